@@ -1,0 +1,69 @@
+# Everything one does here; `make` alone lists it. CI runs .ci/run and `make check`.
+
+GO       ?= go
+FUZZTIME ?= 10s
+
+# Nested modules with tests of their own, if they exist.
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/routers)))
+
+# What `make check` uses where golangci-lint is not installed.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: deps-postgres ## run examples/quickstart on a throwaway PostgreSQL
+	@$(GO) run ./examples/quickstart
+
+test: deps ## run all tests, on real PostgreSQL
+	$(GO) test ./...
+	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
+
+check: deps fmt vet lint ## what CI runs: formatting, vet, lint, tests under the race detector
+	$(GO) test -race ./...
+	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
+
+bench: deps ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
+	@set -e; grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort -u | while IFS=: read -r file func; do \
+		name=$${func#func }; \
+		echo "$(GO) test -run '^$$' -fuzz '^'$$name'$$' -fuzztime $(FUZZTIME) $${file%/*}"; \
+		(cd "$${file%/*}" && $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) . </dev/null); \
+	done
+
+cover: deps ## run the tests and print how much of each function they cover
+	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
+	@$(GO) tool cover -func coverage.out
+
+deps: ## find PostgreSQL and PgBouncer, or install them
+	@sh internal/pgtest/deps.sh
+
+clean: ## remove what builds and tests leave, pgtest's template cluster included
+	rm -rf bin coverage.out
+	find . -name '*.test' -type f -exec rm -f {} + -o -name '*.prof' -type f -exec rm -f {} +
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/latchkey" "$$HOME/Library/Caches/latchkey"
+
+# The steps of other targets.
+
+deps-postgres:
+	@sh internal/pgtest/deps.sh demo
+
+fmt:
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted (gofmt -w them):"; echo "$$files"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
+
+lint:
+	@if command -v golangci-lint >/dev/null; then \
+		echo "golangci-lint run"; golangci-lint run; \
+	else \
+		echo "$(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
+	fi
+
+.PHONY: help demo test check bench fuzz cover deps clean deps-postgres fmt vet lint

@@ -1,0 +1,202 @@
+// Package internal_test checks that imports follow the road that DESIGN draws:
+//
+//	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
+package internal_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/latchkey-go/latchkey"
+
+// roots are the top-level folders that may hold Go code.
+var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "examples"}
+
+// mayImport is what the non-test files of a package may import beside the
+// standard library: packages, and with them those below. Ours are given without
+// the module's path. A package that is not here may import what it likes, but
+// for what forbidden says.
+var mayImport = map[string][]string{
+	"internal/dialect": {},
+	"sqllock":          {"internal/dialect"},
+	"ratelimit":        {"sqllock"},
+	"httpmw":           {"ratelimit", "sqllock"},
+	"grpcmw": {
+		"ratelimit",
+		"sqllock",
+		"google.golang.org/grpc",
+		"google.golang.org/protobuf",
+		"google.golang.org/genproto/googleapis/rpc",
+		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
+	},
+}
+
+// drivers are database drivers and what wraps them: the user's to choose.
+var drivers = []string{"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite"}
+
+// offence says why a file at path (slashes, from the module's root) must not
+// import imported; "" if it may.
+func offence(path, imported string) string {
+	pkg := path[:max(0, strings.LastIndexByte(path, '/'))]
+	test := strings.HasSuffix(path, "_test.go")
+	ours, isOurs := strings.CutPrefix(imported, module+"/")
+	if !isOurs {
+		ours = imported
+	}
+	switch {
+	case within(ours, "examples") && isOurs && !within(pkg, "examples"):
+		return "nobody imports examples"
+	case within(pkg, "httpmw") && isOurs && within(ours, "grpcmw"), within(pkg, "grpcmw") && isOurs && within(ours, "httpmw"):
+		return "httpmw and grpcmw do not know each other"
+	case test:
+		return "" // tests import pgtest, drivers and each other's packages
+	case slices.ContainsFunc(drivers, func(d string) bool { return within(imported, d) }) &&
+		!within(pkg, "internal") && !within(pkg, "examples"):
+		return "a driver is the user's to import"
+	}
+	allowed, layer := allowedFor(pkg)
+	if !layer || inStandardLibrary(imported) || slices.ContainsFunc(allowed, func(a string) bool { return within(ours, a) }) {
+		return ""
+	}
+	return "off the road: see mayImport"
+}
+
+// allowedFor returns the rule for pkg, which is that of the layer it is in; the
+// packages of one layer may import each other.
+func allowedFor(pkg string) (allowed []string, ok bool) {
+	for layer, allowed := range mayImport {
+		if within(pkg, layer) {
+			return append([]string{layer}, allowed...), true
+		}
+	}
+	return nil, false
+}
+
+// within reports whether path is root or below it.
+func within(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+// inStandardLibrary reports whether an import path has no dot in its first
+// element, as all of the standard library's. cgo's "C" is not welcome.
+func inStandardLibrary(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".") && path != "C"
+}
+
+func TestImports(t *testing.T) {
+	seen := 0
+	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skipDir(path)
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		if root, _, below := strings.Cut(path, "/"); !below || !slices.Contains(roots, root) {
+			t.Errorf("%s: Go code belongs in one of %v", path, roots)
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", path), nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		seen++
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if why := offence(path, imported); why != "" {
+				t.Errorf("%s imports %s: %s", path, imported, why)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen == 0 {
+		t.Error("no Go file seen: the test is blind")
+	}
+}
+
+// skipDir leaves out what is not this module's code: hidden folders, and
+// testdata, which go build ignores too.
+func skipDir(path string) error {
+	name := filepath.Base(path)
+	if path != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata") {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// The checker can fail.
+func TestOffence(t *testing.T) {
+	tests := []struct {
+		path, imported string
+		ok             bool
+	}{
+		{"internal/dialect/a.go", "database/sql", true},
+		{"internal/dialect/a.go", module + "/sqllock", false},
+		{"internal/dialect/a.go", "github.com/jackc/pgx/v5", false},
+		{"internal/dialect/a.go", "golang.org/x/sys/unix", false},
+		{"internal/dialect/a_test.go", module + "/internal/pgtest", true},
+
+		{"sqllock/a.go", "context", true},
+		{"sqllock/a.go", "C", false},
+		{"sqllock/a.go", module + "/internal/dialect", true},
+		{"sqllock/a.go", module + "/internal/pgtest", false},
+		{"sqllock/a.go", module + "/ratelimit", false},
+		{"sqllock/a.go", "github.com/lib/pq", false},
+		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
+		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
+		{"sqllock/deeper/a.go", module + "/sqllock", true},
+		{"sqllock/a_test.go", "github.com/lib/pq", true},
+		{"sqllock/a_test.go", module + "/examples/quickstart", false},
+
+		{"ratelimit/a.go", module + "/sqllock", true},
+		{"ratelimit/a.go", module + "/internal/dialect", false},
+		{"ratelimit/a.go", module + "/httpmw", false},
+		{"ratelimit/a.go", module, false},
+
+		{"httpmw/a.go", "net/http", true},
+		{"httpmw/a.go", module + "/ratelimit", true},
+		{"httpmw/a.go", module + "/sqllock", true},
+		{"httpmw/a.go", module + "/sqllockother", false},
+		{"httpmw/a.go", module + "/grpcmw", false},
+		{"httpmw/a_test.go", module + "/grpcmw", false},
+		{"httpmw/a.go", "google.golang.org/grpc", false},
+		{"httpmw/a.go", "github.com/jmoiron/sqlx", false},
+
+		{"grpcmw/a.go", "google.golang.org/grpc/codes", true},
+		{"grpcmw/a.go", "google.golang.org/protobuf/reflect/protoreflect", true},
+		{"grpcmw/a.go", "google.golang.org/genproto/googleapis/rpc/errdetails", true},
+		{"grpcmw/a.go", "google.golang.org/genproto/googleapis/api", false},
+		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors", true},
+		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware", false},
+		{"grpcmw/a.go", module + "/httpmw", false},
+		{"grpcmw/a_test.go", module + "/httpmw", false},
+		{"grpcmw/a.go", module + "/internal/dialect", false},
+		{"grpcmw/a.go", "github.com/jackc/pgx/v5/stdlib", false},
+
+		{"examples/quickstart/main.go", module + "/httpmw", true},
+		{"examples/quickstart/main.go", "github.com/lib/pq", true},
+		{"examples/a/main.go", module + "/examples/b", true},
+		{"internal/pgtest/a.go", "github.com/jackc/pgx/v5", true},
+		{"internal/pgtest/a.go", module + "/examples/quickstart", false},
+	}
+	for _, tt := range tests {
+		if why := offence(tt.path, tt.imported); (why == "") != tt.ok {
+			t.Errorf("%s imports %s: %q, want it to be allowed: %v", tt.path, tt.imported, why, tt.ok)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Package dialect is the words that each kind of database uses for locks that
+// live as long as a session, behind one small interface: the engine in sqllock
+// is the same for all.
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"time"
+)
+
+// A Space is one of PostgreSQL's two advisory key spaces. Keys of different
+// spaces never exclude each other.
+type Space uint8
+
+// The key spaces.
+const (
+	Bigint  Space = iota // pg_advisory_lock(bigint)
+	TwoInts              // pg_advisory_lock(int, int): the first in the id's high 32 bits
+)
+
+// A Key is what a database sees of a key: two names with one Key exclude each
+// other.
+type Key struct {
+	Space Space
+	ID    int64
+}
+
+// A Dialect speaks to one kind of database.
+type Dialect interface {
+	// Open takes what it needs of db, proves that locks exclude there and sets
+	// the session up. Until it returns, ctx may end the attempt; afterwards ctx
+	// has no meaning. The error is a *Failure, or ctx's.
+	Open(ctx context.Context, db *sql.DB, set Settings) (Session, error)
+}
+
+// Settings is what the engine asks of a session.
+type Settings struct {
+	Lease            time.Duration      // the database frees the locks of a session silent for so long
+	StatementTimeout time.Duration      // the database gives up on a statement of ours after so long
+	Proof            time.Duration      // no answer to a question of the proof for so long is a refusal
+	Socket           func(any) net.Conn // finds the socket of a driver's connection; nil: the known drivers
+}
+
+// A Session holds locks in the database until they are released or it ends.
+//
+// Exchange and Held are called by one goroutine at a time; Abort and Socket by
+// any.
+type Session interface {
+	// Exchange carries out b in one round trip, releases first, and fills in
+	// its answers. After a nil error the session is the one that was opened,
+	// and every answer is right. After an error of Kind Statement or Full the
+	// session lives but what it holds is known only to Held; after any other,
+	// what it held is lost. It takes no context: cancelling a statement would
+	// end the session and every lock on it.
+	Exchange(b *Batch) error
+
+	// Held lists the keys that the session holds, by the database's account.
+	Held() ([]Key, error)
+
+	// Socket is the session's connection to the server for watching, or nil
+	// where the driver does not let it be reached.
+	Socket() net.Conn
+
+	// Abort makes a call in flight return, by closing the socket under it,
+	// where it can be reached. It does not wait.
+	Abort()
+
+	// Destroy ends the session: its connection is closed, not pooled. It waits
+	// for a call in flight.
+	Destroy()
+}
+
+// A Batch is what one round trip carries, and its answers.
+type Batch struct {
+	Release []Key   // give these back
+	Try     []Key   // then take each of these that is free
+	Any     [][]Key // then, of each of these groups, take the first that is free; a group's keys share one Space
+
+	NotHeld []Key // answer: of Release, what the session did not hold
+	Busy    []Key // answer: of Try, what another session holds
+	Won     []int // answer: for each of Any the index of what was taken, or -1
+}
+
+// Reset empties b for its next use and keeps its memory.
+func (b *Batch) Reset() {
+	*b = Batch{
+		Release: b.Release[:0], Try: b.Try[:0], Any: b.Any[:0],
+		NotHeld: b.NotHeld[:0], Busy: b.Busy[:0], Won: b.Won[:0],
+	}
+}

@@ -1,0 +1,118 @@
+package dialect
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+)
+
+// A Kind says what a failure means for the session it happened on.
+type Kind uint8
+
+// The kinds of failure.
+const (
+	Gone         Kind = iota // no answer, or one that means the session has ended
+	Statement                // the statement failed and the session lives
+	Full                     // the same: the server has no room for another lock
+	NotExclusive             // the proof that locks exclude was not given
+	Closed                   // the caller's own connection or transaction is closed
+)
+
+// A Failure is an error whose text names no key, host, user or database: it
+// may be shown to anybody. The driver's error is not kept, for its text does.
+type Failure struct {
+	Kind   Kind
+	Reason string // for people
+	State  string // the SQLSTATE, where the server gave one
+	Cause  error  // an error of the standard library with a constant text, or nil
+}
+
+func (f *Failure) Error() string    { return f.Reason }
+func (f *Failure) SQLState() string { return f.State }
+func (f *Failure) Unwrap() error    { return f.Cause }
+
+// Fail turns a driver's error into a Failure, and one that comes of a context
+// into context.Canceled or context.DeadlineExceeded itself.
+func Fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return failure
+	}
+	if state := SQLState(err); state != "" {
+		return &Failure{Kind: kindOf(state), Reason: "the server answered SQLSTATE " + state, State: state}
+	}
+	switch {
+	case errors.Is(err, sql.ErrConnDone):
+		return &Failure{Kind: Closed, Reason: "the connection was closed by its owner", Cause: sql.ErrConnDone}
+	case errors.Is(err, sql.ErrTxDone):
+		return &Failure{Kind: Closed, Reason: "the transaction was committed or rolled back already", Cause: sql.ErrTxDone}
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	}
+	return &Failure{Kind: Gone, Reason: reason(err)}
+}
+
+// SQLState is the SQLSTATE that the server gave with err, or "".
+func SQLState(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	return ""
+}
+
+// kindOf tells what an SQLSTATE means for the session. Severity decides that,
+// and no portable interface carries it: these are the classes that the server
+// raises as FATAL on an established session. Whoever goes on after Statement
+// or Full asks Held next, which finds out a session that is gone all the same.
+func kindOf(state string) Kind {
+	switch {
+	case state == "53200":
+		return Full
+	case strings.HasPrefix(state, "57P"), // shutdown, crash, idle session
+		strings.HasPrefix(state, "08"), // connection
+		strings.HasPrefix(state, "28"), // authorization
+		strings.HasPrefix(state, "3D"), // no such database
+		state == "25P03", state == "25P04",
+		state == "53300", state == "53400":
+		return Gone
+	}
+	return Statement
+}
+
+// reason says in general words what went wrong with a connection.
+func reason(err error) string {
+	var (
+		dns      *net.DNSError
+		errno    syscall.Errno
+		timeout  interface{ Timeout() bool }
+		verify   *tls.CertificateVerificationError
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+	)
+	switch {
+	case errors.As(err, &dns):
+		return "the server's name could not be looked up"
+	case errors.As(err, &verify), errors.As(err, &unknown), errors.As(err, &hostname):
+		return "the server's certificate was not accepted"
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "the server did not answer in time"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, net.ErrClosed):
+		return "the connection was closed"
+	}
+	return "the driver could not reach the server"
+}

@@ -1,0 +1,229 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// PostgreSQL locks with session-level advisory locks, on one connection of a
+// pool. It needs version 14 for idle_session_timeout.
+type PostgreSQL struct {
+	AnyVersionString bool // do not ask that version() says PostgreSQL
+}
+
+// Open takes two connections of db, proves on them that advisory locks exclude
+// (see proof), gives one back and sets the other up as the session.
+//
+// Nothing is changed on a connection before the proof: behind a transaction
+// pooler a SET would reach another client's session.
+func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, Fail(err)
+	}
+	witness, err := db.Conn(ctx)
+	if err != nil {
+		destroy(conn)
+		return nil, Fail(err)
+	}
+	p := proof{session: conn, witness: witness, patience: set.Proof, anyVersion: d.AnyVersionString}
+	pid, err := p.run(ctx)
+	if err == nil {
+		err = witness.Close() // clean: it goes back to the pool
+	} else {
+		destroy(witness)
+	}
+	if err == nil {
+		err = setUp(ctx, conn, set)
+	}
+	if err != nil {
+		destroy(conn)
+		return nil, Fail(err)
+	}
+	return &postgresSession{
+		conn: conn, pid: pid, socket: socketOf(conn, set.Socket),
+		prepared: make(map[form]*sql.Stmt),
+	}, nil
+}
+
+// setUp makes conn a session of locks: it starts with none, the server ends it
+// when it is silent for a lease, and no statement on it takes for ever.
+func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
+	milliseconds := func(n int64) string { return strconv.FormatInt(max(n, 1), 10) }
+	settings := []string{
+		"'idle_session_timeout', '" + milliseconds(set.Lease.Milliseconds()) + "'",
+		"'statement_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
+		"'lock_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
+		"'search_path', 'pg_catalog'",
+		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
+		"'application_name', left(concat_ws(' ', nullif(current_setting('application_name'), ''), 'latchkey'), 63)",
+	}
+	// A pooled connection may hold locks that its last user forgot: taking one
+	// of them would be re-entry, and succeed.
+	query := "SELECT pg_catalog.pg_advisory_unlock_all()"
+	for _, s := range settings {
+		query += ", pg_catalog.set_config(" + s + ", false)"
+	}
+	if _, err := conn.ExecContext(ctx, query); err != nil {
+		return err
+	}
+	lease := milliseconds(set.Lease.Milliseconds())
+	kept, err := holds(ctx, conn, "(SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout') = '"+lease+"'")
+	if err == nil && !kept {
+		err = refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
+	}
+	return err
+}
+
+// holds reports whether an SQL condition is true. The answer travels in the
+// number of rows of an Exec without arguments, the one form that neither
+// driver prepares: behind a transaction pooler a prepared statement may be
+// another client's.
+func holds(ctx context.Context, conn *sql.Conn, condition string) (bool, error) {
+	n, err := rows(ctx, conn, "SELECT 1 WHERE "+condition)
+	return n == 1, err
+}
+
+func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
+	result, err := conn.ExecContext(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// OnConn is a session on a connection that its caller has opened and set up,
+// and closes. Nothing is proved. It prepares nothing on the connection, which
+// may go back to a pool.
+func OnConn(conn *sql.Conn) Session { return &postgresSession{conn: conn} }
+
+// destroy closes conn for good: what it holds in the server ends with it.
+func destroy(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Close()
+}
+
+func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
+
+// postgresSession is a Session on one connection of its own.
+type postgresSession struct {
+	conn   *sql.Conn
+	pid    int64    // of the server process: every answer must come from it; 0 until the first of OnConn
+	socket net.Conn // nil where it cannot be reached
+
+	prepared map[form]*sql.Stmt // made at first use; nil: prepare nothing
+	reply    reply
+}
+
+func (s *postgresSession) Exchange(b *Batch) error {
+	form, args := formOf(b)
+	row, err := s.query(form, args)
+	if err != nil {
+		return Fail(err)
+	}
+	if err := row.Scan(s.reply.columns(form)...); err != nil {
+		return Fail(err)
+	}
+	if err := s.sameProcess(s.reply.pid); err != nil {
+		return err
+	}
+	return s.reply.answer(form, b)
+}
+
+// query sends a statement with the background context: see Session.Exchange.
+func (s *postgresSession) query(f form, args []any) (*sql.Row, error) {
+	if s.prepared == nil {
+		return s.conn.QueryRowContext(context.Background(), f.query(), args...), nil
+	}
+	stmt, err := s.prepare(f)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryRowContext(context.Background(), args...), nil
+}
+
+// sameProcess checks that the session's own server process answered.
+func (s *postgresSession) sameProcess(pid int64) error {
+	if s.pid == 0 {
+		s.pid = pid
+	}
+	if pid != s.pid {
+		return errOtherProcess
+	}
+	return nil
+}
+
+func (s *postgresSession) prepare(f form) (*sql.Stmt, error) {
+	if s.prepared[f] == nil {
+		stmt, err := s.conn.PrepareContext(context.Background(), f.query())
+		if err != nil {
+			return nil, err
+		}
+		s.prepared[f] = stmt
+	}
+	return s.prepared[f], nil
+}
+
+// heldQuery lists the session's advisory locks: in the bigint space the key's
+// halves are classid and objid of objsubid 1, in the other of objsubid 2.
+const heldQuery = `SELECT pg_backend_pid(), coalesce(string_agg(
+	(objsubid - 1)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
+	FROM pg_locks
+	WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+func (s *postgresSession) Held() ([]Key, error) {
+	var (
+		pid  int64
+		list string
+	)
+	if err := s.conn.QueryRowContext(context.Background(), heldQuery).Scan(&pid, &list); err != nil {
+		return nil, Fail(err)
+	}
+	if err := s.sameProcess(pid); err != nil {
+		return nil, err
+	}
+	var keys []Key
+	for item := range strings.SplitSeq(list, ",") {
+		if item == "" {
+			continue
+		}
+		space, id, _ := strings.Cut(item, ":")
+		key, err := parseKey(space, id)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func parseKey(space, id string) (Key, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil || (space != "0" && space != "1") {
+		return Key{}, errNonsense
+	}
+	return Key{Space: Space(space[0] - '0'), ID: n}, nil
+}
+
+func (s *postgresSession) Socket() net.Conn { return s.socket }
+
+func (s *postgresSession) Abort() {
+	if s.socket != nil {
+		_ = s.socket.Close()
+	}
+}
+
+func (s *postgresSession) Destroy() { destroy(s.conn) }
+
+var (
+	errOtherProcess = &Failure{Kind: NotExclusive, Reason: "another server process answered than before: " + behindPooler}
+	errNonsense     = &Failure{Kind: Gone, Reason: "the server's answer made no sense"}
+)

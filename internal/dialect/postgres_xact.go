@@ -1,0 +1,82 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// Transaction-level locks must work behind transaction poolers, where prepared
+// statements may be another client's. So these are Execs without arguments:
+// neither driver prepares those. A key is a number here, never a name.
+
+// An Execer is a transaction.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// TryXact takes key until tx ends, and reports whether it was free.
+func TryXact(ctx context.Context, tx Execer, key Key) (bool, error) {
+	// The answer is the number of rows: 0 held, 1 taken, 2 a standby, which
+	// would grant on its own.
+	result, err := tx.ExecContext(ctx, "SELECT FROM pg_catalog.generate_series(1, CASE"+
+		" WHEN pg_catalog.pg_is_in_recovery() THEN 2"+
+		" WHEN pg_catalog.pg_try_advisory_xact_lock("+literal(key)+") THEN 1 ELSE 0 END)")
+	if err != nil {
+		return false, Fail(err)
+	}
+	switch n, err := result.RowsAffected(); {
+	case err != nil:
+		return false, Fail(err)
+	case n == 2:
+		return false, refuse(onStandby)
+	default:
+		return n == 1, nil
+	}
+}
+
+// LockXact waits for key for at most wait, and reports whether it got it. When
+// it did not, tx can be used as before. lock_timeout is as before in any case.
+func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool, error) {
+	// lock_timeout counts whole milliseconds, and 0 is for ever.
+	timeout := max((wait+time.Millisecond-1)/time.Millisecond, 1)
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("SAVEPOINT latchkey;"+
+		" SELECT pg_catalog.set_config('latchkey.lock_timeout', pg_catalog.current_setting('lock_timeout'), true);"+
+		" SELECT pg_catalog.set_config('lock_timeout', '%d', true);"+
+		" SELECT pg_catalog.pg_advisory_xact_lock(%s);"+
+		" SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('latchkey.lock_timeout'), true);"+
+		" RELEASE SAVEPOINT latchkey", timeout, literal(key)))
+	if err == nil {
+		return true, nil
+	}
+	state := SQLState(err)
+	if state == "" || kindOf(state) == Gone || ctx.Err() != nil {
+		return false, Fail(err)
+	}
+	// The statement failed inside the savepoint. lock_timeout can fire after
+	// the grant: going back to the savepoint releases the lock then.
+	if _, rollback := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT latchkey; RELEASE SAVEPOINT latchkey"); rollback != nil {
+		return false, Fail(err)
+	}
+	if state == lockNotAvailable {
+		return false, nil
+	}
+	return false, Fail(err)
+}
+
+const lockNotAvailable = "55P03"
+
+// SetIdleTimeout has the server end the session when tx is idle for so long.
+func SetIdleTimeout(ctx context.Context, tx Execer, idle time.Duration) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", max(idle.Milliseconds(), 1)))
+	return Fail(err)
+}
+
+// literal is key as the arguments of an advisory lock function.
+func literal(key Key) string {
+	if key.Space == TwoInts {
+		return fmt.Sprintf("(%d)::int, (%d)::int", int32(key.ID>>32), int32(key.ID))
+	}
+	return fmt.Sprintf("(%d)::bigint", key.ID)
+}

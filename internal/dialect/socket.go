@@ -1,0 +1,119 @@
+package dialect
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"net"
+	"reflect"
+	"unsafe"
+)
+
+// This file is the only one that looks inside drivers, by reflection, so that
+// the kit depends on none. What it does not find it does without: a Session
+// that cannot reach its socket learns of a closed connection by its heartbeat
+// instead of at once.
+
+// socketOf finds the socket under conn: with find if it is not nil, else in
+// the drivers known here. It returns nil if there is none.
+func socketOf(conn *sql.Conn, find func(any) net.Conn) (socket net.Conn) {
+	_ = conn.Raw(func(c any) error {
+		defer func() {
+			if recover() != nil { // a driver that looks like one we know, and is not
+				socket = nil
+			}
+		}()
+		if find != nil {
+			socket = find(c)
+			return nil
+		}
+		c = unwrap(c)
+		if socket = pgxSocket(c); socket == nil {
+			socket = pqSocket(c)
+		}
+		return nil
+	})
+	return socket
+}
+
+// handshakePID is the server process's id as the protocol's handshake told it
+// (BackendKeyData), where the driver shows it. A proxy invents its own.
+func handshakePID(conn *sql.Conn) (pid int64, known bool) {
+	_ = conn.Raw(func(c any) error {
+		defer func() {
+			if recover() != nil {
+				known = false
+			}
+		}()
+		c = unwrap(c)
+		if v := call(call(call(reflect.ValueOf(c), "Conn"), "PgConn"), "PID"); v.IsValid() && v.CanUint() {
+			pid, known = int64(v.Uint()), true
+			return nil
+		}
+		if v := pqField(c, "pid", "processID"); v.IsValid() && v.CanInt() {
+			pid, known = v.Int(), true
+		}
+		return nil
+	})
+	return pid, known
+}
+
+// unwrap takes off the layers of tracing wrappers, by the method that those
+// offer for it.
+func unwrap(c any) any {
+	for range 8 {
+		wrapper, ok := c.(interface{ Raw() driver.Conn })
+		if !ok {
+			break
+		}
+		c = wrapper.Raw()
+	}
+	return c
+}
+
+// pgxSocket goes through exported methods of pgx v5's stdlib.Conn:
+// Conn().PgConn().Conn().
+func pgxSocket(c any) net.Conn {
+	v := call(call(call(reflect.ValueOf(c), "Conn"), "PgConn"), "Conn")
+	if !v.IsValid() {
+		return nil
+	}
+	socket, _ := v.Interface().(net.Conn)
+	return socket
+}
+
+// call calls v's method name, which must take nothing and return one value; the
+// zero Value if there is none.
+func call(v reflect.Value, name string) reflect.Value {
+	if !v.IsValid() {
+		return reflect.Value{}
+	}
+	m := v.MethodByName(name)
+	if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 {
+		return reflect.Value{}
+	}
+	return m.Call(nil)[0]
+}
+
+// pqSocket reads lib/pq's unexported field c.
+func pqSocket(c any) net.Conn {
+	field := pqField(c, "c")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Conn]() {
+		return nil
+	}
+	socket, _ := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Interface().(net.Conn)
+	return socket
+}
+
+// pqField is the first of names that the struct of a lib/pq connection has.
+func pqField(c any, names ...string) reflect.Value {
+	v := reflect.ValueOf(c)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().PkgPath() != "github.com/lib/pq" {
+		return reflect.Value{}
+	}
+	for _, name := range names {
+		if field := v.Elem().FieldByName(name); field.IsValid() {
+			return field
+		}
+	}
+	return reflect.Value{}
+}

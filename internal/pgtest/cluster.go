@@ -1,0 +1,132 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Cluster is one PostgreSQL server with its data, which Close removes. Its
+// methods may be called from several goroutines; those that start, stop or
+// signal the server take turns.
+type Cluster struct {
+	programs programs
+	settings map[string]string
+	home     *home
+	data     string
+	port     int // the same for the cluster's whole life
+
+	// turn is held while the server is started, stopped or signalled: that is
+	// I/O, but its order is the point. It protects the fields below.
+	turn       sync.Mutex
+	server     *process // nil if it was stopped or killed
+	dependents []func() error
+	closed     bool
+}
+
+const (
+	startTimeout = time.Minute
+	stopTimeout  = 30 * time.Second
+)
+
+var (
+	errClosed     = errors.New("pgtest: the cluster is closed")
+	errNotRunning = errors.New("pgtest: the server does not run")
+)
+
+// Start starts a private cluster; the caller must Close it. It needs
+// PostgreSQL's programs, and answers ErrNoPostgres without them.
+func Start(opts ...Option) (*Cluster, error) {
+	c := &Cluster{settings: quickSettings()}
+	for _, opt := range opts {
+		opt(c)
+	}
+	err := c.create(makeData)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// create makes a home for c, lets makeData fill its data directory and starts
+// the server. After an error nothing is left.
+func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err error) {
+	if c.programs, err = findPrograms(); err != nil {
+		return err
+	}
+	if c.home, err = newHome(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if c.data, err = makeData(c.home, c.programs); err != nil {
+		return err
+	}
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	for range 10 {
+		if c.port, err = takePort(); err != nil {
+			return err
+		}
+		if err = c.writeSettings(); err != nil {
+			return err
+		}
+		if err = c.startLocked(); !errors.Is(err, errPortTaken) {
+			return err
+		}
+		givePortBack(c.port)
+	}
+	return err
+}
+
+// startLocked starts the server and waits until it answers.
+func (c *Cluster) startLocked() error {
+	from := c.home.logSize()
+	server, err := c.home.start(c.programs.path("postgres"), "-D", c.data)
+	if err != nil {
+		return err
+	}
+	c.server = server
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	// Over the socket, which nobody else can have: it is in our own directory.
+	err = poll(startTimeout, "PostgreSQL to answer", func() (bool, error) {
+		if server.exited() {
+			return false, errors.New("pgtest: PostgreSQL did not start")
+		}
+		return execute(ctx, c.SocketDSN(""), "SELECT 1") == nil, nil
+	})
+	if err == nil {
+		return nil
+	}
+	log := c.home.logSince(from)
+	err = errors.Join(fmt.Errorf("%w%s", err, c.home.logTail(from)), c.killLocked())
+	if portTaken(log) {
+		err = fmt.Errorf("%w: %w", errPortTaken, err)
+	}
+	return err
+}
+
+// Close stops the server and removes every file of it, and does the same to the
+// standbys and poolers made from it. A second call does nothing.
+func (c *Cluster) Close() error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	var err error
+	for _, closeDependent := range c.dependents {
+		err = errors.Join(err, closeDependent())
+	}
+	err = errors.Join(err, c.stopLocked(syscall.SIGQUIT), c.home.remove())
+	givePortBack(c.port)
+	return err
+}

@@ -1,0 +1,203 @@
+package pgtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// open returns a *sql.DB that is closed after the test.
+func open(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// ask runs a query that returns one value.
+func ask[T any](t *testing.T, dsn, query string) T {
+	t.Helper()
+	value, err := answer[T](t.Context(), dsn, query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
+
+func do(t *testing.T, dsn, query string) {
+	t.Helper()
+	if err := execute(t.Context(), dsn, query); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStartTime(t *testing.T) {
+	New(t) // makes the template, if there is none
+	begin := time.Now()
+	c := New(t)
+	t.Logf("Start took %v", time.Since(begin))
+	begin = time.Now()
+	must(t, c.Close())
+	t.Logf("Close took %v", time.Since(begin))
+}
+
+func TestDSNs(t *testing.T) {
+	t.Parallel()
+	c := New(t)
+	fresh, err := c.CreateDatabase(t.Context())
+	must(t, err)
+	name := ask[string](t, fresh, "SELECT current_database()")
+	for _, driver := range Drivers() {
+		tests := []struct{ name, dsn, want string }{
+			{"TCP", c.DSN(""), "postgres tcp"},
+			{"TCP named", c.DSN(name), name + " tcp"},
+			{"fresh", fresh, name + " tcp"},
+			{"socket", c.SocketDSN(""), "postgres socket"},
+			{"socket named", c.SocketDSN(name), name + " socket"},
+		}
+		for _, tt := range tests {
+			t.Run(driver+"/"+tt.name, func(t *testing.T) {
+				var got string
+				err := open(t, driver, tt.dsn).QueryRow("SELECT current_database() || " +
+					"CASE WHEN inet_server_addr() IS NULL THEN ' socket' ELSE ' tcp' END").Scan(&got)
+				if err != nil || got != tt.want {
+					t.Errorf("got %q, %v; want %q", got, err, tt.want)
+				}
+			})
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	c := New(t, WithSettings(map[string]string{"max_connections": "17", "application_name": "it's"}))
+	tests := []struct{ name, want string }{
+		{"max_connections", "17"},
+		{"application_name", "it's"},
+		{"fsync", "off"},
+		{"listen_addresses", "127.0.0.1"},
+	}
+	for _, tt := range tests {
+		// pgx sends no application_name of its own
+		if got := ask[string](t, c.DSN(""), "SELECT reset_val FROM pg_settings WHERE name = '"+tt.name+"'"); got != tt.want {
+			t.Errorf("%s = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestStartErrorHoldsLog(t *testing.T) {
+	t.Parallel()
+	c, err := Start(WithSettings(map[string]string{"shared_buffers": "many"}))
+	if err == nil {
+		t.Fatal(c.Close())
+	}
+	if !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers": "many"`) {
+		t.Errorf("the server's reason is not in: %v", err)
+	}
+}
+
+func TestTwoClustersAtOnce(t *testing.T) {
+	t.Parallel()
+	a, b := New(t), New(t)
+	do(t, a.DSN(""), "CREATE TABLE only_in_a ()")
+	const query = "SELECT to_regclass('only_in_a') IS NOT NULL"
+	if !ask[bool](t, a.DSN(""), query) || ask[bool](t, b.DSN(""), query) {
+		t.Error("two clusters share data")
+	}
+}
+
+// Neither tests in parallel: they count what the process has.
+
+func TestRunningClusterHasNoGoroutine(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	c := New(t)
+	do(t, c.DSN(""), "SELECT 1")
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	c := New(t) // what is opened once for all is open now
+	must(t, c.Close())
+	files, children := openFiles(t), ownChildren(t)
+
+	c = New(t)
+	standby, err := c.Standby()
+	must(t, err)
+	bouncer, err := c.PgBouncer("session", 1)
+	must(t, err)
+	must(t, c.Kill())
+	must(t, c.Close())
+	must(t, c.Close())
+
+	for _, dir := range []string{c.home.dir, standby.home.dir, bouncer.home.dir} {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("directory is left: %v", err)
+		}
+	}
+	if got := openFiles(t); got != files {
+		t.Errorf("%d open files, were %d", got, files)
+	}
+	if got := ownChildren(t); got != children {
+		t.Errorf("%d child processes, were %d", got, children)
+	}
+	for name, call := range map[string]func() error{
+		"StartAgain": c.StartAgain,
+		"Restart":    func() error { return c.Restart(true) },
+		"Standby":    func() error { _, err := c.Standby(); return err },
+		"PgBouncer":  func() error { _, err := c.PgBouncer("session", 1); return err },
+		"Freeze":     c.Freeze,
+		"Thaw":       c.Thaw,
+		"CreateDatabase": func() error {
+			_, err := c.CreateDatabase(context.Background())
+			return err
+		},
+	} {
+		if call() == nil {
+			t.Errorf("%s on a closed cluster: no error", name)
+		}
+	}
+	must(t, c.Kill())
+	must(t, c.Stop())
+	if got := openFiles(t); got != files {
+		t.Errorf("after calls on a closed cluster: %d open files, were %d", got, files)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/dev/fd")
+	must(t, err)
+	return len(entries)
+}
+
+func ownChildren(t *testing.T) int {
+	t.Helper()
+	table, err := processes()
+	must(t, err)
+	n := 0
+	for _, p := range table {
+		if p.parent == os.Getpid() { // zombies count
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,152 @@
+#!/bin/sh
+# Finds what the tests need, PostgreSQL's programs and PgBouncer, in the places
+# where package pgtest looks for them; as root installs what is missing, with
+# apt-get, dnf or brew. Says nothing if everything is there.
+#
+#   deps.sh        everything, for the tests
+#   deps.sh demo   a PostgreSQL of whatever kind, for the demo
+set -eu
+
+oldest=14 # the oldest PostgreSQL major version that will do
+
+# Succeeds if directory $1 has all programs of a PostgreSQL that is new enough.
+complete() {
+	for program in postgres initdb pg_basebackup; do
+		[ -x "$1/$program" ] || return 1
+	done
+	version=$("$1/postgres" --version) || return 1
+	version=${version#*PostgreSQL\) } # postgres (PostgreSQL) 17.2 (Debian …)
+	version=${version%%[!0-9]*}
+	[ "${version:-0}" -ge "$oldest" ]
+}
+
+have_postgres() {
+	# A link in PATH points at the directory that has the other programs too.
+	found=$(command -v postgres || true)
+	if [ -n "$found" ]; then
+		real=$(readlink -f "$found" 2>/dev/null || echo "$found")
+		complete "${real%/*}" && return
+	fi
+	# The same list is in programs.go; a test compares the two.
+	for dir in \
+		/usr/lib/postgresql/*/bin \
+		/usr/pgsql-*/bin \
+		/opt/homebrew/opt/postgresql@*/bin \
+		/usr/local/opt/postgresql*/bin \
+		/Applications/Postgres.app/Contents/Versions/*/bin; do
+		complete "$dir" && return
+	done
+	return 1
+}
+
+have_pgbouncer() {
+	for dir in /usr/sbin /opt/homebrew/bin /usr/local/bin; do
+		[ -x "$dir/pgbouncer" ] && return
+	done
+	command -v pgbouncer >/dev/null
+}
+
+if [ "${1-}" = demo ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
+	exit 0
+fi
+
+missing=
+have_postgres || missing=" postgres"
+if [ "${1-}" != demo ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
+[ -n "$missing" ] || exit 0
+
+if [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
+	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some kill servers, and need$missing on this machine." >&2
+fi
+
+# packages APT DNF BREW: the names of what is missing, of which each argument
+# gives PostgreSQL's.
+packages() {
+	for each in $missing; do
+		if [ "$each" = postgres ]; then printf ' %s' "$1"; else printf ' %s' "$each"; fi
+	done
+}
+
+# Runs a command that may take a while; its output is shown only if it fails.
+quietly() {
+	output=$("$@" </dev/null 2>&1) || {
+		printf '%s\n' "$output" >&2
+		return 1
+	}
+}
+
+# A list of packages that is missing or too old makes the first attempt fail.
+apt_install() {
+	quietly apt-get install -qq --no-install-recommends "$@" 2>/dev/null && return
+	quietly apt-get update -qq && quietly apt-get install -qq --no-install-recommends "$@"
+}
+
+# Installs with apt-get, and sees to it that no server is started, now or later:
+# Debian's packages would start PgBouncer and a PostgreSQL cluster "main".
+# What it changes in /etc and /usr/sbin for that, it changes back.
+install_with_apt() {
+	policy=/usr/sbin/policy-rc.d
+	conf=/etc/postgresql-common/createcluster.conf
+	made= saved=
+	trap 'rm -f $made; if [ -n "$saved" ]; then mv -f "$saved" "$conf"; fi' EXIT
+	trap 'exit 1' HUP INT TERM
+	if [ ! -e "$policy" ]; then
+		made=$policy
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod 755 "$policy"
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	case $missing in
+	*postgres*)
+		apt_install postgresql-common || return
+		cp -p "$conf" "$conf.latchkey" || return
+		saved=$conf.latchkey
+		echo "create_main_cluster = false" >>"$conf"
+		;;
+	esac
+	# shellcheck disable=SC2046 # a list of words
+	apt_install $(packages postgresql) || return
+	case $missing in
+	*pgbouncer*) if command -v systemctl >/dev/null; then systemctl disable -q pgbouncer 2>/dev/null || true; fi ;;
+	esac
+}
+
+root=
+[ "$(id -u)" -ne 0 ] || root=yes
+
+if command -v apt-get >/dev/null; then
+	names=$(packages postgresql)
+	line="sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends$names'"
+	can=$root
+	install() { install_with_apt; }
+elif command -v dnf >/dev/null; then
+	names=$(packages postgresql-server)
+	line="sudo dnf install -y$names"
+	can=$root
+	# shellcheck disable=SC2086
+	install() { quietly dnf install -y -q $names; } # dnf starts nothing
+elif command -v brew >/dev/null; then
+	names=$(packages postgresql@17)
+	line="brew install$names"
+	[ -n "$root" ] || can=yes # brew refuses to run as root
+	# shellcheck disable=SC2086
+	install() { quietly brew install -q $names; } # brew starts nothing
+else
+	names=$missing
+	line="your package manager (PostgreSQL $oldest or newer)"
+	can=
+fi
+
+if [ -z "${can-}" ]; then
+	echo "deps: not found:$names; run: $line" >&2
+	exit 1
+fi
+echo "deps: installing$names" >&2
+install || {
+	echo "deps: the installation failed; by hand it is: $line" >&2
+	exit 1
+}
+have_postgres || {
+	echo "deps: the PostgreSQL of this system is older than $oldest; for a newer one see https://www.postgresql.org/download/" >&2
+	exit 1
+}

@@ -1,0 +1,46 @@
+package pgtest
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// DSN returns the URL of a database of c, over TCP; "" means "postgres". The
+// user is a superuser.
+func (c *Cluster) DSN(database string) string { return tcpDSN(c.port, database) }
+
+// SocketDSN is DSN over c's unix socket.
+func (c *Cluster) SocketDSN(database string) string {
+	query := url.Values{
+		"host":    {c.home.dir},
+		"port":    {strconv.Itoa(c.port)},
+		"sslmode": {"disable"},
+	}
+	return "postgres://" + superuser + "@/" + databaseOr(database) + "?" + query.Encode()
+}
+
+func tcpDSN(port int, database string) string {
+	return "postgres://" + superuser + "@127.0.0.1:" + strconv.Itoa(port) + "/" + databaseOr(database) + "?sslmode=disable"
+}
+
+func databaseOr(name string) string {
+	if name == "" {
+		return "postgres"
+	}
+	return url.PathEscape(name)
+}
+
+// withDatabase returns dsn, a URL or a list of key=value, with another database.
+func withDatabase(dsn, name string) string {
+	u, err := url.Parse(dsn)
+	if err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
+		return dsn + " dbname=" + name // of two the last counts
+	}
+	u.Path = "/" + name
+	query := u.Query()
+	query.Del("dbname")
+	query.Del("database")
+	u.RawQuery = query.Encode()
+	return u.String()
+}

@@ -1,0 +1,185 @@
+package pgtest
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+//go:embed watchdog.sh
+var watchdogScript string
+
+// A home is the directory of one server with a watchdog: a child process that
+// stops the server and removes the directory when this process ends, even by
+// kill -9.
+type home struct {
+	dir      string
+	account  *syscall.Credential // owner of dir, and who the server runs as; nil: ourselves
+	lifeline *os.File            // the pipe to the watchdog, which acts when it is closed
+	watchdog *process
+}
+
+// maxSocketDir leaves room for "/.s.PGSQL.12345" in the 104 bytes that a unix
+// socket's path may have on macOS (108 on Linux).
+const maxSocketDir = 104 - 1 - len("/.s.PGSQL.12345.lock")
+
+func newHome() (*home, error) {
+	account, err := serverAccount()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(tempDir(), "latchkey-pg-")
+	if err != nil {
+		return nil, err
+	}
+	h := &home{dir: dir, account: account}
+	if err := h.own(dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := h.startWatchdog(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return h, nil
+}
+
+// tempDir is os.TempDir, unless a socket in it would have too long a path or
+// the server's account could not reach it: then /tmp.
+func tempDir() string {
+	dir := os.TempDir()
+	if len(dir)+len("/latchkey-pg-1234567890") > maxSocketDir {
+		return "/tmp"
+	}
+	if os.Geteuid() != 0 {
+		return dir
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		if info, err := os.Stat(d); err != nil || info.Mode()&0o001 == 0 {
+			return "/tmp"
+		}
+		if d == filepath.Dir(d) {
+			return dir
+		}
+	}
+}
+
+// own gives path to the server's account.
+func (h *home) own(path string) error {
+	if h.account == nil {
+		return nil
+	}
+	return os.Lchown(path, int(h.account.Uid), int(h.account.Gid))
+}
+
+func (h *home) startWatchdog() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	defer null.Close()
+	// A session of its own: Ctrl-C ends the tests, not the watchdog. No output
+	// of ours, since `go test` waits until everyone has closed it.
+	h.watchdog, err = startProcess([]string{"/bin/sh", "-c", watchdogScript, "watchdog", h.dir}, &os.ProcAttr{
+		Dir:   "/",
+		Files: []*os.File{r, null, null},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	h.lifeline = w
+	return nil
+}
+
+// tellPidAndExec tells the watchdog its process id and becomes the program: so
+// there is no moment at which the watchdog does not know a running server.
+const tellPidAndExec = `echo $$ >&3 && exec 3>&- && exec "$0" "$@"`
+
+// start starts a program under the server's account; its output goes to the end
+// of the home's log.
+func (h *home) start(program string, args ...string) (*process, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	log, err := os.OpenFile(h.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	return startProcess(append([]string{"/bin/sh", "-c", tellPidAndExec, program}, args...), &os.ProcAttr{
+		Dir:   h.dir,
+		Env:   serverEnv(),
+		Files: []*os.File{null, log, log, h.lifeline},
+		Sys:   &syscall.SysProcAttr{Credential: h.account, Setsid: true},
+	})
+}
+
+// reaped tells the watchdog that the process started last is gone for good, and
+// its id free for others.
+func (h *home) reaped() error {
+	_, err := h.lifeline.WriteString("0\n")
+	return err
+}
+
+// run runs a program to its end, as start does.
+func (h *home) run(d time.Duration, program string, args ...string) error {
+	from := h.logSize()
+	p, err := h.start(program, args...)
+	if err != nil {
+		return err
+	}
+	err = p.wait(d)
+	if err != nil {
+		err = errors.Join(err, p.signal(syscall.SIGKILL), p.wait(d))
+	} else if p.status.ExitStatus() != 0 {
+		err = errors.New("pgtest: it failed")
+	}
+	if err := errors.Join(err, h.reaped()); err != nil {
+		return fmt.Errorf("%s: %w%s", filepath.Base(program), err, h.logTail(from))
+	}
+	return nil
+}
+
+// remove ends the watchdog, and with it what is left of the server and its files.
+func (h *home) remove() error {
+	err := h.lifeline.Close()
+	err = errors.Join(err, h.watchdog.wait(30*time.Second))
+	return errors.Join(err, os.RemoveAll(h.dir))
+}
+
+func (h *home) log() string { return filepath.Join(h.dir, "server.log") }
+
+func (h *home) logSize() int64 {
+	info, err := os.Stat(h.log())
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// logSince is what the log has gained since it had the given size.
+func (h *home) logSince(size int64) string {
+	b, err := os.ReadFile(h.log())
+	if err != nil || int64(len(b)) < size {
+		return ""
+	}
+	return string(b[size:])
+}
+
+// logTail is the end of logSince, to put behind an error's text.
+func (h *home) logTail(size int64) string {
+	lines := strings.Split(strings.TrimSpace(h.logSince(size)), "\n")
+	lines = lines[max(0, len(lines)-20):]
+	return "; its log ends:\n\t" + strings.Join(lines, "\n\t")
+}

@@ -1,0 +1,17 @@
+// Package pgtest starts throwaway PostgreSQL servers for tests, examples and
+// the demo, and does to them what production does: kill, freeze, promote.
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+//
+//	func TestLock(t *testing.T) {
+//		db, err := sql.Open("pgx", pgtest.Database(t)) // a fresh database, dropped after the test
+//		…
+//	}
+//
+//	c := pgtest.New(t) // a whole server of the test's own: c.Kill(), c.Freeze(), c.Standby()
+//
+// Database and Temporary use the server that LATCHKEY_TEST_POSTGRES (a DSN)
+// names, if it is set. All else comes from PostgreSQL's programs: in PATH, or
+// where Debian, Red Hat, Homebrew and Postgres.app put them. A server holds no
+// goroutine of this process, and does not outlive it, however it ends.
+package pgtest

@@ -1,0 +1,62 @@
+package pgtest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Ports are taken from a range below the one from which Linux and macOS give
+// ports to outgoing connections, so that a stopped server finds its own free
+// when it starts again.
+const (
+	firstPort = 15000
+	endPort   = 32000
+)
+
+// errPortTaken says that another process was quicker.
+var errPortTaken = errors.New("pgtest: someone else listens on the port")
+
+// portTaken reports whether a server's log says so.
+func portTaken(log string) bool { return strings.Contains(log, "ddress already in use") }
+
+// ports are those of this process's servers, running or stopped.
+var ports struct {
+	mu    sync.Mutex // protects taken
+	taken map[int]bool
+}
+
+// takePort returns a port on which nobody listens on 127.0.0.1. Another process
+// may be quicker to listen on it: then try again with another.
+func takePort() (int, error) {
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	for range 100 {
+		port := firstPort + rand.IntN(endPort-firstPort)
+		if ports.taken[port] {
+			continue
+		}
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return 0, err
+		}
+		if ports.taken == nil {
+			ports.taken = make(map[int]bool)
+		}
+		ports.taken[port] = true
+		return port, nil
+	}
+	return 0, errors.New("pgtest: no free port on 127.0.0.1")
+}
+
+func givePortBack(port int) {
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	delete(ports.taken, port)
+}

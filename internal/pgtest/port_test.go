@@ -1,0 +1,69 @@
+package pgtest
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// listen takes a port on 127.0.0.1 from everybody else.
+func listen(t *testing.T, port int) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func TestServerMeetsTakenPort(t *testing.T) {
+	t.Parallel()
+	c := New(t)
+	must(t, c.Stop())
+	l := listen(t, c.port)
+	c.turn.Lock()
+	err := c.startLocked()
+	c.turn.Unlock()
+	if !errors.Is(err, errPortTaken) {
+		t.Fatalf("got %v, want errPortTaken", err)
+	}
+
+	started := make(chan error, 1)
+	go func() { started <- c.StartAgain() }()
+	must(t, l.Close())
+	must(t, <-started)
+	do(t, c.DSN(""), "SELECT 1")
+}
+
+func TestBouncerMeetsTakenPort(t *testing.T) {
+	t.Parallel()
+	c := New(t)
+	b, err := c.PgBouncer("session", 1)
+	must(t, err)
+	must(t, b.Kill())
+	listen(t, b.port)
+	program, err := findBouncer(os.Getenv("PATH"), bouncerDirs)
+	must(t, err)
+	b.turn.Lock()
+	err = b.listenLocked(program, filepath.Join(b.home.dir, "pgbouncer.ini"))
+	b.turn.Unlock()
+	if !errors.Is(err, errPortTaken) {
+		t.Errorf("got %v, want errPortTaken", err)
+	}
+}
+
+func TestTakePort(t *testing.T) {
+	t.Parallel()
+	seen := make(map[int]bool)
+	for range 200 {
+		port, err := takePort()
+		must(t, err)
+		defer givePortBack(port)
+		if seen[port] || port < firstPort || port >= endPort {
+			t.Fatalf("port %d: taken twice or out of range", port)
+		}
+		seen[port] = true
+	}
+}

@@ -1,0 +1,80 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// A process is a child of this process. It is reaped by polling, not by a
+// goroutine that waits, so that a server may run while a test checks that no
+// goroutine is left.
+//
+// Invariant: until exited has returned true the pid is ours (a zombie at
+// least), so that a signal never reaches a stranger.
+type process struct {
+	pid    int
+	done   bool
+	status syscall.WaitStatus // valid once done
+}
+
+// startProcess starts argv[0] under attr.
+func startProcess(argv []string, attr *os.ProcAttr) (*process, error) {
+	p, err := os.StartProcess(argv[0], argv, attr)
+	if err != nil {
+		return nil, err
+	}
+	pid := p.Pid
+	if err := p.Release(); err != nil {
+		return nil, err
+	}
+	return &process{pid: pid}, nil
+}
+
+// exited reports whether the process has ended, and reaps it.
+func (p *process) exited() bool {
+	for !p.done {
+		pid, err := syscall.Wait4(p.pid, &p.status, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case pid == 0 && err == nil:
+			return false
+		default: // reaped, or (ECHILD) never to be seen again
+			p.done = true
+		}
+	}
+	return true
+}
+
+// signal sends sig; to a process that has ended it does nothing.
+func (p *process) signal(sig syscall.Signal) error {
+	if p.exited() {
+		return nil
+	}
+	return syscall.Kill(p.pid, sig)
+}
+
+// wait polls until the process has ended, for d at most.
+func (p *process) wait(d time.Duration) error {
+	return poll(d, fmt.Sprintf("process %d to end", p.pid), func() (bool, error) { return p.exited(), nil })
+}
+
+// poll calls done every few milliseconds until it returns true or an error, for
+// d at most. It calls done at least once; what names the thing waited for.
+func poll(d time.Duration, what string, done func() (bool, error)) error {
+	deadline := time.Now().Add(d)
+	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		ok, err := done()
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("pgtest: waited %v in vain for %s", d, what)
+		}
+		time.Sleep(pause)
+	}
+}

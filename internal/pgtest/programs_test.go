@@ -1,0 +1,168 @@
+package pgtest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakePostgres makes a directory with programs that print version.
+func fakePostgres(t *testing.T, dir, version string, names ...string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		script := "#!/bin/sh\necho '" + name + " (PostgreSQL) " + version + "'\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSearchPrograms(t *testing.T) {
+	all := []string{"postgres", "initdb", "pg_basebackup"}
+	tests := []struct {
+		name    string
+		install map[string]string // directory to version
+		partial string            // a directory with postgres only
+		path    []string
+		want    string // "" means ErrNoPostgres
+	}{
+		{name: "nothing"},
+		{name: "one", install: map[string]string{"lib/15/bin": "15.2"}, want: "lib/15/bin"},
+		{name: "newest by number", install: map[string]string{"lib/9/bin": "14.1", "lib/16/bin": "16.1", "lib/17/bin": "17.0"}, want: "lib/17/bin"},
+		{name: "newest too old", install: map[string]string{"lib/13/bin": "13.9"}},
+		{name: "path first", install: map[string]string{"own": "14.3", "lib/17/bin": "17beta1"}, path: []string{"own"}, want: "own"},
+		{name: "path too old", install: map[string]string{"own": "9.6.24", "lib/17/bin": "17.0"}, path: []string{"own"}, want: "lib/17/bin"},
+		{name: "path incomplete", install: map[string]string{"lib/15/bin": "15.2"}, partial: "own", path: []string{"own"}, want: "lib/15/bin"},
+		{name: "incomplete only", partial: "lib/15/bin"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root, err := filepath.EvalSymlinks(t.TempDir()) // macOS: /var is a link
+			if err != nil {
+				t.Fatal(err)
+			}
+			for dir, version := range tt.install {
+				fakePostgres(t, filepath.Join(root, dir), version, all...)
+			}
+			if tt.partial != "" {
+				fakePostgres(t, filepath.Join(root, tt.partial), "15.2", "postgres")
+			}
+			path := []string{}
+			for _, dir := range tt.path {
+				path = append(path, filepath.Join(root, dir))
+			}
+			got, err := searchPrograms(strings.Join(path, ":"), []string{filepath.Join(root, "lib/*/bin")})
+			if tt.want == "" {
+				if !errors.Is(err, ErrNoPostgres) {
+					t.Fatalf("got %+v, %v; want ErrNoPostgres", got, err)
+				}
+				return
+			}
+			if err != nil || got.dir != filepath.Join(root, tt.want) {
+				t.Errorf("got %+v, %v; want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSearchProgramsFollowsLink(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, links := filepath.Join(root, "15/bin"), filepath.Join(root, "links")
+	fakePostgres(t, bin, "15.2", "postgres", "initdb", "pg_basebackup")
+	if err := os.Mkdir(links, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(bin, "postgres"), filepath.Join(links, "postgres")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := searchPrograms(links, nil)
+	if err != nil || got.dir != bin {
+		t.Errorf("got %+v, %v; want %s", got, err, bin)
+	}
+}
+
+func TestMajorIn(t *testing.T) {
+	tests := []struct {
+		in   string
+		want int
+	}{
+		{"postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", 15},
+		{"postgres (PostgreSQL) 18beta2", 18},
+		{"9.6/bin", 9},
+		{"@17/bin", 17},
+		{"none", 0},
+		{"", 0},
+	}
+	for _, tt := range tests {
+		if got := majorIn(tt.in); got != tt.want {
+			t.Errorf("majorIn(%q) = %d, want %d", tt.in, got, tt.want)
+		}
+	}
+}
+
+// withoutPrograms hides every PostgreSQL and PgBouncer from this process; the
+// test must not run in parallel with others.
+func withoutPrograms(t *testing.T) {
+	t.Helper()
+	t.Setenv("PATH", t.TempDir())
+	dirs, bouncer, found := programDirs, bouncerDirs, installed.found
+	t.Cleanup(func() { programDirs, bouncerDirs, installed.found = dirs, bouncer, found })
+	programDirs, bouncerDirs, installed.found = nil, nil, nil
+}
+
+func TestMissingProgramsGiveOneLine(t *testing.T) {
+	start := func() error { _, err := Start(); return err }
+	cluster := New(t)
+	bouncer := func() error { _, err := cluster.PgBouncer("session", 1); return err }
+	tests := []struct {
+		name   string
+		server string // LATCHKEY_TEST_POSTGRES
+		call   func() error
+		words  []string
+	}{
+		{"Start", "", start, []string{"make deps", EnvServer}},
+		{"Start beside a server", "postgres://db.example/", start, []string{"make deps", "a server of its own"}},
+		{"PgBouncer", "", bouncer, []string{"make deps", "PgBouncer"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			withoutPrograms(t)
+			t.Setenv(EnvServer, tt.server)
+			err := tt.call()
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if tt.name != "PgBouncer" && !errors.Is(err, ErrNoPostgres) {
+				t.Errorf("%v is not ErrNoPostgres", err)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %v", err)
+			}
+			for _, word := range tt.words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+		})
+	}
+}
+
+func TestDepsScriptSearchesTheSamePlaces(t *testing.T) {
+	script, err := os.ReadFile("deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range append(programDirs, bouncerDirs...) {
+		if !strings.Contains(string(script), dir) {
+			t.Errorf("deps.sh does not look in %s", dir)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package pgtest
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// An Option changes how Start starts a cluster.
+type Option func(*Cluster)
+
+// WithSettings sets postgresql.conf settings, on top of those that make a
+// throwaway server quick. Values need no quotes.
+func WithSettings(settings map[string]string) Option {
+	return func(c *Cluster) { maps.Copy(c.settings, settings) }
+}
+
+// quickSettings suit a server whose data nobody will miss.
+func quickSettings() map[string]string {
+	return map[string]string{
+		"fsync":              "off",
+		"full_page_writes":   "off",
+		"synchronous_commit": "off",
+		"autovacuum":         "off",
+		"jit":                "off",
+		"shared_buffers":     "16MB",
+		"max_connections":    "200",
+		"timezone":           "UTC",
+		"log_line_prefix":    "%m [%p] ",
+		// In the data directory, since a killed server leaves it behind.
+		"dynamic_shared_memory_type": "mmap",
+		// A standby that was stopped or frozen for a while can still follow.
+		"wal_keep_size": "64MB",
+	}
+}
+
+// writeSettings writes the whole of postgresql.conf. They are not given on the
+// command line, where ALTER SYSTEM could not override them.
+func (c *Cluster) writeSettings() error {
+	all := maps.Clone(c.settings)
+	all["listen_addresses"] = "127.0.0.1"
+	all["port"] = strconv.Itoa(c.port)
+	all["unix_socket_directories"] = c.home.dir
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s = '%s'\n", name, strings.ReplaceAll(all[name], "'", "''"))
+	}
+	return c.writeData("postgresql.conf", b.String())
+}
+
+// writeData writes a file in the data directory.
+func (c *Cluster) writeData(name, content string) error {
+	path := filepath.Join(c.data, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return c.home.own(path)
+}

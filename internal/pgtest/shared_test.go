@@ -1,0 +1,92 @@
+package pgtest
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	const query = "SELECT current_database()"
+	var names [2]string
+	var server string
+	t.Run("uses", func(t *testing.T) {
+		for i := range names {
+			dsn := Database(t)
+			names[i] = ask[string](t, dsn, query)
+			server = withDatabase(dsn, "postgres")
+		}
+		// A connection that nobody closes does not keep the database.
+		db := open(t, "pgx", Database(t))
+		must(t, db.Ping())
+	})
+	if names[0] == names[1] {
+		t.Error("two tests have one database")
+	}
+	if n := ask[int](t, server, "SELECT count(*) FROM pg_database WHERE datname IN ('"+names[0]+"', '"+names[1]+"')"); n != 0 {
+		t.Errorf("%d databases are left after the test", n)
+	}
+}
+
+// LATCHKEY_TEST_POSTGRES takes the place of the shared server.
+func TestDatabaseOnRunningServer(t *testing.T) {
+	c := New(t)
+	withoutPrograms(t)
+	const port = "SELECT inet_server_port()"
+	for name, dsn := range map[string]string{
+		"URL":       c.DSN(""),
+		"key=value": strings.NewReplacer("PORT", strings.Split(strings.Split(c.DSN(""), ":")[2], "/")[0]).Replace("host=127.0.0.1 port=PORT user=postgres dbname=postgres sslmode=disable"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(EnvServer, dsn)
+			if got := ask[int](t, Database(t), port); got != c.port {
+				t.Errorf("the database is on port %d, want %d", got, c.port)
+			}
+		})
+	}
+}
+
+// fatalTB notes how a test ends.
+type fatalTB struct {
+	testing.TB
+	fatal, skipped bool
+}
+
+func (f *fatalTB) Helper()        {}
+func (f *fatalTB) Fatal(...any)   { f.fatal = true; runtime.Goexit() }
+func (f *fatalTB) Skip(...any)    { f.skipped = true; runtime.Goexit() }
+func (f *fatalTB) Cleanup(func()) {}
+
+func TestMissingPostgresIsFatal(t *testing.T) {
+	withoutPrograms(t)
+	t.Setenv(EnvServer, "")
+	must(t, closeShared())
+	for name, call := range map[string]func(testing.TB){
+		"Database": func(tb testing.TB) { Database(tb) },
+		"New":      func(tb testing.TB) { New(tb) },
+	} {
+		tb := &fatalTB{TB: t}
+		done := make(chan struct{})
+		go func() { defer close(done); call(tb) }()
+		<-done
+		if !tb.fatal || tb.skipped {
+			t.Errorf("%s: fatal %v, skipped %v", name, tb.fatal, tb.skipped)
+		}
+	}
+}
+
+func TestWithDatabase(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ dsn, want string }{
+		{"postgres://u:p@h:5432/old?sslmode=disable", "postgres://u:p@h:5432/new?sslmode=disable"},
+		{"postgresql://h", "postgresql://h/new"},
+		{"postgres://u@/old?dbname=older&host=%2Ftmp", "postgres://u@/new?host=%2Ftmp"},
+		{"host=h dbname=old", "host=h dbname=old dbname=new"},
+	}
+	for _, tt := range tests {
+		if got := withDatabase(tt.dsn, "new"); got != tt.want {
+			t.Errorf("withDatabase(%q) = %q, want %q", tt.dsn, got, tt.want)
+		}
+	}
+}

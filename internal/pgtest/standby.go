@@ -1,0 +1,65 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// Standby starts a hot standby of c: a copy of it that follows it by
+// asynchronous streaming replication, and answers queries but does not write.
+// It has a DSN of its own, can be killed, frozen and promoted by itself, and is
+// closed with c at the latest.
+func (c *Cluster) Standby() (*Cluster, error) {
+	s := &Cluster{settings: c.settings}
+	makeData := func(h *home, p programs) (string, error) {
+		data := filepath.Join(h.dir, "data")
+		err := h.run(2*time.Minute, p.path("pg_basebackup"), "--pgdata="+data, "--dbname="+c.DSN(""),
+			"--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "--no-sync")
+		return data, err
+	}
+	if err := s.create(makeData); err != nil {
+		return nil, err
+	}
+	if err := c.adopt(s.Close); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	err := poll(startTimeout, "the standby to follow", func() (bool, error) {
+		return answer[bool](ctx, s.DSN(""), "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')")
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w%s", err, s.home.logTail(0)), s.Close())
+	}
+	return s, nil
+}
+
+// Promote makes a primary of a standby, as a failover does, and returns when it
+// accepts writes. What it followed is left as it is: kill or freeze that first,
+// or there are two primaries.
+func (c *Cluster) Promote() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	promoted, err := answer[bool](ctx, c.DSN(""), fmt.Sprintf("SELECT pg_promote(true, %d)", int(startTimeout.Seconds())))
+	if err != nil {
+		return fmt.Errorf("pgtest: promote: %w", err)
+	}
+	if !promoted {
+		return errors.New("pgtest: the standby was not promoted in time" + c.home.logTail(0))
+	}
+	return nil
+}
+
+// adopt makes Close call closeDependent. If c is closed already that happens now.
+func (c *Cluster) adopt(closeDependent func() error) error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if c.closed {
+		return errors.Join(errClosed, closeDependent())
+	}
+	c.dependents = append(c.dependents, closeDependent)
+	return nil
+}

@@ -1,0 +1,44 @@
+package pgtest
+
+import "testing"
+
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	c := New(t)
+	s, err := c.Standby()
+	must(t, err)
+	if !ask[bool](t, s.DSN(""), "SELECT pg_is_in_recovery()") {
+		t.Error("a standby is not in recovery")
+	}
+	if ask[bool](t, c.DSN(""), "SELECT pg_is_in_recovery()") {
+		t.Error("its primary is")
+	}
+	if execute(t.Context(), s.DSN(""), "CREATE TABLE refused ()") == nil {
+		t.Error("a standby accepts writes")
+	}
+
+	do(t, c.DSN(""), "CREATE TABLE followed ()")
+	follows := func() {
+		t.Helper()
+		must(t, poll(startTimeout, "the table to arrive", func() (bool, error) {
+			return answer[bool](t.Context(), s.DSN(""), "SELECT to_regclass('followed') IS NOT NULL")
+		}))
+	}
+	follows()
+	must(t, s.Kill())
+	must(t, s.StartAgain())
+	follows()
+
+	if c.Promote() == nil {
+		t.Error("Promote of a primary: no error")
+	}
+	must(t, c.Kill())
+	must(t, s.Promote())
+	do(t, s.DSN(""), "CREATE TABLE accepted ()")
+	if got := ask[string](t, s.DSN(""), "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"); got != "00000002" {
+		t.Errorf("timeline %s after a failover, want 2", got)
+	}
+	// What was the primary does not know: split brain.
+	must(t, c.StartAgain())
+	do(t, c.DSN(""), "CREATE TABLE accepted ()")
+}

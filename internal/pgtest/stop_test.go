@@ -1,0 +1,105 @@
+package pgtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestStopAndStart(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		running bool // after end
+		end     func(*Cluster) error
+	}{
+		{"kill", false, (*Cluster).Kill},
+		{"stop", false, (*Cluster).Stop},
+		{"stop frozen", false, func(c *Cluster) error {
+			if err := c.Freeze(); err != nil {
+				return err
+			}
+			return c.Stop()
+		}},
+		{"kill frozen", false, func(c *Cluster) error {
+			if err := c.Freeze(); err != nil {
+				return err
+			}
+			return c.Kill()
+		}},
+		{"restart", true, func(c *Cluster) error { return c.Restart(false) }},
+		{"immediate restart", true, func(c *Cluster) error { return c.Restart(true) }},
+		{"restart when killed", true, func(c *Cluster) error {
+			if err := c.Kill(); err != nil {
+				return err
+			}
+			return c.Restart(false)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := New(t)
+			dsn, err := c.CreateDatabase(t.Context())
+			must(t, err)
+			do(t, dsn, "CREATE TABLE kept (n int)")
+			do(t, dsn, "SET synchronous_commit = on; INSERT INTO kept VALUES (1)")
+			began := ask[string](t, dsn, "SELECT pg_postmaster_start_time()::text")
+
+			must(t, tt.end(c))
+			if tt.running {
+				if c.StartAgain() == nil {
+					t.Error("StartAgain of a running server: no error")
+				}
+			} else {
+				if execute(t.Context(), dsn, "SELECT 1") == nil {
+					t.Fatal("the server still answers")
+				}
+				must(t, c.StartAgain())
+			}
+			if n := ask[int](t, dsn, "SELECT count(*) FROM kept"); n != 1 {
+				t.Errorf("%d rows survived, want 1", n)
+			}
+			if ask[string](t, dsn, "SELECT pg_postmaster_start_time()::text") == began {
+				t.Error("it is still the same server")
+			}
+		})
+	}
+}
+
+func TestKillLeavesNoBackend(t *testing.T) {
+	t.Parallel()
+	c := New(t)
+	db := open(t, "pgx", c.DSN(""))
+	must(t, db.Ping()) // a session that is open when it happens
+	children, err := childrenOf(c.server.pid)
+	must(t, err)
+	if len(children) < 3 {
+		t.Fatalf("%d children of the postmaster: the test is blind", len(children))
+	}
+	must(t, c.Kill())
+	table, err := processes()
+	must(t, err)
+	for _, pid := range children {
+		if p, ok := table[pid]; ok && !p.zombie() {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+	for _, name := range []string{"data/postmaster.pid", fmt.Sprintf(".s.PGSQL.%d", c.port)} {
+		if _, err := os.Stat(filepath.Join(c.home.dir, name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// A server that dies by itself is noticed when it is asked for.
+func TestServerDiesByItself(t *testing.T) {
+	t.Parallel()
+	c := New(t)
+	must(t, c.server.signal(9))
+	must(t, poll(startTimeout, "its end", func() (bool, error) { return c.Freeze() == errNotRunning, nil }))
+	must(t, c.Kill())
+	must(t, c.StartAgain())
+	do(t, c.DSN(""), "SELECT 1")
+}

@@ -1,0 +1,140 @@
+package pgtest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// initOptions are initdb's. The superuser's name is the same on every machine.
+var initOptions = []string{
+	"--username=" + superuser,
+	"--auth=trust",
+	"--encoding=UTF8",
+	"--no-locale",
+	"--no-sync",
+}
+
+const superuser = "postgres"
+
+// makeData makes the data directory of a new cluster in h: a copy of a template
+// that initdb makes once per machine, user and version, since initdb takes
+// longer than everything else that Start does.
+func makeData(h *home, p programs) (string, error) {
+	data := filepath.Join(h.dir, "data")
+	cache, err := cacheDir()
+	if err != nil { // a machine without a home directory pays for initdb each time
+		return data, initdb(h, p, data)
+	}
+	template, err := makeTemplate(cache, p)
+	if err != nil {
+		return "", err
+	}
+	return data, copyTree(data, template, h.own)
+}
+
+func initdb(h *home, p programs, data string) error {
+	return h.run(2*time.Minute, p.path("initdb"), append([]string{"--pgdata=" + data}, initOptions...)...)
+}
+
+// cacheDir is where templates are kept; it exists and we may write to it.
+func cacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "latchkey", "pgtest")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, syscall.Access(dir, 2 /* W_OK */)
+}
+
+// templateName identifies a data directory: another server or other options
+// have another.
+func templateName(p programs) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{p.version, p.dir}, initOptions...), "\n")))
+	return fmt.Sprintf("pg%d-%x", majorIn(p.version), sum[:6])
+}
+
+// makeTemplate returns the template for p in cache, and makes it if it is not
+// there.
+//
+// Invariant: a directory with a template's name is complete, since it gets the
+// name in one step; who makes one holds the lock file, so that what is left of
+// an interrupted attempt can be told from one under way.
+func makeTemplate(cache string, p programs) (string, error) {
+	template := filepath.Join(cache, templateName(p))
+	if exists(template) {
+		return template, nil
+	}
+	unlock, err := lockFile(template + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if exists(template) { // someone else made it meanwhile
+		return template, nil
+	}
+	leftovers, _ := filepath.Glob(template + ".tmp*")
+	for _, dir := range leftovers {
+		if err := os.RemoveAll(dir); err != nil {
+			return "", err
+		}
+	}
+	return template, initTemplate(template, p)
+}
+
+// initTemplate runs initdb under the server's account, who may have no access
+// to our cache, and moves what it made there.
+func initTemplate(template string, p programs) (err error) {
+	h, err := newHome()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.remove()) }()
+	data := filepath.Join(h.dir, "data")
+	if err := initdb(h, p, data); err != nil {
+		return err
+	}
+	part, err := os.MkdirTemp(filepath.Dir(template), filepath.Base(template)+".tmp")
+	if err != nil {
+		return err
+	}
+	keepOwner := func(string) error { return nil }
+	if err := copyTree(filepath.Join(part, "data"), data, keepOwner); err != nil {
+		return errors.Join(err, os.RemoveAll(part))
+	}
+	err = os.Rename(filepath.Join(part, "data"), template)
+	return errors.Join(err, os.RemoveAll(part))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// lockFile waits for an exclusive lock on the file at path, which the kernel
+// drops if the process dies.
+func lockFile(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return nil, errors.Join(err, f.Close())
+		default:
+			return func() { f.Close() }, nil
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package pgtest
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Several at once, and what an interrupted one left: one template, complete.
+func TestMakeTemplateRace(t *testing.T) {
+	t.Parallel()
+	p, err := findPrograms()
+	must(t, err)
+	cache := t.TempDir()
+	leftover := filepath.Join(cache, templateName(p)+".tmp123", "data")
+	must(t, os.MkdirAll(leftover, 0o700))
+
+	var racers sync.WaitGroup
+	for range 4 {
+		racers.Go(func() {
+			template, err := makeTemplate(cache, p)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := os.Stat(filepath.Join(template, "global", "pg_control")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	racers.Wait()
+	entries, err := os.ReadDir(cache)
+	must(t, err)
+	if len(entries) != 2 {
+		t.Errorf("in the cache: %v; want the template and its lock file", entries)
+	}
+}
+
+func TestTemplateIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	p, err := findPrograms()
+	must(t, err)
+	cache := t.TempDir()
+	made := filepath.Join(cache, templateName(p))
+	must(t, os.Mkdir(made, 0o700))
+	begin := time.Now()
+	got, err := makeTemplate(cache, p)
+	if err != nil || got != made {
+		t.Errorf("got %q, %v after %v; want %q at once", got, err, time.Since(begin), made)
+	}
+}
+
+func TestTemplateName(t *testing.T) {
+	t.Parallel()
+	a := templateName(programs{dir: "/a", version: "postgres (PostgreSQL) 15.1"})
+	for _, other := range []programs{
+		{dir: "/a", version: "postgres (PostgreSQL) 15.2"},
+		{dir: "/b", version: "postgres (PostgreSQL) 15.1"},
+	} {
+		if templateName(other) == a {
+			t.Errorf("%+v has the template of another", other)
+		}
+	}
+}
+
+// Without a home directory there is no cache; it is slower, and works.
+func TestStartWithoutCache(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	do(t, New(t).DSN(""), "SELECT 1")
+}
+
+func TestCopyTree(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	must(t, os.MkdirAll(filepath.Join(from, "a", "b"), 0o700))
+	must(t, os.WriteFile(filepath.Join(from, "a", "b", "c"), []byte("text"), 0o600))
+	owned := 0
+	must(t, copyTree(to, from, func(string) error { owned++; return nil }))
+	got, err := os.ReadFile(filepath.Join(to, "a", "b", "c"))
+	must(t, err)
+	if string(got) != "text" || owned != 4 {
+		t.Errorf("copied %q, owned %d; want text, 4", got, owned)
+	}
+	info, err := os.Stat(filepath.Join(to, "a", "b", "c"))
+	must(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, want 0600", info.Mode())
+	}
+
+	must(t, os.Symlink("elsewhere", filepath.Join(from, "link")))
+	if copyTree(to+"2", from, func(string) error { return nil }) == nil {
+		t.Error("a link is copied: no error")
+	}
+}

@@ -1,0 +1,257 @@
+package sqllock
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A backend is a place for one connection of a Session, and the queue of what
+// is to be sent on it. Its connection may be lost and replaced; what has not
+// been sent by then stays in the queue.
+type backend struct {
+	s      *Session
+	wake   chan struct{} // holds a token when there may be something to send
+	strays atomic.Int32  // goroutines stuck in the driver, left behind
+
+	// protected by s.table.mu
+	lease    *lease        // the connection, or nil
+	away     error         // why asking is in vain: no answer for patience, or no connection
+	releases []*entry      // to give back; some may have been taken over since
+	tries    []*entry      // to take
+	groups   []*ask        // to take one of
+	oldest   time.Duration // when the first of the queue came; 0: it is empty
+	down     *time.Timer   // until calls fail, while there is no connection
+	retired  bool          // not needed any more
+}
+
+const (
+	// patience is how long the database may leave callers without an answer
+	// before they get ErrUnavailable.
+	patience = 900 * time.Millisecond
+
+	connectTimeout = 5 * time.Second
+	closeTimeout   = 100 * time.Millisecond // for a connection's friendly end
+	backoffMin     = 50 * time.Millisecond
+	backoffMax     = time.Second
+
+	// maxStrays bounds the goroutines, and so the connections, that a stuck
+	// driver can cost: beyond it no attempt to connect is made.
+	maxStrays = 4
+)
+
+func newBackend(s *Session) *backend {
+	return &backend{s: s, wake: make(chan struct{}, 1)}
+}
+
+// load is how many locks are on b or may soon be.
+func (b *backend) load() int {
+	n := len(b.tries) + len(b.groups)
+	if b.lease != nil {
+		n += b.lease.held + b.lease.flight.wanted()
+	}
+	return n
+}
+
+// notify says that something was queued.
+func (b *backend) notify() {
+	if b.oldest == 0 {
+		b.oldest = now()
+	}
+	b.signal()
+}
+
+func (b *backend) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps b connected until the Session is closed or b retires. session is
+// its first connection, or nil.
+func (b *backend) run(session dialect.Session) {
+	defer b.s.tasks.Done()
+	for failures := 0; ; failures++ {
+		if session == nil {
+			var err error
+			if session, err = b.connect(b.s.ctx); err != nil {
+				b.unreachable(fromDialect(err))
+				if !b.rest(jitter(min(backoffMin<<min(failures, 10), backoffMax))) {
+					return
+				}
+				continue
+			}
+			failures = 0
+		}
+		l := b.serve(session)
+		session = nil
+		<-l.gone
+		b.leave(l)
+		if b.done() {
+			return
+		}
+	}
+}
+
+func (b *backend) done() bool {
+	b.s.table.mu.Lock()
+	defer b.s.table.mu.Unlock()
+	return b.retired || b.s.table.closed
+}
+
+// rest pauses, and reports whether to go on.
+func (b *backend) rest(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-b.s.ctx.Done():
+		return false
+	}
+}
+
+// connect opens a connection. It returns when ctx ends, however stuck the
+// driver is; what the driver may still bring is destroyed.
+func (b *backend) connect(ctx context.Context) (dialect.Session, error) {
+	if b.strays.Load() >= maxStrays {
+		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	type result struct {
+		session dialect.Session
+		err     error
+	}
+	opened := make(chan result)
+	abandoned := make(chan struct{})
+	b.strays.Add(1)
+	go func() {
+		defer b.strays.Add(-1)
+		session, err := b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
+		select {
+		case opened <- result{session, err}:
+		case <-abandoned:
+			if session != nil {
+				session.Destroy()
+			}
+		}
+	}()
+	select {
+	case r := <-opened:
+		return r.session, r.err
+	case <-ctx.Done():
+		close(abandoned)
+		return nil, ctx.Err()
+	}
+}
+
+// serve makes session b's connection.
+func (b *backend) serve(session dialect.Session) *lease {
+	t := b.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := newLease(b, session)
+	if t.closed {
+		l.retire()
+	} else {
+		if b.away != nil {
+			b.s.options.log.Info("sqllock: the database answers again")
+		}
+		b.lease, b.away = l, nil
+		if b.down != nil {
+			b.down.Stop()
+		}
+	}
+	b.signal() // for what has queued up meanwhile
+	go l.run()
+	return l
+}
+
+// leave waits for l's goroutine to end its connection, and closes the socket
+// under one that is stuck.
+func (b *backend) leave(l *lease) {
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-l.stopped:
+		return
+	case <-timer.C:
+	}
+	l.session.Abort()
+	b.strays.Add(1)
+	go func() {
+		<-l.stopped
+		b.strays.Add(-1)
+	}()
+}
+
+// lost has callers fail once they have had no answer for patience, unless b is
+// connected again by then.
+func (b *backend) lost() {
+	b.lease = nil
+	wait := patience
+	if b.oldest != 0 {
+		wait = max(b.oldest+patience-now(), 0)
+	}
+	if b.down != nil {
+		b.down.Reset(wait)
+		return
+	}
+	b.down = time.AfterFunc(wait, func() {
+		b.s.table.mu.Lock()
+		defer b.s.table.mu.Unlock()
+		if b.lease == nil && b.away == nil && !b.s.table.closed {
+			b.giveUpOn(errNoConnection)
+		}
+	})
+}
+
+// unreachable notes that an attempt to connect failed.
+func (b *backend) unreachable(err error) {
+	t := b.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	if b.away != nil || !isUnavailable(err) {
+		if b.away == nil || b.away.Error() != err.Error() {
+			b.s.options.log.Warn("sqllock: cannot connect", "reason", err)
+		}
+		b.giveUpOn(err)
+	}
+}
+
+// giveUpOn fails those who wait for an answer, and those who ask from now on,
+// with err. Releases stay queued.
+func (b *backend) giveUpOn(err error) {
+	t := b.s.table
+	b.away = err
+	tries, groups := b.tries, b.groups
+	b.tries, b.groups, b.oldest = nil, nil, 0
+	for _, e := range tries {
+		if e.state == queued && e.backend == b {
+			t.refused(e, err)
+		}
+	}
+	for _, a := range groups {
+		a.grouped = false
+		for _, e := range a.entries {
+			if e != nil && e.state == idle {
+				t.refused(e, err)
+			}
+		}
+	}
+	for _, e := range b.releases {
+		if e.state == releasing {
+			t.settleReply(e, err)
+		}
+	}
+	if b.lease != nil {
+		b.lease.flight.fail(t, err)
+	}
+}

@@ -1,0 +1,322 @@
+package sqllock
+
+import (
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A flight is the statement under way on a lease, and whom its answer is for.
+type flight struct {
+	batch    dialect.Batch
+	releases []*entry // beside batch.Release
+	tries    []*entry // beside batch.Try
+	groups   []group  // beside batch.Any
+	underWay bool
+	sent     time.Duration
+	oldest   time.Duration // when the first caller in it came
+}
+
+// A group is keys of which one is wanted.
+type group struct {
+	entries []*entry
+}
+
+// wanted is how many keys the flight may bring.
+func (f *flight) wanted() int { return len(f.tries) + len(f.groups) }
+
+// take loads the flight with what is queued and reports whether there is
+// anything to send.
+func (l *lease) take(due bool) bool {
+	b, t := l.backend, l.backend.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.dead.Load() {
+		return false
+	}
+	f := &l.flight
+	f.clear()
+	for _, e := range b.releases {
+		if e.state == releasing && e.holds.lease == l {
+			e.state = freeing
+			f.releases = append(f.releases, e)
+			f.batch.Release = append(f.batch.Release, e.key)
+		}
+	}
+	b.releases = b.releases[:0]
+	room := b.s.room()
+	l.takeTries(room)
+	l.takeGroups(room - len(f.tries))
+	f.oldest = b.oldest
+	b.oldest = 0
+	if !due && len(f.releases)+f.wanted() == 0 {
+		return false
+	}
+	f.underWay, f.sent = true, now()
+	if f.oldest == 0 {
+		f.oldest = f.sent
+	}
+	l.arm()
+	return true
+}
+
+func (f *flight) clear() {
+	f.batch.Reset()
+	clear(f.releases)
+	clear(f.tries)
+	clear(f.groups)
+	f.releases, f.tries, f.groups = f.releases[:0], f.tries[:0], f.groups[:0]
+}
+
+func (l *lease) takeTries(room int) {
+	b, t := l.backend, l.backend.s.table
+	tries := b.tries
+	b.tries = b.tries[:0]
+	for _, e := range tries {
+		switch {
+		case e.state != queued || e.backend != b:
+		case len(e.asks) == 0: // all have given up
+			e.state = idle
+			t.tidy(e)
+		case len(l.flight.tries) >= room:
+			t.refused(e, errMaxHeld)
+		default:
+			l.try(e)
+		}
+	}
+}
+
+// try adds e to the flight.
+func (l *lease) try(e *entry) {
+	e.state, e.backend = asking, l.backend
+	l.flight.tries = append(l.flight.tries, e)
+	l.flight.batch.Try = append(l.flight.batch.Try, e.key)
+}
+
+// takeGroups adds those who want one of several keys. Keys that two want go to
+// one of them: the database would grant a key to the same session twice.
+func (l *lease) takeGroups(room int) {
+	b, t := l.backend, l.backend.s.table
+	groups := b.groups
+	b.groups = nil
+	for _, a := range groups {
+		a.grouped = false
+		if a.settled {
+			continue
+		}
+		entries := a.share()
+		switch {
+		case len(entries) == 0: // others ask for all of them: a gets their answer
+		case l.flight.wanted() >= room:
+			for _, e := range entries {
+				t.refused(e, errMaxHeld)
+			}
+		case len(entries) == 1:
+			l.try(entries[0])
+		default:
+			keys := make([]dialect.Key, len(entries))
+			for i, e := range entries {
+				e.state, e.backend = asking, b
+				keys[i] = e.key
+			}
+			l.flight.groups = append(l.flight.groups, group{entries})
+			l.flight.batch.Any = append(l.flight.batch.Any, keys)
+		}
+	}
+}
+
+// share is those of a's keys to ask for in one statement: all that nobody asks
+// for, or a fair part where several try for the same ones.
+func (a *ask) share() []*entry {
+	var entries []*entry
+	quota := len(a.keys)
+	for _, e := range a.entries {
+		if e == nil || e.state != idle || e.polling {
+			continue
+		}
+		if len(entries) == 0 && !a.waits {
+			quota = (len(a.keys) + len(e.asks) - 1) / len(e.asks)
+		}
+		if len(entries) > 0 && e.key.Space != dialect.Bigint || len(entries) == quota {
+			break
+		}
+		entries = append(entries, e)
+		if e.key.Space != dialect.Bigint { // a batch's groups are of the bigint space
+			break
+		}
+	}
+	return entries
+}
+
+// settle gives everybody the answers of the flight. It reports whether l lives.
+func (l *lease) settle() bool {
+	b, t, f := l.backend, l.backend.s.table, &l.flight
+	if len(f.batch.NotHeld) > 0 {
+		l.lose(lossUnlock)
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !l.answered() {
+		return false
+	}
+	l.failed = 0
+	for _, e := range f.releases {
+		l.freed(e)
+	}
+	for _, key := range f.batch.Busy {
+		if e := t.entries[key]; e != nil {
+			e.busy = true
+		}
+	}
+	for _, e := range f.tries {
+		if e.busy {
+			e.busy = false
+			t.refused(e, ErrHeld)
+		} else {
+			l.granted(e)
+		}
+	}
+	for i, g := range f.groups {
+		l.settleGroup(g, f.batch.Won[i])
+	}
+	f.clear()
+	b.s.counters.exchanged(now() - f.sent)
+	return true
+}
+
+// settleGroup: the key at won was taken, those before it are held elsewhere, and
+// of those after it nothing is known.
+func (l *lease) settleGroup(g group, won int) {
+	if won >= 0 {
+		l.granted(g.entries[won])
+	}
+	for i, e := range g.entries {
+		switch {
+		case won < 0 || i < won:
+			l.backend.s.table.refused(e, ErrHeld)
+		case i > won:
+			l.untested(e)
+		}
+	}
+}
+
+func (l *lease) untested(e *entry) {
+	e.state = idle
+	if len(e.asks) == 0 {
+		l.backend.s.table.tidy(e)
+	} else {
+		l.backend.s.table.resume(e)
+	}
+}
+
+func (l *lease) granted(e *entry) {
+	l.held++
+	l.backend.s.table.granted(e, holding{lease: l})
+}
+
+func (l *lease) freed(e *entry) {
+	l.held--
+	l.backend.s.table.freed(e, nil)
+}
+
+// answered notes that the statement under way was answered, and reports whether
+// the answer came in time. table.mu is held.
+func (l *lease) answered() bool {
+	l.flight.underWay = false
+	if l.dead.Load() {
+		return false
+	}
+	if l.expired() { // too late for what was held: the timer is about to say so
+		l.timer.Reset(0)
+		return false
+	}
+	l.deadline.Store(int64(l.flight.sent + l.backend.s.options.trust()))
+	if l.stalled {
+		l.stalled, l.backend.away = false, nil
+	}
+	l.arm()
+	return true
+}
+
+// fail tells the flight's callers that there is no answer yet. What it brings
+// after all is given back.
+func (f *flight) fail(t *table, err error) {
+	if !f.underWay {
+		return
+	}
+	for _, e := range f.releases {
+		t.settleReply(e, err)
+	}
+	for _, e := range f.tries {
+		t.dismiss(e, err)
+	}
+	for _, g := range f.groups {
+		for _, e := range g.entries {
+			t.dismiss(e, err)
+		}
+	}
+}
+
+// reconcile finds out, after a statement that failed on a session that lives,
+// what the session holds: a statement that fails half-way keeps what it had
+// taken until then.
+func (l *lease) reconcile(err error) bool {
+	keys, heldErr := l.session.Held()
+	if heldErr != nil {
+		l.lose(heldErr.Error())
+		return false
+	}
+	holds := make(map[dialect.Key]bool, len(keys))
+	for _, k := range keys {
+		holds[k] = true
+	}
+	if !l.accountFor(holds) {
+		l.lose(lossHeld)
+		return false
+	}
+	t, f := l.backend.s.table, &l.flight
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !l.answered() {
+		return false
+	}
+	for _, e := range f.releases {
+		if holds[e.key] {
+			t.release(e)
+		} else {
+			l.freed(e)
+		}
+	}
+	wanted := f.tries
+	for _, g := range f.groups {
+		wanted = append(wanted, g.entries...)
+	}
+	for _, e := range wanted {
+		if holds[e.key] {
+			l.granted(e)
+		} else {
+			t.refused(e, err)
+		}
+	}
+	f.clear()
+	return true
+}
+
+// accountFor reports whether every lock on l is among those that the session
+// holds, and whether it is worth going on with it.
+func (l *lease) accountFor(holds map[dialect.Key]bool) bool {
+	const tooMany = 10
+	t := l.backend.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(l.flight.releases) > 0 {
+		l.failed++ // to release needs no room: it should not fail
+	}
+	for _, e := range t.entries {
+		if e.holds.lease == l && e.state != freeing && !holds[e.key] {
+			return false
+		}
+	}
+	return l.failed < tooMany
+}

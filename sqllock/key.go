@@ -1,0 +1,142 @@
+package sqllock
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"strconv"
+	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A Key names what a lock protects: a user, a resource, a job.
+//
+// It holds a namespace and the number that the database sees, never the name
+// it was made from, since a name may be personal data. Keys are comparable.
+// Two keys exclude each other if they have the same key space and the same
+// 64-bit id, whatever their namespaces. The zero Key is ID(0).
+type Key struct {
+	namespace Namespace
+	id        dialect.Key
+}
+
+// Int64 is the key as PostgreSQL sees it: the one argument of
+// pg_advisory_lock(bigint), or, for a key made by [Pair], the class in its high
+// and the object in its low 32 bits.
+func (k Key) Int64() int64 { return k.id.ID }
+
+// Namespace is the namespace the key was made in, empty for [ID] and [Pair].
+// It is safe to log.
+func (k Key) Namespace() Namespace { return k.namespace }
+
+// ID is a key in PostgreSQL's bigint key space that the caller numbers.
+func ID(id int64) Key {
+	return Key{id: dialect.Key{Space: dialect.Bigint, ID: id}}
+}
+
+// Pair is a key in PostgreSQL's two-integer key space: what
+// pg_advisory_lock(class, object) takes. It never equals an [ID] nor a
+// namespace's key.
+func Pair(class, object int32) Key {
+	return Key{id: dialect.Key{Space: dialect.TwoInts, ID: int64(class)<<32 | int64(uint32(object))}}
+}
+
+// A Namespace keeps keys of one purpose apart from those of another: "export"
+// and "payout" may lock the same user at once.
+//
+// It must not be empty and must hold neither ':' nor '#', which separate it
+// from the name in what is hashed; the methods panic otherwise.
+type Namespace string
+
+// Key is the key of id in n: the first eight bytes, big-endian, of
+// SHA-256(n + ":" + id). Every process, build and version computes the same.
+//
+// A collision of two names makes one wait for the other and never lets two in:
+// at a million live keys its chance is about 3 in 10⁸. Where an attacker
+// chooses ids and could search for a collision, use [Namespace.Keyed].
+func (n Namespace) Key(id string) Key {
+	return n.hashed(nil, n.prefix(), id)
+}
+
+// SlotKey is the key of slot i of id, for n at a time instead of one. Slot 0 is
+// n.Key(id), so that a limit raised from one to n still excludes the holders of
+// the old limit; slot i hashes n + "#" + i + ":" + id. It panics if i is
+// negative.
+func (n Namespace) SlotKey(id string, i int) Key {
+	return n.hashed(nil, n.slotPrefix(i), id)
+}
+
+// Keyed is n with HMAC-SHA-256 under secret in place of SHA-256, for names that
+// attackers choose: without the secret they cannot find a name that collides
+// with a victim's. Every process of a fleet needs the same secret. It panics if
+// secret is empty. It keeps a copy of secret.
+func (n Namespace) Keyed(secret []byte) KeyedNamespace {
+	n.mustBeValid()
+	if len(secret) == 0 {
+		panic("sqllock: Keyed needs a secret that is not empty")
+	}
+	return KeyedNamespace{namespace: n, secret: string(secret)}
+}
+
+// A KeyedNamespace makes the keys of a [Namespace] under a secret. The zero
+// value has no namespace: its methods panic. Make one with [Namespace.Keyed].
+type KeyedNamespace struct {
+	namespace Namespace
+	secret    string
+}
+
+// Key is the key of id: as [Namespace.Key], with HMAC-SHA-256.
+func (k KeyedNamespace) Key(id string) Key {
+	return k.namespace.hashed([]byte(k.secret), k.namespace.prefix(), id)
+}
+
+// SlotKey is the key of slot i of id: as [Namespace.SlotKey], with HMAC-SHA-256.
+func (k KeyedNamespace) SlotKey(id string, i int) Key {
+	return k.namespace.hashed([]byte(k.secret), k.namespace.slotPrefix(i), id)
+}
+
+// prefix is what is hashed before an id, without the separating ':'.
+func (n Namespace) prefix() string {
+	n.mustBeValid()
+	return string(n)
+}
+
+func (n Namespace) slotPrefix(i int) string {
+	if i < 0 {
+		panic("sqllock: SlotKey needs a slot number of zero or more")
+	}
+	if i == 0 {
+		return n.prefix()
+	}
+	return n.prefix() + "#" + strconv.Itoa(i)
+}
+
+// hashed is the key whose id is the hash of prefix + ":" + id, keyed if secret
+// is not empty.
+func (n Namespace) hashed(secret []byte, prefix, id string) Key {
+	var array [192]byte // most names fit: no allocation
+	text := append(array[:0], prefix...)
+	text = append(text, ':')
+	text = append(text, id...)
+
+	var first [8]byte
+	if len(secret) > 0 {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write(text)
+		copy(first[:], mac.Sum(nil))
+	} else {
+		sum := sha256.Sum256(text)
+		copy(first[:], sum[:])
+	}
+	return Key{n, dialect.Key{Space: dialect.Bigint, ID: int64(binary.BigEndian.Uint64(first[:]))}}
+}
+
+func (n Namespace) mustBeValid() {
+	switch {
+	case n == "":
+		panic("sqllock: a Namespace must not be empty")
+	case strings.ContainsAny(string(n), ":#"):
+		panic("sqllock: a Namespace must hold neither ':' nor '#'")
+	}
+}

@@ -1,0 +1,219 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A lease is one connection of a Session while it lives, and what locks are as
+// good as: all locks on it end together.
+//
+// Invariant: while not dead and now < deadline, the server has not freed a lock
+// of this connection for its silence. The server counts the lease from the end
+// of a statement at the earliest, which is after we sent it; so the deadline is
+// the time we sent the last statement that was answered, plus the lease, less
+// what clocks may differ by.
+type lease struct {
+	backend  *backend
+	session  dialect.Session
+	watch    *watch // nil where the socket cannot be reached
+	deadline atomic.Int64
+	dead     atomic.Bool   // set once, under table.mu
+	gone     chan struct{} // closed when dead
+	stopped  chan struct{} // closed when run has returned
+
+	// protected by table.mu
+	flight  flight
+	held    int // locks on this connection
+	stalled bool
+	timer   *time.Timer // for the deadline, or for a statement without answer
+	idle    int         // heartbeats since it last held a lock
+	failed  int         // statements in a row that the server refused
+}
+
+// Why a lease was lost, for the log.
+const (
+	lossLease  = "no answer for the length of the lease"
+	lossUnlock = "a lock was not there when it was given back"
+	lossHeld   = "a lock was not there any more"
+)
+
+var (
+	errNoConnection = fmt.Errorf("%w: no connection", ErrUnavailable)
+	errNoAnswer     = fmt.Errorf("%w: it does not answer", ErrUnavailable)
+	errSessionLost  = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
+)
+
+func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+// newLease begins the lease of session, which has just answered.
+func newLease(b *backend, session dialect.Session) *lease {
+	l := &lease{
+		backend: b, session: session, watch: newWatch(session.Socket()),
+		gone: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	// Opening took several statements; nothing is held yet, so a deadline that
+	// is a little late does no harm until the first exchange sets it right.
+	l.deadline.Store(int64(now() + b.s.options.trust()))
+	l.timer = time.AfterFunc(b.s.options.trust(), l.check)
+	return l
+}
+
+// expired reports whether the locks of l are no longer certainly held.
+func (l *lease) expired() bool {
+	return l.dead.Load() || int64(now()) >= l.deadline.Load()
+}
+
+// retire ends l without loss: nothing is held, or who holds is told otherwise.
+// table.mu is held.
+func (l *lease) retire() {
+	if !l.dead.Swap(true) {
+		l.timer.Stop()
+		close(l.gone)
+	}
+}
+
+// lose ends l and every lock on it. table.mu is not held.
+func (l *lease) lose(why string) {
+	b, t := l.backend, l.backend.s.table
+	t.mu.Lock()
+	if l.dead.Load() {
+		t.mu.Unlock()
+		return
+	}
+	l.retire()
+	b.lost()
+	b.s.counters.losses++
+	var locks []*Lock
+	for _, e := range t.entries {
+		switch {
+		case e.holds.lease == l:
+			if e.lock != nil {
+				locks = append(locks, e.lock)
+			}
+			t.freed(e, ErrLost)
+		case e.state == asking && e.backend == b:
+			t.refused(e, errSessionLost)
+		}
+	}
+	t.mu.Unlock()
+	for _, lock := range locks {
+		lock.end(endLost, ErrLost)
+	}
+	b.s.options.log.Warn("sqllock: connection lost", "reason", why, "locks", len(locks))
+}
+
+// check is what the timer runs: the deadline has come, or callers have waited
+// long enough for an answer.
+func (l *lease) check() {
+	if int64(now()) >= l.deadline.Load() {
+		l.lose(lossLease)
+		return
+	}
+	t := l.backend.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.dead.Load() {
+		return
+	}
+	if l.flight.underWay && !l.stalled && now() >= l.flight.oldest+patience {
+		l.stalled = true
+		l.backend.giveUpOn(errNoAnswer)
+	}
+	l.arm()
+}
+
+// arm sets the timer to what comes next. table.mu is held.
+func (l *lease) arm() {
+	next := time.Duration(l.deadline.Load())
+	if l.flight.underWay && !l.stalled {
+		next = min(next, l.flight.oldest+patience)
+	}
+	l.timer.Reset(next - now())
+}
+
+// watchAfter is how long a connection is silent before its socket is watched:
+// while there is traffic, that notices a closed connection by itself.
+const watchAfter = 20 * time.Millisecond
+
+// run sends what is queued, and heartbeats while nothing is, until l is dead.
+// It alone uses the session, and ends it.
+func (l *lease) run() {
+	defer close(l.stopped)
+	defer l.watch.stop()
+	defer l.session.Destroy()
+	every := l.backend.s.options.heartbeat
+	timer := time.NewTimer(watchAfter)
+	defer timer.Stop()
+	last := now() // when a statement was last sent
+	for {
+		due := false
+		select {
+		case <-l.backend.wake:
+		case <-l.watch.readable():
+			due = true
+		case <-timer.C:
+			due = now()-last >= every
+			l.watch.arm()
+			timer.Reset(max(every-(now()-last), 0))
+		case <-l.gone:
+		}
+		if l.dead.Load() {
+			l.backend.signal() // the token may have been for the next connection
+			return
+		}
+		if due && l.spare() {
+			return
+		}
+		for l.exchange(due) {
+			due = false
+			last = now()
+			timer.Reset(min(watchAfter, every))
+		}
+	}
+}
+
+// exchange sends what is queued in one statement, or nothing but a heartbeat if
+// due. It reports whether it sent anything and l lives.
+func (l *lease) exchange(due bool) bool {
+	runtime.Gosched() // let those who are about to queue something do it
+	if !l.take(due) {
+		return false
+	}
+	l.watch.expect()
+	err := l.session.Exchange(&l.flight.batch)
+	var failure *dialect.Failure
+	switch {
+	case err == nil:
+		return l.settle()
+	case errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full):
+		return l.reconcile(fromDialect(err))
+	}
+	l.lose(err.Error())
+	return false
+}
+
+// spare reports whether l's backend is not needed any more, and ends it then:
+// it is not the first and has been without locks for a while.
+func (l *lease) spare() bool {
+	const enough = 15
+	s := l.backend.s
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	if l.backend == s.backends[0] || l.backend.load() > 0 {
+		l.idle = 0
+		return false
+	}
+	l.idle++
+	if l.idle < enough {
+		return false
+	}
+	s.remove(l.backend)
+	l.retire()
+	return true
+}

@@ -1,0 +1,200 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"sync/atomic"
+)
+
+// A Lock is a key held. It is made by a [Locker] and given back with Unlock.
+//
+// Its methods may be called at once from several goroutines. Those of a nil
+// *Lock are safe: Unlock does nothing, Err is ErrUnavailable, Bind and Context
+// give contexts without a lock. A limiter that admits although the database is
+// away hands one out.
+type Lock struct {
+	key   Key
+	ctx   context.Context // of the call that took the lock: its values
+	home  home
+	lease *lease  // of a Session's lock: what it is as good as; else nil
+	entry *entry  // of a Session's lock: its place in the table; else nil
+	tx    *sql.Tx // of a TxLocker's lock; else nil
+
+	ended atomic.Uint32 // endNot until the lock ends, then how; set once, under mu
+
+	mu       sync.Mutex // protects what follows; never held while calling out
+	cause    error      // why the contexts ended, once they have
+	endCause error      // why the lock ended, once it has
+	work     *boundContext
+	bound    []*boundContext // made by Bind and not cancelled yet
+	hooks    []func(cause error)
+	finished bool          // Unlock has its result
+	result   error         // of Unlock
+	done     chan struct{} // closed when finished; made by who waits for it
+}
+
+// home is what a Lock goes back to.
+type home interface {
+	// unlock gives l back, within a bound. It is called once, after l ended
+	// with ErrReleased.
+	unlock(l *Lock) error
+}
+
+// How a Lock ended.
+const (
+	endNot uint32 = iota
+	endReleased
+	endLost
+)
+
+// Key is the key that is locked.
+func (l *Lock) Key() Key {
+	if l == nil {
+		return Key{}
+	}
+	return l.key
+}
+
+// Err is nil while the lock is certainly held, ErrLost once it may not be, and
+// ErrReleased after Unlock.
+//
+// A Session's lock decides by the clock at the call: a process that was frozen
+// past its lease sees ErrLost before any timer has fired. Call it right before
+// an effect that must not happen without the lock. A lock of OnConn or PerTx
+// is nil here until one of its calls has shown that the connection is gone.
+func (l *Lock) Err() error {
+	if l == nil {
+		return ErrUnavailable
+	}
+	switch l.ended.Load() {
+	case endReleased:
+		return ErrReleased
+	case endLost:
+		return ErrLost
+	}
+	if l.lease != nil && l.lease.expired() {
+		l.lease.lose(lossLease)
+		l.end(endLost, ErrLost) // it may be that another goroutine is about to
+		return ErrLost
+	}
+	return nil
+}
+
+// Unlock gives the key back. It takes no context, so that the end of a request
+// cannot keep it from doing so, and waits about a second at the most.
+//
+// It returns nil, or ErrLost if the lock had been lost before, or
+// ErrUnavailable if the database did not answer in time: the key then stays
+// reserved in this process until the database has answered or the session has
+// ended, and needs no more care. Called again it returns the same.
+func (l *Lock) Unlock() error {
+	if l == nil {
+		return nil
+	}
+	if l.Err() == nil && l.end(endReleased, ErrReleased) {
+		return l.finish(l.home.unlock(l))
+	}
+	if l.ended.Load() == endLost {
+		return ErrLost
+	}
+	return l.wait()
+}
+
+// finish stores the result of Unlock for those who call it again.
+func (l *Lock) finish(result error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.finished, l.result = true, result
+	if l.done != nil {
+		close(l.done)
+	}
+	return result
+}
+
+// wait is the result of the Unlock that another call began.
+func (l *Lock) wait() error {
+	l.mu.Lock()
+	if !l.finished && l.done == nil {
+		l.done = make(chan struct{})
+	}
+	finished, done := l.finished, l.done
+	l.mu.Unlock()
+	if !finished {
+		<-done
+	}
+	return l.result
+}
+
+// end ends the lock for its holder: Err, the contexts, the hooks. It reports
+// whether this call ended it.
+func (l *Lock) end(how uint32, cause error) bool {
+	l.mu.Lock()
+	if l.ended.Load() != endNot {
+		l.mu.Unlock()
+		return false
+	}
+	l.ended.Store(how)
+	l.endCause = cause
+	if l.cause == nil {
+		l.cause = cause
+	}
+	work, bound, hooks := l.work, l.bound, l.hooks
+	l.bound, l.hooks = nil, nil
+	l.mu.Unlock()
+
+	if work != nil {
+		work.cancel(cause)
+	}
+	if how == endLost { // a lock given back early leaves its request's context alone
+		for _, b := range bound {
+			b.cancel(cause)
+		}
+	}
+	for _, hook := range hooks {
+		hook(cause)
+	}
+	return true
+}
+
+// OnEnd has f called once when the lock ends, with the cause: ErrReleased,
+// ErrLost, or ErrClosed when its Session was closed. If it has ended already,
+// f is called at once. f runs in the goroutine that ends the lock, before
+// Unlock has asked the database, and must not block.
+func (l *Lock) OnEnd(f func(cause error)) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	if l.ended.Load() == endNot {
+		l.hooks = append(l.hooks, f)
+		l.mu.Unlock()
+		return
+	}
+	cause := l.endCause
+	l.mu.Unlock()
+	f(cause)
+}
+
+// Cancel ends the contexts of the lock's work, those of Context and Bind, with
+// the given cause. The lock stays held until Unlock: so a policy can stop work
+// that takes too long and still not let another begin beside it. Only the first
+// cause counts.
+func (l *Lock) Cancel(cause error) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	if l.cause == nil {
+		l.cause = cause
+	}
+	contexts := l.bound
+	l.bound = nil
+	if l.work != nil {
+		contexts = append(contexts, l.work)
+	}
+	l.mu.Unlock()
+	for _, b := range contexts {
+		b.cancel(cause)
+	}
+}

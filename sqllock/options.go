@@ -1,0 +1,175 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// An Option changes how [Open] or [PerTx] sets up a locker. PerTx heeds
+// WithLease and WithLogger only.
+type Option func(*options)
+
+type options struct {
+	lease     time.Duration
+	leaseSet  bool
+	heartbeat time.Duration
+	maxHeld   int
+	maxConns  int
+	async     bool
+	lazy      bool
+	dialect   dialect.Dialect
+	socket    func(any) net.Conn
+	log       *slog.Logger
+}
+
+// Defaults of the options.
+const (
+	defaultLease   = 10 * time.Second
+	defaultMaxHeld = 4000
+	minLease       = 2 * time.Second
+
+	heldPerConn = 1000 // beyond it a statement's cost for locks already held shows
+)
+
+// The clock assumptions behind the promise (docs/safety.md): how far the rates
+// of two clocks differ, and, as a part of the lease, how far the server's may
+// step forward and how much earlier than the server the client stops trusting
+// its locks.
+const (
+	clockDrift = 0.001 // ρ
+	stepPart   = 10    // σ = lease/10
+	marginPart = 5     // m = lease/5
+)
+
+// WithLease sets the time after which the server frees the locks of a process
+// that has gone silent: frozen, or cut off from the network. The process itself
+// gives its locks up a fifth of the lease before that. The default is 10 s, the
+// least 2 s. On a [TxLocker] it is the time that a lock's transaction may be
+// idle, without end by default.
+func WithLease(lease time.Duration) Option {
+	return func(o *options) { o.lease, o.leaseSet = lease, true }
+}
+
+// WithHeartbeat sets how often a session that is otherwise idle speaks to the
+// server. The default is a fifth of the lease. Three heartbeats must fit into
+// four fifths of the lease, so that one lost or late does no harm.
+func WithHeartbeat(every time.Duration) Option {
+	return func(o *options) { o.heartbeat = every }
+}
+
+// WithMaxHeld limits how many locks a Session holds at once, 4,000 by default:
+// beyond it TryLock fails with ErrCapacity. The server's table of locks is
+// shared with every other client of the cluster, which all fail when it is
+// full: with default settings at 8,000 to 13,000.
+func WithMaxHeld(n int) Option {
+	return func(o *options) { o.maxHeld = n }
+}
+
+// WithMaxConns limits the connections that a Session may take. It uses one for
+// each thousand locks held, so the default, 4, is enough for WithMaxHeld's.
+func WithMaxConns(n int) Option {
+	return func(o *options) { o.maxConns = n }
+}
+
+// WithAsyncUnlock makes Unlock return without waiting for the database: a round
+// trip less for each lock. The next request for the key in this process waits
+// for the release all the same; one in another process may be refused while the
+// release is on its way. A loss that shows only then is not reported by Unlock.
+func WithAsyncUnlock() Option {
+	return func(o *options) { o.async = true }
+}
+
+// WithLazyOpen lets Open succeed while the database is away: the Session goes
+// on trying in the background and answers ErrUnavailable until it has
+// connected. Without it Open fails. What is shown not to exclude is refused all
+// the same.
+func WithLazyOpen() Option {
+	return func(o *options) { o.lazy = true }
+}
+
+// A Dialect names a kind of database for [WithDialect].
+type Dialect string
+
+// The dialects.
+const PostgreSQL Dialect = "postgres" // advisory locks; version 14 or newer
+
+// WithDialect says which kind of database db is, instead of having Open look
+// at its version string. The proof that locks exclude is still made. Open fails
+// for a Dialect that is not a constant of this package.
+func WithDialect(d Dialect) Option {
+	return func(o *options) {
+		switch d {
+		case PostgreSQL:
+			o.dialect = dialect.PostgreSQL{AnyVersionString: true}
+		default:
+			o.dialect = nil
+		}
+	}
+}
+
+// WithSocket tells how to find the network connection under a connection of the
+// driver in use: find gets what (*sql.Conn).Raw gives. It is needed only for a
+// driver other than pgx/v5/stdlib and lib/pq, and lets the Session notice a
+// closed connection at once instead of at the next heartbeat. find may return
+// nil.
+func WithSocket(find func(driverConn any) net.Conn) Option {
+	return func(o *options) { o.socket = find }
+}
+
+// WithLogger sets where a Session reports that it lost or regained its
+// connection; slog.Default() is the default. Nothing logged holds a key, a host
+// or a connection string.
+func WithLogger(log *slog.Logger) Option {
+	if log == nil {
+		panic("sqllock: WithLogger needs a logger")
+	}
+	return func(o *options) { o.log = log }
+}
+
+// newOptions applies opts to the defaults.
+func newOptions(opts []Option) options {
+	o := options{
+		lease:    defaultLease,
+		maxHeld:  defaultMaxHeld,
+		maxConns: (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
+		dialect:  dialect.PostgreSQL{},
+		log:      slog.Default(),
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.heartbeat == 0 {
+		o.heartbeat = o.lease / 5
+	}
+	return o
+}
+
+// validate checks the numbers against each other.
+func (o *options) validate() error {
+	switch {
+	case o.dialect == nil:
+		return errors.New("sqllock: WithDialect was given an unknown dialect: use a constant of this package")
+	case o.lease < minLease:
+		return fmt.Errorf("sqllock: the lease of %v is too short for clock steps and a slow network: use %v or more", o.lease, minLease)
+	case o.heartbeat <= 0:
+		return errors.New("sqllock: the heartbeat must be positive")
+	case o.trust() <= 3*o.heartbeat:
+		return fmt.Errorf("sqllock: a heartbeat of %v is too slow for a lease of %v: use %v or less", o.heartbeat, o.lease, (o.trust()/3 - 1).Truncate(time.Millisecond))
+	case o.maxHeld <= 0:
+		return errors.New("sqllock: WithMaxHeld needs a positive number")
+	case o.maxConns <= 0:
+		return errors.New("sqllock: WithMaxConns needs a positive number")
+	}
+	return nil
+}
+
+// trust is how long after sending a statement that was answered the locks are
+// certainly held: T(1−ρ) − m.
+func (o *options) trust() time.Duration {
+	return o.lease - time.Duration(clockDrift*float64(o.lease)) - o.lease/marginPart
+}

@@ -1,0 +1,141 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A TxLocker is a Locker that holds each lock on a transaction of its own: the
+// one that works behind a transaction pooler such as PgBouncer's. Each lock held
+// costs a connection of the pool, and a transaction that stays open as long.
+//
+// The work can share the transaction: [TxFromContext] gives it, and committing
+// it ends the lock and makes the work permanent in one step. Unlock rolls back
+// what has not been committed.
+type TxLocker struct {
+	db    *sql.DB
+	lease time.Duration // 0: a transaction may be idle without end
+	table *table
+}
+
+// PerTx makes a TxLocker on db. Of opts it heeds WithLease: the server then ends
+// a lock whose transaction has been idle for that long, so that a process that
+// is frozen or cut off does not hold it for ever. Without it, such a lock stays
+// until the server's TCP gives the connection up.
+//
+// PerTx panics if db is nil or the lease is too short.
+func PerTx(db *sql.DB, opts ...Option) *TxLocker {
+	if db == nil {
+		panic("sqllock: PerTx needs a *sql.DB that is not nil")
+	}
+	o := newOptions(opts)
+	if o.leaseSet && o.lease < minLease {
+		panic("sqllock: PerTx needs a lease of " + minLease.String() + " or more")
+	}
+	p := &TxLocker{db: db}
+	if o.leaseSet {
+		p.lease = o.lease
+	}
+	p.table = newTable(p)
+	p.table.handOver = 0
+	p.table.patience = patience
+	return p
+}
+
+// TryLock takes key on a new transaction, or fails with ErrHeld, ErrNotExclusive
+// on a standby, ErrUnavailable within a second if the database does not answer
+// or the pool has no connection to spare, or ctx's error.
+func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
+	return p.table.acquire(ctx, key, false)
+}
+
+// Lock waits for key until ctx ends: first come, first served in this process.
+// While it waits it tries again from time to time and occupies no connection in
+// between.
+func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
+	return p.table.acquire(ctx, key, true)
+}
+
+// A txHolder is the transaction that holds a lock, and its connection.
+type txHolder struct {
+	conn *sql.Conn
+	tx   *sql.Tx
+}
+
+// TxLocker is the source of its table: each key is asked for and given back by
+// a goroutine, so that no caller's context reaches a transaction that may hold
+// a lock.
+
+func (p *TxLocker) ask(e *entry) {
+	e.state = asking
+	go func() {
+		holder, err := p.begin(e.key)
+		p.table.mu.Lock()
+		defer p.table.mu.Unlock()
+		if err != nil {
+			p.table.refused(e, err)
+		} else {
+			p.table.granted(e, holding{tx: holder})
+		}
+	}()
+}
+
+// askAny is never called: a TxLocker takes one key at a time.
+func (p *TxLocker) askAny(*ask) {}
+
+func (p *TxLocker) away() error { return nil }
+
+func (p *TxLocker) giveBack(e *entry) {
+	e.state = freeing
+	holder := e.holds.tx
+	go func() {
+		err := holder.end()
+		p.table.mu.Lock()
+		defer p.table.mu.Unlock()
+		p.table.freed(e, err)
+	}()
+}
+
+// begin takes key, which must not change meanwhile, on a new transaction.
+func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	conn, err := p.db.Conn(ctx)
+	if err != nil {
+		return nil, fromDialect(dialect.Fail(err))
+	}
+	// The transaction lives longer than ctx.
+	tx, err := conn.BeginTx(context.Background(), nil)
+	if err != nil {
+		_ = conn.Close()
+		return nil, fromDialect(dialect.Fail(err))
+	}
+	h := &txHolder{conn, tx}
+	ok, err := dialect.TryXact(ctx, tx, key)
+	if ok && err == nil && p.lease > 0 {
+		err = dialect.SetIdleTimeout(ctx, tx, p.lease)
+	}
+	if ok && err == nil {
+		return h, nil
+	}
+	_ = h.end()
+	if err == nil {
+		return nil, ErrHeld
+	}
+	return nil, fromDialect(err)
+}
+
+// end gives the lock back: nil if it was held until now, or until its user
+// ended the transaction.
+func (h *txHolder) end() error {
+	err := h.tx.Rollback()
+	_ = h.conn.Close()
+	if err == nil || errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return ErrLost
+}

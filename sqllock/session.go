@@ -1,0 +1,252 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A Session is the Locker for a service: every lock of the process on one
+// database connection, which it takes from a *sql.DB and keeps.
+//
+// While one statement is in flight, locks to take and to give back queue up,
+// and all go in the next: the rate does not depend on the number of
+// connections. The Session takes another connection for each thousand locks
+// held only, and one more for a moment while it opens one, to prove on both
+// that locks exclude. Give it a small *sql.DB of its own, so that work that
+// fills the pool cannot keep it from reconnecting.
+//
+// The server frees the locks of a process that is frozen or cut off after a
+// lease (WithLease), and the process gives them up before that. When the
+// connection is lost, all locks on it end together with ErrLost, and the
+// Session opens another one by itself.
+//
+// A caller's context never reaches the driver: cancelling a query would end the
+// connection with everybody's locks.
+type Session struct {
+	db      *sql.DB
+	options options
+	table   *table
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // the goroutines of backends that are not stuck in a driver
+
+	// protected by table.mu
+	backends []*backend // at least one
+	counters counters
+}
+
+// Open makes a Session on db. It connects, and proves that locks exclude on
+// this very database: it fails with ErrNotExclusive, and says what to change,
+// behind a transaction pooler, on a standby, on a server that only looks like
+// PostgreSQL; with ErrUnavailable if the database is away (but see
+// WithLazyOpen). ctx bounds Open only. db must allow two connections or more.
+//
+// Open panics if db is nil.
+func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
+	if db == nil {
+		panic("sqllock: Open needs a *sql.DB that is not nil")
+	}
+	s := &Session{db: db, options: newOptions(opts)}
+	if err := s.options.validate(); err != nil {
+		return nil, err
+	}
+	s.table = newTable(s)
+	s.table.asyncUnlock = s.options.async
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	first := newBackend(s)
+	s.backends = []*backend{first}
+
+	session, err := first.connect(ctx)
+	if err != nil {
+		err = fromDialect(err)
+		if !s.options.lazy || !isUnavailable(err) || ctx.Err() != nil {
+			s.cancel()
+			return nil, err
+		}
+		first.away = err
+	}
+	s.tasks.Add(1)
+	go first.run(session)
+	return s, nil
+}
+
+// TryLock takes key, or fails: ErrHeld at once if somebody else holds it or is
+// in line for it in this process, ErrUnavailable within a second if the
+// database does not answer, ErrCapacity, ErrNotExclusive, ErrClosed, or ctx's
+// error.
+func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
+	return s.table.acquire(ctx, key, false)
+}
+
+// Lock waits for key until ctx ends. In this process, first come, first
+// served; a lock given back goes to the next in line at once. After a second
+// the key goes through the database again, so that other processes get their
+// turn; across processes there is no order. Lock goes on waiting while the
+// database is away. Its errors are ErrClosed and ctx's; the latter matches
+// ErrUnavailable too if the database was away when ctx ended.
+func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
+	return s.table.acquire(ctx, key, true)
+}
+
+// TryAny takes the first free one of keys, in one round trip however many they
+// are, or fails as TryLock does: with ErrHeld if none is free.
+func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
+	return s.table.acquireAny(ctx, keys, false)
+}
+
+// LockAny waits, as Lock does, until one of keys is free.
+func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
+	return s.table.acquireAny(ctx, keys, true)
+}
+
+// Close ends the Session. Locks still held end, their contexts with cause
+// ErrClosed; who waits gets ErrClosed. Its connections are destroyed, not
+// pooled, and so the server frees what was locked. Close waits for that, about
+// a second at the most. db stays open. Called again it does nothing.
+func (s *Session) Close() error {
+	s.table.mu.Lock()
+	if s.table.closed {
+		s.table.mu.Unlock()
+		return nil
+	}
+	locks := s.table.close()
+	for _, b := range s.backends {
+		if b.lease != nil {
+			b.lease.retire()
+		}
+	}
+	s.table.mu.Unlock()
+	for _, l := range locks {
+		l.end(endLost, ErrClosed)
+	}
+	s.cancel()
+
+	ended := make(chan struct{})
+	go func() {
+		s.tasks.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C: // a driver is stuck; its connection ends when it returns
+	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	for _, e := range s.table.entries {
+		s.table.settleReply(e, nil) // freed with the connection
+	}
+	return nil
+}
+
+// Session is the source of its table: its keys are in the database, reached
+// through backends.
+
+func (s *Session) ask(e *entry) {
+	b := s.pick()
+	if b.away != nil {
+		s.table.refused(e, b.away)
+		return
+	}
+	e.state, e.backend = queued, b
+	b.tries = append(b.tries, e)
+	b.notify()
+}
+
+func (s *Session) askAny(a *ask) {
+	if a.grouped {
+		return
+	}
+	b := s.pick()
+	if b.away != nil {
+		for _, e := range a.entries {
+			if e != nil && e.state == idle {
+				s.table.refused(e, b.away)
+			}
+		}
+		return
+	}
+	a.grouped = true
+	b.groups = append(b.groups, a)
+	b.notify()
+}
+
+func (s *Session) giveBack(e *entry) {
+	b := e.holds.lease.backend
+	b.releases = append(b.releases, e)
+	b.notify()
+}
+
+// away is why nothing can be asked for now, or nil.
+func (s *Session) away() error { return s.pick().away }
+
+// pick is the backend for the next lock: the first with room, so that few
+// locks stay on few connections.
+func (s *Session) pick() *backend {
+	best := s.backends[0]
+	for _, b := range s.backends {
+		switch {
+		case b.away == nil && b.load() < heldPerConn:
+			return b
+		case best.away != nil, b.away == nil && b.load() < best.load():
+			best = b
+		}
+	}
+	if best.away == nil && len(s.backends) < s.options.maxConns && !s.growing() {
+		s.grow()
+	}
+	return best
+}
+
+// growing reports whether a backend has yet to connect.
+func (s *Session) growing() bool {
+	return slices.ContainsFunc(s.backends, func(b *backend) bool { return b.away != nil })
+}
+
+// grow adds a backend, which takes locks once it has connected.
+func (s *Session) grow() {
+	b := newBackend(s)
+	b.away = ErrUnavailable
+	s.backends = append(s.backends, b)
+	s.tasks.Add(1)
+	go b.run(nil)
+}
+
+// remove takes b, which has no locks and no queue, out of use.
+func (s *Session) remove(b *backend) {
+	b.retired = true
+	s.backends = slices.DeleteFunc(s.backends, func(other *backend) bool { return other == b })
+}
+
+// room is how many more locks may be taken.
+func (s *Session) room() int {
+	room := s.options.maxHeld - s.table.held
+	for _, b := range s.backends {
+		if b.lease != nil {
+			room -= b.lease.flight.wanted()
+		}
+	}
+	return room
+}
+
+// settings is what a connection of s is opened with.
+func (s *Session) settings() dialect.Settings {
+	return dialect.Settings{
+		Lease:            s.options.lease,
+		StatementTimeout: s.options.trust(),
+		Proof:            proofPatience,
+		Socket:           s.options.socket,
+	}
+}
+
+const proofPatience = 2 * time.Second
+
+var errMaxHeld = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)

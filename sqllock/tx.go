@@ -1,0 +1,65 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A Tx is a transaction: *sql.Tx and *sqlx.Tx are. A *sql.DB, *sqlx.DB or
+// *sql.Conn is not, so that a transaction's lock cannot be asked for where there
+// is no transaction: it would be gone when its statement ends.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	Commit() error
+	Rollback() error
+}
+
+// TryTx takes key until tx ends, or fails with ErrHeld if another session holds
+// it. There is no unlock: commit and rollback release it, and so does a
+// rollback to a savepoint that is older. The same transaction may take a key
+// again. It excludes the locks of a [Session] and of every other locker here.
+//
+// It works behind transaction poolers and on any driver. It fails with
+// ErrNotExclusive on a standby, with an error that matches sql.ErrTxDone if tx
+// has ended, with ErrUnavailable if the connection is gone; an error of the
+// server has an SQLState method. ctx reaches the driver: it is the caller's own
+// transaction.
+func TryTx(ctx context.Context, tx Tx, key Key) error {
+	ok, err := dialect.TryXact(ctx, tx, key.id)
+	return txError(ok, err)
+}
+
+// LockTx is TryTx that waits: up to wait, rounded up to a millisecond, then it
+// fails with ErrHeld and tx stays usable, since it waits inside a savepoint
+// (named latchkey). The transaction's own lock_timeout is as before afterwards.
+// A wait of zero or less is TryTx. A deadlock with another session is found by
+// PostgreSQL (SQLSTATE 40P01), but not one that leads through this process: who
+// holds a Session's lock must not wait here for what its own next step frees.
+func LockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
+	err := TryTx(ctx, tx, key)
+	if wait <= 0 || !errors.Is(err, ErrHeld) {
+		return err
+	}
+	ok, err := dialect.LockXact(ctx, tx, key.id, wait)
+	return txError(ok, err)
+}
+
+func txError(ok bool, err error) error {
+	var failure *dialect.Failure
+	switch {
+	case err == nil && ok:
+		return nil
+	case err == nil:
+		return ErrHeld
+	case errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Closed):
+		return fmt.Errorf("sqllock: %w", failure)
+	case errors.As(err, &failure):
+		return fromDialect(err)
+	}
+	return err // the caller's context has ended
+}

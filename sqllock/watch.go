@@ -1,0 +1,84 @@
+package sqllock
+
+import (
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"syscall"
+)
+
+// A watch notices that something arrives on an idle connection: normally its
+// end. It looks without reading (MSG_PEEK), so that the driver finds what
+// there is. A nil watch never notices anything.
+//
+// While it is parked in the socket's poller it holds the socket's read lock; a
+// driver that waits for an answer gets it when the answer arrives.
+type watch struct {
+	raw      syscall.RawConn
+	arming   chan struct{} // a token: look at the socket now
+	noticed  chan struct{} // a token: it was readable, and nothing was expected
+	armed    atomic.Bool
+	expected atomic.Bool // the next thing to arrive is an answer
+}
+
+// newWatch starts a watch on socket, or returns nil where that cannot be done.
+func newWatch(socket net.Conn) *watch {
+	if secure, ok := socket.(*tls.Conn); ok {
+		socket = secure.NetConn()
+	}
+	conn, ok := socket.(syscall.Conn)
+	if !ok || !canPeek {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	w := &watch{raw: raw, arming: make(chan struct{}, 1), noticed: make(chan struct{}, 1)}
+	go w.run()
+	return w
+}
+
+func (w *watch) run() {
+	for range w.arming {
+		_ = w.raw.Read(peek) // an error, too, is something to look into
+		w.armed.Store(false)
+		if w.expected.Swap(false) {
+			continue
+		}
+		select {
+		case w.noticed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// arm has the watch look from now on, if it does not already.
+func (w *watch) arm() {
+	if w != nil && w.armed.CompareAndSwap(false, true) {
+		w.expected.Store(false)
+		w.arming <- struct{}{}
+	}
+}
+
+// expect tells that a statement is about to be sent, whose answer is no news.
+func (w *watch) expect() {
+	if w != nil && w.armed.Load() {
+		w.expected.Store(true)
+	}
+}
+
+// readable gets a token when something unexpected has arrived.
+func (w *watch) readable() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.noticed
+}
+
+// stop ends the watch. The socket must be closed, or be about to.
+func (w *watch) stop() {
+	if w != nil {
+		close(w.arming)
+	}
+}
