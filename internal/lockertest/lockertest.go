@@ -1,0 +1,307 @@
+// Package lockertest is the conformance suite of sqllock.Locker: what every
+// locker promises, whatever it keeps its locks in. A locker's own tests run it
+// with
+//
+//	lockertest.Run(t, lockertest.Fleet{New: …})
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A Fleet makes the lockers under test.
+type Fleet struct {
+	// New returns a locker that stands for a process of its own in one fleet:
+	// the locks of all exclude each other. Required. For a locker that serves
+	// one process only it returns the same one each time.
+	New func(t *testing.T) sqllock.Locker
+
+	// Leftovers counts the locks that are in the database now. nil: there is no
+	// database to ask.
+	Leftovers func(t *testing.T) int
+}
+
+// Run runs the suite.
+func Run(t *testing.T, fleet Fleet) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Fleet)
+	}{
+		{"Exclusion", exclusion},
+		{"KeySpaces", keySpaces},
+		{"ThousandRounds", thousandRounds},
+		{"Unlock", unlock},
+		{"Context", contexts},
+		{"Ended", endedContext},
+		{"WaitInProcess", waitInProcess},
+		{"WaitAcrossProcesses", waitAcrossProcesses},
+		{"FirstComeFirstServed", firstComeFirstServed},
+		{"WaitEnds", waitEnds},
+		{"Cancelled", cancelled},
+		{"Contention", contention},
+		{"Do", do},
+		{"Any", tryAny},
+		{"AnyContention", anyContention},
+		{"AnyWaits", anyWaits},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.run(t, fleet)
+			noLeftovers(t, fleet)
+		})
+	}
+}
+
+// patience bounds what a test waits for; no test asserts that it takes less.
+const patience = 30 * time.Second
+
+func noLeftovers(t *testing.T, fleet Fleet) {
+	t.Helper()
+	if fleet.Leftovers == nil {
+		return
+	}
+	Eventually(t, "no lock is left in the database", func() bool { return fleet.Leftovers(t) == 0 })
+}
+
+// Eventually polls until ok, and fails the test if that takes too long.
+func Eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not come true that %s", what)
+		}
+		time.Sleep(time.Millisecond) // polling, not hoping
+	}
+}
+
+var keys atomic.Int64
+
+// newKey is a key that no other test uses.
+func newKey(t *testing.T) sqllock.Key {
+	return sqllock.Namespace("lockertest").Key(t.Name() + strconv.FormatInt(keys.Add(1), 10))
+}
+
+func try(t *testing.T, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
+	t.Helper()
+	lock, err := l.TryLock(t.Context(), key)
+	if err != nil {
+		t.Fatalf("TryLock of a free key: %v", err)
+	}
+	if err := lock.Err(); err != nil {
+		t.Fatalf("Err of a lock just taken: %v", err)
+	}
+	return lock
+}
+
+func refuse(t *testing.T, l sqllock.Locker, key sqllock.Key) {
+	t.Helper()
+	lock, err := l.TryLock(t.Context(), key)
+	if !errors.Is(err, sqllock.ErrHeld) || lock != nil {
+		t.Fatalf("TryLock of a held key: %v, %v, want ErrHeld", lock, err)
+	}
+}
+
+func release(t *testing.T, lock *sqllock.Lock) {
+	t.Helper()
+	if err := lock.Unlock(); err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+func exclusion(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	key := newKey(t)
+	lock := try(t, a, key)
+	refuse(t, a, key) // not re-entrant
+	refuse(t, b, key)
+	other := try(t, b, newKey(t))
+	release(t, lock)
+	release(t, try(t, b, key))
+	release(t, try(t, a, key))
+	release(t, other)
+}
+
+func keySpaces(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	named := newKey(t)
+	pairs := []struct {
+		name        string
+		one, other  sqllock.Key
+		excludeEach bool
+	}{
+		{"a name and its number", named, sqllock.ID(named.Int64()), true},
+		{"a pair and the number with its bits", sqllock.Pair(0, 7), sqllock.ID(7), false},
+		{"a negative pair and its number", sqllock.Pair(-1, -1), sqllock.ID(-1), false},
+		{"pairs", sqllock.Pair(1, -2), sqllock.Pair(1, -2), true},
+		{"pairs of one class", sqllock.Pair(1, -2), sqllock.Pair(1, 2), false},
+		{"swapped pairs", sqllock.Pair(1, 2), sqllock.Pair(2, 1), false},
+		{"outermost pairs", sqllock.Pair(-1<<31, 1<<31-1), sqllock.Pair(-1<<31, 1<<31-1), true},
+		{"outermost numbers", sqllock.ID(-1 << 63), sqllock.ID(1<<63 - 1), false},
+		{"the smallest number", sqllock.ID(-1 << 63), sqllock.ID(-1 << 63), true},
+		{"zero", sqllock.ID(0), sqllock.ID(0), true},
+	}
+	for _, p := range pairs {
+		for _, l := range []sqllock.Locker{a, b} {
+			lock := try(t, a, p.one)
+			if lock.Key() != p.one {
+				t.Errorf("%s: Key() = %v, want %v", p.name, lock.Key(), p.one)
+			}
+			other, err := l.TryLock(t.Context(), p.other)
+			if got := errors.Is(err, sqllock.ErrHeld); got != p.excludeEach {
+				t.Errorf("%s: TryLock: %v", p.name, err)
+			}
+			if err == nil {
+				release(t, other)
+			}
+			release(t, lock)
+		}
+	}
+}
+
+// thousandRounds is try, try, unlock, try: exactly one of the first two is
+// granted each time, and the third is.
+func thousandRounds(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	key := newKey(t)
+	for range 1000 {
+		lock := try(t, a, key)
+		refuse(t, b, key)
+		release(t, lock)
+		release(t, try(t, b, key))
+		a, b = b, a
+	}
+}
+
+func unlock(t *testing.T, fleet Fleet) {
+	a := fleet.New(t)
+	lock := try(t, a, newKey(t))
+	var results [8]error
+	done := make(chan struct{})
+	for i := range results {
+		go func() {
+			results[i] = lock.Unlock()
+			done <- struct{}{}
+		}()
+	}
+	for range results {
+		<-done
+	}
+	for i, err := range results {
+		if err != nil {
+			t.Errorf("Unlock %d at once with others: %v", i, err)
+		}
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Errorf("Unlock again: %v", err)
+	}
+	if err := lock.Err(); !errors.Is(err, sqllock.ErrReleased) {
+		t.Errorf("Err after Unlock: %v, want ErrReleased", err)
+	}
+}
+
+type valueKey struct{}
+
+func contexts(t *testing.T, fleet Fleet) {
+	a := fleet.New(t)
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "value"))
+	lock, err := a.TryLock(ctx, newKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := lock.Context()
+	bound, unbind := lock.Bind(ctx)
+	defer unbind()
+	cancel()
+	if err := work.Err(); err != nil {
+		t.Errorf("the work's context ended with the caller's: %v", err)
+	}
+	if bound.Err() == nil {
+		t.Error("the bound context did not end with the one it is bound to")
+	}
+	if err := lock.Err(); err != nil {
+		t.Errorf("the lock ended with the caller's context: %v", err)
+	}
+	if work.Value(valueKey{}) != "value" {
+		t.Error("the work's context lacks the caller's values")
+	}
+	for _, c := range []context.Context{work, bound} {
+		if found, ok := sqllock.FromContext(c); !ok || found != lock {
+			t.Error("the context does not carry the lock")
+		}
+	}
+	other, unbindOther := lock.Bind(t.Context())
+	defer unbindOther()
+	release(t, lock)
+	if cause := context.Cause(work); cause != sqllock.ErrReleased {
+		t.Errorf("cause of the work's context after Unlock: %v, want ErrReleased", cause)
+	}
+	if other.Err() != nil {
+		t.Error("a bound context ended when the lock was given back early")
+	}
+	if late, cancel := lock.Bind(t.Context()); late.Err() == nil {
+		t.Error("a context bound to a lock given back has not ended")
+	} else {
+		cancel()
+	}
+	if cause := context.Cause(lock.Context()); cause != sqllock.ErrReleased {
+		t.Errorf("cause of Context after Unlock: %v", cause)
+	}
+}
+
+// endedContext: a call with a context that has ended already does nothing.
+func endedContext(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	key := newKey(t)
+	for range 100 {
+		if _, err := a.TryLock(ctx, key); !errors.Is(err, context.Canceled) {
+			t.Fatalf("TryLock: %v, want context.Canceled", err)
+		}
+		if _, err := a.Lock(ctx, key); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Lock: %v, want context.Canceled", err)
+		}
+	}
+	release(t, try(t, b, key))
+}
+
+func do(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	key := newKey(t)
+	ctx := t.Context()
+	failed := errors.New("failed")
+	err := sqllock.Do(ctx, a, key, func(ctx context.Context) error {
+		if _, ok := sqllock.FromContext(ctx); !ok {
+			t.Error("the context of Do carries no lock")
+		}
+		refuse(t, b, key)
+		return failed
+	})
+	if err != failed {
+		t.Errorf("Do: %v, want what the function returned", err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("Do swallowed a panic")
+			}
+		}()
+		_ = sqllock.Do(ctx, a, key, func(context.Context) error { panic("work") })
+	}()
+	lock := try(t, b, key)
+	err = sqllock.Do(ctx, a, key, func(context.Context) error {
+		t.Error("Do ran without the lock")
+		return nil
+	})
+	if !errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("Do with a held key: %v, want ErrHeld", err)
+	}
+	release(t, lock)
+}

@@ -1,0 +1,218 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// granted is a call of Lock under way.
+type granted struct {
+	lock *sqllock.Lock
+	err  error
+}
+
+func lockLater(ctx context.Context, l sqllock.Locker, key sqllock.Key) <-chan granted {
+	c := make(chan granted, 1)
+	go func() {
+		lock, err := l.Lock(ctx, key)
+		c <- granted{lock, err}
+	}()
+	return c
+}
+
+func await(t *testing.T, c <-chan granted) *sqllock.Lock {
+	t.Helper()
+	select {
+	case g := <-c:
+		if g.err != nil {
+			t.Fatalf("Lock: %v", g.err)
+		}
+		return g.lock
+	case <-time.After(patience):
+		t.Fatal("Lock did not get a key that was given back")
+		return nil
+	}
+}
+
+func waitInProcess(t *testing.T, fleet Fleet) {
+	a := fleet.New(t)
+	key := newKey(t)
+	lock := try(t, a, key)
+	waiter := lockLater(t.Context(), a, key)
+	select {
+	case g := <-waiter:
+		t.Fatalf("Lock of a held key returned: %v, %v", g.lock, g.err)
+	case <-time.After(20 * time.Millisecond): // long enough for a wrong grant
+	}
+	release(t, lock)
+	release(t, await(t, waiter))
+	release(t, try(t, a, key))
+}
+
+func waitAcrossProcesses(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	key := newKey(t)
+	lock := try(t, a, key)
+	waiter := lockLater(t.Context(), b, key)
+	select {
+	case g := <-waiter:
+		t.Fatalf("Lock of a held key returned: %v, %v", g.lock, g.err)
+	case <-time.After(20 * time.Millisecond): // long enough for a wrong grant
+	}
+	release(t, lock)
+	release(t, await(t, waiter))
+	release(t, try(t, a, key))
+}
+
+// firstComeFirstServed: in one process, and who only tries does not pass those
+// in line.
+func firstComeFirstServed(t *testing.T, fleet Fleet) {
+	a := fleet.New(t)
+	key := newKey(t)
+	lock := try(t, a, key)
+	const n = 20
+	order := make(chan int, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		standing := make(chan struct{})
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			close(standing)
+			lock, err := a.Lock(t.Context(), key)
+			if err != nil {
+				t.Errorf("Lock: %v", err)
+				return
+			}
+			order <- i
+			_ = lock.Unlock()
+		}()
+		<-standing
+		Eventually(t, "the waiter is in line", func() bool { return inLine(a) < 0 || inLine(a) == i+1 })
+		if inLine(a) < 0 {
+			time.Sleep(5 * time.Millisecond) // a locker that does not tell: give it time to queue
+		}
+	}
+	refuse(t, a, key)
+	release(t, lock)
+	wg.Wait()
+	for i := range n {
+		if got := <-order; got != i {
+			t.Fatalf("waiter %d was served in place %d", got, i)
+		}
+	}
+}
+
+// inLine is how many wait in l, or -1 if it does not tell.
+func inLine(l sqllock.Locker) int {
+	if s, ok := l.(*sqllock.Session); ok {
+		return s.Stats().Waiting
+	}
+	return -1
+}
+
+func waitEnds(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	key := newKey(t)
+	lock := try(t, a, key)
+	for _, l := range []sqllock.Locker{a, b} {
+		ctx, cancel := context.WithCancel(t.Context())
+		waiter := lockLater(ctx, l, key)
+		cancel()
+		if g := <-waiter; !errors.Is(g.err, context.Canceled) || g.lock != nil {
+			t.Errorf("Lock whose context was cancelled: %v, %v", g.lock, g.err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if g := <-lockLater(ctx, l, key); !errors.Is(g.err, context.DeadlineExceeded) {
+			t.Errorf("Lock whose deadline passed: %v", g.err)
+		}
+		cancel()
+	}
+	release(t, lock)
+	release(t, try(t, b, key))
+}
+
+// cancelled: callers that give up at any moment leave no lock behind, and do
+// not end those of others.
+func cancelled(t *testing.T, fleet Fleet) {
+	a, b := fleet.New(t), fleet.New(t)
+	bystander := try(t, a, newKey(t))
+	keys := []sqllock.Key{newKey(t), newKey(t), newKey(t)}
+	var wg sync.WaitGroup
+	for i := range 300 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
+			defer cancel()
+			take := a.TryLock
+			if i%2 == 0 {
+				take = a.Lock
+			}
+			if lock, err := take(ctx, keys[i%len(keys)]); err == nil {
+				_ = lock.Unlock()
+			}
+		}()
+	}
+	wg.Wait()
+	for _, key := range keys {
+		release(t, await(t, lockLater(t.Context(), b, key)))
+	}
+	if err := bystander.Err(); err != nil {
+		t.Errorf("a lock beside cancelled calls: %v", err)
+	}
+	release(t, bystander)
+}
+
+// contention: many callers of several processes, one key, an arbiter that does
+// not trust the lock.
+func contention(t *testing.T, fleet Fleet) {
+	key := newKey(t)
+	var (
+		wg     sync.WaitGroup
+		inside atomic.Int32
+		grants atomic.Int32
+	)
+	for i := range 3 {
+		l := fleet.New(t)
+		for j := range 8 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for range 15 {
+					take := l.TryLock
+					if (i+j)%2 == 0 {
+						take = l.Lock
+					}
+					lock, err := take(t.Context(), key)
+					if errors.Is(err, sqllock.ErrHeld) {
+						continue
+					}
+					if err != nil {
+						t.Errorf("taking: %v", err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("%d hold one key", n)
+					}
+					grants.Add(1)
+					inside.Add(-1)
+					if err := lock.Unlock(); err != nil {
+						t.Errorf("Unlock: %v", err)
+					}
+				}
+			}()
+		}
+	}
+	wg.Wait()
+	if grants.Load() < 12*15 { // those who wait all get it
+		t.Errorf("%d grants", grants.Load())
+	}
+}

@@ -1,0 +1,82 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func TestMain(m *testing.M) {
+	if worker := os.Getenv(workerEnv); worker != "" {
+		os.Exit(runWorker(worker))
+	}
+	code := pgtest.Main(m)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			println(err.Error())
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// open opens a pool on dsn that ends with the test.
+func open(tb testing.TB, driver, dsn string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// session opens a Session with a pool of its own on dsn, as a process would.
+func session(tb testing.TB, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
+	tb.Helper()
+	s, err := sqllock.Open(context.Background(), open(tb, driver, dsn), opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// eachDriver runs test with both drivers, each with a database of its own.
+func eachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver, pgtest.Database(t))
+		})
+	}
+}
+
+// advisoryLocks counts the advisory locks held in db's database.
+func advisoryLocks(tb testing.TB, db *sql.DB) int {
+	tb.Helper()
+	return number(tb, db, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+}
+
+// sessions counts the connections of Sessions to db's database.
+func sessions(tb testing.TB, db *sql.DB) int {
+	tb.Helper()
+	return number(tb, db, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE '%latchkey'`)
+}
+
+func number(tb testing.TB, db *sql.DB, query string, args ...any) int {
+	tb.Helper()
+	var n int
+	if err := db.QueryRow(query, args...).Scan(&n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
