@@ -24,6 +24,7 @@ type backend struct {
 	groups   []*ask        // to take one of
 	oldest   time.Duration // when the first of the queue came; 0: it is empty
 	down     *time.Timer   // until calls fail, while there is no connection
+	wasLost  bool          // there was a connection, or an attempt at one failed
 	retired  bool          // not needed any more
 }
 
@@ -70,29 +71,24 @@ func (b *backend) signal() {
 	}
 }
 
-// run keeps b connected until the Session is closed or b retires. session is
-// its first connection, or nil.
-func (b *backend) run(session dialect.Session) {
+// run keeps b connected until the Session is closed or b retires. l is its
+// first connection, or nil.
+func (b *backend) run(l *lease) {
 	defer b.s.tasks.Done()
-	for failures := 0; ; failures++ {
-		if session == nil {
-			var err error
-			if session, err = b.connect(b.s.ctx); err != nil {
+	for failures := 0; !b.done(); failures++ {
+		if l == nil {
+			session, err := b.connect(b.s.ctx)
+			if err != nil {
 				b.unreachable(fromDialect(err))
-				if !b.rest(jitter(min(backoffMin<<min(failures, 10), backoffMax))) {
-					return
-				}
+				b.rest(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
 				continue
 			}
-			failures = 0
+			l = b.serve(session)
 		}
-		l := b.serve(session)
-		session = nil
+		failures = 0
 		<-l.gone
 		b.leave(l)
-		if b.done() {
-			return
-		}
+		l = nil
 	}
 }
 
@@ -102,15 +98,13 @@ func (b *backend) done() bool {
 	return b.retired || b.s.table.closed
 }
 
-// rest pauses, and reports whether to go on.
-func (b *backend) rest(pause time.Duration) bool {
+// rest pauses, or returns when the Session is closed.
+func (b *backend) rest(pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-b.s.ctx.Done():
-		return false
 	}
 }
 
@@ -158,8 +152,9 @@ func (b *backend) serve(session dialect.Session) *lease {
 	if t.closed {
 		l.retire()
 	} else {
-		if b.away != nil {
-			b.s.options.log.Info("sqllock: the database answers again")
+		if b.wasLost {
+			b.wasLost = false
+			b.s.options.log.Info("sqllock: connected again")
 		}
 		b.lease, b.away = l, nil
 		if b.down != nil {
@@ -192,7 +187,7 @@ func (b *backend) leave(l *lease) {
 // lost has callers fail once they have had no answer for patience, unless b is
 // connected again by then.
 func (b *backend) lost() {
-	b.lease = nil
+	b.lease, b.wasLost = nil, true
 	wait := patience
 	if b.oldest != 0 {
 		wait = max(b.oldest+patience-now(), 0)
@@ -218,6 +213,7 @@ func (b *backend) unreachable(err error) {
 	if t.closed {
 		return
 	}
+	b.wasLost = true
 	if b.away != nil || !isUnavailable(err) {
 		if b.away == nil || b.away.Error() != err.Error() {
 			b.s.options.log.Warn("sqllock: cannot connect", "reason", err)

@@ -70,10 +70,14 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 			s.cancel()
 			return nil, err
 		}
-		first.away = err
+		first.away, first.wasLost = err, true
+	}
+	var l *lease
+	if session != nil {
+		l = first.serve(session)
 	}
 	s.tasks.Add(1)
-	go first.run(session)
+	go first.run(l)
 	return s, nil
 }
 

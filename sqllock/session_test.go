@@ -1,0 +1,385 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// take takes n keys that begin at first.
+func take(tb testing.TB, s *sqllock.Session, first, n int) []*sqllock.Lock {
+	tb.Helper()
+	locks := make([]*sqllock.Lock, n)
+	var wg sync.WaitGroup
+	for i := range locks {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			lock, err := s.TryLock(context.Background(), sqllock.ID(int64(first+i)))
+			if err != nil {
+				tb.Errorf("TryLock: %v", err)
+			}
+			locks[i] = lock
+		}()
+	}
+	wg.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+	return locks
+}
+
+func TestThousandKeysOneConnection(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		// A long lease: no heartbeat is counted as a query below.
+		s := session(t, driver, dsn, sqllock.WithLease(time.Hour))
+		observer := open(t, driver, dsn)
+		locks := take(t, s, 0, 1000)
+		if n := sessions(t, observer); n != 1 {
+			t.Errorf("%d connections hold 1000 locks, want 1", n)
+		}
+		if n := advisoryLocks(t, observer); n != 1000 {
+			t.Errorf("the database sees %d locks, want 1000", n)
+		}
+		before := s.Stats()
+		for i := range locks {
+			if _, err := s.TryLock(t.Context(), sqllock.ID(int64(i))); !errors.Is(err, sqllock.ErrHeld) {
+				t.Fatalf("second caller: %v", err)
+			}
+		}
+		if after := s.Stats(); after.Exchanges != before.Exchanges {
+			t.Errorf("1000 refusals in the process cost %d queries, want none", after.Exchanges-before.Exchanges)
+		}
+		for _, lock := range locks {
+			go lock.Unlock()
+		}
+		lockertest.Eventually(t, "all locks are back", func() bool { return advisoryLocks(t, observer) == 0 })
+		t.Logf("1000 locks taken and given back in %d statements on one connection", s.Stats().Exchanges)
+	})
+}
+
+func TestMoreConnectionsForMoreLocks(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	s := session(t, "pgx", dsn, sqllock.WithMaxHeld(2600), sqllock.WithMaxConns(3))
+	observer := open(t, "pgx", dsn)
+	var locks []*sqllock.Lock
+	for i := range 25 {
+		locks = append(locks, take(t, s, 100*i, 100)...)
+		if i == 11 || i == 22 { // the lock beyond the last thousand has asked for another connection
+			lockertest.Eventually(t, "another connection is open", func() bool { return s.Stats().Connections == i/10+1 })
+		}
+	}
+	if n := sessions(t, observer); n != 3 {
+		t.Errorf("%d connections for 2500 locks, want 3", n)
+	}
+	if n := advisoryLocks(t, observer); n != 2500 {
+		t.Errorf("the database sees %d locks, want 2500", n)
+	}
+	for i := range 2500 {
+		if _, err := s.TryLock(t.Context(), sqllock.ID(int64(i))); !errors.Is(err, sqllock.ErrHeld) {
+			t.Fatalf("TryLock of a key held on another connection: %v", err)
+		}
+	}
+	locks = append(locks, take(t, s, 2500, 100)...)
+	if _, err := s.TryLock(t.Context(), sqllock.ID(-1)); !errors.Is(err, sqllock.ErrCapacity) {
+		t.Errorf("TryLock beyond WithMaxHeld: %v, want ErrCapacity", err)
+	}
+	if err := locks[0].Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := s.TryLock(t.Context(), sqllock.ID(-1))
+	if err != nil {
+		t.Fatalf("TryLock after room appeared: %v", err)
+	}
+	for _, l := range append(locks[1:], lock) {
+		go l.Unlock()
+	}
+	lockertest.Eventually(t, "all locks are back", func() bool { return advisoryLocks(t, observer) == 0 })
+}
+
+// Ten thousand callers that give up at any moment do not cost the session its
+// connection, nor leave locks or goroutines.
+func TestTenThousandCancelledCallers(t *testing.T) {
+	for _, driver := range pgtest.Drivers() { // not parallel: goroutines are counted
+		t.Run(driver, func(t *testing.T) {
+			dsn := pgtest.Database(t)
+			s := session(t, driver, dsn)
+			observer := open(t, driver, dsn)
+			observer.SetMaxIdleConns(1)
+			bystander := take(t, s, -1, 1)[0]
+			pid := number(t, observer, sessionPID)
+			goroutines := runtime.NumGoroutine()
+			var wg sync.WaitGroup
+			var granted atomic.Int32
+			for i := range 10_000 {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					ctx, cancel := context.WithCancel(context.Background())
+					go cancel()
+					if i%10 == 0 {
+						cancel() // before the call
+					}
+					lock, err := s.TryLock(ctx, sqllock.ID(int64(i%900)))
+					switch {
+					case err == nil:
+						granted.Add(1)
+						_ = lock.Unlock()
+					case !errors.Is(err, context.Canceled) && !errors.Is(err, sqllock.ErrHeld):
+						t.Errorf("TryLock: %v", err)
+					}
+				}()
+			}
+			wg.Wait()
+			lockertest.Eventually(t, "only the bystander's lock is left", func() bool { return advisoryLocks(t, observer) == 1 })
+			lockertest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+			if err := bystander.Err(); err != nil {
+				t.Errorf("a lock beside cancelled calls: %v", err)
+			}
+			if now := number(t, observer, sessionPID); now != pid || s.Stats().Losses != 0 {
+				t.Errorf("the session died: process %d, then %d; %d losses", pid, now, s.Stats().Losses)
+			}
+			t.Logf("10000 callers, %d granted, %d statements, same server process", granted.Load(), s.Stats().Exchanges)
+		})
+	}
+}
+
+// sessionPID is the server process of the only Session of a database.
+const sessionPID = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%latchkey'`
+
+// A process whose callers hand a key on to each other lets others have their
+// turn.
+func TestTurnsAcrossProcesses(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		greedy, other := session(t, driver, dsn), session(t, driver, dsn)
+		key := sqllock.ID(1)
+		stop := make(chan struct{})
+		var (
+			wg      sync.WaitGroup
+			handed  atomic.Int64
+			longest time.Duration
+		)
+		for range 8 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					lock, err := greedy.Lock(context.Background(), key)
+					if err != nil {
+						t.Errorf("Lock: %v", err)
+						return
+					}
+					handed.Add(1)
+					_ = lock.Unlock()
+				}
+			}()
+		}
+		lockertest.Eventually(t, "hand-overs are under way", func() bool { return handed.Load() > 100 })
+		for range 3 {
+			asked := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			lock, err := other.Lock(ctx, key)
+			cancel()
+			if err != nil {
+				t.Fatalf("no turn within three seconds of hand-overs elsewhere: %v", err)
+			}
+			longest = max(longest, time.Since(asked))
+			_ = lock.Unlock()
+		}
+		close(stop)
+		wg.Wait()
+		t.Logf("longest wait for a turn %v, beside %d hand-overs", longest.Round(time.Millisecond), handed.Load())
+	})
+}
+
+// Sequential callers of one process are never refused, though Unlock does not
+// wait for the database.
+func TestAsyncUnlock(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := session(t, driver, dsn, sqllock.WithAsyncUnlock())
+		for range 1000 {
+			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lock.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		observer := open(t, driver, dsn)
+		lockertest.Eventually(t, "the lock is back", func() bool { return advisoryLocks(t, observer) == 0 })
+	})
+}
+
+func TestTryAnyIsOneRoundTrip(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := session(t, driver, dsn, sqllock.WithLease(time.Hour))
+		rival := session(t, driver, dsn)
+		keys := make([]sqllock.Key, 50)
+		for i := range keys {
+			keys[i] = sqllock.Namespace("slots").SlotKey("user", i)
+		}
+		for range 40 {
+			if _, err := rival.TryAny(t.Context(), keys...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := s.Stats().Exchanges
+		lock, err := s.TryAny(t.Context(), keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Stats().Exchanges - before; n != 1 {
+			t.Errorf("one of 50 keys, 40 of them held, cost %d round trips, want 1", n)
+		}
+		if lock.Key() != keys[40] {
+			t.Error("TryAny did not take the first free key")
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := session(t, driver, dsn)
+		observer := open(t, driver, dsn)
+		lock := take(t, s, 0, 1)[0]
+		work := lock.Context()
+		waiter := make(chan error, 1)
+		go func() {
+			_, err := s.Lock(context.Background(), sqllock.ID(0))
+			waiter <- err
+		}()
+		lockertest.Eventually(t, "somebody waits", func() bool { return s.Stats().Waiting == 1 })
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := <-waiter; !errors.Is(err, sqllock.ErrClosed) {
+			t.Errorf("who waited got %v, want ErrClosed", err)
+		}
+		<-work.Done()
+		if cause := context.Cause(work); cause != sqllock.ErrClosed {
+			t.Errorf("cause of the work's context: %v, want ErrClosed", cause)
+		}
+		if err := lock.Err(); err != sqllock.ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+		if err := lock.Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		for name, call := range map[string]func(context.Context, sqllock.Key) (*sqllock.Lock, error){"TryLock": s.TryLock, "Lock": s.Lock} {
+			if _, err := call(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrClosed) {
+				t.Errorf("%s after Close: %v, want ErrClosed", name, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("Close again: %v", err)
+		}
+		lockertest.Eventually(t, "the connection and its locks are gone", func() bool {
+			return sessions(t, observer) == 0 && advisoryLocks(t, observer) == 0
+		})
+	})
+}
+
+// A connection that a Session got from a shared pool may hold locks that its
+// last user forgot: the Session must not take them for its own.
+func TestForgottenLocksInThePool(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil { // the trap: the lock goes into the pool
+			t.Fatal(err)
+		}
+		s, err := sqllock.Open(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		rival := session(t, driver, dsn)
+		lock, err := s.TryLock(t.Context(), sqllock.ID(1))
+		if errors.Is(err, sqllock.ErrHeld) {
+			return // the pool gave the Session another connection
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		if lock, err := rival.TryLock(t.Context(), sqllock.ID(1)); err != nil {
+			t.Errorf("the forgotten lock outlived Unlock: %v", err)
+		} else {
+			_ = lock.Unlock()
+		}
+	})
+}
+
+func TestSettingsOfTheConnection(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		db.SetMaxIdleConns(2)
+		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(7*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if !s.Stats().Watched {
+			t.Error("the socket is not watched")
+		}
+		// The pool's other connections have the server's own settings.
+		for range 5 {
+			var got string
+			if err := db.QueryRow("SHOW idle_session_timeout").Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if got != "0" {
+				t.Errorf("idle_session_timeout %q leaked into the pool", got)
+			}
+		}
+		if n := sessions(t, db); n != 1 {
+			t.Errorf("%d connections are named latchkey, want 1", n)
+		}
+	})
+}
+
+func ExampleSession_Stats() {
+	dsn, drop, err := pgtest.Temporary(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer drop()
+	locks, closeLocks := exampleSession(dsn)
+	defer closeLocks()
+
+	lock, err := locks.TryLock(context.Background(), sqllock.Namespace("export").Key("user-1"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lock.Unlock()
+
+	stats := locks.Stats()
+	fmt.Println(stats.Held, "lock on", stats.Connections, "connection")
+	// Output: 1 lock on 1 connection
+}
