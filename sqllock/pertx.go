@@ -108,11 +108,10 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	if err != nil {
 		return nil, fromDialect(dialect.Fail(err))
 	}
-	// The transaction lives longer than ctx.
-	tx, err := conn.BeginTx(context.Background(), nil)
+	tx, err := dialect.Begin(ctx, conn)
 	if err != nil {
 		_ = conn.Close()
-		return nil, fromDialect(dialect.Fail(err))
+		return nil, fromDialect(err)
 	}
 	h := &txHolder{conn, tx}
 	ok, err := dialect.TryXact(ctx, tx, key)

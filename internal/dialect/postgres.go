@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // PostgreSQL locks with session-level advisory locks, on one connection of a
@@ -30,7 +31,7 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	}
 	witness, err := db.Conn(ctx)
 	if err != nil {
-		destroy(conn)
+		discard(conn)
 		return nil, Fail(err)
 	}
 	p := proof{session: conn, witness: witness, patience: set.Proof, anyVersion: d.AnyVersionString}
@@ -38,13 +39,13 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {
-		destroy(witness)
+		discard(witness)
 	}
 	if err == nil {
 		err = setUp(ctx, conn, set)
 	}
 	if err != nil {
-		destroy(conn)
+		discard(conn)
 		return nil, Fail(err)
 	}
 	return &postgresSession{
@@ -104,10 +105,26 @@ func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
 // may go back to a pool.
 func OnConn(conn *sql.Conn) Session { return &postgresSession{conn: conn} }
 
-// destroy closes conn for good: what it holds in the server ends with it.
+// destroy closes conn for good: what it holds in the server ends with it. It
+// waits for a statement in flight.
 func destroy(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = conn.Close()
+}
+
+// discard is destroy that does not wait long.
+func discard(conn *sql.Conn) {
+	destroyed := make(chan struct{})
+	go func() {
+		destroy(conn)
+		close(destroyed)
+	}()
+	timer := time.NewTimer(100 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-destroyed:
+	case <-timer.C:
+	}
 }
 
 func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }

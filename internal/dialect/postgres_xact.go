@@ -16,6 +16,15 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
+// Begin begins a transaction on conn that ctx does not end.
+func Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
+	if SQLState(err) == featureNotSupported {
+		return nil, refuse(onStandby) // lib/pq says BEGIN READ WRITE
+	}
+	return tx, Fail(err)
+}
+
 // TryXact takes key until tx ends, and reports whether it was free.
 func TryXact(ctx context.Context, tx Execer, key Key) (bool, error) {
 	// The answer is the number of rows: 0 held, 1 taken, 2 a standby, which
@@ -65,7 +74,10 @@ func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool
 	return false, Fail(err)
 }
 
-const lockNotAvailable = "55P03"
+const (
+	lockNotAvailable    = "55P03"
+	featureNotSupported = "0A000"
+)
 
 // SetIdleTimeout has the server end the session when tx is idle for so long.
 func SetIdleTimeout(ctx context.Context, tx Execer, idle time.Duration) error {

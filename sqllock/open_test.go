@@ -1,0 +1,341 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// tellsNothing checks that err holds no part of dsn that identifies a server, a
+// user or a database.
+func tellsNothing(t *testing.T, err error, dsn string) {
+	t.Helper()
+	u, parseErr := url.Parse(dsn)
+	if parseErr != nil {
+		t.Fatal(parseErr)
+	}
+	secrets := []string{dsn, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/")}
+	for _, secret := range secrets {
+		if len(secret) > 3 && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error %q holds a part of the DSN: %q", err, secret)
+		}
+	}
+}
+
+// refused checks that Open on db fails with want and says what to change.
+func refused(t *testing.T, db *sql.DB, dsn string, want error, advice string) {
+	t.Helper()
+	s, err := sqllock.Open(t.Context(), db)
+	if s != nil {
+		_ = s.Close()
+	}
+	if !errors.Is(err, want) || !strings.Contains(fmt.Sprint(err), advice) {
+		t.Fatalf("Open: %v, want %q with advice about %q", err, want, advice)
+	}
+	tellsNothing(t, err, dsn)
+}
+
+func TestOpenRefusesStandby(t *testing.T) {
+	t.Parallel()
+	standby, err := pgtest.New(t).Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range pgtest.Drivers() {
+		dsn := standby.DSN("")
+		db := open(t, driver, dsn)
+		refused(t, db, dsn, sqllock.ErrNotExclusive, "connect to the primary")
+		if _, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) {
+			t.Errorf("%s: PerTx on a standby: %v, want ErrNotExclusive", driver, err)
+		}
+	}
+}
+
+func TestPgBouncer(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	pooler := func(t *testing.T, mode string, size int) string {
+		b, err := cluster.PgBouncer(mode, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() })
+		return b.DSN("")
+	}
+	for _, driver := range pgtest.Drivers() {
+		for _, size := range []int{1, 2, 20} {
+			t.Run(fmt.Sprintf("%s/transaction/%d", driver, size), func(t *testing.T) {
+				dsn := pooler(t, "transaction", size)
+				refused(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "use PerTx")
+				// Nothing is left with the pooler's connections.
+				direct := open(t, driver, cluster.DSN(""))
+				if n := advisoryLocks(t, direct); n != 0 {
+					t.Errorf("the proof left %d locks behind", n)
+				}
+				if n := number(t, direct, `SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%latchkey'`); n != 0 {
+					t.Errorf("the proof changed settings of %d of the pooler's connections", n)
+				}
+			})
+		}
+		t.Run(driver+"/session", func(t *testing.T) {
+			dsn := pooler(t, "session", 20)
+			a, b := session(t, driver, dsn), session(t, driver, dsn)
+			lock, err := a.TryLock(t.Context(), sqllock.ID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+				t.Errorf("TryLock of a held key through a session pool: %v", err)
+			}
+			if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run(driver+"/PerTx", func(t *testing.T) {
+			dsn := pooler(t, "transaction", 20)
+			direct := open(t, driver, cluster.DSN(""))
+			lockertest.Run(t, lockertest.Fleet{
+				New:       func(t *testing.T) sqllock.Locker { return sqllock.PerTx(open(t, driver, dsn)) },
+				Leftovers: func(t *testing.T) int { return advisoryLocks(t, direct) },
+			})
+		})
+		t.Run(driver+"/OnConn", func(t *testing.T) {
+			// OnConn cannot prove anything, but notices that it is moved.
+			db := open(t, driver, pooler(t, "transaction", 4))
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			lock, err := sqllock.OnConn(conn).TryLock(t.Context(), sqllock.ID(2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Occupy the server process that the lock was taken on.
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			if _, err := tx.Exec("SELECT 1"); err != nil {
+				t.Fatal(err)
+			}
+			if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
+				t.Errorf("Unlock on another server process: %v, want ErrLost", err)
+			}
+		})
+	}
+}
+
+func TestOpenRefusesPoolOfOne(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		db.SetMaxOpenConns(1)
+		refused(t, db, dsn, sqllock.ErrNotExclusive, "allow two or more")
+		db.SetMaxOpenConns(2)
+		s, err := sqllock.Open(t.Context(), db)
+		if err != nil {
+			t.Fatalf("Open with a pool of two: %v", err)
+		}
+		_ = s.Close()
+	})
+}
+
+func TestOpenMisuse(t *testing.T) {
+	t.Parallel()
+	db := open(t, "pgx", "postgres://127.0.0.1:1/nothing")
+	tests := []struct {
+		name string
+		opts []sqllock.Option
+		want string
+	}{
+		{"short lease", []sqllock.Option{sqllock.WithLease(time.Second)}, "too short"},
+		{"slow heartbeat", []sqllock.Option{sqllock.WithHeartbeat(5 * time.Second)}, "too slow"},
+		{"negative heartbeat", []sqllock.Option{sqllock.WithHeartbeat(-1)}, "must be positive"},
+		{"held", []sqllock.Option{sqllock.WithMaxHeld(0)}, "WithMaxHeld"},
+		{"connections", []sqllock.Option{sqllock.WithMaxConns(0)}, "WithMaxConns"},
+		{"dialect", []sqllock.Option{sqllock.WithDialect("oracle")}, "unknown dialect"},
+	}
+	for _, tt := range tests {
+		if _, err := sqllock.Open(t.Context(), db, tt.opts...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want an error that says %q", tt.name, err, tt.want)
+		}
+	}
+	for name, call := range map[string]func(){
+		"Open":       func() { _, _ = sqllock.Open(t.Context(), nil) },
+		"PerTx":      func() { sqllock.PerTx(nil) },
+		"PerTxLease": func() { sqllock.PerTx(db, sqllock.WithLease(time.Second)) },
+		"OnConn":     func() { sqllock.OnConn(nil) },
+		"WithLogger": func() { sqllock.WithLogger(nil) },
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "sqllock: "+strings.TrimSuffix(name, "Lease")) {
+					t.Errorf("%s with nothing: panic %q", name, got)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+// The longest heartbeat that an error advises is accepted.
+func TestAdvisedHeartbeat(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		_, err := sqllock.Open(t.Context(), db, sqllock.WithHeartbeat(time.Minute))
+		_, advice, _ := strings.Cut(fmt.Sprint(err), ": use ")
+		advised, parseErr := time.ParseDuration(strings.TrimSuffix(advice, " or less"))
+		if parseErr != nil {
+			t.Fatalf("no advice in %v", err)
+		}
+		s, err := sqllock.Open(t.Context(), db, sqllock.WithHeartbeat(advised))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	})
+}
+
+func TestOpenWhileDatabaseIsDown(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cluster := pgtest.New(t)
+			dsn := cluster.DSN("")
+			if err := cluster.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			db := open(t, driver, dsn)
+			refused(t, db, dsn, sqllock.ErrUnavailable, "refused")
+
+			s, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen())
+			if err != nil {
+				t.Fatalf("Open with WithLazyOpen: %v", err)
+			}
+			defer s.Close()
+			_, err = s.TryLock(t.Context(), sqllock.ID(1))
+			if !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Fatalf("TryLock while the database is down: %v, want ErrUnavailable", err)
+			}
+			tellsNothing(t, err, dsn)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			_, err = s.Lock(ctx, sqllock.ID(1))
+			cancel()
+			if !errors.Is(err, sqllock.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Lock while the database is down: %v, want ErrUnavailable and DeadlineExceeded", err)
+			}
+			waiter := make(chan error, 1)
+			go func() {
+				lock, err := s.Lock(context.Background(), sqllock.ID(2))
+				_ = lock.Unlock()
+				waiter <- err
+			}()
+			if err := cluster.StartAgain(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-waiter; err != nil {
+				t.Errorf("who waited while the database came up: %v", err)
+			}
+			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
+			if err != nil {
+				t.Fatalf("TryLock after the database came up: %v", err)
+			}
+			_ = lock.Unlock()
+		})
+	}
+}
+
+// What is not exclusive is refused by a lazy Open, too.
+func TestLazyOpenRefusesPoolOfOne(t *testing.T) {
+	t.Parallel()
+	db := open(t, "pgx", pgtest.Database(t))
+	db.SetMaxOpenConns(1)
+	if _, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen()); !errors.Is(err, sqllock.ErrNotExclusive) {
+		t.Errorf("Open: %v, want ErrNotExclusive", err)
+	}
+}
+
+// Open ends with its context, however stuck the driver is.
+func TestOpenWithStuckDriver(t *testing.T) {
+	t.Parallel()
+	stuck := &stuckConnector{release: make(chan struct{})}
+	db := sql.OpenDB(stuck)
+	defer db.Close()
+	defer close(stuck.release)
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := make(chan error, 1)
+	go func() {
+		_, err := sqllock.Open(ctx, db)
+		opened <- err
+	}()
+	cancel()
+	select {
+	case err := <-opened:
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Open: %v, want context.Canceled and ErrUnavailable", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Open did not end with its context")
+	}
+}
+
+// stuckConnector is a driver that heeds no context.
+type stuckConnector struct{ release chan struct{} }
+
+func (c *stuckConnector) Connect(context.Context) (driver.Conn, error) {
+	<-c.release
+	return nil, driver.ErrBadConn
+}
+
+func (c *stuckConnector) Driver() driver.Driver { return nil }
+
+// A server that grants every lock, as some that speak PostgreSQL's protocol do,
+// is found out.
+func TestOpenRefusesLookAlike(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		direct := open(t, driver, dsn)
+		// On this database pg_try_advisory_lock is a function that says yes.
+		for _, query := range []string{
+			`CREATE SCHEMA fake`,
+			`CREATE FUNCTION fake.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+			`CREATE FUNCTION fake.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
+			`CREATE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v24' $$`,
+		} {
+			if _, err := direct.Exec(query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db := open(t, driver, dsn+"&search_path=fake,pg_catalog")
+		refused(t, db, dsn, sqllock.ErrNotExclusive, "not PostgreSQL")
+		_, err := sqllock.Open(t.Context(), db, sqllock.WithDialect(sqllock.PostgreSQL))
+		if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "did not exclude") {
+			t.Errorf("Open of a server that grants everyone: %v, want ErrNotExclusive", err)
+		}
+	})
+}
+
+// WithSocket finds the socket where the driver is not known.
+func TestWithSocket(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		called := false
+		s := session(t, driver, dsn, sqllock.WithSocket(func(conn any) net.Conn {
+			called = conn != nil
+			return nil
+		}))
+		if !called || s.Stats().Watched {
+			t.Errorf("called with a connection: %v; watched: %v, want true and false", called, s.Stats().Watched)
+		}
+	})
+}
