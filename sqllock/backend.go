@@ -169,7 +169,11 @@ func (b *backend) serve(session dialect.Session) *lease {
 // leave waits for l's goroutine to end its connection, and closes the socket
 // under one that is stuck.
 func (b *backend) leave(l *lease) {
-	timer := time.NewTimer(closeTimeout)
+	wait := closeTimeout
+	if l.overdue() {
+		wait = 0
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-l.stopped:

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -135,7 +134,6 @@ func (c *Conn) take() (releases, tries []*entry, ok bool) {
 // nothing is held any more, because the connection is gone.
 func (c *Conn) holdings(tries, releases []*entry, err error) map[dialect.Key]bool {
 	holds := make(map[dialect.Key]bool)
-	var failure *dialect.Failure
 	switch {
 	case err == nil && len(c.batch.NotHeld) == 0:
 		for _, e := range tries {
@@ -145,7 +143,7 @@ func (c *Conn) holdings(tries, releases []*entry, err error) map[dialect.Key]boo
 			delete(holds, key)
 		}
 		return holds
-	case errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full):
+	case err != nil && survived(err):
 		if keys, err := c.session.Held(); err == nil {
 			for _, key := range keys {
 				holds[key] = true

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"errors"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -262,7 +263,7 @@ func (f *flight) fail(t *table, err error) {
 // what the session holds: a statement that fails half-way keeps what it had
 // taken until then.
 func (l *lease) reconcile(err error) bool {
-	keys, heldErr := l.session.Held()
+	keys, heldErr := l.holdings()
 	if heldErr != nil {
 		l.lose(heldErr.Error())
 		return false
@@ -301,6 +302,32 @@ func (l *lease) reconcile(err error) bool {
 	}
 	f.clear()
 	return true
+}
+
+// holdings is what the session holds. What kept the statement from succeeding
+// may keep this question, too, for a moment: it is asked again while the lease
+// lasts.
+func (l *lease) holdings() ([]dialect.Key, error) {
+	for pause := pollMin; ; pause = min(2*pause, pollAway) {
+		keys, err := l.session.Held()
+		if err == nil || !survived(err) {
+			return keys, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-l.gone:
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+// survived reports whether err is of a statement that failed on a session that
+// lives.
+func survived(err error) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full)
 }
 
 // accountFor reports whether every lock on l is among those that the session

@@ -66,8 +66,11 @@ func newLease(b *backend, session dialect.Session) *lease {
 
 // expired reports whether the locks of l are no longer certainly held.
 func (l *lease) expired() bool {
-	return l.dead.Load() || int64(now()) >= l.deadline.Load()
+	return l.dead.Load() || l.overdue()
 }
+
+// overdue reports whether the server has not answered for the lease.
+func (l *lease) overdue() bool { return int64(now()) >= l.deadline.Load() }
 
 // retire ends l without loss: nothing is held, or who holds is told otherwise.
 // table.mu is held.
@@ -111,7 +114,7 @@ func (l *lease) lose(why string) {
 // check is what the timer runs: the deadline has come, or callers have waited
 // long enough for an answer.
 func (l *lease) check() {
-	if int64(now()) >= l.deadline.Load() {
+	if l.overdue() {
 		l.lose(lossLease)
 		return
 	}
@@ -187,11 +190,10 @@ func (l *lease) exchange(due bool) bool {
 	}
 	l.watch.expect()
 	err := l.session.Exchange(&l.flight.batch)
-	var failure *dialect.Failure
 	switch {
 	case err == nil:
 		return l.settle()
-	case errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full):
+	case survived(err):
 		return l.reconcile(fromDialect(err))
 	}
 	l.lose(err.Error())

@@ -185,6 +185,9 @@ func (s *Session) askAny(a *ask) {
 
 func (s *Session) giveBack(e *entry) {
 	b := e.holds.lease.backend
+	if b.away != nil {
+		s.table.settleReply(e, b.away)
+	}
 	b.releases = append(b.releases, e)
 	b.notify()
 }

@@ -26,6 +26,11 @@ type table struct {
 	patience    time.Duration // a try or an unlock that has no answer for so long fails; 0: the source sees to that
 	asyncUnlock bool
 
+	// For reuse. The table's own, not the package's: a channel made in a test's
+	// synctest bubble is of no use outside.
+	asks    sync.Pool // of *ask
+	replies sync.Pool // of *reply
+
 	mu      sync.Mutex // protects what follows, and all entries and asks; never held across I/O
 	entries map[dialect.Key]*entry
 	free    []*entry // for reuse
@@ -126,13 +131,11 @@ type reply struct {
 	done chan error // holds one
 }
 
-var (
-	askPool   = sync.Pool{New: func() any { return &ask{done: make(chan struct{}, 1)} }}
-	replyPool = sync.Pool{New: func() any { return &reply{done: make(chan error, 1)} }}
-)
-
 func newTable(src source) *table {
-	return &table{source: src, handOver: fairness, entries: make(map[dialect.Key]*entry)}
+	t := &table{source: src, handOver: fairness, entries: make(map[dialect.Key]*entry)}
+	t.asks.New = func() any { return &ask{done: make(chan struct{}, 1)} }
+	t.replies.New = func() any { return &reply{done: make(chan error, 1)} }
+	return t
 }
 
 // acquire takes key, or waits for it.
@@ -140,12 +143,12 @@ func (t *table) acquire(ctx context.Context, key Key, waits bool) (*Lock, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	a := askPool.Get().(*ask)
+	a := t.asks.Get().(*ask)
 	a.oneKey[0], a.oneEntry[0] = key, nil
 	a.keys, a.entries = a.oneKey[:], a.oneEntry[:]
 	lock, err := t.run(ctx, a, waits)
 	*a = ask{done: a.done}
-	askPool.Put(a)
+	t.asks.Put(a)
 	return lock, err
 }
 
@@ -227,22 +230,19 @@ func (t *table) enlist(a *ask) {
 		t.settle(a, nil, ErrClosed)
 		return
 	}
-	var away error
-	if !a.waits {
-		away = t.source.away()
-	}
+	away := t.source.away()
 	fresh := 0 // entries that nobody asks for yet
 	var last *entry
 	for i, key := range a.keys {
 		e := t.entries[key.id]
 		switch {
-		case e != nil && e.state == releasing && t.mayHandOver(e):
+		case e != nil && e.state == releasing && away == nil && t.mayHandOver(e):
 			t.settleReply(e, nil)
 			t.give(e, a, key)
 			return
 		case e != nil && !a.waits && e.state == held:
 			continue // refused
-		case away != nil:
+		case away != nil && !a.waits:
 			t.settle(a, nil, away)
 			return
 		case e == nil:
@@ -416,7 +416,7 @@ func (t *table) unlock(l *Lock) error {
 	}
 	var r *reply
 	if !t.asyncUnlock {
-		r = replyPool.Get().(*reply)
+		r = t.replies.Get().(*reply)
 		e.reply = r
 	}
 	t.release(e)
@@ -431,7 +431,7 @@ func (t *table) unlock(l *Lock) error {
 func (t *table) await(l *Lock, r *reply) error {
 	if t.patience == 0 {
 		err := <-r.done
-		replyPool.Put(r)
+		t.replies.Put(r)
 		return err
 	}
 	timer := time.NewTimer(t.patience)

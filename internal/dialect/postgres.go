@@ -189,12 +189,13 @@ func (s *postgresSession) prepare(f form) (*sql.Stmt, error) {
 }
 
 // heldQuery lists the session's advisory locks: in the bigint space the key's
-// halves are classid and objid of objsubid 1, in the other of objsubid 2.
+// halves are classid and objid of objsubid 1, in the other of objsubid 2. A
+// session's own are all of its own database. It touches no shared catalog: to
+// lock one needs room in the server's lock table, which may be what is missing.
 const heldQuery = `SELECT pg_backend_pid(), coalesce(string_agg(
 	(objsubid - 1)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
 	FROM pg_locks
-	WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
-	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted`
 
 func (s *postgresSession) Held() ([]Key, error) {
 	var (

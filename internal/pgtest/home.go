@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -24,47 +25,26 @@ type home struct {
 	watchdog *process
 }
 
-// maxSocketDir leaves room for "/.s.PGSQL.12345" in the 104 bytes that a unix
-// socket's path may have on macOS (108 on Linux).
-const maxSocketDir = 104 - 1 - len("/.s.PGSQL.12345.lock")
-
+// newHome makes a home. The watchdog is there before the directory is, so that
+// there is no moment at which a kill would leave one behind.
 func newHome() (*home, error) {
 	account, err := serverAccount()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(tempDir(), "latchkey-pg-")
-	if err != nil {
+	name := "latchkey-pg-" + strings.ToLower(rand.Text()[:10])
+	h := &home{dir: filepath.Join(tempDir(), name), account: account}
+	if err := h.startWatchdog(); err != nil {
 		return nil, err
 	}
-	h := &home{dir: dir, account: account}
-	if err := h.own(dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	if err := os.Mkdir(h.dir, 0o700); err != nil {
+		// Whatever is there is not ours: the watchdog must not remove it.
+		return nil, errors.Join(err, h.watchdog.signal(syscall.SIGKILL), h.watchdog.wait(stopTimeout), h.lifeline.Close())
 	}
-	if err := h.startWatchdog(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	if err := h.own(h.dir); err != nil {
+		return nil, errors.Join(err, h.remove())
 	}
 	return h, nil
-}
-
-// tempDir is os.TempDir, unless a socket in it would have too long a path or
-// the server's account could not reach it: then /tmp.
-func tempDir() string {
-	dir := os.TempDir()
-	if len(dir)+len("/latchkey-pg-1234567890") > maxSocketDir {
-		return "/tmp"
-	}
-	if os.Geteuid() != 0 {
-		return dir
-	}
-	for d := dir; ; d = filepath.Dir(d) {
-		if info, err := os.Stat(d); err != nil || info.Mode()&0o001 == 0 {
-			return "/tmp"
-		}
-		if d == filepath.Dir(d) {
-			return dir
-		}
-	}
 }
 
 // own gives path to the server's account.
@@ -154,7 +134,7 @@ func (h *home) run(d time.Duration, program string, args ...string) error {
 // remove ends the watchdog, and with it what is left of the server and its files.
 func (h *home) remove() error {
 	err := h.lifeline.Close()
-	err = errors.Join(err, h.watchdog.wait(30*time.Second))
+	err = errors.Join(err, h.watchdog.wait(stopTimeout))
 	return errors.Join(err, os.RemoveAll(h.dir))
 }
 

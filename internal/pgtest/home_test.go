@@ -1,36 +1,9 @@
 package pgtest
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
-
-func TestTempDir(t *testing.T) {
-	open := filepath.Join("/tmp", "latchkey-temp-test")
-	must(t, os.MkdirAll(open, 0o755))
-	t.Cleanup(func() { os.RemoveAll(open) })
-	closed := filepath.Join(open, "closed")
-	must(t, os.Mkdir(closed, 0o700))
-	reachable := closed
-	if os.Geteuid() == 0 {
-		reachable = "/tmp" // the server's account has no access to closed
-	}
-	tests := []struct{ name, tmpdir, want string }{
-		{"ordinary", open, open},
-		{"too long for a socket", "/tmp/" + strings.Repeat("x", 80), "/tmp"},
-		{"ours alone", closed, reachable},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv("TMPDIR", tt.tmpdir)
-			if got := tempDir(); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
-		})
-	}
-}
 
 func TestRunError(t *testing.T) {
 	t.Parallel()

@@ -13,5 +13,6 @@
 // Database and Temporary use the server that LATCHKEY_TEST_POSTGRES (a DSN)
 // names, if it is set. All else comes from PostgreSQL's programs: in PATH, or
 // where Debian, Red Hat, Homebrew and Postgres.app put them. A server holds no
-// goroutine of this process, and does not outlive it, however it ends.
+// goroutine of this process, and does not outlive it, however it ends. Its files
+// are in TMPDIR; if that is not set, in memory where there is room for them.
 package pgtest

@@ -24,16 +24,16 @@ const oldestMajor = 14
 var ErrNoPostgres = errors.New("pgtest: PostgreSQL 14 or newer not found: run `make deps`, or set " +
 	EnvServer + " to the DSN of a server in which databases may be created")
 
-// errNoPrograms is ErrNoPostgres for someone who has set EnvServer already, and
+// A noProgramsError is ErrNoPostgres for someone who has set EnvServer already, and
 // to whom its text would be no help.
-type errNoPrograms struct{}
+type noProgramsError struct{}
 
-func (errNoPrograms) Error() string {
+func (noProgramsError) Error() string {
 	return "pgtest: PostgreSQL 14 or newer not found, and this needs a server of its own, which " + EnvServer +
 		" cannot give (it is stopped or killed): run `make deps`"
 }
 
-func (errNoPrograms) Is(target error) bool { return target == ErrNoPostgres }
+func (noProgramsError) Is(target error) bool { return target == ErrNoPostgres }
 
 // programDirs is where packages put PostgreSQL's programs, PATH aside.
 // deps.sh looks in the same places (a test compares the two).
@@ -79,8 +79,8 @@ func searchPrograms(path string, globs []string) (programs, error) {
 	var dirs []string
 	for _, dir := range filepath.SplitList(path) {
 		// A link in PATH points at the directory that has the other programs too.
-		if real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {
-			dirs = append(dirs, filepath.Dir(real))
+		if target, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {
+			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
 	for _, glob := range globs {
@@ -95,7 +95,7 @@ func searchPrograms(path string, globs []string) (programs, error) {
 		}
 	}
 	if os.Getenv(EnvServer) != "" {
-		return programs{}, errNoPrograms{}
+		return programs{}, noProgramsError{}
 	}
 	return programs{}, ErrNoPostgres
 }

@@ -1,0 +1,304 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A fakeServer is a database for the engine's tests: exact, in memory, in the
+// virtual time of a synctest bubble, and as faulty as a test wants.
+type fakeServer struct {
+	mu       sync.Mutex
+	owners   map[dialect.Key]*fakeSession
+	sessions []*fakeSession
+	opens    int
+
+	onOpen func(n int) error // before the nth session opens, from 1; may block
+}
+
+func newFakeServer() *fakeServer {
+	return &fakeServer{owners: make(map[dialect.Key]*fakeSession)}
+}
+
+// Open implements dialect.Dialect.
+func (f *fakeServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Session, error) {
+	f.mu.Lock()
+	f.opens++
+	n, hook := f.opens, f.onOpen
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(n); err != nil {
+			return nil, err
+		}
+	}
+	s := &fakeSession{server: f, closed: make(chan struct{})}
+	f.mu.Lock()
+	f.sessions = append(f.sessions, s)
+	f.mu.Unlock()
+	return s, nil
+}
+
+// session is the nth session opened, from 0.
+func (f *fakeServer) session(n int) *fakeSession {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sessions[n]
+}
+
+// held counts the locks in the database.
+func (f *fakeServer) held() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.owners)
+}
+
+// steal has somebody outside take key, or give it back.
+func (f *fakeServer) steal(key Key)  { f.set(key, &fakeSession{}) }
+func (f *fakeServer) giveUp(key Key) { f.set(key, nil) }
+
+func (f *fakeServer) set(key Key, owner *fakeSession) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if owner == nil {
+		delete(f.owners, key.id)
+	} else {
+		f.owners[key.id] = owner
+	}
+}
+
+type fakeSession struct {
+	server *fakeServer
+	closed chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	batches []dialect.Batch // as sent
+	before  func() error    // before a batch takes effect; may block
+	after   func() error    // after it took effect, before its answer
+	aborted bool
+}
+
+func (s *fakeSession) hooks(before, after func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.after = before, after
+}
+
+// sent is the batches so far, heartbeats left out.
+func (s *fakeSession) sent() []dialect.Batch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.batches), func(b dialect.Batch) bool {
+		return len(b.Release)+len(b.Try)+len(b.Any) == 0
+	})
+}
+
+func (s *fakeSession) Exchange(b *dialect.Batch) error {
+	s.mu.Lock()
+	s.batches = append(s.batches, dialect.Batch{
+		Release: slices.Clone(b.Release), Try: slices.Clone(b.Try), Any: slices.Clone(b.Any),
+	})
+	before, after := s.before, s.after
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(); err != nil {
+			return err
+		}
+	}
+	s.carryOut(b)
+	if after != nil {
+		if err := after(); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-s.closed:
+		return &dialect.Failure{Kind: dialect.Gone, Reason: "closed"}
+	default:
+		return nil
+	}
+}
+
+func (s *fakeSession) carryOut(b *dialect.Batch) {
+	owners := s.server.owners
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	for _, k := range b.Release {
+		if owners[k] == s {
+			delete(owners, k)
+		} else {
+			b.NotHeld = append(b.NotHeld, k)
+		}
+	}
+	for _, k := range b.Try {
+		if owners[k] == nil {
+			owners[k] = s
+		} else if owners[k] == s {
+			panic("the engine took a key twice on one session")
+		} else {
+			b.Busy = append(b.Busy, k)
+		}
+	}
+	for _, g := range b.Any {
+		won := -1
+		for i, k := range g {
+			if owners[k] == s {
+				panic("the engine took a key twice on one session")
+			}
+			if owners[k] == nil {
+				owners[k] = s
+				won = i
+				break
+			}
+		}
+		b.Won = append(b.Won, won)
+	}
+}
+
+func (s *fakeSession) Held() ([]dialect.Key, error) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	var keys []dialect.Key
+	for k, owner := range s.server.owners {
+		if owner == s {
+			keys = append(keys, k)
+		}
+	}
+	return keys, nil
+}
+
+func (s *fakeSession) Socket() net.Conn { return nil }
+
+func (s *fakeSession) Abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aborted = true
+}
+
+func (s *fakeSession) Destroy() {
+	s.once.Do(func() { close(s.closed) })
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	for k, owner := range s.server.owners {
+		if owner == s {
+			delete(s.server.owners, k)
+		}
+	}
+}
+
+var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}
+
+// simulate runs test in virtual time with a Session on a fake server.
+func simulate(t *testing.T, test func(t *testing.T, s *Session, server *fakeServer), opts ...Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := newFakeServer()
+		opts := append([]Option{withFake(server), WithLogger(slog.New(slog.DiscardHandler))}, opts...)
+		s, err := Open(t.Context(), new(sql.DB), opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}()
+		test(t, s, server)
+	})
+}
+
+func withFake(server *fakeServer) Option {
+	return func(o *options) { o.dialect = server }
+}
+
+// called is a call under way.
+type called struct {
+	lock *Lock
+	err  error
+}
+
+// begin calls f in a goroutine and returns when everything has settled.
+func begin(f func() (*Lock, error)) <-chan called {
+	c := make(chan called, 1)
+	go func() {
+		lock, err := f()
+		c <- called{lock, err}
+	}()
+	synctest.Wait()
+	return c
+}
+
+func beginTry(s *Session, ctx context.Context, key Key) <-chan called {
+	return begin(func() (*Lock, error) { return s.TryLock(ctx, key) })
+}
+
+func beginUnlock(l *Lock) <-chan called {
+	return begin(func() (*Lock, error) { return nil, l.Unlock() })
+}
+
+func mustTry(t *testing.T, s *Session, key Key) *Lock {
+	t.Helper()
+	lock, err := s.TryLock(context.Background(), key)
+	if err != nil {
+		t.Fatalf("TryLock: %v", err)
+	}
+	return lock
+}
+
+func mustUnlock(t *testing.T, l *Lock) {
+	t.Helper()
+	if err := l.Unlock(); err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+// pending fails the test if the call has returned.
+func pending(t *testing.T, what string, c <-chan called) {
+	t.Helper()
+	select {
+	case got := <-c:
+		t.Fatalf("%s returned: %v, %v", what, got.lock, got.err)
+	default:
+	}
+}
+
+// returned is what the call returned; it must have, without time passing.
+func returned(t *testing.T, what string, c <-chan called) called {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case got := <-c:
+		return got
+	default:
+		t.Fatalf("%s has not returned", what)
+		return called{}
+	}
+}
+
+func wantErr(t *testing.T, what string, got called, want error) {
+	t.Helper()
+	if !errors.Is(got.err, want) {
+		t.Fatalf("%s: %v, want %v", what, got.err, want)
+	}
+}
+
+// hold is a hook that holds statements back until resume, or the test's end.
+func hold(t *testing.T) (hook func() error, resume func()) {
+	gate := make(chan struct{})
+	resume = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(resume)
+	return func() error { <-gate; return nil }, resume
+}
+
+// ticks is long enough for anything that waits for a poll or a backoff.
+const ticks = 5 * time.Second

@@ -1,0 +1,314 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// eachCluster runs test with both drivers, each with a server of its own to
+// hurt.
+func eachCluster(t *testing.T, test func(t *testing.T, driver string, cluster *pgtest.Cluster), opts ...pgtest.Option) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver, pgtest.New(t, opts...))
+		})
+	}
+}
+
+// allLost waits until the work of every lock has been told that it is lost.
+func allLost(t *testing.T, locks []*sqllock.Lock) {
+	t.Helper()
+	for _, lock := range locks {
+		select {
+		case <-lock.Context().Done():
+		case <-time.After(30 * time.Second):
+			t.Fatal("a holder was not told that its lock is lost")
+		}
+		if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
+			t.Fatalf("cause of the work's context: %v, want ErrLost", cause)
+		}
+		if err := lock.Err(); err != sqllock.ErrLost {
+			t.Fatalf("Err: %v, want ErrLost", err)
+		}
+		if err := lock.Unlock(); err != sqllock.ErrLost {
+			t.Fatalf("Unlock: %v, want ErrLost", err)
+		}
+	}
+}
+
+// servesAgain waits until s grants by itself.
+func servesAgain(t *testing.T, s *sqllock.Session, key sqllock.Key) {
+	t.Helper()
+	lockertest.Eventually(t, "the session serves again", func() bool {
+		lock, err := s.TryLock(t.Context(), key)
+		if err != nil && !errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, sqllock.ErrHeld) {
+			t.Fatalf("TryLock: %v", err)
+		}
+		return err == nil && lock.Unlock() == nil
+	})
+}
+
+func TestTerminatedBackend(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		// With so slow a heartbeat it is the watch on the socket that notices.
+		s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute))
+		observer := open(t, driver, dsn)
+		for round := range 3 {
+			locks := take(t, s, 0, 50)
+			bound, cancel := locks[0].Bind(t.Context())
+			ended := make(chan error, 1)
+			locks[1].OnEnd(func(cause error) { ended <- cause })
+			terminated := time.Now()
+			number(t, observer, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+			allLost(t, locks)
+			t.Logf("50 holders told after %v", time.Since(terminated).Round(10*time.Microsecond))
+			if <-bound.Done(); context.Cause(bound) != sqllock.ErrLost {
+				t.Errorf("cause of a bound context: %v, want ErrLost", context.Cause(bound))
+			}
+			cancel()
+			if cause := <-ended; cause != sqllock.ErrLost {
+				t.Errorf("OnEnd: %v, want ErrLost", cause)
+			}
+			servesAgain(t, s, sqllock.ID(1))
+			if got := s.Stats().Losses; got != uint64(round+1) {
+				t.Errorf("%d losses counted, want %d", got, round+1)
+			}
+		}
+	})
+}
+
+func TestWaiterSurvivesLoss(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := session(t, driver, dsn)
+		observer := open(t, driver, dsn)
+		lock := take(t, s, 0, 1)[0]
+		granted := make(chan *sqllock.Lock, 1)
+		go func() {
+			next, err := s.Lock(context.Background(), sqllock.ID(0))
+			if err != nil {
+				t.Errorf("Lock: %v", err)
+			}
+			granted <- next
+		}()
+		lockertest.Eventually(t, "somebody waits", func() bool { return s.Stats().Waiting == 1 })
+		number(t, observer, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+		next := <-granted
+		if err := next.Err(); err != nil {
+			t.Errorf("Err of the lock granted after the loss: %v", err)
+		}
+		if err := lock.Err(); err != sqllock.ErrLost {
+			t.Errorf("Err of the lock that was lost: %v", err)
+		}
+		if err := next.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestServerRestarts(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		s := session(t, driver, cluster.DSN(""))
+		for _, restart := range []struct {
+			name string
+			do   func() error
+		}{
+			{"fast", func() error { return cluster.Restart(false) }},
+			{"immediate", func() error { return cluster.Restart(true) }},
+			{"kill -9", func() error { return errors.Join(cluster.Kill(), cluster.StartAgain()) }},
+			{"kill -9 of the backend", func() error {
+				return cluster.KillBackend(number(t, open(t, driver, cluster.DSN("")), sessionPID))
+			}},
+		} {
+			locks := take(t, s, 0, 10)
+			if err := restart.do(); err != nil {
+				t.Fatalf("%s: %v", restart.name, err)
+			}
+			back := time.Now()
+			allLost(t, locks)
+			servesAgain(t, s, sqllock.ID(1))
+			t.Logf("%s: serves again %v after the server", restart.name, time.Since(back).Round(time.Millisecond))
+		}
+	})
+}
+
+func TestDatabaseAway(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		s := session(t, driver, cluster.DSN(""))
+		locks := take(t, s, 0, 10)
+		if err := cluster.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		allLost(t, locks)
+		asked := time.Now()
+		_, err := s.TryLock(t.Context(), sqllock.ID(1))
+		if !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("TryLock while the database is down: %v, want ErrUnavailable", err)
+		}
+		t.Logf("refused after %v: %v", time.Since(asked).Round(time.Millisecond), err)
+		tellsNothing(t, err, cluster.DSN(""))
+		if got := s.Stats().Connections; got != 0 {
+			t.Errorf("%d connections while the database is down", got)
+		}
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
+		}
+		servesAgain(t, s, sqllock.ID(1))
+	})
+}
+
+// A server that is frozen for less than the lease costs answers, no locks.
+func TestServerFrozenForAMoment(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		s := session(t, driver, cluster.DSN(""), sqllock.WithLease(time.Minute))
+		locks := take(t, s, 0, 3)
+		if err := cluster.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		for what, call := range map[string]func() error{
+			"TryLock": func() error { _, err := s.TryLock(context.Background(), sqllock.ID(100)); return err },
+			"TryAny": func() error {
+				_, err := s.TryAny(context.Background(), sqllock.ID(101), sqllock.ID(102))
+				return err
+			},
+			"Unlock": locks[0].Unlock,
+		} {
+			asked := time.Now()
+			if err := call(); !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("%s while the server is frozen: %v, want ErrUnavailable", what, err)
+			}
+			t.Logf("%s failed after %v", what, time.Since(asked).Round(time.Millisecond))
+		}
+		if _, err := s.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryLock of a key held here: %v, want ErrHeld", err)
+		}
+		// The key that could not be given back stays reserved in this process.
+		if lock, err := s.TryLock(t.Context(), sqllock.ID(0)); err == nil {
+			t.Errorf("TryLock of a key being given back: %v", lock)
+		}
+		if err := locks[0].Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Unlock again: %v, want the same", err)
+		}
+		if err := cluster.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+		servesAgain(t, s, sqllock.ID(0))
+		servesAgain(t, s, sqllock.ID(100))
+		for _, lock := range locks[1:] {
+			if err := lock.Err(); err != nil {
+				t.Errorf("Err after a short freeze of the server: %v", err)
+			}
+			if err := lock.Unlock(); err != nil {
+				t.Errorf("Unlock after a short freeze of the server: %v", err)
+			}
+		}
+		if got := s.Stats().Losses; got != 0 {
+			t.Errorf("%d losses", got)
+		}
+		observer := open(t, driver, cluster.DSN(""))
+		lockertest.Eventually(t, "no lock is left", func() bool { return advisoryLocks(t, observer) == 0 })
+	})
+}
+
+// A holder whose server is silent for the lease gives its locks up before the
+// server can have freed them, and others get them after the lease.
+func TestServerProcessFrozen(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		s := session(t, driver, cluster.DSN(""), sqllock.WithLease(2*time.Second))
+		rival := session(t, driver, cluster.DSN(""))
+		observer := open(t, driver, cluster.DSN(""))
+		locks := take(t, s, 0, 3)
+		pid := number(t, observer, `SELECT pid FROM pg_locks WHERE locktype = 'advisory' LIMIT 1`)
+		if err := cluster.FreezeBackend(pid); err != nil {
+			t.Fatal(err)
+		}
+		allLost(t, locks)
+		// The server process still holds them: a frozen backend frees nothing.
+		if _, err := rival.TryLock(t.Context(), sqllock.ID(0)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryLock elsewhere: %v, want ErrHeld", err)
+		}
+		servesAgain(t, s, sqllock.ID(100)) // on another connection
+		if err := cluster.ThawBackend(pid); err != nil {
+			t.Fatal(err)
+		}
+		servesAgain(t, rival, sqllock.ID(0))
+	})
+}
+
+func TestServerLockTableFull(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		s := session(t, driver, cluster.DSN(""), sqllock.WithMaxHeld(100_000), sqllock.WithMaxConns(1))
+		observer := open(t, driver, cluster.DSN(""))
+		first := take(t, s, 0, 10)
+		hog, err := observer.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hog.Close()
+		for i := 0; ; i++ { // until the server has no room
+			if _, err := hog.ExecContext(t.Context(), fmt.Sprintf(
+				"SELECT pg_advisory_lock(g) FROM generate_series(%d, %d) g", 1_000_000+100*i, 1_000_099+100*i)); err != nil {
+				break
+			}
+		}
+		var full bool
+		for i := range 200 {
+			lock, err := s.TryLock(t.Context(), sqllock.ID(int64(100+i)))
+			if err == nil {
+				first = append(first, lock)
+				continue
+			}
+			if !errors.Is(err, sqllock.ErrCapacity) {
+				t.Fatalf("TryLock with the server's lock table full: %v, want ErrCapacity", err)
+			}
+			full = true
+		}
+		if !full {
+			t.Fatal("the server's lock table is not full: the test tests nothing")
+		}
+		for _, lock := range first {
+			if err := lock.Err(); err != nil {
+				t.Errorf("Err of a lock held while the table is full: %v", err)
+			}
+		}
+		if _, err := hog.ExecContext(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
+			t.Fatal(err)
+		}
+		servesAgain(t, s, sqllock.ID(9999))
+		for _, lock := range first {
+			if err := lock.Unlock(); err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+		}
+		if got := s.Stats().Losses; got != 0 {
+			t.Errorf("%d losses", got)
+		}
+		if got := advisoryLocks(t, observer); got != 0 {
+			t.Errorf("%d locks are left", got)
+		}
+	}, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
+}
+
+// Without heartbeats' help: a session survives silence shorter than its lease,
+// because it heartbeats, and the server ends it after the lease if it does not.
+func TestLeaseIsKept(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := session(t, driver, dsn, sqllock.WithLease(2*time.Second))
+		lock := take(t, s, 0, 1)[0]
+		before := s.Stats().Exchanges
+		lockertest.Eventually(t, "it has heartbeat for longer than its lease", func() bool { return s.Stats().Exchanges >= before+7 })
+		if err := lock.Err(); err != nil {
+			t.Errorf("Err of a lock held for longer than the lease: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
