@@ -3,6 +3,8 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -12,24 +14,25 @@ import (
 //
 // It proves nothing and sends nothing by itself: there is no heartbeat and no
 // lease, and Lock.Err is nil until a call has shown that the connection is
-// gone. Calls are serialized; those that come while a statement is in flight
-// share the next one. As with a [Session], no context of a caller reaches the
+// gone. Each lock taken or given back is a statement, sent during a call; they
+// go one after the other, and between those of the connection's owner. Close a
+// *sql.Rows of the connection before calling: drivers break when a statement
+// comes in between. As with a [Session], no context of a caller reaches the
 // driver.
 //
 // Unlock every lock before closing the connection: (*sql.Conn).Close puts it
-// back into the pool with its locks. A connection whose state is in doubt is
-// destroyed. Use one Conn for each connection, never two: PostgreSQL would let
-// one session take a key twice.
+// back into the pool with its locks. A connection whose state is in doubt,
+// because it did not answer a call in time, is destroyed with its locks. Use one
+// Conn for each connection, never two: PostgreSQL would let one session take a
+// key twice.
 type Conn struct {
-	session dialect.Session
-	table   *table
+	conn  *dialect.Conn
+	table *table
 
 	// protected by table.mu
-	running  bool     // a goroutine sends
-	releases []*entry // to give back
-	tries    []*entry // to take
-
-	batch dialect.Batch // of the goroutine that sends
+	queue []*entry      // to take or to give back
+	idle  chan struct{} // closed when the goroutine that sends is done; nil: there is none
+	doubt bool          // a call ended without an answer
 }
 
 // OnConn makes a Conn on conn. It panics if conn is nil.
@@ -37,9 +40,10 @@ func OnConn(conn *sql.Conn) *Conn {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &Conn{session: dialect.OnConn(conn)}
+	c := &Conn{conn: dialect.OnConn(conn)}
 	c.table = newTable(c)
 	c.table.patience = patience
+	c.table.silence = c.mistrust
 	return c
 }
 
@@ -48,21 +52,54 @@ func OnConn(conn *sql.Conn) *Conn {
 // transaction pooler, ErrUnavailable within a second if there is no answer, or
 // ctx's error.
 func (c *Conn) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.table.acquire(ctx, key, false)
+	return c.acquire(ctx, key, false)
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // It tries again from time to time, so that the connection is free in between.
 func (c *Conn) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return c.table.acquire(ctx, key, true)
+	return c.acquire(ctx, key, true)
+}
+
+func (c *Conn) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
+	lock, err := c.table.acquire(ctx, key, waits)
+	if err != nil && !errors.Is(err, ErrHeld) {
+		c.settleDown()
+	}
+	return lock, err
+}
+
+// settleDown waits until nothing is sent any more, so that no statement of a
+// call that was given up comes between the owner's.
+func (c *Conn) settleDown() {
+	c.table.mu.Lock()
+	idle := c.idle
+	c.table.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+		c.mistrust()
+	}
+}
+
+// mistrust has the connection destroyed if a statement is still under way: its
+// answer, and what would have to follow it, would come behind its owner's back.
+func (c *Conn) mistrust() {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.doubt = c.doubt || c.idle != nil
 }
 
 // Conn is the source of its table.
 
 func (c *Conn) ask(e *entry) {
 	e.state = queued
-	c.tries = append(c.tries, e)
-	c.send()
+	c.send(e)
 }
 
 // askAny is never called: a Conn takes one key at a time.
@@ -70,128 +107,111 @@ func (c *Conn) askAny(*ask) {}
 
 func (c *Conn) away() error { return nil }
 
-func (c *Conn) giveBack(e *entry) {
-	c.releases = append(c.releases, e)
-	c.send()
-}
+func (c *Conn) giveBack(e *entry) { c.send(e) }
 
-// send sees that a goroutine sends what is queued. It lives until the queue is
-// empty: a Conn has no end of its own, and leaves nothing behind.
-func (c *Conn) send() {
-	if !c.running {
-		c.running = true
-		go c.drain()
+// send queues e, and sees that a goroutine works on the queue. It lives until
+// the queue is empty: a Conn has no end of its own, and leaves nothing behind.
+func (c *Conn) send(e *entry) {
+	c.queue = append(c.queue, e)
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+		go c.work()
 	}
 }
 
-func (c *Conn) drain() {
+func (c *Conn) work() {
 	for {
-		releases, tries, ok := c.take()
-		if !ok {
+		e, key, release := c.next()
+		if e == nil {
 			return
 		}
-		err := c.session.Exchange(&c.batch)
-		holds := c.holdings(tries, releases, err)
-		locks := c.settle(releases, tries, holds, err)
-		for _, l := range locks {
-			l.end(endLost, ErrLost)
+		step := c.conn.Try
+		if release {
+			step = c.conn.Release
+		}
+		ok, err := step(key)
+		if (err != nil && !survived(err)) || (release && !ok) || c.doubtful() {
+			c.lose(e, err)
+		} else {
+			c.settle(e, ok, err)
 		}
 	}
 }
 
-// take makes the batch of what is queued.
-func (c *Conn) take() (releases, tries []*entry, ok bool) {
+// next takes the next step off the queue; nil if there is none.
+func (c *Conn) next() (e *entry, key dialect.Key, release bool) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.batch.Reset()
-	for _, e := range c.releases {
-		if e.state == releasing {
-			e.state = freeing
-			releases = append(releases, e)
-			c.batch.Release = append(c.batch.Release, e.key)
-		}
-	}
-	for _, e := range c.tries {
+	for len(c.queue) > 0 {
+		e, c.queue = c.queue[0], c.queue[1:]
 		switch {
-		case e.state != queued:
-		case len(e.asks) == 0: // all have given up
+		case e.state == releasing:
+			e.state = freeing
+			return e, e.key, true
+		case e.state == queued && len(e.asks) == 0: // all have given up
 			e.state = idle
 			t.tidy(e)
-		default:
+		case e.state == queued:
 			e.state = asking
-			tries = append(tries, e)
-			c.batch.Try = append(c.batch.Try, e.key)
+			return e, e.key, false
 		}
 	}
-	c.releases, c.tries = nil, nil
-	c.running = len(releases)+len(tries) > 0
-	return releases, tries, c.running
+	close(c.idle)
+	c.queue, c.idle = nil, nil
+	return nil, dialect.Key{}, false
 }
 
-// holdings is which of the keys in flight the session holds now, by the answer
-// or, after a statement that failed, by the database's account. It is nil if
-// nothing is held any more, because the connection is gone.
-func (c *Conn) holdings(tries, releases []*entry, err error) map[dialect.Key]bool {
-	holds := make(map[dialect.Key]bool)
-	switch {
-	case err == nil && len(c.batch.NotHeld) == 0:
-		for _, e := range tries {
-			holds[e.key] = true
-		}
-		for _, key := range c.batch.Busy {
-			delete(holds, key)
-		}
-		return holds
-	case err != nil && survived(err):
-		if keys, err := c.session.Held(); err == nil {
-			for _, key := range keys {
-				holds[key] = true
-			}
-			return holds
-		}
-	}
-	c.session.Destroy()
-	return nil
+func (c *Conn) doubtful() bool {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	return c.doubt
 }
 
-// settle gives everybody their answer and returns the locks that were lost, for
-// the caller to end.
-func (c *Conn) settle(releases, tries []*entry, holds map[dialect.Key]bool, err error) (lost []*Lock) {
+// settle gives e's callers the answer to its step.
+func (c *Conn) settle(e *entry, ok bool, err error) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	answer := ErrHeld
-	if err != nil {
-		answer = fromDialect(err)
+	switch {
+	case e.state == freeing && err == nil:
+		t.freed(e, nil)
+	case e.state == freeing: // it could not be given back, and the session lives
+		t.settleReply(e, fromDialect(err))
+		t.release(e)
+	case err != nil:
+		t.refused(e, fromDialect(err))
+	case ok:
+		t.granted(e, holding{})
+	default:
+		t.refused(e, ErrHeld)
 	}
-	if holds == nil {
-		for _, e := range t.entries {
-			if e.state == held || e.state == releasing || e.state == freeing {
-				if e.lock != nil {
-					lost = append(lost, e.lock)
-				}
-				t.freed(e, ErrLost)
+}
+
+// lose ends every lock: the connection is gone, or not to be trusted.
+func (c *Conn) lose(e *entry, err error) {
+	c.conn.Destroy()
+	t := c.table
+	t.mu.Lock()
+	if e.state == asking {
+		if err == nil {
+			err = ErrClosed
+		} else {
+			err = fromDialect(err)
+		}
+		t.refused(e, err)
+	}
+	var locks []*Lock
+	for _, e := range t.entries {
+		if e.state == held || e.state == releasing || e.state == freeing {
+			if e.lock != nil {
+				locks = append(locks, e.lock)
 			}
-		}
-		for _, e := range tries {
-			t.refused(e, answer)
-		}
-		return lost
-	}
-	for _, e := range releases {
-		if holds[e.key] {
-			t.release(e)
-		} else {
-			t.freed(e, nil)
+			t.freed(e, ErrLost)
 		}
 	}
-	for _, e := range tries {
-		if holds[e.key] {
-			t.granted(e, holding{})
-		} else {
-			t.refused(e, answer)
-		}
+	t.mu.Unlock()
+	for _, l := range locks {
+		l.end(endLost, ErrLost)
 	}
-	return lost
 }

@@ -24,6 +24,7 @@ type table struct {
 	source      source
 	handOver    time.Duration // how long keys may pass from hand to hand in this process; 0: not at all, forever: without end
 	patience    time.Duration // a try or an unlock that has no answer for so long fails; 0: the source sees to that
+	silence     func()        // called when patience is used up; may be nil
 	asyncUnlock bool
 
 	// For reuse. The table's own, not the package's: a channel made in a test's
@@ -202,7 +203,7 @@ func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
 	case <-ctx.Done():
 		return t.giveUp(a, ctx.Err())
 	case <-timeout:
-		return t.giveUp(a, fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.patience))
+		return t.giveUp(a, t.silent())
 	}
 }
 
@@ -440,8 +441,16 @@ func (t *table) await(l *Lock, r *reply) error {
 	case err := <-r.done:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.patience)
+		return t.silent()
 	}
+}
+
+// silent is the error when patience is used up.
+func (t *table) silent() error {
+	if t.silence != nil {
+		t.silence()
+	}
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.patience)
 }
 
 // release has the source give e's key back.

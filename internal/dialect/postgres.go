@@ -100,11 +100,6 @@ func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
 	return result.RowsAffected()
 }
 
-// OnConn is a session on a connection that its caller has opened and set up,
-// and closes. Nothing is proved. It prepares nothing on the connection, which
-// may go back to a pool.
-func OnConn(conn *sql.Conn) Session { return &postgresSession{conn: conn} }
-
 // destroy closes conn for good: what it holds in the server ends with it. It
 // waits for a statement in flight.
 func destroy(conn *sql.Conn) {
@@ -132,49 +127,28 @@ func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: r
 // postgresSession is a Session on one connection of its own.
 type postgresSession struct {
 	conn   *sql.Conn
-	pid    int64    // of the server process: every answer must come from it; 0 until the first of OnConn
+	pid    int64    // of the server process: every answer must come from it
 	socket net.Conn // nil where it cannot be reached
 
-	prepared map[form]*sql.Stmt // made at first use; nil: prepare nothing
+	prepared map[form]*sql.Stmt // made at first use
 	reply    reply
 }
 
 func (s *postgresSession) Exchange(b *Batch) error {
 	form, args := formOf(b)
-	row, err := s.query(form, args)
+	stmt, err := s.prepare(form)
 	if err != nil {
 		return Fail(err)
 	}
+	// The background context: see Session.Exchange.
+	row := stmt.QueryRowContext(context.Background(), args...)
 	if err := row.Scan(s.reply.columns(form)...); err != nil {
 		return Fail(err)
 	}
-	if err := s.sameProcess(s.reply.pid); err != nil {
-		return err
-	}
-	return s.reply.answer(form, b)
-}
-
-// query sends a statement with the background context: see Session.Exchange.
-func (s *postgresSession) query(f form, args []any) (*sql.Row, error) {
-	if s.prepared == nil {
-		return s.conn.QueryRowContext(context.Background(), f.query(), args...), nil
-	}
-	stmt, err := s.prepare(f)
-	if err != nil {
-		return nil, err
-	}
-	return stmt.QueryRowContext(context.Background(), args...), nil
-}
-
-// sameProcess checks that the session's own server process answered.
-func (s *postgresSession) sameProcess(pid int64) error {
-	if s.pid == 0 {
-		s.pid = pid
-	}
-	if pid != s.pid {
+	if s.reply.pid != s.pid {
 		return errOtherProcess
 	}
-	return nil
+	return s.reply.answer(form, b)
 }
 
 func (s *postgresSession) prepare(f form) (*sql.Stmt, error) {
@@ -205,8 +179,8 @@ func (s *postgresSession) Held() ([]Key, error) {
 	if err := s.conn.QueryRowContext(context.Background(), heldQuery).Scan(&pid, &list); err != nil {
 		return nil, Fail(err)
 	}
-	if err := s.sameProcess(pid); err != nil {
-		return nil, err
+	if pid != s.pid {
+		return nil, errOtherProcess
 	}
 	var keys []Key
 	for item := range strings.SplitSeq(list, ",") {

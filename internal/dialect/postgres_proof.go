@@ -153,17 +153,23 @@ func (p *proof) exclusion(ctx context.Context) error {
 	return nil
 }
 
+// pid is the process id of conn's server process.
+func (p *proof) pid(ctx context.Context, conn *sql.Conn) (int64, error) {
+	return serverPID(func(query string) (int64, error) { return p.rows(ctx, conn, query) })
+}
+
 // pidBits splits a process id into two numbers of rows: Linux gives at most 22
 // bits, so that neither is large.
 const pidBits = 11
 
-// pid is the process id of conn's server process, read without a result set.
-func (p *proof) pid(ctx context.Context, conn *sql.Conn) (int64, error) {
-	low, err := p.rows(ctx, conn, fmt.Sprintf("SELECT FROM generate_series(1, pg_backend_pid() & %d)", 1<<pidBits-1))
+// serverPID reads the id of the server process without a result set: rows sends
+// a query and counts what it returns.
+func serverPID(rows func(query string) (int64, error)) (int64, error) {
+	low, err := rows(fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, pg_catalog.pg_backend_pid() & %d)", 1<<pidBits-1))
 	if err != nil {
 		return 0, err
 	}
-	high, err := p.rows(ctx, conn, fmt.Sprintf("SELECT FROM generate_series(1, pg_backend_pid() >> %d)", pidBits))
+	high, err := rows(fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, pg_catalog.pg_backend_pid() >> %d)", pidBits))
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,184 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// connection is a connection of its own that the test's end closes.
+func connection(tb testing.TB, db *sql.DB) *sql.Conn {
+	tb.Helper()
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestConnClosed(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		conn := connection(t, db)
+		locks := sqllock.OnConn(conn)
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range map[string]func(context.Context, sqllock.Key) (*sqllock.Lock, error){"TryLock": locks.TryLock, "Lock": locks.Lock} {
+			_, err := call(t.Context(), sqllock.ID(1))
+			if !errors.Is(err, sqllock.ErrClosed) || !errors.Is(err, sql.ErrConnDone) {
+				t.Errorf("%s on a closed connection: %v, want ErrClosed", name, err)
+			}
+		}
+	})
+}
+
+func TestConnTerminated(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		conn := connection(t, db)
+		locks := sqllock.OnConn(conn)
+		var held []*sqllock.Lock
+		for i := range 3 {
+			lock, err := locks.TryLock(t.Context(), sqllock.ID(int64(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, lock)
+		}
+		number(t, db, "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = 0")
+		if err := held[0].Err(); err != nil {
+			t.Errorf("Err before any call has shown the loss: %v", err)
+		}
+		if err := held[0].Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		lockertest.Eventually(t, "the other locks are known to be lost", func() bool {
+			return held[1].Err() == sqllock.ErrLost && held[2].Err() == sqllock.ErrLost
+		})
+		if _, err := locks.TryLock(t.Context(), sqllock.ID(5)); !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("TryLock on a connection that is gone: %v", err)
+		}
+	})
+}
+
+// The owner goes on using its connection between the lock's calls, those that
+// were given up included.
+func TestConnIsShared(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		conn := connection(t, open(t, driver, dsn))
+		locks := sqllock.OnConn(conn)
+		for i := range 300 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Microsecond)
+			lock, err := locks.TryLock(ctx, sqllock.ID(int64(i)))
+			cancel()
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("TryLock: %v", err)
+			}
+			rows, queryErr := conn.QueryContext(t.Context(), "SELECT generate_series(1, 10)")
+			if queryErr != nil {
+				t.Fatalf("the owner's query: %v", queryErr)
+			}
+			n := 0
+			for rows.Next() {
+				n++
+			}
+			if err := rows.Err(); err != nil || n != 10 {
+				t.Fatalf("the owner's query: %d rows, %v", n, err)
+			}
+			if err == nil {
+				if err := lock.Unlock(); err != nil {
+					t.Fatalf("Unlock: %v", err)
+				}
+			}
+		}
+	})
+}
+
+// Cancelled callers cost a Conn's connection nothing.
+func TestConnCancelledCallers(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		locks := sqllock.OnConn(connection(t, db))
+		kept, err := locks.TryLock(t.Context(), sqllock.ID(-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 200 {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if lock, err := locks.TryLock(ctx, sqllock.ID(int64(i))); err == nil {
+					_ = lock.Unlock()
+				}
+			}()
+			cancel()
+			<-done
+		}
+		lockertest.Eventually(t, "only the lock that is kept is left", func() bool { return advisoryLocks(t, db) == 1 })
+		if err := kept.Unlock(); err != nil {
+			t.Errorf("Unlock after cancelled calls: %v", err)
+		}
+	})
+}
+
+// sqlx: its DB's pool opens the Session, its Conn and Tx take locks directly.
+func TestSqlx(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db := sqlx.NewDb(open(t, driver, pgtest.Database(t)), driver)
+			s, err := sqllock.Open(t.Context(), db.DB)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			conn, err := db.Connx(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			tx := db.MustBegin()
+			defer tx.Rollback()
+
+			key := sqllock.Namespace("sqlx").Key("user-1")
+			takers := []struct {
+				name string
+				take func() (release func() error, err error)
+			}{
+				{"Session", func() (func() error, error) { return unlocker(s.TryLock(t.Context(), key)) }},
+				{"Conn", func() (func() error, error) { return unlocker(sqllock.OnConn(conn.Conn).TryLock(t.Context(), key)) }},
+				{"Tx", func() (func() error, error) { return tx.Rollback, sqllock.TryTx(t.Context(), tx, key) }},
+			}
+			for i, taker := range takers {
+				release, err := taker.take()
+				if err != nil {
+					t.Fatalf("%s: %v", taker.name, err)
+				}
+				for j, other := range takers {
+					if i == j {
+						continue
+					}
+					if _, err := other.take(); !errors.Is(err, sqllock.ErrHeld) {
+						t.Errorf("%s while %s holds: %v, want ErrHeld", other.name, taker.name, err)
+					}
+				}
+				if err := release(); err != nil {
+					t.Errorf("%s: release: %v", taker.name, err)
+				}
+			}
+		})
+	}
+}
+
+func unlocker(lock *sqllock.Lock, err error) (func() error, error) { return lock.Unlock, err }

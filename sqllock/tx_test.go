@@ -1,0 +1,329 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A transaction's lock can be asked for on a transaction only: these hold, and
+// *sql.DB, *sqlx.DB, *sql.Conn and *sqlx.Conn do not have Tx's methods.
+var (
+	_ sqllock.Tx = (*sql.Tx)(nil)
+	_ sqllock.Tx = (*sqlx.Tx)(nil)
+)
+
+func TestTxIsATransaction(t *testing.T) {
+	t.Parallel()
+	for _, v := range []any{(*sql.DB)(nil), (*sqlx.DB)(nil), (*sql.Conn)(nil), (*sqlx.Conn)(nil)} {
+		if _, ok := v.(sqllock.Tx); ok {
+			t.Errorf("%T passes for a transaction", v)
+		}
+	}
+}
+
+// transaction is a transaction that the test's end rolls back.
+func transaction(tb testing.TB, db *sql.DB) *sql.Tx {
+	tb.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+func TestTryTx(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		s := session(t, driver, dsn)
+		for name, key := range map[string]sqllock.Key{
+			"name":          sqllock.Namespace("tx").Key("user-1"),
+			"negative":      sqllock.ID(-7),
+			"smallest":      sqllock.ID(-1 << 63),
+			"pair":          sqllock.Pair(-1, -1),
+			"smallest pair": sqllock.Pair(-1<<31, -1<<31),
+		} {
+			a, b := transaction(t, db), transaction(t, db)
+			if err := sqllock.TryTx(t.Context(), a, key); err != nil {
+				t.Fatalf("%s: TryTx: %v", name, err)
+			}
+			if err := sqllock.TryTx(t.Context(), a, key); err != nil {
+				t.Errorf("%s: TryTx again in the same transaction: %v", name, err)
+			}
+			if err := sqllock.TryTx(t.Context(), b, key); err != sqllock.ErrHeld {
+				t.Errorf("%s: TryTx in another transaction: %v, want ErrHeld", name, err)
+			}
+			if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+				t.Errorf("%s: TryLock of a Session: %v, want ErrHeld", name, err)
+			}
+			if err := a.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if err := sqllock.TryTx(t.Context(), b, key); err != nil {
+				t.Errorf("%s: TryTx after commit: %v", name, err)
+			}
+			if err := b.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if lock, err := s.TryLock(t.Context(), key); err != nil {
+				t.Errorf("%s: TryLock after rollback: %v", name, err)
+			} else if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTxErrors(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		tx := transaction(t, db)
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range map[string]func() error{
+			"TryTx":  func() error { return sqllock.TryTx(t.Context(), tx, sqllock.ID(1)) },
+			"LockTx": func() error { return sqllock.LockTx(t.Context(), tx, sqllock.ID(1), time.Second) },
+		} {
+			if err := call(); !errors.Is(err, sql.ErrTxDone) || !strings.Contains(err.Error(), "committed or rolled back already") {
+				t.Errorf("%s on a transaction that is done: %v, want sql.ErrTxDone", name, err)
+			}
+		}
+		failed := transaction(t, db)
+		if _, err := failed.Exec("SELECT 1/0"); err == nil {
+			t.Fatal("no error to fail the transaction")
+		}
+		err := sqllock.TryTx(t.Context(), failed, sqllock.ID(1))
+		var state interface{ SQLState() string }
+		if !errors.As(err, &state) || state.SQLState() != "25P02" {
+			t.Errorf("TryTx on a failed transaction: %v, want SQLSTATE 25P02", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := sqllock.TryTx(ctx, transaction(t, db), sqllock.ID(1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("TryTx with an ended context: %v, want context.Canceled", err)
+		}
+	})
+}
+
+func TestLockTx(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		ctx := t.Context()
+		key := sqllock.ID(1)
+		holder, waiter := transaction(t, db), transaction(t, db)
+		if err := sqllock.LockTx(ctx, holder, key, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := waiter.Exec("SET LOCAL lock_timeout = '1234ms'; CREATE TABLE kept (id int)"); err != nil {
+			t.Fatal(err)
+		}
+		// A fraction of a millisecond is one, not for ever; and no wait is a try.
+		for _, wait := range []time.Duration{20 * time.Millisecond, time.Microsecond, 0, -1} {
+			if err := sqllock.LockTx(ctx, waiter, key, wait); err != sqllock.ErrHeld {
+				t.Fatalf("LockTx of a held key for %v: %v, want ErrHeld", wait, err)
+			}
+			usable(t, waiter)
+		}
+		got := make(chan error, 1)
+		go func() { got <- sqllock.LockTx(ctx, waiter, key, time.Minute) }()
+		lockertest.Eventually(t, "the transaction waits", func() bool {
+			return number(t, db, `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`) == 1
+		})
+		if err := holder.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Fatalf("LockTx of a key given back: %v", err)
+		}
+		usable(t, waiter)
+		if n := advisoryLocks(t, db); n != 1 {
+			t.Errorf("%d locks in the database, want 1", n)
+		}
+		if err := waiter.Commit(); err != nil {
+			t.Errorf("Commit: %v", err)
+		}
+		if n := advisoryLocks(t, db); n != 0 {
+			t.Errorf("%d locks are left after commit", n)
+		}
+	})
+}
+
+// usable checks that tx goes on as it was before.
+func usable(t *testing.T, tx *sql.Tx) {
+	t.Helper()
+	var timeout string
+	if err := tx.QueryRow("SHOW lock_timeout").Scan(&timeout); err != nil {
+		t.Fatalf("the transaction cannot be used any more: %v", err)
+	}
+	if timeout != "1234ms" {
+		t.Errorf("lock_timeout is %s, want 1234ms as before", timeout)
+	}
+	if _, err := tx.Exec("INSERT INTO kept VALUES (1)"); err != nil {
+		t.Errorf("what was done in the transaction is gone: %v", err)
+	}
+}
+
+// PostgreSQL does detect a deadlock between advisory locks, whatever one reads.
+func TestLockTxDeadlock(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		ctx := t.Context()
+		a, b := transaction(t, db), transaction(t, db)
+		for tx, key := range map[*sql.Tx]sqllock.Key{a: sqllock.ID(1), b: sqllock.ID(2)} {
+			if err := sqllock.TryTx(ctx, tx, key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		type result struct {
+			tx  *sql.Tx
+			err error
+		}
+		results := make(chan result, 2)
+		for tx, key := range map[*sql.Tx]sqllock.Key{a: sqllock.ID(2), b: sqllock.ID(1)} {
+			go func() { results <- result{tx, sqllock.LockTx(ctx, tx, key, time.Minute)} }()
+		}
+		victim := <-results
+		var state interface{ SQLState() string }
+		if !errors.As(victim.err, &state) || state.SQLState() != "40P01" {
+			t.Errorf("the victim got %v, want SQLSTATE 40P01", victim.err)
+		}
+		_ = victim.tx.Rollback()
+		if other := <-results; other.err != nil {
+			t.Errorf("the other one got %v", other.err)
+		}
+	})
+}
+
+func TestPerTxSharesItsTransaction(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		if _, err := db.Exec("CREATE TABLE effects (what text)"); err != nil {
+			t.Fatal(err)
+		}
+		locker := sqllock.PerTx(db)
+		work := func(what string, commit bool) (*sqllock.Lock, error) {
+			lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
+			if err != nil {
+				return nil, err
+			}
+			tx, ok := sqllock.TxFromContext(lock.Context())
+			if !ok {
+				t.Fatal("the lock's context has no transaction")
+			}
+			if _, err := tx.Exec("INSERT INTO effects VALUES ('" + what + "')"); err != nil {
+				t.Fatal(err)
+			}
+			if commit {
+				err = tx.Commit()
+			}
+			return lock, err
+		}
+		lock, err := work("committed", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := advisoryLocks(t, db); n != 0 {
+			t.Errorf("%d locks after the transaction was committed: committing ends the lock", n)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Errorf("Unlock after commit: %v", err)
+		}
+		if lock, err = work("not committed", false); err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if n := number(t, db, "SELECT count(*) FROM effects"); n != 1 {
+			t.Errorf("%d effects, want the committed one", n)
+		}
+		if _, ok := sqllock.TxFromContext(t.Context()); ok {
+			t.Error("a context without a lock has a transaction")
+		}
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are still in use", n)
+		}
+	})
+}
+
+func TestPerTxLoss(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		locker := sqllock.PerTx(db, sqllock.WithLease(2*time.Second))
+		lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The server ends a transaction that is idle for the lease.
+		lockertest.Eventually(t, "the server has freed the lock", func() bool { return advisoryLocks(t, db) == 0 })
+		if err := lock.Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		if lock, err = locker.TryLock(t.Context(), sqllock.ID(1)); err != nil {
+			t.Fatalf("TryLock afterwards: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A pool without a connection to spare is an answer within a second.
+func TestPerTxPoolExhausted(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		db.SetMaxOpenConns(1)
+		locker := sqllock.PerTx(db)
+		lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locker.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "the late grant is given back", func() bool { return db.Stats().InUse == 0 })
+	})
+}
+
+func TestPerTxDatabaseDown(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		locker := sqllock.PerTx(open(t, driver, cluster.DSN("")))
+		lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		_, err = locker.TryLock(t.Context(), sqllock.ID(1))
+		if !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("TryLock: %v, want ErrUnavailable", err)
+		}
+		tellsNothing(t, err, cluster.DSN(""))
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "it serves again", func() bool {
+			lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
+			return err == nil && lock.Unlock() == nil
+		})
+	})
+}
