@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"errors"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -257,93 +256,4 @@ func (f *flight) fail(t *table, err error) {
 			t.dismiss(e, err)
 		}
 	}
-}
-
-// reconcile finds out, after a statement that failed on a session that lives,
-// what the session holds: a statement that fails half-way keeps what it had
-// taken until then.
-func (l *lease) reconcile(err error) bool {
-	keys, heldErr := l.holdings()
-	if heldErr != nil {
-		l.lose(heldErr.Error())
-		return false
-	}
-	holds := make(map[dialect.Key]bool, len(keys))
-	for _, k := range keys {
-		holds[k] = true
-	}
-	if !l.accountFor(holds) {
-		l.lose(lossHeld)
-		return false
-	}
-	t, f := l.backend.s.table, &l.flight
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !l.answered() {
-		return false
-	}
-	for _, e := range f.releases {
-		if holds[e.key] {
-			t.release(e)
-		} else {
-			l.freed(e)
-		}
-	}
-	wanted := f.tries
-	for _, g := range f.groups {
-		wanted = append(wanted, g.entries...)
-	}
-	for _, e := range wanted {
-		if holds[e.key] {
-			l.granted(e)
-		} else {
-			t.refused(e, err)
-		}
-	}
-	f.clear()
-	return true
-}
-
-// holdings is what the session holds. What kept the statement from succeeding
-// may keep this question, too, for a moment: it is asked again while the lease
-// lasts.
-func (l *lease) holdings() ([]dialect.Key, error) {
-	for pause := pollMin; ; pause = min(2*pause, pollAway) {
-		keys, err := l.session.Held()
-		if err == nil || !survived(err) {
-			return keys, err
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-l.gone:
-			timer.Stop()
-			return nil, err
-		}
-	}
-}
-
-// survived reports whether err is of a statement that failed on a session that
-// lives.
-func survived(err error) bool {
-	var failure *dialect.Failure
-	return errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full)
-}
-
-// accountFor reports whether every lock on l is among those that the session
-// holds, and whether it is worth going on with it.
-func (l *lease) accountFor(holds map[dialect.Key]bool) bool {
-	const tooMany = 10
-	t := l.backend.s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(l.flight.releases) > 0 {
-		l.failed++ // to release needs no room: it should not fail
-	}
-	for _, e := range t.entries {
-		if e.holds.lease == l && e.state != freeing && !holds[e.key] {
-			return false
-		}
-	}
-	return l.failed < tooMany
 }

@@ -1,12 +1,112 @@
 package sqllock
 
 import (
+	"context"
+	"database/sql"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+// TestRandomSchedules lets callers do all there is, on two Sessions of one
+// server that loses replies and connections, and checks that nobody holds what
+// another holds, and that nothing is left.
+func TestRandomSchedules(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) { randomSchedule(t, seed) })
+	}
+}
+
+func randomSchedule(t *testing.T, seed uint64) {
+	server := newFakeServer()
+	rng := newRandom(seed)
+	server.onOpen = func(n int) error {
+		time.Sleep(rng.duration(20 * time.Millisecond))
+		if n > 2 && rng.oneIn(4) {
+			return errGone
+		}
+		return nil
+	}
+	var sessions []*Session
+	for range 2 {
+		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		sessions = append(sessions, s)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() { // the nemesis
+		defer wg.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(rng.duration(30 * time.Millisecond)):
+				server.hurt(rng)
+			}
+		}
+	}()
+	holders := newHolders(t, seed)
+	var callers sync.WaitGroup
+	for range 12 {
+		s := sessions[rng.intn(2)]
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			for range 40 {
+				randomCall(rng, s, holders)
+			}
+		}()
+	}
+	callers.Wait()
+	close(stop)
+	wg.Wait()
+	server.heal()
+	time.Sleep(time.Minute)
+	for i, s := range sessions {
+		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || len(s.table.entries) != 0 {
+			t.Errorf("seed %d: session %d holds %d, %d wait, %d entries", seed, i, got.Held, got.Waiting, len(s.table.entries))
+		}
+		mustUnlock(t, mustTry(t, s, ID(1)))
+		_ = s.Close()
+	}
+	if n := server.held(); n != 0 {
+		t.Errorf("seed %d: %d locks are left in the database", seed, n)
+	}
+}
+
+func randomCall(rng *random, s *Session, holders *holders) {
+	ctx, cancel := context.WithTimeout(background, rng.duration(40*time.Millisecond)+1)
+	defer cancel()
+	key := ID(int64(rng.intn(4)))
+	var (
+		lock *Lock
+		err  error
+	)
+	switch rng.intn(4) {
+	case 0:
+		lock, err = s.TryLock(ctx, key)
+	case 1:
+		lock, err = s.Lock(ctx, key)
+	case 2:
+		lock, err = s.TryAny(ctx, ID(0), ID(1), ID(2), ID(3))
+	case 3:
+		lock, err = s.LockAny(ctx, ID(2), ID(3), Pair(1, 1))
+	}
+	if err != nil {
+		return
+	}
+	holders.enter(lock)
+	time.Sleep(rng.duration(10 * time.Millisecond))
+	holders.leave(lock)
+	_ = lock.Unlock()
+}
 
 // random is a source of chance for many goroutines.
 type random struct {

@@ -1,0 +1,222 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// An ask is one call that wants one of keys.
+//
+// Invariant: it is in entries[i].asks for each entries[i] that is not nil, and
+// in no other, until it is settled.
+type ask struct {
+	ctx     context.Context
+	keys    []Key
+	entries []*entry // beside keys; nil where the key was refused
+	open    int      // how many are not nil
+	waits   bool     // it stays until it gets a key
+	grouped bool     // it stands in the source's queue, for askAny
+	settled bool
+	lock    *Lock
+	err     error
+	done    chan struct{} // holds a token when settled
+
+	oneKey   [1]Key
+	oneEntry [1]*entry
+}
+
+// acquire takes key, or waits for it.
+func (t *table) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	a := t.asks.Get().(*ask)
+	a.oneKey[0], a.oneEntry[0] = key, nil
+	a.keys, a.entries = a.oneKey[:], a.oneEntry[:]
+	lock, err := t.run(ctx, a, waits)
+	*a = ask{done: a.done}
+	t.asks.Put(a)
+	return lock, err
+}
+
+// acquireAny takes the first free one of keys, or waits for one.
+func (t *table) acquireAny(ctx context.Context, keys []Key, waits bool) (*Lock, error) {
+	distinct := distinctKeys(keys)
+	switch len(distinct) {
+	case 0:
+		return nil, errNoKeys
+	case 1:
+		return t.acquire(ctx, distinct[0], waits)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), done: make(chan struct{}, 1)}
+	return t.run(ctx, a, waits)
+}
+
+// distinctKeys is keys without those that the database could not tell apart.
+func distinctKeys(keys []Key) []Key {
+	distinct := make([]Key, 0, len(keys))
+	for _, k := range keys {
+		if !slices.ContainsFunc(distinct, func(d Key) bool { return d.id == k.id }) {
+			distinct = append(distinct, k)
+		}
+	}
+	return distinct
+}
+
+// run puts a on the table and waits until it is settled or ctx ends.
+func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
+	a.ctx, a.waits = ctx, waits
+	t.mu.Lock()
+	t.enlist(a)
+	settled := a.settled
+	t.mu.Unlock()
+	if settled {
+		<-a.done
+		return a.lock, a.err
+	}
+	var timeout <-chan time.Time
+	if t.patience > 0 && !waits {
+		timer := time.NewTimer(t.patience)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-a.done:
+		return a.lock, a.err
+	case <-ctx.Done():
+		return t.giveUp(a, ctx.Err())
+	case <-timeout:
+		return t.giveUp(a, t.silent())
+	}
+}
+
+// giveUp takes a off the table, unless its verdict has come meanwhile.
+func (t *table) giveUp(a *ask, err error) (*Lock, error) {
+	t.mu.Lock()
+	if !a.settled {
+		if away := t.source.away(); a.waits && away != nil {
+			err = fmt.Errorf("%w: %w", away, err)
+		}
+		t.settle(a, nil, err)
+	}
+	t.mu.Unlock()
+	<-a.done
+	return a.lock, a.err
+}
+
+// enlist answers a from the table where that can be done, and else sees that
+// its keys are asked for.
+func (t *table) enlist(a *ask) {
+	if a.waits {
+		t.waiting++
+	}
+	if t.closed {
+		t.settle(a, nil, ErrClosed)
+		return
+	}
+	away := t.source.away()
+	fresh := 0 // entries that nobody asks for yet
+	var last *entry
+	for i, key := range a.keys {
+		e := t.entries[key.id]
+		switch {
+		case e != nil && e.state == releasing && away == nil && t.mayHandOver(e):
+			t.settleReply(e, nil)
+			t.give(e, a, key)
+			return
+		case e != nil && !a.waits && e.state == held:
+			continue // refused
+		case away != nil && !a.waits:
+			t.settle(a, nil, away)
+			return
+		case e == nil:
+			e = t.newEntry(key.id)
+		case !a.waits && e.waited():
+			continue // refused: others are in line
+		}
+		e.asks = append(e.asks, a)
+		a.entries[i] = e
+		a.open++
+		if e.state == idle && !e.polling {
+			fresh++
+			last = e
+		}
+	}
+	switch {
+	case a.open == 0:
+		t.settle(a, nil, ErrHeld)
+	case fresh == 1:
+		t.source.ask(last)
+	case fresh > 1:
+		t.source.askAny(a)
+	}
+}
+
+// waited reports whether somebody is in line for e. Those who only try come
+// and go; who waits stays.
+func (e *entry) waited() bool {
+	return slices.ContainsFunc(e.asks, func(a *ask) bool { return a.waits })
+}
+
+// settle gives a its verdict and takes it off the table.
+func (t *table) settle(a *ask, lock *Lock, err error) {
+	a.settled, a.lock, a.err = true, lock, err
+	if a.waits {
+		t.waiting--
+	}
+	for i, e := range a.entries {
+		if e != nil {
+			a.entries[i] = nil
+			e.drop(a)
+			t.tidy(e)
+		}
+	}
+	a.done <- struct{}{}
+}
+
+func (e *entry) drop(a *ask) {
+	if i := slices.Index(e.asks, a); i >= 0 {
+		e.asks = slices.Delete(e.asks, i, i+1)
+	}
+}
+
+// dismiss settles those who only try for e: with err, or, if they are refused
+// and try for other keys too, when the last key has refused them.
+func (t *table) dismiss(e *entry, err error) {
+	for i := 0; i < len(e.asks); {
+		a := e.asks[i]
+		if a.waits {
+			i++
+			continue
+		}
+		e.asks = slices.Delete(e.asks, i, i+1)
+		a.entries[slices.Index(a.entries, e)] = nil
+		a.open--
+		switch {
+		case a.open == 0 || err != ErrHeld:
+			t.settle(a, nil, err)
+		case a.unasked():
+			t.source.askAny(a)
+		}
+	}
+}
+
+// unasked reports whether there is a key that a wants and nobody asks for.
+func (a *ask) unasked() bool {
+	return slices.ContainsFunc(a.entries, func(e *entry) bool {
+		return e != nil && e.state == idle && !e.polling
+	})
+}
+
+// silent is the error when patience is used up.
+func (t *table) silent() error {
+	if t.silence != nil {
+		t.silence()
+	}
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.patience)
+}

@@ -1,0 +1,279 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// Without an answer, calls fail within a second and the locks stay; a grant that
+// comes later is given back.
+func TestStalledStatement(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		asked := time.Now()
+		inFlight := beginTry(s, background, ID(2))
+		queued := beginTry(s, background, ID(3))
+		unlocking := beginUnlock(lock)
+		wantErr(t, "in flight", <-inFlight, ErrUnavailable)
+		wantErr(t, "queued", <-queued, ErrUnavailable)
+		wantErr(t, "Unlock", <-unlocking, ErrUnavailable)
+		if waited := time.Since(asked); waited > time.Second {
+			t.Errorf("failed after %v, want within a second", waited)
+		}
+		wantErr(t, "while it stalls", returned(t, "TryLock", beginTry(s, background, ID(4))), ErrUnavailable)
+		resume()
+		synctest.Wait()
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks are left in the database", n)
+		}
+		mustUnlock(t, mustTry(t, s, ID(2)))
+		if got := s.Stats().Losses; got != 0 {
+			t.Errorf("%d losses", got)
+		}
+	})
+}
+
+// A statement that is not answered for the lease costs every lock, at the
+// moment that was counted from the last answered statement's sending.
+func TestLeaseRunsOut(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		released := mustTry(t, s, ID(1))
+		sent := time.Now()
+		lock := mustTry(t, s, ID(2))
+		db := server.session(0)
+		hook, _ := hold(t)
+		db.hooks(nil, hook)
+		unlocked := beginUnlock(released)
+		<-lock.Context().Done()
+		if cause := context.Cause(lock.Context()); cause != ErrLost {
+			t.Errorf("cause %v, want ErrLost", cause)
+		}
+		if got, want := time.Since(sent), s.options.trust(); got != want {
+			t.Errorf("lost %v after its statement was sent, want %v", got, want)
+		}
+		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrUnavailable)
+		// It serves again on another connection, though the first is stuck.
+		mustUnlock(t, mustTry(t, s, ID(3)))
+		if server.opens != 2 {
+			t.Errorf("%d connections were opened, want 2", server.opens)
+		}
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		if !db.aborted {
+			t.Error("the socket under the stuck statement was not closed")
+		}
+	})
+}
+
+// Err decides by the clock: it does not wait for the timer that a process which
+// was frozen has not run yet.
+func TestErrByTheClock(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		other := mustTry(t, s, ID(2))
+		bound, cancel := other.Bind(background)
+		defer cancel()
+		// As if the clock had moved on while nothing ran.
+		lock.lease.deadline.Store(int64(now()))
+		if err := lock.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+		if bound.Err() == nil || context.Cause(bound) != ErrLost {
+			t.Errorf("a bound context of another lock of the connection: %v, cause %v", bound.Err(), context.Cause(bound))
+		}
+		if err := lock.Unlock(); err != ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+	})
+}
+
+// A lock that was not there when it was given back ends all of its connection.
+func TestUnlockOfWhatIsNotHeld(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		one, other := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
+		server.steal(ID(1))
+		if err := one.Unlock(); err != ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		synctest.Wait()
+		if err := other.Err(); err != ErrLost {
+			t.Errorf("Err of another lock of the connection: %v, want ErrLost", err)
+		}
+		if server.opens != 2 {
+			t.Errorf("%d connections were opened, want 2", server.opens)
+		}
+		mustUnlock(t, mustTry(t, s, ID(2)))
+	})
+}
+
+// A statement that failed half-way on a session that lives costs no lock: the
+// engine asks what it holds.
+func TestStatementFailsHalfWay(t *testing.T) {
+	failure := &dialect.Failure{Kind: dialect.Full, Reason: "no room"}
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		db := server.session(0)
+		kept, released := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		blocker := beginTry(s, background, ID(3))
+		unlocked := beginUnlock(released)
+		taken := beginTry(s, background, ID(4)) // the statement takes it before it fails
+		var refused <-chan called
+		resumed := make(chan struct{})
+		db.hooks(nil, func() error {
+			db.hooks(nil, nil)
+			server.giveUp(ID(5)) // as if this one had not been taken
+			close(resumed)
+			return failure
+		})
+		refused = beginTry(s, background, ID(5))
+		resume()
+		<-resumed
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), nil)
+		wantErr(t, "what was taken", returned(t, "taken", taken), nil)
+		wantErr(t, "what was not", returned(t, "refused", refused), ErrCapacity)
+		if err := kept.Err(); err != nil {
+			t.Errorf("Err of a lock beside a failed statement: %v", err)
+		}
+		if got := s.Stats().Losses; got != 0 {
+			t.Errorf("%d losses", got)
+		}
+		mustUnlock(t, kept)
+		mustUnlock(t, mustTry(t, s, ID(5)))
+	})
+}
+
+// A session that does not hold what it should is given up.
+func TestStatementFailsAndLocksAreGone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		server.session(0).hooks(nil, func() error {
+			server.giveUp(ID(1))
+			return &dialect.Failure{Kind: dialect.Statement, Reason: "failed"}
+		})
+		if _, err := s.TryLock(background, ID(2)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("TryLock: %v, want ErrUnavailable", err)
+		}
+		synctest.Wait()
+		if err := lock.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+	})
+}
+
+// Whatever the reply: lost, the connection is, too; nothing of it is resurrected.
+func TestReplyLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		db := server.session(0)
+		held, released := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
+		db.hooks(nil, func() error { return errGone })
+		if err := released.Unlock(); err != ErrLost {
+			t.Errorf("Unlock whose reply was lost: %v, want ErrLost", err)
+		}
+		synctest.Wait()
+		if err := held.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks are left in the database", n)
+		}
+		server.session(1).hooks(nil, func() error { return errGone })
+		if _, err := s.TryLock(background, ID(3)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("TryLock whose reply was lost: %v, want ErrUnavailable", err)
+		}
+		synctest.Wait()
+		mustUnlock(t, mustTry(t, s, ID(3)))
+	})
+}
+
+// After a failover to what does not exclude, the Session refuses with that, and
+// serves when it can again.
+func TestReconnectsToWhatDoesNotExclude(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.onOpen = func(n int) error {
+			if n < 5 {
+				return &dialect.Failure{Kind: dialect.NotExclusive, Reason: "a standby"}
+			}
+			return nil
+		}
+		waiting := begin(func() (*Lock, error) { return s.Lock(background, ID(9)) })
+		mustUnlock(t, returned(t, "Lock", waiting).lock)
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		synctest.Wait()
+		if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrNotExclusive) {
+			t.Errorf("TryLock: %v, want ErrNotExclusive", err)
+		}
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		pending(t, "Lock", waiter)
+		time.Sleep(ticks)
+		wantErr(t, "who waited", returned(t, "Lock", waiter), nil)
+	})
+}
+
+// Calls made while the Session reconnects wait for it, up to a second.
+func TestCallsDuringReconnection(t *testing.T) {
+	for _, tt := range []struct {
+		takes time.Duration
+		want  error
+	}{
+		{500 * time.Millisecond, nil},
+		{3 * time.Second, ErrUnavailable},
+	} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			server.onOpen = func(int) error { time.Sleep(tt.takes); return nil }
+			server.session(0).hooks(nil, func() error { return errGone })
+			_, _ = s.TryLock(background, ID(1))
+			asked := time.Now()
+			_, err := s.TryLock(background, ID(2))
+			if !errors.Is(err, tt.want) {
+				t.Errorf("TryLock during a reconnection of %v: %v, want %v", tt.takes, err, tt.want)
+			}
+			if waited := time.Since(asked); waited > time.Second {
+				t.Errorf("it took %v", waited)
+			}
+			time.Sleep(ticks)
+			mustTry(t, s, ID(3))
+		})
+	}
+}
+
+// A driver stuck for ever costs a few goroutines at the most, and the Session
+// serves when a connection can be had.
+func TestStuckReconnections(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		gate := make(chan struct{})
+		server.onOpen = func(int) error { <-gate; return nil }
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		time.Sleep(10 * time.Minute)
+		server.mu.Lock()
+		opens := server.opens
+		server.onOpen = nil
+		server.mu.Unlock()
+		if opens > 1+maxStrays {
+			t.Errorf("%d attempts are stuck, want %d at the most", opens-1, maxStrays)
+		}
+		close(gate)
+		time.Sleep(ticks)
+		mustTry(t, s, ID(1))
+		if n := server.held(); n != 1 {
+			t.Errorf("%d locks", n)
+		}
+		for i := 1; i < opens; i++ { // late connections are not left open
+			select {
+			case <-server.session(i).closed:
+			default:
+				t.Errorf("connection %d of an attempt given up is open", i)
+			}
+		}
+	})
+}
