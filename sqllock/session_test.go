@@ -3,7 +3,6 @@ package sqllock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -363,26 +362,4 @@ func TestSettingsOfTheConnection(t *testing.T) {
 			t.Errorf("%d connections are named latchkey, want 1", n)
 		}
 	})
-}
-
-func ExampleSession_Stats() {
-	dsn, drop, err := pgtest.Temporary(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer drop()
-	locks, closeLocks := exampleSession(dsn)
-	defer closeLocks()
-
-	lock, err := locks.TryLock(context.Background(), sqllock.Namespace("export").Key("user-1"))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer lock.Unlock()
-
-	stats := locks.Stats()
-	fmt.Println(stats.Held, "lock on", stats.Connections, "connection")
-	// Output: 1 lock on 1 connection
 }

@@ -1,0 +1,19 @@
+// Package sqllock takes locks that hold across a whole fleet, in the SQL
+// database that the service already has:
+//
+//	locks, err := sqllock.Open(ctx, db) // once; db is a *sql.DB of pgx or lib/pq
+//	…
+//	lock, err := locks.TryLock(ctx, sqllock.Namespace("export").Key(userID))
+//	if errors.Is(err, sqllock.ErrHeld) {
+//		return errBusy // somebody else, here or in another process
+//	}
+//	if err != nil {
+//		return err // the database is away: nothing was granted
+//	}
+//	defer lock.Unlock()
+//	return export(lock.Context()) // ends if the lock is lost
+//
+// A [Session] holds every lock of the process on one connection. [OnConn],
+// [PerTx], [TryTx] and [LockTx] are for code that brings its own connection or
+// transaction, [NewMemory] for tests. All of them exclude each other.
+package sqllock
