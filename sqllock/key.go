@@ -56,7 +56,7 @@ type Namespace string
 // at a million live keys its chance is about 3 in 10⁸. Where an attacker
 // chooses ids and could search for a collision, use [Namespace.Keyed].
 func (n Namespace) Key(id string) Key {
-	return n.hashed(nil, n.prefix(), id)
+	return n.hashed(n.prefix(), id)
 }
 
 // SlotKey is the key of slot i of id, for n at a time instead of one. Slot 0 is
@@ -64,7 +64,7 @@ func (n Namespace) Key(id string) Key {
 // the old limit; slot i hashes n + "#" + i + ":" + id. It panics if i is
 // negative.
 func (n Namespace) SlotKey(id string, i int) Key {
-	return n.hashed(nil, n.slotPrefix(i), id)
+	return n.hashed(n.slotPrefix(i), id)
 }
 
 // Keyed is n with HMAC-SHA-256 under secret in place of SHA-256, for names that
@@ -88,12 +88,19 @@ type KeyedNamespace struct {
 
 // Key is the key of id: as [Namespace.Key], with HMAC-SHA-256.
 func (k KeyedNamespace) Key(id string) Key {
-	return k.namespace.hashed([]byte(k.secret), k.namespace.prefix(), id)
+	return k.hashed(k.namespace.prefix(), id)
 }
 
 // SlotKey is the key of slot i of id: as [Namespace.SlotKey], with HMAC-SHA-256.
 func (k KeyedNamespace) SlotKey(id string, i int) Key {
-	return k.namespace.hashed([]byte(k.secret), k.namespace.slotPrefix(i), id)
+	return k.hashed(k.namespace.slotPrefix(i), id)
+}
+
+// hashed is the key whose id is the HMAC-SHA-256 of prefix + ":" + id.
+func (k KeyedNamespace) hashed(prefix, id string) Key {
+	mac := hmac.New(sha256.New, []byte(k.secret))
+	mac.Write([]byte(prefix + ":" + id))
+	return k.namespace.key(mac.Sum(nil))
 }
 
 // prefix is what is hashed before an id, without the separating ':'.
@@ -112,24 +119,19 @@ func (n Namespace) slotPrefix(i int) string {
 	return n.prefix() + "#" + strconv.Itoa(i)
 }
 
-// hashed is the key whose id is the hash of prefix + ":" + id, keyed if secret
-// is not empty.
-func (n Namespace) hashed(secret []byte, prefix, id string) Key {
+// hashed is the key whose id is the SHA-256 of prefix + ":" + id.
+func (n Namespace) hashed(prefix, id string) Key {
 	var array [192]byte // most names fit: no allocation
 	text := append(array[:0], prefix...)
 	text = append(text, ':')
 	text = append(text, id...)
+	sum := sha256.Sum256(text)
+	return n.key(sum[:])
+}
 
-	var first [8]byte
-	if len(secret) > 0 {
-		mac := hmac.New(sha256.New, secret)
-		mac.Write(text)
-		copy(first[:], mac.Sum(nil))
-	} else {
-		sum := sha256.Sum256(text)
-		copy(first[:], sum[:])
-	}
-	return Key{n, dialect.Key{Space: dialect.Bigint, ID: int64(binary.BigEndian.Uint64(first[:]))}}
+// key is the key whose id is the first eight bytes of hash.
+func (n Namespace) key(hash []byte) Key {
+	return Key{n, dialect.Key{Space: dialect.Bigint, ID: int64(binary.BigEndian.Uint64(hash))}}
 }
 
 func (n Namespace) mustBeValid() {

@@ -1,0 +1,112 @@
+package dialect
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestFormOf(t *testing.T) {
+	t.Parallel()
+	one, two, pair := Key{Bigint, 1}, Key{Bigint, -2}, Key{TwoInts, 3}
+	tests := []struct {
+		name  string
+		batch Batch
+		form  form
+		args  []any
+	}{
+		{"heartbeat", Batch{}, 0, nil},
+		{"one try", Batch{Try: []Key{one}}, tryBigint | single, []any{int64(1)}},
+		{"one release", Batch{Release: []Key{two}}, releaseBigint | single, []any{int64(-2)}},
+		{"one pair", Batch{Try: []Key{pair}}, tryTwoInts, []any{"{3}"}},
+		{"two tries", Batch{Try: []Key{one, two}}, tryBigint, []any{"{1,-2}"}},
+		{"release and try", Batch{Release: []Key{one}, Try: []Key{two}}, releaseBigint | tryBigint, []any{"{1}", "{-2}"}},
+		{"spaces apart", Batch{Release: []Key{one, pair, two}}, releaseBigint | releaseTwoInts, []any{"{1,-2}", "{3}"}},
+		{"groups", Batch{Any: [][]Key{{one, two}, {one}}}, tryAny, []any{`{"{1,-2}","{1}"}`}},
+		{
+			"all", Batch{Release: []Key{one, pair}, Try: []Key{one, pair}, Any: [][]Key{{two}}},
+			releaseBigint | releaseTwoInts | tryBigint | tryTwoInts | tryAny,
+			[]any{"{1}", "{3}", "{1}", "{3}", `{"{-2}"}`},
+		},
+	}
+	for _, tt := range tests {
+		f, args := formOf(&tt.batch)
+		if f != tt.form || !reflect.DeepEqual(args, tt.args) {
+			t.Errorf("%s: form %b with %v, want %b with %v", tt.name, f, args, tt.form, tt.args)
+		}
+		if got := strings.Count(f.query(), ", "+"$"); got > len(args) {
+			t.Errorf("%s: the statement has more parameters than arguments", tt.name)
+		}
+	}
+}
+
+// Releases stand before tries in the statement, whatever the form.
+func TestReleasesGoFirst(t *testing.T) {
+	t.Parallel()
+	for f := form(0); f < single; f++ {
+		query := f.query()
+		if release, try := strings.LastIndex(query, "unlock"), strings.Index(query, "pg_try"); release >= 0 && try >= 0 && release > try {
+			t.Errorf("form %b tries before it releases: %s", f, query)
+		}
+	}
+}
+
+func TestParseArray(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		text string
+		want []int64
+		ok   bool
+	}{
+		{"{1}", []int64{1}, true},
+		{"{1,-9223372036854775808,9223372036854775807}", []int64{1, -1 << 63, 1<<63 - 1}, true},
+		{"{}", nil, false}, // answer leaves these out
+		{"", nil, false},
+		{"{", nil, false},
+		{"}", nil, false},
+		{"{1,}", nil, false},
+		{"{1.5}", nil, false},
+		{"{9223372036854775808}", nil, false},
+		{"{NULL}", nil, false},
+	}
+	for _, tt := range tests {
+		got, err := parseArray(tt.text)
+		if (err == nil) != tt.ok || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("parseArray(%q) = %v, %v", tt.text, got, err)
+		}
+	}
+}
+
+func FuzzParseArray(f *testing.F) {
+	for _, seed := range []string{"{1,2}", "{}", "{-1}", "{1,}", "x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		numbers, err := parseArray(text)
+		if err != nil {
+			return
+		}
+		keys := make([]Key, len(numbers))
+		for i, n := range numbers {
+			keys[i] = Key{Bigint, n}
+		}
+		again, err := parseArray(arrayOf(keys, Bigint))
+		if err != nil || !reflect.DeepEqual(again, numbers) {
+			t.Errorf("%q: %v became %v, %v", text, numbers, again, err)
+		}
+	})
+}
+
+// An answer that does not fit what was asked is an error, never a grant.
+func TestAnswerMustFit(t *testing.T) {
+	t.Parallel()
+	batch := &Batch{Any: [][]Key{{{Bigint, 1}}, {{Bigint, 2}}}}
+	for _, list := range []string{"{}", "{1}", "{1,1,1}", "nonsense"} {
+		r := &reply{}
+		r.list[4] = list
+		batch.Won = nil
+		if err := r.answer(tryAny, batch); err == nil {
+			t.Errorf("an answer of %s to two groups was accepted", list)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// stateError is a server's error as both drivers give it: with a state, and a
+// text that names what it should not.
+type stateError string
+
+func (e stateError) Error() string    { return "secret-host: " + string(e) }
+func (e stateError) SQLState() string { return string(e) }
+
+func TestFail(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		err  error
+		kind Kind
+		text string
+	}{
+		{"server shut down", stateError("57P01"), Gone, "57P01"},
+		{"idle session ended", stateError("57P05"), Gone, "57P05"},
+		{"idle transaction ended", stateError("25P03"), Gone, "25P03"},
+		{"protocol", stateError("08P01"), Gone, "08P01"},
+		{"password", stateError("28P01"), Gone, "28P01"},
+		{"no such database", stateError("3D000"), Gone, "3D000"},
+		{"no connection left", stateError("53300"), Gone, "53300"},
+		{"cancelled", stateError("57014"), Statement, "57014"},
+		{"lock table full", stateError("53200"), Full, "53200"},
+		{"deadlock", stateError("40P01"), Statement, "40P01"},
+		{"wrapped", fmt.Errorf("secret-host: %w", stateError("57P01")), Gone, "57P01"},
+		{"connection closed by its owner", sql.ErrConnDone, Closed, "closed by its owner"},
+		{"transaction done", sql.ErrTxDone, Closed, "committed or rolled back"},
+		{"bad connection", driver.ErrBadConn, Gone, "was closed"},
+		{"end of file", io.ErrUnexpectedEOF, Gone, "was closed"},
+		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, Gone, "refused"},
+		{"no such host", &net.DNSError{Name: "secret-host", Err: "no such host"}, Gone, "could not be looked up"},
+		{"anything else", errors.New("secret-host did something"), Gone, "could not reach"},
+	}
+	for _, tt := range tests {
+		var failure *Failure
+		if err := Fail(tt.err); !errors.As(err, &failure) {
+			t.Errorf("%s: %v is no Failure", tt.name, err)
+			continue
+		}
+		if failure.Kind != tt.kind || !strings.Contains(failure.Error(), tt.text) {
+			t.Errorf("%s: kind %d, %q; want %d and %q", tt.name, failure.Kind, failure, tt.kind, tt.text)
+		}
+		if strings.Contains(failure.Error(), "secret") {
+			t.Errorf("%s: %q names the host", tt.name, failure)
+		}
+	}
+	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
+		if got := Fail(fmt.Errorf("secret-host: %w", err)); got != err {
+			t.Errorf("Fail of a context's error: %v, want %v", got, err)
+		}
+	}
+	if err := Fail(nil); err != nil {
+		t.Errorf("Fail(nil) = %v", err)
+	}
+}

@@ -1,0 +1,103 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// BenchmarkPair is a lock taken and given back, each caller on a key of its
+// own: ns/op is the time a pair takes of all callers together.
+func BenchmarkPair(b *testing.B) {
+	for _, driver := range pgtest.Drivers() {
+		dsn := pgtest.Database(b)
+		for _, callers := range []int{1, 8, 64, 512} {
+			b.Run(fmt.Sprintf("%s/callers=%d", driver, callers), func(b *testing.B) {
+				s := session(b, driver, dsn)
+				b.ReportAllocs()
+				b.ResetTimer()
+				share(b, callers, func(caller, _ int) {
+					lock, err := s.TryLock(context.Background(), sqllock.ID(int64(caller)))
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					_ = lock.Unlock()
+				})
+			})
+		}
+	}
+}
+
+// share has callers do b.N calls between them.
+func share(b *testing.B, callers int, call func(caller, n int)) {
+	var (
+		wg   sync.WaitGroup
+		next atomic.Int64
+	)
+	for caller := range callers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				n := int(next.Add(1))
+				if n > b.N {
+					return
+				}
+				call(caller, n)
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+// BenchmarkRefusal is a second caller in the process, answered from memory, the
+// key's hash included.
+func BenchmarkRefusal(b *testing.B) {
+	s := session(b, "pgx", pgtest.Database(b))
+	ns := sqllock.Namespace("bench")
+	if _, err := s.TryLock(context.Background(), ns.Key("user-1")); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.TryLock(context.Background(), ns.Key("user-1")); !errors.Is(err, sqllock.ErrHeld) {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMemoryPair(b *testing.B) {
+	m := sqllock.NewMemory()
+	b.ReportAllocs()
+	for b.Loop() {
+		lock, err := m.TryLock(context.Background(), sqllock.ID(1))
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = lock.Unlock()
+	}
+}
+
+func BenchmarkKey(b *testing.B) {
+	ns := sqllock.Namespace("bench")
+	keyed := ns.Keyed([]byte("secret"))
+	b.Run("sha256", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = ns.Key("user-1")
+		}
+	})
+	b.Run("hmac", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = keyed.Key("user-1")
+		}
+	})
+}
