@@ -24,7 +24,7 @@ type Lock struct {
 	ended atomic.Uint32 // endNot until the lock ends, then how; set once, under mu
 
 	mu       sync.Mutex // protects what follows; never held while calling out
-	cause    error      // why the contexts ended, once they have
+	cause    error      // why Bind's contexts ended: a loss, or Cancel
 	endCause error      // why the lock ended, once it has
 	work     *boundContext
 	bound    []*boundContext // made by Bind and not cancelled yet
@@ -136,7 +136,7 @@ func (l *Lock) end(how uint32, cause error) bool {
 	}
 	l.ended.Store(how)
 	l.endCause = cause
-	if l.cause == nil {
+	if l.cause == nil && how == endLost {
 		l.cause = cause
 	}
 	work, bound, hooks := l.work, l.bound, l.hooks

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"slices"
@@ -43,8 +44,8 @@ func (l *Lock) Context() context.Context {
 	if l.work == nil {
 		inner, cancel := context.WithCancelCause(context.WithoutCancel(l.ctx))
 		l.work = &boundContext{inner, cancel, l}
-		if l.cause != nil {
-			cancel(l.cause)
+		if cause := cmp.Or(l.cause, l.endCause); cause != nil {
+			cancel(cause)
 		}
 	}
 	return l.work
@@ -53,10 +54,11 @@ func (l *Lock) Context() context.Context {
 // Bind is ctx with the lock in it, and ended by the lock's loss, with cause
 // ErrLost, if that comes first. To give the lock back does not end it, so that
 // a request may go on after it has unlocked early. The caller calls cancel when
-// the work is done, as with context.WithCancel.
+// the work is done, as with context.WithCancel. That of a nil *Lock carries no
+// lock, not even one of ctx.
 func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	if l == nil {
-		return context.WithCancel(ctx)
+		return context.WithCancel(context.WithValue(ctx, lockKey{}, l))
 	}
 	inner, end := context.WithCancelCause(ctx)
 	b := &boundContext{inner, end, l}
@@ -86,8 +88,8 @@ func (l *Lock) unbind(b *boundContext) {
 // FromContext is the lock that ctx carries: in a context of [Lock.Bind] or
 // [Lock.Context], and so in a handler behind the kit's middleware.
 func FromContext(ctx context.Context) (*Lock, bool) {
-	l, ok := ctx.Value(lockKey{}).(*Lock)
-	return l, ok
+	l, _ := ctx.Value(lockKey{}).(*Lock)
+	return l, l != nil
 }
 
 // TxFromContext is the transaction on which a [TxLocker] holds the lock that

@@ -31,8 +31,8 @@ func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) 
 		return err
 	}
 	bound, cancel := lock.Bind(ctx)
-	defer cancel()
 	defer func() {
+		cancel() // what fn may have left behind stops before the lock is free
 		if unlockErr := lock.Unlock(); errors.Is(unlockErr, ErrLost) {
 			err = errors.Join(err, unlockErr)
 		}

@@ -245,10 +245,10 @@ func contexts(t *testing.T, fleet Fleet) {
 	if other.Err() != nil {
 		t.Error("a bound context ended when the lock was given back early")
 	}
-	if late, cancel := lock.Bind(t.Context()); late.Err() == nil {
-		t.Error("a context bound to a lock given back has not ended")
-	} else {
-		cancel()
+	late, unbindLate := lock.Bind(t.Context())
+	defer unbindLate()
+	if late.Err() != nil {
+		t.Error("a context bound after the lock was given back has ended")
 	}
 	if cause := context.Cause(lock.Context()); cause != sqllock.ErrReleased {
 		t.Errorf("cause of Context after Unlock: %v", cause)
@@ -277,7 +277,9 @@ func do(t *testing.T, fleet Fleet) {
 	key := newKey(t)
 	ctx := t.Context()
 	failed := errors.New("failed")
+	var left context.Context
 	err := sqllock.Do(ctx, a, key, func(ctx context.Context) error {
+		left = ctx
 		if _, ok := sqllock.FromContext(ctx); !ok {
 			t.Error("the context of Do carries no lock")
 		}
@@ -286,6 +288,9 @@ func do(t *testing.T, fleet Fleet) {
 	})
 	if err != failed {
 		t.Errorf("Do: %v, want what the function returned", err)
+	}
+	if left.Err() == nil {
+		t.Error("the context of Do outlived it")
 	}
 	func() {
 		defer func() {

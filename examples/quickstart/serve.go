@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// serve prints what to try, and waits for a signal.
+func serve(ctx context.Context, fleet *fleet, out io.Writer) error {
+	fmt.Fprintf(out, "%d instances of one service, each with one connection to PostgreSQL for all its locks. An export takes a few\n"+
+		"seconds. Ask twice, from two terminals: the second is refused, whichever instance it asks, however it asks.\n\n", len(fleet.instances))
+	for _, p := range fleet.instances {
+		fmt.Fprintf(out, "instance %d\n", p.number)
+		fmt.Fprintf(out, "  curl -i -X POST -H 'Authorization: Bearer alice-token' http://%s/exports\n", p.http)
+		fmt.Fprintf(out, "  grpcurl -plaintext -H 'authorization: Bearer alice-token' %s latchkey.quickstart.v1.ExportService/Export\n", p.grpc)
+	}
+	fmt.Fprint(out, "\nAnother user is bob-token, and so on. Ctrl-C ends it.\n")
+
+	gone := make(chan struct{}, len(fleet.instances))
+	for _, p := range fleet.instances {
+		go func() { <-p.ended; gone <- struct{}{} }()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-gone:
+		if ctx.Err() != nil { // Ctrl-C reaches the instances, too
+			return nil
+		}
+		return errors.New("an instance has ended")
+	}
+}

@@ -1,0 +1,115 @@
+package grpcmw
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Field takes the key from a field of the request message, by its path in the
+// .proto file's names: "user.id" is field id of the message in field user. On a
+// stream it is the first message that counts.
+//
+// The field is a string, or an integer of any kind, which gives its decimal
+// form; for anything else write a KeyFunc. A field that is not set, or set to
+// an empty string, is ErrNoKey; so is a 0 unless the field is declared optional
+// and set. A message without such a field is refused, with a text that says so.
+//
+// The client chooses what is in its message. A resource that it may name is a
+// good key when the call has been authorized for it before; a user's id is not,
+// see [KeyFunc].
+//
+// Field panics if path is not a list of protobuf names with dots between them.
+func Field(path string) KeyFunc {
+	if !protoreflect.FullName(path).IsValid() {
+		panic("grpcmw: Field needs a path of protobuf field names, such as \"user.id\"")
+	}
+	names := strings.Split(path, ".")
+	return func(_ context.Context, call interceptors.CallMeta) (string, error) {
+		if call.ReqOrNil == nil {
+			if call.Typ == interceptors.Unary {
+				return "", ErrNoKey
+			}
+			return "", ErrNeedMessage
+		}
+		message, ok := reflected(call.ReqOrNil)
+		if !ok {
+			return "", &fieldError{path: path, why: "the request is not a protobuf message"}
+		}
+		return fieldText(message, path, names)
+	}
+}
+
+// reflected is req as gRPC's own codec would read it.
+func reflected(req any) (protoreflect.Message, bool) {
+	switch m := req.(type) {
+	case proto.Message:
+		return m.ProtoReflect(), true
+	case protoadapt.MessageV1:
+		return protoadapt.MessageV2Of(m).ProtoReflect(), true
+	}
+	return nil, false
+}
+
+// fieldText follows names into message. A message on the way that is not set
+// reads as an empty one, so that a wrong path shows with every message.
+func fieldText(message protoreflect.Message, path string, names []string) (string, error) {
+	for i, name := range names {
+		field := message.Descriptor().Fields().ByName(protoreflect.Name(name))
+		switch last := i == len(names)-1; {
+		case field == nil:
+			return "", &fieldError{message.Descriptor().FullName(), path, "the message has no field " + name}
+		case last:
+			return scalarText(message, field, path)
+		case field.Message() == nil || field.IsList() || field.IsMap():
+			return "", &fieldError{message.Descriptor().FullName(), path, "field " + name + " is not one message"}
+		}
+		message = message.Get(field).Message()
+	}
+	panic("grpcmw: a field's path has a name at least")
+}
+
+func scalarText(message protoreflect.Message, field protoreflect.FieldDescriptor, path string) (string, error) {
+	var text func(protoreflect.Value) string
+	switch field.Kind() {
+	case protoreflect.StringKind:
+		text = protoreflect.Value.String
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind,
+		protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
+		text = func(v protoreflect.Value) string { return strconv.FormatInt(v.Int(), 10) }
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		text = func(v protoreflect.Value) string { return strconv.FormatUint(v.Uint(), 10) }
+	}
+	if text == nil || field.IsList() {
+		why := "field " + string(field.Name()) + " is neither a string nor an integer"
+		return "", &fieldError{message.Descriptor().FullName(), path, why}
+	}
+	if !message.Has(field) {
+		return "", ErrNoKey
+	}
+	if key := text(message.Get(field)); key != "" {
+		return key, nil
+	}
+	return "", ErrNoKey
+}
+
+// A fieldError says that a message is not of a kind that Field's path fits. It
+// is made of names in the .proto file only, so that a client may read it.
+type fieldError struct {
+	message protoreflect.FullName // "" if it is no protobuf message
+	path    string
+	why     string
+}
+
+func (e *fieldError) Error() string {
+	text := "grpcmw: no key at " + strconv.Quote(e.path)
+	if e.message != "" {
+		text += " in " + string(e.message)
+	}
+	return text + ": " + e.why
+}

@@ -1,0 +1,280 @@
+package grpcmw_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"google.golang.org/grpc"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/apipb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/typepb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+var (
+	unaryInfo  = &grpc.UnaryServerInfo{FullMethod: "/test.Service/Call"}
+	streamInfo = &grpc.StreamServerInfo{FullMethod: "/test.Service/Stream", IsClientStream: true}
+)
+
+// unary is the CallMeta of a unary call with a request, starting that of a
+// stream before its first message, and first that of one with it.
+func unary(req any) interceptors.CallMeta {
+	return interceptors.NewServerCallMeta(unaryInfo.FullMethod, nil, req)
+}
+
+func starting() interceptors.CallMeta {
+	return interceptors.NewServerCallMeta(streamInfo.FullMethod, streamInfo, nil)
+}
+
+func first(req any) interceptors.CallMeta {
+	return interceptors.NewServerCallMeta(streamInfo.FullMethod, streamInfo, req)
+}
+
+func TestField(t *testing.T) {
+	fieldProto := func(number *int32) proto.Message {
+		return &descriptorpb.FieldDescriptorProto{Number: number}
+	}
+	tests := []struct {
+		name string
+		path string
+		call interceptors.CallMeta
+		want string
+		err  error // nil if wrong is set
+		// wrong is in the text of the error for a message of the wrong kind.
+		wrong string
+	}{
+		{"string", "value", unary(wrapperspb.String("alice")), "alice", nil, ""},
+		{"int32", "value", unary(wrapperspb.Int32(-7)), "-7", nil, ""},
+		{"int64", "value", unary(wrapperspb.Int64(-1 << 63)), "-9223372036854775808", nil, ""},
+		{"uint32", "value", unary(wrapperspb.UInt32(1<<32 - 1)), "4294967295", nil, ""},
+		{"uint64", "value", unary(wrapperspb.UInt64(1<<64 - 1)), "18446744073709551615", nil, ""},
+		{"nested string", "response_status.message", unary(&pb.SimpleRequest{ResponseStatus: named("alice")}), "alice", nil, ""},
+		{"nested twice", "options.declaration.number", unary(&descriptorpb.ExtensionRangeOptions{}), "", nil, "no field options"},
+		{"in a oneof", "string_value", unary(structpb.NewStringValue("alice")), "alice", nil, ""},
+		{"first message", "value", first(wrapperspb.String("alice")), "alice", nil, ""},
+
+		{"message of the old API", "value", unary(&oldMessage{Value: "alice"}), "alice", nil, ""},
+
+		{"empty string", "value", unary(wrapperspb.String("")), "", grpcmw.ErrNoKey, ""},
+		{"zero", "value", unary(wrapperspb.Int64(0)), "", grpcmw.ErrNoKey, ""},
+		{"optional, not set", "number", unary(fieldProto(nil)), "", grpcmw.ErrNoKey, ""},
+		{"optional, set to zero", "number", unary(fieldProto(proto.Int32(0))), "0", nil, ""},
+		{"optional, set to empty", "name", unary(&descriptorpb.FieldDescriptorProto{Name: proto.String("")}), "", grpcmw.ErrNoKey, ""},
+		{"outer message not set", "response_status.message", unary(&pb.SimpleRequest{}), "", grpcmw.ErrNoKey, ""},
+		{"nil message", "value", unary((*wrapperspb.StringValue)(nil)), "", grpcmw.ErrNoKey, ""},
+		{"not this one of a oneof", "string_value", unary(structpb.NewNumberValue(1)), "", grpcmw.ErrNoKey, ""},
+		{"no request", "value", unary(nil), "", grpcmw.ErrNoKey, ""},
+		{"stream's start", "value", starting(), "", grpcmw.ErrNeedMessage, ""},
+
+		{"unknown", "user", unary(wrapperspb.String("alice")), "", nil, "google.protobuf.StringValue: the message has no field user"},
+		{"unknown in a message that is not set", "response_status.user", unary(&pb.SimpleRequest{}), "", nil, "grpc.testing.EchoStatus: the message has no field user"},
+		{"below a scalar", "value.id", unary(wrapperspb.String("alice")), "", nil, "field value is not one message"},
+		{"below a list", "methods.name", unary(&apipb.Api{}), "", nil, "field methods is not one message"},
+		{"below a map", "fields.alice", unary(&structpb.Struct{}), "", nil, "field fields is not one message"},
+		{"message", "response_status", unary(&pb.SimpleRequest{}), "", nil, "neither a string nor an integer"},
+		{"list of strings", "oneofs", unary(&typepb.Type{}), "", nil, "neither a string nor an integer"},
+		{"bool", "value", unary(wrapperspb.Bool(true)), "", nil, "neither a string nor an integer"},
+		{"bytes", "value", unary(wrapperspb.Bytes([]byte("alice"))), "", nil, "neither a string nor an integer"},
+		{"float", "value", unary(wrapperspb.Double(1)), "", nil, "neither a string nor an integer"},
+		{"enum", "response_type", unary(&pb.SimpleRequest{ResponseType: 1}), "", nil, "neither a string nor an integer"},
+		{"JSON name", "responseStatus.message", unary(&pb.SimpleRequest{}), "", nil, "no field responseStatus"},
+		{"no protobuf", "value", unary(struct{ value string }{"alice"}), "", nil, "not a protobuf message"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := grpcmw.Field(tt.path)(t.Context(), tt.call)
+			if tt.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wrong) || strings.Contains(err.Error(), "alice") && tt.path != "fields.alice" {
+					t.Fatalf("error %v, want one with %q and no value", err, tt.wrong)
+				}
+				return
+			}
+			if got != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("%q, %v, want %q, %v", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+// oldMessage is a message as protoc-gen-go made them before 2020.
+type oldMessage struct {
+	Value string `protobuf:"bytes,1,opt,name=value,proto3"`
+}
+
+func (m *oldMessage) Reset()         { *m = oldMessage{} }
+func (m *oldMessage) String() string { return m.Value }
+func (*oldMessage) ProtoMessage()    {}
+
+func TestMetadata(t *testing.T) {
+	tests := []struct {
+		name string
+		md   metadata.MD
+		want string
+		err  string
+	}{
+		{"once", metadata.Pairs("user", "alice"), "alice", ""},
+		{"in another case", metadata.Pairs("USER", "alice"), "alice", ""},
+		{"none", metadata.Pairs("name", "alice"), "", grpcmw.ErrNoKey.Error()},
+		{"no metadata", nil, "", grpcmw.ErrNoKey.Error()},
+		{"empty", metadata.Pairs("user", ""), "", grpcmw.ErrNoKey.Error()},
+		{"twice", metadata.Pairs("user", "alice", "user", "bob"), "", "grpcmw: the key is in the call's metadata more than once"},
+		{"twice the same", metadata.Pairs("user", "alice", "user", "alice"), "", "grpcmw: the key is in the call's metadata more than once"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx := t.Context()
+			if tt.md != nil {
+				ctx = metadata.NewIncomingContext(ctx, tt.md)
+			}
+			got, err := grpcmw.Metadata("User")(ctx, unary(nil))
+			if text := errorText(err); got != tt.want || text != tt.err {
+				t.Errorf("%q, %q, want %q, %q", got, text, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestFromContext(t *testing.T) {
+	for _, tt := range []struct {
+		key string
+		ok  bool
+		err error
+	}{{"alice", true, nil}, {"alice", false, grpcmw.ErrNoKey}, {"", true, grpcmw.ErrNoKey}} {
+		f := grpcmw.FromContext(func(context.Context) (string, bool) { return tt.key, tt.ok })
+		got, err := f(t.Context(), unary(nil))
+		if !errors.Is(err, tt.err) || err == nil && got != tt.key {
+			t.Errorf("%q, %v of %+v", got, err, tt)
+		}
+	}
+}
+
+// constant is a KeyFunc that answers key.
+func constant(key string) grpcmw.KeyFunc {
+	return func(context.Context, interceptors.CallMeta) (string, error) { return key, nil }
+}
+
+func fails(err error) grpcmw.KeyFunc {
+	return func(context.Context, interceptors.CallMeta) (string, error) { return "", err }
+}
+
+func TestJoin(t *testing.T) {
+	tests := []struct {
+		name  string
+		parts []grpcmw.KeyFunc
+		want  string
+		err   error
+	}{
+		{"one", []grpcmw.KeyFunc{constant("a")}, "1:a", nil},
+		{"two", []grpcmw.KeyFunc{constant("a:b"), constant("c")}, "3:a:b1:c", nil},
+		{"two others", []grpcmw.KeyFunc{constant("a"), constant("b:c")}, "1:a3:b:c", nil},
+		{"an empty part", []grpcmw.KeyFunc{constant("a"), constant("")}, "", grpcmw.ErrNoKey},
+		{"a part without a key", []grpcmw.KeyFunc{constant("a"), fails(grpcmw.ErrNoKey)}, "", grpcmw.ErrNoKey},
+		{"a part that needs the message", []grpcmw.KeyFunc{constant("a"), grpcmw.Field("value")}, "", grpcmw.ErrNeedMessage},
+		{"the first error", []grpcmw.KeyFunc{fails(grpcmw.ErrNoKey), grpcmw.Field("value")}, "", grpcmw.ErrNoKey},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := grpcmw.Join(tt.parts...)(t.Context(), starting())
+			if got != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("%q, %v, want %q, %v", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+// Different parts give different keys, and text gives text.
+func FuzzJoin(f *testing.F) {
+	f.Add("a:b", "c", "a", "b:c")
+	f.Add("1:a", "b", "1", "a1:b")
+	f.Add("a", "1:b", "a1:", "b")
+	f.Add("alice", "7", "alice", "7")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		left, leftErr := grpcmw.Join(constant(a), constant(b))(t.Context(), starting())
+		right, rightErr := grpcmw.Join(constant(c), constant(d))(t.Context(), starting())
+		if (leftErr == nil) != (a != "" && b != "") {
+			t.Errorf("%q, %q: %v", a, b, leftErr)
+		}
+		if leftErr == nil && rightErr == nil && (left == right) != (a == c && b == d) {
+			t.Errorf("%q and %q of %q, %q and %q, %q", left, right, a, b, c, d)
+		}
+		if leftErr == nil && utf8.ValidString(a) && utf8.ValidString(b) && !utf8.ValidString(left) {
+			t.Errorf("%q is no text", left)
+		}
+	})
+}
+
+// Field takes paths of names and panics at anything else; it takes any message.
+func FuzzField(f *testing.F) {
+	for _, path := range []string{"value", "response_status.message", "a..b", "", ".", "a.", "fields.alice", "ä"} {
+		f.Add(path, "alice")
+	}
+	f.Fuzz(func(t *testing.T, path, value string) {
+		key, ok := fieldOf(path)
+		if !ok {
+			return
+		}
+		for _, m := range []proto.Message{wrapperspb.String(value), &pb.SimpleRequest{ResponseStatus: named(value)}, durationpb.New(7), &structpb.Struct{}} {
+			got, err := key(t.Context(), unary(m))
+			if (got == "") == (err == nil) {
+				t.Errorf("%q of %T: %q, %v", path, m, got, err)
+			}
+		}
+	})
+}
+
+func fieldOf(path string) (key grpcmw.KeyFunc, ok bool) {
+	defer func() { ok = recover() == nil }()
+	return grpcmw.Field(path), true
+}
+
+func TestMisusePanics(t *testing.T) {
+	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+	tests := map[string]func(){
+		"Field()":                      func() { grpcmw.Field("") },
+		"Field(a..b)":                  func() { grpcmw.Field("a..b") },
+		"Field(a.)":                    func() { grpcmw.Field("a.") },
+		"Field(a b)":                   func() { grpcmw.Field("a b") },
+		"Metadata()":                   func() { grpcmw.Metadata("") },
+		"FromContext(nil)":             func() { grpcmw.FromContext(nil) },
+		"Join()":                       func() { grpcmw.Join() },
+		"Join(nil)":                    func() { grpcmw.Join(nil) },
+		"Join(key, nil)":               func() { grpcmw.Join(constant("a"), nil) },
+		"WithErrorDomain()":            func() { grpcmw.WithErrorDomain("") },
+		"WithPushback(0)":              func() { grpcmw.WithPushback(0) },
+		"WithPushback(-1)":             func() { grpcmw.WithPushback(-1) },
+		"UnaryServerInterceptor(nil)":  func() { grpcmw.UnaryServerInterceptor(nil, constant("a")) },
+		"UnaryServerInterceptor(l)":    func() { grpcmw.UnaryServerInterceptor(limit, nil) },
+		"StreamServerInterceptor(nil)": func() { grpcmw.StreamServerInterceptor(nil, constant("a")) },
+		"StreamServerInterceptor(l)":   func() { grpcmw.StreamServerInterceptor(limit, nil) },
+	}
+	for name, f := range tests {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "grpcmw: ") {
+					t.Errorf("panic %q, want one that names the package", text)
+				}
+			}()
+			f()
+		})
+	}
+}

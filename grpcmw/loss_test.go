@@ -1,0 +1,179 @@
+package grpcmw_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// openSession opens a Session on a database of its own. lose ends its
+// connection.
+func openSession(t *testing.T, driver string) (session *sqllock.Session, lose func()) {
+	t.Helper()
+	db, err := sql.Open(driver, pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	session, err = sqllock.Open(t.Context(), db, sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Close() })
+	return session, func() {
+		_, err := db.ExecContext(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE '%latchkey%' AND pid <> pg_backend_pid()`)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The loss of the lock ends the handler's context, on every kind of call and
+// with every driver; the next call gets a lock on a new connection.
+func TestLossEndsHandler(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+				session, lose := openSession(t, driver)
+				s := &service{work: func(ctx context.Context) error {
+					if ctx.Err() != nil {
+						return errors.New("ended before the loss")
+					}
+					lose()
+					select {
+					case <-ctx.Done():
+					case <-time.After(patience):
+						return errors.New("not ended by the loss")
+					}
+					if cause := context.Cause(ctx); !errors.Is(cause, sqllock.ErrLost) {
+						return cause
+					}
+					return status.Error(codes.OutOfRange, "as expected")
+				}}
+				client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), key)...)
+				if err := kinds[kind].call(t.Context(), client, "alice"); status.Code(err) != codes.OutOfRange {
+					t.Error(err)
+				}
+				s.work = func(context.Context) error { return nil }
+				eventually(t, "a call on a new connection", func() bool {
+					return kinds[kind].call(t.Context(), client, "alice") == nil
+				})
+			})
+		})
+	}
+}
+
+// A stream whose lock is lost neither sends nor receives: a handler that does
+// not look at its context stops, too.
+func TestLossEndsMessages(t *testing.T) {
+	for _, source := range sources {
+		t.Run(source.name, func(t *testing.T) {
+			session, lose := openSession(t, "pgx")
+			lost := make(chan struct{})
+			errs := make(chan error, 2)
+			s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
+				if _, err := stream.Recv(); err != nil {
+					return err
+				}
+				lose()
+				<-stream.Context().Done()
+				close(lost)
+				errs <- stream.Send(&pb.StreamingOutputCallResponse{})
+				_, err := stream.Recv()
+				errs <- err
+				return err
+			}}
+			client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), source.key)...)
+			stream, err := client.FullDuplexCall(as(t.Context(), "alice"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named("alice")}); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, lost, "the loss")
+			_ = stream.Send(&pb.StreamingOutputCallRequest{}) // not to be worked on
+			for _, what := range []string{"Send", "Recv"} {
+				if err := wait(t, errs, what); !errors.Is(err, sqllock.ErrLost) || status.Code(err) != codes.Aborted {
+					t.Errorf("%s after the loss: %v", what, err)
+				}
+			}
+			if _, err := stream.Recv(); err == io.EOF || status.Code(err) != codes.Aborted {
+				t.Errorf("the call ended with %v", err)
+			}
+		})
+	}
+}
+
+// The lock may be lost while RecvMsg waits: what it brings then is not to be
+// worked on.
+func TestLossWhileReceiving(t *testing.T) {
+	session, lose := openSession(t, "pgx")
+	lost := make(chan struct{})
+	s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		context.AfterFunc(stream.Context(), func() { close(lost) })
+		lose()
+		_, err := stream.Recv()
+		return err
+	}}
+	client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
+	stream, err := client.FullDuplexCall(as(t.Context(), "alice"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, lost, "the loss")
+	_ = stream.Send(&pb.StreamingOutputCallRequest{})
+	if _, err := stream.Recv(); status.Code(err) != codes.Aborted {
+		t.Errorf("the call ended with %v", err)
+	}
+}
+
+// The end of the Session ends its calls, and refuses those that come after.
+func TestClosedSession(t *testing.T) {
+	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+		session, _ := openSession(t, "pgx")
+		entered, cause := make(chan struct{}), make(chan error, 1)
+		s := &service{work: func(ctx context.Context) error {
+			close(entered)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return nil
+		}}
+		client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), key)...)
+		call := make(chan error, 1)
+		go func() { call <- kinds[kind].call(t.Context(), client, "alice") }()
+		wait(t, entered, "the handler")
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := wait(t, cause, "the handler's context to end"); !errors.Is(err, sqllock.ErrClosed) {
+			t.Errorf("cause %v", err)
+		}
+		if err := wait(t, call, "the call's end"); err != nil && status.Code(err) != codes.Aborted {
+			t.Error(err)
+		}
+		if err := kinds[kind].call(t.Context(), client, "alice"); status.Code(err) != codes.Unavailable {
+			t.Errorf("with the session closed: %v", err)
+		}
+	})
+}

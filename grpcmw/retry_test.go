@@ -1,0 +1,118 @@
+package grpcmw_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// retryPolicy has a client make up to four attempts. Its backoff of its own is
+// far beyond the test's patience: only the server's pushback lets it try again
+// in time.
+func retryPolicy(code string) grpc.DialOption {
+	return grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"methodConfig": [{
+		"name": [{"service": "grpc.testing.TestService"}],
+		"retryPolicy": {
+			"maxAttempts": 4,
+			"initialBackoff": "3600s", "maxBackoff": "3600s", "backoffMultiplier": 1,
+			"retryableStatusCodes": [%q]
+		}
+	}]}`, code))
+}
+
+// attempts counts the attempts of calls, and calls second before the second.
+type attempts struct {
+	n      atomic.Int64
+	second func()
+	header bool // set a header, as no interceptor before ours should
+}
+
+func (a *attempts) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			a.count(ctx)
+			return next(ctx, req)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			a.count(ss.Context())
+			return next(srv, ss)
+		}),
+	}
+}
+
+func (a *attempts) count(ctx context.Context) {
+	if a.n.Add(1) == 2 {
+		a.second()
+	}
+	if a.header {
+		_ = grpc.SetHeader(ctx, metadata.Pairs("seen", "yes"))
+	}
+}
+
+// gRPC's own retries, which its client makes by the policy of its service
+// config, get a refused call through.
+func TestClientRetries(t *testing.T) {
+	tests := []struct {
+		name     string
+		code     string
+		options  []grpcmw.Option
+		header   bool
+		attempts int64
+		want     codes.Code
+	}{
+		{"busy", "RESOURCE_EXHAUSTED", nil, false, 2, codes.OK},
+		{"conflict", "ABORTED", []grpcmw.Option{grpcmw.WithConflict()}, false, 2, codes.OK},
+		{"a code that is not in the policy", "UNAVAILABLE", nil, false, 1, codes.ResourceExhausted},
+		{"after a header", "RESOURCE_EXHAUSTED", nil, true, 1, codes.ResourceExhausted},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+				locks := sqllock.NewMemory()
+				a := &attempts{second: hold(t, locks, "alice"), header: tt.header}
+				s := &service{work: func(context.Context) error { return nil }}
+				limit := ratelimit.OneAtATime(locks, namespace)
+				opts := append(tt.options, grpcmw.WithPushback(time.Millisecond))
+				_, address := serve(t, s, append(a.options(), limited(limit, key, opts...)...)...)
+				client := dial(t, address, retryPolicy(tt.code))
+
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if err := kinds[kind].call(ctx, client, "alice"); status.Code(err) != tt.want {
+					t.Errorf("the call ended with %v, want %v", err, tt.want)
+				}
+				if got := a.n.Load(); got != tt.attempts {
+					t.Errorf("%d attempts, want %d", got, tt.attempts)
+				}
+			})
+		})
+	}
+}
+
+// The policy's limit on attempts holds with pushback, too.
+func TestClientGivesUp(t *testing.T) {
+	locks := sqllock.NewMemory()
+	hold(t, locks, "alice")
+	a := &attempts{second: func() {}}
+	limit := ratelimit.OneAtATime(locks, namespace)
+	opts := limited(limit, grpcmw.Metadata("user-bin"), grpcmw.WithPushback(time.Microsecond)) // rounded up
+	_, address := serve(t, &service{}, append(a.options(), opts...)...)
+	client := dial(t, address, retryPolicy("RESOURCE_EXHAUSTED"))
+	if err := kinds[0].call(t.Context(), client, "alice"); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
+	if got := a.n.Load(); got != 4 {
+		t.Errorf("%d attempts, want the policy's 4", got)
+	}
+}

@@ -1,0 +1,251 @@
+package grpcmw_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+const patience = 20 * time.Second // for what ought to happen at once
+
+// A service answers each of its four kinds of calls with the same work, which
+// begins when the first message is in.
+type service struct {
+	pb.UnimplementedTestServiceServer
+	work   func(context.Context) error
+	duplex func(pb.TestService_FullDuplexCallServer) error // in place of work, if set
+}
+
+func (s *service) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	return &pb.SimpleResponse{}, s.work(ctx)
+}
+
+func (s *service) StreamingOutputCall(_ *pb.StreamingOutputCallRequest, stream pb.TestService_StreamingOutputCallServer) error {
+	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
+}
+
+func (s *service) StreamingInputCall(stream pb.TestService_StreamingInputCallServer) error {
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	if err := s.work(stream.Context()); err != nil {
+		return err
+	}
+	for {
+		if _, err := stream.Recv(); err == io.EOF {
+			return stream.SendAndClose(&pb.StreamingInputCallResponse{})
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
+	if s.duplex != nil {
+		return s.duplex(stream)
+	}
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
+}
+
+// kinds are the four kinds of calls: each makes one with key in its metadata and
+// in its first message, and waits for its end.
+var kinds = []struct {
+	name string
+	call func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error
+}{
+	{"unary", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
+		_, err := client.UnaryCall(as(ctx, key), &pb.SimpleRequest{ResponseStatus: named(key)}, opts...)
+		return err
+	}},
+	{"server stream", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
+		stream, err := client.StreamingOutputCall(as(ctx, key), &pb.StreamingOutputCallRequest{ResponseStatus: named(key)}, opts...)
+		if err != nil {
+			return err
+		}
+		return drain(stream)
+	}},
+	{"client stream", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
+		stream, err := client.StreamingInputCall(as(ctx, key), opts...)
+		if err != nil {
+			return err
+		}
+		// io.EOF of Send means: the call has ended, Recv says how.
+		_ = stream.Send(&pb.StreamingInputCallRequest{Payload: &pb.Payload{Body: []byte(key)}})
+		_, err = stream.CloseAndRecv()
+		return err
+	}},
+	{"bidi stream", func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error {
+		stream, err := client.FullDuplexCall(as(ctx, key), opts...)
+		if err != nil {
+			return err
+		}
+		_ = stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named(key)})
+		_ = stream.CloseSend()
+		return drain(stream)
+	}},
+}
+
+// as is ctx with key in the metadata, unless it is empty or no text.
+func as(ctx context.Context, key string) context.Context {
+	if key == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "user-bin", key)
+}
+
+func named(key string) *pb.EchoStatus { return &pb.EchoStatus{Message: key} }
+
+// drain receives until the end, which is the error; nil for io.EOF.
+func drain(stream interface {
+	Recv() (*pb.StreamingOutputCallResponse, error)
+}) error {
+	for {
+		if _, err := stream.Recv(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// sources are the two places in which the calls of kinds carry their key.
+var sources = []struct {
+	name string
+	key  grpcmw.KeyFunc
+}{
+	{"metadata", grpcmw.Metadata("user-bin")},
+	{"first message", inMessage},
+}
+
+// inMessage is the key in the messages of kinds.
+func inMessage(ctx context.Context, call interceptors.CallMeta) (string, error) {
+	switch m := call.ReqOrNil.(type) {
+	case *pb.StreamingInputCallRequest:
+		if body := m.GetPayload().GetBody(); len(body) > 0 {
+			return string(body), nil
+		}
+		return "", grpcmw.ErrNoKey
+	default:
+		return grpcmw.Field("response_status.message")(ctx, call)
+	}
+}
+
+// limited is the server option that puts both interceptors in front.
+func limited(l *ratelimit.Limiter, key grpcmw.KeyFunc, opts ...grpcmw.Option) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(grpcmw.UnaryServerInterceptor(l, key, opts...)),
+		grpc.ChainStreamInterceptor(grpcmw.StreamServerInterceptor(l, key, opts...)),
+	}
+}
+
+// serve starts a server for s on a socket, and stops it after the test.
+func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (server *grpc.Server, address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = grpc.NewServer(opts...)
+	pb.RegisterTestServiceServer(server, s)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return server, listener.Addr().String()
+}
+
+func dial(t testing.TB, address string, opts ...grpc.DialOption) pb.TestServiceClient {
+	t.Helper()
+	opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(address, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return pb.NewTestServiceClient(conn)
+}
+
+// start is serve and dial.
+func start(t testing.TB, s *service, opts ...grpc.ServerOption) pb.TestServiceClient {
+	t.Helper()
+	_, address := serve(t, s, opts...)
+	return dial(t, address)
+}
+
+const namespace sqllock.Namespace = "test"
+
+// hold takes key's lock from locks until the test ends or release is called.
+func hold(t testing.TB, locks sqllock.Locker, key string) (release func()) {
+	t.Helper()
+	lock, err := locks.TryLock(t.Context(), namespace.Key(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Unlock() })
+	return func() {
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// isFree reports whether key can be taken.
+func isFree(locks sqllock.Locker, key string) bool {
+	lock, err := locks.TryLock(context.Background(), namespace.Key(key))
+	if err != nil {
+		return false
+	}
+	return lock.Unlock() == nil
+}
+
+// wait waits for c, and fails the test if it does not come.
+func wait[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("not reached")
+	}
+}
+
+// eventually polls until ok, and fails the test if it does not come.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// broken is a Locker that answers err.
+type broken struct{ err error }
+
+func (b broken) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, b.err }
+func (b broken) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, b.err }

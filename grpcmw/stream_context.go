@@ -1,0 +1,60 @@
+package grpcmw
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A streamContext is the context of a stream whose lock may come after the
+// context was taken: it carries the lock once there is one, and ends on its loss.
+type streamContext struct {
+	context.Context // the stream's, with a cancel of its own
+	cancel          context.CancelCauseFunc
+	bound           atomic.Pointer[boundLock] // nil until there is a lock
+}
+
+// A boundLock is a lock with the context that its Bind gave.
+type boundLock struct {
+	lock *sqllock.Lock
+	ctx  context.Context
+}
+
+func newStreamContext(parent context.Context) *streamContext {
+	ctx, cancel := context.WithCancelCause(parent)
+	return &streamContext{Context: ctx, cancel: cancel}
+}
+
+// carry puts lock, which may be nil, into c. unbind ends its hold on c.
+func (c *streamContext) carry(lock *sqllock.Lock) (unbind func()) {
+	if lock == nil {
+		return func() {}
+	}
+	ctx, cancel := lock.Bind(c.Context)
+	c.bound.Store(&boundLock{lock, ctx})
+	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
+	return func() {
+		stop()
+		cancel()
+	}
+}
+
+// Err agrees with Bind's context, which compares the clock at the call.
+func (c *streamContext) Err() error {
+	if b := c.bound.Load(); b != nil && b.ctx.Err() != nil {
+		c.cancel(context.Cause(b.ctx))
+	}
+	return c.Context.Err()
+}
+
+// Value finds the lock in Bind's context and all else in c's own: context.Cause
+// and the contexts made from c ask for c's insides through Value, too.
+func (c *streamContext) Value(key any) any {
+	if b := c.bound.Load(); b != nil {
+		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && lock == b.lock {
+			return lock
+		}
+	}
+	return c.Context.Value(key)
+}

@@ -1,0 +1,330 @@
+package grpcmw_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+type duplexServer = pb.TestService_FullDuplexCallServer
+
+// openDuplex opens a bidi stream to a server with handler, and sends its first
+// message if key is not empty.
+func openDuplex(t *testing.T, limit *ratelimit.Limiter, key string, handler func(duplexServer) error) pb.TestService_FullDuplexCallClient {
+	t.Helper()
+	client := start(t, &service{duplex: handler}, limited(limit, grpcmw.Field("response_status.message"), grpcmw.WithPushback(1))...)
+	stream, err := client.FullDuplexCall(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		if err := stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named(key)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stream
+}
+
+// A context taken from the stream before its first message has the lock after it,
+// and so have the contexts made from it.
+func TestContextTakenBeforeFirstMessage(t *testing.T) {
+	locks := sqllock.NewMemory()
+	type mark struct{}
+	stream := openDuplex(t, ratelimit.OneAtATime(locks, namespace), "alice", func(stream duplexServer) error {
+		ctx := stream.Context()
+		child, cancel := context.WithCancel(context.WithValue(ctx, mark{}, "kept"))
+		defer cancel()
+		if _, ok := sqllock.FromContext(child); ok {
+			return errors.New("a lock before the first message")
+		}
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		lock, ok := sqllock.FromContext(child)
+		if !ok || lock.Err() != nil || lock.Key() != namespace.Key("alice") {
+			return errors.New("no lock after the first message")
+		}
+		if stream.Context() != ctx || child.Value(mark{}) != "kept" {
+			return errors.New("the context has changed")
+		}
+		if _, ok := metadata.FromIncomingContext(child); !ok {
+			return errors.New("the metadata is gone")
+		}
+		// As a loss would.
+		stop := errors.New("stop")
+		lock.Cancel(stop)
+		if ctx.Err() == nil || context.Cause(ctx) != stop {
+			return errors.New("the end of the lock's work does not show at once")
+		}
+		<-child.Done()
+		if context.Cause(child) != stop {
+			return context.Cause(child)
+		}
+		return status.Error(codes.OutOfRange, "as expected")
+	})
+	if _, err := stream.Recv(); status.Code(err) != codes.OutOfRange {
+		t.Error(err)
+	}
+}
+
+// A refusal at the first message is how the call ends, whatever the handler does.
+func TestRefusedAtFirstMessage(t *testing.T) {
+	tests := []struct {
+		name    string
+		handler func(stream duplexServer, refusal error) error
+	}{
+		{"returns the error", func(_ duplexServer, refusal error) error { return refusal }},
+		{"returns nil", func(duplexServer, error) error { return nil }},
+		{"returns an error of its own", func(duplexServer, error) error { return status.Error(codes.DataLoss, "its own") }},
+		{"sends", func(stream duplexServer, _ error) error {
+			return stream.Send(&pb.StreamingOutputCallResponse{})
+		}},
+		{"receives again", func(stream duplexServer, _ error) error { _, err := stream.Recv(); return err }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			locks := sqllock.NewMemory()
+			hold(t, locks, "alice")
+			seen := make(chan error, 3)
+			stream := openDuplex(t, ratelimit.OneAtATime(locks, namespace), "alice", func(stream duplexServer) error {
+				ctx := stream.Context()
+				_, err := stream.Recv()
+				seen <- err
+				seen <- context.Cause(ctx)
+				result := tt.handler(stream, err)
+				seen <- stream.Send(&pb.StreamingOutputCallResponse{})
+				return result
+			})
+			_, err := stream.Recv()
+			if status.Code(err) != codes.ResourceExhausted || len(status.Convert(err).Details()) != 3 {
+				t.Errorf("the call ended with %v", err)
+			}
+			if got := stream.Trailer()["grpc-retry-pushback-ms"]; len(got) != 1 {
+				t.Errorf("trailer %v", stream.Trailer())
+			}
+			for _, what := range []string{"Recv", "the context's cause", "Send"} {
+				if err := wait(t, seen, what); status.Code(err) != codes.ResourceExhausted {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// A stream that ends before its first message has no key. A handler that ignores
+// io.EOF must not go on without a lock.
+func TestNoFirstMessage(t *testing.T) {
+	tests := []struct {
+		name   string
+		policy []ratelimit.Option
+		code   codes.Code
+	}{
+		{"refused", nil, codes.InvalidArgument},
+		{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			seen := make(chan error, 3)
+			limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, tt.policy...)
+			stream := openDuplex(t, limit, "", func(stream duplexServer) error {
+				_, err := stream.Recv()
+				if errors.Is(err, io.EOF) {
+					err = nil // ends well, such a handler thinks
+				}
+				seen <- err
+				seen <- context.Cause(stream.Context())
+				seen <- stream.Send(&pb.StreamingOutputCallResponse{})
+				return nil
+			})
+			if err := stream.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			if err := drain(stream); status.Code(err) != tt.code {
+				t.Errorf("the call ended with %v, want %v", err, tt.code)
+			}
+			for _, what := range []string{"Recv", "the context's cause", "Send"} {
+				if err := wait(t, seen, what); status.Code(err) != tt.code {
+					t.Errorf("%s: %v, want %v", what, err, tt.code)
+				}
+			}
+		})
+	}
+}
+
+// What is sent before the lock is held is not protected by it.
+func TestSendBeforeFirstMessage(t *testing.T) {
+	tests := []struct {
+		name    string
+		policy  []ratelimit.Option
+		code    codes.Code
+		refused int64
+	}{
+		{"refused", nil, codes.FailedPrecondition, 1},
+		{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var refused atomic.Int64
+			observed := ratelimit.WithObserver(ratelimit.Observer{Refused: func(error) { refused.Add(1) }})
+			limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, append(tt.policy, observed)...)
+			stream := openDuplex(t, limit, "alice", func(stream duplexServer) error {
+				for range 2 {
+					if err := stream.Send(&pb.StreamingOutputCallResponse{}); status.Code(err) != tt.code {
+						return status.Errorf(codes.Internal, "sent early: %v", err)
+					}
+				}
+				if _, err := stream.Recv(); err != nil {
+					return err
+				}
+				return stream.Send(&pb.StreamingOutputCallResponse{}) // now it may
+			})
+			if err := drain(stream); err != nil {
+				t.Error(err)
+			}
+			if got := refused.Load(); got != tt.refused {
+				t.Errorf("the Observer was told of %d refusals, want %d", got, tt.refused)
+			}
+		})
+	}
+}
+
+// A handler that returns while another of its goroutines receives the first
+// message leaves no lock behind: the key is free when the client has its answer.
+func TestHandlerReturnsDuringAdmission(t *testing.T) {
+	locks := slowLocker{Memory: sqllock.NewMemory(), asked: make(chan struct{}), answer: make(chan struct{})}
+	received := make(chan error, 1)
+	stream := openDuplex(t, ratelimit.OneAtATime(locks, namespace), "alice", func(stream duplexServer) error {
+		go func() {
+			_, err := stream.Recv()
+			received <- err
+		}()
+		<-locks.asked
+		go func() {
+			<-stream.Context().Done() // the handler has returned
+			close(locks.answer)       // and yet the lock is granted
+		}()
+		return nil
+	})
+	if err := drain(stream); err != nil {
+		t.Error(err)
+	}
+	if !isFree(locks.Memory, "alice") {
+		t.Error("the call has ended and its key is not free")
+	}
+	if err := wait(t, received, "Recv"); status.Code(err) != codes.Canceled {
+		t.Errorf("Recv after the handler has returned: %v", err)
+	}
+}
+
+// slowLocker grants its first lock when it is told to, whatever its caller's
+// context says.
+type slowLocker struct {
+	*sqllock.Memory
+	asked, answer chan struct{}
+}
+
+func (l slowLocker) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	close(l.asked)
+	<-l.answer
+	return l.Memory.TryLock(context.WithoutCancel(ctx), key)
+}
+
+// A first message received after the handler has returned admits nobody.
+func TestReceiveAfterReturn(t *testing.T) {
+	locks := sqllock.NewMemory()
+	streams := make(chan duplexServer, 1)
+	stream := openDuplex(t, ratelimit.OneAtATime(locks, namespace), "alice", func(stream duplexServer) error {
+		streams <- stream
+		return nil
+	})
+	if err := drain(stream); err != nil {
+		t.Error(err)
+	}
+	if _, err := wait(t, streams, "the handler").Recv(); err == nil {
+		t.Error("a message after the call's end")
+	}
+	if !isFree(locks, "alice") {
+		t.Error("a lock after the call's end")
+	}
+}
+
+// Nor does one that the transport still has then.
+func TestMessageAfterReturn(t *testing.T) {
+	locks := sqllock.NewMemory()
+	intercept := grpcmw.StreamServerInterceptor(ratelimit.OneAtATime(locks, namespace), grpcmw.Field("response_status.message"))
+	var kept grpc.ServerStream
+	err := intercept(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+		kept = stream
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.RecvMsg(&pb.StreamingOutputCallRequest{}); status.Code(err) != codes.Canceled || !isFree(locks, "alice") {
+		t.Errorf("after the handler has returned: %v, and a lock", err)
+	}
+}
+
+// Messages go both ways at once, in a goroutine each.
+func TestMessagesBothWays(t *testing.T) {
+	const messages = 100
+	stream := openDuplex(t, ratelimit.OneAtATime(sqllock.NewMemory(), namespace), "alice", func(stream duplexServer) error {
+		sent := make(chan error, 1)
+		go func() {
+			var err error
+			for n := 0; n < messages && err == nil; {
+				// Fails until the other goroutine has received the first message.
+				if err = stream.Send(&pb.StreamingOutputCallResponse{}); status.Code(err) == codes.FailedPrecondition {
+					err = nil
+				} else {
+					n++
+				}
+			}
+			sent <- err
+		}()
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return errors.Join(<-sent, ignoreEOF(err))
+			}
+		}
+	})
+	for range messages {
+		if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for {
+		if _, err := stream.Recv(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		got++
+	}
+	if got != messages {
+		t.Errorf("%d messages, want %d", got, messages)
+	}
+}
+
+func ignoreEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package grpcmw
+
+import (
+	"context"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+)
+
+// UnaryServerInterceptor lets a call through to its handler when l admits its
+// key, and answers it with a status otherwise:
+//
+//   - RESOURCE_EXHAUSTED, with ErrorInfo, RetryInfo and QuotaFailure, if the key
+//     is busy; with [WithConflict] ABORTED, with ErrorInfo and RetryInfo. The
+//     ErrorInfo's reason is CONCURRENCY_LIMIT_REACHED or CALL_IN_PROGRESS;
+//   - UNAVAILABLE, with RetryInfo, if locks cannot be taken now;
+//   - INVALID_ARGUMENT if the call has no key, or a bad one;
+//   - DEADLINE_EXCEEDED or CANCELLED if the call's context ended in the wait.
+//
+// No status, detail or trailer holds the key. To limit some methods only, wrap
+// the interceptor in package selector of go-grpc-middleware.
+//
+// UnaryServerInterceptor panics if l or key is nil.
+func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) grpc.UnaryServerInterceptor {
+	g := newGuard("UnaryServerInterceptor", l, key, opts)
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		id, err := g.key(ctx, interceptors.NewServerCallMeta(info.FullMethod, nil, req))
+		lock, refused := g.admit(ctx, id, err)
+		if refused != nil {
+			return nil, g.refuse(refused, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+		}
+		// Deferred, so that a panic releases and goes on. gRPC sends the response
+		// after that: the client's next call finds the key free.
+		defer func() { _ = lock.Unlock() }() // a loss has ended the handler's context
+		bound, cancel := lock.Bind(ctx)
+		defer cancel() // first: what the handler left behind ends before the lock goes
+		return handler(bound, req)
+	}
+}

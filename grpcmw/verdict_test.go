@@ -1,0 +1,233 @@
+package grpcmw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// secret is the key in the tests below: nothing that a client is told holds it.
+const secret = "alice-4711"
+
+func TestVerdict(t *testing.T) {
+	type want struct {
+		code    codes.Code
+		details []string // kinds of the status's details, in order
+	}
+	var (
+		quota       = want{codes.ResourceExhausted, []string{"ErrorInfo", "RetryInfo", "QuotaFailure"}}
+		conflict    = want{codes.Aborted, []string{"ErrorInfo", "RetryInfo"}}
+		unavailable = want{codes.Unavailable, []string{"RetryInfo"}}
+		invalid     = want{codes.InvalidArgument, nil}
+		admitted    = want{codes.OK, nil}
+	)
+	held := func(t *testing.T) sqllock.Locker {
+		locks := sqllock.NewMemory()
+		hold(t, locks, secret)
+		return locks
+	}
+	answers := func(err error) func(*testing.T) sqllock.Locker {
+		return func(*testing.T) sqllock.Locker { return broken{fmt.Errorf("%w: for a reason", err)} }
+	}
+	free := func(*testing.T) sqllock.Locker { return sqllock.NewMemory() }
+
+	tests := []struct {
+		name    string
+		locks   func(*testing.T) sqllock.Locker
+		key     string // of the call
+		options []grpcmw.Option
+		policy  []ratelimit.Option
+		want    want
+	}{
+		{"free", free, secret, nil, nil, admitted},
+		{"busy", held, secret, nil, nil, quota},
+		{"busy, conflict", held, secret, []grpcmw.Option{grpcmw.WithConflict()}, nil, conflict},
+		{"busy after a wait", held, secret, nil, []ratelimit.Option{ratelimit.WithWait(time.Millisecond, 9)}, quota},
+		{"busy, dry run", held, secret, nil, []ratelimit.Option{ratelimit.WithDryRun()}, admitted},
+		{"busy, fail open", held, secret, nil, []ratelimit.Option{ratelimit.WithFailOpen()}, quota},
+
+		{"away", answers(sqllock.ErrUnavailable), secret, nil, nil, unavailable},
+		{"away, conflict", answers(sqllock.ErrUnavailable), secret, []grpcmw.Option{grpcmw.WithConflict()}, nil, unavailable},
+		{"away, fail open", answers(sqllock.ErrUnavailable), secret, nil, []ratelimit.Option{ratelimit.WithFailOpen()}, admitted},
+		{"away, dry run", answers(sqllock.ErrUnavailable), secret, nil, []ratelimit.Option{ratelimit.WithDryRun()}, admitted},
+		{"capacity", answers(sqllock.ErrCapacity), secret, nil, nil, unavailable},
+		{"capacity, fail open", answers(sqllock.ErrCapacity), secret, nil, []ratelimit.Option{ratelimit.WithFailOpen()}, unavailable},
+		{"not exclusive", answers(sqllock.ErrNotExclusive), secret, nil, nil, unavailable},
+		{"closed", answers(sqllock.ErrClosed), secret, nil, nil, unavailable},
+		{"unknown", answers(errors.New("secret host " + secret)), secret, nil, nil, unavailable},
+
+		{"no key", free, "", nil, nil, invalid},
+		{"no key, dry run", free, "", nil, []ratelimit.Option{ratelimit.WithDryRun()}, admitted},
+		{"long key", free, strings.Repeat(secret, 103), nil, nil, invalid},
+		{"long key, dry run", free, strings.Repeat(secret, 103), nil, []ratelimit.Option{ratelimit.WithDryRun()}, admitted},
+		{"key with a NUL", free, secret + "\x00", nil, nil, invalid},
+	}
+	for _, source := range sources {
+		for _, kind := range kinds {
+			for _, tt := range tests {
+				t.Run(source.name+"/"+kind.name+"/"+tt.name, func(t *testing.T) {
+					t.Parallel()
+					limit := ratelimit.OneAtATime(tt.locks(t), namespace, tt.policy...)
+					ran := false
+					s := &service{work: func(ctx context.Context) error { ran = true; return ctx.Err() }}
+					client := start(t, s, limited(limit, source.key, append(tt.options, grpcmw.WithPushback(5*time.Second))...)...)
+
+					var header, trailer metadata.MD
+					err := kind.call(t.Context(), client, tt.key, grpc.Header(&header), grpc.Trailer(&trailer))
+					got := status.Convert(err)
+					if got.Code() != tt.want.code || !slices.Equal(detailKinds(got), tt.want.details) {
+						t.Errorf("status %v with %v, want %v with %v", got.Code(), detailKinds(got), tt.want.code, tt.want.details)
+					}
+					if ran != (tt.want.code == codes.OK) {
+						t.Errorf("the handler's work ran: %v", ran)
+					}
+					if told := fmt.Sprint(got.Message(), prototext.Format(got.Proto()), header, trailer); strings.Contains(told, secret) {
+						t.Errorf("the client is told the key: %s", told)
+					}
+					pushback := slices.Equal(trailer["grpc-retry-pushback-ms"], []string{"5000"})
+					if again := len(tt.want.details) > 0; pushback != again {
+						t.Errorf("trailer %v, want a pushback: %v", trailer, again)
+					}
+					if header["grpc-retry-pushback-ms"] != nil {
+						t.Error("a pushback in the header ends the client's retries")
+					}
+				})
+			}
+		}
+	}
+}
+
+// detailKinds are the kinds of details that a status has.
+func detailKinds(s *status.Status) []string {
+	var names []string
+	for _, detail := range s.Details() {
+		name := fmt.Sprintf("%T", detail)
+		names = append(names, name[strings.LastIndexByte(name, '.')+1:])
+	}
+	return names
+}
+
+func TestBusyDetails(t *testing.T) {
+	locks := sqllock.NewMemory()
+	hold(t, locks, secret)
+	limit := ratelimit.OneAtATime(locks, namespace,
+		ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond }))
+	tests := []struct {
+		name   string
+		opts   []grpcmw.Option
+		domain string
+		reason string
+	}{
+		{"default", nil, "latchkey", "CONCURRENCY_LIMIT_REACHED"},
+		{"conflict", []grpcmw.Option{grpcmw.WithConflict()}, "latchkey", "CALL_IN_PROGRESS"},
+		{"domain", []grpcmw.Option{grpcmw.WithErrorDomain("export.example.com")}, "export.example.com", "CONCURRENCY_LIMIT_REACHED"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client := start(t, &service{}, limited(limit, grpcmw.Metadata("user-bin"), tt.opts...)...)
+			err := kinds[0].call(t.Context(), client, secret)
+			for _, detail := range status.Convert(err).Details() {
+				switch d := detail.(type) {
+				case *errdetails.ErrorInfo:
+					if d.GetDomain() != tt.domain || d.GetReason() != tt.reason || d.GetMetadata()["namespace"] != string(namespace) {
+						t.Errorf("ErrorInfo %v, want domain %s, reason %s", d, tt.domain, tt.reason)
+					}
+				case *errdetails.RetryInfo:
+					if got := d.GetRetryDelay().AsDuration(); got != 1500*time.Millisecond {
+						t.Errorf("retry after %v, want the limiter's 1.5s", got)
+					}
+				case *errdetails.QuotaFailure:
+					if len(d.GetViolations()) != 1 || d.GetViolations()[0].GetSubject() != string(namespace) {
+						t.Errorf("QuotaFailure %v, want the namespace as its one subject", d)
+					}
+				default:
+					t.Errorf("unexpected detail %T", d)
+				}
+			}
+		})
+	}
+}
+
+// What a KeyFunc of the user's fails with.
+func TestKeyFuncFails(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		code codes.Code
+		text string
+	}{
+		{"no key", fmt.Errorf("nobody called %s: %w", secret, grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call"},
+		{"its own error", errors.New("no user " + secret), codes.InvalidArgument, "grpcmw: bad key"},
+		{"a bad id", fmt.Errorf("%s: %w", secret, ratelimit.ErrBadID), codes.InvalidArgument, "grpcmw: bad key"},
+		{"a status", status.Error(codes.Unauthenticated, "log in first"), codes.Unauthenticated, "log in first"},
+		{"a context's end that is not the call's", context.DeadlineExceeded, codes.InvalidArgument, "grpcmw: bad key"},
+		{"a message that never comes", grpcmw.ErrNeedMessage, codes.InvalidArgument, "grpcmw: no key in the call"},
+	}
+	for _, kind := range kinds {
+		for _, tt := range tests {
+			t.Run(kind.name+"/"+tt.name, func(t *testing.T) {
+				key := func(context.Context, interceptors.CallMeta) (string, error) { return "", tt.err }
+				limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+				client := start(t, &service{work: func(context.Context) error { return nil }}, limited(limit, key)...)
+				got := status.Convert(kind.call(t.Context(), client, secret))
+				if got.Code() != tt.code || got.Message() != tt.text {
+					t.Errorf("status %v %q, want %v %q", got.Code(), got.Message(), tt.code, tt.text)
+				}
+			})
+		}
+	}
+}
+
+// What the package's own KeyFuncs fail with, a client may read.
+func TestKeyFuncTells(t *testing.T) {
+	twice := metadata.AppendToOutgoingContext(t.Context(), "user", "alice", "user", secret)
+	tests := []struct {
+		name string
+		key  grpcmw.KeyFunc
+		text string
+	}{
+		{"field", grpcmw.Field("response_status.user"), `grpcmw: no key at "response_status.user" in grpc.testing.EchoStatus: the message has no field user`},
+		{"metadata", grpcmw.Metadata("user"), "grpcmw: the key is in the call's metadata more than once"},
+		{"joined", grpcmw.Join(constant("a"), grpcmw.Metadata("none")), "grpcmw: no key in the call"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client := start(t, &service{}, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), tt.key)...)
+			_, err := client.UnaryCall(twice, &pb.SimpleRequest{})
+			if got := status.Convert(err); got.Code() != codes.InvalidArgument || got.Message() != tt.text {
+				t.Errorf("status %v %q, want %q", got.Code(), got.Message(), tt.text)
+			}
+		})
+	}
+}
+
+// A KeyFunc that looks the key up may be overtaken by the end of the call.
+func TestCallEndsInKeyFunc(t *testing.T) {
+	intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(sqllock.NewMemory(), namespace),
+		func(ctx context.Context, _ interceptors.CallMeta) (string, error) {
+			return "", fmt.Errorf("looking up %s: %w", secret, ctx.Err())
+		})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := intercept(ctx, nil, unaryInfo, nil)
+	if got := status.Convert(err); got.Code() != codes.Canceled || got.Message() != context.Canceled.Error() {
+		t.Errorf("status %v %q", got.Code(), got.Message())
+	}
+}

@@ -1,0 +1,100 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// The methods of a nil *Lock, which a limiter that fails open hands out, are
+// safe.
+func TestNilLock(t *testing.T) {
+	t.Parallel()
+	var lock *sqllock.Lock
+	if err := lock.Err(); err != sqllock.ErrUnavailable {
+		t.Errorf("Err: %v, want ErrUnavailable", err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	if lock.Key() != (sqllock.Key{}) {
+		t.Error("Key is not zero")
+	}
+	if lock.Context().Err() != nil {
+		t.Error("Context has ended")
+	}
+	lock.OnEnd(func(error) { t.Error("OnEnd called") })
+	lock.Cancel(errors.New("cause"))
+
+	// It does not pass an outer lock off as its own.
+	outer, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outer.Unlock()
+	ctx, cancelOuter := outer.Bind(t.Context())
+	defer cancelOuter()
+	inner, cancel := lock.Bind(ctx)
+	if _, ok := sqllock.FromContext(inner); ok {
+		t.Error("a nil lock's context carries a lock")
+	}
+	cancel()
+	if inner.Err() == nil || ctx.Err() != nil {
+		t.Error("cancel ended the wrong context")
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	first, second := errors.New("first"), errors.New("second")
+	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := lock.Context()
+	bound, cancel := lock.Bind(t.Context())
+	defer cancel()
+	lock.Cancel(first)
+	lock.Cancel(second)
+	late, cancelLate := lock.Bind(t.Context())
+	defer cancelLate()
+	for name, ctx := range map[string]context.Context{"Context": work, "Bind": bound, "late Bind": late} {
+		if cause := context.Cause(ctx); cause != first {
+			t.Errorf("%s: cause %v, want the first", name, cause)
+		}
+	}
+	if err := lock.Err(); err != nil {
+		t.Errorf("Err: %v; the lock stays held", err)
+	}
+	var ended error
+	lock.OnEnd(func(cause error) { ended = cause })
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
+	if ended != sqllock.ErrReleased {
+		t.Errorf("OnEnd: %v, want ErrReleased", ended)
+	}
+	lock.OnEnd(func(cause error) { ended = errors.Join(cause, second) })
+	if !errors.Is(ended, second) || !errors.Is(ended, sqllock.ErrReleased) {
+		t.Errorf("OnEnd after the end: %v", ended)
+	}
+}
+
+// A context that is unbound is forgotten: a lock held for long by a loop that
+// binds again and again does not grow, and its loss does not touch the old ones.
+func TestUnbind(t *testing.T) {
+	t.Parallel()
+	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	bound, cancel := lock.Bind(t.Context())
+	cancel()
+	lock.Cancel(errors.New("later"))
+	if cause := context.Cause(bound); cause != context.Canceled {
+		t.Errorf("cause of an unbound context: %v", cause)
+	}
+}
