@@ -173,10 +173,25 @@ func (t *table) settle(a *ask, lock *Lock, err error) {
 		if e != nil {
 			a.entries[i] = nil
 			e.drop(a)
-			t.tidy(e)
+			t.keepGoing(e)
 		}
 	}
 	a.done <- struct{}{}
+}
+
+// keepGoing sees that e, which may have lost who was to ask for it, is asked for
+// as long as it is wanted, and forgotten when it is not.
+func (t *table) keepGoing(e *entry) {
+	if e.state == idle && len(e.asks) > 0 && !e.pending() && !t.closed {
+		t.resume(e)
+	} else {
+		t.tidy(e)
+	}
+}
+
+// pending reports whether an idle e will be asked for without more ado.
+func (e *entry) pending() bool {
+	return e.polling || slices.ContainsFunc(e.asks, func(a *ask) bool { return a.grouped })
 }
 
 func (e *entry) drop(a *ask) {

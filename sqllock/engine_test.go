@@ -247,3 +247,36 @@ func TestSlotsAreShared(t *testing.T) {
 		}
 	})
 }
+
+// Who is to ask for several keys may give up before the statement: those who
+// joined it are asked for all the same.
+func TestGroupGivesUpBeforeItIsSent(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(s, background, ID(99))
+		ctx, cancel := context.WithCancel(background)
+		group := begin(func() (*Lock, error) { return s.TryAny(ctx, ID(1), ID(2)) })
+		joined := begin(func() (*Lock, error) { return s.TryAny(background, ID(2), ID(1)) })
+		waiting := begin(func() (*Lock, error) { return s.LockAny(background, ID(2), ID(1)) })
+		cancel()
+		wantErr(t, "who gave up", returned(t, "TryAny", group), context.Canceled)
+		resume()
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		wantErr(t, "who joined", returned(t, "TryAny", joined), nil)
+		wantErr(t, "who waits", returned(t, "LockAny", waiting), nil)
+	})
+}
+
+// Keys of both key spaces cannot go into one group: those left out are asked
+// for next.
+func TestLockAnyOfBothKeySpaces(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(1))
+		server.steal(ID(2))
+		lock, err := s.LockAny(background, ID(1), ID(2), Pair(1, 1))
+		if err != nil || lock.Key() != Pair(1, 1) {
+			t.Fatalf("LockAny: %v", err)
+		}
+	})
+}

@@ -44,11 +44,10 @@ func (l *lease) take(due bool) bool {
 		}
 	}
 	b.releases = b.releases[:0]
+	f.oldest, b.oldest = b.oldest, 0
 	room := b.s.room()
 	l.takeTries(room)
-	l.takeGroups(room - len(f.tries))
-	f.oldest = b.oldest
-	b.oldest = 0
+	l.takeGroups(room)
 	if !due && len(f.releases)+f.wanted() == 0 {
 		return false
 	}
@@ -121,6 +120,11 @@ func (l *lease) takeGroups(room int) {
 			}
 			l.flight.groups = append(l.flight.groups, group{entries})
 			l.flight.batch.Any = append(l.flight.batch.Any, keys)
+		}
+		for _, e := range a.entries { // what it could not take along
+			if e != nil && e.state == idle && !e.pending() {
+				t.resume(e)
+			}
 		}
 	}
 }
@@ -203,11 +207,7 @@ func (l *lease) settleGroup(g group, won int) {
 
 func (l *lease) untested(e *entry) {
 	e.state = idle
-	if len(e.asks) == 0 {
-		l.backend.s.table.tidy(e)
-	} else {
-		l.backend.s.table.resume(e)
-	}
+	l.backend.s.table.keepGoing(e)
 }
 
 func (l *lease) granted(e *entry) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,7 @@ import (
 // server that loses replies and connections, and checks that nobody holds what
 // another holds, and that nothing is left.
 func TestRandomSchedules(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) { randomSchedule(t, seed) })
 	}
 }
@@ -49,6 +50,9 @@ func randomSchedule(t *testing.T, seed uint64) {
 				return
 			case <-time.After(rng.duration(30 * time.Millisecond)):
 				server.hurt(rng)
+				for _, s := range sessions {
+					checkInvariants(t, seed, s.table)
+				}
 			}
 		}
 	}()
@@ -89,7 +93,9 @@ func randomCall(rng *random, s *Session, holders *holders) {
 		lock *Lock
 		err  error
 	)
-	switch rng.intn(4) {
+	switch rng.intn(5) {
+	case 4:
+		lock, err = s.TryAny(ctx, ID(3), ID(2), Pair(1, 1))
 	case 0:
 		lock, err = s.TryLock(ctx, key)
 	case 1:
@@ -106,6 +112,38 @@ func randomCall(rng *random, s *Session, holders *holders) {
 	time.Sleep(rng.duration(10 * time.Millisecond))
 	holders.leave(lock)
 	_ = lock.Unlock()
+}
+
+// checkInvariants checks what table and entry promise to hold at any moment.
+func checkInvariants(t *testing.T, seed uint64, table *table) {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	taken := 0
+	for key, e := range table.entries {
+		switch {
+		case e.key != key:
+			t.Errorf("seed %d: an entry stands under another's key", seed)
+		case e.state == idle && (len(e.asks) == 0 || !e.pending()):
+			t.Errorf("seed %d: an idle entry, wanted by %d, that nothing will move", seed, len(e.asks))
+		case e.state == queued && !slices.Contains(e.backend.tries, e):
+			t.Errorf("seed %d: an entry is queued nowhere", seed)
+		case e.state == held && e.lock == nil:
+			t.Errorf("seed %d: a key is held by nobody", seed)
+		case e.state == releasing && !slices.Contains(e.holds.lease.backend.releases, e):
+			t.Errorf("seed %d: a release is queued nowhere", seed)
+		}
+		if e.state == held || e.state == releasing || e.state == freeing {
+			taken++
+		}
+		for _, a := range e.asks {
+			if a.settled || !slices.Contains(a.entries, e) {
+				t.Errorf("seed %d: an ask stands where it should not", seed)
+			}
+		}
+	}
+	if taken != table.held {
+		t.Errorf("seed %d: %d keys are taken, %d counted", seed, taken, table.held)
+	}
 }
 
 // random is a source of chance for many goroutines.

@@ -69,6 +69,9 @@ type source interface {
 }
 
 // An entry is one key of a table.
+//
+// Invariant: an idle entry that is wanted will be asked for without more ado: by
+// its timer, or because one of its asks stands in the source's queue.
 type entry struct {
 	key   dialect.Key
 	state state
