@@ -63,3 +63,12 @@ func (g *guard) refuse(refused *status.Status, setTrailer func(metadata.MD)) err
 	}
 	return refused.Err()
 }
+
+// binding is the lock that a call depends on: none in a dry run, where it goes
+// on whatever becomes of lock.
+func (g *guard) binding(lock *sqllock.Lock) *sqllock.Lock {
+	if g.limiter.DryRun() {
+		return nil
+	}
+	return lock
+}

@@ -40,7 +40,8 @@ type serverStream struct {
 // there is none.
 type streamVerdict struct {
 	lock    *sqllock.Lock
-	unbind  func() // takes lock out of the stream's context
+	binding *sqllock.Lock // lock, if the stream depends on it: see guard.binding
+	unbind  func()        // takes lock out of the stream's context
 	refusal error
 }
 
@@ -125,7 +126,8 @@ func (s *serverStream) admit(id string, err error) error {
 		s.ctx.cancel(refusal)
 		return refusal
 	}
-	s.verdict.Store(&streamVerdict{lock: lock, unbind: s.ctx.carry(lock)})
+	binding := s.guard.binding(lock)
+	s.verdict.Store(&streamVerdict{lock: lock, binding: binding, unbind: s.ctx.carry(binding)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -170,7 +172,7 @@ func (v *streamVerdict) failed() error {
 	if v.refusal != nil {
 		return v.refusal
 	}
-	if errors.Is(v.lock.Err(), sqllock.ErrLost) {
+	if errors.Is(v.binding.Err(), sqllock.ErrLost) {
 		return lostError{}
 	}
 	return nil

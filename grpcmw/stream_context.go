@@ -26,11 +26,9 @@ func newStreamContext(parent context.Context) *streamContext {
 	return &streamContext{Context: ctx, cancel: cancel}
 }
 
-// carry puts lock, which may be nil, into c. unbind ends its hold on c.
+// carry puts lock, which may be nil and then hides an outer one, into c. unbind
+// ends its hold on c.
 func (c *streamContext) carry(lock *sqllock.Lock) (unbind func()) {
-	if lock == nil {
-		return func() {}
-	}
 	ctx, cancel := lock.Bind(c.Context)
 	c.bound.Store(&boundLock{lock, ctx})
 	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })

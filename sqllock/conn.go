@@ -212,6 +212,6 @@ func (c *Conn) lose(e *entry, err error) {
 	}
 	t.mu.Unlock()
 	for _, l := range locks {
-		l.end(endLost, ErrLost)
+		l.lose(ErrLost)
 	}
 }

@@ -106,7 +106,7 @@ func (l *lease) lose(why string) {
 	}
 	t.mu.Unlock()
 	for _, lock := range locks {
-		lock.end(endLost, ErrLost)
+		lock.lose(ErrLost)
 	}
 	b.s.options.log.Warn("sqllock: connection lost", "reason", why, "locks", len(locks))
 }

@@ -27,11 +27,12 @@ type Lock struct {
 	cause    error      // why Bind's contexts ended: a loss, or Cancel
 	endCause error      // why the lock ended, once it has
 	work     *boundContext
-	bound    []*boundContext // made by Bind and not cancelled yet
-	hooks    []func(cause error)
-	finished bool          // Unlock has its result
-	result   error         // of Unlock
-	done     chan struct{} // closed when finished; made by who waits for it
+	bound    []*boundContext     // made by Bind and not cancelled yet
+	hook     func(cause error)   // the first of OnEnd: most locks have one at the most
+	hooks    []func(cause error) // the others
+	finished bool                // Unlock has its result
+	result   error               // of Unlock
+	done     chan struct{}       // closed when finished; made by who waits for it
 }
 
 // home is what a Lock goes back to.
@@ -75,7 +76,7 @@ func (l *Lock) Err() error {
 	}
 	if l.lease != nil && l.lease.expired() {
 		l.lease.lose(lossLease)
-		l.end(endLost, ErrLost) // it may be that another goroutine is about to
+		l.lose(ErrLost) // it may be that another goroutine is about to
 		return ErrLost
 	}
 	return nil
@@ -88,12 +89,16 @@ func (l *Lock) Err() error {
 // ErrUnavailable if the database did not answer in time: the key then stays
 // reserved in this process until the database has answered or the session has
 // ended, and needs no more care. Called again it returns the same.
-func (l *Lock) Unlock() error {
+func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.Err() == nil && l.end(endReleased, ErrReleased) {
-		return l.finish(l.home.unlock(l))
+	if l.Err() == nil {
+		if e, ok := l.claim(endReleased, ErrReleased); ok {
+			defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
+			e.announce()
+			return nil
+		}
 	}
 	if l.ended.Load() == endLost {
 		return ErrLost
@@ -126,48 +131,75 @@ func (l *Lock) wait() error {
 	return l.result
 }
 
-// end ends the lock for its holder: Err, the contexts, the hooks. It reports
-// whether this call ended it.
-func (l *Lock) end(how uint32, cause error) bool {
+// An ending is whom the end of a lock is to be told to.
+type ending struct {
+	cause error
+	work  *boundContext
+	bound []*boundContext
+	hook  func(cause error)
+	hooks []func(cause error)
+}
+
+// claim ends the lock for its holder, unless it has ended before. Whoever is
+// told ok announces it.
+func (l *Lock) claim(how uint32, cause error) (e ending, ok bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.ended.Load() != endNot {
-		l.mu.Unlock()
-		return false
+		return ending{}, false
 	}
 	l.ended.Store(how)
 	l.endCause = cause
-	if l.cause == nil && how == endLost {
-		l.cause = cause
-	}
-	work, bound, hooks := l.work, l.bound, l.hooks
-	l.bound, l.hooks = nil, nil
-	l.mu.Unlock()
-
-	if work != nil {
-		work.cancel(cause)
-	}
+	e = ending{cause: cause, work: l.work, hook: l.hook, hooks: l.hooks}
 	if how == endLost { // a lock given back early leaves its request's context alone
-		for _, b := range bound {
-			b.cancel(cause)
+		e.bound = l.bound
+		if l.cause == nil {
+			l.cause = cause
 		}
 	}
-	for _, hook := range hooks {
-		hook(cause)
+	l.bound, l.hook, l.hooks = nil, nil, nil
+	return e, true
+}
+
+// announce ends the contexts and calls the hooks.
+func (e *ending) announce() {
+	if e.work != nil {
+		e.work.cancel(e.cause)
 	}
-	return true
+	for _, b := range e.bound {
+		b.cancel(e.cause)
+	}
+	if e.hook != nil {
+		e.hook(e.cause)
+	}
+	for _, hook := range e.hooks {
+		hook(e.cause)
+	}
+}
+
+// lose ends the lock as lost, unless it has ended before.
+func (l *Lock) lose(cause error) {
+	if e, ok := l.claim(endLost, cause); ok {
+		e.announce()
+	}
 }
 
 // OnEnd has f called once when the lock ends, with the cause: ErrReleased,
 // ErrLost, or ErrClosed when its Session was closed. If it has ended already,
-// f is called at once. f runs in the goroutine that ends the lock, before
-// Unlock has asked the database, and must not block.
+// f is called at once. f runs in the goroutine that ends the lock: the caller's
+// of Unlock, before the key is given back, or the Session's. It must not block,
+// and must not panic on a loss.
 func (l *Lock) OnEnd(f func(cause error)) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	if l.ended.Load() == endNot {
-		l.hooks = append(l.hooks, f)
+		if l.hook == nil {
+			l.hook = f
+		} else {
+			l.hooks = append(l.hooks, f)
+		}
 		l.mu.Unlock()
 		return
 	}

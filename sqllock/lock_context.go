@@ -34,7 +34,8 @@ func (c *boundContext) Err() error {
 
 // Context is a context for the lock's work: it has the values of the context
 // that took the lock but not its cancellation or deadline, carries the lock,
-// and ends with the lock, its [context.Cause] ErrLost or ErrReleased.
+// and ends with the lock, its [context.Cause] ErrLost or ErrReleased. That of a
+// nil *Lock is context.Background(): where a lock may be nil, use Bind.
 func (l *Lock) Context() context.Context {
 	if l == nil {
 		return context.Background()

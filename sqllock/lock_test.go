@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -96,5 +97,47 @@ func TestUnbind(t *testing.T) {
 	lock.Cancel(errors.New("later"))
 	if cause := context.Cause(bound); cause != context.Canceled {
 		t.Errorf("cause of an unbound context: %v", cause)
+	}
+}
+
+// A hook that panics does not keep the key.
+func TestPanicInOnEnd(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	lock, err := locks.TryLock(t.Context(), sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.OnEnd(func(error) { panic("metrics") })
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = lock.Unlock()
+	}()
+	if err := lock.Unlock(); err != nil {
+		t.Errorf("Unlock again: %v", err)
+	}
+	if _, err := locks.TryLock(t.Context(), sqllock.ID(1)); err != nil {
+		t.Errorf("the key was not given back: %v", err)
+	}
+}
+
+// Every hook is called, in the order in which they came.
+func TestSeveralOnEnd(t *testing.T) {
+	t.Parallel()
+	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []int
+	for i := range 3 {
+		lock.OnEnd(func(error) { order = append(order, i) })
+	}
+	_ = lock.Unlock()
+	if !slices.Equal(order, []int{0, 1, 2}) {
+		t.Errorf("hooks called: %v", order)
 	}
 }

@@ -128,7 +128,7 @@ func (s *Session) Close() error {
 	}
 	s.table.mu.Unlock()
 	for _, l := range locks {
-		l.end(endLost, ErrClosed)
+		l.lose(ErrClosed)
 	}
 	s.cancel()
 

@@ -1,0 +1,42 @@
+package routers
+
+import (
+	"net/http/httptest"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// chi's middleware is net/http's.
+func Example_chi() {
+	limit := newLimit()
+
+	router := chi.NewRouter()
+	router.With(limit.Handler).Get("/export", export)
+	run(router)
+	// Output:
+	// ada is served under a lock: true
+	// ada gets 429, Retry-After "1"
+	// grace is served under a lock: true
+	// grace gets 200, Retry-After ""
+	// ada gets 200, Retry-After ""
+	// nobody gets 400, Retry-After ""
+}
+
+// chi sets r.PathValue when a pattern has matched: for an id in the path, give
+// the Middleware to With, not to Use.
+func Example_chi_pathValue() {
+	limit := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "report"), httpmw.PathValue("id"))
+
+	router := chi.NewRouter()
+	router.With(limit.Handler).Get("/reports/{id}", export)
+	s := httptest.NewServer(router)
+	defer s.Close()
+	get(s.URL+"/reports/7", "")
+	// Output:
+	//  is served under a lock: true
+	// nobody gets 200, Retry-After ""
+}

@@ -1,0 +1,178 @@
+package httpmw_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// However a handler ends, its lock goes back, and a panic goes on to the server.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(){
+		"panic":           func() { panic("broken") },
+		"ErrAbortHandler": func() { panic(http.ErrAbortHandler) },
+		"Goexit":          runtime.Goexit,
+	}
+	for name, end := range ends {
+		for _, p := range protocols {
+			if name == "Goexit" && p.major == 2 {
+				continue // net/http leaves such a stream open: its client would wait
+			}
+			t.Run(name+"/"+p.name, func(t *testing.T) {
+				t.Parallel()
+				m, back := ended(sqllock.NewMemory())
+				s := p.serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodDelete {
+						end()
+					}
+				})))
+				if r, err := fetch(t.Context(), s, http.MethodDelete, s.URL, nil); err == nil {
+					t.Errorf("status %d, want a broken connection", r.StatusCode)
+				}
+				receive(t, back, "lock")
+				get(t, s).want(t, http.StatusOK)
+			})
+		}
+	}
+}
+
+// The value of a panic reaches the middleware around as it was.
+func TestPanicGoesOn(t *testing.T) {
+	t.Parallel()
+	h := limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	defer func() {
+		if got := recover(); got != http.ErrAbortHandler {
+			t.Errorf("recovered %v, want ErrAbortHandler", got)
+		}
+	}()
+	h.ServeHTTP(httptest.NewRecorder(), request("/", user+": ada"))
+}
+
+// When the client goes away the handler's context ends, and the lock goes back
+// when the handler has stopped, not before.
+func TestClientGoesAway(t *testing.T) {
+	t.Parallel()
+	for _, p := range protocols {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			t.Run(p.name+"/"+method, func(t *testing.T) {
+				t.Parallel()
+				m, back := ended(sqllock.NewMemory())
+				inside, told, leave := make(chan struct{}), make(chan error, 1), make(chan struct{})
+				s := p.serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Stay") == "" {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body) // or the server does not look
+					close(inside)
+					<-r.Context().Done()
+					told <- context.Cause(r.Context())
+					stay(t.Context(), leave)
+				})))
+				ctx, cancel := context.WithCancel(t.Context())
+				gone := make(chan struct{})
+				go func() {
+					defer close(gone)
+					req, _ := http.NewRequestWithContext(ctx, method, s.URL, strings.NewReader("body"))
+					req.Header.Set(user, "ada")
+					req.Header.Set("Stay", "1")
+					if resp, err := s.Client().Do(req); err == nil {
+						_ = resp.Body.Close()
+						t.Errorf("status %d, want a canceled request", resp.StatusCode)
+					}
+				}()
+				receive(t, inside, "request")
+				cancel()
+				receive(t, gone, "client")
+				if cause := receive(t, told, "handler's context"); !errors.Is(cause, context.Canceled) {
+					t.Errorf("cause %v, want Canceled", cause)
+				}
+				get(t, s).want(t, http.StatusTooManyRequests)
+				close(leave)
+				receive(t, back, "lock")
+				get(t, s).want(t, http.StatusOK)
+			})
+		}
+	}
+}
+
+// An instance that shuts down serves its requests to the end, under their locks.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	locks, g := sqllock.NewMemory(), newGate(t)
+	old, next := serve(t, limited(locks).Handler(g)), serve(t, limited(locks).Handler(g))
+	first := start(t, old)
+	r := receive(t, g.inside, "first request")
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	down := make(chan error, 1)
+	go func() { down <- old.Config.Shutdown(ctx) }()
+	for { // until the old instance does not listen any more
+		if _, err := fetch(ctx, old, http.MethodGet, old.URL+"/?new", nil); err != nil {
+			break
+		}
+	}
+	if err := r.Context().Err(); err != nil {
+		t.Errorf("the request's context ended: %v", err)
+	}
+	get(t, next).want(t, http.StatusTooManyRequests)
+	close(g.leave)
+	receive(t, first, "first answer").want(t, http.StatusOK)
+	if err := receive(t, down, "Shutdown"); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	get(t, next).want(t, http.StatusOK)
+}
+
+// TimeoutHandler answers while its handler still runs. With the lock inside of
+// it, that handler keeps the next request out.
+func TestInsideTimeoutHandler(t *testing.T) {
+	t.Parallel()
+	locks, g := sqllock.NewMemory(), newGate(t)
+	m, back := ended(locks)
+	timed := serve(t, http.TimeoutHandler(m.Handler(g), 20*time.Millisecond, "timed out"))
+	other := serve(t, limited(locks).Handler(g)) // without a timeout, so that nothing depends on speed
+
+	timeOut(t, timed, g, 1)
+	r := receive(t, g.inside, "first request")
+	if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+		t.Errorf("the request's context: %v, want DeadlineExceeded", r.Context().Err())
+	}
+	get(t, other).want(t, http.StatusTooManyRequests)
+	close(g.leave)
+	receive(t, back, "lock")
+	get(t, other).want(t, http.StatusOK)
+}
+
+// With the lock outside, two requests run at a time.
+func TestOutsideTimeoutHandlerOverlaps(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	s := serve(t, limited(sqllock.NewMemory()).Handler(http.TimeoutHandler(g, 20*time.Millisecond, "timed out")))
+	timeOut(t, s, g, 2) // they are beside each other: nobody has left
+	close(g.leave)
+}
+
+// timeOut sends requests until n are inside of g. On a busy machine one may be
+// timed out before it gets there.
+func timeOut(t *testing.T, s *httptest.Server, g *gate, n int) {
+	t.Helper()
+	for range 1000 {
+		if len(g.inside) == n {
+			return
+		}
+		get(t, s).want(t, http.StatusServiceUnavailable)
+	}
+	t.Fatalf("%d requests came inside, want %d", len(g.inside), n)
+}

@@ -1,0 +1,370 @@
+package httpmw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// The examples use a sqllock.Memory, which works in one process only. A service
+// uses a sqllock.Session on its database.
+
+// userKey is where authenticate puts the user.
+type userKey struct{}
+
+// userID is the authenticated user: what a KeyFunc should be built on.
+func userID(ctx context.Context) (string, bool) {
+	id, ok := ctx.Value(userKey{}).(string)
+	return id, ok
+}
+
+// authenticate stands for a service's authentication: it puts who the client was
+// shown to be into the context, whatever the client says it is.
+func authenticate(id string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, id)))
+	})
+}
+
+// call sends a GET to h and prints how it is answered.
+func call(h http.Handler, path string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	fmt.Println(w.Code, http.StatusText(w.Code))
+}
+
+// busy is h with a request of user-1 in it already, for the next one to meet.
+func busy(m *httpmw.Middleware) http.Handler {
+	inner := authenticate("user-1", m.Handler(http.NotFoundHandler()))
+	return authenticate("user-1", m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inner.ServeHTTP(w, r) // comes while the first is being served
+	})))
+}
+
+func ExampleNew() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	perUser := httpmw.New(exports, httpmw.FromContext(userID))
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /export", authenticate("user-1", perUser.Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			call(mux, "/export") // the same user asks again meanwhile
+			w.WriteHeader(http.StatusOK)
+		}))))
+	call(mux, "/export")
+	// Output:
+	// 429 Too Many Requests
+	// 200 OK
+}
+
+// What a refused client gets.
+func ExampleMiddleware_Handler() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
+	w := httptest.NewRecorder()
+	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
+
+	fmt.Println(w.Code, "Retry-After:", w.Header().Get("Retry-After"))
+	fmt.Println(w.Header().Get("Content-Type"))
+	fmt.Print(w.Body)
+	// Output:
+	// 429 Retry-After: 1
+	// application/problem+json
+	// {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"As many requests as may be served at a time are being served already."}
+}
+
+// A handler finds its lock in its context, which ends when the lock is lost.
+func ExampleMiddleware_Handler_lock() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
+	export := func(w http.ResponseWriter, r *http.Request) {
+		lock, _ := sqllock.FromContext(r.Context())
+		if err := lock.Err(); err != nil { // right before what must not be done twice at a time
+			http.Error(w, "lost the lock", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Length", "4")
+		_, _ = w.Write([]byte("don"))
+		_ = lock.Unlock() // before the last byte: then the client can come back at once
+		_, _ = w.Write([]byte("e"))
+	}
+	call(authenticate("user-1", m.Handler(http.HandlerFunc(export))), "/export")
+	// Output: 200 OK
+}
+
+// http.TimeoutHandler goes around the lock: a handler that has been given up but
+// still runs keeps the next one out.
+func ExampleMiddleware_Handler_timeout() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
+	var slow slow
+	inside := authenticate("user-1", m.Handler(&slow))
+
+	slow.timeOut(http.TimeoutHandler(inside, time.Millisecond, "timed out"), 1)
+	call(inside, "/export")
+	fmt.Println("at a time:", slow.running())
+	// Output:
+	// 429 Too Many Requests
+	// at a time: 1
+}
+
+// With the lock around http.TimeoutHandler, the lock goes back while the handler
+// still runs, and the next request of the user runs beside it.
+func ExampleMiddleware_Handler_incorrect() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
+	var slow slow
+	inside := http.TimeoutHandler(&slow, time.Millisecond, "timed out")
+
+	slow.timeOut(authenticate("user-1", m.Handler(inside)), 2)
+	fmt.Println("at a time:", slow.running())
+	// Output:
+	// at a time: 2
+}
+
+// A slow handler does not look at its context. It runs until running is called.
+type slow struct {
+	starts atomic.Int32
+	leave  sync.Mutex
+	ends   sync.WaitGroup
+}
+
+func (s *slow) ServeHTTP(http.ResponseWriter, *http.Request) {
+	defer s.ends.Done()
+	s.starts.Add(1)
+	s.leave.Lock()
+	defer s.leave.Unlock()
+}
+
+// timeOut sends requests to h until n of them have started s; a busy machine
+// may time one out before that.
+func (s *slow) timeOut(h http.Handler, n int) {
+	s.leave.Lock()
+	s.ends.Add(n)
+	for s.starts.Load() < int32(n) {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/export", nil))
+	}
+}
+
+// running returns how many run, and lets them go.
+func (s *slow) running() int {
+	n := int(s.starts.Load())
+	s.leave.Unlock()
+	s.ends.Wait()
+	return n
+}
+
+// In a framework with middleware of its own, Acquire and Reject do what Handler
+// does.
+func ExampleMiddleware_Acquire() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock, err := m.Acquire(r)
+		if err != nil {
+			m.Reject(w, r, err)
+			return
+		}
+		defer lock.Unlock()
+		ctx, cancel := lock.Bind(r.Context())
+		defer cancel()
+		fmt.Println("work, told to stop:", r.WithContext(ctx).Context().Err() != nil)
+	})
+	call(authenticate("user-1", h), "/export")
+	call(h, "/export") // nobody
+	// Output:
+	// work, told to stop: false
+	// 200 OK
+	// 400 Bad Request
+}
+
+func ExampleMiddleware_Reject() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
+	for _, err := range []error{ratelimit.ErrBusy, httpmw.ErrNoKey, sqllock.ErrUnavailable} {
+		w := httptest.NewRecorder()
+		m.Reject(w, httptest.NewRequest(http.MethodGet, "/export", nil), err)
+		fmt.Println(w.Code, http.StatusText(w.Code))
+	}
+	// Output:
+	// 429 Too Many Requests
+	// 400 Bad Request
+	// 503 Service Unavailable
+}
+
+// id prints what key finds in a request.
+func id(key httpmw.KeyFunc, r *http.Request) {
+	id, err := key(r)
+	fmt.Printf("%q, %v\n", id, err)
+}
+
+// The identity that authentication has verified is the key to prefer.
+func ExampleFromContext() {
+	key := httpmw.FromContext(userID)
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	id(key, r)
+	id(key, r.WithContext(context.WithValue(r.Context(), userKey{}, "user-1")))
+	// Output:
+	// "", httpmw: no key in the request: not in the context
+	// "user-1", <nil>
+}
+
+// For a header that a proxy sets, and strips from what clients send.
+func ExampleHeader() {
+	key := httpmw.Header("X-Verified-Subject")
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Add("X-Verified-Subject", "user-1")
+	id(key, r)
+	r.Header.Add("X-Verified-Subject", "user-2") // a client smuggled one in
+	id(key, r)
+	// Output:
+	// "user-1", <nil>
+	// "", httpmw: header X-Verified-Subject: ratelimit: bad id: it is given more than once
+}
+
+// A header that the client may choose lets anybody take anybody's place: mallory
+// keeps the victim out by writing its name.
+func ExampleHeader_incorrect() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.Header("X-User"))
+	send := func(h http.Handler) {
+		r := httptest.NewRequest(http.MethodGet, "/export", nil)
+		r.Header.Set("X-User", "victim")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(w.Code, http.StatusText(w.Code))
+	}
+	send(m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { // mallory's, which takes its time
+		fmt.Print("the victim's own: ")
+		send(m.Handler(http.NotFoundHandler()))
+		fmt.Print("mallory's: ")
+	})))
+	// Output:
+	// the victim's own: 429 Too Many Requests
+	// mallory's: 200 OK
+}
+
+// For a session cookie that the authentication in front has verified: on its own
+// it is only what the client wrote.
+func ExampleCookie() {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.AddCookie(&http.Cookie{Name: "sid", Value: "s-1"})
+	id(httpmw.Cookie("sid"), r)
+	// Output: "s-1", <nil>
+}
+
+// For a resource that the handler checks the user's right to; joined with the
+// user, so that nobody can block another's.
+func ExampleQuery() {
+	key := httpmw.Join(httpmw.FromContext(userID), httpmw.Query("report"))
+	r := httptest.NewRequest(http.MethodGet, "/?report=7", nil)
+	id(key, r.WithContext(context.WithValue(r.Context(), userKey{}, "user-1")))
+	// Output: "6:user-11:7", <nil>
+}
+
+// Inside of the mux the pattern's wildcards have their values.
+func ExamplePathValue() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "report"), httpmw.PathValue("id"), httpmw.WithConflict())
+	mux := http.NewServeMux()
+	mux.Handle("GET /reports/{id}", m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	call(mux, "/reports/7")
+	// Output: 200 OK
+}
+
+// Around the mux nothing has matched yet, and there is no key.
+func ExamplePathValue_incorrect() {
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "report"), httpmw.PathValue("id"))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /reports/{id}", func(http.ResponseWriter, *http.Request) {})
+	call(m.Handler(mux), "/reports/7")
+	// Output: 400 Bad Request
+}
+
+func ExampleRemoteIP() {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = "10.0.0.1:4711" // the load balancer
+	r.Header.Set("X-Forwarded-For", "203.0.113.66, 2001:db8:1:2::3")
+
+	id(httpmw.RemoteIP(), r)
+	id(httpmw.RemoteIP(netip.MustParsePrefix("10.0.0.0/8")), r) // what it has added, not what the client wrote
+	// Output:
+	// "10.0.0.1", <nil>
+	// "2001:db8:1:2::/64", <nil>
+}
+
+func ExampleJoin() {
+	constant := func(s string) httpmw.KeyFunc {
+		return func(*http.Request) (string, error) { return s, nil }
+	}
+	id(httpmw.Join(constant("a:b"), constant("c")), nil)
+	id(httpmw.Join(constant("a"), constant("b:c")), nil)
+	// Output:
+	// "3:a:b1:c", <nil>
+	// "1:a3:b:c", <nil>
+}
+
+// A KeyFunc of one's own says ErrNoKey when there is nothing.
+func ExampleKeyFunc() {
+	key := httpmw.KeyFunc(func(r *http.Request) (string, error) {
+		if user, _, ok := r.BasicAuth(); ok { // which authentication has checked
+			return user, nil
+		}
+		return "", fmt.Errorf("%w: no basic auth", httpmw.ErrNoKey)
+	})
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	id(key, r)
+	r.SetBasicAuth("user-1", "password")
+	id(key, r)
+	// Output:
+	// "", httpmw: no key in the request: no basic auth
+	// "user-1", <nil>
+}
+
+func ExampleWithConflict() {
+	payments := ratelimit.OneAtATime(sqllock.NewMemory(), "payment")
+	call(busy(httpmw.New(payments, httpmw.FromContext(userID), httpmw.WithConflict())), "/pay")
+	// Output: 409 Conflict
+}
+
+func ExampleWithRejectHandler() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	m := httpmw.New(exports, httpmw.FromContext(userID), httpmw.WithRejectHandler(
+		func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, ratelimit.ErrBusy) {
+				http.Error(w, "Your last export is still running.", http.StatusTooManyRequests)
+			} // else write nothing, for the Middleware's own answer
+		}))
+	w := httptest.NewRecorder()
+	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
+	fmt.Println(w.Code, "Retry-After:", w.Header().Get("Retry-After"))
+	fmt.Print(w.Body)
+	call(m.Handler(http.NotFoundHandler()), "/export") // nobody
+	// Output:
+	// 429 Retry-After: 1
+	// Your last export is still running.
+	// 400 Bad Request
+}
+
+func ExampleWithProblemType() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	m := httpmw.New(exports, httpmw.FromContext(userID), httpmw.WithProblemType("https://api.example/problems/busy"))
+	w := httptest.NewRecorder()
+	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
+	fmt.Print(w.Body)
+	// Output: {"type":"https://api.example/problems/busy","title":"Another request is in progress","status":429,"detail":"As many requests as may be served at a time are being served already."}
+}
+
+func ExampleWithRateLimitHeaders() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	m := httpmw.New(exports, httpmw.FromContext(userID), httpmw.WithRateLimitHeaders())
+	w := httptest.NewRecorder()
+	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
+	fmt.Println(w.Header().Get("RateLimit-Policy"))
+	fmt.Println(w.Header().Get("RateLimit"))
+	// Output:
+	// "export";q=1;qu="concurrent-requests"
+	// "export";r=0;t=1
+}

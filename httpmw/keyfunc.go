@@ -1,0 +1,127 @@
+package httpmw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+)
+
+// A KeyFunc finds the id that a request counts for: a user, a resource. Ids of
+// one KeyFunc should all be of one kind. Where it fails the request is answered
+// 400 Bad Request; its error should match [ErrNoKey] if there is nothing where
+// the id should be, and must not hold the id.
+//
+// The id should come from an identity that the server has verified. [Header],
+// [Cookie] and [Query] give what the client wrote: whoever guesses another's
+// value takes that one's place, and whoever invents a new one for each request
+// is not limited at all. Use them for values that a trusted proxy sets, or that
+// are verified before.
+type KeyFunc func(*http.Request) (string, error)
+
+// ErrNoKey says that the request has no id where the KeyFunc looks for it, or an
+// empty one. The text says where it looked.
+var ErrNoKey = errors.New("httpmw: no key in the request")
+
+// errAmbiguous: what stands in a request twice is read one way by a proxy and
+// another way here.
+var errAmbiguous = fmt.Errorf("%w: it is given more than once", ratelimit.ErrBadID)
+
+// keyError marks the errors of a KeyFunc.
+type keyError struct{ error }
+
+func (e keyError) Unwrap() error { return e.error }
+
+// FromContext takes the id from the request's context, where the
+// authentication in front of the Middleware has put it. f reports whether it is
+// there. It panics if f is nil.
+func FromContext(f func(context.Context) (string, bool)) KeyFunc {
+	if f == nil {
+		panic("httpmw: FromContext needs a func that is not nil")
+	}
+	missing := fmt.Errorf("%w: not in the context", ErrNoKey)
+	return func(r *http.Request) (string, error) {
+		id, ok := f(r.Context())
+		if !ok || id == "" {
+			return "", missing
+		}
+		return id, nil
+	}
+}
+
+// Header takes the id from the header field called name. A field that is given
+// twice is refused. See [KeyFunc] for whom to trust. It panics if name is empty.
+func Header(name string) KeyFunc {
+	mustName("Header", name)
+	one := oneOf("header " + name)
+	return func(r *http.Request) (string, error) { return one(r.Header.Values(name)) }
+}
+
+// Cookie takes the id from the cookie called name. A cookie that is given twice
+// is refused. See [KeyFunc] for whom to trust. It panics if name is empty.
+func Cookie(name string) KeyFunc {
+	mustName("Cookie", name)
+	one := oneOf("cookie " + name)
+	return func(r *http.Request) (string, error) {
+		var values []string
+		for _, c := range r.CookiesNamed(name) {
+			values = append(values, c.Value)
+		}
+		return one(values)
+	}
+}
+
+// Query takes the id from the parameter called name of the request's URL. One
+// that is given twice is refused, and so is a query that is malformed anywhere.
+// See [KeyFunc] for whom to trust. It panics if name is empty.
+func Query(name string) KeyFunc {
+	mustName("Query", name)
+	one := oneOf("query parameter " + name)
+	malformed := fmt.Errorf("httpmw: query parameter %s: %w: the query is malformed", name, ratelimit.ErrBadID)
+	return func(r *http.Request) (string, error) {
+		values, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			return "", malformed // err quotes the query
+		}
+		return one(values[name])
+	}
+}
+
+// PathValue takes the id from the wildcard called name of the [http.ServeMux]
+// pattern that matched. The mux sets it when it has matched, so the Middleware
+// must be inside: around the mux there never is a key. It panics if name is
+// empty.
+func PathValue(name string) KeyFunc {
+	mustName("PathValue", name)
+	missing := fmt.Errorf("%w: no path value %s: is the middleware inside of the mux?", ErrNoKey, name)
+	return func(r *http.Request) (string, error) {
+		if id := r.PathValue(name); id != "" {
+			return id, nil
+		}
+		return "", missing
+	}
+}
+
+// oneOf picks the value of what must be given exactly once.
+func oneOf(what string) func(values []string) (string, error) {
+	missing := fmt.Errorf("%w: no %s", ErrNoKey, what)
+	ambiguous := fmt.Errorf("httpmw: %s: %w", what, errAmbiguous)
+	return func(values []string) (string, error) {
+		switch {
+		case len(values) > 1:
+			return "", ambiguous
+		case len(values) == 0 || values[0] == "":
+			return "", missing
+		}
+		return values[0], nil
+	}
+}
+
+func mustName(caller, name string) {
+	if name == "" {
+		panic("httpmw: " + caller + " needs a name that is not empty")
+	}
+}

@@ -1,0 +1,168 @@
+package httpmw_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+type idKey struct{}
+
+// identity is where the tests' authentication puts the user.
+func identity(ctx context.Context) (string, bool) {
+	id, ok := ctx.Value(idKey{}).(string)
+	return id, ok
+}
+
+// request is a GET of target with header lines "Name: value".
+func request(target string, lines ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+func withIdentity(id string) *http.Request {
+	r := request("/")
+	return r.WithContext(context.WithValue(r.Context(), idKey{}, id))
+}
+
+func withPathValue(id string) *http.Request {
+	r := request("/")
+	r.SetPathValue("id", id)
+	return r
+}
+
+var keyFuncTests = []struct {
+	name string
+	key  httpmw.KeyFunc
+	r    *http.Request
+	want string
+	err  error
+}{
+	{"header", httpmw.Header("x-user"), request("/", "X-User: ada"), "ada", nil},
+	{"header, other scripts", httpmw.Header("X-User"), request("/", "X-User: 用户"), "用户", nil},
+	{"no header", httpmw.Header("X-User"), request("/", "X-Other: ada"), "", httpmw.ErrNoKey},
+	{"empty header", httpmw.Header("X-User"), request("/", "X-User: "), "", httpmw.ErrNoKey},
+	{"header twice", httpmw.Header("X-User"), request("/", "X-User: ada", "x-user: eve"), "", ratelimit.ErrBadID},
+	{"header twice, one empty", httpmw.Header("X-User"), request("/", "X-User: ada", "X-User: "), "", ratelimit.ErrBadID},
+
+	{"cookie", httpmw.Cookie("sid"), request("/", "Cookie: a=b; sid=ada"), "ada", nil},
+	{"cookie, other case", httpmw.Cookie("sid"), request("/", "Cookie: SID=ada"), "", httpmw.ErrNoKey},
+	{"no cookie", httpmw.Cookie("sid"), request("/"), "", httpmw.ErrNoKey},
+	{"empty cookie", httpmw.Cookie("sid"), request("/", "Cookie: sid="), "", httpmw.ErrNoKey},
+	{"cookie twice", httpmw.Cookie("sid"), request("/", "Cookie: sid=ada; sid=eve"), "", ratelimit.ErrBadID},
+	{"cookie in two lines", httpmw.Cookie("sid"), request("/", "Cookie: sid=ada", "Cookie: sid=eve"), "", ratelimit.ErrBadID},
+
+	{"query", httpmw.Query("id"), request("/?a=b&id=a%26da"), "a&da", nil},
+	{"no query", httpmw.Query("id"), request("/?ID=ada"), "", httpmw.ErrNoKey},
+	{"empty query", httpmw.Query("id"), request("/?id="), "", httpmw.ErrNoKey},
+	{"query twice", httpmw.Query("id"), request("/?id=ada&id=eve"), "", ratelimit.ErrBadID},
+	{"query malformed", httpmw.Query("id"), request("/?id=ada&x=%zz"), "", ratelimit.ErrBadID},
+	{"query with semicolons", httpmw.Query("id"), request("/?id=ada;id=eve"), "", ratelimit.ErrBadID},
+
+	{"path value", httpmw.PathValue("id"), withPathValue("ada"), "ada", nil},
+	{"no path value", httpmw.PathValue("id"), request("/"), "", httpmw.ErrNoKey},
+
+	{"context", httpmw.FromContext(identity), withIdentity("ada"), "ada", nil},
+	{"nothing in the context", httpmw.FromContext(identity), request("/"), "", httpmw.ErrNoKey},
+	{"empty in the context", httpmw.FromContext(identity), withIdentity(""), "", httpmw.ErrNoKey},
+
+	{"join of one", httpmw.Join(httpmw.Query("a")), request("/?a=x"), "1:x", nil},
+	{"join", httpmw.Join(httpmw.Query("a"), httpmw.Query("b")), request("/?a=tenant&b=7"), "6:tenant1:7", nil},
+	{"join, bytes count", httpmw.Join(httpmw.Query("a")), request("/?a=%C3%A9"), "2:é", nil},
+	{"join, first missing", httpmw.Join(httpmw.Query("a"), httpmw.Query("b")), request("/?b=7"), "", httpmw.ErrNoKey},
+	{"join, second missing", httpmw.Join(httpmw.Query("a"), httpmw.Query("b")), request("/?a=7"), "", httpmw.ErrNoKey},
+}
+
+func TestKeyFuncs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range keyFuncTests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tt.key(tt.r)
+			if got != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("got %q, %v; want %q, %v", got, err, tt.want, tt.err)
+			}
+			if err == nil {
+				return
+			}
+			if !strings.HasPrefix(err.Error(), "httpmw: ") {
+				t.Errorf("the text %q does not say where it comes from", err)
+			}
+			for _, name := range []string{"ada", "eve", "tenant"} {
+				if strings.Contains(err.Error(), name) {
+					t.Errorf("%q holds what came in the request", err)
+				}
+			}
+		})
+	}
+}
+
+// Every error of a KeyFunc, whoever wrote it, is answered 400.
+func TestKeyErrorsAreBadRequests(t *testing.T) {
+	t.Parallel()
+	mine := func(*http.Request) (string, error) { return "", errors.New("mine") }
+	keys := []httpmw.KeyFunc{mine, httpmw.Join(mine)}
+	requests := []*http.Request{request("/"), request("/")}
+	for _, tt := range keyFuncTests {
+		if tt.err != nil {
+			keys, requests = append(keys, tt.key), append(requests, tt.r)
+		}
+	}
+	for i, key := range keys {
+		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
+		w := httptest.NewRecorder()
+		m.Handler(http.NotFoundHandler()).ServeHTTP(w, requests[i])
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("case %d: status %d, want 400", i, w.Code)
+		}
+	}
+}
+
+// The error of a KeyFunc can be had back from Acquire.
+func TestKeyErrorIsWrapped(t *testing.T) {
+	t.Parallel()
+	mine := errors.New("mine")
+	var observed error
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export",
+		ratelimit.WithObserver(ratelimit.Observer{Refused: func(err error) { observed = err }}))
+	_, err := httpmw.New(l, func(*http.Request) (string, error) { return "", mine }).Acquire(request("/"))
+	if !errors.Is(err, mine) || !errors.Is(observed, mine) || err.Error() != "mine" {
+		t.Errorf("got %v, the Observer %v; want mine", err, observed)
+	}
+}
+
+// Different parts never join to one id.
+func FuzzJoin(f *testing.F) {
+	for _, parts := range [][4]string{
+		{"a:b", "c", "a", "b:c"}, {"1:a", "b", "1", "a1:b"}, {"a", "a", "a", "a"}, {"1", "1:1", "1:1", "1"},
+		{"", "a", "a", ""}, {"12", "3", "1", "23"},
+	} {
+		f.Add(parts[0], parts[1], parts[2], parts[3])
+	}
+	constant := func(s string) httpmw.KeyFunc {
+		return func(*http.Request) (string, error) { return s, nil }
+	}
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		one, _ := httpmw.Join(constant(a), constant(b))(nil)
+		two, _ := httpmw.Join(constant(c), constant(d))(nil)
+		if (one == two) != (a == c && b == d) {
+			t.Errorf("(%q, %q) and (%q, %q) give %q and %q", a, b, c, d, one, two)
+		}
+		nested, _ := httpmw.Join(httpmw.Join(constant(a), constant(b)), constant(c))(nil)
+		flat, _ := httpmw.Join(httpmw.Join(constant(c), constant(d)), constant(c))(nil)
+		if (nested == flat) != (a == c && b == d) {
+			t.Errorf("nested: (%q, %q) and (%q, %q) give %q and %q", a, b, c, d, nested, flat)
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package httpmw
+
+import "net/http"
+
+// An Option changes how a [Middleware] answers.
+type Option func(*Middleware)
+
+// WithConflict answers a busy key with 409 Conflict instead of 429 Too Many
+// Requests: for keys that name a resource or an idempotency key, where the
+// client has not sent too much but collides with another request.
+func WithConflict() Option {
+	return func(m *Middleware) { m.conflict = true }
+}
+
+// WithRejectHandler has f write the answers to refused requests. err is what
+// Acquire returned: compare it with errors.Is to [ratelimit.ErrBusy] and others.
+// The headers Cache-Control and Retry-After are set already, to be changed at
+// will. If f writes nothing, the Middleware's own answer is sent.
+//
+// It panics if f is nil.
+func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
+	if f == nil {
+		panic("httpmw: WithRejectHandler needs a func that is not nil")
+	}
+	return func(m *Middleware) { m.rejectHandler = f }
+}
+
+// WithProblemType sets the "type" of the problem that a busy key is: a URI that
+// clients tell it by, best the address of its documentation. The default is
+// about:blank, which means: see the status. Other problems are about:blank
+// always.
+//
+// It panics if uri is empty.
+func WithProblemType(uri string) Option {
+	if uri == "" {
+		panic("httpmw: WithProblemType needs a URI that is not empty")
+	}
+	return func(m *Middleware) { m.problemType = uri }
+}
+
+// WithRateLimitHeaders adds the fields RateLimit-Policy and RateLimit of
+// draft-ietf-httpapi-ratelimit-headers to the answer to a busy key:
+//
+//	RateLimit-Policy: "export";q=1;qu="concurrent-requests"
+//	RateLimit: "export";r=0;t=3
+//
+// The policy is named for the limiter's namespace (or "default", if that is not
+// printable ASCII); t is Retry-After.
+func WithRateLimitHeaders() Option {
+	return func(m *Middleware) { m.rateLimitHeaders = true }
+}

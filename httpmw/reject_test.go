@@ -1,0 +1,287 @@
+package httpmw_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A locker never has a lock to give.
+type locker struct{ err error }
+
+func (l locker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, l.err }
+func (l locker) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, l.err }
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	conflict := []httpmw.Option{httpmw.WithConflict()}
+	tests := []struct {
+		name  string
+		err   error // what the locker answers; nil means the key was free
+		user  string
+		opts  []httpmw.Option
+		want  int
+		retry bool
+	}{
+		{"free", nil, "ada", nil, http.StatusNoContent, false},
+		{"busy", sqllock.ErrHeld, "ada", nil, http.StatusTooManyRequests, true},
+		{"busy, conflict", sqllock.ErrHeld, "ada", conflict, http.StatusConflict, true},
+		{"away", sqllock.ErrUnavailable, "ada", nil, http.StatusServiceUnavailable, true},
+		{"away, conflict", sqllock.ErrUnavailable, "ada", conflict, http.StatusServiceUnavailable, true},
+		{"capacity", sqllock.ErrCapacity, "ada", nil, http.StatusServiceUnavailable, true},
+		{"not exclusive", sqllock.ErrNotExclusive, "ada", nil, http.StatusServiceUnavailable, true},
+		{"closed", sqllock.ErrClosed, "ada", nil, http.StatusServiceUnavailable, true},
+		{"unknown", io.ErrUnexpectedEOF, "ada", nil, http.StatusServiceUnavailable, true},
+		{"context ended", context.Canceled, "ada", nil, http.StatusServiceUnavailable, true},
+		{"deadline passed", context.DeadlineExceeded, "ada", nil, http.StatusServiceUnavailable, true},
+		{"no key", nil, "", nil, http.StatusBadRequest, false},
+		{"no key, conflict", nil, "", conflict, http.StatusBadRequest, false},
+		{"long key", nil, strings.Repeat("ada", 1000), nil, http.StatusBadRequest, false},
+		{"key with NUL", nil, "ada\x00", nil, http.StatusBadRequest, false},
+		{"key not UTF-8", nil, "ada\xff", nil, http.StatusBadRequest, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var locks sqllock.Locker = sqllock.NewMemory()
+			if tt.err != nil {
+				locks = locker{tt.err}
+			}
+			h := limited(locks, tt.opts...).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNoContent)
+			}))
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, request("/", user+": "+tt.user))
+			if w.Code != tt.want {
+				t.Errorf("status %d, want %d", w.Code, tt.want)
+			}
+			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
+			if tt.retry != (err == nil && seconds >= 1) {
+				t.Errorf("Retry-After %q, want one: %v", w.Header().Get("Retry-After"), tt.retry)
+			}
+			if w.Code != http.StatusNoContent {
+				checkProblem(t, w.Result(), tt.want)
+			}
+		})
+	}
+}
+
+// checkProblem checks that an answer is a problem of RFC 9457, and that nothing
+// of the request is in it.
+func checkProblem(t *testing.T, resp *http.Response, status int) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Content-Type":           "application/problem+json",
+		"Cache-Control":          "no-store",
+		"X-Content-Type-Options": "nosniff",
+	} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p map[string]any
+	if err := json.Unmarshal(body, &p); err != nil {
+		t.Fatalf("%v in %q", err, body)
+	}
+	if p["status"] != float64(status) || p["title"] == "" || p["type"] == "" || p["detail"] == "" || len(p) != 4 {
+		t.Errorf("body %s, want type, title, status %d and detail", body, status)
+	}
+	if all := fmt.Sprint(resp.Header, string(body)); strings.Contains(all, "ada") {
+		t.Errorf("the answer holds the key: %s", all)
+	}
+}
+
+func TestRetryAfterIsRoundedUp(t *testing.T) {
+	t.Parallel()
+	tests := map[time.Duration]string{
+		time.Nanosecond:               "1",
+		time.Second:                   "1",
+		time.Second + time.Nanosecond: "2",
+		90 * time.Second:              "90",
+		24 * time.Hour:                "86400",
+	}
+	for d, want := range tests {
+		l := ratelimit.OneAtATime(locker{sqllock.ErrHeld}, "export",
+			ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d }))
+		w := httptest.NewRecorder()
+		httpmw.New(l, httpmw.Header(user)).Handler(http.NotFoundHandler()).ServeHTTP(w, request("/", user+": ada"))
+		if got := w.Header().Get("Retry-After"); got != want {
+			t.Errorf("%v: Retry-After %q, want %q", d, got, want)
+		}
+	}
+}
+
+// Reject may be given any error, and headers that were set for another answer.
+func TestRejectAlwaysWrites(t *testing.T) {
+	t.Parallel()
+	tests := map[error]int{
+		nil:                         http.StatusServiceUnavailable,
+		errors.New("mine"):          http.StatusServiceUnavailable,
+		ratelimit.ErrBusy:           http.StatusTooManyRequests,
+		&ratelimit.BusyError{}:      http.StatusTooManyRequests,
+		httpmw.ErrNoKey:             http.StatusBadRequest,
+		ratelimit.ErrBadID:          http.StatusBadRequest,
+		sqllock.ErrLost:             http.StatusServiceUnavailable,
+		fmt.Errorf("%w", io.EOF):    http.StatusServiceUnavailable,
+		http.ErrBodyReadAfterClose:  http.StatusServiceUnavailable,
+		ratelimit.ErrMaxHold:        http.StatusServiceUnavailable,
+		sqllock.ErrReleased:         http.StatusServiceUnavailable,
+		sqllock.ErrNotExclusive:     http.StatusServiceUnavailable,
+		context.DeadlineExceeded:    http.StatusServiceUnavailable,
+		errors.Join(io.EOF, io.EOF): http.StatusServiceUnavailable,
+	}
+	for err, want := range tests {
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Length", "3")
+		limited(sqllock.NewMemory()).Reject(w, request("/"), err)
+		if w.Code != want || w.Header().Get("Content-Length") != "" {
+			t.Errorf("%v: status %d, Content-Length %q; want %d, none", err, w.Code, w.Header().Get("Content-Length"), want)
+		}
+		checkProblem(t, w.Result(), want)
+	}
+}
+
+func TestWithProblemType(t *testing.T) {
+	t.Parallel()
+	const uri = "https://api.example/problems/busy"
+	tests := []struct {
+		name string
+		err  error
+		user string
+		want string // type
+	}{
+		{"busy", sqllock.ErrHeld, "ada", uri},
+		{"away", sqllock.ErrUnavailable, "ada", "about:blank"},
+		{"no key", nil, "", "about:blank"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := httptest.NewRecorder()
+			m := limited(locker{tt.err}, httpmw.WithProblemType(uri))
+			m.Handler(http.NotFoundHandler()).ServeHTTP(w, request("/", user+": "+tt.user))
+			var p struct{ Type, Title string }
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+				t.Fatal(err)
+			}
+			blank := p.Title == http.StatusText(w.Code) // as RFC 9457 wants it for about:blank
+			if p.Type != tt.want || blank != (tt.want == "about:blank") {
+				t.Errorf("type %q, title %q; want type %q", p.Type, p.Title, tt.want)
+			}
+		})
+	}
+}
+
+func TestWithRateLimitHeaders(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		ns     sqllock.Namespace
+		err    error
+		policy string
+		limit  string
+	}{
+		{"busy", "export", sqllock.ErrHeld, `"export";q=3;qu="concurrent-requests"`, `"export";r=0;t=7`},
+		{"quotes", `a"b\c`, sqllock.ErrHeld, `"a\"b\\c";q=3;qu="concurrent-requests"`, `"a\"b\\c";r=0;t=7`},
+		{"other scripts", "导出", sqllock.ErrHeld, `"default";q=3;qu="concurrent-requests"`, `"default";r=0;t=7`},
+		{"away", "export", sqllock.ErrUnavailable, "", ""},
+		{"bad key", "export", ratelimit.ErrBadID, "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := ratelimit.AtMost(3, locker{tt.err}, tt.ns,
+				ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 7 * time.Second }))
+			m := httpmw.New(l, httpmw.Header(user), httpmw.WithRateLimitHeaders())
+			w := httptest.NewRecorder()
+			m.Handler(http.NotFoundHandler()).ServeHTTP(w, request("/", user+": ada"))
+			if got := w.Header().Get("RateLimit-Policy"); got != tt.policy {
+				t.Errorf("RateLimit-Policy: %s, want %s", got, tt.policy)
+			}
+			if got := w.Header().Get("RateLimit"); got != tt.limit {
+				t.Errorf("RateLimit: %s, want %s", got, tt.limit)
+			}
+		})
+	}
+}
+
+func TestWithRejectHandler(t *testing.T) {
+	t.Parallel()
+	const teapot = http.StatusTeapot
+	own := http.StatusTooManyRequests
+	tests := []struct {
+		name   string
+		reject func(w http.ResponseWriter)
+		want   int
+		text   string
+	}{
+		{"answers", func(w http.ResponseWriter) { w.WriteHeader(teapot); _, _ = io.WriteString(w, "mine") }, teapot, "mine"},
+		{"status alone", func(w http.ResponseWriter) { w.WriteHeader(teapot) }, teapot, ""},
+		{"body alone", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "mine") }, http.StatusOK, "mine"},
+		{"flush alone", func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, http.StatusOK, ""},
+		{"http.Error", func(w http.ResponseWriter) { http.Error(w, "mine", teapot) }, teapot, "mine\n"},
+		{"nothing", func(http.ResponseWriter) {}, own, ""},
+		{"headers alone", func(w http.ResponseWriter) { w.Header().Set("X-Mine", "1") }, own, ""},
+		{"early hints alone", func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }, own, ""},
+		{"hijacks", func(w http.ResponseWriter) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 418 I'm a teapot\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmine")
+			_ = conn.Close()
+		}, teapot, "mine"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var given error
+			m := limited(locker{sqllock.ErrHeld}, httpmw.WithRejectHandler(func(w http.ResponseWriter, r *http.Request, err error) {
+				given = err
+				if w.Header().Get("Retry-After") == "" || w.Header().Get("Cache-Control") != "no-store" {
+					t.Errorf("headers %v, want Retry-After and Cache-Control", w.Header())
+				}
+				tt.reject(w)
+			}))
+			r := get(t, serve(t, m.Handler(http.NotFoundHandler())))
+			r.want(t, tt.want)
+			if !errors.Is(given, ratelimit.ErrBusy) {
+				t.Errorf("given %v, want ErrBusy", given)
+			}
+			if tt.want == own {
+				r.Body = io.NopCloser(strings.NewReader(r.text))
+				checkProblem(t, r.Response, own)
+			} else if r.text != tt.text {
+				t.Errorf("body %q, want %q", r.text, tt.text)
+			}
+		})
+	}
+}
+
+// A handler that rejects by a panic, to end the connection, ends it.
+func TestRejectHandlerAborts(t *testing.T) {
+	t.Parallel()
+	m := limited(locker{sqllock.ErrHeld}, httpmw.WithRejectHandler(func(http.ResponseWriter, *http.Request, error) {
+		panic(http.ErrAbortHandler)
+	}))
+	s := serve(t, m.Handler(http.NotFoundHandler()))
+	if r, err := fetch(t.Context(), s, http.MethodGet, s.URL, nil); err == nil {
+		t.Errorf("status %d, want no answer", r.StatusCode)
+	}
+}

@@ -1,0 +1,67 @@
+package httpmw
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+)
+
+// A verdict is why a request was not admitted, as far as its answer goes.
+type verdict uint8
+
+const (
+	busy    verdict = iota
+	badKey          // none, or one that cannot be
+	gone            // the request's context ended first
+	unknown         // it cannot be told whether the key is free
+)
+
+func verdictOn(err error) verdict {
+	var key keyError
+	switch {
+	case errors.Is(err, ratelimit.ErrBusy):
+		return busy
+	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
+		return badKey
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return gone
+	case errors.As(err, &key):
+		return badKey
+	default:
+		return unknown
+	}
+}
+
+// status is v's HTTP status, which its table in the package's design fixes.
+func (m *Middleware) status(v verdict) int {
+	switch v {
+	case busy:
+		if m.conflict {
+			return http.StatusConflict
+		}
+		return http.StatusTooManyRequests
+	case badKey:
+		return http.StatusBadRequest
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
+
+// retryAfter is what the client is told to wait, in whole seconds; 0: nothing.
+func retryAfter(v verdict, err error) int64 {
+	var refusal *ratelimit.BusyError
+	switch {
+	case v == badKey:
+		return 0
+	case errors.As(err, &refusal):
+		return max(1, int64((refusal.RetryAfter+time.Second-1)/time.Second))
+	case v == busy:
+		return 1
+	default:
+		return 1 + rand.Int64N(3) // so that those refused at one moment do not come back at one
+	}
+}

@@ -1,0 +1,129 @@
+package ratelimit_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// told is the RetryAfter of a refusal for id, which must be busy.
+func told(t *testing.T, l *ratelimit.Limiter, id string) time.Duration {
+	t.Helper()
+	_, err := l.Acquire(t.Context(), id)
+	var busy *ratelimit.BusyError
+	if !errors.As(err, &busy) {
+		t.Fatalf("got %v, want a BusyError", err)
+	}
+	return busy.RetryAfter
+}
+
+// hold takes and gives back a lock for id after d.
+func hold(t *testing.T, l *ratelimit.Limiter, id string, d time.Duration) {
+	t.Helper()
+	lock := must(t, l, id)
+	time.Sleep(d)
+	unlock(t, lock)
+}
+
+func TestRetryAfterLearnt(t *testing.T) {
+	const s = time.Second
+	tests := []struct {
+		name  string
+		ended []time.Duration // holds that are over
+		ages  []time.Duration // of those held now, falling
+		want  time.Duration
+	}{
+		{"nothing known", nil, []time.Duration{0}, s},
+		{"at least a second", []time.Duration{s / 100}, []time.Duration{0}, s},
+		{"at most a minute", []time.Duration{time.Hour}, []time.Duration{0}, time.Minute},
+		{"the first hold is all that is known", []time.Duration{8 * s}, []time.Duration{0}, 8 * s},
+		{"then each counts for an eighth", []time.Duration{8 * s, 16 * s}, []time.Duration{0}, 9 * s},
+		{"and downwards", []time.Duration{8 * s, 16 * s, s}, []time.Duration{0}, 8 * s},
+		{"holders older than what ended", []time.Duration{2 * s}, []time.Duration{7 * s, 5 * s}, 6 * s},
+		{"holders younger than what ended", []time.Duration{9 * s}, []time.Duration{7 * s, 5 * s}, 9 * s},
+		{"only holders", nil, []time.Duration{30 * s, 20 * s, 10 * s}, 20 * s},
+		{"holders without end", nil, []time.Duration{24 * time.Hour}, time.Minute},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+				for _, d := range tt.ended {
+					hold(t, l, "ada", d)
+				}
+				for i, age := range tt.ages {
+					must(t, l, string(rune('a'+i)))
+					next := time.Duration(0)
+					if i+1 < len(tt.ages) {
+						next = tt.ages[i+1]
+					}
+					time.Sleep(age - next)
+				}
+				if got := told(t, l, "a"); got != tt.want {
+					t.Errorf("got %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Holders are forgotten when their locks end: what is left is the mean.
+func TestRetryAfterForgetsHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+		hold(t, l, "ada", 40*time.Second)
+		must(t, l, "grace")
+		if got := told(t, l, "grace"); got != 40*time.Second {
+			t.Errorf("got %v, want 40s", got)
+		}
+		for range 50 {
+			hold(t, l, "ada", 2*time.Second) // grace's lock ages 100 s meanwhile
+		}
+		if got := told(t, l, "grace"); got != time.Minute {
+			t.Errorf("got %v, want the most that is told", got)
+		}
+	})
+}
+
+// The sum of start times may wrap around after years; the ages do not. Virtual
+// time lets years pass.
+func TestRetryAfterAfterYears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(100 * 365 * 24 * time.Hour)
+		l := ratelimit.AtMost(100, sqllock.NewMemory(), "export")
+		fill(t, l, "ada")
+		time.Sleep(5 * time.Second)
+		if got := told(t, l, "ada"); got != 5*time.Second {
+			t.Errorf("got %v, want 5s", got)
+		}
+	})
+}
+
+func TestWithRetryAfter(t *testing.T) {
+	tests := []struct {
+		name string
+		f    func(time.Duration) time.Duration
+		want time.Duration
+	}{
+		{"twice", func(d time.Duration) time.Duration { return 2 * d }, 8 * time.Second},
+		{"less than a second", func(time.Duration) time.Duration { return time.Millisecond }, time.Millisecond},
+		{"nothing", func(time.Duration) time.Duration { return 0 }, time.Second},
+		{"the past", func(time.Duration) time.Duration { return -time.Hour }, time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithRetryAfter(tt.f))
+				must(t, l, "ada")
+				time.Sleep(4 * time.Second)
+				if got := told(t, l, "ada"); got != tt.want {
+					t.Errorf("got %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}

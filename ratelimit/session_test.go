@@ -1,0 +1,77 @@
+package ratelimit_test
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// session opens a Session of its own, as another instance of the service would.
+func session(t *testing.T, driver, dsn string) *sqllock.Session {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s, err := sqllock.Open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Two instances over one PostgreSQL share a limit, and one waits for the other.
+func TestAcrossSessions(t *testing.T) {
+	t.Parallel()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			one := ratelimit.AtMost(2, session(t, driver, dsn), "export")
+			two := ratelimit.AtMost(2, session(t, driver, dsn), "export")
+			patient := ratelimit.AtMost(2, session(t, driver, dsn), "export", ratelimit.WithWait(time.Minute, 1))
+
+			first, second := must(t, one, "ada"), must(t, two, "ada")
+			for _, l := range []*ratelimit.Limiter{one, two} {
+				if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
+					t.Errorf("third: %v, want ErrBusy", err)
+				}
+			}
+			third := make(chan error)
+			go func() {
+				lock, err := patient.Acquire(t.Context(), "ada")
+				_ = lock.Unlock()
+				third <- err
+			}()
+			unlock(t, second)
+			if err := <-third; err != nil {
+				t.Errorf("waiting: %v, want a lock", err)
+			}
+			unlock(t, first)
+		})
+	}
+}
+
+// A lock that ends otherwise than by Unlock is reported as lost, once.
+func TestObserverLost(t *testing.T) {
+	t.Parallel()
+	s := session(t, pgtest.Drivers()[0], pgtest.Database(t))
+	var j journal
+	lock := must(t, ratelimit.OneAtATime(s, "export", ratelimit.WithObserver(j.observer())), "ada")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
+		t.Errorf("Unlock: %v, want ErrLost", err)
+	}
+	if got := j.events(); len(got) != 2 || got[0] != "admitted" || got[1] != "lost" {
+		t.Errorf("events %q, want admitted and lost", got)
+	}
+}

@@ -1,0 +1,58 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A keyMaker makes the keys of ids: a [sqllock.Namespace] or, under a secret, a
+// [sqllock.KeyedNamespace].
+type keyMaker interface {
+	SlotKey(id string, i int) sqllock.Key
+}
+
+// An anyLocker takes the first free one of several keys in one call, as
+// [*sqllock.Session] and [*sqllock.Memory] do.
+type anyLocker interface {
+	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
+	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
+}
+
+// A slotSet is the keys of an id's slots. One is kept without an allocation.
+type slotSet struct {
+	first sqllock.Key
+	all   []sqllock.Key // if there are more than one; else nil
+}
+
+func (l *Limiter) slotKeys(id string) slotSet {
+	s := slotSet{first: l.keys.SlotKey(id, 0)}
+	if l.slots > 1 {
+		s.all = make([]sqllock.Key, l.slots)
+		s.all[0] = s.first
+		for i := 1; i < l.slots; i++ {
+			s.all[i] = l.keys.SlotKey(id, i)
+		}
+	}
+	return s
+}
+
+// try takes a free slot, or fails with ErrHeld.
+func (l *Limiter) try(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
+	switch {
+	case s.all == nil:
+		return l.locks.TryLock(ctx, s.first)
+	case l.any != nil:
+		return l.any.TryAny(ctx, s.all...)
+	}
+	var err error
+	for _, key := range s.all {
+		var lock *sqllock.Lock
+		lock, err = l.locks.TryLock(ctx, key)
+		if !errors.Is(err, sqllock.ErrHeld) {
+			return lock, err
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,102 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// The pause between two attempts at the slots of a Locker that cannot wait for
+// several keys: it doubles from pollMin to pollMax, less a random part of up to
+// a half.
+const (
+	pollMin = 2 * time.Millisecond
+	pollMax = 50 * time.Millisecond
+)
+
+// enterLine takes one of the places for those who wait, if there is one.
+func (l *Limiter) enterLine() bool {
+	if l.waiters.Add(1) > l.maxWaiters {
+		l.waiters.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (l *Limiter) leaveLine() { l.waiters.Add(-1) }
+
+// wait waits up to maxWait for a slot.
+func (l *Limiter) wait(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
+	bounded, cancel := context.WithTimeout(ctx, l.maxWait)
+	defer cancel()
+	var lock *sqllock.Lock
+	var err error
+	switch {
+	case s.all == nil:
+		lock, err = l.locks.Lock(bounded, s.first)
+	case l.any != nil:
+		lock, err = l.any.LockAny(bounded, s.all...)
+	default:
+		lock, err = l.poll(bounded, s)
+	}
+	return lock, l.waitError(ctx, bounded, err)
+}
+
+// waitError is what the error of a wait means to the caller, whose context is
+// ctx: bounded is ours, and its end is no business of theirs.
+func (l *Limiter) waitError(ctx, bounded context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()): // it ended just after ours
+		return l.explain(ctx.Err())
+	case ctx.Err() != nil || bounded.Err() == nil || !errors.Is(err, bounded.Err()):
+		return l.explain(err)
+	case errors.Is(err, sqllock.ErrUnavailable):
+		return l.explain(overdue{err})
+	default:
+		return l.busy()
+	}
+}
+
+// overdue is the error of a wait that our own deadline ended while the database
+// was away. It does not match that deadline's error, which would pass for the
+// caller's.
+type overdue struct{ err error }
+
+func (o overdue) Error() string { return o.err.Error() }
+
+func (o overdue) Is(target error) bool {
+	return target != context.DeadlineExceeded && errors.Is(o.err, target)
+}
+
+// poll tries the slots again and again. While the database is away it goes on,
+// as [sqllock.Session.Lock] does.
+func (l *Limiter) poll(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
+	var away error
+	for pause := pollMin; ; pause = min(2*pause, pollMax) {
+		timer := time.NewTimer(pause - rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, errors.Join(away, ctx.Err())
+		}
+		lock, err := l.try(ctx, s)
+		switch {
+		case err == nil:
+			return lock, nil
+		case errors.Is(err, sqllock.ErrHeld):
+			away = nil
+		case ctx.Err() == nil && errors.Is(err, sqllock.ErrUnavailable):
+			away = err
+		case errors.Is(err, ctx.Err()):
+			return nil, errors.Join(away, err)
+		default:
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// waitCase is a way to wait: for one key, for one of several in one call, or by
+// trying again and again.
+type waitCase struct {
+	name  string
+	slots int
+	locks func() sqllock.Locker
+}
+
+func waitCases() []waitCase {
+	memory := func() sqllock.Locker { return sqllock.NewMemory() }
+	return []waitCase{
+		{"one", 1, memory},
+		{"any", 2, memory},
+		{"poll", 2, func() sqllock.Locker { return onlyOne{sqllock.NewMemory()} }},
+	}
+}
+
+// fill takes all slots of id.
+func fill(t *testing.T, l *ratelimit.Limiter, id string) []*sqllock.Lock {
+	t.Helper()
+	var held []*sqllock.Lock
+	for range l.Limit() {
+		held = append(held, must(t, l, id))
+	}
+	return held
+}
+
+// A result is what one Acquire came to.
+type result struct {
+	lock *sqllock.Lock
+	err  error
+	took time.Duration
+}
+
+// acquire has a goroutine Acquire and returns once it waits or is done.
+func acquire(ctx context.Context, l *ratelimit.Limiter, id string) <-chan result {
+	c := make(chan result, 1)
+	go func() {
+		began := time.Now()
+		lock, err := l.Acquire(ctx, id)
+		c <- result{lock, err, time.Since(began)}
+	}()
+	synctest.Wait()
+	return c
+}
+
+func TestWaitUntilFree(t *testing.T) {
+	for _, tt := range waitCases() {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var j journal
+				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
+					ratelimit.WithWait(10*time.Second, 1), ratelimit.WithObserver(j.observer()))
+				held := fill(t, l, "ada")
+				next := acquire(t.Context(), l, "ada")
+
+				time.Sleep(4 * time.Second)
+				unlock(t, held[0])
+				got := <-next
+				if got.err != nil {
+					t.Fatalf("got %v, want a lock", got.err)
+				}
+				unlock(t, got.lock)
+				if late := got.took - 4*time.Second; late < 0 || late > 50*time.Millisecond {
+					t.Errorf("waited %v, want 4s, and no more than a poll longer", got.took)
+				}
+				if told := j.last(t, "waited").d; told != got.took {
+					t.Errorf("the Observer heard of %v, want %v", told, got.took)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitInVain(t *testing.T) {
+	for _, tt := range waitCases() {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var j journal
+				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
+					ratelimit.WithWait(3*time.Second, 1), ratelimit.WithObserver(j.observer()))
+				fill(t, l, "ada")
+				got := <-acquire(t.Context(), l, "ada")
+				if !errors.Is(got.err, ratelimit.ErrBusy) || errors.Is(got.err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want ErrBusy, and no deadline that is not the caller's", got.err)
+				}
+				if got.took != 3*time.Second || j.last(t, "waited").d != got.took {
+					t.Errorf("waited %v, the Observer heard of %v; want 3s", got.took, j.last(t, "waited").d)
+				}
+			})
+		})
+	}
+}
+
+// The end of the caller's own context is the caller's error.
+func TestWaitContextEnds(t *testing.T) {
+	for _, tt := range waitCases() {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := ratelimit.AtMost(tt.slots, tt.locks(), "export", ratelimit.WithWait(time.Minute, 2))
+				fill(t, l, "ada")
+
+				canceled, cancel := context.WithCancel(t.Context())
+				first := acquire(canceled, l, "ada")
+				deadline, stop := context.WithTimeout(t.Context(), time.Second)
+				defer stop()
+				second := acquire(deadline, l, "ada")
+
+				cancel()
+				if got := <-first; !errors.Is(got.err, context.Canceled) {
+					t.Errorf("got %v, want context.Canceled", got.err)
+				}
+				if got := <-second; !errors.Is(got.err, context.DeadlineExceeded) || got.took != time.Second {
+					t.Errorf("got %v after %v, want the caller's deadline after 1s", got.err, got.took)
+				}
+			})
+		})
+	}
+}
+
+// Only so many wait; the next is refused at once. Who does not need to wait
+// does not count, and a place is free again when its waiter is served or gone.
+func TestWaiters(t *testing.T) {
+	for _, tt := range waitCases() {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := ratelimit.AtMost(tt.slots, tt.locks(), "export", ratelimit.WithWait(time.Minute, 2))
+				held := fill(t, l, "ada")
+				fill(t, l, "grace")
+
+				ctx, cancel := context.WithCancel(t.Context())
+				first, second := acquire(t.Context(), l, "ada"), acquire(ctx, l, "grace")
+				for _, id := range []string{"ada", "grace"} {
+					if got := <-acquire(t.Context(), l, id); !errors.Is(got.err, ratelimit.ErrBusy) || got.took != 0 {
+						t.Errorf("third waiter: %v after %v, want ErrBusy at once", got.err, got.took)
+					}
+				}
+				unlock(t, must(t, l, "edsger")) // free: it does not wait
+
+				cancel()
+				<-second
+				third := acquire(t.Context(), l, "ada")
+				unlock(t, held[0])
+				if tt.name != "poll" { // there is an order
+					got := <-first
+					unlock(t, got.lock)
+					unlock(t, (<-third).lock)
+					return
+				}
+				for range 2 {
+					select {
+					case got := <-first:
+						unlock(t, got.lock)
+					case got := <-third:
+						unlock(t, got.lock)
+					}
+				}
+			})
+		})
+	}
+}
+
+// While the database is away nobody can say that the key is busy.
+func TestWaitDatabaseAway(t *testing.T) {
+	lockers := map[string]struct {
+		slots int
+		locks sqllock.Locker
+	}{
+		"one": {1, away()},
+		"poll": {2, fakeLocker{tryLock: func() func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+			n := 0
+			return func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+				if n++; n <= 4 {
+					return nil, sqllock.ErrHeld
+				}
+				return nil, sqllock.ErrUnavailable
+			}
+		}()}},
+	}
+	for name, tt := range lockers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				closed := ratelimit.AtMost(tt.slots, tt.locks, "export", ratelimit.WithWait(time.Second, 1))
+				got := <-acquire(t.Context(), closed, "ada")
+				switch {
+				case !errors.Is(got.err, sqllock.ErrUnavailable), errors.Is(got.err, ratelimit.ErrBusy):
+					t.Errorf("got %v, want ErrUnavailable alone", got.err)
+				case errors.Is(got.err, context.DeadlineExceeded):
+					t.Errorf("%v matches a deadline that is not the caller's", got.err)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitDatabaseAwayFailsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		l := ratelimit.OneAtATime(away(), "export", ratelimit.WithFailOpen(),
+			ratelimit.WithWait(time.Second, 1), ratelimit.WithObserver(j.observer()))
+		if got := <-acquire(t.Context(), l, "ada"); got.err != nil || got.lock != nil {
+			t.Errorf("got %v, %v; want to be let in without a lock", got.lock, got.err)
+		}
+		if err := j.last(t, "failed open").err; !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("the Observer heard %v, want ErrUnavailable", err)
+		}
+
+		// A client that left while the database was away is not let in.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		got := <-acquire(ctx, l, "ada")
+		if !errors.Is(got.err, context.DeadlineExceeded) || !errors.Is(got.err, sqllock.ErrUnavailable) {
+			t.Errorf("got %v, want the caller's deadline, and why", got.err)
+		}
+	})
+}
+
+// Polling goes on while the database is away for a moment, and stops at what
+// no patience mends.
+func TestPollErrors(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"away", sqllock.ErrUnavailable, nil},
+		{"held", sqllock.ErrHeld, nil},
+		{"closed", sqllock.ErrClosed, sqllock.ErrClosed},
+		{"capacity", sqllock.ErrCapacity, sqllock.ErrCapacity},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := sqllock.NewMemory()
+				tries := 0
+				locks := fakeLocker{tryLock: func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+					switch tries++; {
+					case tries <= 2: // of the two slots
+						return nil, sqllock.ErrHeld
+					case tries <= 20:
+						return nil, tt.err
+					}
+					return memory.TryLock(ctx, key)
+				}}
+				l := ratelimit.AtMost(2, locks, "export", ratelimit.WithWait(time.Minute, 1))
+				got := <-acquire(t.Context(), l, "ada")
+				if !errors.Is(got.err, tt.want) {
+					t.Errorf("got %v, want %v", got.err, tt.want)
+				}
+				unlock(t, got.lock)
+			})
+		})
+	}
+}
