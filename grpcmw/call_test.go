@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -36,17 +37,20 @@ func each(t *testing.T, f func(t *testing.T, kind int, key grpcmw.KeyFunc)) {
 func TestSequentialCallsAreNeverRefused(t *testing.T) {
 	const calls = 200
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
-		locks := sqllock.NewMemory()
-		s := &service{work: func(context.Context) error { return nil }}
-		var clients []pb.TestServiceClient
-		for range 2 {
-			limit := ratelimit.OneAtATime(locks, namespace)
-			clients = append(clients, start(t, s, limited(limit, key)...))
-		}
-		for i := range calls {
-			if err := kinds[kind].call(t.Context(), clients[i%2], "alice"); err != nil {
-				t.Fatalf("call %d: %v", i, err)
-			}
+		for _, fleet := range lockertest.Instances {
+			t.Run(fleet.Name, func(t *testing.T) {
+				a, b := fleet.New(t)
+				s := &service{work: func(context.Context) error { return nil }}
+				var clients []pb.TestServiceClient
+				for _, locks := range []sqllock.Locker{a, b} {
+					clients = append(clients, start(t, s, limited(ratelimit.OneAtATime(locks, namespace), key)...))
+				}
+				for i := range calls {
+					if err := kinds[kind].call(t.Context(), clients[i%2], "alice"); err != nil {
+						t.Fatalf("call %d: %v", i, err)
+					}
+				}
+			})
 		}
 	})
 }

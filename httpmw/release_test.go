@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -48,23 +49,28 @@ func TestBackBeforeTheAnswer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		p := protocols[tt.major-1]
-		t.Run(p.name+"/"+tt.name, func(t *testing.T) {
-			t.Parallel()
-			locks := sqllock.NewMemory()
-			servers := []*httptest.Server{
-				p.serve(t, limited(locks).Handler(tt.h)),
-				p.serve(t, limited(locks).Handler(tt.h)),
-			}
-			for i := range 300 {
-				s := servers[i%2]
-				if i%3 == 0 { // and another connection from time to time
-					s.Client().CloseIdleConnections()
-				}
-				if r := get(t, s); r.StatusCode >= 400 {
-					t.Fatalf("request %d: status %d", i, r.StatusCode)
-				}
-			}
-		})
+		for _, fleet := range lockertest.Instances {
+			t.Run(p.name+"/"+tt.name+"/"+fleet.Name, func(t *testing.T) {
+				t.Parallel()
+				a, b := fleet.New(t)
+				neverRefused(t, p.serve(t, limited(a).Handler(tt.h)), p.serve(t, limited(b).Handler(tt.h)))
+			})
+		}
+	}
+}
+
+// neverRefused sends requests to servers in turn, each after the whole answer to
+// the last.
+func neverRefused(t *testing.T, servers ...*httptest.Server) {
+	t.Helper()
+	for i := range 200 {
+		s := servers[i%len(servers)]
+		if i%3 == 0 { // and another connection from time to time
+			s.Client().CloseIdleConnections()
+		}
+		if r := get(t, s); r.StatusCode >= 400 {
+			t.Fatalf("request %d: status %d", i, r.StatusCode)
+		}
 	}
 }
 
