@@ -148,6 +148,50 @@ func TestLossWhileReceiving(t *testing.T) {
 	}
 }
 
+// While the database is down, from the start or later, calls are refused with
+// word when to come back; once it is up they are admitted, and nobody has done
+// anything.
+func TestDatabaseDown(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cluster := pgtest.New(t)
+			if err := cluster.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			db, err := sql.Open(driver, cluster.DSN(""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			session, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen(), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			s := &service{work: func(context.Context) error { return nil }}
+			client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), grpcmw.Metadata("user-bin"))...)
+			call := func() error { return kinds[0].call(t.Context(), client, "alice") }
+			for _, when := range []string{"at the start", "later"} {
+				err := call()
+				if status.Code(err) != codes.Unavailable {
+					t.Errorf("%s: a call while the database is down: %v, want UNAVAILABLE", when, err)
+				}
+				if details := status.Convert(err).Details(); len(details) != 1 {
+					t.Errorf("%s: details %v, want RetryInfo", when, details)
+				}
+				if err := cluster.StartAgain(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "a call after the database came up", func() bool { return call() == nil })
+				if err := cluster.Stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // The end of the Session ends its calls, and refuses those that come after.
 func TestClosedSession(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
