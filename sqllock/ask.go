@@ -72,7 +72,7 @@ func distinctKeys(keys []Key) []Key {
 func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
 	a.ctx, a.waits = ctx, waits
 	t.mu.Lock()
-	t.enlist(a)
+	t.enlistLocked(a)
 	settled := a.settled
 	t.mu.Unlock()
 	if settled {
@@ -102,21 +102,21 @@ func (t *table) giveUp(a *ask, err error) (*Lock, error) {
 		if away := t.source.away(); a.waits && away != nil {
 			err = fmt.Errorf("%w: %w", away, err)
 		}
-		t.settle(a, nil, err)
+		t.settleLocked(a, nil, err)
 	}
 	t.mu.Unlock()
 	<-a.done
 	return a.lock, a.err
 }
 
-// enlist answers a from the table where that can be done, and else sees that
+// enlistLocked answers a from the table where that can be done, and else sees that
 // its keys are asked for.
-func (t *table) enlist(a *ask) {
+func (t *table) enlistLocked(a *ask) {
 	if a.waits {
 		t.waiting++
 	}
 	if t.closed {
-		t.settle(a, nil, ErrClosed)
+		t.settleLocked(a, nil, ErrClosed)
 		return
 	}
 	away := t.source.away()
@@ -125,17 +125,17 @@ func (t *table) enlist(a *ask) {
 	for i, key := range a.keys {
 		e := t.entries[key.id]
 		switch {
-		case e != nil && e.state == releasing && away == nil && t.mayHandOver(e):
-			t.settleReply(e, nil)
-			t.give(e, a, key)
+		case e != nil && e.state == releasing && away == nil && t.mayHandOverLocked(e):
+			t.settleReplyLocked(e, nil)
+			t.giveLocked(e, a, key)
 			return
 		case e != nil && !a.waits && e.state == held:
 			continue // refused
 		case away != nil && !a.waits:
-			t.settle(a, nil, away)
+			t.settleLocked(a, nil, away)
 			return
 		case e == nil:
-			e = t.newEntry(key.id)
+			e = t.newEntryLocked(key.id)
 		case !a.waits && e.waited():
 			continue // refused: others are in line
 		}
@@ -149,7 +149,7 @@ func (t *table) enlist(a *ask) {
 	}
 	switch {
 	case a.open == 0:
-		t.settle(a, nil, ErrHeld)
+		t.settleLocked(a, nil, ErrHeld)
 	case fresh == 1:
 		t.source.ask(last)
 	case fresh > 1:
@@ -163,8 +163,8 @@ func (e *entry) waited() bool {
 	return slices.ContainsFunc(e.asks, func(a *ask) bool { return a.waits })
 }
 
-// settle gives a its verdict and takes it off the table.
-func (t *table) settle(a *ask, lock *Lock, err error) {
+// settleLocked gives a its verdict and takes it off the table.
+func (t *table) settleLocked(a *ask, lock *Lock, err error) {
 	a.settled, a.lock, a.err = true, lock, err
 	if a.waits {
 		t.waiting--
@@ -173,19 +173,19 @@ func (t *table) settle(a *ask, lock *Lock, err error) {
 		if e != nil {
 			a.entries[i] = nil
 			e.drop(a)
-			t.keepGoing(e)
+			t.keepGoingLocked(e)
 		}
 	}
 	a.done <- struct{}{}
 }
 
-// keepGoing sees that e, which may have lost who was to ask for it, is asked for
+// keepGoingLocked sees that e, which may have lost who was to ask for it, is asked for
 // as long as it is wanted, and forgotten when it is not.
-func (t *table) keepGoing(e *entry) {
+func (t *table) keepGoingLocked(e *entry) {
 	if e.state == idle && len(e.asks) > 0 && !e.pending() && !t.closed {
-		t.resume(e)
+		t.resumeLocked(e)
 	} else {
-		t.tidy(e)
+		t.tidyLocked(e)
 	}
 }
 
@@ -200,9 +200,9 @@ func (e *entry) drop(a *ask) {
 	}
 }
 
-// dismiss settles those who only try for e: with err, or, if they are refused
+// dismissLocked settles those who only try for e: with err, or, if they are refused
 // and try for other keys too, when the last key has refused them.
-func (t *table) dismiss(e *entry, err error) {
+func (t *table) dismissLocked(e *entry, err error) {
 	for i := 0; i < len(e.asks); {
 		a := e.asks[i]
 		if a.waits {
@@ -214,7 +214,7 @@ func (t *table) dismiss(e *entry, err error) {
 		a.open--
 		switch {
 		case a.open == 0 || err != ErrHeld:
-			t.settle(a, nil, err)
+			t.settleLocked(a, nil, err)
 		case a.unasked():
 			t.source.askAny(a)
 		}

@@ -47,17 +47,17 @@ func newBackend(s *Session) *backend {
 	return &backend{s: s, wake: make(chan struct{}, 1)}
 }
 
-// load is how many locks are on b or may soon be.
-func (b *backend) load() int {
+// loadLocked is how many locks are on b or may soon be.
+func (b *backend) loadLocked() int {
 	n := len(b.tries) + len(b.groups)
 	if b.lease != nil {
-		n += b.lease.held + b.lease.flight.wanted()
+		n += b.lease.held + b.lease.flight.wantedLocked()
 	}
 	return n
 }
 
-// notify says that something was queued.
-func (b *backend) notify() {
+// notifyLocked says that something was queued.
+func (b *backend) notifyLocked() {
 	if b.oldest == 0 {
 		b.oldest = now()
 	}
@@ -150,7 +150,7 @@ func (b *backend) serve(session dialect.Session) *lease {
 	defer t.mu.Unlock()
 	l := newLease(b, session)
 	if t.closed {
-		l.retire()
+		l.retireLocked()
 	} else {
 		if b.wasLost {
 			b.wasLost = false
@@ -188,9 +188,9 @@ func (b *backend) leave(l *lease) {
 	}()
 }
 
-// lost has callers fail once they have had no answer for patience, unless b is
+// lostLocked has callers fail once they have had no answer for patience, unless b is
 // connected again by then.
-func (b *backend) lost() {
+func (b *backend) lostLocked() {
 	b.lease, b.wasLost = nil, true
 	wait := patience
 	if b.oldest != 0 {
@@ -204,7 +204,7 @@ func (b *backend) lost() {
 		b.s.table.mu.Lock()
 		defer b.s.table.mu.Unlock()
 		if b.lease == nil && b.away == nil && !b.s.table.closed {
-			b.giveUpOn(errNoConnection)
+			b.giveUpOnLocked(errNoConnection)
 		}
 	})
 }
@@ -222,36 +222,36 @@ func (b *backend) unreachable(err error) {
 		if b.away == nil || b.away.Error() != err.Error() {
 			b.s.options.log.Warn("sqllock: cannot connect", "reason", err)
 		}
-		b.giveUpOn(err)
+		b.giveUpOnLocked(err)
 	}
 }
 
-// giveUpOn fails those who wait for an answer, and those who ask from now on,
+// giveUpOnLocked fails those who wait for an answer, and those who ask from now on,
 // with err. Releases stay queued.
-func (b *backend) giveUpOn(err error) {
+func (b *backend) giveUpOnLocked(err error) {
 	t := b.s.table
 	b.away = err
 	tries, groups := b.tries, b.groups
 	b.tries, b.groups, b.oldest = nil, nil, 0
 	for _, e := range tries {
 		if e.state == queued && e.backend == b {
-			t.refused(e, err)
+			t.refusedLocked(e, err)
 		}
 	}
 	for _, a := range groups {
 		a.grouped = false
 		for _, e := range a.entries {
 			if e != nil && e.state == idle {
-				t.refused(e, err)
+				t.refusedLocked(e, err)
 			}
 		}
 	}
 	for _, e := range b.releases {
 		if e.state == releasing {
-			t.settleReply(e, err)
+			t.settleReplyLocked(e, err)
 		}
 	}
 	if b.lease != nil {
-		b.lease.flight.fail(t, err)
+		b.lease.flight.failLocked(t, err)
 	}
 }

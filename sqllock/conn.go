@@ -151,7 +151,7 @@ func (c *Conn) next() (e *entry, key dialect.Key, release bool) {
 			return e, e.key, true
 		case e.state == queued && len(e.asks) == 0: // all have given up
 			e.state = idle
-			t.tidy(e)
+			t.tidyLocked(e)
 		case e.state == queued:
 			e.state = asking
 			return e, e.key, false
@@ -175,16 +175,16 @@ func (c *Conn) settle(e *entry, ok bool, err error) {
 	defer t.mu.Unlock()
 	switch {
 	case e.state == freeing && err == nil:
-		t.freed(e, nil)
+		t.freedLocked(e, nil)
 	case e.state == freeing: // it could not be given back, and the session lives
-		t.settleReply(e, fromDialect(err))
-		t.release(e)
+		t.settleReplyLocked(e, fromDialect(err))
+		t.releaseLocked(e)
 	case err != nil:
-		t.refused(e, fromDialect(err))
+		t.refusedLocked(e, fromDialect(err))
 	case ok:
-		t.granted(e, holding{})
+		t.grantedLocked(e, holding{})
 	default:
-		t.refused(e, ErrHeld)
+		t.refusedLocked(e, ErrHeld)
 	}
 }
 
@@ -199,7 +199,7 @@ func (c *Conn) lose(e *entry, err error) {
 		} else {
 			err = fromDialect(err)
 		}
-		t.refused(e, err)
+		t.refusedLocked(e, err)
 	}
 	var locks []*Lock
 	for _, e := range t.entries {
@@ -207,7 +207,7 @@ func (c *Conn) lose(e *entry, err error) {
 			if e.lock != nil {
 				locks = append(locks, e.lock)
 			}
-			t.freed(e, ErrLost)
+			t.freedLocked(e, ErrLost)
 		}
 	}
 	t.mu.Unlock()

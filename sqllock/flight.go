@@ -22,8 +22,8 @@ type group struct {
 	entries []*entry
 }
 
-// wanted is how many keys the flight may bring.
-func (f *flight) wanted() int { return len(f.tries) + len(f.groups) }
+// wantedLocked is how many keys the flight may bring.
+func (f *flight) wantedLocked() int { return len(f.tries) + len(f.groups) }
 
 // take loads the flight with what is queued and reports whether there is
 // anything to send.
@@ -45,17 +45,17 @@ func (l *lease) take(due bool) bool {
 	}
 	b.releases = b.releases[:0]
 	f.oldest, b.oldest = b.oldest, 0
-	room := b.s.room()
-	l.takeTries(room)
-	l.takeGroups(room)
-	if !due && len(f.releases)+f.wanted() == 0 {
+	room := b.s.roomLocked()
+	l.takeTriesLocked(room)
+	l.takeGroupsLocked(room)
+	if !due && len(f.releases)+f.wantedLocked() == 0 {
 		return false
 	}
 	f.underWay, f.sent = true, now()
 	if f.oldest == 0 {
 		f.oldest = f.sent
 	}
-	l.arm()
+	l.armLocked()
 	return true
 }
 
@@ -67,7 +67,7 @@ func (f *flight) clear() {
 	f.releases, f.tries, f.groups = f.releases[:0], f.tries[:0], f.groups[:0]
 }
 
-func (l *lease) takeTries(room int) {
+func (l *lease) takeTriesLocked(room int) {
 	b, t := l.backend, l.backend.s.table
 	tries := b.tries
 	b.tries = b.tries[:0]
@@ -76,25 +76,25 @@ func (l *lease) takeTries(room int) {
 		case e.state != queued || e.backend != b:
 		case len(e.asks) == 0: // all have given up
 			e.state = idle
-			t.tidy(e)
+			t.tidyLocked(e)
 		case len(l.flight.tries) >= room:
-			t.refused(e, errMaxHeld)
+			t.refusedLocked(e, errMaxHeld)
 		default:
-			l.try(e)
+			l.tryLocked(e)
 		}
 	}
 }
 
-// try adds e to the flight.
-func (l *lease) try(e *entry) {
+// tryLocked adds e to the flight.
+func (l *lease) tryLocked(e *entry) {
 	e.state, e.backend = asking, l.backend
 	l.flight.tries = append(l.flight.tries, e)
 	l.flight.batch.Try = append(l.flight.batch.Try, e.key)
 }
 
-// takeGroups adds those who want one of several keys. Keys that two want go to
+// takeGroupsLocked adds those who want one of several keys. Keys that two want go to
 // one of them: the database would grant a key to the same session twice.
-func (l *lease) takeGroups(room int) {
+func (l *lease) takeGroupsLocked(room int) {
 	b, t := l.backend, l.backend.s.table
 	groups := b.groups
 	b.groups = nil
@@ -106,12 +106,12 @@ func (l *lease) takeGroups(room int) {
 		entries := a.share()
 		switch {
 		case len(entries) == 0: // others ask for all of them: a gets their answer
-		case l.flight.wanted() >= room:
+		case l.flight.wantedLocked() >= room:
 			for _, e := range entries {
-				t.refused(e, errMaxHeld)
+				t.refusedLocked(e, errMaxHeld)
 			}
 		case len(entries) == 1:
-			l.try(entries[0])
+			l.tryLocked(entries[0])
 		default:
 			keys := make([]dialect.Key, len(entries))
 			for i, e := range entries {
@@ -123,7 +123,7 @@ func (l *lease) takeGroups(room int) {
 		}
 		for _, e := range a.entries { // what it could not take along
 			if e != nil && e.state == idle && !e.pending() {
-				t.resume(e)
+				t.resumeLocked(e)
 			}
 		}
 	}
@@ -161,12 +161,12 @@ func (l *lease) settle() bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !l.answered() {
+	if !l.answeredLocked() {
 		return false
 	}
 	l.failed = 0
 	for _, e := range f.releases {
-		l.freed(e)
+		l.freedLocked(e)
 	}
 	for _, key := range f.batch.Busy {
 		if e := t.entries[key]; e != nil {
@@ -176,53 +176,53 @@ func (l *lease) settle() bool {
 	for _, e := range f.tries {
 		if e.busy {
 			e.busy = false
-			t.refused(e, ErrHeld)
+			t.refusedLocked(e, ErrHeld)
 		} else {
-			l.granted(e)
+			l.grantedLocked(e)
 		}
 	}
 	for i, g := range f.groups {
-		l.settleGroup(g, f.batch.Won[i])
+		l.settleGroupLocked(g, f.batch.Won[i])
 	}
 	f.clear()
 	b.s.counters.exchanged(now() - f.sent)
 	return true
 }
 
-// settleGroup: the key at won was taken, those before it are held elsewhere, and
+// settleGroupLocked: the key at won was taken, those before it are held elsewhere, and
 // of those after it nothing is known.
-func (l *lease) settleGroup(g group, won int) {
+func (l *lease) settleGroupLocked(g group, won int) {
 	if won >= 0 {
-		l.granted(g.entries[won])
+		l.grantedLocked(g.entries[won])
 	}
 	for i, e := range g.entries {
 		switch {
 		case won < 0 || i < won:
-			l.backend.s.table.refused(e, ErrHeld)
+			l.backend.s.table.refusedLocked(e, ErrHeld)
 		case i > won:
-			l.untested(e)
+			l.untestedLocked(e)
 		}
 	}
 }
 
-func (l *lease) untested(e *entry) {
+func (l *lease) untestedLocked(e *entry) {
 	e.state = idle
-	l.backend.s.table.keepGoing(e)
+	l.backend.s.table.keepGoingLocked(e)
 }
 
-func (l *lease) granted(e *entry) {
+func (l *lease) grantedLocked(e *entry) {
 	l.held++
-	l.backend.s.table.granted(e, holding{lease: l})
+	l.backend.s.table.grantedLocked(e, holding{lease: l})
 }
 
-func (l *lease) freed(e *entry) {
+func (l *lease) freedLocked(e *entry) {
 	l.held--
-	l.backend.s.table.freed(e, nil)
+	l.backend.s.table.freedLocked(e, nil)
 }
 
-// answered notes that the statement under way was answered, and reports whether
+// answeredLocked notes that the statement under way was answeredLocked, and reports whether
 // the answer came in time. table.mu is held.
-func (l *lease) answered() bool {
+func (l *lease) answeredLocked() bool {
 	l.flight.underWay = false
 	if l.dead.Load() {
 		return false
@@ -235,25 +235,25 @@ func (l *lease) answered() bool {
 	if l.stalled {
 		l.stalled, l.backend.away = false, nil
 	}
-	l.arm()
+	l.armLocked()
 	return true
 }
 
-// fail tells the flight's callers that there is no answer yet. What it brings
+// failLocked tells the flight's callers that there is no answer yet. What it brings
 // after all is given back.
-func (f *flight) fail(t *table, err error) {
+func (f *flight) failLocked(t *table, err error) {
 	if !f.underWay {
 		return
 	}
 	for _, e := range f.releases {
-		t.settleReply(e, err)
+		t.settleReplyLocked(e, err)
 	}
 	for _, e := range f.tries {
-		t.dismiss(e, err)
+		t.dismissLocked(e, err)
 	}
 	for _, g := range f.groups {
 		for _, e := range g.entries {
-			t.dismiss(e, err)
+			t.dismissLocked(e, err)
 		}
 	}
 }

@@ -6,52 +6,52 @@ import (
 	"time"
 )
 
-// give makes a the holder of e's key, which the source has granted.
-func (t *table) give(e *entry, a *ask, key Key) {
+// giveLocked makes a the holder of e's key, which the source has granted.
+func (t *table) giveLocked(e *entry, a *ask, key Key) {
 	e.state = held
 	e.polls = 0
 	e.lock = &Lock{key: key, ctx: a.ctx, home: t, entry: e, lease: e.holds.lease}
 	if e.holds.tx != nil {
 		e.lock.tx = e.holds.tx.tx
 	}
-	t.settle(a, e.lock, nil)
+	t.settleLocked(a, e.lock, nil)
 }
 
-// granted is the source's answer that e's key is this process's now.
-func (t *table) granted(e *entry, holds holding) {
+// grantedLocked is the source's answer that e's key is this process's now.
+func (t *table) grantedLocked(e *entry, holds holding) {
 	t.held++
 	e.holds = holds
 	if e.since == 0 {
 		e.since = now()
 	}
 	if len(e.asks) == 0 { // who asked has given up
-		t.release(e)
+		t.releaseLocked(e)
 		return
 	}
 	first := e.asks[0]
-	t.give(e, first, first.keys[slices.Index(first.entries, e)])
-	t.dismiss(e, ErrHeld)
+	t.giveLocked(e, first, first.keys[slices.Index(first.entries, e)])
+	t.dismissLocked(e, ErrHeld)
 }
 
-// refused is the source's answer that e's key was not taken: ErrHeld because
+// refusedLocked is the source's answer that e's key was not taken: ErrHeld because
 // somebody else holds it, or an error.
-func (t *table) refused(e *entry, err error) {
+func (t *table) refusedLocked(e *entry, err error) {
 	e.state = idle
 	e.since = 0
-	t.dismiss(e, err)
+	t.dismissLocked(e, err)
 	for len(e.asks) > 0 && errors.Is(err, ErrClosed) { // it will never be otherwise
-		t.settle(e.asks[0], nil, err)
+		t.settleLocked(e.asks[0], nil, err)
 	}
 	if len(e.asks) == 0 {
-		t.tidy(e)
+		t.tidyLocked(e)
 		return
 	}
 	if err != ErrHeld {
-		t.pollAfter(e, jitter(pollAway))
+		t.pollAfterLocked(e, jitter(pollAway))
 		return
 	}
 	e.polls++
-	t.pollAfter(e, pollPause(e.polls))
+	t.pollAfterLocked(e, pollPause(e.polls))
 }
 
 // unlock implements home.
@@ -63,9 +63,9 @@ func (t *table) unlock(l *Lock) error {
 		return ErrLost
 	}
 	e.lock = nil
-	if len(e.asks) > 0 && t.mayHandOver(e) {
+	if len(e.asks) > 0 && t.mayHandOverLocked(e) {
 		first := e.asks[0]
-		t.give(e, first, first.keys[slices.Index(first.entries, e)])
+		t.giveLocked(e, first, first.keys[slices.Index(first.entries, e)])
 		t.mu.Unlock()
 		return nil
 	}
@@ -74,7 +74,7 @@ func (t *table) unlock(l *Lock) error {
 		r = t.replies.Get().(*reply)
 		e.reply = r
 	}
-	t.release(e)
+	t.releaseLocked(e)
 	t.mu.Unlock()
 	if r == nil {
 		return nil
@@ -99,47 +99,47 @@ func (t *table) await(l *Lock, r *reply) error {
 	}
 }
 
-// release has the source give e's key back.
-func (t *table) release(e *entry) {
+// releaseLocked has the source give e's key back.
+func (t *table) releaseLocked(e *entry) {
 	e.state = releasing
 	t.source.giveBack(e)
 }
 
-// mayHandOver reports whether e's key may go to another caller of this process
+// mayHandOverLocked reports whether e's key may go to another caller of this process
 // without passing through the database.
-func (t *table) mayHandOver(e *entry) bool {
+func (t *table) mayHandOverLocked(e *entry) bool {
 	if t.handOver == forever {
 		return true
 	}
 	return t.handOver > 0 && !t.closed && now()-e.since < t.handOver && (e.holds.lease == nil || !e.holds.lease.expired())
 }
 
-func (t *table) settleReply(e *entry, err error) {
+func (t *table) settleReplyLocked(e *entry, err error) {
 	if e.reply != nil {
 		e.reply.done <- err
 		e.reply = nil
 	}
 }
 
-// freed is the source's word that e's key is no longer this process's: given
+// freedLocked is the source's word that e's key is no longer this process's: given
 // back (nil) or lost.
-func (t *table) freed(e *entry, err error) {
+func (t *table) freedLocked(e *entry, err error) {
 	t.held--
-	t.settleReply(e, err)
+	t.settleReplyLocked(e, err)
 	e.state, e.lock, e.holds = idle, nil, holding{}
 	switch {
 	case len(e.asks) == 0:
-		t.tidy(e)
+		t.tidyLocked(e)
 	case e.asks[0].waits && now()-e.since >= fairness && t.handOver != forever:
 		e.since = 0
-		t.pollAfter(e, yieldFor)
+		t.pollAfterLocked(e, yieldFor)
 	default:
-		t.resume(e)
+		t.resumeLocked(e)
 	}
 }
 
-// resume asks for e, which is idle and wanted.
-func (t *table) resume(e *entry) {
+// resumeLocked asks for e, which is idle and wanted.
+func (t *table) resumeLocked(e *entry) {
 	first := e.asks[0]
 	if len(first.keys) > 1 && !first.waits {
 		t.source.askAny(first)
@@ -148,8 +148,8 @@ func (t *table) resume(e *entry) {
 	}
 }
 
-// pollAfter has e's first waiter ask again after a pause.
-func (t *table) pollAfter(e *entry, pause time.Duration) {
+// pollAfterLocked has e's first waiter ask again after a pause.
+func (t *table) pollAfterLocked(e *entry, pause time.Duration) {
 	e.polling = true
 	if e.timer != nil {
 		e.timer.Reset(pause)
@@ -158,11 +158,11 @@ func (t *table) pollAfter(e *entry, pause time.Duration) {
 	e.timer = time.AfterFunc(pause, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.poll(e)
+		t.pollLocked(e)
 	})
 }
 
-func (t *table) poll(e *entry) {
+func (t *table) pollLocked(e *entry) {
 	if !e.polling || t.closed {
 		return
 	}

@@ -72,9 +72,9 @@ func (l *lease) expired() bool {
 // overdue reports whether the server has not answered for the lease.
 func (l *lease) overdue() bool { return int64(now()) >= l.deadline.Load() }
 
-// retire ends l without loss: nothing is held, or who holds is told otherwise.
+// retireLocked ends l without loss: nothing is held, or who holds is told otherwise.
 // table.mu is held.
-func (l *lease) retire() {
+func (l *lease) retireLocked() {
 	if !l.dead.Swap(true) {
 		l.timer.Stop()
 		close(l.gone)
@@ -89,8 +89,8 @@ func (l *lease) lose(why string) {
 		t.mu.Unlock()
 		return
 	}
-	l.retire()
-	b.lost()
+	l.retireLocked()
+	b.lostLocked()
 	b.s.counters.losses++
 	var locks []*Lock
 	for _, e := range t.entries {
@@ -99,9 +99,9 @@ func (l *lease) lose(why string) {
 			if e.lock != nil {
 				locks = append(locks, e.lock)
 			}
-			t.freed(e, ErrLost)
+			t.freedLocked(e, ErrLost)
 		case e.state == asking && e.backend == b:
-			t.refused(e, errSessionLost)
+			t.refusedLocked(e, errSessionLost)
 		}
 	}
 	t.mu.Unlock()
@@ -126,13 +126,13 @@ func (l *lease) check() {
 	}
 	if l.flight.underWay && !l.stalled && now() >= l.flight.oldest+patience {
 		l.stalled = true
-		l.backend.giveUpOn(errNoAnswer)
+		l.backend.giveUpOnLocked(errNoAnswer)
 	}
-	l.arm()
+	l.armLocked()
 }
 
-// arm sets the timer to what comes next. table.mu is held.
-func (l *lease) arm() {
+// armLocked sets the timer to what comes next. table.mu is held.
+func (l *lease) armLocked() {
 	next := time.Duration(l.deadline.Load())
 	if l.flight.underWay && !l.stalled {
 		next = min(next, l.flight.oldest+patience)
@@ -207,7 +207,7 @@ func (l *lease) spare() bool {
 	s := l.backend.s
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	if l.backend == s.backends[0] || l.backend.load() > 0 {
+	if l.backend == s.backends[0] || l.backend.loadLocked() > 0 {
 		l.idle = 0
 		return false
 	}
@@ -215,7 +215,7 @@ func (l *lease) spare() bool {
 	if l.idle < enough {
 		return false
 	}
-	s.remove(l.backend)
-	l.retire()
+	s.removeLocked(l.backend)
+	l.retireLocked()
 	return true
 }

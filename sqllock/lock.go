@@ -21,7 +21,8 @@ type Lock struct {
 	entry *entry  // of a Session's lock: its place in the table; else nil
 	tx    *sql.Tx // of a TxLocker's lock; else nil
 
-	ended atomic.Uint32 // endNot until the lock ends, then how; set once, under mu
+	ended    atomic.Uint32 // endNot until the lock ends, then how; set once, under mu
+	detached atomic.Bool   // Bind ignores the lock
 
 	mu       sync.Mutex // protects what follows; never held while calling out
 	cause    error      // why Bind's contexts ended: a loss, or Cancel
@@ -211,10 +212,13 @@ func (l *Lock) OnEnd(f func(cause error)) {
 // Cancel ends the contexts of the lock's work, those of Context and Bind, with
 // the given cause. The lock stays held until Unlock: so a policy can stop work
 // that takes too long and still not let another begin beside it. Only the first
-// cause counts.
+// cause counts; nil is context.Canceled.
 func (l *Lock) Cancel(cause error) {
 	if l == nil {
 		return
+	}
+	if cause == nil {
+		cause = context.Canceled
 	}
 	l.mu.Lock()
 	if l.cause == nil {

@@ -55,11 +55,12 @@ func (l *Lock) Context() context.Context {
 // Bind is ctx with the lock in it, and ended by the lock's loss, with cause
 // ErrLost, if that comes first. To give the lock back does not end it, so that
 // a request may go on after it has unlocked early. The caller calls cancel when
-// the work is done, as with context.WithCancel. That of a nil *Lock carries no
-// lock, not even one of ctx.
+// the work is done, as with context.WithCancel. Without a lock, that is on a nil
+// *Lock or after DetachContexts, it is context.WithCancel: a lock that ctx
+// carries stays.
 func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
-	if l == nil {
-		return context.WithCancel(context.WithValue(ctx, lockKey{}, l))
+	if l == nil || l.detached.Load() {
+		return context.WithCancel(ctx)
 	}
 	inner, end := context.WithCancelCause(ctx)
 	b := &boundContext{inner, end, l}
@@ -86,11 +87,20 @@ func (l *Lock) unbind(b *boundContext) {
 	}
 }
 
+// DetachContexts makes Bind ignore the lock from now on: what it gives neither
+// carries the lock nor ends with it. A limiter in a dry run takes locks that no
+// request may depend on.
+func (l *Lock) DetachContexts() {
+	if l != nil {
+		l.detached.Store(true)
+	}
+}
+
 // FromContext is the lock that ctx carries: in a context of [Lock.Bind] or
 // [Lock.Context], and so in a handler behind the kit's middleware.
 func FromContext(ctx context.Context) (*Lock, bool) {
-	l, _ := ctx.Value(lockKey{}).(*Lock)
-	return l, l != nil
+	l, ok := ctx.Value(lockKey{}).(*Lock)
+	return l, ok
 }
 
 // TxFromContext is the transaction on which a [TxLocker] holds the lock that

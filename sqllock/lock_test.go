@@ -29,21 +29,50 @@ func TestNilLock(t *testing.T) {
 	lock.OnEnd(func(error) { t.Error("OnEnd called") })
 	lock.Cancel(errors.New("cause"))
 
-	// It does not pass an outer lock off as its own.
+	// Its contexts are those of a request without it.
 	outer, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer outer.Unlock()
+	unaffected(t, "a nil lock", outer, lock)
+}
+
+// A lock whose contexts are detached leaves those of Bind alone.
+func TestDetachContexts(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	outer, err := locks.TryLock(t.Context(), sqllock.ID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outer.Unlock()
+	lock, err := locks.TryLock(t.Context(), sqllock.ID(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	lock.DetachContexts()
+	unaffected(t, "a detached lock", outer, lock)
+}
+
+// unaffected checks that a context bound to lock, inside of one bound to outer,
+// carries outer and ends with neither lock's work.
+func unaffected(t *testing.T, what string, outer, lock *sqllock.Lock) {
+	t.Helper()
 	ctx, cancelOuter := outer.Bind(t.Context())
 	defer cancelOuter()
 	inner, cancel := lock.Bind(ctx)
-	if _, ok := sqllock.FromContext(inner); ok {
-		t.Error("a nil lock's context carries a lock")
+	if found, _ := sqllock.FromContext(inner); found != outer {
+		t.Errorf("the context of %s carries %v, want the outer lock", what, found)
+	}
+	lock.Cancel(errors.New("cause"))
+	if inner.Err() != nil {
+		t.Errorf("the context of %s ended with it", what)
 	}
 	cancel()
 	if inner.Err() == nil || ctx.Err() != nil {
-		t.Error("cancel ended the wrong context")
+		t.Errorf("cancel of %s ended the wrong context", what)
 	}
 }
 

@@ -77,9 +77,9 @@ func (p *TxLocker) ask(e *entry) {
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
 		if err != nil {
-			p.table.refused(e, err)
+			p.table.refusedLocked(e, err)
 		} else {
-			p.table.granted(e, holding{tx: holder})
+			p.table.grantedLocked(e, holding{tx: holder})
 		}
 	}()
 }
@@ -96,7 +96,7 @@ func (p *TxLocker) giveBack(e *entry) {
 		err := holder.end()
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
-		p.table.freed(e, err)
+		p.table.freedLocked(e, err)
 	}()
 }
 

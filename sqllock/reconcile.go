@@ -27,14 +27,14 @@ func (l *lease) reconcile(err error) bool {
 	t, f := l.backend.s.table, &l.flight
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !l.answered() {
+	if !l.answeredLocked() {
 		return false
 	}
 	for _, e := range f.releases {
 		if holds[e.key] {
-			t.release(e)
+			t.releaseLocked(e)
 		} else {
-			l.freed(e)
+			l.freedLocked(e)
 		}
 	}
 	wanted := f.tries
@@ -43,9 +43,9 @@ func (l *lease) reconcile(err error) bool {
 	}
 	for _, e := range wanted {
 		if holds[e.key] {
-			l.granted(e)
+			l.grantedLocked(e)
 		} else {
-			t.refused(e, err)
+			t.refusedLocked(e, err)
 		}
 	}
 	f.clear()

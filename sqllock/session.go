@@ -120,10 +120,10 @@ func (s *Session) Close() error {
 		s.table.mu.Unlock()
 		return nil
 	}
-	locks := s.table.close()
+	locks := s.table.closeLocked()
 	for _, b := range s.backends {
 		if b.lease != nil {
-			b.lease.retire()
+			b.lease.retireLocked()
 		}
 	}
 	s.table.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Session) Close() error {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	for _, e := range s.table.entries {
-		s.table.settleReply(e, nil) // freed with the connection
+		s.table.settleReplyLocked(e, nil) // freed with the connection
 	}
 	return nil
 }
@@ -155,71 +155,71 @@ func (s *Session) Close() error {
 // through backends.
 
 func (s *Session) ask(e *entry) {
-	b := s.pick()
+	b := s.pickLocked()
 	if b.away != nil {
-		s.table.refused(e, b.away)
+		s.table.refusedLocked(e, b.away)
 		return
 	}
 	e.state, e.backend = queued, b
 	b.tries = append(b.tries, e)
-	b.notify()
+	b.notifyLocked()
 }
 
 func (s *Session) askAny(a *ask) {
 	if a.grouped {
 		return
 	}
-	b := s.pick()
+	b := s.pickLocked()
 	if b.away != nil {
 		for _, e := range a.entries {
 			if e != nil && e.state == idle {
-				s.table.refused(e, b.away)
+				s.table.refusedLocked(e, b.away)
 			}
 		}
 		return
 	}
 	a.grouped = true
 	b.groups = append(b.groups, a)
-	b.notify()
+	b.notifyLocked()
 }
 
 func (s *Session) giveBack(e *entry) {
 	b := e.holds.lease.backend
 	if b.away != nil {
-		s.table.settleReply(e, b.away)
+		s.table.settleReplyLocked(e, b.away)
 	}
 	b.releases = append(b.releases, e)
-	b.notify()
+	b.notifyLocked()
 }
 
 // away is why nothing can be asked for now, or nil.
-func (s *Session) away() error { return s.pick().away }
+func (s *Session) away() error { return s.pickLocked().away }
 
-// pick is the backend for the next lock: the first with room, so that few
+// pickLocked is the backend for the next lock: the first with room, so that few
 // locks stay on few connections.
-func (s *Session) pick() *backend {
+func (s *Session) pickLocked() *backend {
 	best := s.backends[0]
 	for _, b := range s.backends {
 		switch {
-		case b.away == nil && b.load() < heldPerConn:
+		case b.away == nil && b.loadLocked() < heldPerConn:
 			return b
-		case best.away != nil, b.away == nil && b.load() < best.load():
+		case best.away != nil, b.away == nil && b.loadLocked() < best.loadLocked():
 			best = b
 		}
 	}
-	if best.away == nil && len(s.backends) < s.options.maxConns && !s.growing() {
-		s.grow()
+	if best.away == nil && len(s.backends) < s.options.maxConns && !s.growingLocked() {
+		s.growLocked()
 	}
 	return best
 }
 
-// growing reports whether a backend has yet to connect.
-func (s *Session) growing() bool {
+// growingLocked reports whether a backend has yet to connect.
+func (s *Session) growingLocked() bool {
 	return slices.ContainsFunc(s.backends, func(b *backend) bool { return b.away != nil })
 }
 
-// grow adds a backend, which takes locks once it has connected.
-func (s *Session) grow() {
+// growLocked adds a backend, which takes locks once it has connected.
+func (s *Session) growLocked() {
 	b := newBackend(s)
 	b.away = ErrUnavailable
 	s.backends = append(s.backends, b)
@@ -227,18 +227,18 @@ func (s *Session) grow() {
 	go b.run(nil)
 }
 
-// remove takes b, which has no locks and no queue, out of use.
-func (s *Session) remove(b *backend) {
+// removeLocked takes b, which has no locks and no queue, out of use.
+func (s *Session) removeLocked(b *backend) {
 	b.retired = true
 	s.backends = slices.DeleteFunc(s.backends, func(other *backend) bool { return other == b })
 }
 
-// room is how many more locks may be taken.
-func (s *Session) room() int {
+// roomLocked is how many more locks may be taken.
+func (s *Session) roomLocked() int {
 	room := s.options.maxHeld - s.table.held
 	for _, b := range s.backends {
 		if b.lease != nil {
-			room -= b.lease.flight.wanted()
+			room -= b.lease.flight.wantedLocked()
 		}
 	}
 	return room

@@ -118,7 +118,7 @@ func newTable(src source) *table {
 	return t
 }
 
-func (t *table) newEntry(key dialect.Key) *entry {
+func (t *table) newEntryLocked(key dialect.Key) *entry {
 	var e *entry
 	if n := len(t.free); n > 0 {
 		e, t.free = t.free[n-1], t.free[:n-1]
@@ -130,8 +130,8 @@ func (t *table) newEntry(key dialect.Key) *entry {
 	return e
 }
 
-// tidy forgets e if nobody wants it.
-func (t *table) tidy(e *entry) {
+// tidyLocked forgets e if nobody wants it.
+func (t *table) tidyLocked(e *entry) {
 	if e.state != idle || len(e.asks) > 0 || t.entries[e.key] != e {
 		return
 	}
@@ -145,14 +145,14 @@ func (t *table) tidy(e *entry) {
 	}
 }
 
-// close settles everybody with ErrClosed and returns the locks that were held,
+// closeLocked settles everybody with ErrClosed and returns the locks that were held,
 // for the caller to end.
-func (t *table) close() []*Lock {
+func (t *table) closeLocked() []*Lock {
 	t.closed = true
 	var locks []*Lock
 	for _, e := range t.entries {
 		for len(e.asks) > 0 {
-			t.settle(e.asks[0], nil, ErrClosed)
+			t.settleLocked(e.asks[0], nil, ErrClosed)
 		}
 		if e.lock != nil {
 			locks = append(locks, e.lock)
