@@ -1,4 +1,5 @@
-# Everything one does here; `make` alone lists it. CI runs .ci/run and `make check`.
+# Everything one does here; `make` alone lists it. CI runs .ci/run: go vet and
+# `make test`. `make check` is what to run before a pull request.
 
 GO       ?= go
 FUZZTIME ?= 10s
@@ -14,14 +15,14 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: deps-postgres ## run examples/quickstart on a throwaway PostgreSQL
+demo: deps-postgres ## run examples/quickstart, on DATABASE_URL or a throwaway PostgreSQL
 	@$(GO) run ./examples/quickstart
 
 test: deps ## run all tests, on real PostgreSQL
 	$(GO) test ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
 
-check: deps fmt vet lint ## what CI runs: formatting, vet, lint, tests under the race detector
+check: deps fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 

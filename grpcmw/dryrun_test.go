@@ -2,9 +2,14 @@ package grpcmw_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -64,6 +69,98 @@ func TestLossInDryRun(t *testing.T) {
 			return nil
 		}); err != nil {
 			t.Errorf("%s: stream: %v", tt.name, err)
+		}
+	}
+}
+
+// Nor does it fail a stream's messages.
+func TestLossInDryRunKeepsMessages(t *testing.T) {
+	for _, source := range sources {
+		for _, tt := range []struct {
+			name   string
+			policy []ratelimit.Option
+			code   codes.Code
+		}{
+			{"in earnest", nil, codes.Aborted},
+			{"in earnest, told to stop before", []ratelimit.Option{ratelimit.WithMaxHold(1)}, codes.Aborted},
+			{"dry run", []ratelimit.Option{ratelimit.WithDryRun()}, codes.OK},
+		} {
+			t.Run(source.name+"/"+tt.name, func(t *testing.T) {
+				session, lose := openSession(t, "pgx")
+				lost := make(chan struct{})
+				observed := ratelimit.WithObserver(ratelimit.Observer{Lost: func(time.Duration) { close(lost) }})
+				s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
+					if _, err := stream.Recv(); err != nil {
+						return err
+					}
+					lose()
+					select {
+					case <-lost:
+					case <-time.After(patience):
+						return errors.New("no loss")
+					}
+					if err := stream.Send(&pb.StreamingOutputCallResponse{}); status.Code(err) != tt.code {
+						return status.Errorf(codes.Internal, "Send after the loss: %v", err)
+					}
+					_, err := stream.Recv()
+					return err
+				}}
+				limit := ratelimit.OneAtATime(session, namespace, append(tt.policy, observed)...)
+				client := start(t, s, limited(limit, source.key)...)
+				stream, err := client.FullDuplexCall(as(t.Context(), "alice"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					_ = stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named("alice")})
+				}
+				if err := drain(stream); status.Code(err) != tt.code {
+					t.Errorf("the call ended with %v, want %v", err, tt.code)
+				}
+			})
+		}
+	}
+}
+
+// A limit on trial inside of one in earnest leaves that one's lock in place,
+// whether the trial has a lock of its own or not.
+func TestDryRunInsideAnother(t *testing.T) {
+	always := grpcmw.FromContext(func(context.Context) (string, bool) { return "ada", true })
+	for name, inner := range map[string]sqllock.Locker{
+		"free": sqllock.NewMemory(),
+		"busy": broken{sqllock.ErrHeld},
+	} {
+		outer := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+		trial := ratelimit.OneAtATime(inner, "trial", ratelimit.WithDryRun())
+		work := func(ctx context.Context) {
+			lock, ok := sqllock.FromContext(ctx)
+			if !ok || lock.Key() != namespace.Key("ada") || lock.Err() != nil {
+				t.Errorf("%s: the lock in the context is %v, want that of the outer limit", name, lock.Key())
+			}
+			lock.Cancel(sqllock.ErrLost)
+			wait(t, ctx.Done(), "the loss of the outer lock to show")
+		}
+		ran := 0
+		if _, err := grpcmw.UnaryServerInterceptor(outer, always)(t.Context(), nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, req any) (any, error) {
+			return grpcmw.UnaryServerInterceptor(trial, always)(ctx, req, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+				ran++
+				work(ctx)
+				return nil, nil
+			})
+		}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := grpcmw.StreamServerInterceptor(outer, always)(nil, quietStream{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(srv any, stream grpc.ServerStream) error {
+			return grpcmw.StreamServerInterceptor(trial, always)(srv, stream, &grpc.StreamServerInfo{}, func(_ any, stream grpc.ServerStream) error {
+				ran++
+				work(stream.Context())
+				return nil
+			})
+		}); err != nil {
+			t.Errorf("%s: stream: %v", name, err)
+		}
+		if ran != 2 {
+			t.Errorf("%s: %d handlers ran, want 2", name, ran)
 		}
 	}
 }

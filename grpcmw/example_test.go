@@ -86,10 +86,12 @@ func ExampleUnaryServerInterceptor_selector() {
 	// /export.Service/List has a lock: false
 }
 
-// The key of an upload is in its first message: with it the stream gets its lock.
+// Half of an upload's key is in its first message: with it the stream gets its
+// lock. The other half is the user, who so cannot block another's upload.
 func ExampleStreamServerInterceptor() {
 	uploads := ratelimit.OneAtATime(sqllock.NewMemory(), "document")
-	intercept := grpcmw.StreamServerInterceptor(uploads, grpcmw.Field("response_status.message"))
+	intercept := grpcmw.StreamServerInterceptor(uploads,
+		grpcmw.Join(grpcmw.FromContext(authenticated), grpcmw.Field("response_status.message")))
 
 	upload := func(_ any, stream grpc.ServerStream) error {
 		ctx := stream.Context()
@@ -101,7 +103,7 @@ func ExampleStreamServerInterceptor() {
 		return err
 	}
 	info := &grpc.StreamServerInfo{FullMethod: "/docs.Service/Upload", IsClientStream: true}
-	fmt.Println(intercept(nil, oneMessage{"document-7"}, info, upload))
+	fmt.Println(intercept(nil, streamOf{oneMessage{"document-7"}, login("alice")}, info, upload))
 	// Output:
 	// at the start, locked: false
 	// with the first message, locked: true
@@ -121,6 +123,14 @@ func (m oneMessage) RecvMsg(into any) error {
 	into.(*pb.StreamingOutputCallRequest).ResponseStatus = &pb.EchoStatus{Message: m.name}
 	return nil
 }
+
+// streamOf is a stream whose client has logged in.
+type streamOf struct {
+	oneMessage
+	ctx context.Context
+}
+
+func (s streamOf) Context() context.Context { return s.ctx }
 
 // The key is the user that authentication has verified.
 func ExampleFromContext() {
@@ -212,7 +222,8 @@ func ExampleKeyFunc() {
 	// file-7 <nil>
 }
 
-// Two edits of one document are in conflict: no quota is used up.
+// Two edits of one document, by users who both may edit it, are in conflict: no
+// quota is used up.
 func ExampleWithConflict() {
 	edits := ratelimit.OneAtATime(sqllock.NewMemory(), "document")
 	intercept := grpcmw.UnaryServerInterceptor(edits, grpcmw.Field("response_status.message"), grpcmw.WithConflict())

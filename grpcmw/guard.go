@@ -3,9 +3,7 @@ package grpcmw
 import (
 	"context"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -36,14 +34,14 @@ func newGuard(name string, l *ratelimit.Limiter, key KeyFunc, opts []Option) *gu
 }
 
 // admit takes the lock for a call whose KeyFunc has answered key and err. A
-// call that is refused has a status; one that is admitted may have no lock, in
+// call that is refused has a refusal; one that is admitted may have no lock, in
 // a dry run or failed open.
-func (g *guard) admit(ctx context.Context, key string, err error) (*sqllock.Lock, *status.Status) {
+func (g *guard) admit(ctx context.Context, key string, err error) (*sqllock.Lock, *refusal) {
 	if err != nil {
 		if g.limiter.Refuse(err) == nil {
 			return nil, nil
 		}
-		return nil, keyVerdict(ctx, err)
+		return nil, &refusal{status: keyVerdict(ctx, err)}
 	}
 	lock, err := g.limiter.Acquire(ctx, key)
 	if err != nil {
@@ -54,21 +52,9 @@ func (g *guard) admit(ctx context.Context, key string, err error) (*sqllock.Lock
 
 // refuse is refused as an error. Its pushback goes into the trailer only, by the
 // call's setTrailer: a header would end gRPC's own retries.
-func (g *guard) refuse(refused *status.Status, setTrailer func(metadata.MD)) error {
-	switch refused.Code() {
-	case codes.ResourceExhausted, codes.Aborted, codes.Unavailable: // trying again may help
-		if g.pushback != nil {
-			setTrailer(g.pushback)
-		}
+func (g *guard) refuse(refused *refusal, setTrailer func(metadata.MD)) error {
+	if refused.again && g.pushback != nil {
+		setTrailer(g.pushback)
 	}
-	return refused.Err()
-}
-
-// binding is the lock that a call depends on: none in a dry run, where it goes
-// on whatever becomes of lock.
-func (g *guard) binding(lock *sqllock.Lock) *sqllock.Lock {
-	if g.limiter.DryRun() {
-		return nil
-	}
-	return lock
+	return refused.status.Err()
 }

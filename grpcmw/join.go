@@ -3,9 +3,10 @@ package grpcmw
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+
+	"github.com/latchkey-go/latchkey/internal/joinkey"
 )
 
 // Join makes one key of several, such as a user and a resource. Different parts
@@ -31,9 +32,7 @@ func Join(fs ...KeyFunc) KeyFunc {
 			if part == "" {
 				return "", ErrNoKey
 			}
-			joined = strconv.AppendInt(joined, int64(len(part)), 10)
-			joined = append(joined, ':')
-			joined = append(joined, part...)
+			joined = joinkey.Append(joined, part)
 		}
 		return string(joined), nil
 	}

@@ -3,9 +3,12 @@ package grpcmw
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // A KeyFunc says whose call this is: calls with equal keys exclude each other.
@@ -16,9 +19,9 @@ import (
 // that authentication has put into ctx. Who may choose a key may also choose a
 // victim's, and lock it out.
 //
-// When a KeyFunc fails, the call is refused: with the error's own gRPC status if
-// it has one (UNAUTHENTICATED, say), else with INVALID_ARGUMENT and a text that
-// leaves the error's out. The limiter's Observer is told the error as it is: it
+// When a KeyFunc fails, the call is refused: with the gRPC status that the error is
+// or wraps, if there is one (UNAUTHENTICATED, say), else with INVALID_ARGUMENT. The
+// text of neither the error nor what wraps its status goes to the client. The limiter's Observer is told the error as it is: it
 // should not hold the key.
 type KeyFunc func(ctx context.Context, call interceptors.CallMeta) (string, error)
 
@@ -30,7 +33,7 @@ var (
 	// call.ReqOrNil is nil, to be asked again with the first message in it.
 	ErrNeedMessage = errors.New("grpcmw: the key is in the stream's first message")
 
-	errRepeated = errors.New("grpcmw: the key is in the call's metadata more than once")
+	errRepeated = fmt.Errorf("grpcmw: %w: it is in the call's metadata more than once", ratelimit.ErrBadID)
 )
 
 // FromContext takes the key from the call's context, where an interceptor before
@@ -56,7 +59,8 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 // to lock out: never take a user's name from there.
 //
 // Without the name, or with an empty value, the error is ErrNoKey. If it is
-// there more than once the call is refused: neither value can be trusted.
+// there more than once the error is [ratelimit.ErrBadID]: neither value can be
+// trusted.
 //
 // Metadata panics if name is empty.
 func Metadata(name string) KeyFunc {

@@ -130,8 +130,8 @@ func TestMetadata(t *testing.T) {
 		{"none", metadata.Pairs("name", "alice"), "", grpcmw.ErrNoKey.Error()},
 		{"no metadata", nil, "", grpcmw.ErrNoKey.Error()},
 		{"empty", metadata.Pairs("user", ""), "", grpcmw.ErrNoKey.Error()},
-		{"twice", metadata.Pairs("user", "alice", "user", "bob"), "", "grpcmw: the key is in the call's metadata more than once"},
-		{"twice the same", metadata.Pairs("user", "alice", "user", "alice"), "", "grpcmw: the key is in the call's metadata more than once"},
+		{"twice", metadata.Pairs("user", "alice", "user", "bob"), "", "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
+		{"twice the same", metadata.Pairs("user", "alice", "user", "alice"), "", "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

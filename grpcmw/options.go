@@ -32,8 +32,8 @@ func WithErrorDomain(domain string) Option {
 
 // WithPushback tells gRPC clients with a retry policy to wait for d before the
 // next attempt, in place of their own backoff: a refusal whose RetryInfo says
-// that trying again may help gets the trailer grpc-retry-pushback-ms. The
-// policy's limit on attempts still holds. Without it the policy decides alone,
+// that trying again may help gets the trailer grpc-retry-pushback-ms; a status of
+// a KeyFunc's own does not. The policy's limit on attempts still holds. Without it the policy decides alone,
 // as gRPC's own retries do not read RetryInfo.
 //
 // A response header ends gRPC's own retries, so an interceptor before this one

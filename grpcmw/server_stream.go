@@ -36,12 +36,12 @@ type serverStream struct {
 	earlyErr error     // of SendMsg before there is a verdict
 }
 
-// A streamVerdict is a lock, which is nil in a dry run or failed open, or why
+// A streamVerdict is a lock, which may be nil in a dry run or failed open, or why
 // there is none.
 type streamVerdict struct {
 	lock    *sqllock.Lock
-	binding *sqllock.Lock // lock, if the stream depends on it: see guard.binding
-	unbind  func()        // takes lock out of the stream's context
+	carried bool   // lock is in the stream's context: not so in a dry run
+	unbind  func() // takes lock out of the stream's context
 	refusal error
 }
 
@@ -126,8 +126,8 @@ func (s *serverStream) admit(id string, err error) error {
 		s.ctx.cancel(refusal)
 		return refusal
 	}
-	binding := s.guard.binding(lock)
-	s.verdict.Store(&streamVerdict{lock: lock, binding: binding, unbind: s.ctx.carry(binding)})
+	carried, unbind := s.ctx.carry(lock)
+	s.verdict.Store(&streamVerdict{lock: lock, carried: carried, unbind: unbind})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -172,7 +172,7 @@ func (v *streamVerdict) failed() error {
 	if v.refusal != nil {
 		return v.refusal
 	}
-	if errors.Is(v.binding.Err(), sqllock.ErrLost) {
+	if v.carried && errors.Is(v.lock.Err(), sqllock.ErrLost) {
 		return lostError{}
 	}
 	return nil

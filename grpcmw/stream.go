@@ -17,7 +17,8 @@ import (
 // without a message, RecvMsg returns the refusal, the stream's context ends, and
 // the refusal is how the call ends, whatever the handler returns. Before the
 // first message the stream has no lock, and so SendMsg fails with
-// FAILED_PRECONDITION; the handler should not begin any other work that the
+// FAILED_PRECONDITION, which the limiter's Observer is told of once, through Refused,
+// besides how the stream is decided; the handler should not begin any other work that the
 // lock is for, nor send headers, which end gRPC's own retries. A context that it
 // has taken from the stream before carries the lock, and ends on its loss, from
 // then on.

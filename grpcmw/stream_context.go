@@ -26,13 +26,15 @@ func newStreamContext(parent context.Context) *streamContext {
 	return &streamContext{Context: ctx, cancel: cancel}
 }
 
-// carry puts lock, which may be nil and then hides an outer one, into c. unbind
-// ends its hold on c.
-func (c *streamContext) carry(lock *sqllock.Lock) (unbind func()) {
+// carry binds c to lock, which may be nil. carried reports whether lock is in c
+// now, as Bind decides: a dry run's is not, and c then does not depend on it.
+// unbind ends its hold on c.
+func (c *streamContext) carry(lock *sqllock.Lock) (carried bool, unbind func()) {
 	ctx, cancel := lock.Bind(c.Context)
 	c.bound.Store(&boundLock{lock, ctx})
 	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
-	return func() {
+	bound, ok := sqllock.FromContext(ctx)
+	return ok && bound == lock, func() {
 		stop()
 		cancel()
 	}

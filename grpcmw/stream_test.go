@@ -30,7 +30,8 @@ func openDuplex(t *testing.T, limit *ratelimit.Limiter, key string, handler func
 		t.Fatal(err)
 	}
 	if key != "" {
-		if err := stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named(key)}); err != nil {
+		err := stream.Send(&pb.StreamingOutputCallRequest{ResponseStatus: named(key)})
+		if ignoreEOF(err) != nil { // io.EOF: the call has ended, Recv says how
 			t.Fatal(err)
 		}
 	}
@@ -327,4 +328,65 @@ func ignoreEOF(err error) error {
 		return nil
 	}
 	return err
+}
+
+// A hookedContext calls the func in its hook, if there is one, while a context
+// made from it is being cancelled: before anybody else can learn of that.
+type hookedContext struct {
+	context.Context
+	done chan struct{}
+	hook *atomic.Pointer[func()]
+}
+
+func (c hookedContext) Done() <-chan struct{} { return c.done }
+
+// AfterFunc is for package context, which stops what it asks for here when a
+// context made from c ends.
+func (c hookedContext) AfterFunc(func()) (stop func() bool) {
+	return func() bool {
+		if hook := c.hook.Swap(nil); hook != nil {
+			(*hook)()
+		}
+		return true
+	}
+}
+
+// Who sees the context end finds the refusal there already, not a stream that is
+// still to be decided on.
+func TestRefusalBeforeContextEnds(t *testing.T) {
+	locks := sqllock.NewMemory()
+	hold(t, locks, "alice")
+	ctx := hookedContext{t.Context(), make(chan struct{}), new(atomic.Pointer[func()])}
+	intercept := grpcmw.StreamServerInterceptor(ratelimit.OneAtATime(locks, namespace), grpcmw.Field("response_status.message"))
+	seen := make(chan error, 1)
+	err := intercept(nil, streamOf{oneMessage{"alice"}, ctx}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+		hook := func() { seen <- stream.SendMsg(&pb.StreamingOutputCallResponse{}) }
+		ctx.hook.Store(&hook)
+		return stream.RecvMsg(&pb.StreamingOutputCallRequest{})
+	})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the call ended with %v", err)
+	}
+	if err := wait(t, seen, "the end of the context"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("SendMsg while the context ends: %v, want the refusal", err)
+	}
+}
+
+// A message sent early is reported beside what becomes of the stream.
+func TestEarlySendIsObserved(t *testing.T) {
+	var admitted, refused atomic.Int64
+	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithObserver(ratelimit.Observer{
+		Admitted: func() { admitted.Add(1) },
+		Refused:  func(error) { refused.Add(1) },
+	}))
+	intercept := grpcmw.StreamServerInterceptor(limit, grpcmw.Field("response_status.message"))
+	err := intercept(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {
+		for range 2 {
+			_ = stream.SendMsg(&pb.StreamingOutputCallResponse{})
+		}
+		return stream.RecvMsg(&pb.StreamingOutputCallRequest{})
+	})
+	if err != nil || admitted.Load() != 1 || refused.Load() != 1 {
+		t.Errorf("%v, the Observer heard of %d admitted, %d refused; want one of each", err, admitted.Load(), refused.Load())
+	}
 }

@@ -35,7 +35,7 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 		// Deferred, so that a panic releases and goes on. gRPC sends the response
 		// after that: the client's next call finds the key free.
 		defer func() { _ = lock.Unlock() }() // a loss has ended the handler's context
-		bound, cancel := g.binding(lock).Bind(ctx)
+		bound, cancel := lock.Bind(ctx)
 		defer cancel() // first: what the handler left behind ends before the lock goes
 		return handler(bound, req)
 	}

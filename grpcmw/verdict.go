@@ -33,8 +33,10 @@ func keyVerdict(ctx context.Context, err error) *status.Status {
 	if ended := endedBy(ctx, err); ended != nil {
 		return ended
 	}
-	if own, ok := status.FromError(err); ok && own.Code() != codes.OK {
-		return own
+	// The status as it is: status.FromError puts the texts around it into its own.
+	var own interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &own) && own.GRPCStatus().Code() != codes.OK {
+		return own.GRPCStatus()
 	}
 	text := "grpcmw: bad key"
 	var wrongField *fieldError
@@ -49,18 +51,25 @@ func keyVerdict(ctx context.Context, err error) *status.Status {
 	return status.New(codes.InvalidArgument, text)
 }
 
-// verdict is the status for a call that the limiter refused.
-func (g *guard) verdict(ctx context.Context, err error) *status.Status {
+// A refusal is how a call that is not admitted ends.
+type refusal struct {
+	status *status.Status
+	again  bool // trying again may help, as the RetryInfo in status says
+}
+
+// verdict is the refusal of a call by the limiter.
+func (g *guard) verdict(ctx context.Context, err error) *refusal {
 	if errors.Is(err, ratelimit.ErrBusy) {
-		return g.busy(err)
+		return &refusal{status: g.busy(err), again: true}
 	}
 	if ended := endedBy(ctx, err); ended != nil {
-		return ended
+		return &refusal{status: ended}
 	}
 	if errors.Is(err, ratelimit.ErrBadID) {
-		return status.New(codes.InvalidArgument, err.Error()) // it says why, not what
+		return &refusal{status: status.New(codes.InvalidArgument, err.Error())} // it says why, not what
 	}
-	return detailed(codes.Unavailable, "locks cannot be taken now", retryInfo(awayRetry()))
+	away := detailed(codes.Unavailable, "locks cannot be taken now", retryInfo(awayRetry()))
+	return &refusal{status: away, again: true}
 }
 
 // busy is the status for a key that others hold. Nothing in it is the key: the

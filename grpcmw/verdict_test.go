@@ -177,6 +177,10 @@ func TestKeyFuncFails(t *testing.T) {
 		{"its own error", errors.New("no user " + secret), codes.InvalidArgument, "grpcmw: bad key"},
 		{"a bad id", fmt.Errorf("%s: %w", secret, ratelimit.ErrBadID), codes.InvalidArgument, "grpcmw: bad key"},
 		{"a status", status.Error(codes.Unauthenticated, "log in first"), codes.Unauthenticated, "log in first"},
+		{"a status, wrapped", fmt.Errorf("looking up %s: %w", secret, status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated, "log in first"},
+		{"a status that says OK", fmt.Errorf("looking up %s: %w", secret, statusError{status.New(codes.OK, secret)}), codes.InvalidArgument, "grpcmw: bad key"},
+		{"a status that is none", statusError{}, codes.InvalidArgument, "grpcmw: bad key"},
+		{"a status to come back from", status.Error(codes.Unavailable, "no directory"), codes.Unavailable, "no directory"},
 		{"a context's end that is not the call's", context.DeadlineExceeded, codes.InvalidArgument, "grpcmw: bad key"},
 		{"a message that never comes", grpcmw.ErrNeedMessage, codes.InvalidArgument, "grpcmw: no key in the call"},
 	}
@@ -185,8 +189,12 @@ func TestKeyFuncFails(t *testing.T) {
 			t.Run(kind.name+"/"+tt.name, func(t *testing.T) {
 				key := func(context.Context, interceptors.CallMeta) (string, error) { return "", tt.err }
 				limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
-				client := start(t, &service{work: func(context.Context) error { return nil }}, limited(limit, key)...)
-				got := status.Convert(kind.call(t.Context(), client, secret))
+				client := start(t, &service{work: func(context.Context) error { return nil }}, limited(limit, key, grpcmw.WithPushback(1))...)
+				var trailer metadata.MD
+				got := status.Convert(kind.call(t.Context(), client, secret, grpc.Trailer(&trailer)))
+				if trailer["grpc-retry-pushback-ms"] != nil {
+					t.Error("a pushback beside a status that is not the limiter's")
+				}
 				if got.Code() != tt.code || got.Message() != tt.text {
 					t.Errorf("status %v %q, want %v %q", got.Code(), got.Message(), tt.code, tt.text)
 				}
@@ -194,6 +202,12 @@ func TestKeyFuncFails(t *testing.T) {
 		}
 	}
 }
+
+// A statusError is an error that has a status.
+type statusError struct{ status *status.Status }
+
+func (statusError) Error() string                { return "no " + secret }
+func (e statusError) GRPCStatus() *status.Status { return e.status }
 
 // What the package's own KeyFuncs fail with, a client may read.
 func TestKeyFuncTells(t *testing.T) {
@@ -204,7 +218,7 @@ func TestKeyFuncTells(t *testing.T) {
 		text string
 	}{
 		{"field", grpcmw.Field("response_status.user"), `grpcmw: no key at "response_status.user" in grpc.testing.EchoStatus: the message has no field user`},
-		{"metadata", grpcmw.Metadata("user"), "grpcmw: the key is in the call's metadata more than once"},
+		{"metadata", grpcmw.Metadata("user"), "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
 		{"joined", grpcmw.Join(constant("a"), grpcmw.Metadata("none")), "grpcmw: no key in the call"},
 	}
 	for _, tt := range tests {
@@ -229,5 +243,42 @@ func TestCallEndsInKeyFunc(t *testing.T) {
 	_, err := intercept(ctx, nil, unaryInfo, nil)
 	if got := status.Convert(err); got.Code() != codes.Canceled || got.Message() != context.Canceled.Error() {
 		t.Errorf("status %v %q", got.Code(), got.Message())
+	}
+}
+
+// A refusal that has nothing to do with the end of the call is not taken for it.
+func TestCallEndsBesides(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fails := func(err error) grpcmw.KeyFunc {
+		return func(context.Context, interceptors.CallMeta) (string, error) { return "", err }
+	}
+	tests := []struct {
+		name  string
+		locks sqllock.Locker
+		key   grpcmw.KeyFunc
+		code  codes.Code
+	}{
+		{"no key", sqllock.NewMemory(), fails(grpcmw.ErrNoKey), codes.InvalidArgument},
+		{"a status", sqllock.NewMemory(), fails(status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated},
+		{"capacity", broken{sqllock.ErrCapacity}, constant(secret), codes.Unavailable},
+		{"another deadline", broken{context.DeadlineExceeded}, constant(secret), codes.Unavailable},
+		{"its own end", broken{context.Canceled}, constant(secret), codes.Canceled},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(tt.locks, namespace), tt.key)
+			if _, err := intercept(ctx, nil, unaryInfo, nil); status.Code(err) != tt.code {
+				t.Errorf("%v, want %v", err, tt.code)
+			}
+		})
+	}
+}
+
+// What is wrong with an id is known by one error in both transports.
+func TestRepeatedMatchesErrBadID(t *testing.T) {
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user", "alice", "user", "bob"))
+	if _, err := grpcmw.Metadata("user")(ctx, unary(nil)); !errors.Is(err, ratelimit.ErrBadID) {
+		t.Errorf("%v, want ErrBadID", err)
 	}
 }

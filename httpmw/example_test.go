@@ -267,9 +267,11 @@ func ExampleQuery() {
 
 // Inside of the mux the pattern's wildcards have their values.
 func ExamplePathValue() {
-	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "report"), httpmw.PathValue("id"), httpmw.WithConflict())
+	perReport := httpmw.Join(httpmw.FromContext(userID), httpmw.PathValue("id")) // of this user: another's path blocks nobody
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "report"), perReport, httpmw.WithConflict())
 	mux := http.NewServeMux()
-	mux.Handle("GET /reports/{id}", m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	report := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	mux.Handle("GET /reports/{id}", authenticate("user-1", report))
 	call(mux, "/reports/7")
 	// Output: 200 OK
 }

@@ -1,16 +1,19 @@
 package httpmw
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
+
+	"github.com/latchkey-go/latchkey/internal/joinkey"
 )
 
 // Join makes one id of several, such as a tenant and a resource. Different parts
 // never give the same id: each part goes in with its length in front, so that
 // ("a:b", "c") is not ("a", "b:c"). All parts together count for the limit on
 // an id's length ([ratelimit.WithMaxIDLen]), with two to five bytes for each
-// length. It fails with the error of the first part that fails.
+// length. It fails with the error of the first part that fails; a part that is
+// empty is [ErrNoKey].
 //
 // It panics if there are no fs or one is nil.
 func Join(fs ...KeyFunc) KeyFunc {
@@ -23,6 +26,7 @@ func Join(fs ...KeyFunc) KeyFunc {
 			panic("httpmw: Join needs KeyFuncs that are not nil")
 		}
 	}
+	empty := fmt.Errorf("%w: a part of it is empty", ErrNoKey)
 	return func(r *http.Request) (string, error) {
 		var array [128]byte
 		id := array[:0]
@@ -31,9 +35,10 @@ func Join(fs ...KeyFunc) KeyFunc {
 			if err != nil {
 				return "", err
 			}
-			id = strconv.AppendInt(id, int64(len(part)), 10)
-			id = append(id, ':')
-			id = append(id, part...)
+			if part == "" {
+				return "", empty
+			}
+			id = joinkey.Append(id, part)
 		}
 		return string(id), nil
 	}

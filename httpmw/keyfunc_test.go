@@ -42,6 +42,9 @@ func withPathValue(id string) *http.Request {
 	return r
 }
 
+// empty is a KeyFunc of somebody's who does not look at what he finds.
+func empty(*http.Request) (string, error) { return "", nil }
+
 var keyFuncTests = []struct {
 	name string
 	key  httpmw.KeyFunc
@@ -82,6 +85,8 @@ var keyFuncTests = []struct {
 	{"join, bytes count", httpmw.Join(httpmw.Query("a")), request("/?a=%C3%A9"), "2:é", nil},
 	{"join, first missing", httpmw.Join(httpmw.Query("a"), httpmw.Query("b")), request("/?b=7"), "", httpmw.ErrNoKey},
 	{"join, second missing", httpmw.Join(httpmw.Query("a"), httpmw.Query("b")), request("/?a=7"), "", httpmw.ErrNoKey},
+	{"join, an empty part", httpmw.Join(httpmw.Query("a"), empty), request("/?a=7"), "", httpmw.ErrNoKey},
+	{"join of an empty part", httpmw.Join(empty), request("/"), "", httpmw.ErrNoKey},
 }
 
 func TestKeyFuncs(t *testing.T) {
@@ -142,7 +147,7 @@ func TestKeyErrorIsWrapped(t *testing.T) {
 	}
 }
 
-// Different parts never join to one id.
+// Different parts never join to one id, and one that is empty to none.
 func FuzzJoin(f *testing.F) {
 	for _, parts := range [][4]string{
 		{"a:b", "c", "a", "b:c"}, {"1:a", "b", "1", "a1:b"}, {"a", "a", "a", "a"}, {"1", "1:1", "1:1", "1"},
@@ -154,7 +159,13 @@ func FuzzJoin(f *testing.F) {
 		return func(*http.Request) (string, error) { return s, nil }
 	}
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		one, _ := httpmw.Join(constant(a), constant(b))(nil)
+		one, err := httpmw.Join(constant(a), constant(b))(nil)
+		if none := a == "" || b == ""; none != errors.Is(err, httpmw.ErrNoKey) {
+			t.Errorf("(%q, %q): %v", a, b, err)
+		}
+		if a == "" || b == "" || c == "" || d == "" {
+			return
+		}
 		two, _ := httpmw.Join(constant(c), constant(d))(nil)
 		if (one == two) != (a == c && b == d) {
 			t.Errorf("(%q, %q) and (%q, %q) give %q and %q", a, b, c, d, one, two)

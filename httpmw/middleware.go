@@ -79,11 +79,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			return
 		}
 		defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; nobody else is left to tell
-		binding := lock
-		if m.limiter.DryRun() {
-			binding = nil // the request goes on whatever becomes of the lock
-		}
-		ctx, cancel := binding.Bind(r.Context())
+		ctx, cancel := lock.Bind(r.Context())
 		defer cancel()
 		inner := r.WithContext(ctx)
 		next.ServeHTTP(w, inner)

@@ -30,8 +30,9 @@ func (w *noticingWriter) Write(p []byte) (int, error) {
 func (w *noticingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *noticingWriter) FlushError() error {
-	w.answered = true
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	w.answered = w.answered || err == nil // else it cannot flush, and has not
+	return err
 }
 
 func (w *noticingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -115,6 +116,8 @@ func TestRetryAfterIsRoundedUp(t *testing.T) {
 		time.Second + time.Nanosecond: "2",
 		90 * time.Second:              "90",
 		24 * time.Hour:                "86400",
+		math.MaxInt64:                 "9223372037", // 9223372036.85 s: for ever
+		-time.Hour:                    "1",
 	}
 	for d, want := range tests {
 		l := ratelimit.OneAtATime(locker{sqllock.ErrHeld}, "export",
@@ -283,5 +286,44 @@ func TestRejectHandlerAborts(t *testing.T) {
 	s := serve(t, m.Handler(http.NotFoundHandler()))
 	if r, err := fetch(t.Context(), s, http.MethodGet, s.URL, nil); err == nil {
 		t.Errorf("status %d, want no answer", r.StatusCode)
+	}
+}
+
+// bareWriter can neither flush nor hijack.
+type bareWriter struct{ http.ResponseWriter }
+
+// A handler whose answer the connection does not allow has not answered.
+func TestRejectHandlerFails(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(*http.ResponseController) error{
+		"flush":  (*http.ResponseController).Flush,
+		"hijack": func(c *http.ResponseController) error { _, _, err := c.Hijack(); return err },
+	}
+	for name, try := range tests {
+		m := limited(locker{sqllock.ErrHeld}, httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, _ error) {
+			if err := try(http.NewResponseController(w)); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("%s: %v, want ErrNotSupported", name, err)
+			}
+		}))
+		w := httptest.NewRecorder()
+		m.Handler(http.NotFoundHandler()).ServeHTTP(bareWriter{w}, request("/", user+": ada"))
+		if w.Code != http.StatusTooManyRequests {
+			t.Errorf("%s: status %d, want 429", name, w.Code)
+		}
+		checkProblem(t, w.Result(), http.StatusTooManyRequests)
+	}
+}
+
+// Those refused at one moment are told to come back at different ones.
+func TestRetryAfterOutageIsSpread(t *testing.T) {
+	t.Parallel()
+	told := map[string]int{}
+	for range 300 {
+		w := httptest.NewRecorder()
+		limited(locker{sqllock.ErrUnavailable}).Reject(w, request("/"), sqllock.ErrUnavailable)
+		told[w.Header().Get("Retry-After")]++
+	}
+	if len(told) != 3 || told["1"] == 0 || told["2"] == 0 || told["3"] == 0 {
+		t.Errorf("Retry-After %v, want 1, 2 and 3 at random", told)
 	}
 }

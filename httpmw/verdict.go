@@ -36,7 +36,7 @@ func verdictOn(err error) verdict {
 	}
 }
 
-// status is v's HTTP status, which its table in the package's design fixes.
+// status is v's HTTP status; [Middleware.Reject] lists them.
 func (m *Middleware) status(v verdict) int {
 	switch v {
 	case busy:
@@ -58,10 +58,19 @@ func retryAfter(v verdict, err error) int64 {
 	case v == badKey:
 		return 0
 	case errors.As(err, &refusal):
-		return max(1, int64((refusal.RetryAfter+time.Second-1)/time.Second))
+		return wholeSeconds(refusal.RetryAfter)
 	case v == busy:
 		return 1
 	default:
 		return 1 + rand.Int64N(3) // so that those refused at one moment do not come back at one
 	}
+}
+
+// wholeSeconds is d rounded up, one at least.
+func wholeSeconds(d time.Duration) int64 {
+	seconds := int64(d / time.Second)
+	if d%time.Second > 0 {
+		seconds++
+	}
+	return max(1, seconds)
 }

@@ -1,6 +1,8 @@
-// Package internal_test checks that imports follow the road that DESIGN draws:
+// Package internal_test checks that imports follow one road:
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
+//
+// httpmw and grpcmw share internal/joinkey besides.
 package internal_test
 
 import (
@@ -26,12 +28,14 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // for what forbidden says.
 var mayImport = map[string][]string{
 	"internal/dialect": {},
+	"internal/joinkey": {},
 	"sqllock":          {"internal/dialect"},
 	"ratelimit":        {"sqllock"},
-	"httpmw":           {"ratelimit", "sqllock"},
+	"httpmw":           {"ratelimit", "sqllock", "internal/joinkey"},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
+		"internal/joinkey",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
 		"google.golang.org/genproto/googleapis/rpc",
@@ -156,6 +160,8 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", module + "/internal/dialect", true},
 		{"sqllock/a.go", module + "/internal/pgtest", false},
 		{"sqllock/a.go", module + "/ratelimit", false},
+		{"sqllock/a.go", module + "/internal/joinkey", false},
+		{"internal/joinkey/a.go", module + "/sqllock", false},
 		{"sqllock/a.go", "github.com/lib/pq", false},
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
@@ -171,6 +177,8 @@ func TestOffence(t *testing.T) {
 		{"httpmw/a.go", "net/http", true},
 		{"httpmw/a.go", module + "/ratelimit", true},
 		{"httpmw/a.go", module + "/sqllock", true},
+		{"httpmw/a.go", module + "/internal/joinkey", true},
+		{"httpmw/a.go", module + "/internal/dialect", false},
 		{"httpmw/a.go", module + "/sqllockother", false},
 		{"httpmw/a.go", module + "/grpcmw", false},
 		{"httpmw/a_test.go", module + "/grpcmw", false},
@@ -183,6 +191,7 @@ func TestOffence(t *testing.T) {
 		{"grpcmw/a.go", "google.golang.org/genproto/googleapis/api", false},
 		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors", true},
 		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware", false},
+		{"grpcmw/a.go", module + "/internal/joinkey", true},
 		{"grpcmw/a.go", module + "/httpmw", false},
 		{"grpcmw/a_test.go", module + "/httpmw", false},
 		{"grpcmw/a.go", module + "/internal/dialect", false},

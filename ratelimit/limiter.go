@@ -106,10 +106,6 @@ func (l *Limiter) Namespace() sqllock.Namespace { return l.ns }
 // Limit is how many requests l admits at a time for each id.
 func (l *Limiter) Limit() int { return l.slots }
 
-// DryRun reports whether l was made with [WithDryRun]: what stands in front of it
-// must then let a request go on whatever becomes of its lock.
-func (l *Limiter) DryRun() bool { return l.dryRun }
-
 // Acquire admits a request for id, or refuses it with an error:
 //
 //   - a [*BusyError], which matches [ErrBusy]: as many requests as the limit
@@ -168,18 +164,23 @@ func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, wait
 	return lock, max(time.Since(began), 1), err
 }
 
-// admit begins the hold of a lock just taken. A panic of the Observer gives it
-// back: nobody else could.
+// admit begins the hold of a lock just taken. The Observer hears of the
+// admission first, as the lock may have ended already. A panic of the Observer
+// gives the lock back: nobody else could.
 func (l *Limiter) admit(lock *sqllock.Lock, waited time.Duration) {
+	start := now()
+	if l.dryRun {
+		lock.DetachContexts() // no request may end with it
+	}
 	told := false
 	defer func() {
 		if !told {
 			_ = lock.Unlock()
 		}
 	}()
-	l.begin(lock)
 	l.observer.waited(waited)
 	l.observer.admitted()
+	l.begin(lock, start)
 	told = true
 }
 

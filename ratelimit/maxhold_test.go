@@ -75,3 +75,24 @@ func TestWithMaxHoldDryRun(t *testing.T) {
 		}
 	})
 }
+
+// Nor is work stopped that goes on after its lock went back: what it binds later
+// is no business of the limit.
+func TestWithMaxHoldAfterUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Hour))
+		lock := must(t, l, "ada")
+		unlock(t, lock)
+		early, cancel := lock.Bind(t.Context())
+		defer cancel()
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		late, cancel := lock.Bind(t.Context())
+		defer cancel()
+		for name, ctx := range map[string]context.Context{"early": early, "late": late} {
+			if ctx.Err() != nil {
+				t.Errorf("%s: ended with %v, though the lock is not held", name, context.Cause(ctx))
+			}
+		}
+	})
+}

@@ -8,7 +8,10 @@ import "time"
 // must be safe for concurrent use. They learn durations and errors, never ids.
 //
 // Each Acquire calls exactly one of Admitted, Refused and FailedOpen, and each
-// admission with a lock is followed by one of Released and Lost.
+// admission with a lock is followed, after Admitted has returned, by one of
+// Released and Lost. Refused is told of each [Limiter.Refuse] besides: of requests
+// without an id, and by package grpcmw, once for a stream, of a message sent before
+// the stream was admitted, whatever becomes of the stream itself.
 type Observer struct {
 	Admitted   func()                   // a request got its lock
 	Refused    func(err error)          // a request was refused, or would have been but for a dry run

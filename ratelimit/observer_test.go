@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -121,4 +122,21 @@ func TestObserverPanics(t *testing.T) {
 		_, _ = broken.Acquire(t.Context(), "ada")
 	}()
 	unlock(t, must(t, ratelimit.OneAtATime(locks, "export"), "ada"))
+}
+
+// A lock that has ended before its request was let in is told of in order all the
+// same: admitted, then gone.
+func TestObserverOrder(t *testing.T) {
+	t.Parallel()
+	memory := sqllock.NewMemory()
+	locks := fakeLocker{tryLock: func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+		lock, err := memory.TryLock(ctx, key)
+		unlock(t, lock)
+		return lock, err
+	}}
+	var j journal
+	must(t, ratelimit.OneAtATime(locks, "export", ratelimit.WithObserver(j.observer())), "ada")
+	if got, want := j.events(), []string{"admitted", "released"}; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
 }

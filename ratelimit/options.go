@@ -61,9 +61,11 @@ func WithFailOpen() Option {
 // Requests that find their id free do take and hold its lock: without that
 // nothing would be known of the others. So a dry run costs what the limiter will
 // cost. Nothing waits, so that with [WithWait] it reports requests that waiting
-// would have admitted, and [WithMaxHold] ends nothing. The loss of a lock ends
-// the contexts made with it, but packages httpmw and grpcmw make none in a dry
-// run.
+// would have admitted, and [WithMaxHold] ends nothing. No request depends on its
+// lock: what the lock's Bind gives neither ends with it nor carries it
+// ([sqllock.Lock.DetachContexts]), so that a lock which the request has from
+// another limiter stays the one that [sqllock.FromContext] finds. Only the lock's
+// own Context still ends with it.
 func WithDryRun() Option {
 	return func(l *Limiter) { l.dryRun = true }
 }

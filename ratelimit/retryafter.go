@@ -66,10 +66,9 @@ func (h *holds) learnt(at time.Duration) time.Duration {
 	return min(max(d, minRetryAfter), maxRetryAfter)
 }
 
-// begin starts the hold of lock: its clock, its end by WithMaxHold, and the
+// begin begins the hold of lock, taken at start: its end by WithMaxHold, and the
 // hook for when it is over.
-func (l *Limiter) begin(lock *sqllock.Lock) {
-	start := now()
+func (l *Limiter) begin(lock *sqllock.Lock, start time.Duration) {
 	l.holds.begin(start)
 	var timer *time.Timer
 	if l.maxHold > 0 && !l.dryRun {

@@ -265,3 +265,53 @@ func TestPollErrors(t *testing.T) {
 		})
 	}
 }
+
+// The caller's context may end just after our own deadline: then it is the
+// caller's error, and not a refusal to come back from.
+func TestWaitContextEndsAfterDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		locks := fakeLocker{
+			tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, sqllock.ErrHeld },
+			lock: func(bounded context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+				<-bounded.Done()
+				cancel()
+				return nil, bounded.Err()
+			},
+		}
+		l := ratelimit.OneAtATime(locks, "export", ratelimit.WithWait(time.Second, 1))
+		_, err := l.Acquire(ctx, "ada")
+		if !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ratelimit.ErrBusy) {
+			t.Errorf("got %v, want context.Canceled alone", err)
+		}
+	})
+}
+
+// The pauses between polls double from 2 to 50 ms, less up to a half: a long wait
+// costs the database little.
+func TestPollBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries []time.Time
+		locks := fakeLocker{tryLock: func(_ context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+			if key == sqllock.Namespace("export").SlotKey("ada", 0) {
+				tries = append(tries, time.Now())
+			}
+			return nil, sqllock.ErrHeld
+		}}
+		l := ratelimit.AtMost(2, locks, "export", ratelimit.WithWait(time.Second, 1))
+		if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
+			t.Fatalf("got %v, want ErrBusy", err)
+		}
+		pauses := map[time.Duration]bool{}
+		for i, longest := 1, 2*time.Millisecond; i < len(tries); i, longest = i+1, min(2*longest, 50*time.Millisecond) {
+			pause := tries[i].Sub(tries[i-1])
+			if pause <= longest/2-1 || pause > longest {
+				t.Errorf("pause %d is %v, want from %v to %v", i, pause, longest/2, longest)
+			}
+			pauses[pause] = true
+		}
+		if len(tries) < 20 || len(pauses) < len(tries)/2 {
+			t.Errorf("%d tries, %d different pauses: want more of both", len(tries), len(pauses))
+		}
+	})
+}

@@ -16,6 +16,7 @@ type ask struct {
 	keys    []Key
 	entries []*entry // beside keys; nil where the key was refused
 	open    int      // how many are not nil
+	number  uint64   // the count of calls at this one
 	waits   bool     // it stays until it gets a key
 	grouped bool     // it stands in the source's queue, for askAny
 	settled bool
@@ -91,16 +92,20 @@ func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
 	case <-ctx.Done():
 		return t.giveUp(a, ctx.Err())
 	case <-timeout:
-		return t.giveUp(a, t.silent())
+		return t.giveUp(a, nil)
 	}
 }
 
-// giveUp takes a off the table, unless its verdict has come meanwhile.
-func (t *table) giveUp(a *ask, err error) (*Lock, error) {
+// giveUp takes a off the table, unless its verdict has come meanwhile: because
+// its context ended with cause, or, if that is nil, because patience is used up.
+func (t *table) giveUp(a *ask, cause error) (*Lock, error) {
 	t.mu.Lock()
 	if !a.settled {
-		if away := t.source.away(); a.waits && away != nil {
-			err = fmt.Errorf("%w: %w", away, err)
+		err := cause
+		if cause == nil {
+			err = t.silentLocked()
+		} else if away := t.source.away(a.firstEntry()); a.waits && away != nil {
+			err = fmt.Errorf("%w: %w", away, cause)
 		}
 		t.settleLocked(a, nil, err)
 	}
@@ -109,9 +114,21 @@ func (t *table) giveUp(a *ask, err error) (*Lock, error) {
 	return a.lock, a.err
 }
 
+// firstEntry is an entry that a is on; nil if there is none.
+func (a *ask) firstEntry() *entry {
+	for _, e := range a.entries {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
 // enlistLocked answers a from the table where that can be done, and else sees that
 // its keys are asked for.
 func (t *table) enlistLocked(a *ask) {
+	t.asked++
+	a.number = t.asked
 	if a.waits {
 		t.waiting++
 	}
@@ -119,11 +136,11 @@ func (t *table) enlistLocked(a *ask) {
 		t.settleLocked(a, nil, ErrClosed)
 		return
 	}
-	away := t.source.away()
 	fresh := 0 // entries that nobody asks for yet
 	var last *entry
 	for i, key := range a.keys {
 		e := t.entries[key.id]
+		away := t.source.away(e)
 		switch {
 		case e != nil && e.state == releasing && away == nil && t.mayHandOverLocked(e):
 			t.settleReplyLocked(e, nil)
@@ -200,12 +217,16 @@ func (e *entry) drop(a *ask) {
 	}
 }
 
-// dismissLocked settles those who only try for e: with err, or, if they are refused
-// and try for other keys too, when the last key has refused them.
-func (t *table) dismissLocked(e *entry, err error) {
+// everybody is for dismissLocked: no call has a higher number.
+const everybody = ^uint64(0)
+
+// dismissLocked settles those who only try for e and came no later than the call
+// numbered upTo: with err, or, if they are refused and try for other keys too,
+// when the last key has refused them.
+func (t *table) dismissLocked(e *entry, err error, upTo uint64) {
 	for i := 0; i < len(e.asks); {
 		a := e.asks[i]
-		if a.waits {
+		if a.waits || a.number > upTo {
 			i++
 			continue
 		}
@@ -228,8 +249,8 @@ func (a *ask) unasked() bool {
 	})
 }
 
-// silent is the error when patience is used up.
-func (t *table) silent() error {
+// silentLocked is the error when patience is used up.
+func (t *table) silentLocked() error {
 	if t.silence != nil {
 		t.silence()
 	}

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,7 @@ type backend struct {
 	away     error         // why asking is in vain: no answer for patience, or no connection
 	releases []*entry      // to give back; some may have been taken over since
 	tries    []*entry      // to take
+	spare    []*entry      // memory for tries
 	groups   []*ask        // to take one of
 	oldest   time.Duration // when the first of the queue came; 0: it is empty
 	down     *time.Timer   // until calls fail, while there is no connection
@@ -72,22 +72,29 @@ func (b *backend) signal() {
 }
 
 // run keeps b connected until the Session is closed or b retires. l is its
-// first connection, or nil.
+// first connection, or nil. Attempts that bring no connection, or one that dies
+// before it has answered, are made at growing intervals.
 func (b *backend) run(l *lease) {
 	defer b.s.tasks.Done()
-	for failures := 0; !b.done(); failures++ {
+	for failures := 0; !b.done(); {
 		if l == nil {
 			session, err := b.connect(b.s.ctx)
 			if err != nil {
 				b.unreachable(fromDialect(err))
-				b.rest(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
+				b.rest(failures)
+				failures++
 				continue
 			}
 			l = b.serve(session)
 		}
-		failures = 0
 		<-l.gone
 		b.leave(l)
+		if l.hasServed() {
+			failures = 0
+		} else {
+			b.rest(failures)
+			failures++
+		}
 		l = nil
 	}
 }
@@ -98,9 +105,10 @@ func (b *backend) done() bool {
 	return b.retired || b.s.table.closed
 }
 
-// rest pauses, or returns when the Session is closed.
-func (b *backend) rest(pause time.Duration) {
-	timer := time.NewTimer(pause)
+// rest pauses after a failure that followed on others, or returns when the
+// Session is closed.
+func (b *backend) rest(failures int) {
+	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -108,58 +116,23 @@ func (b *backend) rest(pause time.Duration) {
 	}
 }
 
-// connect opens a connection. It returns when ctx ends, however stuck the
-// driver is; what the driver may still bring is destroyed.
-func (b *backend) connect(ctx context.Context) (dialect.Session, error) {
-	if b.strays.Load() >= maxStrays {
-		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
-	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	type result struct {
-		session dialect.Session
-		err     error
-	}
-	opened := make(chan result)
-	abandoned := make(chan struct{})
-	b.strays.Add(1)
-	go func() {
-		defer b.strays.Add(-1)
-		session, err := b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
-		select {
-		case opened <- result{session, err}:
-		case <-abandoned:
-			if session != nil {
-				session.Destroy()
-			}
-		}
-	}()
-	select {
-	case r := <-opened:
-		return r.session, r.err
-	case <-ctx.Done():
-		close(abandoned)
-		return nil, ctx.Err()
-	}
-}
-
 // serve makes session b's connection.
 func (b *backend) serve(session dialect.Session) *lease {
 	t := b.s.table
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	l := newLease(b, session)
+	again := b.wasLost && !t.closed
 	if t.closed {
 		l.retireLocked()
 	} else {
-		if b.wasLost {
-			b.wasLost = false
-			b.s.options.log.Info("sqllock: connected again")
-		}
-		b.lease, b.away = l, nil
+		b.lease, b.away, b.wasLost = l, nil, false
 		if b.down != nil {
 			b.down.Stop()
 		}
+	}
+	t.mu.Unlock()
+	if again {
+		b.s.options.log.Info("sqllock: connected again")
 	}
 	b.signal() // for what has queued up meanwhile
 	go l.run()
@@ -209,20 +182,28 @@ func (b *backend) lostLocked() {
 	})
 }
 
-// unreachable notes that an attempt to connect failed.
+// unreachable notes that an attempt to connect failed. A backend that has not
+// served yet, and is not the only one, is given up.
 func (b *backend) unreachable(err error) {
 	t := b.s.table
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return
-	}
-	b.wasLost = true
-	if b.away != nil || !isUnavailable(err) {
-		if b.away == nil || b.away.Error() != err.Error() {
-			b.s.options.log.Warn("sqllock: cannot connect", "reason", err)
+	news := false
+	switch {
+	case t.closed:
+	case b != b.s.backends[0] && !b.wasLost:
+		b.s.removeLocked(b)
+		b.s.growAfter = now() + growPause
+		news = true
+	default:
+		b.wasLost = true
+		if b.away != nil || !isUnavailable(err) {
+			news = b.away == nil || b.away.Error() != err.Error()
+			b.giveUpOnLocked(err)
 		}
-		b.giveUpOnLocked(err)
+	}
+	t.mu.Unlock()
+	if news {
+		b.s.options.log.Warn("sqllock: cannot connect", "reason", err)
 	}
 }
 

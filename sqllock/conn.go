@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -30,9 +29,11 @@ type Conn struct {
 	table *table
 
 	// protected by table.mu
-	queue []*entry      // to take or to give back
-	idle  chan struct{} // closed when the goroutine that sends is done; nil: there is none
-	doubt bool          // a call ended without an answer
+	queue   []*entry      // to take or to give back
+	later   []*entry      // what could not be given back: with the next call
+	running bool          // a goroutine sends
+	stepped chan struct{} // closed, and made anew, when a statement was answered
+	doubt   bool          // a call ended without an answer
 }
 
 // OnConn makes a Conn on conn. It panics if conn is nil.
@@ -40,10 +41,10 @@ func OnConn(conn *sql.Conn) *Conn {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &Conn{conn: dialect.OnConn(conn)}
+	c := &Conn{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
 	c.table = newTable(c)
 	c.table.patience = patience
-	c.table.silence = c.mistrust
+	c.table.silence = c.mistrustLocked
 	return c
 }
 
@@ -63,58 +64,75 @@ func (c *Conn) Lock(ctx context.Context, key Key) (*Lock, error) {
 
 func (c *Conn) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
 	lock, err := c.table.acquire(ctx, key, waits)
-	if err != nil && !errors.Is(err, ErrHeld) {
-		c.settleDown()
+	if err != nil && ctx.Err() != nil {
+		c.settleDown(key)
 	}
 	return lock, err
 }
 
-// settleDown waits until nothing is sent any more, so that no statement of a
-// call that was given up comes between the owner's.
-func (c *Conn) settleDown() {
-	c.table.mu.Lock()
-	idle := c.idle
-	c.table.mu.Unlock()
-	if idle == nil {
-		return
-	}
+// settleDown waits, after a call for key was given up, until no statement of it
+// is under way any more: it would come between those of the connection's owner.
+func (c *Conn) settleDown(key Key) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-		c.mistrust()
+	for {
+		c.table.mu.Lock()
+		e, stepped := c.table.entries[key.id], c.stepped
+		if e == nil || !e.underWay() {
+			c.table.mu.Unlock()
+			return
+		}
+		c.table.mu.Unlock()
+		select {
+		case <-stepped:
+		case <-timer.C:
+			c.table.mu.Lock()
+			c.mistrustLocked()
+			c.table.mu.Unlock()
+			return
+		}
 	}
 }
 
-// mistrust has the connection destroyed if a statement is still under way: its
-// answer, and what would have to follow it, would come behind its owner's back.
-func (c *Conn) mistrust() {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	c.doubt = c.doubt || c.idle != nil
+// underWay reports whether a statement for e is sent or will be, for nobody who
+// is there any more.
+func (e *entry) underWay() bool {
+	switch e.state {
+	case asking:
+		return len(e.asks) == 0
+	case releasing, freeing:
+		return e.reply == nil
+	}
+	return false
 }
+
+// mistrustLocked has the connection destroyed if a statement is still under way:
+// its answer, and what would have to follow it, would come behind its owner's
+// back.
+func (c *Conn) mistrustLocked() { c.doubt = c.doubt || c.running }
 
 // Conn is the source of its table.
 
 func (c *Conn) ask(e *entry) {
 	e.state = queued
-	c.send(e)
+	c.sendLocked(e)
 }
 
 // askAny is never called: a Conn takes one key at a time.
 func (c *Conn) askAny(*ask) {}
 
-func (c *Conn) away() error { return nil }
+func (c *Conn) away(*entry) error { return nil }
 
-func (c *Conn) giveBack(e *entry) { c.send(e) }
+func (c *Conn) giveBack(e *entry) { c.sendLocked(e) }
 
-// send queues e, and sees that a goroutine works on the queue. It lives until
-// the queue is empty: a Conn has no end of its own, and leaves nothing behind.
-func (c *Conn) send(e *entry) {
-	c.queue = append(c.queue, e)
-	if c.idle == nil {
-		c.idle = make(chan struct{})
+// sendLocked queues e, and sees that a goroutine works on the queue. It lives
+// until the queue is empty: a Conn has no end of its own, and leaves nothing
+// behind.
+func (c *Conn) sendLocked(e *entry) {
+	c.queue = append(append(c.queue, c.later...), e)
+	c.later = nil
+	if !c.running {
+		c.running = true
 		go c.work()
 	}
 }
@@ -130,7 +148,8 @@ func (c *Conn) work() {
 			step = c.conn.Release
 		}
 		ok, err := step(key)
-		if (err != nil && !survived(err)) || (release && !ok) || c.doubtful() {
+		missing := release && err == nil && !ok
+		if missing || (err != nil && !survived(err)) || c.doubtful() {
 			c.lose(e, err)
 		} else {
 			c.settle(e, ok, err)
@@ -153,12 +172,11 @@ func (c *Conn) next() (e *entry, key dialect.Key, release bool) {
 			e.state = idle
 			t.tidyLocked(e)
 		case e.state == queued:
-			e.state = asking
+			t.askingLocked(e)
 			return e, e.key, false
 		}
 	}
-	close(c.idle)
-	c.queue, c.idle = nil, nil
+	c.queue, c.running = nil, false
 	return nil, dialect.Key{}, false
 }
 
@@ -166,6 +184,12 @@ func (c *Conn) doubtful() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	return c.doubt
+}
+
+// stepLocked tells those who wait that a statement was answered.
+func (c *Conn) stepLocked() {
+	close(c.stepped)
+	c.stepped = make(chan struct{})
 }
 
 // settle gives e's callers the answer to its step.
@@ -176,9 +200,10 @@ func (c *Conn) settle(e *entry, ok bool, err error) {
 	switch {
 	case e.state == freeing && err == nil:
 		t.freedLocked(e, nil)
-	case e.state == freeing: // it could not be given back, and the session lives
+	case e.state == freeing: // the session lives: its owner's transaction has failed, say
 		t.settleReplyLocked(e, fromDialect(err))
-		t.releaseLocked(e)
+		e.state = releasing
+		c.later = append(c.later, e)
 	case err != nil:
 		t.refusedLocked(e, fromDialect(err))
 	case ok:
@@ -186,18 +211,17 @@ func (c *Conn) settle(e *entry, ok bool, err error) {
 	default:
 		t.refusedLocked(e, ErrHeld)
 	}
+	c.stepLocked()
 }
 
 // lose ends every lock: the connection is gone, or not to be trusted.
 func (c *Conn) lose(e *entry, err error) {
-	c.conn.Destroy()
 	t := c.table
 	t.mu.Lock()
+	c.doubt = true // nothing on it counts any more
 	if e.state == asking {
-		if err == nil {
+		if err = fromDialect(err); err == nil {
 			err = ErrClosed
-		} else {
-			err = fromDialect(err)
 		}
 		t.refusedLocked(e, err)
 	}
@@ -210,8 +234,10 @@ func (c *Conn) lose(e *entry, err error) {
 			t.freedLocked(e, ErrLost)
 		}
 	}
+	c.stepLocked()
 	t.mu.Unlock()
 	for _, l := range locks {
 		l.lose(ErrLost)
 	}
+	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }

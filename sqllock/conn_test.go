@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestConnTerminated(t *testing.T) {
 			}
 			held = append(held, lock)
 		}
-		number(t, db, "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = 0")
+		number(t, db, "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = 0 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
 		if err := held[0].Err(); err != nil {
 			t.Errorf("Err before any call has shown the loss: %v", err)
 		}
@@ -129,6 +130,119 @@ func TestConnCancelledCallers(t *testing.T) {
 		if err := kept.Unlock(); err != nil {
 			t.Errorf("Unlock after cancelled calls: %v", err)
 		}
+	})
+}
+
+// A call that is given up while others keep the connection busy returns soon and
+// costs nobody a lock.
+func TestConnBusy(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		locks := sqllock.OnConn(connection(t, open(t, driver, dsn)))
+		kept, err := locks.TryLock(t.Context(), sqllock.ID(-1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					lock, err := locks.TryLock(context.Background(), sqllock.ID(int64(i)))
+					if err != nil {
+						t.Errorf("TryLock: %v", err)
+						return
+					}
+					_ = lock.Unlock()
+				}
+			}()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 200 {
+			if _, err := locks.TryLock(ctx, sqllock.ID(100)); !errors.Is(err, context.Canceled) {
+				t.Errorf("TryLock with an ended context: %v", err)
+			}
+			short, cancelShort := context.WithTimeout(t.Context(), 100*time.Microsecond)
+			if lock, err := locks.TryLock(short, sqllock.ID(101)); err == nil {
+				_ = lock.Unlock()
+			}
+			cancelShort()
+		}
+		close(stop)
+		wg.Wait()
+		if err := kept.Unlock(); err != nil {
+			t.Errorf("Unlock of a lock beside: %v", err)
+		}
+	})
+}
+
+// While the owner's transaction has failed, a lock cannot be given back; it is,
+// with the next call after that.
+func TestConnInFailedTransaction(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		conn := connection(t, db)
+		locks := sqllock.OnConn(conn)
+		lock, err := locks.TryLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := locks.TryLock(t.Context(), sqllock.ID(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := conn.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec("SELECT 1/0"); err == nil {
+			t.Fatal("no error to fail the transaction")
+		}
+		asked := time.Now()
+		if err := lock.Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Unlock in a failed transaction: %v, want ErrUnavailable", err)
+		}
+		t.Logf("failed after %v", time.Since(asked).Round(time.Microsecond))
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.Unlock(); err != nil {
+			t.Errorf("Unlock after the rollback: %v", err)
+		}
+		lockertest.Eventually(t, "both locks are back", func() bool { return advisoryLocks(t, db) == 0 })
+	})
+}
+
+// Holders hear of the end of the connection although its owner has it in use.
+func TestConnLostInUse(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		conn := connection(t, db)
+		locks := sqllock.OnConn(conn)
+		lock, err := locks.TryLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := conn.BeginTx(t.Context(), nil) // keeps the connection from being closed
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		number(t, db, `SELECT count(pg_terminate_backend(pid)) FROM pg_locks
+			WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+		if _, err := locks.TryLock(t.Context(), sqllock.ID(2)); err == nil {
+			t.Error("TryLock on a connection that is gone")
+		}
+		// database/sql may hold the failed call back until the transaction ends.
+		_ = tx.Rollback()
+		lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() == sqllock.ErrLost })
 	})
 }
 

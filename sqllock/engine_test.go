@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,8 +65,9 @@ func TestTryLockMeetsRelease(t *testing.T) {
 	})
 }
 
-// A TryLock that meets an ask in flight for its key gets the ask's answer; if
-// who asked has given up, it gets the grant.
+// A TryLock that meets an ask in flight for its key gets the grant if who asked
+// has given up. A refusal may be older than the call: it is asked for again, once
+// for all who came meanwhile.
 func TestTryLockJoins(t *testing.T) {
 	tests := []struct {
 		name               string
@@ -76,9 +78,9 @@ func TestTryLockJoins(t *testing.T) {
 		statements, locked int
 	}{
 		{"granted", false, false, nil, ErrHeld, ErrHeld, 1, 1},
-		{"held elsewhere", true, false, ErrHeld, ErrHeld, ErrHeld, 1, 1},
+		{"held elsewhere", true, false, ErrHeld, ErrHeld, ErrHeld, 2, 1},
 		{"given up", false, true, context.Canceled, nil, ErrHeld, 1, 1},
-		{"given up and held elsewhere", true, true, context.Canceled, ErrHeld, ErrHeld, 1, 1},
+		{"given up and held elsewhere", true, true, context.Canceled, ErrHeld, ErrHeld, 2, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -279,4 +281,201 @@ func TestLockAnyOfBothKeySpaces(t *testing.T) {
 			t.Fatalf("LockAny: %v", err)
 		}
 	})
+}
+
+// A key that is given back elsewhere while the question about it is in flight is
+// not refused to who asks after that.
+func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(nil, hook) // the answer is on its way
+		ctx, cancel := context.WithCancel(background)
+		first := begin(func() (*Lock, error) { return s.Lock(ctx, ID(1)) })
+		cancel()
+		wantErr(t, "who gave up", returned(t, "Lock", first), context.Canceled)
+		server.giveUp(ID(1))
+		second := beginTry(s, background, ID(1))
+		resume()
+		wantErr(t, "TryLock of a free key", returned(t, "TryLock", second), nil)
+	})
+}
+
+// Refusals that make others ask again, while the queue is being emptied.
+func TestRefusalsWhileTheQueueIsTaken(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		calls := []<-chan called{
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(7), ID(5), ID(6)) }),
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(5), ID(6)) }),
+			beginTry(s, background, ID(5)),
+			beginTry(s, background, ID(6)),
+			beginTry(s, background, ID(2)),
+		}
+		resume()
+		granted := 0
+		for i, c := range calls {
+			if got := returned(t, "call", c); got.err == nil {
+				granted++
+			} else if !errors.Is(got.err, ErrCapacity) && !errors.Is(got.err, ErrHeld) {
+				t.Errorf("call %d: %v", i, got.err)
+			}
+		}
+		if granted != 1 {
+			t.Errorf("%d granted with room for one", granted)
+		}
+	}, WithMaxHeld(1))
+}
+
+// Who joins a key of two groups in one statement is asked for, when neither
+// group had to look at it.
+func TestKeyOfTwoGroups(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(s, background, ID(99))
+		groups := []<-chan called{
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(2)) }),
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(3), ID(4), ID(2)) }),
+		}
+		next, resumeNext := hold(t)
+		server.session(0).hooks(next, nil)
+		resume()
+		synctest.Wait()
+		joined := beginTry(s, background, ID(2)) // while both are in flight
+		resumeNext()
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		for _, g := range groups {
+			wantErr(t, "TryAny", returned(t, "TryAny", g), nil)
+		}
+		wantErr(t, "who joined", returned(t, "TryLock", joined), nil)
+	})
+}
+
+// Who only tries does not pass those in line, also when the key is free for the
+// moment.
+func TestTryLockDoesNotPassWaiters(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(1))
+		waiting := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		server.giveUp(ID(1))
+		if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrHeld) {
+			t.Errorf("TryLock beside a waiter: %v, want ErrHeld", err)
+		}
+		time.Sleep(pollMax)
+		mustUnlock(t, returned(t, "Lock", waiting).lock)
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	})
+}
+
+// twoConnections is a Session with locks on two connections: ID(0) on the first
+// and ID(2) on the second.
+func twoConnections(t *testing.T, s *Session) {
+	t.Helper()
+	for i := range 3 {
+		mustTry(t, s, ID(int64(i)))
+		synctest.Wait()
+	}
+	if got := s.Stats().Connections; got != 2 {
+		t.Fatalf("%d connections, want 2", got)
+	}
+}
+
+// A key that is under way on a connection that stalls fails in time, though
+// another connection is well.
+func TestOneConnectionStalls(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		twoConnections(t, s)
+		s.table.mu.Lock()
+		lock := s.table.entries[ID(0).id].lock
+		s.table.mu.Unlock()
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		if err := lock.Unlock(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Unlock on the stalled connection: %v", err)
+		}
+		asked := time.Now()
+		if _, err := s.TryLock(background, ID(0)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("TryLock of the key that is reserved: %v, want ErrUnavailable", err)
+		}
+		if waited := time.Since(asked); waited > time.Second {
+			t.Errorf("it took %v", waited)
+		}
+		mustUnlock(t, mustTry(t, s, ID(5))) // on the other connection
+		resume()
+	}, withPerConn(2), WithMaxConns(2))
+}
+
+// While one connection is lost, new locks go to the other one.
+func TestOneConnectionIsLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		twoConnections(t, s)
+		server.onOpen = func(int) error { time.Sleep(time.Second); return errGone }
+		server.session(0).hooks(nil, func() error { return errGone })
+		time.Sleep(3 * time.Second) // a heartbeat finds out
+		if got := s.Stats(); got.Losses != 1 || got.Connections != 1 {
+			t.Fatalf("%d losses, %d connections", got.Losses, got.Connections)
+		}
+		mustUnlock(t, mustTry(t, s, ID(5)))
+	}, withPerConn(2), WithMaxConns(2), WithHeartbeat(2*time.Second))
+}
+
+// A pool without room for one connection more, and the proof, is not asked for
+// it; one that has room and does not get it is not asked again at once.
+func TestGrowthIsLimited(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		s.db.SetMaxOpenConns(2)
+		for i := range 10 {
+			mustTry(t, s, ID(int64(i)))
+			synctest.Wait()
+		}
+		if server.opens != 1 {
+			t.Errorf("%d connections of a pool of two, want 1", server.opens)
+		}
+		s.db.SetMaxOpenConns(10)
+		server.onOpen = func(int) error { return errGone }
+		for i := range 10 {
+			mustTry(t, s, ID(int64(10+i)))
+			time.Sleep(time.Second)
+		}
+		if n := server.opens - 1; n < 1 || n > 2 {
+			t.Errorf("%d attempts at another connection in ten seconds, want one or two", n)
+		}
+	}, withPerConn(2), WithMaxConns(3))
+}
+
+// A logger may ask the Session.
+func TestLoggerMayCallTheSession(t *testing.T) {
+	var session *Session
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		session = s
+		server.onOpen = func(n int) error {
+			if n < 4 {
+				return errGone
+			}
+			return nil
+		}
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		time.Sleep(ticks)
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	}, WithLogger(slog.New(callingHandler{slog.DiscardHandler, func() {
+		if session != nil {
+			_ = session.Stats()
+		}
+	}})))
+}
+
+// callingHandler calls back for each record.
+type callingHandler struct {
+	slog.Handler
+	call func()
+}
+
+func (callingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h callingHandler) Handle(context.Context, slog.Record) error {
+	h.call()
+	return nil
 }

@@ -57,8 +57,14 @@ func fromDialect(err error) error {
 		}
 		return fmt.Errorf("%w: %w", sentinel, failure)
 	}
+	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
+}
+
+// inTime is err of an attempt that we ourselves have bounded: the end of our own
+// context must not pass for that of a caller's.
+func inTime(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", sentinel, err)
+		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + connectTimeout.String()}
 	}
-	return sentinel
+	return err
 }

@@ -23,7 +23,8 @@ type fakeServer struct {
 	sessions []*fakeSession
 	opens    int
 
-	onOpen func(n int) error // before the nth session opens, from 1; may block
+	onOpen    func(n int) error  // before the nth session opens, from 1; may block
+	onSession func(*fakeSession) // when one has opened
 }
 
 func newFakeServer() *fakeServer {
@@ -44,6 +45,9 @@ func (f *fakeServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.S
 	s := &fakeSession{server: f, closed: make(chan struct{})}
 	f.mu.Lock()
 	f.sessions = append(f.sessions, s)
+	if f.onSession != nil {
+		f.onSession(s)
+	}
 	f.mu.Unlock()
 	return s, nil
 }

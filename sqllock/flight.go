@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -70,7 +71,7 @@ func (f *flight) clear() {
 func (l *lease) takeTriesLocked(room int) {
 	b, t := l.backend, l.backend.s.table
 	tries := b.tries
-	b.tries = b.tries[:0]
+	b.tries, b.spare = b.spare[:0], tries // what follows may queue again
 	for _, e := range tries {
 		switch {
 		case e.state != queued || e.backend != b:
@@ -87,7 +88,8 @@ func (l *lease) takeTriesLocked(room int) {
 
 // tryLocked adds e to the flight.
 func (l *lease) tryLocked(e *entry) {
-	e.state, e.backend = asking, l.backend
+	e.backend = l.backend
+	l.backend.s.table.askingLocked(e)
 	l.flight.tries = append(l.flight.tries, e)
 	l.flight.batch.Try = append(l.flight.batch.Try, e.key)
 }
@@ -108,14 +110,17 @@ func (l *lease) takeGroupsLocked(room int) {
 		case len(entries) == 0: // others ask for all of them: a gets their answer
 		case l.flight.wantedLocked() >= room:
 			for _, e := range entries {
-				t.refusedLocked(e, errMaxHeld)
+				if slices.Contains(a.entries, e) { // the refusal of one may settle a
+					t.refusedLocked(e, errMaxHeld)
+				}
 			}
 		case len(entries) == 1:
 			l.tryLocked(entries[0])
 		default:
 			keys := make([]dialect.Key, len(entries))
 			for i, e := range entries {
-				e.state, e.backend = asking, b
+				e.backend = b
+				t.askingLocked(e)
 				keys[i] = e.key
 			}
 			l.flight.groups = append(l.flight.groups, group{entries})
@@ -138,16 +143,19 @@ func (a *ask) share() []*entry {
 		if e == nil || e.state != idle || e.polling {
 			continue
 		}
+		if e.key.Space != dialect.Bigint { // a batch's groups are of the bigint space
+			if len(entries) == 0 {
+				entries = append(entries, e)
+			}
+			break
+		}
 		if len(entries) == 0 && !a.waits {
 			quota = (len(a.keys) + len(e.asks) - 1) / len(e.asks)
 		}
-		if len(entries) > 0 && e.key.Space != dialect.Bigint || len(entries) == quota {
+		if len(entries) == quota {
 			break
 		}
 		entries = append(entries, e)
-		if e.key.Space != dialect.Bigint { // a batch's groups are of the bigint space
-			break
-		}
 	}
 	return entries
 }
@@ -227,6 +235,7 @@ func (l *lease) answeredLocked() bool {
 	if l.dead.Load() {
 		return false
 	}
+	l.served = true
 	if l.expired() { // too late for what was held: the timer is about to say so
 		l.timer.Reset(0)
 		return false
@@ -249,11 +258,11 @@ func (f *flight) failLocked(t *table, err error) {
 		t.settleReplyLocked(e, err)
 	}
 	for _, e := range f.tries {
-		t.dismissLocked(e, err)
+		t.dismissLocked(e, err, everybody)
 	}
 	for _, g := range f.groups {
 		for _, e := range g.entries {
-			t.dismissLocked(e, err)
+			t.dismissLocked(e, err, everybody)
 		}
 	}
 }

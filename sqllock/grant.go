@@ -30,15 +30,21 @@ func (t *table) grantedLocked(e *entry, holds holding) {
 	}
 	first := e.asks[0]
 	t.giveLocked(e, first, first.keys[slices.Index(first.entries, e)])
-	t.dismissLocked(e, ErrHeld)
+	t.dismissLocked(e, ErrHeld, everybody)
 }
 
 // refusedLocked is the source's answer that e's key was not taken: ErrHeld because
-// somebody else holds it, or an error.
+// somebody else holds it, or an error. Who came after the question was sent is
+// not told "held" by an answer that may be older than the call: they are asked
+// for again.
 func (t *table) refusedLocked(e *entry, err error) {
 	e.state = idle
 	e.since = 0
-	t.dismissLocked(e, err)
+	upTo := everybody
+	if err == ErrHeld {
+		upTo = e.upTo
+	}
+	t.dismissLocked(e, err, upTo)
 	for len(e.asks) > 0 && errors.Is(err, ErrClosed) { // it will never be otherwise
 		t.settleLocked(e.asks[0], nil, err)
 	}
@@ -46,12 +52,18 @@ func (t *table) refusedLocked(e *entry, err error) {
 		t.tidyLocked(e)
 		return
 	}
-	if err != ErrHeld {
-		t.pollAfterLocked(e, jitter(pollAway))
+	if e.state != idle || e.polling {
 		return
 	}
-	e.polls++
-	t.pollAfterLocked(e, pollPause(e.polls))
+	switch {
+	case err != ErrHeld:
+		t.pollAfterLocked(e, jitter(pollAway))
+	case slices.ContainsFunc(e.asks, func(a *ask) bool { return !a.waits }):
+		t.resumeLocked(e)
+	default:
+		e.polls++
+		t.pollAfterLocked(e, pollPause(e.polls))
+	}
 }
 
 // unlock implements home.
@@ -95,7 +107,9 @@ func (t *table) await(l *Lock, r *reply) error {
 	case err := <-r.done:
 		return err
 	case <-timer.C:
-		return t.silent()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.silentLocked()
 	}
 }
 
@@ -136,6 +150,11 @@ func (t *table) freedLocked(e *entry, err error) {
 	default:
 		t.resumeLocked(e)
 	}
+}
+
+// askingLocked notes that e is being asked for from now on.
+func (t *table) askingLocked(e *entry) {
+	e.state, e.upTo = asking, t.asked
 }
 
 // resumeLocked asks for e, which is idle and wanted.

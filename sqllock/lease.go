@@ -33,6 +33,7 @@ type lease struct {
 	stalled bool
 	timer   *time.Timer // for the deadline, or for a statement without answer
 	idle    int         // heartbeats since it last held a lock
+	served  bool        // it has answered a statement
 	failed  int         // statements in a row that the server refused
 }
 
@@ -71,6 +72,13 @@ func (l *lease) expired() bool {
 
 // overdue reports whether the server has not answered for the lease.
 func (l *lease) overdue() bool { return int64(now()) >= l.deadline.Load() }
+
+// hasServed reports whether l's connection has answered a statement.
+func (l *lease) hasServed() bool {
+	l.backend.s.table.mu.Lock()
+	defer l.backend.s.table.mu.Unlock()
+	return l.served
+}
 
 // retireLocked ends l without loss: nothing is held, or who holds is told otherwise.
 // table.mu is held.
@@ -153,7 +161,7 @@ func (l *lease) run() {
 	every := l.backend.s.options.heartbeat
 	timer := time.NewTimer(watchAfter)
 	defer timer.Stop()
-	last := now() // when a statement was last sent
+	last := now() // when a statement was last answered, about
 	for {
 		due := false
 		select {

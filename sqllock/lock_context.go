@@ -97,7 +97,7 @@ func (l *Lock) DetachContexts() {
 }
 
 // FromContext is the lock that ctx carries: in a context of [Lock.Bind] or
-// [Lock.Context], and so in a handler behind the kit's middleware.
+// [Lock.Context], and so in a handler behind the middleware of httpmw or grpcmw.
 func FromContext(ctx context.Context) (*Lock, bool) {
 	l, ok := ctx.Value(lockKey{}).(*Lock)
 	return l, ok

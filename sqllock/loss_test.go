@@ -45,9 +45,10 @@ func TestStalledStatement(t *testing.T) {
 func TestLeaseRunsOut(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		released := mustTry(t, s, ID(1))
-		sent := time.Now()
-		lock := mustTry(t, s, ID(2))
 		db := server.session(0)
+		db.hooks(func() error { time.Sleep(300 * time.Millisecond); return nil }, nil)
+		sent := time.Now() // not when it was answered
+		lock := mustTry(t, s, ID(2))
 		hook, _ := hold(t)
 		db.hooks(nil, hook)
 		unlocked := beginUnlock(released)
@@ -55,7 +56,8 @@ func TestLeaseRunsOut(t *testing.T) {
 		if cause := context.Cause(lock.Context()); cause != ErrLost {
 			t.Errorf("cause %v, want ErrLost", cause)
 		}
-		if got, want := time.Since(sent), s.options.trust(); got != want {
+		// 10 s, less a thousandth, less a fifth.
+		if got, want := time.Since(sent), 7990*time.Millisecond; got != want {
 			t.Errorf("lost %v after its statement was sent, want %v", got, want)
 		}
 		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrUnavailable)
@@ -274,6 +276,99 @@ func TestStuckReconnections(t *testing.T) {
 			default:
 				t.Errorf("connection %d of an attempt given up is open", i)
 			}
+		}
+	})
+}
+
+// An answer that comes after the deadline grants nothing, though the timer has
+// not fired: a process that was frozen reads it when it wakes up.
+func TestAnswerAfterTheDeadline(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		held := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(nil, hook)
+		late := beginTry(s, background, ID(2))
+		held.lease.deadline.Store(int64(now()))
+		resume()
+		wantErr(t, "TryLock", returned(t, "TryLock", late), ErrUnavailable)
+		if err := held.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+	})
+}
+
+// A lock whose lease has run out is not handed on to who waits for it.
+func TestNoHandOverOfWhatIsLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(s, background, ID(2))
+		unlocked := beginUnlock(lock) // waits for the next statement
+		lock.lease.deadline.Store(int64(now()))
+		next := beginTry(s, background, ID(1))
+		resume()
+		synctest.Wait()
+		if got := returned(t, "TryLock", next); got.err == nil && got.lock.lease == lock.lease {
+			t.Error("a key of a lease that has run out was handed on")
+		}
+		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrLost)
+		_ = returned(t, "blocker", blocker)
+	})
+}
+
+// After a stall a new call has its full time.
+func TestAfterAStall(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		db := server.session(0)
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		stalled := beginTry(s, background, ID(2))
+		time.Sleep(time.Second)
+		_ = beginUnlock(lock)
+		time.Sleep(time.Second)
+		db.hooks(func() error { time.Sleep(50 * time.Millisecond); return nil }, nil)
+		resume()
+		wantErr(t, "TryLock during the stall", returned(t, "TryLock", stalled), ErrUnavailable)
+		time.Sleep(10 * time.Millisecond)
+		mustUnlock(t, mustTry(t, s, ID(3)))
+	})
+}
+
+// Connections that die before they have answered anything are opened at growing
+// intervals.
+func TestConnectionsThatDieAtOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.onSession = func(db *fakeSession) { db.before = func() error { return errGone } }
+		server.session(0).hooks(nil, func() error { return errGone })
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+			_, _ = s.TryLock(background, ID(1))
+			time.Sleep(time.Millisecond)
+		}
+		if server.opens > 30 {
+			t.Errorf("%d connections were opened in ten seconds", server.opens)
+		}
+		server.mu.Lock()
+		server.onSession = nil
+		server.mu.Unlock()
+		time.Sleep(ticks)
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	})
+}
+
+// The end of our own time for connecting does not pass for the caller's.
+func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		gate := make(chan struct{})
+		defer close(gate)
+		server.onOpen = func(int) error { <-gate; return nil }
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		time.Sleep(2 * connectTimeout)
+		_, err := s.TryLock(background, ID(1))
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("TryLock: %v, want ErrUnavailable and no context's error", err)
 		}
 	})
 }

@@ -57,4 +57,4 @@ func (m *Memory) askAny(a *ask) {
 }
 
 func (m *Memory) giveBack(e *entry) { m.table.freedLocked(e, nil) }
-func (m *Memory) away() error       { return nil }
+func (m *Memory) away(*entry) error { return nil }

@@ -161,6 +161,7 @@ func TestOpenMisuse(t *testing.T) {
 		want string
 	}{
 		{"short lease", []sqllock.Option{sqllock.WithLease(time.Second)}, "too short"},
+		{"long lease", []sqllock.Option{sqllock.WithLease(25 * 24 * time.Hour)}, "too long"},
 		{"slow heartbeat", []sqllock.Option{sqllock.WithHeartbeat(5 * time.Second)}, "too slow"},
 		{"negative heartbeat", []sqllock.Option{sqllock.WithHeartbeat(-1)}, "must be positive"},
 		{"held", []sqllock.Option{sqllock.WithMaxHeld(0)}, "WithMaxHeld"},

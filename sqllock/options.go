@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// An Option changes how [Open] or [PerTx] sets up a locker. PerTx heeds
-// WithLease and WithLogger only.
+// An Option changes how [Open] or [PerTx] sets up a locker. PerTx heeds WithLease
+// only.
 type Option func(*options)
 
 type options struct {
@@ -20,6 +20,7 @@ type options struct {
 	heartbeat time.Duration
 	maxHeld   int
 	maxConns  int
+	perConn   int // locks held on a connection before another is opened
 	async     bool
 	lazy      bool
 	dialect   dialect.Dialect
@@ -32,24 +33,24 @@ const (
 	defaultLease   = 10 * time.Second
 	defaultMaxHeld = 4000
 	minLease       = 2 * time.Second
+	maxLease       = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
 
 	heldPerConn = 1000 // beyond it a statement's cost for locks already held shows
 )
 
 // The clock assumptions behind the promise (docs/safety.md): how far the rates
-// of two clocks differ, and, as a part of the lease, how far the server's may
-// step forward and how much earlier than the server the client stops trusting
-// its locks.
+// of two clocks differ, and, as a part of the lease, how much earlier than the
+// server the client stops trusting its locks. Half of that margin is for a step
+// of the server's clock (σ), the rest for what a timer is late.
 const (
 	clockDrift = 0.001 // ρ
-	stepPart   = 10    // σ = lease/10
 	marginPart = 5     // m = lease/5
 )
 
 // WithLease sets the time after which the server frees the locks of a process
 // that has gone silent: frozen, or cut off from the network. The process itself
 // gives its locks up a fifth of the lease before that. The default is 10 s, the
-// least 2 s. On a [TxLocker] it is the time that a lock's transaction may be
+// least 2 s, the most 24 days. On a [TxLocker] it is the time that a lock's transaction may be
 // idle, without end by default.
 func WithLease(lease time.Duration) Option {
 	return func(o *options) { o.lease, o.leaseSet = lease, true }
@@ -70,8 +71,10 @@ func WithMaxHeld(n int) Option {
 	return func(o *options) { o.maxHeld = n }
 }
 
-// WithMaxConns limits the connections that a Session may take. It uses one for
-// each thousand locks held, so the default, 4, is enough for WithMaxHeld's.
+// WithMaxConns limits the connections that a Session may keep. It uses one for
+// each thousand locks held, so the default, 4, is enough for WithMaxHeld's. It
+// leaves one of the pool's connections (SetMaxOpenConns) for the proof that it
+// makes when it connects: a pool of 5 is enough for the default.
 func WithMaxConns(n int) Option {
 	return func(o *options) { o.maxConns = n }
 }
@@ -137,6 +140,7 @@ func newOptions(opts []Option) options {
 		lease:    defaultLease,
 		maxHeld:  defaultMaxHeld,
 		maxConns: (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
+		perConn:  heldPerConn,
 		dialect:  dialect.PostgreSQL{},
 		log:      slog.Default(),
 	}
@@ -156,6 +160,8 @@ func (o *options) validate() error {
 		return errors.New("sqllock: WithDialect was given an unknown dialect: use a constant of this package")
 	case o.lease < minLease:
 		return fmt.Errorf("sqllock: the lease of %v is too short for clock steps and a slow network: use %v or more", o.lease, minLease)
+	case o.lease > maxLease:
+		return fmt.Errorf("sqllock: the lease of %v is too long: use %v or less", o.lease, maxLease)
 	case o.heartbeat <= 0:
 		return errors.New("sqllock: the heartbeat must be positive")
 	case o.trust() <= 3*o.heartbeat:

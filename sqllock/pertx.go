@@ -27,14 +27,14 @@ type TxLocker struct {
 // is frozen or cut off does not hold it for ever. Without it, such a lock stays
 // until the server's TCP gives the connection up.
 //
-// PerTx panics if db is nil or the lease is too short.
+// PerTx panics if db is nil, or the lease is too short or too long.
 func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	if db == nil {
 		panic("sqllock: PerTx needs a *sql.DB that is not nil")
 	}
 	o := newOptions(opts)
-	if o.leaseSet && o.lease < minLease {
-		panic("sqllock: PerTx needs a lease of " + minLease.String() + " or more")
+	if o.leaseSet && (o.lease < minLease || o.lease > maxLease) {
+		panic("sqllock: PerTx needs a lease from " + minLease.String() + " to " + maxLease.String())
 	}
 	p := &TxLocker{db: db}
 	if o.leaseSet {
@@ -62,8 +62,9 @@ func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 
 // A txHolder is the transaction that holds a lock, and its connection.
 type txHolder struct {
-	conn *sql.Conn
-	tx   *sql.Tx
+	conn   *sql.Conn
+	tx     *sql.Tx
+	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
 }
 
 // TxLocker is the source of its table: each key is asked for and given back by
@@ -71,7 +72,7 @@ type txHolder struct {
 // a lock.
 
 func (p *TxLocker) ask(e *entry) {
-	e.state = asking
+	p.table.askingLocked(e)
 	go func() {
 		holder, err := p.begin(e.key)
 		p.table.mu.Lock()
@@ -87,7 +88,7 @@ func (p *TxLocker) ask(e *entry) {
 // askAny is never called: a TxLocker takes one key at a time.
 func (p *TxLocker) askAny(*ask) {}
 
-func (p *TxLocker) away() error { return nil }
+func (p *TxLocker) away(*entry) error { return nil }
 
 func (p *TxLocker) giveBack(e *entry) {
 	e.state = freeing
@@ -106,14 +107,19 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	defer cancel()
 	conn, err := p.db.Conn(ctx)
 	if err != nil {
-		return nil, fromDialect(dialect.Fail(err))
+		return nil, fromDialect(inTime(dialect.Fail(err)))
 	}
-	tx, err := dialect.Begin(ctx, conn)
+	// The transaction outlives ctx, but not a server that never answers BEGIN.
+	life, endLife := context.WithCancel(context.Background())
+	tooLong := context.AfterFunc(ctx, endLife)
+	tx, err := dialect.Begin(life, conn)
+	tooLong()
 	if err != nil {
+		endLife()
 		_ = conn.Close()
-		return nil, fromDialect(err)
+		return nil, fromDialect(inTime(err))
 	}
-	h := &txHolder{conn, tx}
+	h := &txHolder{conn, tx, endLife}
 	ok, err := dialect.TryXact(ctx, tx, key)
 	if ok && err == nil && p.lease > 0 {
 		err = dialect.SetIdleTimeout(ctx, tx, p.lease)
@@ -125,14 +131,17 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	if err == nil {
 		return nil, ErrHeld
 	}
-	return nil, fromDialect(err)
+	return nil, fromDialect(inTime(err))
 }
 
 // end gives the lock back: nil if it was held until now, or until its user
 // ended the transaction.
 func (h *txHolder) end() error {
+	tooLong := time.AfterFunc(connectTimeout, h.cancel)
 	err := h.tx.Rollback()
 	_ = h.conn.Close()
+	tooLong.Stop()
+	h.cancel()
 	if err == nil || errors.Is(err, sql.ErrTxDone) {
 		return nil
 	}

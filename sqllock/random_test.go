@@ -33,7 +33,7 @@ func randomSchedule(t *testing.T, seed uint64) {
 	}
 	var sessions []*Session
 	for range 2 {
-		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6))
+		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -165,6 +165,9 @@ func (r *random) oneIn(n int) bool { return r.intn(n) == 0 }
 func (r *random) duration(limit time.Duration) time.Duration {
 	return time.Duration(r.intn(int(limit)))
 }
+
+// withPerConn has a Session open another connection for each n locks held.
+func withPerConn(n int) Option { return func(o *options) { o.perConn = n } }
 
 func withoutLog() Option { return WithLogger(slog.New(slog.DiscardHandler)) }
 

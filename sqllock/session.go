@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -37,9 +36,12 @@ type Session struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // the goroutines of backends that are not stuck in a driver
 
+	connecting chan struct{} // holds a token while a backend connects: one at a time
+
 	// protected by table.mu
-	backends []*backend // at least one
-	counters counters
+	backends  []*backend    // at least one
+	growAfter time.Duration // no other connection until then; 0: none has failed
+	counters  counters
 }
 
 // Open makes a Session on db. It connects, and proves that locks exclude on
@@ -53,7 +55,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	if db == nil {
 		panic("sqllock: Open needs a *sql.DB that is not nil")
 	}
-	s := &Session{db: db, options: newOptions(opts)}
+	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1)}
 	if err := s.options.validate(); err != nil {
 		return nil, err
 	}
@@ -155,7 +157,7 @@ func (s *Session) Close() error {
 // through backends.
 
 func (s *Session) ask(e *entry) {
-	b := s.pickLocked()
+	b := s.placeLocked()
 	if b.away != nil {
 		s.table.refusedLocked(e, b.away)
 		return
@@ -169,7 +171,7 @@ func (s *Session) askAny(a *ask) {
 	if a.grouped {
 		return
 	}
-	b := s.pickLocked()
+	b := s.placeLocked()
 	if b.away != nil {
 		for _, e := range a.entries {
 			if e != nil && e.state == idle {
@@ -185,63 +187,26 @@ func (s *Session) askAny(a *ask) {
 
 func (s *Session) giveBack(e *entry) {
 	b := e.holds.lease.backend
-	if b.away != nil {
-		s.table.settleReplyLocked(e, b.away)
-	}
 	b.releases = append(b.releases, e)
+	if b.away != nil { // nobody waits for it
+		s.table.settleReplyLocked(e, b.away)
+		b.signal()
+		return
+	}
 	b.notifyLocked()
 }
 
-// away is why nothing can be asked for now, or nil.
-func (s *Session) away() error { return s.pickLocked().away }
-
-// pickLocked is the backend for the next lock: the first with room, so that few
-// locks stay on few connections.
-func (s *Session) pickLocked() *backend {
-	best := s.backends[0]
-	for _, b := range s.backends {
-		switch {
-		case b.away == nil && b.loadLocked() < heldPerConn:
-			return b
-		case best.away != nil, b.away == nil && b.loadLocked() < best.loadLocked():
-			best = b
-		}
+// away is why asking for e is in vain: on the connection on which it is under
+// way, or for a new key, when e is nil, on the one that it would go to.
+func (s *Session) away(e *entry) error {
+	switch {
+	case e == nil || e.state == idle:
+		return s.pickLocked().away
+	case e.holds.lease != nil:
+		return e.holds.lease.backend.away
+	default:
+		return e.backend.away
 	}
-	if best.away == nil && len(s.backends) < s.options.maxConns && !s.growingLocked() {
-		s.growLocked()
-	}
-	return best
-}
-
-// growingLocked reports whether a backend has yet to connect.
-func (s *Session) growingLocked() bool {
-	return slices.ContainsFunc(s.backends, func(b *backend) bool { return b.away != nil })
-}
-
-// growLocked adds a backend, which takes locks once it has connected.
-func (s *Session) growLocked() {
-	b := newBackend(s)
-	b.away = ErrUnavailable
-	s.backends = append(s.backends, b)
-	s.tasks.Add(1)
-	go b.run(nil)
-}
-
-// removeLocked takes b, which has no locks and no queue, out of use.
-func (s *Session) removeLocked(b *backend) {
-	b.retired = true
-	s.backends = slices.DeleteFunc(s.backends, func(other *backend) bool { return other == b })
-}
-
-// roomLocked is how many more locks may be taken.
-func (s *Session) roomLocked() int {
-	room := s.options.maxHeld - s.table.held
-	for _, b := range s.backends {
-		if b.lease != nil {
-			room -= b.lease.flight.wantedLocked()
-		}
-	}
-	return room
 }
 
 // settings is what a connection of s is opened with.

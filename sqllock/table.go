@@ -20,7 +20,7 @@ type table struct {
 	source      source
 	handOver    time.Duration // how long keys may pass from hand to hand in this process; 0: not at all, forever: without end
 	patience    time.Duration // a try or an unlock that has no answer for so long fails; 0: the source sees to that
-	silence     func()        // called when patience is used up; may be nil
+	silence     func()        // called with mu held when patience is used up; may be nil
 	asyncUnlock bool
 
 	// For reuse. The table's own, not the package's: a channel made in a test's
@@ -31,6 +31,7 @@ type table struct {
 	mu      sync.Mutex // protects what follows, and all entries and asks; never held across I/O
 	entries map[dialect.Key]*entry
 	free    []*entry // for reuse
+	asked   uint64   // calls so far, to tell who came before a statement was sent
 	held    int      // entries that the source has granted and not got back
 	waiting int      // calls of Lock that wait
 	closed  bool
@@ -65,7 +66,7 @@ type source interface {
 	ask(e *entry)      // take e's key; e is idle
 	askAny(a *ask)     // take the first free one of a's idle entries
 	giveBack(e *entry) // release e's key; e is releasing
-	away() error       // not nil: asking is in vain, and why
+	away(*entry) error // not nil: asking for it, or for a new key (nil), is in vain, and why
 }
 
 // An entry is one key of a table.
@@ -76,6 +77,7 @@ type entry struct {
 	key   dialect.Key
 	state state
 	busy  bool   // while asking: the answer is that somebody else has it
+	upTo  uint64 // while asking: the last call that came before it was sent
 	asks  []*ask // who wants it, first come first
 
 	lock  *Lock   // who holds it, while held

@@ -34,8 +34,8 @@ func TryTx(ctx context.Context, tx Tx, key Key) error {
 	return txError(ok, err)
 }
 
-// LockTx is TryTx that waits: up to wait, rounded up to a millisecond, then it
-// fails with ErrHeld and tx stays usable, since it waits inside a savepoint
+// LockTx is TryTx that waits: up to wait, rounded up to a millisecond and at the
+// most 24 days, then it fails with ErrHeld and tx stays usable, since it waits inside a savepoint
 // (named latchkey). The transaction's own lock_timeout is as before afterwards.
 // A wait of zero or less is TryTx. A deadlock with another session is found by
 // PostgreSQL (SQLSTATE 40P01), but not one that leads through this process: who

@@ -24,14 +24,15 @@ import (
 // runInstance is the main function of the service: this file is the recipe.
 func runInstance(ctx context.Context, f flags) error {
 	// A small *sql.DB for the locks alone: whatever fills the service's own pool
-	// cannot keep them from the database. One connection is used, a second for a
-	// moment at the start.
+	// cannot keep them from the database. One connection is used for each thousand
+	// locks held, up to four, and one more for a moment whenever one is opened, to
+	// prove that locks exclude.
 	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(3)
+	db.SetMaxOpenConns(5)
 
 	session, err := sqllock.Open(ctx, db)
 	if err != nil {

@@ -49,7 +49,7 @@ func Fail(err error) error {
 		return failure
 	}
 	if state := SQLState(err); state != "" {
-		return &Failure{Kind: kindOf(state), Reason: "the server answered SQLSTATE " + state, State: state}
+		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state}
 	}
 	switch {
 	case errors.Is(err, sql.ErrConnDone):
@@ -71,6 +71,23 @@ func SQLState(err error) string {
 		return coded.SQLState()
 	}
 	return ""
+}
+
+// inWords is what the commonest refusals of a server mean.
+func inWords(state string) string {
+	switch {
+	case strings.HasPrefix(state, "28"):
+		return "the server refused the user or the password: "
+	case strings.HasPrefix(state, "3D"):
+		return "the server has no such database: "
+	case state == "53300":
+		return "the server has no connection to spare: "
+	case state == "53200":
+		return "the server's table of locks is full: "
+	case state == "57P03":
+		return "the server is starting or stopping: "
+	}
+	return "the server answered "
 }
 
 // kindOf tells what an SQLSTATE means for the session. Severity decides that,
@@ -114,5 +131,5 @@ func reason(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, net.ErrClosed):
 		return "the connection was closed"
 	}
-	return "the driver could not reach the server"
+	return "the driver could not connect: are the connection string and its TLS settings right?"
 }

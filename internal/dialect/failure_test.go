@@ -32,7 +32,7 @@ func TestFail(t *testing.T) {
 		{"idle session ended", stateError("57P05"), Gone, "57P05"},
 		{"idle transaction ended", stateError("25P03"), Gone, "25P03"},
 		{"protocol", stateError("08P01"), Gone, "08P01"},
-		{"password", stateError("28P01"), Gone, "28P01"},
+		{"password", stateError("28P01"), Gone, "the user or the password: SQLSTATE 28P01"},
 		{"no such database", stateError("3D000"), Gone, "3D000"},
 		{"no connection left", stateError("53300"), Gone, "53300"},
 		{"cancelled", stateError("57014"), Statement, "57014"},
@@ -45,7 +45,7 @@ func TestFail(t *testing.T) {
 		{"end of file", io.ErrUnexpectedEOF, Gone, "was closed"},
 		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, Gone, "refused"},
 		{"no such host", &net.DNSError{Name: "secret-host", Err: "no such host"}, Gone, "could not be looked up"},
-		{"anything else", errors.New("secret-host did something"), Gone, "could not reach"},
+		{"anything else", errors.New("secret-host did something"), Gone, "could not connect"},
 	}
 	for _, tt := range tests {
 		var failure *Failure

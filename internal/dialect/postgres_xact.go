@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -16,9 +17,9 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Begin begins a transaction on conn that ctx does not end.
+// Begin begins a transaction on conn, which lasts no longer than ctx.
 func Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
-	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
+	tx, err := conn.BeginTx(ctx, nil)
 	if SQLState(err) == featureNotSupported {
 		return nil, refuse(onStandby) // lib/pq says BEGIN READ WRITE
 	}
@@ -49,7 +50,11 @@ func TryXact(ctx context.Context, tx Execer, key Key) (bool, error) {
 // it did not, tx can be used as before. lock_timeout is as before in any case.
 func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool, error) {
 	// lock_timeout counts whole milliseconds, and 0 is for ever.
-	timeout := max((wait+time.Millisecond-1)/time.Millisecond, 1)
+	timeout := max(wait/time.Millisecond, 0)
+	if wait%time.Millisecond > 0 {
+		timeout++
+	}
+	timeout = min(max(timeout, 1), math.MaxInt32)
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("SAVEPOINT latchkey;"+
 		" SELECT pg_catalog.set_config('latchkey.lock_timeout', pg_catalog.current_setting('lock_timeout'), true);"+
 		" SELECT pg_catalog.set_config('lock_timeout', '%d', true);"+

@@ -9,7 +9,7 @@ import (
 )
 
 // This file is the only one that looks inside drivers, by reflection, so that
-// the kit depends on none. What it does not find it does without: a Session
+// sqllock depends on none. What it does not find it does without: a Session
 // that cannot reach its socket learns of a closed connection by its heartbeat
 // instead of at once.
 

@@ -4,7 +4,8 @@
 # apt-get, dnf or brew. Says nothing if everything is there.
 #
 #   deps.sh        everything, for the tests
-#   deps.sh demo   a PostgreSQL of whatever kind, for the demo
+#   deps.sh demo   PostgreSQL's programs alone, for the demo; nothing if
+#                  DATABASE_URL names the database that it is to use
 set -eu
 
 oldest=14 # the oldest PostgreSQL major version that will do
@@ -46,7 +47,7 @@ have_pgbouncer() {
 	command -v pgbouncer >/dev/null
 }
 
-if [ "${1-}" = demo ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
+if [ "${1-}" = demo ] && [ -n "${DATABASE_URL-}" ]; then
 	exit 0
 fi
 
@@ -55,7 +56,7 @@ have_postgres || missing=" postgres"
 if [ "${1-}" != demo ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
 [ -n "$missing" ] || exit 0
 
-if [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
+if [ "${1-}" != demo ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
 	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some kill servers, and need$missing on this machine." >&2
 fi
 

@@ -1,0 +1,67 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// An answer of another server process is not taken for one of the session's.
+func TestOtherProcessAnswers(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("pgx", pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	opened, err := PostgreSQL{}.Open(context.Background(), db, Settings{Lease: time.Minute, StatementTimeout: time.Minute, Proof: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Destroy()
+	s := opened.(*postgresSession)
+	s.pid++ // as if a pooler had moved it
+	var failure *Failure
+	if err := s.Exchange(&Batch{}); !errors.As(err, &failure) || failure.Kind != NotExclusive {
+		t.Errorf("Exchange: %v, want a Failure of Kind NotExclusive", err)
+	}
+	if _, err := s.Held(); !errors.As(err, &failure) || failure.Kind != NotExclusive {
+		t.Errorf("Held: %v, want a Failure of Kind NotExclusive", err)
+	}
+}
+
+// Releases are carried out before tries: a key that is not held and is released
+// and tried at once is reported as not held.
+func TestReleasesAreCarriedOutFirst(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("pgx", pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := PostgreSQL{}.Open(context.Background(), db, Settings{Lease: time.Minute, StatementTimeout: time.Minute, Proof: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Destroy()
+	for _, keys := range [][]Key{{{Bigint, 1}, {Bigint, 2}}, {{TwoInts, 1}}} {
+		b := &Batch{Release: keys, Try: keys}
+		if err := s.Exchange(b); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.NotHeld) != len(keys) || len(b.Busy) != 0 {
+			t.Errorf("not held %v, busy %v, of %v", b.NotHeld, b.Busy, keys)
+		}
+		held, err := s.Held()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(held) == 0 {
+			t.Errorf("of %v nothing is held: it was released after it had been taken", keys)
+		}
+	}
+}

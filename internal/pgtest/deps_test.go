@@ -1,0 +1,77 @@
+package pgtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// depsWithout is deps.sh on a machine without PostgreSQL's programs and without
+// a package manager, and the PATH of that machine.
+func depsWithout(t *testing.T) (script, path string) {
+	t.Helper()
+	root := t.TempDir()
+	path = filepath.Join(root, "bin")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sh", "id"} {
+		program, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(program, filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile("deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere := strings.NewReplacer("/usr/", root+"/usr/", "/opt/", root+"/opt/", "/Applications/", root+"/Applications/")
+	script = filepath.Join(root, "deps.sh")
+	if err := os.WriteFile(script, []byte(nowhere.Replace(string(text))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return script, path
+}
+
+// deps.sh is content with what the demo, or the tests, will be content with.
+func TestDeps(t *testing.T) {
+	script, path := depsWithout(t)
+	tests := []struct {
+		name string
+		args []string
+		env  string
+		says string // "" if all is there
+	}{
+		{"demo", []string{"demo"}, "", "not found: postgres; run:"},
+		{"demo on a database", []string{"demo"}, "DATABASE_URL=postgres://db.example/", ""},
+		{"demo beside a server for tests", []string{"demo"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres; run:"},
+		{"tests", nil, "", "not found: postgres pgbouncer; run:"},
+		{"tests beside a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer; run:"},
+		{"tests on a server", nil, EnvServer + "=postgres://db.example/", EnvServer + " is not enough"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			command := exec.Command(filepath.Join(path, "sh"), append([]string{script}, tt.args...)...)
+			command.Env = []string{"PATH=" + path, tt.env}
+			output, err := command.CombinedOutput()
+			if tt.says == "" {
+				if err != nil || len(output) > 0 {
+					t.Errorf("%v, %q; want success and silence", err, output)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(string(output), tt.says) {
+				t.Errorf("%v, %q; want failure, and %q", err, output, tt.says)
+			}
+			if tt.args != nil && strings.Contains(string(output), EnvServer) {
+				t.Errorf("%q is about tests, not about the demo", output)
+			}
+		})
+	}
+}
