@@ -1,9 +1,13 @@
 package sqllock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -163,6 +167,55 @@ func TestDatabaseAway(t *testing.T) {
 		servesAgain(t, s, sqllock.ID(1))
 	})
 }
+
+// What a Session logs tells what happened, and neither where nor to whom.
+func TestLogTellsNothing(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		var (
+			mu   sync.Mutex
+			text bytes.Buffer
+		)
+		log := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return text.Write(p)
+		}), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		s := session(t, driver, cluster.DSN(""), sqllock.WithLogger(log))
+		lock, err := s.TryLock(t.Context(), sqllock.Namespace("export").Key("somebody"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		allLost(t, []*sqllock.Lock{lock})
+		lockertest.Eventually(t, "the session knows that the database is down", func() bool {
+			_, err := s.TryLock(t.Context(), sqllock.ID(1))
+			return errors.Is(err, sqllock.ErrUnavailable)
+		})
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
+		}
+		servesAgain(t, s, sqllock.ID(1))
+		mu.Lock()
+		defer mu.Unlock()
+		for _, said := range []string{"connection lost", "connected again"} {
+			if !strings.Contains(text.String(), said) {
+				t.Errorf("the log does not say %q:\n%s", said, &text)
+			}
+		}
+		tellsNothing(t, errors.New(text.String()), cluster.DSN(""))
+		for _, secret := range []string{"somebody", fmt.Sprint(lock.Key().Int64())} {
+			if strings.Contains(text.String(), secret) {
+				t.Errorf("the log holds %q:\n%s", secret, &text)
+			}
+		}
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // A server that is frozen for less than the lease costs answers, no locks.
 func TestServerFrozenForAMoment(t *testing.T) {

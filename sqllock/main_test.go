@@ -3,6 +3,7 @@ package sqllock_test
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"os"
 	"testing"
 
@@ -16,6 +17,7 @@ func TestMain(m *testing.M) {
 	if worker := os.Getenv(workerEnv); worker != "" {
 		os.Exit(runWorker(worker))
 	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
 	code := pgtest.Main(m)
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

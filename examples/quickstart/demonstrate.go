@@ -12,8 +12,9 @@ import (
 // a user had two exports at once.
 func demonstrate(ctx context.Context, fleet *fleet, f flags, out io.Writer) error {
 	instances := fleet.instances
-	fmt.Fprintf(out, "%d instances of one service, each a process, one PostgreSQL. %d users ask both, over HTTP and gRPC at once,\n"+
-		"for an export that takes %v; one at a time is allowed to each user. For %v …\n\n", len(instances), len(users), f.export, f.load)
+	fmt.Fprintf(out, "%d instances of one service, each a process, on one PostgreSQL. Each of %d users keeps asking both instances,\n"+
+		"over HTTP and gRPC at once, for an export that takes %v. A user may have one at a time; the rest is refused.\n"+
+		"This takes %v …\n\n", len(instances), len(users), f.export, f.load)
 
 	stopWatching := fleet.database.watchConnections()
 	tally, err := sendLoad(ctx, instances, f.load)
@@ -50,13 +51,14 @@ func printTable(out io.Writer, tally *tally, instances []*process) error {
 func printVerdict(out io.Writer, exports []export, connections, instances int) error {
 	fmt.Fprintf(out, "\nThe database saw %d connections of latchkey at the most, for %d instances: one holds all locks of a process.\n", connections, instances)
 	found := overlaps(exports)
-	fmt.Fprintf(out, "Of %d exports, by when the instances worked, %d overlapped another of the same user; %d times a user's next\n"+
-		"one ran on the other instance.\n", len(exports), len(found), changes(exports))
+	fmt.Fprintf(out, "%d exports ran; %d times a user's next one ran on the other instance. Going by the times at which the\n"+
+		"instances worked, %d overlapped another of the same user.\n", len(exports), changes(exports), len(found))
 	switch {
 	case len(found) > 0:
 		return errors.New("a user had two exports at once")
 	case len(exports) == 0:
 		return errors.New("no export was admitted")
 	}
+	fmt.Fprintln(out, "OK: one at a time for each user, across both instances.")
 	return nil
 }

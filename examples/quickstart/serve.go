@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 // serve prints what to try, and waits for a signal.
@@ -16,7 +17,7 @@ func serve(ctx context.Context, fleet *fleet, out io.Writer) error {
 		fmt.Fprintf(out, "  curl -i -X POST -H 'Authorization: Bearer alice-token' http://%s/exports\n", p.http)
 		fmt.Fprintf(out, "  grpcurl -plaintext -H 'authorization: Bearer alice-token' %s latchkey.quickstart.v1.ExportService/Export\n", p.grpc)
 	}
-	fmt.Fprint(out, "\nAnother user is bob-token, and so on. Ctrl-C ends it.\n")
+	fmt.Fprintf(out, "\nAnother user is bob-token, and so on. Ctrl-C ends it, or kill %d.\n", os.Getpid())
 
 	gone := make(chan struct{}, len(fleet.instances))
 	for _, p := range fleet.instances {
