@@ -183,6 +183,31 @@ func TestConnBusy(t *testing.T) {
 	})
 }
 
+// The owner may close the connection at any moment.
+func TestConnClosedMeanwhile(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		for range 200 {
+			conn := connection(t, db)
+			locks := sqllock.OnConn(conn)
+			called := make(chan error)
+			for i := range 3 {
+				go func() {
+					lock, err := locks.TryLock(context.Background(), sqllock.ID(int64(i)))
+					_ = lock.Unlock()
+					called <- err
+				}()
+			}
+			_ = conn.Close()
+			for range 3 {
+				if err := <-called; err != nil && !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryLock beside Close: %v", err)
+				}
+			}
+		}
+	})
+}
+
 // While the owner's transaction has failed, a lock cannot be given back; it is,
 // with the next call after that.
 func TestConnInFailedTransaction(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -103,8 +104,26 @@ func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
 // destroy closes conn for good: what it holds in the server ends with it. It
 // waits for a statement in flight.
 func destroy(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_, _ = unlessClosed(func() (int64, error) {
+		return 0, conn.Raw(func(any) error { return driver.ErrBadConn })
+	})
 	_ = conn.Close()
+}
+
+// unlessClosed is what call returns, or sql.ErrConnDone if its connection is
+// closed at the same moment: database/sql then dereferences nil, in grabConn's
+// users, between its check and its lock. The connection's owner may close it
+// while our goroutine is at work.
+func unlessClosed(call func() (int64, error)) (n int64, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(runtime.Error); !ok {
+				panic(r)
+			}
+			err = sql.ErrConnDone
+		}
+	}()
+	return call()
 }
 
 // discard is destroy that does not wait long.

@@ -58,13 +58,13 @@ func (c *Conn) call(function string, key Key) (bool, error) {
 	// end the session and every lock on it.
 	ctx := context.Background()
 	if c.pid == 0 {
-		pid, err := serverPID(func(query string) (int64, error) { return rows(ctx, c.conn, query) })
+		pid, err := serverPID(func(query string) (int64, error) { return c.rows(ctx, query) })
 		if err != nil {
 			return false, Fail(err)
 		}
 		c.pid = pid
 	}
-	n, err := rows(ctx, c.conn, fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE"+
+	n, err := c.rows(ctx, fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE"+
 		" WHEN pg_catalog.pg_backend_pid() <> %d THEN 2 WHEN pg_catalog.%s(%s) THEN 1 ELSE 0 END)",
 		c.pid, function, literal(key)))
 	switch {
@@ -74,4 +74,8 @@ func (c *Conn) call(function string, key Key) (bool, error) {
 		return false, errOtherProcess
 	}
 	return n == 1, nil
+}
+
+func (c *Conn) rows(ctx context.Context, query string) (int64, error) {
+	return unlessClosed(func() (int64, error) { return rows(ctx, c.conn, query) })
 }
