@@ -12,7 +12,10 @@ import (
 func TestMemoryConforms(t *testing.T) {
 	t.Parallel()
 	memory := sqllock.NewMemory()
-	lockertest.Run(t, lockertest.Fleet{New: func(*testing.T) sqllock.Locker { return memory }})
+	lockertest.Run(t, lockertest.Fleet{
+		New:    func(*testing.T) sqllock.Locker { return memory },
+		InLine: sqllock.InLine,
+	})
 }
 
 // databaseFleet is the fleets whose locks are in PostgreSQL.
@@ -20,6 +23,7 @@ func databaseFleet(t *testing.T, driver, dsn string, newLocker func(t *testing.T
 	observer := open(t, driver, dsn)
 	return lockertest.Fleet{
 		New:       func(t *testing.T) sqllock.Locker { return newLocker(t, open(t, driver, dsn)) },
+		InLine:    sqllock.InLine,
 		Leftovers: func(t *testing.T) int { return advisoryLocks(t, observer) },
 	}
 }

@@ -107,6 +107,7 @@ func TestPgBouncer(t *testing.T) {
 			direct := open(t, driver, cluster.DSN(""))
 			lockertest.Run(t, lockertest.Fleet{
 				New:       func(t *testing.T) sqllock.Locker { return sqllock.PerTx(open(t, driver, dsn)) },
+				InLine:    sqllock.InLine,
 				Leftovers: func(t *testing.T) int { return advisoryLocks(t, direct) },
 			})
 		})

@@ -23,6 +23,9 @@ type Fleet struct {
 	// one process only it returns the same one each time.
 	New func(t *testing.T) sqllock.Locker
 
+	// InLine counts the calls of Lock that wait in a locker of New's. Required.
+	InLine func(l sqllock.Locker) int
+
 	// Leftovers counts the locks that are in the database now. nil: there is no
 	// database to ask.
 	Leftovers func(t *testing.T) int

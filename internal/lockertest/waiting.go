@@ -43,32 +43,25 @@ func await(t *testing.T, c <-chan granted) *sqllock.Lock {
 
 func waitInProcess(t *testing.T, fleet Fleet) {
 	a := fleet.New(t)
-	key := newKey(t)
-	lock := try(t, a, key)
-	waiter := lockLater(t.Context(), a, key)
-	select {
-	case g := <-waiter:
-		t.Fatalf("Lock of a held key returned: %v, %v", g.lock, g.err)
-	case <-time.After(20 * time.Millisecond): // long enough for a wrong grant
-	}
-	release(t, lock)
-	release(t, await(t, waiter))
-	release(t, try(t, a, key))
+	waits(t, a, a)
 }
 
-func waitAcrossProcesses(t *testing.T, fleet Fleet) {
-	a, b := fleet.New(t), fleet.New(t)
+func waitAcrossProcesses(t *testing.T, fleet Fleet) { waits(t, fleet.New(t), fleet.New(t)) }
+
+// waits: who waits in waiter gets the key when holder gives it back.
+func waits(t *testing.T, holder, waiter sqllock.Locker) {
+	t.Helper()
 	key := newKey(t)
-	lock := try(t, a, key)
-	waiter := lockLater(t.Context(), b, key)
+	lock := try(t, holder, key)
+	waiting := lockLater(t.Context(), waiter, key)
 	select {
-	case g := <-waiter:
+	case g := <-waiting:
 		t.Fatalf("Lock of a held key returned: %v, %v", g.lock, g.err)
 	case <-time.After(20 * time.Millisecond): // long enough for a wrong grant
 	}
 	release(t, lock)
-	release(t, await(t, waiter))
-	release(t, try(t, a, key))
+	release(t, await(t, waiting))
+	release(t, try(t, holder, key))
 }
 
 // firstComeFirstServed: in one process, and who only tries does not pass those
@@ -81,11 +74,9 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 	order := make(chan int, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		standing := make(chan struct{})
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			close(standing)
 			lock, err := a.Lock(t.Context(), key)
 			if err != nil {
 				t.Errorf("Lock: %v", err)
@@ -94,11 +85,7 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 			order <- i
 			_ = lock.Unlock()
 		}()
-		<-standing
-		Eventually(t, "the waiter is in line", func() bool { return inLine(a) < 0 || inLine(a) == i+1 })
-		if inLine(a) < 0 {
-			time.Sleep(5 * time.Millisecond) // a locker that does not tell: give it time to queue
-		}
+		Eventually(t, "the waiter is in line", func() bool { return fleet.InLine(a) == i+1 })
 	}
 	refuse(t, a, key)
 	release(t, lock)
@@ -108,14 +95,6 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 			t.Fatalf("waiter %d was served in place %d", got, i)
 		}
 	}
-}
-
-// inLine is how many wait in l, or -1 if it does not tell.
-func inLine(l sqllock.Locker) int {
-	if s, ok := l.(*sqllock.Session); ok {
-		return s.Stats().Waiting
-	}
-	return -1
 }
 
 func waitEnds(t *testing.T, fleet Fleet) {

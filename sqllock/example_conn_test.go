@@ -1,0 +1,142 @@
+package sqllock_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func ExampleOnConn() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	lock, err := sqllock.OnConn(conn).TryLock(ctx, sqllock.ID(1))
+	fmt.Println(err)
+	fmt.Println(lock.Unlock()) // before conn.Close
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// A connection that is closed with a lock on it goes back to the pool with the
+// lock: nobody else gets the key, and nobody knows why.
+func ExampleOnConn_incorrect() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := sqllock.OnConn(conn).TryLock(ctx, sqllock.ID(1)); err != nil {
+		log.Fatal(err)
+	}
+	_ = conn.Close() // without Unlock
+
+	busy, err := db.Conn(ctx) // the pool gives the same connection out again
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer busy.Close()
+	other, err := db.Conn(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	_, err = sqllock.OnConn(other).TryLock(ctx, sqllock.ID(1))
+	fmt.Println(err)
+	// Output: sqllock: key is held
+}
+
+func ExampleTryTx() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback() // ends the lock, as Commit does
+
+	if err := sqllock.TryTx(ctx, tx, sqllock.Namespace("account").Key("7")); err != nil {
+		log.Fatal(err) // ErrHeld: somebody else's transaction is at it
+	}
+	fmt.Println("locked until", "commit:", tx.Commit())
+	// Output: locked until commit: <nil>
+}
+
+func ExampleLockTx() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	first, _ := db.BeginTx(ctx, nil)
+	defer first.Rollback()
+	second, _ := db.BeginTx(ctx, nil)
+	defer second.Rollback()
+
+	fmt.Println(sqllock.TryTx(ctx, first, sqllock.ID(1)))
+	fmt.Println(sqllock.LockTx(ctx, second, sqllock.ID(1), 10*time.Millisecond))
+	_, err := second.Exec("SELECT 1") // the transaction goes on
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// sqllock: key is held
+	// <nil>
+}
+
+func ExamplePerTx() {
+	ctx := context.Background()
+	db, done := exampleDatabase() // through a transaction pooler, for instance
+	defer done()
+	locks := sqllock.PerTx(db)
+	lock, err := locks.TryLock(ctx, sqllock.ID(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Unlock() // rolls back what is not committed
+
+	tx, _ := sqllock.TxFromContext(lock.Context())
+	if _, err := tx.Exec("CREATE TABLE done (id int)"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("work and lock end together:", tx.Commit())
+	// Output: work and lock end together: <nil>
+}
+
+// With sqlx: the Session on the DB's pool, transaction locks on its Tx.
+func ExampleTryTx_sqlx() {
+	ctx := context.Background()
+	pool, done := exampleDatabase()
+	defer done()
+	db := sqlx.NewDb(pool, "pgx") // what sqlx.Open("pgx", dsn) returns
+
+	locks, err := sqllock.Open(ctx, db.DB)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	lock, err := locks.TryLock(ctx, sqllock.ID(1))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Unlock()
+
+	tx := db.MustBeginTx(ctx, nil)
+	defer tx.Rollback()
+	fmt.Println(sqllock.TryTx(ctx, tx, sqllock.ID(1))) // the Session holds it
+	fmt.Println(sqllock.TryTx(ctx, tx, sqllock.ID(2)))
+	// Output:
+	// sqllock: key is held
+	// <nil>
+}

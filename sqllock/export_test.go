@@ -1,0 +1,19 @@
+package sqllock
+
+// InLine counts the calls of Lock that wait in l.
+func InLine(l Locker) int {
+	var t *table
+	switch l := l.(type) {
+	case *Session:
+		t = l.table
+	case *Conn:
+		t = l.table
+	case *TxLocker:
+		t = l.table
+	case *Memory:
+		t = l.table
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.waiting
+}

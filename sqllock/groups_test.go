@@ -1,0 +1,127 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+// Several who try for the same slots at once share them in one statement.
+func TestSlotsAreShared(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		db := server.session(0)
+		slots := []Key{ID(1), ID(2), ID(3), ID(4)}
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		blocker := beginTry(s, background, ID(99))
+		var calls []<-chan called
+		for range 6 {
+			calls = append(calls, begin(func() (*Lock, error) { return s.TryAny(background, slots...) }))
+		}
+		resume()
+		_ = returned(t, "blocker", blocker)
+		granted, refused := 0, 0
+		for _, c := range calls {
+			switch got := returned(t, "TryAny", c); {
+			case got.err == nil:
+				granted++
+			case errors.Is(got.err, ErrHeld):
+				refused++
+			default:
+				t.Errorf("TryAny: %v", got.err)
+			}
+		}
+		if granted != 4 || refused != 2 {
+			t.Errorf("%d granted, %d refused of 4 slots and 6 callers", granted, refused)
+		}
+		if n := len(db.sent()); n != 2 {
+			t.Errorf("%d statements, want 2", n)
+		}
+	})
+}
+
+// Who is to ask for several keys may give up before the statement: those who
+// joined it are asked for all the same.
+func TestGroupGivesUpBeforeItIsSent(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(s, background, ID(99))
+		ctx, cancel := context.WithCancel(background)
+		group := begin(func() (*Lock, error) { return s.TryAny(ctx, ID(1), ID(2)) })
+		joined := begin(func() (*Lock, error) { return s.TryAny(background, ID(2), ID(1)) })
+		waiting := begin(func() (*Lock, error) { return s.LockAny(background, ID(2), ID(1)) })
+		cancel()
+		wantErr(t, "who gave up", returned(t, "TryAny", group), context.Canceled)
+		resume()
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		wantErr(t, "who joined", returned(t, "TryAny", joined), nil)
+		wantErr(t, "who waits", returned(t, "LockAny", waiting), nil)
+	})
+}
+
+// Keys of both key spaces cannot go into one group: those left out are asked
+// for next.
+func TestLockAnyOfBothKeySpaces(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(1))
+		server.steal(ID(2))
+		lock, err := s.LockAny(background, ID(1), ID(2), Pair(1, 1))
+		if err != nil || lock.Key() != Pair(1, 1) {
+			t.Fatalf("LockAny: %v", err)
+		}
+	})
+}
+
+// Refusals that make others ask again, while the queue is being emptied.
+func TestRefusalsWhileTheQueueIsTaken(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		calls := []<-chan called{
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(7), ID(5), ID(6)) }),
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(5), ID(6)) }),
+			beginTry(s, background, ID(5)),
+			beginTry(s, background, ID(6)),
+			beginTry(s, background, ID(2)),
+		}
+		resume()
+		granted := 0
+		for i, c := range calls {
+			if got := returned(t, "call", c); got.err == nil {
+				granted++
+			} else if !errors.Is(got.err, ErrCapacity) && !errors.Is(got.err, ErrHeld) {
+				t.Errorf("call %d: %v", i, got.err)
+			}
+		}
+		if granted != 1 {
+			t.Errorf("%d granted with room for one", granted)
+		}
+	}, WithMaxHeld(1))
+}
+
+// Who joins a key of two groups in one statement is asked for, when neither
+// group had to look at it.
+func TestKeyOfTwoGroups(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(s, background, ID(99))
+		groups := []<-chan called{
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(2)) }),
+			begin(func() (*Lock, error) { return s.TryAny(background, ID(3), ID(4), ID(2)) }),
+		}
+		next, resumeNext := hold(t)
+		server.session(0).hooks(next, nil)
+		resume()
+		synctest.Wait()
+		joined := beginTry(s, background, ID(2)) // while both are in flight
+		resumeNext()
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		for _, g := range groups {
+			wantErr(t, "TryAny", returned(t, "TryAny", g), nil)
+		}
+		wantErr(t, "who joined", returned(t, "TryLock", joined), nil)
+	})
+}
