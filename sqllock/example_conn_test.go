@@ -114,7 +114,8 @@ func ExamplePerTx() {
 	// Output: work and lock end together: <nil>
 }
 
-// With sqlx: the Session on the DB's pool, transaction locks on its Tx.
+// With sqlx: the Session on the DB's pool, locks of a connection's session on its
+// Conn, of a transaction on its Tx. All exclude each other.
 func ExampleTryTx_sqlx() {
 	ctx := context.Background()
 	pool, done := exampleDatabase()
@@ -132,11 +133,27 @@ func ExampleTryTx_sqlx() {
 	}
 	defer lock.Unlock()
 
-	tx := db.MustBeginTx(ctx, nil)
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	onConn, err := sqllock.OnConn(conn.Conn).TryLock(ctx, sqllock.ID(2))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer onConn.Unlock() // runs before conn.Close
+
+	tx, err := db.BeginTxx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	defer tx.Rollback()
-	fmt.Println(sqllock.TryTx(ctx, tx, sqllock.ID(1))) // the Session holds it
-	fmt.Println(sqllock.TryTx(ctx, tx, sqllock.ID(2)))
+	for id := range int64(3) {
+		fmt.Println(sqllock.TryTx(ctx, tx, sqllock.ID(1+id)))
+	}
 	// Output:
+	// sqllock: key is held
 	// sqllock: key is held
 	// <nil>
 }
