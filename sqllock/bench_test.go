@@ -42,9 +42,7 @@ func share(b *testing.B, callers int, call func(caller, n int)) {
 		next atomic.Int64
 	)
 	for caller := range callers {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for {
 				n := int(next.Add(1))
 				if n > b.N {
@@ -52,7 +50,7 @@ func share(b *testing.B, callers int, call func(caller, n int)) {
 				}
 				call(caller, n)
 			}
-		}()
+		})
 	}
 	wg.Wait()
 }

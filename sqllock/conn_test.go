@@ -85,15 +85,7 @@ func TestConnIsShared(t *testing.T) {
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("TryLock: %v", err)
 			}
-			rows, queryErr := conn.QueryContext(t.Context(), "SELECT generate_series(1, 10)")
-			if queryErr != nil {
-				t.Fatalf("the owner's query: %v", queryErr)
-			}
-			n := 0
-			for rows.Next() {
-				n++
-			}
-			if err := rows.Err(); err != nil || n != 10 {
+			if n, err := countRows(t.Context(), conn, "SELECT generate_series(1, 10)"); err != nil || n != 10 {
 				t.Fatalf("the owner's query: %d rows, %v", n, err)
 			}
 			if err == nil {
@@ -103,6 +95,18 @@ func TestConnIsShared(t *testing.T) {
 			}
 		}
 	})
+}
+
+func countRows(ctx context.Context, conn *sql.Conn, query string) (n int, err error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		n++
+	}
+	return n, rows.Err()
 }
 
 // Cancelled callers cost a Conn's connection nothing.
@@ -145,9 +149,7 @@ func TestConnBusy(t *testing.T) {
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		for i := range 6 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				for {
 					select {
 					case <-stop:
@@ -161,7 +163,7 @@ func TestConnBusy(t *testing.T) {
 					}
 					_ = lock.Unlock()
 				}
-			}()
+			})
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -20,12 +20,12 @@ func TestGroupCommit(t *testing.T) {
 		hook, resume := hold(t)
 		db.hooks(hook, nil)
 		var calls []<-chan called
-		calls = append(calls, beginTry(s, background, ID(2)))
+		calls = append(calls, beginTry(background, s, ID(2)))
 		unlocked := beginUnlock(first)
 		for i := range 50 {
-			calls = append(calls, beginTry(s, background, ID(int64(10+i))))
+			calls = append(calls, beginTry(background, s, ID(int64(10+i))))
 		}
-		again := beginTry(s, background, ID(1)) // takes over the release that is not sent yet
+		again := beginTry(background, s, ID(1)) // takes over the release that is not sent yet
 		got := returned(t, "TryLock of a key whose release waits", again)
 		wantErr(t, "TryLock of a key whose release waits", got, nil)
 		wantErr(t, "the Unlock that was taken over", returned(t, "Unlock", unlocked), nil)
@@ -53,7 +53,7 @@ func TestTryLockMeetsRelease(t *testing.T) {
 		hook, resume := hold(t)
 		db.hooks(nil, hook)
 		unlocked := beginUnlock(lock)
-		next := beginTry(s, background, ID(1))
+		next := beginTry(background, s, ID(1))
 		pending(t, "Unlock", unlocked)
 		pending(t, "TryLock", next)
 		resume()
@@ -93,9 +93,9 @@ func TestTryLockJoins(t *testing.T) {
 				db.hooks(hook, nil)
 				ctx, cancel := context.WithCancel(background)
 				defer cancel()
-				first := beginTry(s, ctx, ID(1))
-				second := beginTry(s, background, ID(1))
-				third := beginTry(s, background, ID(1))
+				first := beginTry(ctx, s, ID(1))
+				second := beginTry(background, s, ID(1))
+				third := beginTry(background, s, ID(1))
 				if tt.giveUp {
 					cancel()
 					wantErr(t, "who gave up", returned(t, "first", first), tt.first)
@@ -124,11 +124,11 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)
 		ctx, cancel := context.WithCancel(background)
-		c := beginTry(s, ctx, ID(1))
-		any := begin(func() (*Lock, error) { return s.TryAny(ctx, ID(2), ID(3)) })
+		c := beginTry(ctx, s, ID(1))
+		several := begin(func() (*Lock, error) { return s.TryAny(ctx, ID(2), ID(3)) })
 		cancel()
 		wantErr(t, "TryLock", returned(t, "TryLock", c), context.Canceled)
-		wantErr(t, "TryAny", returned(t, "TryAny", any), context.Canceled)
+		wantErr(t, "TryAny", returned(t, "TryAny", several), context.Canceled)
 		resume()
 		synctest.Wait()
 		if n := server.held(); n != 0 {
@@ -206,7 +206,7 @@ func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
 		cancel()
 		wantErr(t, "who gave up", returned(t, "Lock", first), context.Canceled)
 		server.giveUp(ID(1))
-		second := beginTry(s, background, ID(1))
+		second := beginTry(background, s, ID(1))
 		resume()
 		wantErr(t, "TryLock of a free key", returned(t, "TryLock", second), nil)
 	})

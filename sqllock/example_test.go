@@ -116,7 +116,7 @@ func ExampleSession_Lock() {
 	_, err = locks.Lock(ctx, key) // waits until ctx ends
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 
-	go first.Unlock()
+	go func() { _ = first.Unlock() }()
 	second, err := locks.Lock(context.Background(), key)
 	fmt.Println(err)
 	_ = second.Unlock()

@@ -145,11 +145,12 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 		}
 	}
 	for _, k := range b.Try {
-		if owners[k] == nil {
+		switch owners[k] {
+		case nil:
 			owners[k] = s
-		} else if owners[k] == s {
+		case s:
 			panic("the engine took a key twice on one session")
-		} else {
+		default:
 			b.Busy = append(b.Busy, k)
 		}
 	}
@@ -242,7 +243,7 @@ func begin(f func() (*Lock, error)) <-chan called {
 	return c
 }
 
-func beginTry(s *Session, ctx context.Context, key Key) <-chan called {
+func beginTry(ctx context.Context, s *Session, key Key) <-chan called {
 	return begin(func() (*Lock, error) { return s.TryLock(ctx, key) })
 }
 

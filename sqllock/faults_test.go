@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -205,7 +206,7 @@ func TestLogTellsNothing(t *testing.T) {
 			}
 		}
 		tellsNothing(t, errors.New(text.String()), cluster.DSN(""))
-		for _, secret := range []string{"somebody", fmt.Sprint(lock.Key().Int64())} {
+		for _, secret := range []string{"somebody", strconv.FormatInt(lock.Key().Int64(), 10)} {
 			if strings.Contains(text.String(), secret) {
 				t.Errorf("the log holds %q:\n%s", secret, &text)
 			}

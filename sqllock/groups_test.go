@@ -14,7 +14,7 @@ func TestSlotsAreShared(t *testing.T) {
 		slots := []Key{ID(1), ID(2), ID(3), ID(4)}
 		hook, resume := hold(t)
 		db.hooks(hook, nil)
-		blocker := beginTry(s, background, ID(99))
+		blocker := beginTry(background, s, ID(99))
 		var calls []<-chan called
 		for range 6 {
 			calls = append(calls, begin(func() (*Lock, error) { return s.TryAny(background, slots...) }))
@@ -47,7 +47,7 @@ func TestGroupGivesUpBeforeItIsSent(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)
-		blocker := beginTry(s, background, ID(99))
+		blocker := beginTry(background, s, ID(99))
 		ctx, cancel := context.WithCancel(background)
 		group := begin(func() (*Lock, error) { return s.TryAny(ctx, ID(1), ID(2)) })
 		joined := begin(func() (*Lock, error) { return s.TryAny(background, ID(2), ID(1)) })
@@ -82,9 +82,9 @@ func TestRefusalsWhileTheQueueIsTaken(t *testing.T) {
 		calls := []<-chan called{
 			begin(func() (*Lock, error) { return s.TryAny(background, ID(7), ID(5), ID(6)) }),
 			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(5), ID(6)) }),
-			beginTry(s, background, ID(5)),
-			beginTry(s, background, ID(6)),
-			beginTry(s, background, ID(2)),
+			beginTry(background, s, ID(5)),
+			beginTry(background, s, ID(6)),
+			beginTry(background, s, ID(2)),
 		}
 		resume()
 		granted := 0
@@ -107,7 +107,7 @@ func TestKeyOfTwoGroups(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)
-		blocker := beginTry(s, background, ID(99))
+		blocker := beginTry(background, s, ID(99))
 		groups := []<-chan called{
 			begin(func() (*Lock, error) { return s.TryAny(background, ID(1), ID(2)) }),
 			begin(func() (*Lock, error) { return s.TryAny(background, ID(3), ID(4), ID(2)) }),
@@ -116,7 +116,7 @@ func TestKeyOfTwoGroups(t *testing.T) {
 		server.session(0).hooks(next, nil)
 		resume()
 		synctest.Wait()
-		joined := beginTry(s, background, ID(2)) // while both are in flight
+		joined := beginTry(background, s, ID(2)) // while both are in flight
 		resumeNext()
 		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
 		for _, g := range groups {

@@ -18,8 +18,8 @@ func TestStalledStatement(t *testing.T) {
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)
 		asked := time.Now()
-		inFlight := beginTry(s, background, ID(2))
-		queued := beginTry(s, background, ID(3))
+		inFlight := beginTry(background, s, ID(2))
+		queued := beginTry(background, s, ID(3))
 		unlocking := beginUnlock(lock)
 		wantErr(t, "in flight", <-inFlight, ErrUnavailable)
 		wantErr(t, "queued", <-queued, ErrUnavailable)
@@ -27,7 +27,7 @@ func TestStalledStatement(t *testing.T) {
 		if waited := time.Since(asked); waited > time.Second {
 			t.Errorf("failed after %v, want within a second", waited)
 		}
-		wantErr(t, "while it stalls", returned(t, "TryLock", beginTry(s, background, ID(4))), ErrUnavailable)
+		wantErr(t, "while it stalls", returned(t, "TryLock", beginTry(background, s, ID(4))), ErrUnavailable)
 		resume()
 		synctest.Wait()
 		if n := server.held(); n != 0 {
@@ -124,9 +124,9 @@ func TestStatementFailsHalfWay(t *testing.T) {
 		kept, released := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
 		hook, resume := hold(t)
 		db.hooks(hook, nil)
-		blocker := beginTry(s, background, ID(3))
+		blocker := beginTry(background, s, ID(3))
 		unlocked := beginUnlock(released)
-		taken := beginTry(s, background, ID(4)) // the statement takes it before it fails
+		taken := beginTry(background, s, ID(4)) // the statement takes it before it fails
 		var refused <-chan called
 		resumed := make(chan struct{})
 		db.hooks(nil, func() error {
@@ -135,7 +135,7 @@ func TestStatementFailsHalfWay(t *testing.T) {
 			close(resumed)
 			return failure
 		})
-		refused = beginTry(s, background, ID(5))
+		refused = beginTry(background, s, ID(5))
 		resume()
 		<-resumed
 		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
@@ -287,7 +287,7 @@ func TestAnswerAfterTheDeadline(t *testing.T) {
 		held := mustTry(t, s, ID(1))
 		hook, resume := hold(t)
 		server.session(0).hooks(nil, hook)
-		late := beginTry(s, background, ID(2))
+		late := beginTry(background, s, ID(2))
 		held.lease.deadline.Store(int64(now()))
 		resume()
 		wantErr(t, "TryLock", returned(t, "TryLock", late), ErrUnavailable)
@@ -303,10 +303,10 @@ func TestNoHandOverOfWhatIsLost(t *testing.T) {
 		lock := mustTry(t, s, ID(1))
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)
-		blocker := beginTry(s, background, ID(2))
+		blocker := beginTry(background, s, ID(2))
 		unlocked := beginUnlock(lock) // waits for the next statement
 		lock.lease.deadline.Store(int64(now()))
-		next := beginTry(s, background, ID(1))
+		next := beginTry(background, s, ID(1))
 		resume()
 		synctest.Wait()
 		if got := returned(t, "TryLock", next); got.err == nil && got.lock.lease == lock.lease {
@@ -324,7 +324,7 @@ func TestAfterAStall(t *testing.T) {
 		db := server.session(0)
 		hook, resume := hold(t)
 		db.hooks(hook, nil)
-		stalled := beginTry(s, background, ID(2))
+		stalled := beginTry(background, s, ID(2))
 		time.Sleep(time.Second)
 		_ = beginUnlock(lock)
 		time.Sleep(time.Second)

@@ -98,8 +98,8 @@ func WithLazyOpen() Option {
 // A Dialect names a kind of database for [WithDialect].
 type Dialect string
 
-// The dialects.
-const PostgreSQL Dialect = "postgres" // advisory locks; version 14 or newer
+// PostgreSQL is the dialect of PostgreSQL 14 or newer: advisory locks.
+const PostgreSQL Dialect = "postgres"
 
 // WithDialect says which kind of database db is, instead of having Open look
 // at its version string. The proof that locks exclude is still made. Open fails

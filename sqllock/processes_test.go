@@ -111,13 +111,11 @@ func contend(s *sqllock.Session, o orders) error {
 	var wg sync.WaitGroup
 	failed := make(chan error, 64)
 	for i := range 64 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			if err := contender(s, o, i); err != nil {
 				failed <- err
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	close(failed)
@@ -176,21 +174,15 @@ func newArbiter(t *testing.T) *arbiter {
 	}
 	a := &arbiter{listener: listener}
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				a.listen(conn)
-			}()
+			wg.Go(func() { a.listen(conn) })
 		}
-	}()
+	})
 	t.Cleanup(func() {
 		_ = listener.Close()
 		wg.Wait()

@@ -41,9 +41,7 @@ func randomSchedule(t *testing.T, seed uint64) {
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() { // the nemesis
-		defer wg.Done()
+	wg.Go(func() { // the nemesis
 		for {
 			select {
 			case <-stop:
@@ -55,18 +53,16 @@ func randomSchedule(t *testing.T, seed uint64) {
 				}
 			}
 		}
-	}()
+	})
 	holders := newHolders(t, seed)
 	var callers sync.WaitGroup
 	for range 12 {
 		s := sessions[rng.intn(2)]
-		callers.Add(1)
-		go func() {
-			defer callers.Done()
+		callers.Go(func() {
 			for range 40 {
 				randomCall(rng, s, holders)
 			}
-		}()
+		})
 	}
 	callers.Wait()
 	close(stop)

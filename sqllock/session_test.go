@@ -21,15 +21,13 @@ func take(tb testing.TB, s *sqllock.Session, first, n int) []*sqllock.Lock {
 	locks := make([]*sqllock.Lock, n)
 	var wg sync.WaitGroup
 	for i := range locks {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			lock, err := s.TryLock(context.Background(), sqllock.ID(int64(first+i)))
 			if err != nil {
 				tb.Errorf("TryLock: %v", err)
 			}
 			locks[i] = lock
-		}()
+		})
 	}
 	wg.Wait()
 	if tb.Failed() {
@@ -60,7 +58,7 @@ func TestThousandKeysOneConnection(t *testing.T) {
 			t.Errorf("1000 refusals in the process cost %d queries, want none", after.Exchanges-before.Exchanges)
 		}
 		for _, lock := range locks {
-			go lock.Unlock()
+			go func() { _ = lock.Unlock() }()
 		}
 		lockertest.Eventually(t, "all locks are back", func() bool { return advisoryLocks(t, observer) == 0 })
 		t.Logf("1000 locks taken and given back in %d statements on one connection", s.Stats().Exchanges)
@@ -102,7 +100,7 @@ func TestMoreConnectionsForMoreLocks(t *testing.T) {
 		t.Fatalf("TryLock after room appeared: %v", err)
 	}
 	for _, l := range append(locks[1:], lock) {
-		go l.Unlock()
+		go func() { _ = l.Unlock() }()
 	}
 	lockertest.Eventually(t, "all locks are back", func() bool { return advisoryLocks(t, observer) == 0 })
 }
@@ -122,9 +120,7 @@ func TestTenThousandCancelledCallers(t *testing.T) {
 			var wg sync.WaitGroup
 			var granted, gaveUp atomic.Int32
 			for i := range 200 {
-				wg.Add(1)
-				go func() {
-					defer wg.Done()
+				wg.Go(func() {
 					for j := range 50 {
 						// From before the call until after the answer.
 						ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond)-100*time.Microsecond)
@@ -140,7 +136,7 @@ func TestTenThousandCancelledCallers(t *testing.T) {
 						}
 						cancel()
 					}
-				}()
+				})
 			}
 			wg.Wait()
 			lockertest.Eventually(t, "only the bystander's lock is left", func() bool { return advisoryLocks(t, observer) == 1 })
@@ -172,9 +168,7 @@ func TestTurnsAcrossProcesses(t *testing.T) {
 			longest time.Duration
 		)
 		for range 8 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				for {
 					select {
 					case <-stop:
@@ -189,7 +183,7 @@ func TestTurnsAcrossProcesses(t *testing.T) {
 					handed.Add(1)
 					_ = lock.Unlock()
 				}
-			}()
+			})
 		}
 		lockertest.Eventually(t, "hand-overs are under way", func() bool { return handed.Load() > 100 })
 		for range 3 {

@@ -43,7 +43,7 @@ func TestFormOf(t *testing.T) {
 // Releases stand before tries in the statement, whatever the form.
 func TestReleasesGoFirst(t *testing.T) {
 	t.Parallel()
-	for f := form(0); f < single; f++ {
+	for f := range single {
 		query := f.query()
 		if release, try := strings.LastIndex(query, "unlock"), strings.Index(query, "pg_try"); release >= 0 && try >= 0 && release > try {
 			t.Errorf("form %b tries before it releases: %s", f, query)

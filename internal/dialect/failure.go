@@ -27,6 +27,8 @@ const (
 
 // A Failure is an error whose text names no key, host, user or database: it
 // may be shown to anybody. The driver's error is not kept, for its text does.
+//
+//nolint:errname // the engine sorts failures; this is not one kind of error among others
 type Failure struct {
 	Kind   Kind
 	Reason string // for people
@@ -34,9 +36,12 @@ type Failure struct {
 	Cause  error  // an error of the standard library with a constant text, or nil
 }
 
-func (f *Failure) Error() string    { return f.Reason }
+func (f *Failure) Error() string { return f.Reason }
+
+// SQLState is the server's code, or "", by the method that drivers' errors have.
 func (f *Failure) SQLState() string { return f.State }
-func (f *Failure) Unwrap() error    { return f.Cause }
+
+func (f *Failure) Unwrap() error { return f.Cause }
 
 // Fail turns a driver's error into a Failure, and one that comes of a context
 // into context.Canceled or context.DeadlineExceeded itself.

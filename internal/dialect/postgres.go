@@ -69,11 +69,11 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	}
 	// A pooled connection may hold locks that its last user forgot: taking one
 	// of them would be re-entry, and succeed.
-	query := "SELECT pg_catalog.pg_advisory_unlock_all()"
+	calls := []string{"pg_catalog.pg_advisory_unlock_all()"}
 	for _, s := range settings {
-		query += ", pg_catalog.set_config(" + s + ", false)"
+		calls = append(calls, "pg_catalog.set_config("+s+", false)")
 	}
-	if _, err := conn.ExecContext(ctx, query); err != nil {
+	if _, err := conn.ExecContext(ctx, "SELECT "+strings.Join(calls, ", ")); err != nil {
 		return err
 	}
 	lease := milliseconds(set.Lease.Milliseconds())
@@ -155,7 +155,7 @@ type postgresSession struct {
 
 func (s *postgresSession) Exchange(b *Batch) error {
 	form, args := formOf(b)
-	stmt, err := s.prepare(form)
+	stmt, err := s.prepare(form) //nolint:sqlclosecheck // it is kept, and ends with the session
 	if err != nil {
 		return Fail(err)
 	}
@@ -172,7 +172,7 @@ func (s *postgresSession) Exchange(b *Batch) error {
 
 func (s *postgresSession) prepare(f form) (*sql.Stmt, error) {
 	if s.prepared[f] == nil {
-		stmt, err := s.conn.PrepareContext(context.Background(), f.query())
+		stmt, err := s.conn.PrepareContext(context.Background(), f.query()) //nolint:sqlclosecheck // it is kept, and ends with the session
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 )
 
@@ -47,8 +48,8 @@ func (c *Conn) Release(key Key) (bool, error) {
 func (c *Conn) Destroy() { destroy(c.conn) }
 
 func survived(err error) bool {
-	failure, ok := err.(*Failure)
-	return ok && (failure.Kind == Statement || failure.Kind == Full)
+	var failure *Failure
+	return errors.As(err, &failure) && (failure.Kind == Statement || failure.Kind == Full)
 }
 
 // call is what an advisory lock function returns for key, if the same server

@@ -44,20 +44,18 @@ var parts = []struct {
 
 // query is the statement of f. It names no key, and only one row comes back.
 func (f form) query() string {
-	query := "SELECT pg_backend_pid()"
-	n := 0
+	columns := []string{"pg_backend_pid()"}
 	for _, part := range parts {
 		if f&part.form == 0 {
 			continue
 		}
-		n++
 		column := part.array
 		if f&single != 0 {
 			column = part.single
 		}
-		query += ", " + strings.ReplaceAll(column, "%N", "$"+strconv.Itoa(n))
+		columns = append(columns, strings.ReplaceAll(column, "%N", "$"+strconv.Itoa(len(columns))))
 	}
-	return query
+	return "SELECT " + strings.Join(columns, ", ")
 }
 
 // formOf chooses the form that b needs, and its arguments in the order of its

@@ -77,7 +77,7 @@ func pgxSocket(c any) net.Conn {
 	if !v.IsValid() {
 		return nil
 	}
-	socket, _ := v.Interface().(net.Conn)
+	socket, _ := reflect.TypeAssert[net.Conn](v)
 	return socket
 }
 
@@ -100,7 +100,7 @@ func pqSocket(c any) net.Conn {
 	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Conn]() {
 		return nil
 	}
-	socket, _ := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Interface().(net.Conn)
+	socket, _ := reflect.TypeAssert[net.Conn](reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem())
 	return socket
 }
 

@@ -280,9 +280,9 @@ func do(t *testing.T, fleet Fleet) {
 	key := newKey(t)
 	ctx := t.Context()
 	failed := errors.New("failed")
-	var left context.Context
+	var left func() error
 	err := sqllock.Do(ctx, a, key, func(ctx context.Context) error {
-		left = ctx
+		left = ctx.Err
 		if _, ok := sqllock.FromContext(ctx); !ok {
 			t.Error("the context of Do carries no lock")
 		}
@@ -292,7 +292,7 @@ func do(t *testing.T, fleet Fleet) {
 	if err != failed {
 		t.Errorf("Do: %v, want what the function returned", err)
 	}
-	if left.Err() == nil {
+	if left() == nil {
 		t.Error("the context of Do outlived it")
 	}
 	func() {

@@ -95,9 +95,7 @@ func anyContention(t *testing.T, fleet Fleet) {
 		)
 		for i := range callers {
 			l := []anyLocker{a, b}[i%2]
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				<-gate
 				lock, err := l.TryAny(t.Context(), keys...)
 				if errors.Is(err, sqllock.ErrHeld) {
@@ -113,7 +111,7 @@ func anyContention(t *testing.T, fleet Fleet) {
 				mu.Lock()
 				locks = append(locks, lock)
 				mu.Unlock()
-			}()
+			})
 		}
 		close(gate)
 		wg.Wait()
@@ -139,9 +137,7 @@ func anyWaits(t *testing.T, fleet Fleet) {
 	)
 	for i := range 24 {
 		l := []anyLocker{a, b}[i%2]
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for range 5 {
 				lock, err := l.LockAny(t.Context(), keys...)
 				if err != nil {
@@ -156,7 +152,7 @@ func anyWaits(t *testing.T, fleet Fleet) {
 					t.Errorf("Unlock: %v", err)
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -74,9 +74,7 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 	order := make(chan int, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			lock, err := a.Lock(t.Context(), key)
 			if err != nil {
 				t.Errorf("Lock: %v", err)
@@ -84,7 +82,7 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 			}
 			order <- i
 			_ = lock.Unlock()
-		}()
+		})
 		Eventually(t, "the waiter is in line", func() bool { return fleet.InLine(a) == i+1 })
 	}
 	refuse(t, a, key)
@@ -126,9 +124,7 @@ func cancelled(t *testing.T, fleet Fleet) {
 	keys := []sqllock.Key{newKey(t), newKey(t), newKey(t)}
 	var wg sync.WaitGroup
 	for i := range 300 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
 			defer cancel()
 			take := a.TryLock
@@ -138,7 +134,7 @@ func cancelled(t *testing.T, fleet Fleet) {
 			if lock, err := take(ctx, keys[i%len(keys)]); err == nil {
 				_ = lock.Unlock()
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	for _, key := range keys {
@@ -162,9 +158,7 @@ func contention(t *testing.T, fleet Fleet) {
 	for i := range 3 {
 		l := fleet.New(t)
 		for j := range 8 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				for range 15 {
 					take := l.TryLock
 					if (i+j)%2 == 0 {
@@ -187,7 +181,7 @@ func contention(t *testing.T, fleet Fleet) {
 						t.Errorf("Unlock: %v", err)
 					}
 				}
-			}()
+			})
 		}
 	}
 	wg.Wait()
