@@ -9,8 +9,8 @@ import (
 
 // An ask is one call that wants one of keys.
 //
-// Invariant: it is in entries[i].asks for each entries[i] that is not nil, and
-// in no other, until it is settled.
+// Invariant: until it is settled, it is in entries[i].asks for each entries[i]
+// that is not nil, and in no other; then it is in none.
 type ask struct {
 	ctx     context.Context
 	keys    []Key
@@ -142,7 +142,7 @@ func (t *table) enlistLocked(a *ask) {
 		e := t.entries[key.id]
 		away := t.source.away(e)
 		switch {
-		case e != nil && e.state == releasing && away == nil && t.mayHandOverLocked(e):
+		case e != nil && e.state == releasing && len(e.asks) == 0 && away == nil && t.mayHandOverLocked(e):
 			t.settleReplyLocked(e, nil)
 			t.giveLocked(e, a, key)
 			return
@@ -186,10 +186,14 @@ func (t *table) settleLocked(a *ask, lock *Lock, err error) {
 	if a.waits {
 		t.waiting--
 	}
+	for _, e := range a.entries { // of all before anything else: what follows may come back here
+		if e != nil {
+			e.drop(a)
+		}
+	}
 	for i, e := range a.entries {
 		if e != nil {
 			a.entries[i] = nil
-			e.drop(a)
 			t.keepGoingLocked(e)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 type backend struct {
 	s      *Session
 	wake   chan struct{} // holds a token when there may be something to send
-	strays atomic.Int32  // goroutines stuck in the driver, left behind
+	strays *atomic.Int32 // goroutines stuck in the driver, left behind: of the first backend, or of all others
 
 	// protected by s.table.mu
 	lease    *lease        // the connection, or nil
@@ -44,7 +44,7 @@ const (
 )
 
 func newBackend(s *Session) *backend {
-	return &backend{s: s, wake: make(chan struct{}, 1)}
+	return &backend{s: s, wake: make(chan struct{}, 1), strays: new(atomic.Int32)}
 }
 
 // loadLocked is how many locks are on b or may soon be.
@@ -228,8 +228,9 @@ func (b *backend) giveUpOnLocked(err error) {
 		}
 	}
 	for _, e := range b.releases {
-		if e.state == releasing {
+		if e.state == releasing && e.holds.lease.backend == b {
 			t.settleReplyLocked(e, err)
+			t.dismissLocked(e, err, everybody)
 		}
 	}
 	if b.lease != nil {

@@ -63,6 +63,7 @@ func (c *Conn) Lock(ctx context.Context, key Key) (*Lock, error) {
 }
 
 func (c *Conn) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
+	c.sendLater()
 	lock, err := c.table.acquire(ctx, key, waits)
 	if err != nil && ctx.Err() != nil {
 		c.settleDown(key)
@@ -131,6 +132,21 @@ func (c *Conn) giveBack(e *entry) { c.sendLocked(e) }
 func (c *Conn) sendLocked(e *entry) {
 	c.queue = append(append(c.queue, c.later...), e)
 	c.later = nil
+	c.workLocked()
+}
+
+// sendLater tries again to give back what could not be given back before.
+func (c *Conn) sendLater() {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if len(c.later) > 0 {
+		c.queue = append(c.queue, c.later...)
+		c.later = nil
+		c.workLocked()
+	}
+}
+
+func (c *Conn) workLocked() {
 	if !c.running {
 		c.running = true
 		go c.work()
@@ -202,8 +218,12 @@ func (c *Conn) settle(e *entry, ok bool, err error) {
 		t.freedLocked(e, nil)
 	case e.state == freeing: // the session lives: its owner's transaction has failed, say
 		t.settleReplyLocked(e, fromDialect(err))
+		t.dismissLocked(e, fromDialect(err), everybody)
 		e.state = releasing
 		c.later = append(c.later, e)
+		if len(e.asks) > 0 { // who waits is in a call: there may be no other
+			time.AfterFunc(jitter(pollAway), c.sendLater)
+		}
 	case err != nil:
 		t.refusedLocked(e, fromDialect(err))
 	case ok:

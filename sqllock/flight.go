@@ -256,6 +256,7 @@ func (f *flight) failLocked(t *table, err error) {
 	}
 	for _, e := range f.releases {
 		t.settleReplyLocked(e, err)
+		t.dismissLocked(e, err, everybody)
 	}
 	for _, e := range f.tries {
 		t.dismissLocked(e, err, everybody)

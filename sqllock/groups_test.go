@@ -3,8 +3,10 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Several who try for the same slots at once share them in one statement.
@@ -123,5 +125,42 @@ func TestKeyOfTwoGroups(t *testing.T) {
 			wantErr(t, "TryAny", returned(t, "TryAny", g), nil)
 		}
 		wantErr(t, "who joined", returned(t, "TryLock", joined), nil)
+	})
+}
+
+// The end of one ask may end others, which must not come back to it: two that
+// want the same keys, while there is no connection, and one gives up.
+func TestAsksThatEndTogether(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		keys := []Key{ID(1), ID(2), ID(3)}
+		var locks []*Lock
+		for _, k := range keys {
+			locks = append(locks, mustTry(t, s, k))
+		}
+		time.Sleep(2 * time.Second) // they may not be handed over any more
+		hook, resume := hold(t)
+		server.onOpen = func(int) error { return errGone }
+		server.session(0).hooks(func() error { _ = hook(); return errGone }, nil)
+		for _, l := range locks {
+			_ = beginUnlock(l)
+		}
+		ctx, cancel := context.WithCancel(background)
+		first := begin(func() (*Lock, error) { return s.TryAny(ctx, keys...) })
+		second := begin(func() (*Lock, error) { return s.TryAny(background, keys...) })
+		resume()
+		synctest.Wait()
+		// The first has given up, and is about to say so, when all are told that
+		// there is no connection.
+		s.table.mu.Lock()
+		cancel()
+		for range 100_000 {
+			runtime.Gosched()
+		}
+		s.backends[0].giveUpOnLocked(errNoConnection)
+		s.table.mu.Unlock()
+		if got := returned(t, "first", first); got.err == nil {
+			t.Error("the first got a lock")
+		}
+		wantErr(t, "second", returned(t, "second", second), ErrUnavailable)
 	})
 }

@@ -372,3 +372,27 @@ func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
 		}
 	})
 }
+
+// Who tries for a key that is being given back is told in time, when the
+// statement stalls or when the release has not been sent.
+func TestTryLockMeetsReleaseThatStalls(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			lock := mustTry(t, s, ID(1))
+			time.Sleep(2 * time.Second) // it may not be handed over any more
+			hook, _ := hold(t)
+			server.session(0).hooks(hook, nil)
+			if !sent {
+				_ = beginTry(background, s, ID(99))
+			}
+			_ = beginUnlock(lock)
+			asked := time.Now()
+			if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("TryLock: %v, want ErrUnavailable", err)
+			}
+			if waited := time.Since(asked); waited > time.Second {
+				t.Errorf("it took %v", waited)
+			}
+		})
+	}
+}

@@ -63,7 +63,7 @@ func (s *Session) mayGrowLocked() bool {
 // growLocked adds a backend, which takes locks once it has connected.
 func (s *Session) growLocked() {
 	b := newBackend(s)
-	b.away = ErrUnavailable
+	b.away, b.strays = ErrUnavailable, &s.strays
 	s.backends = append(s.backends, b)
 	s.tasks.Add(1)
 	go b.run(nil)

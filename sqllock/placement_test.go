@@ -104,3 +104,22 @@ func TestGrowthIsLimited(t *testing.T) {
 		}
 	}, withPerConn(2), WithMaxConns(3))
 }
+
+// A driver that is stuck costs a bounded number of goroutines, however often
+// another connection is wanted.
+func TestStuckGrowth(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		gate := make(chan struct{})
+		defer close(gate)
+		server.onOpen = func(int) error { <-gate; return nil }
+		for i := range 300 {
+			mustTry(t, s, ID(int64(i)))
+			time.Sleep(time.Second)
+		}
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		if stuck := server.opens - 1; stuck > maxStrays {
+			t.Errorf("%d attempts are stuck, want %d at the most", stuck, maxStrays)
+		}
+	}, withPerConn(2), WithMaxConns(2))
+}

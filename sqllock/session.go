@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -37,6 +38,7 @@ type Session struct {
 	tasks  sync.WaitGroup // the goroutines of backends that are not stuck in a driver
 
 	connecting chan struct{} // holds a token while a backend connects: one at a time
+	strays     atomic.Int32  // of all backends but the first
 
 	// protected by table.mu
 	backends  []*backend    // at least one
