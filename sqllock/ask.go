@@ -20,9 +20,10 @@ type ask struct {
 	waits   bool     // it stays until it gets a key
 	grouped bool     // it stands in the source's queue, for askAny
 	settled bool
+	parked  bool // the caller waits for the token in done
 	lock    *Lock
 	err     error
-	done    chan struct{} // holds a token when settled
+	done    chan struct{} // holds a token when settled, if parked
 
 	oneKey   [1]Key
 	oneEntry [1]*entry
@@ -74,12 +75,12 @@ func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
 	a.ctx, a.waits = ctx, waits
 	t.mu.Lock()
 	t.enlistLocked(a)
-	settled := a.settled
-	t.mu.Unlock()
-	if settled {
-		<-a.done
+	if a.settled {
+		t.mu.Unlock()
 		return a.lock, a.err
 	}
+	a.parked = true
+	t.mu.Unlock()
 	var timeout <-chan time.Time
 	if t.patience > 0 && !waits {
 		timer := time.NewTimer(t.patience)
@@ -139,7 +140,7 @@ func (t *table) enlistLocked(a *ask) {
 	fresh := 0 // entries that nobody asks for yet
 	var last *entry
 	for i, key := range a.keys {
-		e := t.entries[key.id]
+		e := t.entries.of(key.id)
 		away := t.source.away(e)
 		switch {
 		case e != nil && e.state == releasing && len(e.asks) == 0 && away == nil && t.mayHandOverLocked(e):
@@ -197,7 +198,20 @@ func (t *table) settleLocked(a *ask, lock *Lock, err error) {
 			t.keepGoingLocked(e)
 		}
 	}
-	a.done <- struct{}{}
+	if a.parked {
+		t.wakeLocked(a.done)
+	}
+}
+
+// wakeLocked puts the token for which a caller waits in its channel. Those whom
+// one statement answers are woken after the mutex is free: the first thing
+// that each of them does is to ask for it.
+func (t *table) wakeLocked(done chan struct{}) {
+	if t.wakes != nil {
+		*t.wakes = append(*t.wakes, done)
+	} else {
+		done <- struct{}{}
+	}
 }
 
 // keepGoingLocked sees that e, which may have lost who was to ask for it, is asked for

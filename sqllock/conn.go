@@ -78,7 +78,7 @@ func (c *Conn) settleDown(key Key) {
 	defer timer.Stop()
 	for {
 		c.table.mu.Lock()
-		e, stepped := c.table.entries[key.id], c.stepped
+		e, stepped := c.table.entries.of(key.id), c.stepped
 		if e == nil || !e.underWay() {
 			c.table.mu.Unlock()
 			return
@@ -246,7 +246,7 @@ func (c *Conn) lose(e *entry, err error) {
 		t.refusedLocked(e, err)
 	}
 	var locks []*Lock
-	for _, e := range t.entries {
+	for e := range t.entries.all() {
 		if e.state == held || e.state == releasing || e.state == freeing {
 			if e.lock != nil {
 				locks = append(locks, e.lock)

@@ -134,8 +134,8 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 		if n := server.held(); n != 0 {
 			t.Errorf("%d locks are left in the database", n)
 		}
-		if got := s.Stats(); got.Held != 0 || len(s.table.entries) != 0 {
-			t.Errorf("the table still holds %d and knows %d", got.Held, len(s.table.entries))
+		if got := s.Stats(); got.Held != 0 || s.table.entries.len() != 0 {
+			t.Errorf("the table still holds %d and knows %d", got.Held, s.table.entries.len())
 		}
 	})
 }

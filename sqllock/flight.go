@@ -16,6 +16,7 @@ type flight struct {
 	underWay bool
 	sent     time.Duration
 	oldest   time.Duration // when the first caller in it came
+	wakes    []chan struct{}
 }
 
 // A group is keys of which one is wanted.
@@ -162,13 +163,31 @@ func (a *ask) share() []*entry {
 
 // settle gives everybody the answers of the flight. It reports whether l lives.
 func (l *lease) settle() bool {
-	b, t, f := l.backend, l.backend.s.table, &l.flight
+	t, f := l.backend.s.table, &l.flight
 	if len(f.batch.NotHeld) > 0 {
 		l.lose(lossUnlock)
 		return false
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.wakes = &f.wakes
+	alive := l.settleLocked()
+	t.wakes = nil
+	t.mu.Unlock()
+	f.wake()
+	return alive
+}
+
+// wake wakes those who have their answers.
+func (f *flight) wake() {
+	for _, done := range f.wakes {
+		done <- struct{}{}
+	}
+	clear(f.wakes)
+	f.wakes = f.wakes[:0]
+}
+
+func (l *lease) settleLocked() bool {
+	b, t, f := l.backend, l.backend.s.table, &l.flight
 	if !l.answeredLocked() {
 		return false
 	}
@@ -177,7 +196,7 @@ func (l *lease) settle() bool {
 		l.freedLocked(e)
 	}
 	for _, key := range f.batch.Busy {
-		if e := t.entries[key]; e != nil {
+		if e := t.entries.of(key); e != nil {
 			e.busy = true
 		}
 	}

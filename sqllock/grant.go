@@ -97,15 +97,16 @@ func (t *table) unlock(l *Lock) error {
 // await waits for the answer to l's release.
 func (t *table) await(l *Lock, r *reply) error {
 	if t.patience == 0 {
-		err := <-r.done
+		<-r.done
+		err := r.err
 		t.replies.Put(r)
 		return err
 	}
 	timer := time.NewTimer(t.patience)
 	defer timer.Stop()
 	select {
-	case err := <-r.done:
-		return err
+	case <-r.done:
+		return r.err
 	case <-timer.C:
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -130,7 +131,8 @@ func (t *table) mayHandOverLocked(e *entry) bool {
 
 func (t *table) settleReplyLocked(e *entry, err error) {
 	if e.reply != nil {
-		e.reply.done <- err
+		e.reply.err = err
+		t.wakeLocked(e.reply.done)
 		e.reply = nil
 	}
 }

@@ -101,7 +101,7 @@ func (l *lease) lose(why string) {
 	b.lostLocked()
 	b.s.counters.losses++
 	var locks []*Lock
-	for _, e := range t.entries {
+	for e := range t.entries.all() {
 		switch {
 		case e.holds.lease == l:
 			if e.lock != nil {

@@ -70,8 +70,8 @@ func randomSchedule(t *testing.T, seed uint64) {
 	server.heal()
 	time.Sleep(time.Minute)
 	for i, s := range sessions {
-		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || len(s.table.entries) != 0 {
-			t.Errorf("seed %d: session %d holds %d, %d wait, %d entries", seed, i, got.Held, got.Waiting, len(s.table.entries))
+		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || s.table.entries.len() != 0 {
+			t.Errorf("seed %d: session %d holds %d, %d wait, %d entries", seed, i, got.Held, got.Waiting, s.table.entries.len())
 		}
 		mustUnlock(t, mustTry(t, s, ID(1)))
 		_ = s.Close()
@@ -115,9 +115,9 @@ func checkInvariants(t *testing.T, seed uint64, table *table) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	taken := 0
-	for key, e := range table.entries {
+	for e := range table.entries.all() {
 		switch {
-		case e.key != key:
+		case table.entries.of(e.key) != e:
 			t.Errorf("seed %d: an entry stands under another's key", seed)
 		case e.state == idle && (len(e.asks) == 0 || !e.pending()):
 			t.Errorf("seed %d: an idle entry, wanted by %d, that nothing will move", seed, len(e.asks))

@@ -88,7 +88,7 @@ func (l *lease) accountFor(holds map[dialect.Key]bool) bool {
 	if len(l.flight.releases) > 0 {
 		l.failed++ // to release needs no room: it should not fail
 	}
-	for _, e := range t.entries {
+	for e := range t.entries.all() {
 		if e.holds.lease == l && e.state != freeing && !holds[e.key] {
 			return false
 		}

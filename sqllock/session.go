@@ -149,7 +149,7 @@ func (s *Session) Close() error {
 	}
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	for _, e := range s.table.entries {
+	for e := range s.table.entries.all() {
 		s.table.settleReplyLocked(e, nil) // freed with the connection
 	}
 	return nil

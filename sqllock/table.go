@@ -29,12 +29,13 @@ type table struct {
 	replies sync.Pool // of *reply
 
 	mu      sync.Mutex // protects what follows, and all entries and asks; never held across I/O
-	entries map[dialect.Key]*entry
+	entries entries
 	free    []*entry // for reuse
 	asked   uint64   // calls so far, to tell who came before a statement was sent
 	held    int      // entries that the source has granted and not got back
 	waiting int      // calls of Lock that wait
 	closed  bool
+	wakes   *[]chan struct{} // where to note who has an answer, to be woken later; nil: they are woken at once
 }
 
 const (
@@ -110,13 +111,14 @@ const (
 
 // A reply is what an Unlock waits for.
 type reply struct {
-	done chan error // holds one
+	err  error
+	done chan struct{} // holds a token when there is one
 }
 
 func newTable(src source) *table {
-	t := &table{source: src, handOver: fairness, entries: make(map[dialect.Key]*entry)}
+	t := &table{source: src, handOver: fairness, entries: newEntries()}
 	t.asks.New = func() any { return &ask{done: make(chan struct{}, 1)} }
-	t.replies.New = func() any { return &reply{done: make(chan error, 1)} }
+	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	return t
 }
 
@@ -128,16 +130,16 @@ func (t *table) newEntryLocked(key dialect.Key) *entry {
 		e = new(entry)
 	}
 	e.key = key
-	t.entries[key] = e
+	t.entries.add(e)
 	return e
 }
 
 // tidyLocked forgets e if nobody wants it.
 func (t *table) tidyLocked(e *entry) {
-	if e.state != idle || len(e.asks) > 0 || t.entries[e.key] != e {
+	if e.state != idle || len(e.asks) > 0 || t.entries.of(e.key) != e {
 		return
 	}
-	delete(t.entries, e.key)
+	t.entries.remove(e)
 	if e.polling {
 		e.timer.Stop()
 	}
@@ -152,7 +154,7 @@ func (t *table) tidyLocked(e *entry) {
 func (t *table) closeLocked() []*Lock {
 	t.closed = true
 	var locks []*Lock
-	for _, e := range t.entries {
+	for e := range t.entries.all() {
 		for len(e.asks) > 0 {
 			t.settleLocked(e.asks[0], nil, ErrClosed)
 		}

@@ -1,0 +1,62 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// BenchmarkEngine is a pair on a database that answers at once: what the engine
+// itself costs. Each caller has a key of its own and a context that can end, as
+// a request's.
+func BenchmarkEngine(b *testing.B) {
+	for _, callers := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			s, err := Open(context.Background(), new(sql.DB), func(o *options) { o.dialect = nullServer{} })
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			var (
+				wg   sync.WaitGroup
+				next atomic.Int64
+			)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for caller := range callers {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				wg.Go(func() {
+					key := ID(int64(caller))
+					for next.Add(1) <= int64(b.N) {
+						lock, err := s.TryLock(ctx, key)
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						_ = lock.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// A nullServer grants everything at once.
+type nullServer struct{}
+
+func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Session, error) {
+	return nullServer{}, nil
+}
+func (nullServer) Exchange(*dialect.Batch) error { return nil }
+func (nullServer) Held() ([]dialect.Key, error)  { return nil, nil }
+func (nullServer) Socket() net.Conn              { return nil }
+func (nullServer) Abort()                        {}
+func (nullServer) Destroy()                      {}
