@@ -60,8 +60,8 @@ func (b *backend) loadLocked() int {
 func (b *backend) notifyLocked() {
 	if b.oldest == 0 {
 		b.oldest = now()
+		b.signal()
 	}
-	b.signal()
 }
 
 func (b *backend) signal() {

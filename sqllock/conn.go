@@ -227,7 +227,7 @@ func (c *Conn) settle(e *entry, ok bool, err error) {
 	case err != nil:
 		t.refusedLocked(e, fromDialect(err))
 	case ok:
-		t.grantedLocked(e, holding{})
+		t.grantedLocked(e, holding{}, now())
 	default:
 		t.refusedLocked(e, ErrHeld)
 	}
@@ -257,7 +257,7 @@ func (c *Conn) lose(e *entry, err error) {
 	c.stepLocked()
 	t.mu.Unlock()
 	for _, l := range locks {
-		l.lose(ErrLost)
+		l.lose(endLost)
 	}
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }

@@ -188,7 +188,8 @@ func (f *flight) wake() {
 
 func (l *lease) settleLocked() bool {
 	b, t, f := l.backend, l.backend.s.table, &l.flight
-	if !l.answeredLocked() {
+	answered := now()
+	if !l.answeredLocked(answered) {
 		return false
 	}
 	l.failed = 0
@@ -205,22 +206,22 @@ func (l *lease) settleLocked() bool {
 			e.busy = false
 			t.refusedLocked(e, ErrHeld)
 		} else {
-			l.grantedLocked(e)
+			l.grantedLocked(e, answered)
 		}
 	}
 	for i, g := range f.groups {
-		l.settleGroupLocked(g, f.batch.Won[i])
+		l.settleGroupLocked(g, f.batch.Won[i], answered)
 	}
 	f.clear()
-	b.s.counters.exchanged(now() - f.sent)
+	b.s.counters.exchanged(answered - f.sent)
 	return true
 }
 
 // settleGroupLocked: the key at won was taken, those before it are held elsewhere, and
 // of those after it nothing is known.
-func (l *lease) settleGroupLocked(g group, won int) {
+func (l *lease) settleGroupLocked(g group, won int, at time.Duration) {
 	if won >= 0 {
-		l.grantedLocked(g.entries[won])
+		l.grantedLocked(g.entries[won], at)
 	}
 	for i, e := range g.entries {
 		switch {
@@ -237,9 +238,9 @@ func (l *lease) untestedLocked(e *entry) {
 	l.backend.s.table.keepGoingLocked(e)
 }
 
-func (l *lease) grantedLocked(e *entry) {
+func (l *lease) grantedLocked(e *entry, at time.Duration) {
 	l.held++
-	l.backend.s.table.grantedLocked(e, holding{lease: l})
+	l.backend.s.table.grantedLocked(e, holding{lease: l}, at)
 }
 
 func (l *lease) freedLocked(e *entry) {
@@ -247,15 +248,15 @@ func (l *lease) freedLocked(e *entry) {
 	l.backend.s.table.freedLocked(e, nil)
 }
 
-// answeredLocked notes that the statement under way was answeredLocked, and reports whether
-// the answer came in time. table.mu is held.
-func (l *lease) answeredLocked() bool {
+// answeredLocked notes that the statement under way was answered at this time,
+// and reports whether that is in time. table.mu is held.
+func (l *lease) answeredLocked(at time.Duration) bool {
 	l.flight.underWay = false
 	if l.dead.Load() {
 		return false
 	}
 	l.served = true
-	if l.expired() { // too late for what was held: the timer is about to say so
+	if int64(at) >= l.deadline.Load() { // too late for what was held: the timer is about to say so
 		l.timer.Reset(0)
 		return false
 	}

@@ -17,12 +17,13 @@ func (t *table) giveLocked(e *entry, a *ask, key Key) {
 	t.settleLocked(a, e.lock, nil)
 }
 
-// grantedLocked is the source's answer that e's key is this process's now.
-func (t *table) grantedLocked(e *entry, holds holding) {
+// grantedLocked is the source's answer, come at this time, that e's key is this
+// process's now.
+func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
 	t.held++
 	e.holds = holds
 	if e.since == 0 {
-		e.since = now()
+		e.since = at
 	}
 	if len(e.asks) == 0 { // who asked has given up
 		t.releaseLocked(e)

@@ -31,10 +31,11 @@ type lease struct {
 	flight  flight
 	held    int // locks on this connection
 	stalled bool
-	timer   *time.Timer // for the deadline, or for a statement without answer
-	idle    int         // heartbeats since it last held a lock
-	served  bool        // it has answered a statement
-	failed  int         // statements in a row that the server refused
+	timer   *time.Timer // for the deadline, or for a statement without answer; at alarm or before
+	alarm   time.Duration
+	idle    int  // heartbeats since it last held a lock
+	served  bool // it has answered a statement
+	failed  int  // statements in a row that the server refused
 }
 
 // Why a lease was lost, for the log.
@@ -60,7 +61,8 @@ func newLease(b *backend, session dialect.Session) *lease {
 	}
 	// Opening took several statements; nothing is held yet, so a deadline that
 	// is a little late does no harm until the first exchange sets it right.
-	l.deadline.Store(int64(now() + b.s.options.trust()))
+	l.alarm = now() + b.s.options.trust()
+	l.deadline.Store(int64(l.alarm))
 	l.timer = time.AfterFunc(b.s.options.trust(), l.check)
 	return l
 }
@@ -114,7 +116,7 @@ func (l *lease) lose(why string) {
 	}
 	t.mu.Unlock()
 	for _, lock := range locks {
-		lock.lose(ErrLost)
+		lock.lose(endLost)
 	}
 	b.s.options.log.Warn("sqllock: connection lost", "reason", why, "locks", len(locks))
 }
@@ -136,16 +138,22 @@ func (l *lease) check() {
 		l.stalled = true
 		l.backend.giveUpOnLocked(errNoAnswer)
 	}
+	l.alarm = forever // it has just fired
 	l.armLocked()
 }
 
-// armLocked sets the timer to what comes next. table.mu is held.
+// armLocked sees that the timer fires when the next thing is due, or before:
+// each statement moves that, and a timer that is left alone costs nothing.
+// table.mu is held.
 func (l *lease) armLocked() {
 	next := time.Duration(l.deadline.Load())
 	if l.flight.underWay && !l.stalled {
 		next = min(next, l.flight.oldest+patience)
 	}
-	l.timer.Reset(next - now())
+	if next < l.alarm {
+		l.alarm = next
+		l.timer.Reset(next - now())
+	}
 }
 
 // watchAfter is how long a connection is silent before its socket is watched:
@@ -159,8 +167,10 @@ func (l *lease) run() {
 	defer l.watch.stop()
 	defer l.session.Destroy()
 	every := l.backend.s.options.heartbeat
-	timer := time.NewTimer(watchAfter)
+	quiet := min(watchAfter, every)
+	timer := time.NewTimer(quiet)
 	defer timer.Stop()
+	soon := true  // the timer fires within quiet
 	last := now() // when a statement was last answered, about
 	for {
 		due := false
@@ -169,9 +179,15 @@ func (l *lease) run() {
 		case <-l.watch.readable():
 			due = true
 		case <-timer.C:
-			due = now()-last >= every
+			silent := now() - last
+			if silent < quiet {
+				timer.Reset(quiet - silent)
+				continue
+			}
+			due = silent >= every
 			l.watch.arm()
-			timer.Reset(max(every-(now()-last), 0))
+			timer.Reset(max(every-silent, 0))
+			soon = false
 		case <-l.gone:
 		}
 		if l.dead.Load() {
@@ -184,7 +200,10 @@ func (l *lease) run() {
 		for l.exchange(due) {
 			due = false
 			last = now()
-			timer.Reset(min(watchAfter, every))
+			if !soon { // else it is left alone until it fires
+				timer.Reset(quiet)
+				soon = true
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"sync"
@@ -25,15 +26,29 @@ type Lock struct {
 	detached atomic.Bool   // Bind ignores the lock
 
 	mu       sync.Mutex // protects what follows; never held while calling out
-	cause    error      // why Bind's contexts ended: a loss, or Cancel
-	endCause error      // why the lock ended, once it has
-	work     *boundContext
-	bound    []*boundContext     // made by Bind and not cancelled yet
-	hook     func(cause error)   // the first of OnEnd: most locks have one at the most
-	hooks    []func(cause error) // the others
-	finished bool                // Unlock has its result
-	result   error               // of Unlock
-	done     chan struct{}       // closed when finished; made by who waits for it
+	finished bool       // Unlock has its result
+	more     *attached  // nil until needed: many locks are taken and given back, and that is all
+}
+
+// attached is what hangs on a lock: contexts, hooks, and who waits for its end.
+type attached struct {
+	cause error           // why Bind's contexts ended: a loss, or Cancel
+	work  *boundContext   // of Context
+	bound []*boundContext // made by Bind and not cancelled yet
+	first boundContext    // the first of them: most locks have one
+	one   [1]*boundContext
+	hook  func(cause error)   // the first of OnEnd: most locks have one at the most
+	hooks []func(cause error) // the others
+
+	result error         // of Unlock
+	done   chan struct{} // closed when finished; made by who waits for it
+}
+
+func (l *Lock) attachLocked() *attached {
+	if l.more == nil {
+		l.more = new(attached)
+	}
+	return l.more
 }
 
 // home is what a Lock goes back to.
@@ -48,7 +63,11 @@ const (
 	endNot uint32 = iota
 	endReleased
 	endLost
+	endClosed // lost, with its Session's Close
 )
+
+// endCauses is why, for contexts and hooks.
+var endCauses = [...]error{endReleased: ErrReleased, endLost: ErrLost, endClosed: ErrClosed}
 
 // Key is the key that is locked.
 func (l *Lock) Key() Key {
@@ -72,12 +91,12 @@ func (l *Lock) Err() error {
 	switch l.ended.Load() {
 	case endReleased:
 		return ErrReleased
-	case endLost:
+	case endLost, endClosed:
 		return ErrLost
 	}
 	if l.lease != nil && l.lease.expired() {
 		l.lease.lose(lossLease)
-		l.lose(ErrLost) // it may be that another goroutine is about to
+		l.lose(endLost) // it may be that another goroutine is about to
 		return ErrLost
 	}
 	return nil
@@ -95,13 +114,13 @@ func (l *Lock) Unlock() (err error) {
 		return nil
 	}
 	if l.Err() == nil {
-		if e, ok := l.claim(endReleased, ErrReleased); ok {
+		if e, ok := l.claim(endReleased); ok {
 			defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
 			e.announce()
 			return nil
 		}
 	}
-	if l.ended.Load() == endLost {
+	if l.ended.Load() != endReleased {
 		return ErrLost
 	}
 	return l.wait()
@@ -111,9 +130,12 @@ func (l *Lock) Unlock() (err error) {
 func (l *Lock) finish(result error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.finished, l.result = true, result
-	if l.done != nil {
-		close(l.done)
+	l.finished = true
+	if result != nil {
+		l.attachLocked().result = result
+	}
+	if l.more != nil && l.more.done != nil {
+		close(l.more.done)
 	}
 	return result
 }
@@ -121,15 +143,16 @@ func (l *Lock) finish(result error) error {
 // wait is the result of the Unlock that another call began.
 func (l *Lock) wait() error {
 	l.mu.Lock()
-	if !l.finished && l.done == nil {
-		l.done = make(chan struct{})
+	more := l.attachLocked()
+	if !l.finished && more.done == nil {
+		more.done = make(chan struct{})
 	}
-	finished, done := l.finished, l.done
+	finished := l.finished
 	l.mu.Unlock()
 	if !finished {
-		<-done
+		<-more.done
 	}
-	return l.result
+	return more.result
 }
 
 // An ending is whom the end of a lock is to be told to.
@@ -143,22 +166,24 @@ type ending struct {
 
 // claim ends the lock for its holder, unless it has ended before. Whoever is
 // told ok announces it.
-func (l *Lock) claim(how uint32, cause error) (e ending, ok bool) {
+func (l *Lock) claim(how uint32) (e ending, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended.Load() != endNot {
 		return ending{}, false
 	}
 	l.ended.Store(how)
-	l.endCause = cause
-	e = ending{cause: cause, work: l.work, hook: l.hook, hooks: l.hooks}
-	if how == endLost { // a lock given back early leaves its request's context alone
-		e.bound = l.bound
-		if l.cause == nil {
-			l.cause = cause
-		}
+	more := l.more
+	if how != endReleased { // Bind is to know of a loss; a lock given back early leaves its request's contexts alone
+		more = l.attachLocked()
+		e.bound = more.bound
+		more.cause = cmp.Or(more.cause, endCauses[how])
 	}
-	l.bound, l.hook, l.hooks = nil, nil, nil
+	if more == nil {
+		return e, true
+	}
+	e.cause, e.work, e.hook, e.hooks = endCauses[how], more.work, more.hook, more.hooks
+	more.bound, more.hook, more.hooks = nil, nil, nil
 	return e, true
 }
 
@@ -179,8 +204,8 @@ func (e *ending) announce() {
 }
 
 // lose ends the lock as lost, unless it has ended before.
-func (l *Lock) lose(cause error) {
-	if e, ok := l.claim(endLost, cause); ok {
+func (l *Lock) lose(how uint32) {
+	if e, ok := l.claim(how); ok {
 		e.announce()
 	}
 }
@@ -195,18 +220,19 @@ func (l *Lock) OnEnd(f func(cause error)) {
 		return
 	}
 	l.mu.Lock()
-	if l.ended.Load() == endNot {
-		if l.hook == nil {
-			l.hook = f
+	how := l.ended.Load()
+	if how == endNot {
+		more := l.attachLocked()
+		if more.hook == nil {
+			more.hook = f
 		} else {
-			l.hooks = append(l.hooks, f)
+			more.hooks = append(more.hooks, f)
 		}
-		l.mu.Unlock()
-		return
 	}
-	cause := l.endCause
 	l.mu.Unlock()
-	f(cause)
+	if how != endNot {
+		f(endCauses[how])
+	}
 }
 
 // Cancel ends the contexts of the lock's work, those of Context and Bind, with
@@ -221,13 +247,14 @@ func (l *Lock) Cancel(cause error) {
 		cause = context.Canceled
 	}
 	l.mu.Lock()
-	if l.cause == nil {
-		l.cause = cause
+	more := l.attachLocked()
+	if more.cause == nil {
+		more.cause = cause
 	}
-	contexts := l.bound
-	l.bound = nil
-	if l.work != nil {
-		contexts = append(contexts, l.work)
+	contexts := more.bound
+	more.bound = nil
+	if more.work != nil {
+		contexts = append(contexts, more.work)
 	}
 	l.mu.Unlock()
 	for _, b := range contexts {

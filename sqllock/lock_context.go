@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"sync/atomic"
+	"time"
 )
 
 // lockKey is the context key under which a boundContext gives its lock.
@@ -12,24 +14,86 @@ type lockKey struct{}
 
 // A boundContext is a context that carries a lock and ends when the lock is
 // lost. Its Err agrees with the lock's: it compares the clock at the call.
+//
+// What it takes to end it is made when somebody first waits for the end or asks
+// for the cause. Most requests end before anybody does.
 type boundContext struct {
-	context.Context // made by WithCancelCause
-	cancel          context.CancelCauseFunc
-	lock            *Lock
+	parent context.Context
+	lock   *Lock
+	state  atomic.Pointer[contextState] // nil: nobody has asked, and it has not ended before its parent
+}
+
+// A contextState is one of two: an end that nobody has waited for, with its
+// cause, or, for good, a context that ends.
+type contextState struct {
+	cause error
+
+	context.Context // nil, or made by WithCancelCause
+	end             context.CancelCauseFunc
+}
+
+// awaited is the context that ends, made if it was not there.
+func (c *boundContext) awaited() *contextState {
+	for {
+		old := c.state.Load()
+		if old != nil && old.Context != nil {
+			return old
+		}
+		made := new(contextState)
+		if old == nil {
+			made.Context, made.end = context.WithCancelCause(c.parent)
+		} else { // its parent may have ended since
+			made.Context, made.end = context.WithCancelCause(context.WithoutCancel(c.parent))
+			made.end(old.cause)
+		}
+		if c.state.CompareAndSwap(old, made) {
+			return made
+		}
+		made.end(context.Canceled)
+	}
+}
+
+// unawaited is the state of most contexts in the end.
+var unawaited = &contextState{cause: context.Canceled}
+
+// cancel ends c, unless it has ended before.
+func (c *boundContext) cancel(cause error) {
+	ended := unawaited
+	if cause != context.Canceled {
+		ended = &contextState{cause: cause}
+	}
+	if c.state.Load() == nil && c.parent.Err() == nil && c.state.CompareAndSwap(nil, ended) {
+		return
+	}
+	c.awaited().end(cause)
+}
+
+func (c *boundContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+func (c *boundContext) Done() <-chan struct{}       { return c.awaited().Done() }
+
+func (c *boundContext) Err() error {
+	if c.lock.ended.Load() == endNot {
+		_ = c.lock.Err() // ends this context if the lease has passed
+	}
+	switch state := c.state.Load(); {
+	case state == nil && c.parent.Err() == nil:
+		return nil
+	case state != nil && state.Context == nil:
+		return context.Canceled
+	}
+	return c.awaited().Err()
 }
 
 func (c *boundContext) Value(key any) any {
 	if key == (lockKey{}) {
 		return c.lock
 	}
-	return c.Context.Value(key)
-}
-
-func (c *boundContext) Err() error {
-	if c.Context.Err() == nil && c.lock.ended.Load() == endNot {
-		_ = c.lock.Err() // ends this context if the lease has passed
+	// Package context finds a context's cancellation, and so its cause and its
+	// children, by a Value whose key is an *int of its own.
+	if _, ok := key.(*int); ok {
+		return c.awaited().Value(key)
 	}
-	return c.Context.Err()
+	return c.parent.Value(key)
 }
 
 // Context is a context for the lock's work: it has the values of the context
@@ -42,14 +106,14 @@ func (l *Lock) Context() context.Context {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.work == nil {
-		inner, cancel := context.WithCancelCause(context.WithoutCancel(l.ctx))
-		l.work = &boundContext{inner, cancel, l}
-		if cause := cmp.Or(l.cause, l.endCause); cause != nil {
-			cancel(cause)
+	more := l.attachLocked()
+	if more.work == nil {
+		more.work = &boundContext{parent: context.WithoutCancel(l.ctx), lock: l}
+		if cause := cmp.Or(more.cause, endCauses[l.ended.Load()]); cause != nil {
+			more.work.cancel(cause)
 		}
 	}
-	return l.work
+	return more.work
 }
 
 // Bind is ctx with the lock in it, and ended by the lock's loss, with cause
@@ -62,29 +126,37 @@ func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.
 	if l == nil || l.detached.Load() {
 		return context.WithCancel(ctx)
 	}
-	inner, end := context.WithCancelCause(ctx)
-	b := &boundContext{inner, end, l}
 	l.mu.Lock()
-	cause := l.cause
+	more := l.attachLocked()
+	b := &more.first
+	if b.lock != nil { // it is in use, or was
+		b = new(boundContext)
+	}
+	b.parent, b.lock = ctx, l
+	cause := more.cause
 	if cause == nil {
-		l.bound = append(l.bound, b)
+		if more.bound == nil {
+			more.bound = more.one[:0]
+		}
+		more.bound = append(more.bound, b)
 	}
 	l.mu.Unlock()
 	if cause != nil {
-		end(cause)
+		b.cancel(cause)
 	}
-	return b, func() {
-		l.unbind(b)
-		end(context.Canceled)
-	}
+	return b, b.unbind
 }
 
-func (l *Lock) unbind(b *boundContext) {
+// unbind is the cancel of Bind.
+func (c *boundContext) unbind() {
+	l := c.lock
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i := slices.Index(l.bound, b); i >= 0 {
-		l.bound = slices.Delete(l.bound, i, i+1)
+	bound := l.more.bound
+	if i := slices.Index(bound, c); i >= 0 {
+		l.more.bound = slices.Delete(bound, i, i+1)
 	}
+	l.mu.Unlock()
+	c.cancel(context.Canceled)
 }
 
 // DetachContexts makes Bind ignore the lock from now on: what it gives neither

@@ -45,7 +45,7 @@ var errNoKeys = errors.New("sqllock: TryAny and LockAny need a key at least")
 // Memory is the source of its own table: every key is free that the table does
 // not know.
 
-func (m *Memory) ask(e *entry) { m.table.grantedLocked(e, holding{}) }
+func (m *Memory) ask(e *entry) { m.table.grantedLocked(e, holding{}, 1) } // when does not matter: handOver has no end
 
 func (m *Memory) askAny(a *ask) {
 	for _, e := range a.entries {

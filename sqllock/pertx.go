@@ -80,7 +80,7 @@ func (p *TxLocker) ask(e *entry) {
 		if err != nil {
 			p.table.refusedLocked(e, err)
 		} else {
-			p.table.grantedLocked(e, holding{tx: holder})
+			p.table.grantedLocked(e, holding{tx: holder}, now())
 		}
 	}()
 }

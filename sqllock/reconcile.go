@@ -27,7 +27,8 @@ func (l *lease) reconcile(err error) bool {
 	t, f := l.backend.s.table, &l.flight
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !l.answeredLocked() {
+	answered := now()
+	if !l.answeredLocked(answered) {
 		return false
 	}
 	for _, e := range f.releases {
@@ -43,7 +44,7 @@ func (l *lease) reconcile(err error) bool {
 	}
 	for _, e := range wanted {
 		if holds[e.key] {
-			l.grantedLocked(e)
+			l.grantedLocked(e, answered)
 		} else {
 			t.refusedLocked(e, err)
 		}

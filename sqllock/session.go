@@ -132,7 +132,7 @@ func (s *Session) Close() error {
 	}
 	s.table.mu.Unlock()
 	for _, l := range locks {
-		l.lose(ErrClosed)
+		l.lose(endClosed)
 	}
 	s.cancel()
 
