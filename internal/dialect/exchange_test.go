@@ -1,7 +1,9 @@
 package dialect
 
 import (
+	"database/sql/driver"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,7 +32,16 @@ func TestFormOf(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		f, args := formOf(&tt.batch)
+		f := formOf(&tt.batch)
+		var s statements
+		s.setArgs(f, &tt.batch)
+		var args []any
+		for i, arg := range s.args {
+			args = append(args, arg.Value)
+			if arg.Ordinal != i+1 {
+				t.Errorf("%s: argument %d has the ordinal %d", tt.name, i, arg.Ordinal)
+			}
+		}
 		if f != tt.form || !reflect.DeepEqual(args, tt.args) {
 			t.Errorf("%s: form %b with %v, want %b with %v", tt.name, f, args, tt.form, tt.args)
 		}
@@ -60,7 +71,7 @@ func TestParseArray(t *testing.T) {
 	}{
 		{"{1}", []int64{1}, true},
 		{"{1,-9223372036854775808,9223372036854775807}", []int64{1, -1 << 63, 1<<63 - 1}, true},
-		{"{}", nil, false}, // answer leaves these out
+		{"{}", nil, true},
 		{"", nil, false},
 		{"{", nil, false},
 		{"}", nil, false},
@@ -74,6 +85,12 @@ func TestParseArray(t *testing.T) {
 		if (err == nil) != tt.ok || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("parseArray(%q) = %v, %v", tt.text, got, err)
 		}
+		if bytes, err := parseArray([]byte(tt.text)); (err == nil) != tt.ok || !reflect.DeepEqual(bytes, tt.want) {
+			t.Errorf("parseArray of the bytes of %q = %v, %v", tt.text, bytes, err)
+		}
+	}
+	if _, err := parseArray(nil); err == nil {
+		t.Error("parseArray(nil): no error")
 	}
 }
 
@@ -90,8 +107,8 @@ func FuzzParseArray(f *testing.F) {
 		for i, n := range numbers {
 			keys[i] = Key{Bigint, n}
 		}
-		again, err := parseArray(arrayOf(keys, Bigint))
-		if err != nil || !reflect.DeepEqual(again, numbers) {
+		again, err := parseArray(appendText(nil, keys, Bigint))
+		if err != nil || !slices.Equal(again, numbers) {
 			t.Errorf("%q: %v became %v, %v", text, numbers, again, err)
 		}
 	})
@@ -101,12 +118,16 @@ func FuzzParseArray(f *testing.F) {
 func TestAnswerMustFit(t *testing.T) {
 	t.Parallel()
 	batch := &Batch{Any: [][]Key{{{Bigint, 1}}, {{Bigint, 2}}}}
-	for _, list := range []string{"{}", "{1}", "{1,1,1}", "nonsense"} {
-		r := &reply{}
-		r.list[4] = list
+	for _, list := range []driver.Value{"{}", "{1}", "{1,1,1}", "nonsense", nil, true} {
 		batch.Won = nil
-		if err := r.answer(tryAny, batch); err == nil {
-			t.Errorf("an answer of %s to two groups was accepted", list)
+		if err := batch.answer(tryAny, []driver.Value{list}); err == nil {
+			t.Errorf("an answer of %v to two groups was accepted", list)
+		}
+	}
+	one := &Batch{Try: []Key{{Bigint, 1}}}
+	for _, column := range []driver.Value{"t", nil, int64(1)} {
+		if err := one.answer(tryBigint|single, []driver.Value{column}); err == nil {
+			t.Errorf("an answer of %v to one key was accepted", column)
 		}
 	}
 }

@@ -49,10 +49,17 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 		discard(conn)
 		return nil, Fail(err)
 	}
-	return &postgresSession{
-		conn: conn, pid: pid, socket: socketOf(conn, set.Socket),
-		prepared: make(map[form]*sql.Stmt),
-	}, nil
+	s := &postgresSession{conn: conn, pid: pid, socket: socketOf(conn, set.Socket)}
+	err = conn.Raw(func(c any) (err error) {
+		s.statements.slices, err = takesSlices(ctx, c.(driver.Conn))
+		return err
+	})
+	if err != nil {
+		discard(conn)
+		return nil, Fail(err)
+	}
+	s.exchangeOn = s.exchangeRaw
+	return s, nil
 }
 
 // setUp makes conn a session of locks: it starts with none, the server ends it
@@ -149,36 +156,29 @@ type postgresSession struct {
 	pid    int64    // of the server process: every answer must come from it
 	socket net.Conn // nil where it cannot be reached
 
-	prepared map[form]*sql.Stmt // made at first use
-	reply    reply
+	statements statements
+	batch      *Batch          // of the exchange under way
+	exchangeOn func(any) error // exchangeRaw, made once
 }
 
 func (s *postgresSession) Exchange(b *Batch) error {
-	form, args := formOf(b)
-	stmt, err := s.prepare(form) //nolint:sqlclosecheck // it is kept, and ends with the session
-	if err != nil {
-		return Fail(err)
-	}
-	// The background context: see Session.Exchange.
-	row := stmt.QueryRowContext(context.Background(), args...)
-	if err := row.Scan(s.reply.columns(form)...); err != nil {
-		return Fail(err)
-	}
-	if s.reply.pid != s.pid {
-		return errOtherProcess
-	}
-	return s.reply.answer(form, b)
+	s.batch = b
+	err := s.conn.Raw(s.exchangeOn)
+	s.batch = nil
+	return Fail(err)
 }
 
-func (s *postgresSession) prepare(f form) (*sql.Stmt, error) {
-	if s.prepared[f] == nil {
-		stmt, err := s.conn.PrepareContext(context.Background(), f.query()) //nolint:sqlclosecheck // it is kept, and ends with the session
-		if err != nil {
-			return nil, err
-		}
-		s.prepared[f] = stmt
+// exchangeRaw is Exchange on the driver's connection.
+func (s *postgresSession) exchangeRaw(c any) error {
+	f := formOf(s.batch)
+	row, err := s.statements.exchange(c.(driver.Conn), f, s.batch)
+	if err != nil {
+		return err
 	}
-	return s.prepared[f], nil
+	if row[0] != s.pid {
+		return errOtherProcess
+	}
+	return s.batch.answer(f, row[1:])
 }
 
 // heldQuery lists the session's advisory locks: in the bigint space the key's
