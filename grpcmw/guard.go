@@ -2,6 +2,7 @@ package grpcmw
 
 import (
 	"context"
+	"sync/atomic"
 
 	"google.golang.org/grpc/metadata"
 
@@ -17,6 +18,7 @@ type guard struct {
 	conflict bool
 	domain   string
 	pushback metadata.MD // nil for none; gRPC copies it
+	lastBusy atomic.Pointer[busyStatus]
 }
 
 func newGuard(name string, l *ratelimit.Limiter, key KeyFunc, opts []Option) *guard {

@@ -72,13 +72,31 @@ func (g *guard) verdict(ctx context.Context, err error) *refusal {
 	return &refusal{status: away, again: true}
 }
 
-// busy is the status for a key that others hold. Nothing in it is the key: the
-// quota's subject is the limiter's namespace.
+// busy is the status for a key that others hold. The last one made is kept:
+// what it says changes with the time to wait only, and its details take most of
+// the time of a refusal.
 func (g *guard) busy(err error) *status.Status {
 	retry := time.Second
 	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
 		retry = b.RetryAfter
 	}
+	if last := g.lastBusy.Load(); last != nil && last.retry == retry {
+		return last.status
+	}
+	made := &busyStatus{retry, g.busyFor(retry)}
+	g.lastBusy.Store(made)
+	return made.status
+}
+
+// A busyStatus is the status for a key that may be free after retry.
+type busyStatus struct {
+	retry  time.Duration
+	status *status.Status
+}
+
+// busyFor makes it. Nothing in it is the key: the quota's subject is the
+// limiter's namespace.
+func (g *guard) busyFor(retry time.Duration) *status.Status {
 	namespace := string(g.limiter.Namespace())
 	info := &errdetails.ErrorInfo{
 		Reason:   reasonQuota,
