@@ -282,3 +282,34 @@ func TestRepeatedMatchesErrBadID(t *testing.T) {
 		t.Errorf("%v, want ErrBadID", err)
 	}
 }
+
+// Each refusal says the time to wait of its own moment, also if it is not that
+// of the refusal before.
+func TestRetryInfoFollows(t *testing.T) {
+	var waits []time.Duration
+	for range 3 {
+		waits = append(waits, time.Second, time.Second, 5*time.Second)
+	}
+	next := 0
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithRetryAfter(func(time.Duration) time.Duration {
+		next++
+		return waits[next-1]
+	}))
+	lock, err := l.Acquire(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	client := start(t, &service{}, limited(l, grpcmw.Metadata("user-bin"))...)
+	for _, want := range waits {
+		err := kinds[0].call(t.Context(), client, secret)
+		for _, detail := range status.Convert(err).Details() {
+			if d, ok := detail.(*errdetails.RetryInfo); ok && d.GetRetryDelay().AsDuration() != want {
+				t.Errorf("RetryInfo says %v, want %v", d.GetRetryDelay().AsDuration(), want)
+			}
+		}
+	}
+	if next != len(waits) {
+		t.Errorf("%d refusals, want %d", next, len(waits))
+	}
+}

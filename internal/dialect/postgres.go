@@ -50,14 +50,6 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 		return nil, Fail(err)
 	}
 	s := &postgresSession{conn: conn, pid: pid, socket: socketOf(conn, set.Socket)}
-	err = conn.Raw(func(c any) (err error) {
-		s.statements.slices, err = takesSlices(ctx, c.(driver.Conn))
-		return err
-	})
-	if err != nil {
-		discard(conn)
-		return nil, Fail(err)
-	}
 	s.exchangeOn = s.exchangeRaw
 	return s, nil
 }

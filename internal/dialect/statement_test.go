@@ -13,17 +13,14 @@ import (
 
 // The statement means the same however a driver is told to send it.
 func TestDriverModes(t *testing.T) {
-	modes := []struct {
-		driver, option string
-		slices         bool
-	}{
-		{"pgx", "", true},
-		{"pgx", "default_query_exec_mode=cache_describe", true},
-		{"pgx", "default_query_exec_mode=describe_exec", true},
-		{"pgx", "default_query_exec_mode=exec", true},
-		{"pgx", "default_query_exec_mode=simple_protocol", true},
-		{"postgres", "", false},
-		{"postgres", "binary_parameters=yes", false},
+	modes := []struct{ driver, option string }{
+		{"pgx", ""},
+		{"pgx", "default_query_exec_mode=cache_describe"},
+		{"pgx", "default_query_exec_mode=describe_exec"},
+		{"pgx", "default_query_exec_mode=exec"},
+		{"pgx", "default_query_exec_mode=simple_protocol"},
+		{"postgres", ""},
+		{"postgres", "binary_parameters=yes"},
 	}
 	for _, mode := range modes {
 		t.Run(mode.driver+" "+mode.option, func(t *testing.T) {
@@ -37,9 +34,6 @@ func TestDriverModes(t *testing.T) {
 				dsn += separator + mode.option
 			}
 			a, b := connect(t, open(t, mode.driver, dsn)), connect(t, open(t, mode.driver, dsn))
-			if got := dialect.Slices(a); got != mode.slices {
-				t.Errorf("the driver takes slices: %v, want %v", got, mode.slices)
-			}
 			numbers := big(1, -2, 1<<63-1, -1<<63, 0)
 			for _, keys := range [][]dialect.Key{numbers, pairs(0, 1, -1, 1<<31-1, -1<<31), big(7)} {
 				if got := exchange(t, a, dialect.Batch{Try: keys}); len(got.Busy) != 0 {
