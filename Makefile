@@ -3,9 +3,11 @@
 
 GO       ?= go
 FUZZTIME ?= 10s
+BENCH    ?= .
+COUNT    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/routers)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/routers internal/bench)))
 
 # What `make check` uses where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -13,21 +15,27 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: deps-postgres ## run examples/quickstart, on DATABASE_URL or a throwaway PostgreSQL
 	@$(GO) run ./examples/quickstart
 
-test: deps ## run all tests, on real PostgreSQL
+test: deps deps-bench ## run all tests, on real PostgreSQL
 	$(GO) test ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
 
-check: deps fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector
+check: deps deps-bench fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 
-bench: deps ## run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: deps-bench ## measure against what one would use instead; writes docs/benchmarks.md; 20 min
+	@cd internal/bench && $(GO) run .
+
+bench-quick: deps-bench ## the same in under a minute: prints the main ratios, writes nothing
+	@cd internal/bench && $(GO) run . -quick
+
+bench-go: deps ## run the Benchmark functions that match BENCH (.) COUNT (1) times, for benchstat
+	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -benchmem ./...
 
 fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
 	@set -e; grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort -u | while IFS=: read -r file func; do \
@@ -40,7 +48,7 @@ cover: deps ## run the tests and print how much of each function they cover
 	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
 	@$(GO) tool cover -func coverage.out
 
-deps: ## find PostgreSQL and PgBouncer, or install them
+deps: ## find PostgreSQL and PgBouncer, or install them (make deps-bench: Redis too)
 	@sh internal/pgtest/deps.sh
 
 clean: ## remove what builds and tests leave, pgtest's template cluster included
@@ -52,6 +60,9 @@ clean: ## remove what builds and tests leave, pgtest's template cluster included
 
 deps-postgres:
 	@sh internal/pgtest/deps.sh demo
+
+deps-bench:
+	@sh internal/pgtest/deps.sh bench
 
 fmt:
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted (gofmt -w them):"; echo "$$files"; exit 1; }
@@ -67,4 +78,4 @@ lint:
 		echo "$(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 	fi
 
-.PHONY: help demo test check bench fuzz cover deps clean deps-postgres fmt vet lint
+.PHONY: help demo test check bench bench-quick bench-go fuzz cover deps clean deps-postgres deps-bench fmt vet lint

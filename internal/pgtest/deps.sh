@@ -6,6 +6,7 @@
 #   deps.sh        everything, for the tests
 #   deps.sh demo   PostgreSQL's programs alone, for the demo; nothing if
 #                  DATABASE_URL names the database that it is to use
+#   deps.sh bench  PostgreSQL's programs and redis-server, for internal/bench
 set -eu
 
 oldest=14 # the oldest PostgreSQL major version that will do
@@ -47,24 +48,42 @@ have_pgbouncer() {
 	command -v pgbouncer >/dev/null
 }
 
-if [ "${1-}" = demo ] && [ -n "${DATABASE_URL-}" ]; then
-	exit 0
-fi
+# The same list is in internal/bench/servers/redis.go.
+have_redis() {
+	for dir in /usr/bin /opt/homebrew/bin /usr/local/bin; do
+		[ -x "$dir/redis-server" ] && return
+	done
+	command -v redis-server >/dev/null
+}
+
+purpose=${1-tests}
+case $purpose in
+demo) [ -z "${DATABASE_URL-}" ] || exit 0 ;;
+tests | bench) ;;
+*)
+	echo "deps: what is $purpose? there are demo and bench, and nothing for the tests" >&2
+	exit 2
+	;;
+esac
 
 missing=
 have_postgres || missing=" postgres"
-if [ "${1-}" != demo ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
+if [ "$purpose" = tests ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
+if [ "$purpose" = bench ] && ! have_redis; then missing="$missing redis"; fi
 [ -n "$missing" ] || exit 0
 
-if [ "${1-}" != demo ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
+if [ "$purpose" = tests ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
 	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some kill servers, and need$missing on this machine." >&2
 fi
 
-# packages APT DNF BREW: the names of what is missing, of which each argument
-# gives PostgreSQL's.
+# packages POSTGRESQL REDIS: what a package manager calls what is missing.
 packages() {
 	for each in $missing; do
-		if [ "$each" = postgres ]; then printf ' %s' "$1"; else printf ' %s' "$each"; fi
+		case $each in
+		postgres) printf ' %s' "$1" ;;
+		redis) printf ' %s' "$2" ;;
+		*) printf ' %s' "$each" ;;
+		esac
 	done
 }
 
@@ -83,7 +102,7 @@ apt_install() {
 }
 
 # Installs with apt-get, and sees to it that no server is started, now or later:
-# Debian's packages would start PgBouncer and a PostgreSQL cluster "main".
+# Debian's packages would start PgBouncer, Redis and a PostgreSQL cluster "main".
 # What it changes in /etc and /usr/sbin for that, it changes back.
 install_with_apt() {
 	policy=/usr/sbin/policy-rc.d
@@ -106,28 +125,31 @@ install_with_apt() {
 		;;
 	esac
 	# shellcheck disable=SC2046 # a list of words
-	apt_install $(packages postgresql) || return
-	case $missing in
-	*pgbouncer*) if command -v systemctl >/dev/null; then systemctl disable -q pgbouncer 2>/dev/null || true; fi ;;
-	esac
+	apt_install $(packages postgresql redis-server) || return
+	if command -v systemctl >/dev/null; then
+		case $missing in
+		*pgbouncer*) systemctl disable -q pgbouncer 2>/dev/null || true ;;
+		*redis*) systemctl disable -q redis-server 2>/dev/null || true ;;
+		esac
+	fi
 }
 
 root=
 [ "$(id -u)" -ne 0 ] || root=yes
 
 if command -v apt-get >/dev/null; then
-	names=$(packages postgresql)
+	names=$(packages postgresql redis-server)
 	line="sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends$names'"
 	can=$root
 	install() { install_with_apt; }
 elif command -v dnf >/dev/null; then
-	names=$(packages postgresql-server)
+	names=$(packages postgresql-server redis)
 	line="sudo dnf install -y$names"
 	can=$root
 	# shellcheck disable=SC2086
 	install() { quietly dnf install -y -q $names; } # dnf starts nothing
 elif command -v brew >/dev/null; then
-	names=$(packages postgresql@17)
+	names=$(packages postgresql@17 redis)
 	line="brew install$names"
 	[ -n "$root" ] || can=yes # brew refuses to run as root
 	# shellcheck disable=SC2086

@@ -38,7 +38,8 @@ func depsWithout(t *testing.T) (script, path string) {
 	return script, path
 }
 
-// deps.sh is content with what the demo, or the tests, will be content with.
+// deps.sh is content with what the demo, the benchmarks or the tests will be
+// content with.
 func TestDeps(t *testing.T) {
 	script, path := depsWithout(t)
 	tests := []struct {
@@ -50,6 +51,10 @@ func TestDeps(t *testing.T) {
 		{"demo", []string{"demo"}, "", "not found: postgres; run:"},
 		{"demo on a database", []string{"demo"}, "DATABASE_URL=postgres://db.example/", ""},
 		{"demo beside a server for tests", []string{"demo"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres; run:"},
+		{"benchmarks", []string{"bench"}, "", "not found: postgres redis; run:"},
+		{"benchmarks beside a database", []string{"bench"}, "DATABASE_URL=postgres://db.example/", "not found: postgres redis; run:"},
+		{"benchmarks beside a server for tests", []string{"bench"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres redis; run:"},
+		{"a word that it does not know", []string{"deno"}, "", "what is deno?"},
 		{"tests", nil, "", "not found: postgres pgbouncer; run:"},
 		{"tests beside a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer; run:"},
 		{"tests on a server", nil, EnvServer + "=postgres://db.example/", EnvServer + " is not enough"},
@@ -70,7 +75,7 @@ func TestDeps(t *testing.T) {
 				t.Errorf("%v, %q; want failure, and %q", err, output, tt.says)
 			}
 			if tt.args != nil && strings.Contains(string(output), EnvServer) {
-				t.Errorf("%q is about tests, not about the demo", output)
+				t.Errorf("%q is about tests, not about %s", output, tt.name)
 			}
 		})
 	}

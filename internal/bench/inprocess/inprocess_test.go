@@ -1,0 +1,40 @@
+package inprocess
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// Each benchmark does what it says a few times: one that fails has no figures.
+func TestBenchmarks(t *testing.T) {
+	if err := flag.Set("test.benchtime", "20x"); err != nil {
+		t.Fatal(err)
+	}
+	benchmarks := map[string]func(*testing.B){
+		"memory pair":     MemoryPair,
+		"handler, bare":   Handler(false),
+		"handler, memory": Handler(true),
+		"unary, bare":     Unary(false),
+		"unary, memory":   Unary(true),
+	}
+	for _, driver := range pgtest.Drivers() {
+		s, closeAll, err := Session(t.Context(), driver, pgtest.Database(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = closeAll() })
+		benchmarks["refusal, "+driver] = Refusal(s, false)
+		benchmarks["refusal with hash, "+driver] = Refusal(s, true)
+		benchmarks["pair, "+driver] = SessionPair(s, 4)
+	}
+	for name, run := range benchmarks {
+		if r := testing.Benchmark(run); r.N == 0 {
+			t.Errorf("%s failed", name)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+// Package locks is what the benchmarks compare: ways to take a lock on a name
+// and give it back, this kit's and those that people would use instead, each
+// set up as its own documentation says.
+package locks
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrBusy is Acquire's answer when somebody else holds the name.
+var ErrBusy = errors.New("busy")
+
+// Locks takes locks on names. Its methods may be called at once from several
+// goroutines.
+type Locks interface {
+	// Acquire takes the lock on name, or answers ErrBusy at once.
+	Acquire(ctx context.Context, name string) (Held, error)
+
+	// Close gives back all connections.
+	Close() error
+}
+
+// Held is a lock that was taken.
+type Held interface {
+	// Release gives it back, and returns when the others can have it.
+	Release(ctx context.Context) error
+}
+
+// A Contender is a way to lock, before it is set up.
+type Contender struct {
+	Name   string // in tables and legends
+	Family Family
+	Driver string // "pgx" or "lib/pq", for comparisons on the same driver; "" for Redis
+	Setup  string // for the report: how it is set up, in a sentence
+
+	// Open sets it up for so many callers.
+	Open func(ctx context.Context, env Env, callers int) (Locks, error)
+}
+
+// Family is the kind of a contender: ratios compare families.
+type Family string
+
+// The families.
+const (
+	Kit           Family = "this kit"
+	PerConnection Family = "one pooled connection per lock"
+	Transaction   Family = "advisory transaction lock"
+	LeaseRow      Family = "lease row"
+	Redis         Family = "Redis"
+	Floor         Family = "floor" // not a lock: SELECT 1, or no database at all
+)
+
+// Env is where the servers are.
+type Env struct {
+	Postgres string // DSN
+	Redis    string // host:port
+	Delayed  bool   // a network's delay lies between: pools that are as large as they may be pay off
+}

@@ -1,0 +1,177 @@
+package locks
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	tryLock = "SELECT pg_try_advisory_lock($1)"
+	unlock  = "SELECT pg_advisory_unlock($1)"
+)
+
+// errNotHeld is Release's answer if the database says that nothing was held.
+var errNotHeld = errors.New("locks: released what was not held")
+
+func perConnection() []Contender {
+	open := func(driver string, size int) func(context.Context, Env, int) (Locks, error) {
+		return func(_ context.Context, env Env, _ int) (Locks, error) {
+			db, err := openPool(env, driver, size)
+			if err != nil {
+				return nil, err
+			}
+			return &sessionLocks{db: db}, nil
+		}
+	}
+	return []Contender{
+		{
+			Name: PerConnectionPgx, Family: PerConnection, Driver: Pgx, Open: open(Pgx, PoolSize),
+			Setup: "pgx/v5/stdlib, pool of 90, none closed for idleness; a *sql.Conn for each lock; pg_try_advisory_lock and " +
+				"pg_advisory_unlock, which pgx prepares once on each connection.",
+		},
+		{
+			Name: "connection per lock, pgx, pool of 20", Family: PerConnection, Driver: Pgx, Open: open(Pgx, smallPool),
+			Setup: "The same with a pool of 20, which few cores serve faster; but then 20 locks are all that can be held at once.",
+		},
+		{
+			Name: "connection per lock, pgxpool", Family: PerConnection, Driver: Pgx, Open: openPgxpool,
+			Setup: "pgxpool, pool of 90; the same statements, prepared by pgx.",
+		},
+		{
+			Name: PerConnectionPQ, Family: PerConnection, Driver: PQ, Open: open(PQ, PoolSize),
+			Setup: "lib/pq, pool of 90, none closed for idleness; a *sql.Conn for each lock; the same statements with " +
+				"binary_parameters=yes, which saves lib/pq a round trip for each.",
+		},
+		{
+			Name: "connection per lock, lib/pq at its defaults", Family: PerConnection, Driver: PQ, Open: openPlainPQ,
+			Setup: "The same without binary_parameters, as lib/pq is mostly used: two round trips for each statement.",
+		},
+	}
+}
+
+// smallPool is a pool without more connections than a few cores keep busy.
+const smallPool = 20
+
+// openPool opens a pool that keeps its connections.
+func openPool(env Env, driver string, size int) (*sql.DB, error) {
+	dsn, err := env.dsn(driver)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open(sqlName(driver), dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	return db, nil
+}
+
+func openPlainPQ(_ context.Context, env Env, _ int) (Locks, error) {
+	db, err := sql.Open(sqlName(PQ), env.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(PoolSize)
+	db.SetMaxIdleConns(PoolSize)
+	return &sessionLocks{db: db}, nil
+}
+
+// OnPool holds each lock on a connection of a pool that its caller has other
+// uses for, and closes.
+func OnPool(db *sql.DB) Locks { return &sharedLocks{sessionLocks{db: db}} }
+
+type sharedLocks struct{ sessionLocks }
+
+func (*sharedLocks) Close() error { return nil }
+
+// sessionLocks holds each lock on a connection of its own.
+type sessionLocks struct{ db *sql.DB }
+
+func (s *sessionLocks) Close() error { return s.db.Close() }
+
+func (s *sessionLocks) Acquire(ctx context.Context, name string) (Held, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := advisoryKey(name), false
+	if err := conn.QueryRowContext(ctx, tryLock, key).Scan(&ok); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	if !ok {
+		return nil, errors.Join(ErrBusy, conn.Close())
+	}
+	return &sessionLock{conn: conn, key: key}, nil
+}
+
+type sessionLock struct {
+	conn *sql.Conn
+	key  int64
+}
+
+func (l *sessionLock) Release(ctx context.Context) error {
+	ok := false
+	if err := l.conn.QueryRowContext(ctx, unlock, l.key).Scan(&ok); err != nil {
+		return errors.Join(err, l.conn.Close())
+	}
+	if !ok {
+		return errors.Join(errNotHeld, l.conn.Close())
+	}
+	return l.conn.Close()
+}
+
+// pgxpoolLocks is sessionLocks without database/sql.
+type pgxpoolLocks struct{ pool *pgxpool.Pool }
+
+func openPgxpool(ctx context.Context, env Env, _ int) (Locks, error) {
+	config, err := pgxpool.ParseConfig(env.Postgres)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = PoolSize
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	return &pgxpoolLocks{pool: pool}, err
+}
+
+func (p *pgxpoolLocks) Close() error {
+	p.pool.Close()
+	return nil
+}
+
+func (p *pgxpoolLocks) Acquire(ctx context.Context, name string) (Held, error) {
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := advisoryKey(name), false
+	if err := conn.QueryRow(ctx, tryLock, key).Scan(&ok); err != nil {
+		conn.Release()
+		return nil, err
+	}
+	if !ok {
+		conn.Release()
+		return nil, ErrBusy
+	}
+	return &pgxpoolLock{conn: conn, key: key}, nil
+}
+
+type pgxpoolLock struct {
+	conn *pgxpool.Conn
+	key  int64
+}
+
+func (l *pgxpoolLock) Release(ctx context.Context) error {
+	defer l.conn.Release()
+	ok := false
+	if err := l.conn.QueryRow(ctx, unlock, l.key).Scan(&ok); err != nil {
+		return err
+	}
+	if !ok {
+		return errNotHeld
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+// Command bench measures this kit against what people would use instead, on a
+// PostgreSQL and a Redis that it starts and throws away, and writes the report
+// docs/benchmarks.md with its plots. `make bench` runs it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/bench/delay"
+	"github.com/latchkey-go/latchkey/internal/bench/locks"
+	"github.com/latchkey-go/latchkey/internal/bench/report"
+	"github.com/latchkey-go/latchkey/internal/bench/results"
+	"github.com/latchkey-go/latchkey/internal/bench/servers"
+	"github.com/latchkey-go/latchkey/internal/bench/waiters"
+)
+
+// scenarios in the order in which they run. Those that quick leaves out take
+// long or have no ratio of their own.
+var scenarios = []struct {
+	scenario
+	quick bool
+}{
+	{scenario{"pairs", pairs}, true},
+	{scenario{"delayed", delayed}, true},
+	{scenario{"held", held}, true},
+	{scenario{"holders", holders}, true},
+	{scenario{"refusals", refusals}, true},
+	{scenario{"connections", connections}, true},
+	{scenario{"in-process", inProcess}, true},
+	{scenario{"fleet", fleet}, false},
+	{scenario{"requests", requests}, false},
+	{scenario{"waiting", waiting}, false},
+}
+
+func main() {
+	delay.Main()   // does not return in a proxy
+	waiters.Main() // nor in a process that waits
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A command is what the flags say.
+type command struct {
+	plan   plan
+	chosen []string // scenarios
+	out    string
+	render string
+}
+
+func parse(args []string, stderr io.Writer) (c command, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.BoolVar(&c.plan.quick, "quick", false, "print the main ratios in under a minute, and write nothing")
+	only := flags.String("scenarios", "", "run these alone, separated by commas; nothing is written without -out")
+	flags.IntVar(&c.plan.rounds, "rounds", 0, "how often each is measured (5; quick: 2)")
+	flags.DurationVar(&c.plan.measure, "measure", 0, "for how long each time (400ms; quick: 200ms)")
+	flags.StringVar(&c.out, "out", "", "directory of the report (../../docs)")
+	flags.StringVar(&c.render, "render", "", "measure nothing; write the report from the results in this file")
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
+	}
+	if c.chosen, err = choose(*only, c.plan.quick); err != nil {
+		return c, err
+	}
+	if c.out == "" && *only == "" && !c.plan.quick {
+		c.out = "../../docs"
+	}
+	rounds, measure := 5, 400*time.Millisecond
+	if c.plan.quick {
+		rounds, measure = 2, 200*time.Millisecond
+	}
+	if c.plan.rounds <= 0 {
+		c.plan.rounds = rounds
+	}
+	if c.plan.measure <= 0 {
+		c.plan.measure = measure
+	}
+	c.plan.warmUp = min(c.plan.measure/2, 400*time.Millisecond)
+	return c, nil
+}
+
+// choose is the scenarios to run.
+func choose(only string, quick bool) (names []string, err error) {
+	var all []string
+	for _, s := range scenarios {
+		all = append(all, s.name)
+		if only == "" && (s.quick || !quick) {
+			names = append(names, s.name)
+		}
+	}
+	if only == "" {
+		return names, nil
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("no scenario is called %q; there are %s", name, strings.Join(all, ", "))
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	c, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	if c.render != "" {
+		if c.out == "" {
+			c.out = "../../docs"
+		}
+		r, err := results.Load(c.render)
+		if err != nil {
+			return err
+		}
+		return report.Write(c.out, r)
+	}
+	level := slog.LevelInfo
+	if c.plan.quick {
+		level = slog.LevelWarn
+	}
+	r, err := measure(ctx, c, slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})))
+	if r == nil || ctx.Err() != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	err = errors.Join(err, report.Print(stdout, r))
+	if c.out != "" {
+		err = errors.Join(err, report.Write(c.out, r))
+	}
+	return err
+}
+
+// measure runs the chosen scenarios on servers of its own. One that fails does
+// not keep the others from being measured: there are results beside an error.
+func measure(ctx context.Context, c command, log *slog.Logger) (r *results.Results, err error) {
+	r = &results.Results{Machine: machine(), Versions: moduleVersions(), Started: time.Now().UTC().Truncate(time.Second), Quick: c.plan.quick}
+	s, err := servers.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	r.Settings = s.Settings()
+	for name, version := range s.Versions() {
+		r.Versions[name] = version
+	}
+	b := &bench{
+		env:   locks.Env{Postgres: s.Postgres(), Redis: s.Redis()},
+		usage: s.Usage, plan: c.plan, results: r, log: log,
+	}
+	start := time.Now()
+	for _, s := range scenarios {
+		if !slices.Contains(c.chosen, s.name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if failed := s.run(ctx, b); failed != nil {
+			log.Error("scenario failed", "scenario", s.name, "error", failed)
+			err = errors.Join(err, failed)
+		}
+	}
+	r.Took = time.Since(start).Truncate(time.Second)
+	return r, err
+}

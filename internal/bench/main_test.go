@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/bench/results"
+)
+
+func TestParse(t *testing.T) {
+	tests := []struct {
+		args   string
+		out    string
+		rounds int
+		runs   []string // scenarios among those run
+		not    []string // and not
+	}{
+		{"", "../../docs", 5, []string{"pairs", "fleet", "waiting"}, nil},
+		{"-quick", "", 2, []string{"pairs", "delayed"}, []string{"fleet"}},
+		{"-quick -rounds 3", "", 3, nil, nil},
+		{"-scenarios held,pairs", "", 5, []string{"held", "pairs"}, []string{"delayed"}},
+		{"-scenarios held -out /x", "/x", 5, []string{"held"}, []string{"pairs"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			c, err := parse(strings.Fields(tt.args), io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.out != tt.out || c.plan.rounds != tt.rounds {
+				t.Errorf("writes to %q, %d rounds; want %q, %d", c.out, c.plan.rounds, tt.out, tt.rounds)
+			}
+			for _, name := range tt.runs {
+				if !slices.Contains(c.chosen, name) {
+					t.Errorf("does not run %s", name)
+				}
+			}
+			for _, name := range tt.not {
+				if slices.Contains(c.chosen, name) {
+					t.Errorf("runs %s", name)
+				}
+			}
+		})
+	}
+	for _, wrong := range []string{"-scenarios nothing", "more", "-rounds x"} {
+		if _, err := parse(strings.Fields(wrong), io.Discard); err == nil {
+			t.Errorf("%q was accepted", wrong)
+		}
+	}
+}
+
+// Each round has everybody, beginning with another one each time.
+func TestInterleave(t *testing.T) {
+	var order string
+	one := func(name string) contestant {
+		return contestant{name: name, x: 8, measure: func(context.Context) (results.Round, error) {
+			order += name
+			return results.Round{Rate: float64(len(order))}, nil
+		}}
+	}
+	b := &bench{plan: plan{rounds: 4}, results: &results.Results{}, log: slog.New(slog.DiscardHandler)}
+	if err := b.interleave(t.Context(), "pairs", []contestant{one("a"), one("b"), one("c")}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "abc" + "bca" + "cab" + "abc"; order != want {
+		t.Errorf("order %s, want %s", order, want)
+	}
+	if s := b.results.Find("pairs", "b", "", 8); s == nil || len(s.Rounds) != 4 || s.Rounds[1].Rate != 4 {
+		t.Errorf("series of b: %+v", s)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
+	defer cancel()
+	if err := b.interleave(ctx, "pairs", []contestant{one("d")}); err == nil || strings.Contains(order, "d") {
+		t.Errorf("%v, order %s: measured after the end", err, order)
+	}
+}
+
+// No two callers want the same name.
+func TestNewNames(t *testing.T) {
+	for _, callers := range []int{1, 64, 4096} {
+		seen := map[string]bool{}
+		for _, own := range newNames(callers) {
+			for _, name := range own {
+				if seen[name] {
+					t.Fatalf("%d callers: %s twice", callers, name)
+				}
+				seen[name] = true
+			}
+		}
+		if len(seen) < callers*17 {
+			t.Errorf("%d callers: %d names", callers, len(seen))
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package report
+
+import (
+	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/bench/locks"
+	"github.com/latchkey-go/latchkey/internal/bench/results"
+)
+
+// A goal is what must hold of one figure, and what we are after.
+type goal struct {
+	what        string
+	floor, goal float64
+	less        bool // less is better
+	unit        unit
+	measure     func(*results.Results) results.Spread
+}
+
+// goals are in the order of the report.
+func goals() []goal {
+	return slices.Concat(pairGoals(), redisGoals(), connectionGoals(), inProcessGoals())
+}
+
+func pairGoals() []goal {
+	type bound struct{ floor, goal float64 }
+	bounds := []struct {
+		callers int
+		what    string
+		pgx, pq bound
+	}{
+		{1, "pairs/s, 1 caller, against a connection per lock", bound{0.95, 1.1}, bound{1.5, 2}},
+		{8, "pairs/s, 8 callers, against a connection per lock", bound{0.95, 1.1}, bound{2, 3}},
+		{64, "pairs/s, 64 callers, against a connection per lock", bound{4.5, 8}, bound{11, 20}},
+		{512, "pairs/s, 512 callers, against a connection per lock", bound{12, 22}, bound{28, 50}},
+	}
+	var all []goal
+	for _, b := range bounds {
+		all = append(all,
+			goal{
+				what: b.what + ", pgx", floor: b.pgx.floor, goal: b.pgx.goal, unit: times,
+				measure: ratio("pairs", b.callers, locks.KitPgx, locks.PerConnectionPgx, results.Rate),
+			},
+			goal{
+				what: b.what + ", lib/pq", floor: b.pq.floor, goal: b.pq.goal, unit: times,
+				measure: ratio("pairs", b.callers, locks.KitPQ, locks.PerConnectionPQ, results.Rate),
+			})
+	}
+	return append(all,
+		goal{
+			what: "p99 of a pair, 64 callers, against a connection per lock, pgx", floor: 1. / 20, goal: 1. / 50, less: true, unit: fraction,
+			measure: ratio("pairs", 64, locks.KitPgx, locks.PerConnectionPgx, results.P99),
+		},
+		goal{
+			what: "p50 of a pair, 1 caller, against two SELECT 1, pgx", floor: 1.3, goal: 1.1, less: true, unit: times,
+			measure: ratio("pairs", 1, locks.KitPgx, locks.SelectPgx, results.P50),
+		},
+		goal{
+			what: "p50 of a pair, 1 caller, against two SELECT 1, lib/pq", floor: 1.3, goal: 1.1, less: true, unit: times,
+			measure: ratio("pairs", 1, locks.KitPQ, locks.SelectPQ, results.P50),
+		})
+}
+
+func redisGoals() []goal {
+	return []goal{
+		{
+			what: "pairs/s, 64 callers, against the fastest Redis client", floor: 1.5, goal: 3, unit: times,
+			measure: toFastestRedis("pairs", 64, results.Rate),
+		},
+		{
+			what: "pairs/s, 512 callers, against the fastest Redis client", floor: 3, goal: 6, unit: times,
+			measure: toFastestRedis("pairs", 512, results.Rate),
+		},
+		{
+			what: "pairs/s, 512 callers, 0.5 ms of network each way, against the fastest Redis client", floor: 1.7, goal: 3, unit: times,
+			measure: toFastestRedis("delayed", 512, results.Rate),
+		},
+		{
+			what: "processor time of a pair, client and server, 512 callers, against the fastest Redis client", floor: 1. / 3, goal: 1. / 5,
+			less: true, unit: fraction, measure: toFastestRedis("pairs", 512, whereMeasured(results.CPU)),
+		},
+	}
+}
+
+func connectionGoals() []goal {
+	return []goal{
+		{
+			what: "connections of a Session, 64 callers", floor: 1, goal: 1, less: true, unit: count,
+			measure: figure("connections", 64, locks.KitPgx, NothingElseHeld, results.Extra("connections")),
+		},
+		{
+			what: "connections of a Session, 1,000 locks held", floor: 1, goal: 1, less: true, unit: count,
+			measure: figure("connections", 64, locks.KitPgx, ThousandHeld, results.Extra("connections")),
+		},
+		{
+			what: "pairs/s, 64 callers, 5,000 locks held against 100", floor: 0.7, goal: 0.95, unit: times,
+			measure: func(r *results.Results) results.Spread {
+				return r.Find("held", locks.KitPgx, HeldByDefault, 5000).
+					Ratio(r.Find("held", locks.KitPgx, HeldByDefault, 100), results.Rate)
+			},
+		},
+		{
+			what: "500 holders whose work needs a pool of 10: how many finish", floor: 500, goal: 500, unit: count,
+			measure: figure("holders", 500, locks.KitPgx, HoldersApart, results.Extra("finished")),
+		},
+		{
+			what: "… p50 of the acquire", floor: 10e-3, goal: 3e-3, less: true, unit: milliseconds,
+			measure: figure("holders", 500, locks.KitPgx, HoldersApart, results.P50),
+		},
+		{
+			what: "refusals/s on a key held elsewhere, 64 callers, against a connection per lock, pgx", floor: 5, goal: 20, unit: times,
+			measure: ratio("refusals", 64, locks.KitPgx, locks.PerConnectionPgx, results.Rate),
+		},
+	}
+}
+
+func inProcessGoals() []goal {
+	const refusal = "refusal in the same process, with the key's hash"
+	all := []goal{
+		{
+			what: "refusal in the same process, the key's hash included", floor: 400, goal: 150, less: true, unit: nanoseconds,
+			measure: figure("in-process", 1, refusal, "", results.Extra("ns")),
+		},
+		{
+			what: "… allocations", floor: 0, goal: 0, less: true, unit: count,
+			measure: figure("in-process", 1, refusal, "", wholeAllocs("allocs")),
+		},
+		{
+			what: "allocations of a pair, 512 callers, driver included, pgx", floor: 6, goal: 3, less: true, unit: count,
+			measure: figure("in-process", 512, "pair on a Session, pgx", "", results.Extra("allocs")),
+		},
+		{
+			what: "allocations of a pair, 512 callers, driver included, lib/pq", floor: 6, goal: 3, less: true, unit: count,
+			measure: figure("in-process", 512, "pair on a Session, lib/pq", "", results.Extra("allocs")),
+		},
+	}
+	for _, middleware := range []struct{ what, series string }{
+		{"httpmw around a handler that does nothing, on Memory: more time than bare", "httpmw around a handler, on Memory"},
+		{"grpcmw around a handler that does nothing, on Memory: more time than bare", "grpcmw around a unary handler, on Memory"},
+	} {
+		all = append(all,
+			goal{
+				what: middleware.what, floor: 2000, goal: 1000, less: true, unit: nanoseconds,
+				measure: figure("in-process", 1, middleware.series, "", results.Extra("ns more")),
+			},
+			goal{
+				what: "… more allocations", floor: 8, goal: 5, less: true, unit: count,
+				measure: figure("in-process", 1, middleware.series, "", wholeAllocs("allocs more")),
+			})
+	}
+	return all
+}

@@ -1,0 +1,99 @@
+package report
+
+import (
+	"math"
+	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/bench/locks"
+	"github.com/latchkey-go/latchkey/internal/bench/results"
+)
+
+// The variants that goals are about.
+const (
+	HeldByDefault   = "a connection for each thousand held"
+	NothingElseHeld = "no lock held by others"
+	ThousandHeld    = "1,000 locks held"
+	HoldersApart    = "on a connection of its own"
+)
+
+// A verdict is what came of a goal.
+type verdict string
+
+const (
+	goalMet     verdict = "goal met"
+	floorMet    verdict = "floor met"
+	floorMissed verdict = "**floor not met**"
+	notMeasured verdict = "not measured"
+)
+
+// judge compares the median with floor and goal.
+func (g *goal) judge(s results.Spread) verdict {
+	reached := func(bound float64) bool {
+		if g.less {
+			return s.Median <= bound
+		}
+		return s.Median >= bound
+	}
+	switch {
+	case s.Rounds == 0:
+		return notMeasured
+	case reached(g.goal):
+		return goalMet
+	case reached(g.floor):
+		return floorMet
+	}
+	return floorMissed
+}
+
+func ratio(scenario string, x int, contender, against string, f results.Figure) func(*results.Results) results.Spread {
+	return func(r *results.Results) results.Spread {
+		return r.Find(scenario, contender, "", x).Ratio(r.Find(scenario, against, "", x), f)
+	}
+}
+
+func figure(scenario string, x int, contender, variant string, f results.Figure) func(*results.Results) results.Spread {
+	return func(r *results.Results) results.Spread { return r.Find(scenario, contender, variant, x).Spread(f) }
+}
+
+func toFastestRedis(scenario string, x int, f results.Figure) func(*results.Results) results.Spread {
+	return func(r *results.Results) results.Spread {
+		return r.Find(scenario, locks.KitPgx, "", x).Ratio(r.Fastest(scenario, x, redisNames()), f)
+	}
+}
+
+func redisNames() (names []string) {
+	for _, c := range locks.All() {
+		if c.Family == locks.Redis {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// whereMeasured is a figure of both processors' time, and 0, of which no ratio
+// is made, where the server's cannot be read.
+func whereMeasured(f results.Figure) results.Figure {
+	return func(r results.Round) float64 {
+		if r.ServerCPU == 0 {
+			return 0
+		}
+		return f(r)
+	}
+}
+
+// wholeAllocs is allocations of one operation as testing.B counts them: what
+// other goroutines allocate meanwhile is a fraction of one.
+func wholeAllocs(name string) results.Figure {
+	return func(r results.Round) float64 { return math.Trunc(r.Extra[name]) }
+}
+
+// bound is a floor or a goal with its direction.
+func (g *goal) bound(v float64) string {
+	if g.less {
+		return "≤ " + g.unit(v)
+	}
+	return "≥ " + g.unit(v)
+}
+
+// plain is v for a terminal.
+func (v verdict) plain() string { return strings.Trim(string(v), "*") }

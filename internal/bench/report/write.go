@@ -1,0 +1,47 @@
+// Package report turns results into docs/benchmarks.md, its plots, and a few
+// lines for a terminal.
+package report
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/latchkey-go/latchkey/internal/bench/results"
+)
+
+// Write writes benchmarks.json, benchmarks.md and the plots into a directory.
+func Write(dir string, r *results.Results) error {
+	if err := r.Save(filepath.Join(dir, "benchmarks.json")); err != nil {
+		return err
+	}
+	var drawn []plotFile
+	for _, p := range plots(r) {
+		if err := p.save(filepath.Join(dir, p.file)); err != nil {
+			return fmt.Errorf("report: %s: %w", p.file, err)
+		}
+		drawn = append(drawn, p)
+	}
+	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), []byte(markdown(r, drawn)), 0o644)
+}
+
+// Print prints the goals.
+func Print(w io.Writer, r *results.Results) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "what\tfloor\tgoal\tmeasured\t")
+	for _, g := range goals() {
+		s := g.measure(r)
+		v := g.judge(s)
+		if v == notMeasured {
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", g.what, g.bound(g.floor), g.bound(g.goal), spreadText(s, g.unit), v.plain())
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "medians over rounds (lowest–highest); took %v\n", r.Took)
+	return err
+}

@@ -1,0 +1,79 @@
+package servers
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A Redis that was closed has left nothing: no process, no port.
+func TestRedis(t *testing.T) {
+	r, err := StartRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Version == "" {
+		t.Error("its version is unknown")
+	}
+	for range 2 {
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(r.process.Pid, 0); err == nil {
+		t.Error("the process is still there")
+	}
+	if conn, err := net.Dial("tcp", r.Addr); err == nil {
+		_ = conn.Close()
+		t.Error("somebody still listens")
+	}
+}
+
+// The meters count what processes do.
+func TestUsage(t *testing.T) {
+	s, err := Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	before := s.Usage()
+	for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
+		_ = strconv.Itoa(os.Getpid())
+	}
+	after := s.Usage()
+	if after.Client <= before.Client {
+		t.Errorf("own time went from %v to %v", before.Client, after.Client)
+	}
+	if before.Server < 0 || after.Server < before.Server {
+		t.Errorf("the servers' time went from %v to %v", before.Server, after.Server)
+	}
+	if before.Server == 0 {
+		t.Log("the servers' time is not measured on this system")
+	}
+	for _, name := range []string{"PostgreSQL", "Redis"} {
+		if s.Versions()[name] == "" {
+			t.Errorf("the version of %s is unknown", name)
+		}
+	}
+	t.Log(s.Settings(), s.serverTime())
+}
+
+// deps.sh looks for redis-server where this package does.
+func TestRedisPlaces(t *testing.T) {
+	script, err := os.ReadFile("../../pgtest/deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "for dir in " + strings.Join(redisPlaces, " ") + "; do\n\t\t[ -x \"$dir/redis-server\" ]"
+	if !strings.Contains(string(script), want) {
+		t.Errorf("deps.sh lacks %q", want)
+	}
+}

@@ -1,0 +1,111 @@
+package waiters
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/latchkey-go/latchkey/internal/bench/load"
+)
+
+// Main does not return in a process that Run has started. Call it before
+// anything else.
+func Main() {
+	text, ok := os.LookupEnv(env)
+	if !ok {
+		return
+	}
+	if err := follow(text); err != nil {
+		fmt.Fprintln(os.Stderr, "waiters:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func follow(text string) error {
+	var orders Orders
+	if err := json.Unmarshal([]byte(text), &orders); err != nil {
+		return err
+	}
+	in := bufio.NewReader(os.Stdin)
+	w, err := open(context.Background(), orders)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if _, err := os.Stdout.WriteString(ready); err != nil {
+		return err
+	}
+	if line, err := in.ReadString('\n'); line != begin {
+		return err
+	}
+	go func() { // die with the parent, or when it has the report
+		_, _ = io.Copy(io.Discard, in)
+		os.Exit(0)
+	}()
+	r, err := measure(orders, w)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// measure has callers wait, hold and give back. What they waited is counted when
+// the lock was granted while measuring.
+func measure(orders Orders, w waiter) (report, error) {
+	var measuring atomic.Bool
+	waits := make([]*hdrhistogram.Histogram, orders.Callers)
+	for i := range waits {
+		waits[i] = load.NewHistogram()
+	}
+	m := load.Run(context.Background(), load.Load{
+		Callers: orders.Callers, WarmUp: orders.WarmUp, Measure: orders.Measure,
+		Usage: func() load.Usage { // called when measuring begins and when it ends
+			measuring.Store(!measuring.Load())
+			return load.Usage{Client: processorTime()}
+		},
+		Op: func(ctx context.Context, caller, _ int) error {
+			asked := time.Now()
+			give, err := w.wait(ctx, int64(rand.IntN(orders.Keys)))
+			if err != nil {
+				return err
+			}
+			if measuring.Load() {
+				_ = waits[caller].RecordValue(max(time.Since(asked).Nanoseconds(), 1)) // beyond a minute: not recorded
+			}
+			if orders.Hold > 0 {
+				time.Sleep(orders.Hold)
+			}
+			return give()
+		},
+	})
+	r := report{Grants: m.Ops, Errors: m.Errors, Elapsed: m.Elapsed, CPU: m.Usage.Client}
+	if m.FirstErr != nil {
+		r.First = m.FirstErr.Error()
+	}
+	all := load.NewHistogram()
+	for _, h := range waits {
+		all.Merge(h)
+	}
+	var err error
+	r.Waits, err = all.EncodeV2()
+	return r, err
+}
+
+// processorTime is what this process has used so far.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,117 @@
+package waiters
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// parentEnv has the test binary be a parent, on the database that it names.
+const parentEnv = "LATCHKEY_BENCH_TEST_PARENT"
+
+func TestMain(m *testing.M) {
+	Main()
+	if dsn := os.Getenv(parentEnv); dsn != "" {
+		_, err := Run(context.Background(), orders(Session, dsn, time.Minute), 2, nil)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+func orders(how, dsn string, measure time.Duration) Orders {
+	return Orders{How: how, Postgres: dsn, Connections: 4, Callers: 8, Keys: 2, Measure: measure}
+}
+
+func TestShares(t *testing.T) {
+	tests := []struct {
+		grants      []int64
+		least, most float64
+	}{
+		{[]int64{5, 5, 5, 5}, 0.25, 0.25},
+		{[]int64{1, 0, 3, 4}, 0, 0.5},
+		{[]int64{7}, 1, 1},
+		{[]int64{0, 0}, 0, 0},
+		{nil, 0, 0},
+	}
+	for _, tt := range tests {
+		o := &Outcome{Grants: tt.grants}
+		if least, most := o.Shares(); least != tt.least || most != tt.most {
+			t.Errorf("shares of %v are %v to %v, want %v to %v", tt.grants, least, most, tt.least, tt.most)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	for _, how := range []string{Session, AdvisoryLock} {
+		t.Run(how, func(t *testing.T) {
+			begun := false
+			o, err := Run(t.Context(), orders(how, pgtest.Database(t), 200*time.Millisecond), 2, func() { begun = true })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(o.Grants) != 2 || o.Total() == 0 || o.Errors != 0 || !begun {
+				t.Errorf("grants %v, %d errors (%s), begun %v", o.Grants, o.Errors, o.First, begun)
+			}
+			if n := o.Waits.TotalCount(); n == 0 || o.Waits.ValueAtQuantile(50) > o.Waits.ValueAtQuantile(99) {
+				t.Errorf("%d waits, p50 %d, p99 %d", n, o.Waits.ValueAtQuantile(50), o.Waits.ValueAtQuantile(99))
+			}
+			if o.Elapsed <= 0 || o.CPU <= 0 {
+				t.Errorf("measured for %v, %v of processor time", o.Elapsed, o.CPU)
+			}
+		})
+	}
+}
+
+func TestRunFails(t *testing.T) {
+	if _, err := Run(t.Context(), orders("by luck", pgtest.Database(t), time.Minute), 2, nil); err == nil {
+		t.Error("processes that could not begin are no error")
+	}
+}
+
+// The processes of a parent that is killed end with it.
+func TestOrphans(t *testing.T) {
+	dsn := pgtest.Database(t)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), parentEnv+"="+dsn)
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitOthers(t, db, func(n int) bool { return n >= 2 })
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // it was killed
+	awaitOthers(t, db, func(n int) bool { return n == 0 })
+}
+
+// awaitOthers waits until the number of the database's other connections is as
+// it should be.
+func awaitOthers(t *testing.T, db *sql.DB, ok func(n int) bool) {
+	t.Helper()
+	const query = `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var n int
+		if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if ok(n) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d other connections", n)
+		}
+	}
+}
