@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -68,6 +69,23 @@ func (b *backend) signal() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
+	}
+}
+
+// gather lets those who are about to queue something do it, as long as the queue
+// grows: the callers that one statement has answered are in the next. It waits
+// for nobody: where no goroutine is ready to run, it returns at once.
+func (b *backend) gather() {
+	queued := -1
+	for range 16 { // callers may keep coming
+		runtime.Gosched()
+		b.s.table.mu.Lock()
+		now := len(b.releases) + len(b.tries) + len(b.groups)
+		b.s.table.mu.Unlock()
+		if now == queued {
+			return
+		}
+		queued = now
 	}
 }
 

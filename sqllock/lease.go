@@ -3,7 +3,6 @@ package sqllock
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -211,7 +210,7 @@ func (l *lease) run() {
 // exchange sends what is queued in one statement, or nothing but a heartbeat if
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
-	runtime.Gosched() // let those who are about to queue something do it
+	l.backend.gather()
 	if !l.take(due) {
 		return false
 	}
