@@ -27,9 +27,9 @@ type group struct {
 // wantedLocked is how many keys the flight may bring.
 func (f *flight) wantedLocked() int { return len(f.tries) + len(f.groups) }
 
-// take loads the flight with what is queued and reports whether there is
-// anything to send.
-func (l *lease) take(due bool) bool {
+// take loads the flight with what is queued, up to limit keys and all groups, and
+// reports whether there is anything to send.
+func (l *lease) take(limit int, due bool) bool {
 	b, t := l.backend, l.backend.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,17 +38,22 @@ func (l *lease) take(due bool) bool {
 	}
 	f := &l.flight
 	f.clear()
-	for _, e := range b.releases {
+	releases := b.releases[:min(limit, len(b.releases))]
+	for _, e := range releases {
 		if e.state == releasing && e.holds.lease == l {
 			e.state = freeing
 			f.releases = append(f.releases, e)
 			f.batch.Release = append(f.batch.Release, e.key)
 		}
 	}
-	b.releases = b.releases[:0]
+	limit -= len(releases)
+	b.releases = slices.Delete(b.releases, 0, len(releases))
 	f.oldest, b.oldest = b.oldest, 0
+	if len(b.releases)+max(len(b.tries)-limit, 0) > 0 {
+		b.oldest = f.oldest
+	}
 	room := b.s.roomLocked()
-	l.takeTriesLocked(room)
+	l.takeTriesLocked(limit, room)
 	l.takeGroupsLocked(room)
 	if !due && len(f.releases)+f.wantedLocked() == 0 {
 		return false
@@ -69,10 +74,11 @@ func (f *flight) clear() {
 	f.releases, f.tries, f.groups = f.releases[:0], f.tries[:0], f.groups[:0]
 }
 
-func (l *lease) takeTriesLocked(room int) {
+func (l *lease) takeTriesLocked(limit, room int) {
 	b, t := l.backend, l.backend.s.table
-	tries := b.tries
-	b.tries, b.spare = b.spare[:0], tries // what follows may queue again
+	limit = min(limit, len(b.tries))
+	tries, rest := b.tries[:limit], b.tries[limit:]
+	b.tries, b.spare = append(b.spare[:0], rest...), b.tries // what follows may queue again
 	for _, e := range tries {
 		switch {
 		case e.state != queued || e.backend != b:

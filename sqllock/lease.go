@@ -210,8 +210,7 @@ func (l *lease) run() {
 // exchange sends what is queued in one statement, or nothing but a heartbeat if
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
-	l.backend.gather()
-	if !l.take(due) {
+	if !l.take(l.backend.gather(), due) {
 		return false
 	}
 	l.watch.expect()

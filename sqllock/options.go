@@ -15,17 +15,18 @@ import (
 type Option func(*options)
 
 type options struct {
-	lease     time.Duration
-	leaseSet  bool
-	heartbeat time.Duration
-	maxHeld   int
-	maxConns  int
-	perConn   int // locks held on a connection before another is opened
-	async     bool
-	lazy      bool
-	dialect   dialect.Dialect
-	socket    func(any) net.Conn
-	log       *slog.Logger
+	lease      time.Duration
+	leaseSet   bool
+	heartbeat  time.Duration
+	maxHeld    int
+	maxConns   int
+	perConn    int // locks held on a connection before another is opened
+	worthwhile int // keys that make up for what a statement costs by itself
+	async      bool
+	lazy       bool
+	dialect    dialect.Dialect
+	socket     func(any) net.Conn
+	log        *slog.Logger
 }
 
 // Defaults of the options.
@@ -36,6 +37,10 @@ const (
 	maxLease       = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
 
 	heldPerConn = 1000 // beyond it a statement's cost for locks already held shows
+
+	// Measured: from 128 callers on, two statements of half the size are 1.2 to
+	// 1.3 times as fast as one; at 64 callers they are slower.
+	worthwhile = 48
 )
 
 // The clock assumptions behind the promise (docs/safety.md): how far the rates
@@ -137,12 +142,13 @@ func WithLogger(log *slog.Logger) Option {
 // newOptions applies opts to the defaults.
 func newOptions(opts []Option) options {
 	o := options{
-		lease:    defaultLease,
-		maxHeld:  defaultMaxHeld,
-		maxConns: (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
-		perConn:  heldPerConn,
-		dialect:  dialect.PostgreSQL{},
-		log:      slog.Default(),
+		lease:      defaultLease,
+		maxHeld:    defaultMaxHeld,
+		maxConns:   (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
+		perConn:    heldPerConn,
+		worthwhile: worthwhile,
+		dialect:    dialect.PostgreSQL{},
+		log:        slog.Default(),
 	}
 	for _, opt := range opts {
 		opt(&o)

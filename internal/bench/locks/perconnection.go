@@ -41,13 +41,13 @@ func perConnection() []Contender {
 			Setup: "pgxpool, pool of 90; the same statements, prepared by pgx.",
 		},
 		{
-			Name: PerConnectionPQ, Family: PerConnection, Driver: PQ, Open: open(PQ, PoolSize),
-			Setup: "lib/pq, pool of 90, none closed for idleness; a *sql.Conn for each lock; the same statements with " +
-				"binary_parameters=yes, which saves lib/pq a round trip for each.",
+			Name: PerConnectionPQ, Family: PerConnection, Driver: PQ, Open: openPlainPQ,
+			Setup: "lib/pq at its defaults, as it is mostly used: pool of 90, none closed for idleness; a *sql.Conn for each lock; the same " +
+				"statements, which cost lib/pq two round trips each.",
 		},
 		{
-			Name: "connection per lock, lib/pq at its defaults", Family: PerConnection, Driver: PQ, Open: openPlainPQ,
-			Setup: "The same without binary_parameters, as lib/pq is mostly used: two round trips for each statement.",
+			Name: "connection per lock, lib/pq, binary_parameters", Family: PerConnection, Driver: PQ, Open: open(PQ, PoolSize),
+			Setup: "The same with binary_parameters=yes in the DSN, which saves lib/pq one of the two round trips.",
 		},
 	}
 }
