@@ -1,8 +1,6 @@
 package sqllock
 
 import (
-	"math"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -73,33 +71,7 @@ func (b *backend) signal() {
 	}
 }
 
-// gather lets those who are about to queue something do it, as long as the queue
-// grows: the callers that one statement has answered are in the next. It waits
-// for nobody: where no goroutine is ready to run, it returns at once.
-//
-// It returns how many keys the next statement is to carry at the most. Where
-// there are enough for two, that is half of them: while the database works on
-// one half, the callers of the other get their answers and ask again. From then
-// on there are always enough, and nothing is left to gather.
-func (b *backend) gather() (limit int) {
-	const all = math.MaxInt
-	queued := b.queued()
-	if queued >= b.s.options.worthwhile {
-		return all
-	}
-	for range 16 { // callers may keep coming
-		runtime.Gosched()
-		before := queued
-		if queued = b.queued(); queued == before {
-			break
-		}
-	}
-	if queued >= 2*b.s.options.worthwhile {
-		return queued / 2
-	}
-	return all
-}
-
+// queued is how much there is to send.
 func (b *backend) queued() int {
 	b.s.table.mu.Lock()
 	defer b.s.table.mu.Unlock()

@@ -219,6 +219,7 @@ func (l *lease) settleLocked() bool {
 		l.settleGroupLocked(g, f.batch.Won[i], answered)
 	}
 	f.clear()
+	l.pace.roundTrip, l.pace.answered = answered-f.sent, len(f.wakes)
 	b.s.counters.exchanged(answered - f.sent)
 	return true
 }

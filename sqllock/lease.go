@@ -26,6 +26,8 @@ type lease struct {
 	gone     chan struct{} // closed when dead
 	stopped  chan struct{} // closed when run has returned
 
+	pace pace // run's own
+
 	// protected by table.mu
 	flight  flight
 	held    int // locks on this connection
@@ -210,7 +212,7 @@ func (l *lease) run() {
 // exchange sends what is queued in one statement, or nothing but a heartbeat if
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
-	if !l.take(l.backend.gather(), due) {
+	if !l.take(l.gather(), due) {
 		return false
 	}
 	l.watch.expect()

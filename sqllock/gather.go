@@ -1,0 +1,67 @@
+package sqllock
+
+import (
+	"math"
+	"runtime"
+	"time"
+)
+
+// A pace is what a lease has seen of how long things take, to choose how much
+// the next statement carries. Its lease's goroutine alone uses it.
+type pace struct {
+	roundTrip time.Duration // of the last statement
+	answered  int           // callers whom it answered
+	perCaller time.Duration // for a caller to get its answer and ask again, beside all others; smoothed
+}
+
+// gather lets those who are about to queue something do it, as long as the queue
+// grows: the callers that one statement has answered are in the next. It waits
+// for nobody: where no goroutine is ready to run, it returns at once.
+//
+// It returns how many keys the next statement is to carry at the most: half of
+// them, where that pays (see halves). From then on there is always a half in the
+// queue when the other one is answered, and nothing to gather.
+func (l *lease) gather() (limit int) {
+	const all = math.MaxInt
+	worthwhile := l.backend.s.options.worthwhile
+	queued := l.backend.queued()
+	if queued >= worthwhile && l.pace.halves(queued+l.pace.answered) {
+		return all
+	}
+	began, first := now(), queued
+	for range 16 { // callers may keep coming
+		runtime.Gosched()
+		before := queued
+		if queued = l.backend.queued(); queued == before {
+			break
+		}
+	}
+	if came := queued - first; came >= worthwhile {
+		l.pace.came(came, now()-began)
+	}
+	if queued >= 2*worthwhile && l.pace.halves(queued) {
+		return queued / 2
+	}
+	return all
+}
+
+// came notes that so many callers took so long to ask again.
+func (p *pace) came(callers int, took time.Duration) {
+	each := took / time.Duration(callers)
+	if p.perCaller == 0 {
+		p.perCaller = each
+	}
+	p.perCaller += (each - p.perCaller) / 8
+}
+
+// halves reports whether it is faster to send what so many callers want in two
+// statements, one while the callers of the other get their answers and ask again.
+//
+// With L for the way there and back, S for the server's work and C for the
+// callers' own, a round of one statement takes L + S + C, and one of two
+// takes 2L + S, or C if that is longer: halves win where L < C. The
+// round trip is L and some of S. So it is with a database nearby and hundreds of
+// callers; across a slow network one statement carries all.
+func (p *pace) halves(callers int) bool {
+	return p.roundTrip < time.Duration(callers)*p.perCaller
+}
