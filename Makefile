@@ -20,11 +20,11 @@ help: ## list the targets
 demo: deps-postgres ## run examples/quickstart, on DATABASE_URL or a throwaway PostgreSQL
 	@$(GO) run ./examples/quickstart
 
-test: deps deps-bench ## run all tests, on real PostgreSQL
+test: deps ## run all tests, on real PostgreSQL
 	$(GO) test ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
 
-check: deps deps-bench fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector
+check: deps fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 
@@ -48,7 +48,7 @@ cover: deps ## run the tests and print how much of each function they cover
 	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
 	@$(GO) tool cover -func coverage.out
 
-deps: ## find PostgreSQL and PgBouncer, or install them (make deps-bench: Redis too)
+deps: ## find PostgreSQL, PgBouncer and Redis, or install them
 	@sh internal/pgtest/deps.sh
 
 clean: ## remove what builds and tests leave, pgtest's template cluster included

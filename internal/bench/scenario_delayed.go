@@ -65,7 +65,7 @@ func (b *bench) measureDelay(ctx context.Context) error {
 func (b *bench) delayedContenders() []locks.Contender {
 	if b.plan.quick {
 		return locks.Named(locks.KitPgx, locks.PerConnectionPgx, "go-redis AutoPipeline",
-			"go-redis AutoPipeline, full duplex", "rueidis", "rueidis, tuned")
+			"go-redis AutoPipeline, full duplex", "rueidis", locks.RueidisTuned)
 	}
 	return slices.DeleteFunc(locks.All(), func(c locks.Contender) bool {
 		return c.Family == locks.Floor || c.Family == locks.Transaction || c.Family == locks.LeaseRow

@@ -15,7 +15,7 @@ import (
 // quickContenders are those that the quick mode's ratios are about.
 var quickContenders = []string{
 	locks.KitPgx, locks.KitPQ, locks.PerConnectionPgx, locks.PerConnectionPQ,
-	"go-redis", "go-redis AutoPipeline", "rueidis, tuned",
+	"go-redis", "go-redis AutoPipeline", "rueidis", locks.RueidisTuned,
 }
 
 // pairs measures acquire and release, on names that nobody else wants.

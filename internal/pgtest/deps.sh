@@ -1,6 +1,6 @@
 #!/bin/sh
-# Finds what the tests need, PostgreSQL's programs and PgBouncer, in the places
-# where package pgtest looks for them; as root installs what is missing, with
+# Finds what the tests need, PostgreSQL's programs, PgBouncer and, for those of
+# internal/bench, redis-server, in the places where they look for them; as root installs what is missing, with
 # apt-get, dnf or brew. Says nothing if everything is there.
 #
 #   deps.sh        everything, for the tests
@@ -69,7 +69,7 @@ esac
 missing=
 have_postgres || missing=" postgres"
 if [ "$purpose" = tests ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
-if [ "$purpose" = bench ] && ! have_redis; then missing="$missing redis"; fi
+if [ "$purpose" != demo ] && ! have_redis; then missing="$missing redis"; fi
 [ -n "$missing" ] || exit 0
 
 if [ "$purpose" = tests ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then

@@ -20,6 +20,7 @@ const (
 	PerConnectionPQ  = "connection per lock, lib/pq"
 	SelectPgx        = "two SELECT 1, pgx"
 	SelectPQ         = "two SELECT 1, lib/pq"
+	RueidisTuned     = "rueidis, tuned"
 	Memory           = "latchkey, Memory"
 )
 

@@ -33,7 +33,7 @@ func redisClients() []Contender {
 			Setup: "The same two commands; pipelines by itself. At its defaults, but without its cache: four connections.",
 		},
 		{
-			Name: "rueidis, tuned", Family: Redis,
+			Name: RueidisTuned, Family: Redis,
 			Open: openRueidis(rueidis.ClientOption{PipelineMultiplex: 1, MaxFlushDelay: 20 * time.Microsecond}),
 			Setup: "The same with two connections (PipelineMultiplex 1) and with MaxFlushDelay at the 20 µs that its documentation names: " +
 				"the fastest of twelve settings for 64 callers and more, slower than the defaults for 8.",

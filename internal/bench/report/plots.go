@@ -47,7 +47,7 @@ func plots(r *results.Results) []plotFile {
 // plotted are the contenders in the plots, where all would be too many.
 var plotted = []string{
 	locks.KitPgx, locks.KitPQ, locks.PerConnectionPgx, locks.PerConnectionPQ, "lease row, pgx",
-	"go-redis", "go-redis AutoPipeline", "rueidis, tuned",
+	"go-redis", "go-redis AutoPipeline", locks.RueidisTuned,
 }
 
 func pairsPlot(r *results.Results, file, title, y string, f results.Figure) plotFile {

@@ -55,16 +55,24 @@ func figure(scenario string, x int, contender, variant string, f results.Figure)
 	return func(r *results.Results) results.Spread { return r.Find(scenario, contender, variant, x).Spread(f) }
 }
 
-func toFastestRedis(scenario string, x int, f results.Figure) func(*results.Results) results.Spread {
+// toFastestRedis is a figure of the kit against the Redis client that was the
+// fastest there, of all of them or of those at their library's defaults.
+func toFastestRedis(scenario string, x int, f results.Figure, which clients) func(*results.Results) results.Spread {
 	return func(r *results.Results) results.Spread {
-		return r.Find(scenario, locks.KitPgx, "", x).Ratio(r.Fastest(scenario, x, redisNames()), f)
+		return r.Find(scenario, locks.KitPgx, "", x).Ratio(r.Fastest(scenario, x, which.names()), f)
 	}
 }
 
-func redisNames() (names []string) {
-	for _, c := range locks.All() {
-		if c.Family == locks.Redis {
-			names = append(names, c.Name)
+// clients says which Redis clients count.
+type clients struct {
+	what  string
+	tuned bool // those too that were tuned by hand
+}
+
+func (c clients) names() (names []string) {
+	for _, contender := range locks.All() {
+		if contender.Family == locks.Redis && (c.tuned || contender.Name != locks.RueidisTuned) {
+			names = append(names, contender.Name)
 		}
 	}
 	return names

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNoRedis says that redis-server was not found, and what to do.
-var ErrNoRedis = errors.New("servers: redis-server not found: run `make deps-bench`")
+var ErrNoRedis = errors.New("servers: redis-server not found: run `make deps`")
 
 const (
 	startTimeout = 10 * time.Second
