@@ -10,6 +10,9 @@ import (
 // A backend is a place for one connection of a Session, and the queue of what
 // is to be sent on it. Its connection may be lost and replaced; what has not
 // been sent by then stays in the queue.
+//
+// Invariant: while oldest is not 0 and there is a connection, its goroutine is at
+// work or has a token in wake: only the first to queue something leaves one.
 type backend struct {
 	s      *Session
 	wake   chan struct{} // holds a token when there may be something to send
@@ -22,7 +25,7 @@ type backend struct {
 	tries    []*entry      // to take
 	spare    []*entry      // memory for tries
 	groups   []*ask        // to take one of
-	oldest   time.Duration // when the first of the queue came; 0: it is empty
+	oldest   time.Duration // when the first of the queue came; 0: nobody waits for what is queued
 	down     *time.Timer   // until calls fail, while there is no connection
 	wasLost  bool          // there was a connection, or an attempt at one failed
 	retired  bool          // not needed any more

@@ -56,6 +56,9 @@ func (l *lease) take(limit int, due bool) bool {
 	l.takeTriesLocked(limit, room)
 	l.takeGroupsLocked(room)
 	if !due && len(f.releases)+f.wantedLocked() == 0 {
+		if b.oldest != 0 { // of what was taken nothing is left to send, and there is more
+			b.signal()
+		}
 		return false
 	}
 	f.underWay, f.sent = true, now()

@@ -14,32 +14,36 @@ type pace struct {
 	perCaller time.Duration // for a caller to get its answer and ask again, beside all others; smoothed
 }
 
-// gather lets those who are about to queue something do it, as long as the queue
-// grows: the callers that one statement has answered are in the next. It waits
-// for nobody: where no goroutine is ready to run, it returns at once.
+// gather lets those who are about to queue something do it, for as long as the
+// queue grows: the callers that one statement has answered are in the next. It
+// sets no timer: where no goroutine is ready to run it returns at once, and
+// where the processor is busy with other work it does not insist.
 //
-// It returns how many keys the next statement is to carry at the most: half of
-// them, where that pays (see halves). From then on there is always a half in the
-// queue when the other one is answered, and nothing to gather.
+// It returns how many keys the next statement is to carry at the most, beside
+// groups, which all go: half of what is queued, where that pays (see halves).
+// From then on there is always a half in the queue when the other one is
+// answered, and nothing to gather.
 func (l *lease) gather() (limit int) {
-	const all = math.MaxInt
-	worthwhile := l.backend.s.options.worthwhile
+	const (
+		all     = math.MaxInt
+		patient = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
+	)
 	queued := l.backend.queued()
-	if queued >= worthwhile && l.pace.halves(queued+l.pace.answered) {
+	if queued >= fullStatement && l.pace.halves(queued+l.pace.answered) {
 		return all
 	}
 	began, first := now(), queued
 	for range 16 { // callers may keep coming
 		runtime.Gosched()
 		before := queued
-		if queued = l.backend.queued(); queued == before {
+		if queued = l.backend.queued(); queued == before || now()-began > patient {
 			break
 		}
 	}
-	if came := queued - first; came >= worthwhile {
+	if came := queued - first; came >= fullStatement {
 		l.pace.came(came, now()-began)
 	}
-	if queued >= 2*worthwhile && l.pace.halves(queued) {
+	if queued >= 2*fullStatement && l.pace.halves(queued) {
 		return queued / 2
 	}
 	return all

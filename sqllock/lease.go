@@ -32,11 +32,11 @@ type lease struct {
 	flight  flight
 	held    int // locks on this connection
 	stalled bool
-	timer   *time.Timer // for the deadline, or for a statement without answer; at alarm or before
-	alarm   time.Duration
-	idle    int  // heartbeats since it last held a lock
-	served  bool // it has answered a statement
-	failed  int  // statements in a row that the server refused
+	timer   *time.Timer   // for the deadline, or for a statement without answer
+	alarm   time.Duration // when the timer fires at the latest; never after what is due next
+	idle    int           // heartbeats since it last held a lock
+	served  bool          // it has answered a statement
+	failed  int           // statements in a row that the server refused
 }
 
 // Why a lease was lost, for the log.
@@ -217,6 +217,7 @@ func (l *lease) exchange(due bool) bool {
 	}
 	l.watch.expect()
 	err := l.session.Exchange(&l.flight.batch)
+	l.watch.answered()
 	switch {
 	case err == nil:
 		return l.settle()

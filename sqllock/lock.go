@@ -35,7 +35,7 @@ type attached struct {
 	cause error           // why Bind's contexts ended: a loss, or Cancel
 	work  *boundContext   // of Context
 	bound []*boundContext // made by Bind and not cancelled yet
-	first boundContext    // the first of them: most locks have one
+	first boundContext    // the first of them: most locks have one; it stays as long as the lock
 	one   [1]*boundContext
 	hook  func(cause error)   // the first of OnEnd: most locks have one at the most
 	hooks []func(cause error) // the others
@@ -174,7 +174,7 @@ func (l *Lock) claim(how uint32) (e ending, ok bool) {
 	}
 	l.ended.Store(how)
 	more := l.more
-	if how != endReleased { // Bind is to know of a loss; a lock given back early leaves its request's contexts alone
+	if how != endReleased { // a lock given back early leaves its request's contexts alone
 		more = l.attachLocked()
 		e.bound = more.bound
 		more.cause = cmp.Or(more.cause, endCauses[how])

@@ -15,18 +15,17 @@ import (
 type Option func(*options)
 
 type options struct {
-	lease      time.Duration
-	leaseSet   bool
-	heartbeat  time.Duration
-	maxHeld    int
-	maxConns   int
-	perConn    int // locks held on a connection before another is opened
-	worthwhile int // keys that make a statement worth sending while others are about to come
-	async      bool
-	lazy       bool
-	dialect    dialect.Dialect
-	socket     func(any) net.Conn
-	log        *slog.Logger
+	lease     time.Duration
+	leaseSet  bool
+	heartbeat time.Duration
+	maxHeld   int
+	maxConns  int
+	perConn   int // locks held on a connection before another is opened
+	async     bool
+	lazy      bool
+	dialect   dialect.Dialect
+	socket    func(any) net.Conn
+	log       *slog.Logger
 }
 
 // Defaults of the options.
@@ -38,8 +37,9 @@ const (
 
 	heldPerConn = 1000 // beyond it a statement's cost for locks already held shows
 
-	// worthwhile is how many keys make up for what a statement costs by itself.
-	worthwhile = 48
+	// fullStatement is how many keys make up for what a statement costs by itself:
+	// it is not held back for more to come, and twice as many may go in two.
+	fullStatement = 48
 )
 
 // The clock assumptions behind the promise (docs/safety.md): how far the rates
@@ -141,13 +141,12 @@ func WithLogger(log *slog.Logger) Option {
 // newOptions applies opts to the defaults.
 func newOptions(opts []Option) options {
 	o := options{
-		lease:      defaultLease,
-		maxHeld:    defaultMaxHeld,
-		maxConns:   (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
-		perConn:    heldPerConn,
-		worthwhile: worthwhile,
-		dialect:    dialect.PostgreSQL{},
-		log:        slog.Default(),
+		lease:    defaultLease,
+		maxHeld:  defaultMaxHeld,
+		maxConns: (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
+		perConn:  heldPerConn,
+		dialect:  dialect.PostgreSQL{},
+		log:      slog.Default(),
 	}
 	for _, opt := range opts {
 		opt(&o)

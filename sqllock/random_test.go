@@ -33,7 +33,7 @@ func randomSchedule(t *testing.T, seed uint64) {
 	}
 	var sessions []*Session
 	for range 2 {
-		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2), withWorthwhile(2))
+		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -163,9 +163,6 @@ func (r *random) duration(limit time.Duration) time.Duration {
 }
 
 // withPerConn has a Session open another connection for each n locks held.
-// withWorthwhile is how many keys in the queue make a statement.
-func withWorthwhile(n int) Option { return func(o *options) { o.worthwhile = n } }
-
 func withPerConn(n int) Option { return func(o *options) { o.perConn = n } }
 
 func withoutLog() Option { return WithLogger(slog.New(slog.DiscardHandler)) }

@@ -35,7 +35,7 @@ type table struct {
 	held    int      // entries that the source has granted and not got back
 	waiting int      // calls of Lock that wait
 	closed  bool
-	wakes   *[]chan struct{} // where to note who has an answer, to be woken later; nil: they are woken at once
+	wakes   *[]chan struct{} // while a lease settles a statement: who has an answer, to be woken after; else nil, and they are woken at once
 }
 
 const (

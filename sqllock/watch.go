@@ -68,6 +68,14 @@ func (w *watch) expect() {
 	}
 }
 
+// answered tells that the answer has come: what arrives now is news, also to a
+// look at the socket that began too late to see the answer.
+func (w *watch) answered() {
+	if w != nil {
+		w.expected.Store(false)
+	}
+}
+
 // readable gets a token when something unexpected has arrived.
 func (w *watch) readable() <-chan struct{} {
 	if w == nil {

@@ -33,10 +33,11 @@ func TestFormOf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		f := formOf(&tt.batch)
-		var s statements
-		s.setArgs(f, &tt.batch)
-		var args []any
-		for i, arg := range s.args {
+		var (
+			s    statements
+			args []any
+		)
+		for i, arg := range s.argsOf(f, &tt.batch) {
 			args = append(args, arg.Value)
 			if arg.Ordinal != i+1 {
 				t.Errorf("%s: argument %d has the ordinal %d", tt.name, i, arg.Ordinal)
@@ -85,9 +86,6 @@ func TestParseArray(t *testing.T) {
 		if (err == nil) != tt.ok || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("parseArray(%q) = %v, %v", tt.text, got, err)
 		}
-		if bytes, err := parseArray([]byte(tt.text)); (err == nil) != tt.ok || !reflect.DeepEqual(bytes, tt.want) {
-			t.Errorf("parseArray of the bytes of %q = %v, %v", tt.text, bytes, err)
-		}
 	}
 	if _, err := parseArray(nil); err == nil {
 		t.Error("parseArray(nil): no error")
@@ -107,7 +105,7 @@ func FuzzParseArray(f *testing.F) {
 		for i, n := range numbers {
 			keys[i] = Key{Bigint, n}
 		}
-		again, err := parseArray(appendText(nil, keys, Bigint))
+		again, err := parseArray(string(appendText(nil, keys, Bigint)))
 		if err != nil || !slices.Equal(again, numbers) {
 			t.Errorf("%q: %v became %v, %v", text, numbers, again, err)
 		}
@@ -125,7 +123,7 @@ func TestAnswerMustFit(t *testing.T) {
 		}
 	}
 	one := &Batch{Try: []Key{{Bigint, 1}}}
-	for _, column := range []driver.Value{"t", nil, int64(1)} {
+	for _, column := range []driver.Value{"maybe", nil, int64(1)} {
 		if err := one.answer(tryBigint|single, []driver.Value{column}); err == nil {
 			t.Errorf("an answer of %v to one key was accepted", column)
 		}

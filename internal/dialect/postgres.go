@@ -167,7 +167,11 @@ func (s *postgresSession) exchangeRaw(c any) error {
 	if err != nil {
 		return err
 	}
-	if row[0] != s.pid {
+	pid, err := intOf(row[0])
+	if err != nil {
+		return err
+	}
+	if pid != s.pid {
 		return errOtherProcess
 	}
 	return s.batch.answer(f, row[1:])

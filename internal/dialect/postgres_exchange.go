@@ -121,9 +121,9 @@ func (b *Batch) answer(f form, row []driver.Value) error {
 		column := row[0]
 		row = row[1:]
 		if f&single != 0 {
-			done, ok := column.(bool)
-			if !ok {
-				return errNonsense
+			done, err := boolOf(column)
+			if err != nil {
+				return err
 			}
 			if !done {
 				keys, _ := b.keysOf(part.form)

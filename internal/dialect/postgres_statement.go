@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"io"
-	"slices"
 )
 
 // statements runs the session's statements on the driver's own connection, by
@@ -17,7 +16,6 @@ type statements struct {
 	prepared [forms]driver.Stmt // made at first use; they end with the connection
 
 	// memory for the next statement
-	args []driver.NamedValue
 	text []byte
 	row  [1 + len(parts)]driver.Value
 }
@@ -31,20 +29,21 @@ func (s *statements) exchange(conn driver.Conn, f form, b *Batch) ([]driver.Valu
 		}
 		s.prepared[f] = stmt
 	}
-	s.setArgs(f, b)
-	row := s.row[:1+len(s.args)] // a column for each part, after the first
-	return row, queryRow(s.prepared[f], s.args, row)
+	args := s.argsOf(f, b)
+	row := s.row[:1+len(args)] // a column for each part, after the first
+	return row, queryRow(s.prepared[f], args, row)
 }
 
-// setArgs makes the arguments of f, in the order of its parts.
-func (s *statements) setArgs(f form, b *Batch) {
-	s.args = s.args[:0]
+// argsOf is the arguments of f, in the order of its parts. They are made anew: a
+// driver's wrapper may keep them for its traces.
+func (s *statements) argsOf(f form, b *Batch) []driver.NamedValue {
+	args := make([]driver.NamedValue, 0, len(parts))
 	for _, part := range parts {
 		if f&part.form == 0 {
 			continue
 		}
 		keys, of := b.keysOf(part.form)
-		arg := driver.NamedValue{Ordinal: len(s.args) + 1}
+		arg := driver.NamedValue{Ordinal: len(args) + 1}
 		switch {
 		case part.form == tryAny:
 			arg.Value = textOfGroups(b.Any)
@@ -54,8 +53,9 @@ func (s *statements) setArgs(f form, b *Batch) {
 			s.text = appendText(s.text[:0], keys, of)
 			arg.Value = string(s.text)
 		}
-		s.args = append(s.args, arg)
+		args = append(args, arg)
 	}
+	return args
 }
 
 // Statements run under the background context: see Session.Exchange.
@@ -74,13 +74,15 @@ func queryRow(stmt driver.Stmt, args []driver.NamedValue, row []driver.Value) er
 		return err
 	}
 	err = rows.Next(row)
-	if err == io.EOF {
-		err = errNonsense
-	}
-	for i, column := range row {
-		if b, ok := column.([]byte); ok { // the driver's memory, until Close
-			row[i] = slices.Clone(b)
+	switch err {
+	case nil:
+		for i, column := range row {
+			if b, ok := column.([]byte); ok { // the driver's memory, until Close
+				row[i] = string(b)
+			}
 		}
+	case io.EOF:
+		err = errNonsense
 	}
 	if closeErr := rows.Close(); err == nil {
 		err = closeErr

@@ -77,6 +77,9 @@ func SessionPair(s *sqllock.Session, callers int) func(*testing.B) {
 			})
 		}
 		wg.Wait()
+		if b.Failed() {
+			b.FailNow() // what was cut short has no figures
+		}
 	}
 }
 

@@ -32,6 +32,21 @@ func TestBenchmarks(t *testing.T) {
 		benchmarks["refusal with hash, "+driver] = Refusal(s, true)
 		benchmarks["pair, "+driver] = SessionPair(s, 4)
 	}
+	// One that fails after it has begun well, too.
+	failing, closeFailing, err := Session(t.Context(), "pgx", pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, runs := SessionPair(failing, 4), 0
+	r := testing.Benchmark(func(b *testing.B) {
+		if runs++; runs == 2 {
+			_ = closeFailing()
+		}
+		pair(b)
+	})
+	if runs < 2 || r.N != 0 {
+		t.Errorf("after a failure in run %d there are figures of %d operations", runs, r.N)
+	}
 	for name, run := range benchmarks {
 		if r := testing.Benchmark(run); r.N == 0 {
 			t.Errorf("%s failed", name)

@@ -90,6 +90,16 @@ func open(t *testing.T, c locks.Contender) locks.Locks {
 	return l
 }
 
+// go-redis ignores options that come too late, or that it cannot serve.
+func TestFullDuplex(t *testing.T) {
+	for _, c := range locks.Named("go-redis AutoPipeline", "go-redis AutoPipeline, full duplex") {
+		want := c.Name == "go-redis AutoPipeline, full duplex"
+		if got := locks.FullDuplex(open(t, c)); got != want {
+			t.Errorf("%s: full duplex is %v, want %v", c.Name, got, want)
+		}
+	}
+}
+
 // The floors do what they are there for.
 func TestSelects(t *testing.T) {
 	for _, c := range locks.Named(locks.SelectPgx, locks.SelectPQ) {

@@ -93,10 +93,7 @@ func openGoRedis(ctx context.Context, env Env, _ int) (Locks, error) {
 func openAutoPipeline(options *redis.AutoPipelineOptions) func(context.Context, Env, int) (Locks, error) {
 	return func(ctx context.Context, env Env, _ int) (Locks, error) {
 		client := newGoRedis(env)
-		pipeline, err := client.AutoPipeline()
-		if options != nil {
-			pipeline, err = client.AutoPipelineWithOptions(options)
-		}
+		pipeline, err := client.AutoPipelineWithOptions(options) // the first call for a client decides: a second one's options are ignored
 		if err == nil {
 			err = goRedisRelease.Load(ctx, client).Err()
 		}

@@ -81,7 +81,7 @@ func TestGoals(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "new")
 	if err := Write(dir, small(30)); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,8 @@ var sections = []section{
 	},
 }
 
-// series are a scenario's, by contender as in the first place where it occurs.
+// series are a scenario's that have figures, in the order in which they are in
+// the results.
 func (p *page) series(scenario string) (all []*results.Series) {
 	for _, s := range p.r.Series {
 		if s.Scenario == scenario && len(s.Rounds) > 0 {

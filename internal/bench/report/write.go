@@ -12,8 +12,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/bench/results"
 )
 
-// Write writes benchmarks.json, benchmarks.md and the plots into a directory.
+// Write writes benchmarks.json, benchmarks.md and the plots into a directory,
+// which it makes if there is none.
 func Write(dir string, r *results.Results) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
 	if err := r.Save(filepath.Join(dir, "benchmarks.json")); err != nil {
 		return err
 	}

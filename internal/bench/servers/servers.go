@@ -17,8 +17,8 @@ type Servers struct {
 	redis    *Redis
 }
 
-// Start starts both. The caller must Close them; should it be killed, they end
-// by themselves.
+// Start starts both. The caller must Close them; should it be killed, the
+// PostgreSQL ends by itself, and on Linux the Redis, too.
 func Start(ctx context.Context) (*Servers, error) {
 	p, err := startPostgres(ctx)
 	if err != nil {

@@ -39,23 +39,15 @@ func textOfGroups(groups [][]Key) string {
 	return string(append(text, '}'))
 }
 
-// parseArray reads the text of a bigint[], as a driver gives it.
+// parseArray reads the text of a bigint[].
 func parseArray(column driver.Value) ([]int64, error) {
-	var text string
-	switch column := column.(type) {
-	case string:
-		text = column
-	case []byte:
-		if string(column) == "{}" {
-			return nil, nil
-		}
-		text = string(column)
-	default:
+	text, ok := column.(string)
+	if !ok {
 		return nil, errNonsense
 	}
-	inner, ok := strings.CutPrefix(text, "{")
+	inner, ok1 := strings.CutPrefix(text, "{")
 	inner, ok2 := strings.CutSuffix(inner, "}")
-	if !ok || !ok2 {
+	if !ok1 || !ok2 {
 		return nil, errNonsense
 	}
 	if inner == "" {
@@ -70,4 +62,31 @@ func parseArray(column driver.Value) ([]int64, error) {
 		numbers = append(numbers, n)
 	}
 	return numbers, nil
+}
+
+// intOf and boolOf read a column which a driver, or a wrapper of one, may give as
+// text.
+
+func intOf(column driver.Value) (int64, error) {
+	switch column := column.(type) {
+	case int64:
+		return column, nil
+	case string:
+		if n, err := strconv.ParseInt(column, 10, 64); err == nil {
+			return n, nil
+		}
+	}
+	return 0, errNonsense
+}
+
+func boolOf(column driver.Value) (bool, error) {
+	switch column := column.(type) {
+	case bool:
+		return column, nil
+	case string:
+		if b, err := strconv.ParseBool(column); err == nil {
+			return b, nil
+		}
+	}
+	return false, errNonsense
 }
