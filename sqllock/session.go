@@ -15,7 +15,7 @@ import (
 // database connection, which it takes from a *sql.DB and keeps.
 //
 // While one statement is in flight, locks to take and to give back queue up,
-// and all go in the next: the rate does not depend on the number of
+// and go together in the next: the rate does not depend on the number of
 // connections. The Session takes another connection for each thousand locks
 // held only, and one more for a moment while it opens one, to prove on both
 // that locks exclude. Give it a small *sql.DB of its own, so that work that

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bench/load"
@@ -43,17 +45,18 @@ type contestant struct {
 	measure func(ctx context.Context) (results.Round, error)
 }
 
-// interleave measures contestants in rounds: each round has all of them, right
-// after each other, beginning with another one each time, so that a machine
-// that slows down slows all of them down.
+// interleave measures contestants in rounds: each round has all of them, shortly
+// after each other, so that a machine that slows down slows all of them down. Each
+// time they come in another order, so that none always follows the same one.
 func (b *bench) interleave(ctx context.Context, scenario string, contestants []contestant) error {
 	series := make([]*results.Series, len(contestants))
 	for i, c := range contestants {
 		series[i] = &results.Series{Scenario: scenario, Contender: c.name, Variant: c.variant, X: c.x}
 	}
 	for round := range b.plan.rounds {
-		for i := range contestants {
-			i = (i + round) % len(contestants)
+		order := rand.New(rand.NewPCG(uint64(round), uint64(len(contestants)))).Perm(len(contestants))
+		for _, i := range order {
+			runtime.GC() // the one before leaves its garbage
 			c := contestants[i]
 			if ctx.Err() != nil {
 				return ctx.Err()

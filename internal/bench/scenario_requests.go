@@ -44,7 +44,7 @@ func guardings() []guarding {
 		return route.Postgres(ctx, b.env.Postgres)
 	}
 	redis := func(_ context.Context, b *bench) (*route.Guard, error) {
-		return route.Redis(b.env.Redis, requestCallers), nil
+		return route.Redis(b.env.Redis), nil
 	}
 	return []guarding{
 		{name: "bare", variant: admitted, open: bare},

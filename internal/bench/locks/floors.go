@@ -34,7 +34,7 @@ type selects struct {
 }
 
 func openSelects(ctx context.Context, env Env, driver string, callers int) (Locks, error) {
-	db, err := openPool(env, driver, PoolSize)
+	db, err := openPool(ctx, env, driver, PoolSize, callers)
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,8 @@ func leaseRows() []Contender {
 type leaseLocks struct{ db *sql.DB }
 
 // openLeases makes a new table, or joins those who use it already.
-func openLeases(ctx context.Context, env Env, _ int) (Locks, error) {
-	db, err := openPool(env, Pgx, PoolSize)
+func openLeases(ctx context.Context, env Env, callers int) (Locks, error) {
+	db, err := openPool(ctx, env, Pgx, PoolSize, callers)
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ var errNotHeld = errors.New("locks: released what was not held")
 
 func perConnection() []Contender {
 	open := func(driver string, size int) func(context.Context, Env, int) (Locks, error) {
-		return func(_ context.Context, env Env, _ int) (Locks, error) {
-			db, err := openPool(env, driver, size)
+		return func(ctx context.Context, env Env, callers int) (Locks, error) {
+			db, err := openPool(ctx, env, driver, size, callers)
 			if err != nil {
 				return nil, err
 			}
@@ -55,28 +55,33 @@ func perConnection() []Contender {
 // smallPool is a pool without more connections than a few cores keep busy.
 const smallPool = 20
 
-// openPool opens a pool that keeps its connections.
-func openPool(env Env, driver string, size int) (*sql.DB, error) {
+// openPool opens a pool for so many callers, which keeps its connections.
+func openPool(ctx context.Context, env Env, driver string, size, callers int) (*sql.DB, error) {
 	dsn, err := env.dsn(driver)
 	if err != nil {
 		return nil, err
 	}
+	return openDSN(ctx, driver, dsn, size, callers)
+}
+
+func openDSN(ctx context.Context, driver, dsn string, size, callers int) (*sql.DB, error) {
 	db, err := sql.Open(sqlName(driver), dsn)
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(size)
 	db.SetMaxIdleConns(size)
+	if err := warm(ctx, db, callers); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return db, nil
 }
 
-func openPlainPQ(_ context.Context, env Env, _ int) (Locks, error) {
-	db, err := sql.Open(sqlName(PQ), env.Postgres)
+func openPlainPQ(ctx context.Context, env Env, callers int) (Locks, error) {
+	db, err := openDSN(ctx, PQ, env.Postgres, PoolSize, callers)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(PoolSize)
-	db.SetMaxIdleConns(PoolSize)
 	return &sessionLocks{db: db}, nil
 }
 
@@ -127,14 +132,28 @@ func (l *sessionLock) Release(ctx context.Context) error {
 // pgxpoolLocks is sessionLocks without database/sql.
 type pgxpoolLocks struct{ pool *pgxpool.Pool }
 
-func openPgxpool(ctx context.Context, env Env, _ int) (Locks, error) {
+func openPgxpool(ctx context.Context, env Env, callers int) (Locks, error) {
 	config, err := pgxpool.ParseConfig(env.Postgres)
 	if err != nil {
 		return nil, err
 	}
 	config.MaxConns = PoolSize
 	pool, err := pgxpool.NewWithConfig(ctx, config)
-	return &pgxpoolLocks{pool: pool}, err
+	if err != nil {
+		return nil, err
+	}
+	err = openAll(min(callers, PoolSize), func() (func(), error) {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return conn.Release, nil
+	})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &pgxpoolLocks{pool: pool}, nil
 }
 
 func (p *pgxpoolLocks) Close() error {

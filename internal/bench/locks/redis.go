@@ -36,7 +36,7 @@ func redisClients() []Contender {
 			Name: RueidisTuned, Family: Redis,
 			Open: openRueidis(rueidis.ClientOption{PipelineMultiplex: 1, MaxFlushDelay: 20 * time.Microsecond}),
 			Setup: "The same with two connections (PipelineMultiplex 1) and with MaxFlushDelay at the 20 µs that its documentation names: " +
-				"the fastest of twelve settings for 64 callers and more, slower than the defaults for 8.",
+				"the fastest of twelve settings tried on two cores for 64 callers and more, slower than the defaults for 8.",
 		},
 		{
 			Name: "redislock", Family: Redis, Open: openRedislock,
@@ -57,7 +57,7 @@ func redisClients() []Contender {
 // network with a delay, where each makes a few hundred pairs per second.
 const delayedRedisPool = 256
 
-const redisPoolSetup = "a pool of the library's own size, 10 connections for each core, which is faster here than 90 or 512; " +
+const redisPoolSetup = "a pool of the library's own size, 10 connections for each core, which was faster than 90 or 512 on two cores; " +
 	"256 where the network has a delay."
 
 func newGoRedis(env Env) *redis.Client {

@@ -12,15 +12,15 @@ const tryXactLock = "SELECT pg_try_advisory_xact_lock($1)"
 
 func transactions() []Contender {
 	open := func(driver string) func(context.Context, Env, int) (Locks, error) {
-		return func(_ context.Context, env Env, _ int) (Locks, error) {
-			db, err := openPool(env, driver, PoolSize)
+		return func(ctx context.Context, env Env, callers int) (Locks, error) {
+			db, err := openPool(ctx, env, driver, PoolSize, callers)
 			if err != nil {
 				return nil, err
 			}
 			return &txLocks{db: db}, nil
 		}
 	}
-	const setup = "BEGIN, pg_try_advisory_xact_lock, COMMIT, three round trips, on the pool of 90 of the connection per lock."
+	const setup = "BEGIN, pg_try_advisory_xact_lock, COMMIT, three round trips, on a pool of 90, with lib/pq's binary_parameters=yes."
 	return []Contender{
 		{Name: "transaction per lock, pgx", Family: Transaction, Driver: Pgx, Setup: setup, Open: open(Pgx)},
 		{Name: "transaction per lock, pgxpool", Family: Transaction, Driver: Pgx, Setup: setup, Open: openPgxpoolTx},

@@ -41,7 +41,7 @@ func pairGoals() []goal {
 				measure: ratio("pairs", b.callers, locks.KitPgx, locks.PerConnectionPgx, results.Rate),
 			},
 			goal{
-				what: b.what + ", lib/pq", floor: b.pq.floor, goal: b.pq.goal, unit: times,
+				what: b.what + ", lib/pq at its defaults", floor: b.pq.floor, goal: b.pq.goal, unit: times,
 				measure: ratio("pairs", b.callers, locks.KitPQ, locks.PerConnectionPQ, results.Rate),
 			})
 	}

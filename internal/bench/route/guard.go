@@ -86,10 +86,10 @@ func kit(locks sqllock.Locker, closeLocks func() error) *Guard {
 	}
 }
 
-// Redis is the limiter that people build by hand, over go-redis with a
-// connection for each of so many callers.
-func Redis(addr string, callers int) *Guard {
-	client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: callers, MinIdleConns: callers})
+// Redis is the limiter that people build by hand, over go-redis at its
+// defaults.
+func Redis(addr string) *Guard {
+	client := redis.NewClient(&redis.Options{Addr: addr})
 	l := redispeer.New(client, namespace, time.Minute)
 	return &Guard{
 		handler: func(h http.Handler) http.Handler { return l.Handler(userHeader, h) },
