@@ -127,10 +127,8 @@ install_with_apt() {
 	# shellcheck disable=SC2046 # a list of words
 	apt_install $(packages postgresql redis-server) || return
 	if command -v systemctl >/dev/null; then
-		case $missing in
-		*pgbouncer*) systemctl disable -q pgbouncer 2>/dev/null || true ;;
-		*redis*) systemctl disable -q redis-server 2>/dev/null || true ;;
-		esac
+		case $missing in *pgbouncer*) systemctl disable -q pgbouncer 2>/dev/null || true ;; esac
+		case $missing in *redis*) systemctl disable -q redis-server 2>/dev/null || true ;; esac
 	fi
 }
 
@@ -173,3 +171,7 @@ have_postgres || {
 	echo "deps: the PostgreSQL of this system is older than $oldest; for a newer one see https://www.postgresql.org/download/" >&2
 	exit 1
 }
+if [ "$purpose" != demo ] && ! have_redis; then
+	echo "deps: what was installed has no redis-server" >&2
+	exit 1
+fi
