@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"slices"
@@ -85,6 +86,13 @@ func TestInterleave(t *testing.T) {
 		if order[int(r.Rate)-1] != 'b' || (int(r.Rate)-1)/3 != round {
 			t.Errorf("order %s: round %d of b has another one's figures", order, round)
 		}
+	}
+	failing := contestant{name: "f", x: 9, measure: func(context.Context) (results.Round, error) { return results.Round{}, io.ErrUnexpectedEOF }}
+	if err := b.interleave(t.Context(), "pairs", []contestant{failing, {name: "e", x: 9, measure: one("e").measure}}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a contestant that failed: %v", err)
+	}
+	if b.results.Find("pairs", "f", "", 9) != nil || len(b.results.Find("pairs", "e", "", 9).Rounds) != 4 {
+		t.Error("who failed is in the results, or others are not")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
 	defer cancel()

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bench/load"
@@ -53,6 +55,7 @@ func (b *bench) interleave(ctx context.Context, scenario string, contestants []c
 	for i, c := range contestants {
 		series[i] = &results.Series{Scenario: scenario, Contender: c.name, Variant: c.variant, X: c.x}
 	}
+	var failed []error
 	for round := range b.plan.rounds {
 		order := rand.New(rand.NewPCG(uint64(round), uint64(len(contestants)))).Perm(len(contestants))
 		for _, i := range order {
@@ -61,17 +64,22 @@ func (b *bench) interleave(ctx context.Context, scenario string, contestants []c
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			if series[i] == nil {
+				continue
+			}
 			measured, err := c.measure(ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %s: %w", scenario, c.name, err)
+			if err != nil { // it leaves; the others' figures count
+				failed = append(failed, fmt.Errorf("%s: %s: %w", scenario, c.name, err))
+				series[i] = nil
+				continue
 			}
 			b.log.Info("measured", "scenario", scenario, "contender", c.name, "variant", c.variant,
 				"x", c.x, "round", round, "rate", int64(measured.Rate), "p50", measured.P50, "p99", measured.P99)
 			series[i].Rounds = append(series[i].Rounds, measured)
 		}
 	}
-	b.results.Series = append(b.results.Series, series...)
-	return nil
+	b.results.Series = append(b.results.Series, slices.DeleteFunc(series, func(s *results.Series) bool { return s == nil })...)
+	return errors.Join(failed...)
 }
 
 // round is m as a round's figures.

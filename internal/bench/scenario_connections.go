@@ -61,7 +61,11 @@ func (b *bench) countConnections(ctx context.Context, c locks.Contender, env loc
 	go func() { most <- b.mostConnections(counting) }()
 	measured, err = b.measurePairs(ctx, l, newNames(callers))
 	stop()
-	measured.Extra = map[string]float64{"connections": float64(<-most)}
+	n := <-most
+	if n == 0 && err == nil {
+		err = errors.New("no connection was counted: measure for longer")
+	}
+	measured.Extra = map[string]float64{"connections": float64(n)}
 	return measured, err
 }
 

@@ -148,12 +148,12 @@ func (p *page) matrices(s section, all []*results.Series) {
 func (p *page) errors(all []*results.Series) {
 	var had []string
 	for _, s := range all {
-		if n := s.Spread(errorCount).Median; n > 0 {
+		if n := s.Spread(errorCount).Max; n > 0 {
 			had = append(had, fmt.Sprintf("%s (%d): %s", s.Contender, s.X, count(n)))
 		}
 	}
 	if len(had) > 0 {
-		p.line("Errors in a round: %s.\n", strings.Join(had, ", "))
+		p.line("Most errors in a round: %s.\n", strings.Join(had, ", "))
 	}
 }
 
@@ -188,12 +188,12 @@ func (p *page) table(s section, all []*results.Series) {
 		add("per second", results.Rate, rate)
 		add("p50", results.P50, duration)
 		add("p99", results.P99, duration)
-		add("client's processor time", results.ClientCPU, duration)
-		add("server's processor time", results.ServerCPU, duration)
-		add("errors", errorCount, count)
+		add("client's processor time per operation", results.ClientCPU, duration)
+		add("server's processor time per operation", results.ServerCPU, duration)
+		add("errors in a round", errorCount, count)
 	}
 	for _, name := range extras(all) {
-		add(name, results.Extra(name), extraText)
+		add(cmp.Or(extraNames[name], name), results.Extra(name), extraText)
 	}
 	columns = slices.DeleteFunc(columns, func(c column) bool {
 		return !slices.ContainsFunc(all, func(s *results.Series) bool { return c.cell(s) != "" && c.cell(s) != "–" })
@@ -201,7 +201,11 @@ func (p *page) table(s section, all []*results.Series) {
 	header, rule := "", ""
 	for i, c := range columns {
 		header += "| " + c.name + " "
-		rule += cmp.Or(map[bool]string{true: "|---"}[i == 0 || c.name == ""], "|---:")
+		if i == 0 || c.name == "" {
+			rule += "|---"
+		} else {
+			rule += "|---:"
+		}
 	}
 	p.line("%s|\n%s|", header, rule)
 	for _, one := range all {
@@ -214,7 +218,27 @@ func (p *page) table(s section, all []*results.Series) {
 	p.line("")
 }
 
-// extraText writes a figure whose unit is in its name.
+// extraNames says what the figures are that only one scenario has, where their
+// names do not.
+var extraNames = map[string]string{
+	"ns":           "time per operation, ns",
+	"ns more":      "more time than bare, ns",
+	"allocs":       "allocations per operation",
+	"allocs more":  "more allocations than bare",
+	"bytes":        "bytes allocated per operation",
+	"bytes more":   "more bytes than bare",
+	"refused":      "refused per second",
+	"no room":      "refused by the server per second, for want of connections",
+	"switches":     "context switches of the machine per pair",
+	"batch":        "keys per statement",
+	"least share":  "share of the process with the fewest grants",
+	"most share":   "share of the process with the most",
+	"longest wait": "longest wait, s",
+	"finished":     "holders that finished",
+	"acquired":     "holders that got their lock",
+}
+
+// extraText writes a figure whose unit is in the column's name.
 func extraText(v float64) string {
 	if v == float64(int64(v)) {
 		return strconv.FormatInt(int64(v), 10)

@@ -26,13 +26,20 @@ const (
 	notMeasured verdict = "not measured"
 )
 
-// judge compares the median with floor and goal.
+// judge compares the median, or the worst round, with floor and goal.
 func (g *goal) judge(s results.Spread) verdict {
+	figure := s.Median
+	switch {
+	case g.always && g.less:
+		figure = s.Max
+	case g.always:
+		figure = s.Min
+	}
 	reached := func(bound float64) bool {
 		if g.less {
-			return s.Median <= bound
+			return figure <= bound
 		}
-		return s.Median >= bound
+		return figure >= bound
 	}
 	switch {
 	case s.Rounds == 0:

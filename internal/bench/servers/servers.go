@@ -55,8 +55,13 @@ func (s *Servers) Usage() load.Usage {
 	return load.Usage{Client: ownTime(), Server: s.serverTime()}
 }
 
+// serverTime is 0 where the time of one of them cannot be read.
 func (s *Servers) serverTime() time.Duration {
-	return familyTime(s.postgres.pid) + processTime(s.redis.process.Pid)
+	postgres, redis := familyTime(s.postgres.pid), processTime(s.redis.process.Pid)
+	if postgres == 0 || redis == 0 {
+		return 0
+	}
+	return postgres + redis
 }
 
 // Close stops both and removes their files.
