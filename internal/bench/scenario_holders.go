@@ -32,6 +32,7 @@ func holders(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, "holders", []contestant{
 		{name: locks.KitPgx, variant: report.HoldersApart, x: holderCount, measure: b.holdersOfKit},
 		{name: locks.PerConnectionPgx, variant: "on the pool of the work", x: holderCount, measure: b.holdersOfPool},
+		{name: locks.PerConnectionPgx, variant: "on a pool of 90 of its own", x: holderCount, measure: b.holdersOfPools},
 	})
 }
 
@@ -56,6 +57,21 @@ func (b *bench) holdersOfPool(ctx context.Context) (measured results.Round, err 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return runHolders(ctx, locks.OnPool(db), db), nil
+}
+
+// holdersOfPools has a pool for the locks and another for the work.
+func (b *bench) holdersOfPools(ctx context.Context) (measured results.Round, err error) {
+	l, err := locks.Named(locks.PerConnectionPgx)[0].Open(ctx, b.env, holderCount)
+	if err != nil {
+		return measured, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	db, err := b.openWorkPool(ctx)
+	if err != nil {
+		return measured, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return runHolders(ctx, l, db), nil
 }
 
 // openWorkPool has all its connections open already.

@@ -20,7 +20,7 @@ func transactions() []Contender {
 			return &txLocks{db: db}, nil
 		}
 	}
-	const setup = "BEGIN, pg_try_advisory_xact_lock, COMMIT, three round trips, on a pool of 90, with lib/pq's binary_parameters=yes."
+	const setup = "BEGIN, pg_try_advisory_xact_lock, COMMIT, three round trips, on a pool of 90; lib/pq with binary_parameters=yes."
 	return []Contender{
 		{Name: "transaction per lock, pgx", Family: Transaction, Driver: Pgx, Setup: setup, Open: open(Pgx)},
 		{Name: "transaction per lock, pgxpool", Family: Transaction, Driver: Pgx, Setup: setup, Open: openPgxpoolTx},

@@ -120,7 +120,8 @@ func (p *page) limits() {
 
 - Client, server and load share the cores of one machine: what one of them saves, the others get. On machines of their own
   the client's and the server's limits come apart; the tables give the processor time of each.
-- Loopback has no delay and loses nothing. The delayed runs add the delay of a network and nothing else.
+- Loopback has no delay and loses nothing. The delayed runs add the delay of a network and nothing else;
+  the proxy that delays works on the same cores, and more for those who send more packets.
 - PostgreSQL does not write to disk in time (fsync is off). Advisory locks never do; lease rows would be slower in production.
 - One Redis node, without replicas and without a file: what it has acknowledged can be lost in a failover, while a contender of PostgreSQL
   loses its locks with its connection and is told. They do not promise the same.

@@ -46,6 +46,10 @@ func Print(w io.Writer, r *results.Results) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "medians over rounds (lowest–highest); took %v\n", r.Took)
+	how := ""
+	if r.Quick {
+		how = "; few and short rounds: these ratios are indicative"
+	}
+	_, err := fmt.Fprintf(w, "medians over rounds (lowest–highest); took %v%s\n", r.Took, how)
 	return err
 }
