@@ -57,6 +57,7 @@ func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Sess
 }
 func (nullServer) Exchange(*dialect.Batch) error { return nil }
 func (nullServer) Held() ([]dialect.Key, error)  { return nil, nil }
+func (nullServer) Token() (dialect.Token, error) { return dialect.Token{}, nil }
 func (nullServer) Socket() net.Conn              { return nil }
 func (nullServer) Abort()                        {}
 func (nullServer) Destroy()                      {}

@@ -22,6 +22,7 @@ type fakeServer struct {
 	owners   map[dialect.Key]*fakeSession
 	sessions []*fakeSession
 	opens    int
+	tokens   int64
 
 	onOpen    func(n int) error  // before the nth session opens, from 1; may block
 	onSession func(*fakeSession) // when one has opened
@@ -89,6 +90,8 @@ type fakeSession struct {
 	batches []dialect.Batch // as sent
 	before  func() error    // before a batch takes effect; may block
 	after   func() error    // after it took effect, before its answer
+	onToken func() error    // before a token is drawn; may block
+	tokens  int             // drawn
 	aborted bool
 }
 
@@ -168,6 +171,31 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 		}
 		b.Won = append(b.Won, won)
 	}
+}
+
+// Token implements dialect.Session.
+func (s *fakeSession) Token() (dialect.Token, error) {
+	s.mu.Lock()
+	hook := s.onToken
+	s.mu.Unlock()
+	if hook != nil {
+		if err := hook(); err != nil {
+			return dialect.Token{}, err
+		}
+	}
+	s.mu.Lock()
+	s.tokens++
+	s.mu.Unlock()
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	s.server.tokens++
+	return dialect.Token{Number: s.server.tokens}, nil
+}
+
+func (s *fakeSession) tokenHook(hook func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onToken = hook
 }
 
 func (s *fakeSession) Held() ([]dialect.Key, error) {

@@ -62,32 +62,45 @@ func servesAgain(t *testing.T, s *sqllock.Session, key sqllock.Key) {
 }
 
 func TestTerminatedBackend(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		// With so slow a heartbeat it is the watch on the socket that notices.
-		s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute))
-		observer := open(t, driver, dsn)
-		for round := range 3 {
-			locks := take(t, s, 0, 50)
-			bound, cancel := locks[0].Bind(t.Context())
-			ended := make(chan error, 1)
-			locks[1].OnEnd(func(cause error) { ended <- cause })
-			terminated := time.Now()
-			number(t, observer, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
-			allLost(t, locks)
-			t.Logf("50 holders told after %v", time.Since(terminated).Round(10*time.Microsecond))
-			if <-bound.Done(); context.Cause(bound) != sqllock.ErrLost {
-				t.Errorf("cause of a bound context: %v, want ErrLost", context.Cause(bound))
-			}
-			cancel()
-			if cause := <-ended; cause != sqllock.ErrLost {
-				t.Errorf("OnEnd: %v, want ErrLost", cause)
-			}
-			servesAgain(t, s, sqllock.ID(1))
-			if got := s.Stats().Losses; got != uint64(round+1) {
-				t.Errorf("%d losses counted, want %d", got, round+1)
-			}
+	eachDriver(t, terminateBackend)
+}
+
+// The same over TLS: the watch looks at the socket underneath.
+func TestTerminatedBackendTLS(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		dsn := pgtest.OverTLS(cluster.DSN(""))
+		if number(t, open(t, driver, dsn), "SELECT ssl::int FROM pg_stat_ssl WHERE pid = pg_backend_pid()") != 1 {
+			t.Fatal("the connection is not encrypted")
 		}
-	})
+		terminateBackend(t, driver, dsn)
+	}, pgtest.WithTLS())
+}
+
+func terminateBackend(t *testing.T, driver, dsn string) {
+	// With so slow a heartbeat it is the watch on the socket that notices.
+	s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute))
+	observer := open(t, driver, dsn)
+	for round := range 3 {
+		locks := take(t, s, 0, 50)
+		bound, cancel := locks[0].Bind(t.Context())
+		ended := make(chan error, 1)
+		locks[1].OnEnd(func(cause error) { ended <- cause })
+		terminated := time.Now()
+		number(t, observer, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+		allLost(t, locks)
+		t.Logf("50 holders told after %v", time.Since(terminated).Round(10*time.Microsecond))
+		if <-bound.Done(); context.Cause(bound) != sqllock.ErrLost {
+			t.Errorf("cause of a bound context: %v, want ErrLost", context.Cause(bound))
+		}
+		cancel()
+		if cause := <-ended; cause != sqllock.ErrLost {
+			t.Errorf("OnEnd: %v, want ErrLost", cause)
+		}
+		servesAgain(t, s, sqllock.ID(1))
+		if got := s.Stats().Losses; got != uint64(round+1) {
+			t.Errorf("%d losses counted, want %d", got, round+1)
+		}
+	}
 }
 
 func TestWaiterSurvivesLoss(t *testing.T) {

@@ -15,6 +15,7 @@ type flight struct {
 	groups   []group  // beside batch.Any
 	underWay bool
 	sent     time.Duration
+	sentBoot time.Duration // the same by the clock that goes on while the system is suspended
 	oldest   time.Duration // when the first caller in it came
 	wakes    []chan struct{}
 }
@@ -61,12 +62,19 @@ func (l *lease) take(limit int, due bool) bool {
 		}
 		return false
 	}
-	f.underWay, f.sent = true, now()
-	if f.oldest == 0 {
+	l.sendingLocked(f.oldest)
+	return true
+}
+
+// sendingLocked notes that a statement is about to be sent, for callers of whom the
+// first came at oldest; 0: now.
+func (l *lease) sendingLocked(oldest time.Duration) {
+	f := &l.flight
+	f.underWay, f.sent, f.sentBoot, f.oldest = true, now(), l.backend.s.options.bootTime(), oldest
+	if oldest == 0 {
 		f.oldest = f.sent
 	}
 	l.armLocked()
-	return true
 }
 
 func (f *flight) clear() {
@@ -266,11 +274,13 @@ func (l *lease) answeredLocked(at time.Duration) bool {
 		return false
 	}
 	l.served = true
-	if int64(at) >= l.deadline.Load() { // too late for what was held: the timer is about to say so
+	if l.overdue() { // too late for what was held: the timer is about to say so
 		l.timer.Reset(0)
 		return false
 	}
-	l.deadline.Store(int64(l.flight.sent + l.backend.s.options.trust()))
+	trust := l.backend.s.options.trust()
+	l.deadline.Store(int64(l.flight.sent + trust))
+	l.deadlineBoot.Store(int64(l.flight.sentBoot + trust))
 	if l.stalled {
 		l.stalled, l.backend.away = false, nil
 	}

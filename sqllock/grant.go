@@ -127,7 +127,7 @@ func (t *table) mayHandOverLocked(e *entry) bool {
 	if t.handOver == forever {
 		return true
 	}
-	return t.handOver > 0 && !t.closed && now()-e.since < t.handOver && (e.holds.lease == nil || !e.holds.lease.expired())
+	return t.handOver > 0 && !t.closed && now()-e.since < t.handOver && (e.holds.lease == nil || !e.holds.lease.over())
 }
 
 func (t *table) settleReplyLocked(e *entry, err error) {

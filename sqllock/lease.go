@@ -16,20 +16,24 @@ import (
 // of this connection for its silence. The server counts the lease from the end
 // of a statement at the earliest, which is after we sent it; so the deadline is
 // the time we sent the last statement that was answered, plus the lease, less
-// what clocks may differ by.
+// what clocks may differ by. Two clocks must both be before it: the monotonic one, and
+// one that goes on while the system is suspended.
 type lease struct {
 	backend  *backend
 	session  dialect.Session
 	watch    *watch // nil where the socket cannot be reached
-	deadline atomic.Int64
-	dead     atomic.Bool   // set once, under table.mu
-	gone     chan struct{} // closed when dead
-	stopped  chan struct{} // closed when run has returned
+
+	deadline     atomic.Int64  // by now
+	deadlineBoot atomic.Int64  // by options.bootTime
+	dead         atomic.Bool   // set once, under table.mu
+	gone         chan struct{} // closed when dead
+	stopped      chan struct{} // closed when run has returned
 
 	pace pace // run's own
 
 	// protected by table.mu
 	flight  flight
+	draws   []*draw // who waits for a lock's token
 	held    int // locks on this connection
 	stalled bool
 	timer   *time.Timer   // for the deadline, or for a statement without answer
@@ -62,9 +66,11 @@ func newLease(b *backend, session dialect.Session) *lease {
 	}
 	// Opening took several statements; nothing is held yet, so a deadline that
 	// is a little late does no harm until the first exchange sets it right.
-	l.alarm = now() + b.s.options.trust()
+	trust := b.s.options.trust()
+	l.alarm = now() + trust
 	l.deadline.Store(int64(l.alarm))
-	l.timer = time.AfterFunc(b.s.options.trust(), l.check)
+	l.deadlineBoot.Store(int64(b.s.options.bootTime() + trust))
+	l.timer = time.AfterFunc(trust, l.check)
 	return l
 }
 
@@ -74,7 +80,16 @@ func (l *lease) expired() bool {
 }
 
 // overdue reports whether the server has not answered for the lease.
-func (l *lease) overdue() bool { return int64(now()) >= l.deadline.Load() }
+func (l *lease) overdue() bool {
+	return l.late() || int64(l.backend.s.options.bootTime()) >= l.deadlineBoot.Load()
+}
+
+// late is overdue by the monotonic clock alone, which is cheaper to read.
+func (l *lease) late() bool { return int64(now()) >= l.deadline.Load() }
+
+// over is expired by the monotonic clock alone: enough where no effect of a
+// caller's hangs on the answer.
+func (l *lease) over() bool { return l.dead.Load() || l.late() }
 
 // hasServed reports whether l's connection has answered a statement.
 func (l *lease) hasServed() bool {
@@ -212,6 +227,9 @@ func (l *lease) run() {
 // exchange sends what is queued in one statement, or nothing but a heartbeat if
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
+	if l.drawTokens() {
+		due = false
+	}
 	if !l.take(l.gather(), due) {
 		return false
 	}

@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"sync"
 	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A Lock is a key held. It is made by a [Locker] and given back with Unlock.
@@ -32,6 +34,7 @@ type Lock struct {
 
 // attached is what hangs on a lock: contexts, hooks, and who waits for its end.
 type attached struct {
+	token *dialect.Token  // for Fence; nil until it is drawn
 	cause error           // why Bind's contexts ended: a loss, or Cancel
 	work  *boundContext   // of Context
 	bound []*boundContext // made by Bind and not cancelled yet
@@ -95,11 +98,16 @@ func (l *Lock) Err() error {
 		return ErrLost
 	}
 	if l.lease != nil && l.lease.expired() {
-		l.lease.lose(lossLease)
-		l.lose(endLost) // it may be that another goroutine is about to
+		l.expire()
 		return ErrLost
 	}
 	return nil
+}
+
+// expire ends a lock whose lease has passed.
+func (l *Lock) expire() {
+	l.lease.lose(lossLease)
+	l.lose(endLost) // it may be that another goroutine is about to
 }
 
 // Unlock gives the key back. It takes no context, so that the end of a request
@@ -113,7 +121,11 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.Err() == nil {
+	// If it was lost in a suspend, the server's answer says so.
+	if l.lease != nil && l.lease.over() && l.ended.Load() == endNot {
+		l.expire()
+	}
+	if l.ended.Load() == endNot {
 		if e, ok := l.claim(endReleased); ok {
 			defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
 			e.announce()

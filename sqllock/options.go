@@ -26,6 +26,8 @@ type options struct {
 	dialect   dialect.Dialect
 	socket    func(any) net.Conn
 	log       *slog.Logger
+
+	bootTime func() time.Duration // a clock that goes on while the system is suspended
 }
 
 // Defaults of the options.
@@ -147,6 +149,7 @@ func newOptions(opts []Option) options {
 		perConn:  heldPerConn,
 		dialect:  dialect.PostgreSQL{},
 		log:      slog.Default(),
+		bootTime: bootTime,
 	}
 	for _, opt := range opts {
 		opt(&o)

@@ -45,7 +45,7 @@ type Settings struct {
 
 // A Session holds locks in the database until they are released or it ends.
 //
-// Exchange and Held are called by one goroutine at a time; Abort and Socket by
+// Exchange, Held and Token are called by one goroutine at a time; Abort and Socket by
 // any.
 type Session interface {
 	// Exchange carries out b in one round trip, releases first, and fills in
@@ -58,6 +58,10 @@ type Session interface {
 
 	// Held lists the keys that the session holds, by the database's account.
 	Held() ([]Key, error)
+
+	// Token is one for every lock that the session holds at this moment, and
+	// does not change what it holds.
+	Token() (Token, error)
 
 	// Socket is the session's connection to the server for watching, or nil
 	// where the driver does not let it be reached.

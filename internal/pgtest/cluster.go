@@ -15,6 +15,7 @@ import (
 type Cluster struct {
 	programs programs
 	settings map[string]string
+	tls      bool
 	home     *home
 	data     string
 	port     int // the same for the cluster's whole life
@@ -67,6 +68,11 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 	}()
 	if c.data, err = makeData(c.home, c.programs); err != nil {
 		return err
+	}
+	if c.tls {
+		if err := c.writeCertificate(); err != nil {
+			return err
+		}
 	}
 	c.turn.Lock()
 	defer c.turn.Unlock()

@@ -1,0 +1,17 @@
+package history
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Now is the present by CLOCK_MONOTONIC, which all processes of a host share
+// and nobody can set.
+func Now() Moment {
+	const clockMonotonic = 1
+	var t syscall.Timespec
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&t)), 0); errno != 0 {
+		panic("history: no monotonic clock: " + errno.Error())
+	}
+	return Moment(t.Nano())
+}

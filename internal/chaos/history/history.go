@@ -1,0 +1,111 @@
+// Package history is what processes under test write down, and the campaign's
+// checkers read: a line of JSON for each thing that was done with a lock, with
+// moments by one clock of the host.
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A Moment is nanoseconds by the host's monotonic clock, the same in every
+// process (see Now). 0 means that it did not happen.
+type Moment int64
+
+// An Event is one line. Exactly one of its fields is set.
+type Event struct {
+	Try   *Try   `json:"try,omitempty"`
+	Hold  *Hold  `json:"hold,omitempty"`
+	Write *Write `json:"write,omitempty"`
+	Fault *Fault `json:"fault,omitempty"`
+}
+
+// A Result is how a call ended.
+type Result string
+
+// The results.
+const (
+	OK          Result = "ok"
+	Held        Result = "held"        // ErrHeld
+	Unavailable Result = "unavailable" // ErrUnavailable: nothing was granted; of an Unlock: unknown
+	Capacity    Result = "capacity"    // ErrCapacity
+	GaveUp      Result = "gave up"     // the caller's context ended
+	Lost        Result = "lost"        // ErrLost
+	Fenced      Result = "fenced"      // ErrFenced
+	Closed      Result = "closed"      // ErrClosed
+	Failed      Result = "failed"      // any other error; of a Write: it may or may not have been committed
+)
+
+// A Try is one call that wanted a key. One that brought a lock has OK and the
+// Lock's number, under which its Hold is found.
+type Try struct {
+	Process int    `json:"process"`
+	Key     int64  `json:"key"`
+	Waits   bool   `json:"waits"` // Lock, not TryLock
+	Begin   Moment `json:"begin"`
+	End     Moment `json:"end"`
+	Result  Result `json:"result"`
+	Lock    int64  `json:"lock,omitempty"` // unique in the history
+}
+
+// A Hold is a lock from its grant to its end. It is written when the lock has
+// ended and, so that a process that is killed leaves a trace, once when it
+// begins (Ended 0): the last line of a Lock counts.
+//
+// The lock was certainly valid from From to Valid: Err was nil then. It was
+// known to be over at Told.
+type Hold struct {
+	Process int    `json:"process"`
+	Key     int64  `json:"key"`
+	Lock    int64  `json:"lock"`
+	From    Moment `json:"from"`            // after the grant, before the first Err that was nil
+	Valid   Moment `json:"valid"`           // before the last Err that was nil
+	Told    Moment `json:"told,omitempty"`  // after the holder's context ended, or Err was not nil, with a loss
+	Ended   Moment `json:"ended,omitempty"` // after Unlock returned
+
+	UnlockBegin Moment `json:"unlockBegin,omitempty"`
+	Unlock      Result `json:"unlock,omitempty"`
+}
+
+// A Write is a transaction behind the fence, by the holder of Lock.
+type Write struct {
+	Process int    `json:"process"`
+	Key     int64  `json:"key"`
+	Lock    int64  `json:"lock"`
+	Begin   Moment `json:"begin"`
+	End     Moment `json:"end"`
+	Result  Result `json:"result"`
+}
+
+// A Fault is something that was done to the system.
+type Fault struct {
+	Row     int    `json:"row"` // of the fault table
+	Name    string `json:"name"`
+	Process int    `json:"process,omitempty"` // whom it was done to, from 1; 0: all, or the server
+	Begin   Moment `json:"begin"`
+	End     Moment `json:"end"` // when it was mended
+}
+
+// ReadAll reads a history. A last line that was cut short, by the death of its
+// writer, is left out.
+func ReadAll(r io.Reader) ([]Event, error) {
+	var events []Event
+	lines := bufio.NewReader(r)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return events, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("history: line %d: %w", n, err)
+		}
+		events = append(events, e)
+	}
+}

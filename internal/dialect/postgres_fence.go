@@ -1,0 +1,83 @@
+package dialect
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Token says when a lock was held: of two holders of one key the later has the
+// greater token, by Epoch, then by Number. Tokens of different systems do not
+// compare.
+type Token struct {
+	System int64 // which database system
+	Epoch  int64 // PostgreSQL: the timeline, which a failover raises
+	Number int64 // PostgreSQL: the place in the write-ahead log (LSN)
+}
+
+// Before reports whether t is of an earlier moment than u, in the same system.
+func (t Token) Before(u Token) bool {
+	if t.Epoch != u.Epoch {
+		return t.Epoch < u.Epoch
+	}
+	return t.Number < u.Number
+}
+
+// tokenQuery writes an empty message to the write-ahead log and returns where it
+// stands there. The log is on disk before the answer comes, whatever
+// synchronous_commit says otherwise: a crash cannot give the place to another.
+const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn)
+	SELECT pg_backend_pid(), set_config('synchronous_commit', 'local', true), system_identifier,
+		('x' || left(pg_walfile_name(lsn), 8))::bit(32)::bigint, (lsn - '0/0')::bigint
+	FROM message, pg_control_system()`
+
+func (s *postgresSession) Token() (t Token, err error) {
+	var (
+		pid     int64
+		setting string
+	)
+	err = s.conn.QueryRowContext(context.Background(), tokenQuery).Scan(&pid, &setting, &t.System, &t.Epoch, &t.Number)
+	switch {
+	case err != nil:
+		return Token{}, Fail(err)
+	case pid != s.pid:
+		return Token{}, errOtherProcess
+	}
+	return t, nil
+}
+
+// checkViolation is the SQLSTATE of the fence's constraint.
+const checkViolation = "23514"
+
+// Fence notes t for key in the table latchkey_fence, as part of tx, and keeps the row
+// locked until tx ends. It reports false, and tx has failed, if the
+// row has a later token of the same system: the table's constraint refuses
+// the row that this would make. After any error tx cannot be committed.
+func Fence(ctx context.Context, tx Execer, key Key, t Token) (bool, error) {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO latchkey_fence AS fence (key_space, key_id, system, timeline, lsn)"+
+		" VALUES (%d, %d, %d, %d, %d)"+
+		" ON CONFLICT (key_space, key_id) DO UPDATE SET system = excluded.system, timeline = excluded.timeline, lsn = excluded.lsn,"+
+		" fenced_at = excluded.fenced_at,"+
+		" stale = fence.system = excluded.system AND (fence.timeline, fence.lsn) > (excluded.timeline, excluded.lsn)",
+		key.Space, key.ID, t.System, t.Epoch, t.Number))
+	switch SQLState(err) {
+	case checkViolation:
+		return false, nil
+	case "": // it may not even have been sent
+		if err != nil {
+			Spoil(ctx, tx)
+		}
+	}
+	return err == nil, Fail(err)
+}
+
+// spoilTimeout bounds Spoil: a driver that is cut short closes the connection,
+// which serves as well.
+const spoilTimeout = time.Second
+
+// Spoil makes tx fail, so that it cannot be committed, also if ctx has ended.
+func Spoil(ctx context.Context, tx Execer) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spoilTimeout)
+	defer cancel()
+	_, _ = tx.ExecContext(ctx, "SELECT 'latchkey: this transaction has no valid lock and must not be committed'::int")
+}

@@ -1,0 +1,54 @@
+package pgtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"strings"
+	"time"
+)
+
+// WithTLS has the server offer TLS, with a certificate that nobody has signed.
+// The DSNs of [Cluster.DSN] still go without: see [OverTLS].
+func WithTLS() Option {
+	return func(c *Cluster) {
+		c.settings["ssl"] = "on"
+		c.tls = true
+	}
+}
+
+// OverTLS is a DSN of this package, by TLS, whoever signed the certificate.
+func OverTLS(dsn string) string {
+	return strings.Replace(dsn, "sslmode=disable", "sslmode=require", 1)
+}
+
+// writeCertificate writes a key and a certificate under the names that the
+// server looks for.
+func (c *Cluster) writeCertificate() error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := c.writeData("server.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))); err != nil {
+		return err
+	}
+	return c.writeData("server.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+}

@@ -1,0 +1,111 @@
+package sqllock
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// suspended is an option for a system that is suspended for as long as the
+// value says: its monotonic clock, the bubble's, stands still then.
+func suspended(asleep *atomic.Int64) Option {
+	return func(o *options) {
+		o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) }
+	}
+}
+
+// A process whose machine was suspended past the lease sees the loss at its next
+// look, before any timer has fired and before it has heard of the server.
+func TestSuspend(t *testing.T) {
+	var asleep atomic.Int64
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		bound, cancel := lock.Bind(t.Context())
+		defer cancel()
+
+		trust := s.options.trust()
+		asleep.Add(int64(trust - 1))
+		if err := lock.Err(); err != nil {
+			t.Fatalf("Err after a suspend that ends just before the deadline: %v", err)
+		}
+		asleep.Add(1)
+		if err := bound.Err(); err == nil {
+			t.Error("Err of a bound context is nil after a suspend past the lease")
+		}
+		if err := lock.Err(); err != ErrLost {
+			t.Errorf("Err after a suspend past the lease: %v, want ErrLost", err)
+		}
+		if err := lock.Unlock(); err != ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		time.Sleep(ticks)
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	}, suspended(&asleep))
+}
+
+// Suspends shorter than the lease, with heartbeats in between, cost nothing.
+func TestShortSuspends(t *testing.T) {
+	var asleep atomic.Int64
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		for range 20 {
+			asleep.Add(int64(s.options.trust() - s.options.heartbeat - time.Second))
+			synctest.Wait()
+			time.Sleep(s.options.heartbeat + time.Second/2)
+			if err := lock.Err(); err != nil {
+				t.Fatalf("Err: %v", err)
+			}
+		}
+		if n := s.Stats().Losses; n != 0 {
+			t.Errorf("%d losses", n)
+		}
+		mustUnlock(t, lock)
+	}, suspended(&asleep))
+}
+
+// Nobody looks: the loss is noticed by the next heartbeat.
+func TestSuspendUnwatched(t *testing.T) {
+	var asleep atomic.Int64
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		work := lock.Context()
+		asleep.Add(int64(s.options.lease))
+		select {
+		case <-work.Done():
+		case <-time.After(s.options.heartbeat + time.Millisecond):
+			t.Error("the work was not told within a heartbeat")
+		}
+	}, suspended(&asleep))
+}
+
+func TestBootTimeGoesOn(t *testing.T) {
+	before, began := bootTime(), now()
+	for now()-began < 2*time.Millisecond {
+	}
+	if before == 0 {
+		t.Skip("this system has no such clock")
+	}
+	if passed := bootTime() - before; passed < 2*time.Millisecond {
+		t.Errorf("%v of boot time passed in 2 ms", passed)
+	}
+}
+
+// The margin makes up for what DESIGN promises: a step of the server's clock of
+// σ, the drift of clocks over the lease, and 100 ms for what is late.
+func TestMargin(t *testing.T) {
+	for lease := minLease; lease <= maxLease; lease += lease / 7 {
+		o := newOptions([]Option{WithLease(lease)})
+		if err := o.validate(); err != nil {
+			t.Fatalf("lease %v: %v", lease, err)
+		}
+		margin := lease - o.trust() - time.Duration(clockDrift*float64(lease))
+		step := lease / 10
+		if margin <= step+time.Duration(clockDrift*float64(lease))+100*time.Millisecond {
+			t.Errorf("lease %v: a margin of %v is too little", lease, margin)
+		}
+		if o.trust() <= 3*o.heartbeat {
+			t.Errorf("lease %v: three heartbeats of %v do not fit", lease, o.heartbeat)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// FenceSchema makes the one table that [Fence] needs, with a row for each key
+// that was ever fenced: run it once, or take it into your migrations. The table
+// must be found by the search_path of the transactions that are fenced, whose
+// role needs INSERT, SELECT and UPDATE on it.
+//
+// A row may go when nobody can still hold a lock of the time it tells of: no
+// process will wake up, and no transaction begin to write, with a lock that old. A day
+// is long:
+//
+//	DELETE FROM latchkey_fence WHERE fenced_at < now() - interval '1 day'
+const FenceSchema = `CREATE TABLE IF NOT EXISTS latchkey_fence (
+	key_space smallint NOT NULL,
+	key_id    bigint   NOT NULL,
+	system    bigint   NOT NULL, -- pg_control_system()
+	timeline  bigint   NOT NULL,
+	lsn       bigint   NOT NULL,
+	fenced_at timestamptz NOT NULL DEFAULT now(),
+	stale     boolean  NOT NULL DEFAULT false CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
+	PRIMARY KEY (key_space, key_id)
+) WITH (fillfactor = 70)`
+
+// ErrFenced: a transaction of somebody who got the lock later has been fenced
+// already.
+var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
+
+// Fence refuses tx if its lock is older than one that has been fenced before:
+// what a lock alone cannot promise, across a freeze, a suspended machine or a
+// failover, the database then decides where the data is. Call it first in
+// the transaction, before its first read, and then do the work of the lock
+// in it.
+//
+// It fails with ErrFenced if a later holder was first; with ErrLost or
+// ErrReleased if the lock is known to be gone; with ErrUnavailable if the lock's session
+// does not answer within a second, or ctx's error. An error of the server has an
+// SQLState method: a serialization failure (40001, 40P01) is one of the transaction,
+// which may be tried again with the same lock. After any error the transaction has
+// failed, and its Commit writes nothing, even if the error is ignored.
+//
+// The lock must be a Session's. Its token, (system identifier, timeline, LSN), is
+// drawn at its first Fence, on the lock's own session, and costs a round trip and a flush of the
+// write-ahead log; after that Fence is one statement. Transactions of
+// one key that are fenced run one after the other, since each locks the key's row
+// in [FenceSchema]'s table until it ends. tx may be of another session, another
+// role, another driver, or behind a transaction pooler, and
+// should be of the same database system: rows of another system are replaced
+// without comparison.
+//
+// Idea and term: M. Kleppmann, "How to do distributed locking" (2016).
+func Fence(ctx context.Context, tx Tx, lock *Lock) error {
+	token, err := lock.token(ctx)
+	if err != nil {
+		dialect.Spoil(ctx, tx)
+		return err
+	}
+	passed, err := dialect.Fence(ctx, tx, lock.key.id, token)
+	if err == nil && !passed {
+		return ErrFenced
+	}
+	return fenceError(err)
+}
+
+func fenceError(err error) error {
+	const undefinedTable = "42P01"
+	if dialect.SQLState(err) == undefinedTable {
+		return fmt.Errorf("sqllock: there is no table latchkey_fence in the search_path: create it with FenceSchema: %w", err)
+	}
+	return txError(true, err)
+}
+
+var errNoToken = errors.New("sqllock: only the lock of a Session can be fenced" +
+	" (work done in the transaction of a PerTx lock needs no fence)")
+
+// token is l's, drawn if it has none yet.
+func (l *Lock) token(ctx context.Context) (dialect.Token, error) {
+	if err := l.Err(); err != nil {
+		return dialect.Token{}, err
+	}
+	if l.lease == nil {
+		return dialect.Token{}, errNoToken
+	}
+	if token := l.drawn(); token != nil {
+		return *token, nil
+	}
+	if err := l.lease.draw(ctx, l); err != nil {
+		return dialect.Token{}, err
+	}
+	if err := l.Err(); err != nil { // given back or lost meanwhile
+		return dialect.Token{}, err
+	}
+	return *l.drawn(), nil
+}
+
+// drawn is the token of l, nil before the first.
+func (l *Lock) drawn() *dialect.Token {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.more == nil {
+		return nil
+	}
+	return l.more.token
+}
+
+// noteToken gives l its token, unless it has one: all transactions of a lock
+// have the same.
+func (l *Lock) noteToken(token *dialect.Token) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if more := l.attachLocked(); more.token == nil {
+		more.token = token
+	}
+}
+
+// A draw is a call that waits for the token of lock.
+type draw struct {
+	lock *Lock
+	err  error
+	done chan struct{} // closed when there is a token, or err
+}
+
+// draw waits until lock, which is on l, has a token.
+func (l *lease) draw(ctx context.Context, lock *Lock) error {
+	d := &draw{lock: lock, done: make(chan struct{})}
+	t := l.backend.s.table
+	t.mu.Lock()
+	l.draws = append(l.draws, d)
+	l.backend.signal()
+	t.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-d.done:
+		return d.err
+	case <-l.gone:
+		return ErrLost
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return errNoAnswer
+	}
+}
+
+// drawTokens draws one token for all locks that wait for theirs, in a
+// statement of its own: it is dear, and most locks never need one. It reports
+// whether it sent anything and l lives.
+//
+// The token is right for each lock that is held when the statement is sent: to
+// give one back takes a later statement of this same goroutine.
+func (l *lease) drawTokens() bool {
+	draws := l.takeDraws()
+	if len(draws) == 0 {
+		return false
+	}
+	l.watch.expect()
+	token, err := l.session.Token()
+	l.watch.answered()
+	if err != nil && !survived(err) {
+		l.lose(err.Error())
+		return false
+	}
+	t := l.backend.s.table
+	t.mu.Lock()
+	alive := l.answeredLocked(now())
+	t.mu.Unlock()
+	for _, d := range draws {
+		if err == nil {
+			d.lock.noteToken(&token)
+		} else {
+			d.err = txError(true, err)
+		}
+		close(d.done)
+	}
+	return alive
+}
+
+// takeDraws is whose locks need a token and are held; the others get their
+// answer.
+func (l *lease) takeDraws() []*draw {
+	t := l.backend.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.dead.Load() || len(l.draws) == 0 {
+		return nil
+	}
+	all := l.draws
+	l.draws = nil
+	var draws []*draw
+	for _, d := range all {
+		if d.lock.entry.lock == d.lock && d.lock.drawn() == nil {
+			draws = append(draws, d)
+		} else {
+			close(d.done)
+		}
+	}
+	if len(draws) > 0 {
+		l.sendingLocked(0)
+	}
+	return draws
+}
