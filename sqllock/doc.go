@@ -15,5 +15,7 @@
 //
 // A [Session] holds every lock of the process on one connection. [OnConn],
 // [PerTx], [TryTx] and [LockTx] are for code that brings its own connection or
-// transaction, [NewMemory] for tests. All of them exclude each other.
+// transaction, [NewMemory] for tests. All of them exclude each other. [Fence]
+// has the database refuse the writes of a holder that has lost its lock and does
+// not know.
 package sqllock

@@ -1,0 +1,48 @@
+package check
+
+import (
+	"testing"
+	"time"
+)
+
+// sizes are histories of about 200,000 calls.
+var sizes = []struct {
+	name          string
+	workers, keys int
+}{
+	{"64 keys", 256, 64}, // some call is in flight for each key at nearly any moment
+	{"1 key", 32, 1},
+}
+
+const calls = 200_000
+
+func BenchmarkSweep(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(size.name, func(b *testing.B) {
+			events := simulateFleet(1, noDefect, calls, size.workers, size.keys)
+			for b.Loop() {
+				report := Sweep(events)
+				if err := report.Err(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(report.Operations), "calls")
+			}
+		})
+	}
+}
+
+func BenchmarkLinearize(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(size.name, func(b *testing.B) {
+			events := simulateFleet(1, noDefect, calls, size.workers, size.keys)
+			for b.Loop() {
+				v, err := Linearize(events, time.Minute)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(v.Operations), "operations")
+				b.ReportMetric(float64(v.Excused), "excused")
+			}
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// What Linearize's error matches.
+var (
+	ErrIllegal   = errors.New("check: no lock server could have given these answers")
+	ErrUndecided = errors.New("check: the time was not enough to decide")
+)
+
+// A Place is where in a history a key's answers were wrong, or not judged.
+type Place struct {
+	Key        int64
+	From, To   history.Moment
+	Operations int
+}
+
+// A Verdict is what [Linearize] found.
+type Verdict struct {
+	Keys       int
+	Operations int // grants, refusals, ends of locks that were judged
+	Excused    int // refusals that were not, since calls without a known effect can explain them
+
+	Illegal   []Place // of each key the first
+	Undecided []Place
+}
+
+// Linearize asks for each key whether one lock server, that holds it for one
+// lock at a time, could have given all answers of the history, each at some
+// moment within its call. It stops after timeout, if that is positive.
+//
+// What is unknown widens what is legal: a lock that was lost, or whose Unlock
+// got no answer, may be free at any later moment; and see excuses. The error
+// matches ErrIllegal, ErrUndecided or ErrMalformed.
+func Linearize(events []history.Event, timeout time.Duration) (Verdict, error) {
+	rs, err := index(events)
+	if err != nil {
+		return Verdict{}, err
+	}
+	var deadline time.Time
+	if timeout > 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	v := Verdict{Keys: len(rs.keys)}
+	faults, victims := disturbances(rs.faults)
+	for _, r := range rs.keys {
+		ops, excused := r.operations(r.excuses(rs, faults, victims))
+		r.narrow(ops)
+		v.Excused += excused
+		v.Operations += len(ops)
+		v.judge(r, ops, deadline)
+	}
+	return v, v.err()
+}
+
+func (v *Verdict) judge(r *record, ops []operation, deadline time.Time) {
+	for _, p := range r.pieces(ops, pieceLen) {
+		switch p.check(deadline) {
+		case porcupine.Ok:
+			continue
+		case porcupine.Illegal:
+			v.Illegal = append(v.Illegal, p.place(r.key))
+		default:
+			v.Undecided = append(v.Undecided, p.place(r.key))
+		}
+		return
+	}
+}
+
+func (v *Verdict) err() error {
+	var errs []error
+	if n := len(v.Illegal); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d keys, first %+v", ErrIllegal, n, v.Illegal[0]))
+	}
+	if n := len(v.Undecided); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d keys, first %+v", ErrUndecided, n, v.Undecided[0]))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,57 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// operations are r's grants, ends and refusals for the model, by call. Excused
+// is how many refusals were left out because they are legal whatever the state.
+//
+// A Try without effect is none of them: a grant may have been made for it and
+// given back, which can explain a refusal (see excuses) and nothing else.
+func (r *record) operations(x *excuses) (ops []operation, excused int) {
+	for _, l := range r.locks {
+		ops = append(ops, operation{grant, l.Lock, l.asked, l.granted})
+		ops = append(ops, l.ends(x.last)...)
+	}
+	for _, t := range r.tries {
+		if t.Result != history.Held {
+			continue
+		}
+		if _, _, explained := r.answerable(t.Begin, t.End); !explained && x.excuse(t) {
+			excused++
+			continue
+		}
+		ops = append(ops, operation{action: refuse, call: t.Begin, ret: t.End})
+	}
+	byCall(ops)
+	return ops, excused
+}
+
+func byCall(ops []operation) {
+	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
+}
+
+// ends are the operations that ended l, of a history that lasted until last.
+//
+// An Unlock that returned nil freed the key. A loss, and an Unlock with any
+// other result, leave the key in limbo: the server may have ended the session at
+// any moment since the lock was last seen valid, and may do so after the call. A
+// lock without an end was of a process that was killed, and is the same.
+func (l *lock) ends(last history.Moment) (ops []operation) {
+	if l.returned() {
+		begin := max(l.UnlockBegin, l.granted)
+		ops = append(ops, operation{free, l.Lock, begin, max(begin, l.Ended)})
+		if l.Told == 0 {
+			return ops
+		}
+	}
+	told := last
+	if l.Told != 0 {
+		told = l.Told
+	}
+	return append(ops, operation{lose, l.Lock, l.seen(), max(l.seen(), told)})
+}

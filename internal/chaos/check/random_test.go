@@ -1,0 +1,145 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+const seeds = 200
+
+// Every history of a correct service passes, mishaps and all.
+func TestCorrectService(t *testing.T) {
+	var losses, kills, excused, refusals int
+	for seed := range uint64(seeds) {
+		events := simulate(seed, noDefect, 400)
+		report := Sweep(events)
+		v, err := Linearize(events, time.Minute)
+		if err := errors.Join(report.Err(), err); err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, report)
+		}
+		losses, kills = losses+report.Losses, kills+report.Faults[kill]
+		excused, refusals = excused+v.Excused, refusals+report.Tries[history.Held]
+	}
+	if losses < seeds || kills < seeds {
+		t.Errorf("%d losses and %d kills in %d histories are too few to show anything", losses, kills, seeds)
+	}
+	if excused > refusals/4 {
+		t.Errorf("%d of %d refusals were not judged", excused, refusals)
+	}
+	t.Logf("%d losses, %d kills, %d of %d refusals not judged", losses, kills, excused, refusals)
+}
+
+// Every history of a broken service is caught by the checker that is there for it.
+func TestBrokenService(t *testing.T) {
+	sweep := func(events []history.Event) error { return Sweep(events).Err() }
+	linearize := func(events []history.Event) error { _, err := Linearize(events, time.Minute); return err }
+	tests := []struct {
+		name   string
+		defect defect
+		check  func([]history.Event) error
+		want   error
+	}{
+		{"grants a held key", grantHeld, linearize, ErrIllegal},
+		{"grants a held key: both valid", grantHeld, sweep, ErrOverlap},
+		{"forgets an Unlock", keepsFreed, linearize, ErrIllegal},
+		{"lets a lost lock live", survives, linearize, ErrIllegal},
+		{"lets a lost lock live: both valid", survives, sweep, ErrOverlap},
+		{"refuses a free key", refuseFree, linearize, ErrIllegal},
+		{"tells a loss late", tellsLate, sweep, ErrToldLate},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			caught := 0
+			for seed := range uint64(seeds) {
+				if errors.Is(tt.check(simulate(seed, tt.defect, 800)), tt.want) {
+					caught++
+				}
+			}
+			if caught < seeds {
+				t.Errorf("caught in %d of %d histories", caught, seeds)
+			}
+		})
+	}
+}
+
+// Narrowing and cutting change no verdict: porcupine says the same of the whole
+// history as it was written.
+func TestNarrowExact(t *testing.T) {
+	count := map[string]int{}
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 99))
+		events := simulate(seed, defect(seed%6), 100)
+		disturb(rng, events)
+		rs, err := index(events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults, victims := disturbances(rs.faults)
+		for _, r := range rs.keys {
+			ops, _ := r.operations(r.excuses(rs, faults, victims))
+			want := piece{ops: ops}.check(time.Now().Add(100 * time.Millisecond))
+			if want == porcupine.Unknown {
+				count["too hard without"]++
+				continue
+			}
+			count[fmt.Sprint(want)]++
+			narrowed := append([]operation(nil), ops...)
+			r.narrow(narrowed)
+			for _, least := range []int{1, 8, 1000} {
+				if got := checkAll(r.pieces(narrowed, least)); got != want {
+					t.Fatalf("seed %d, key %d, pieces of %d: %v, want %v\n%+v\n%+v", seed, r.key, least, got, want, ops, narrowed)
+				}
+			}
+		}
+	}
+	if count[fmt.Sprint(porcupine.Ok)] < 500 || count[fmt.Sprint(porcupine.Illegal)] < 500 {
+		t.Errorf("too few of a kind: %v", count)
+	}
+	t.Log(count)
+}
+
+func checkAll(pieces []piece) porcupine.CheckResult {
+	for _, p := range pieces {
+		if result := p.check(time.Time{}); result != porcupine.Ok {
+			return result
+		}
+	}
+	return porcupine.Ok
+}
+
+// disturb moves what the history says a little, so that some of it is wrong and
+// much of it is nearly so.
+func disturb(rng *rand.Rand, events []history.Event) {
+	shift := func() history.Moment { return history.Moment(rng.Int64N(int64(200 * ms))) }
+	for range 3 {
+		switch e := events[rng.IntN(len(events))]; {
+		case e.Try != nil && e.Try.Result == history.Held:
+			e.Try.End += shift()
+			e.Try.Begin = min(e.Try.End, e.Try.Begin+shift())
+		case e.Try != nil:
+			e.Try.Begin = max(1, e.Try.Begin-shift())
+		case e.Hold != nil && e.Hold.UnlockBegin != 0:
+			e.Hold.UnlockBegin += shift()
+			e.Hold.Ended = e.Hold.UnlockBegin + shift()
+		case e.Hold != nil:
+			e.Hold.Valid += shift()
+		}
+	}
+}
+
+func randomCalls(seed uint64) (calls []call) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range rng.IntN(30) {
+		begin := history.Moment(1 + rng.IntN(50))
+		calls = append(calls, call{1 + rng.IntN(4), begin, begin + history.Moment(rng.IntN(10))})
+	}
+	return calls
+}

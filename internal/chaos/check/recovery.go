@@ -1,0 +1,102 @@
+package check
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// A Recovery is how long the keys that a fault's victims held stayed away, over
+// all faults of a row.
+type Recovery struct {
+	Row   int
+	Name  string
+	Bound time.Duration
+
+	Keys          int // that were granted again
+	Survived      int // whose holder kept the lock through the fault and gave it back
+	Unasked       int // that nobody wanted after the bound
+	Never         int // that were wanted after the bound and not granted again
+	Max, P50, P99 time.Duration
+
+	times []time.Duration
+}
+
+// Slow reports whether a key came back too late.
+func (r *Recovery) Slow() bool { return r.Never > 0 || r.Max > r.Bound }
+
+func (s *sweep) recoveries(rs *records) {
+	for _, f := range rs.faults {
+		s.report.Faults[f.Row]++
+		rule, ok := s.rules[f.Row]
+		if !ok {
+			continue
+		}
+		recovery := s.report.recovery(f.Row)
+		recovery.Name, recovery.Bound = f.Name, rule.bound
+		for _, r := range rs.keys {
+			if l := r.heldBy(f); l != nil {
+				recovery.measure(r, l, f, rule)
+			}
+		}
+	}
+	for _, r := range s.report.Recoveries {
+		r.summarize()
+	}
+}
+
+// heldBy is the lock of r that f's victim held when f began, nil if none.
+func (r *record) heldBy(f history.Fault) *lock {
+	i := r.after(f.Begin)
+	if i == 0 {
+		return nil
+	}
+	l := r.locks[i-1]
+	if f.Process != 0 && f.Process != l.Process || l.From > f.Begin {
+		return nil
+	}
+	for _, end := range []history.Moment{l.UnlockBegin, l.Told, l.Ended} {
+		if end != 0 && end <= f.Begin {
+			return nil
+		}
+	}
+	return l
+}
+
+func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule) {
+	origin := f.Begin
+	if rule.origin == FromEnd {
+		origin = max(f.Begin, f.End)
+	}
+	switch i := r.after(f.Begin); {
+	case l.returned():
+		rec.Survived++
+	case i < len(r.locks):
+		rec.Keys++
+		rec.times = append(rec.times, max(0, span(origin, r.locks[i].granted)))
+	case r.askedAfter(origin + history.Moment(rule.bound)):
+		rec.Never++
+	default:
+		rec.Unasked++
+	}
+}
+
+// askedAfter reports whether somebody began to ask for r's key after m.
+func (r *record) askedAfter(m history.Moment) bool {
+	return len(r.tries) > 0 && r.tries[len(r.tries)-1].Begin > m
+}
+
+func (rec *Recovery) summarize() {
+	if len(rec.times) == 0 {
+		return
+	}
+	slices.Sort(rec.times)
+	rec.P50, rec.P99, rec.Max = percentile(rec.times, 0.5), percentile(rec.times, 0.99), rec.times[len(rec.times)-1]
+}
+
+// percentile is the smallest of sorted that is not less than a share p of them.
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	return sorted[max(0, int(math.Ceil(p*float64(len(sorted))))-1)]
+}

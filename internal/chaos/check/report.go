@@ -1,0 +1,137 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// What a Report's Err matches.
+var (
+	ErrOverlap     = errors.New("check: two locks of a key were valid at once")
+	ErrResurrected = errors.New("check: a lost lock was valid again")
+	ErrToldLate    = errors.New("check: a holder was told of its loss after the next grant")
+	ErrSlow        = errors.New("check: a key came back too late")
+)
+
+// An Overlap is two locks of a key that were valid at once.
+type Overlap struct {
+	Key           int64
+	First, Second int64 // locks
+	From, To      history.Moment
+	Point         bool // one of them was never seen valid, and counts at its From
+}
+
+// A Resurrection is a lock that was valid after its loss was told.
+type Resurrection struct {
+	Key, Lock int64
+	By        time.Duration
+}
+
+// A Late is a loss that was told after the next grant of the key had returned.
+type Late struct {
+	Key        int64
+	Lock, Next int64
+	By         time.Duration
+}
+
+// A Report is what [Sweep] found.
+type Report struct {
+	Keys       int
+	Operations int // calls: Try and Unlock
+	Contended  int // of them, those that another process' call for the key overlapped
+	Locks      int
+	Losses     int
+	Excused    int // findings left out because the process was frozen
+
+	Tries   map[history.Result]int
+	Unlocks map[history.Result]int
+	Writes  map[history.Result]int
+	Faults  map[int]int // by row
+
+	Overlaps    []Overlap
+	Resurrected []Resurrection
+	Late        []Late // told after the server freed
+	Recoveries  []*Recovery
+
+	Malformed error // the first line that makes no sense
+}
+
+func newReport() *Report {
+	return &Report{
+		Tries:   map[history.Result]int{},
+		Unlocks: map[history.Result]int{},
+		Writes:  map[history.Result]int{},
+		Faults:  map[int]int{},
+	}
+}
+
+// Err is nil if everything that Sweep checks held, else all of what did not.
+func (r *Report) Err() error {
+	errs := []error{r.Malformed}
+	if n := len(r.Overlaps); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", ErrOverlap, n, r.Overlaps[0]))
+	}
+	if n := len(r.Resurrected); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", ErrResurrected, n, r.Resurrected[0]))
+	}
+	if n := len(r.Late); n > 0 {
+		worst := slices.MaxFunc(r.Late, func(a, b Late) int { return int(a.By - b.By) })
+		errs = append(errs, fmt.Errorf("%w: %d times, worst %+v", ErrToldLate, n, worst))
+	}
+	for _, rec := range r.Recoveries {
+		if rec.Slow() {
+			errs = append(errs, fmt.Errorf("%w: row %d: longest %v, bound %v, never %d", ErrSlow, rec.Row, rec.Max, rec.Bound, rec.Never))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// String is the report for people.
+func (r *Report) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "calls\t%d\tof %d keys\n", r.Operations, r.Keys)
+	fmt.Fprintf(w, "contended\t%d\n", r.Contended)
+	fmt.Fprintf(w, "locks\t%d\t%d lost\n", r.Locks, r.Losses)
+	fmt.Fprintf(w, "valid at once\t%d\n", len(r.Overlaps))
+	fmt.Fprintf(w, "valid after the loss\t%d\n", len(r.Resurrected))
+	fmt.Fprintf(w, "told late\t%d\t%d more while frozen\n", len(r.Late), r.Excused)
+	writeCounts(w, "tries", r.Tries)
+	writeCounts(w, "unlocks", r.Unlocks)
+	writeCounts(w, "writes", r.Writes)
+	for _, row := range slices.Sorted(maps.Keys(r.Faults)) {
+		fmt.Fprintf(w, "faults of row %d\t%d\n", row, r.Faults[row])
+	}
+	for _, rec := range r.Recoveries {
+		fmt.Fprintf(w, "recovery, row %d\t%d keys\tp50 %v, p99 %v, max %v, bound %v; survived %d, unasked %d, never %d; %s\n", rec.Row, rec.Keys,
+			rec.P50.Round(time.Millisecond), rec.P99.Round(time.Millisecond), rec.Max.Round(time.Millisecond), rec.Bound,
+			rec.Survived, rec.Unasked, rec.Never, rec.Name)
+	}
+	w.Flush() //nolint:errcheck // a Builder does not fail
+	return b.String()
+}
+
+func writeCounts(w *tabwriter.Writer, name string, counts map[history.Result]int) {
+	for _, result := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(w, "%s %s\t%d\n", name, result, counts[result])
+	}
+}
+
+// recovery is row's, made at its first fault.
+func (r *Report) recovery(row int) *Recovery {
+	for _, rec := range r.Recoveries {
+		if rec.Row == row {
+			return rec
+		}
+	}
+	rec := &Recovery{Row: row}
+	r.Recoveries = append(r.Recoveries, rec)
+	return rec
+}

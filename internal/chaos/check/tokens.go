@@ -1,0 +1,139 @@
+package check
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// A Stored is what one fenced transaction left in the database.
+type Stored struct {
+	Key      int64
+	N        int64 // the order of the key's commits, from a row that each of them counts up
+	Timeline int64
+	LSN      int64
+	Lock     int64 // the holder's
+}
+
+// What Tokens and Writes match.
+var (
+	ErrTokenFell    = errors.New("check: an older holder wrote after a later one")
+	ErrTokenShared  = errors.New("check: two locks of a key have one token")
+	ErrTokenChanged = errors.New("check: a lock has two tokens")
+	ErrOrder        = errors.New("check: two writes of a key have one place in the order")
+	ErrWriteMissing = errors.New("check: a write that was acknowledged is not stored")
+	ErrWriteStored  = errors.New("check: a write that was refused is stored")
+)
+
+type token struct{ timeline, lsn int64 }
+
+func (t token) compare(u token) int {
+	return cmp.Or(cmp.Compare(t.timeline, u.timeline), cmp.Compare(t.lsn, u.lsn))
+}
+
+// Tokens checks that for each key the tokens never fall in the order of the
+// commits, that each lock has one token and no two locks of a key have the same.
+// It tells of the first write that breaks each rule.
+func Tokens(rows []Stored) error {
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b Stored) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.N, b.N))
+	})
+	type owned struct {
+		key int64
+		token
+	}
+	owners := map[owned]int64{}
+	tokens := map[int64]token{}
+	var found findings
+	for i, row := range rows {
+		t := token{row.Timeline, row.LSN}
+		if i > 0 && rows[i-1].Key == row.Key {
+			before := rows[i-1]
+			if before.N == row.N {
+				found.add(ErrOrder, row)
+			}
+			if t.compare(token{before.Timeline, before.LSN}) < 0 {
+				found.add(ErrTokenFell, row)
+			}
+		}
+		if first, ok := tokens[row.Lock]; ok && first != t {
+			found.add(ErrTokenChanged, row)
+		}
+		if owner, ok := owners[owned{row.Key, t}]; ok && owner != row.Lock {
+			found.add(ErrTokenShared, row)
+		}
+		tokens[row.Lock], owners[owned{row.Key, t}] = t, row.Lock
+	}
+	return found.err()
+}
+
+// Writes checks that what was acknowledged is stored, and that what was refused,
+// as fenced or lost, is not. Of any other result nothing follows.
+//
+// A failover that may lose what was committed breaks the first rule, as it may.
+func Writes(events []history.Event, rows []Stored) error {
+	type holder struct{ key, lock int64 }
+	type counts struct{ ok, refused, unknown int }
+	wrote := map[holder]counts{}
+	for _, e := range events {
+		if e.Write == nil {
+			continue
+		}
+		h := holder{e.Write.Key, e.Write.Lock}
+		c := wrote[h]
+		switch e.Write.Result {
+		case history.OK:
+			c.ok++
+		case history.Fenced, history.Lost:
+			c.refused++
+		default:
+			c.unknown++
+		}
+		wrote[h] = c
+	}
+	stored := map[holder]int{}
+	for _, row := range rows {
+		stored[holder{row.Key, row.Lock}]++
+	}
+	var found findings
+	for h, c := range wrote {
+		n := stored[h]
+		if n < c.ok {
+			found.add(ErrWriteMissing, h)
+		}
+		// A killed process may have committed a write that it could not note.
+		// It is not the holder of a lock that was refused: that one has stopped.
+		if c.refused > 0 && n > c.ok+c.unknown {
+			found.add(ErrWriteStored, h)
+		}
+	}
+	return found.err()
+}
+
+// findings are how often each rule was broken, and where first.
+type findings struct {
+	kinds []error
+	count map[error]int
+	first map[error]any
+}
+
+func (f *findings) add(kind error, where any) {
+	if f.count == nil {
+		f.count, f.first = map[error]int{}, map[error]any{}
+	}
+	if f.count[kind] == 0 {
+		f.kinds, f.first[kind] = append(f.kinds, kind), where
+	}
+	f.count[kind]++
+}
+
+func (f *findings) err() error {
+	errs := make([]error, 0, len(f.kinds))
+	for _, kind := range f.kinds {
+		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", kind, f.count[kind], f.first[kind]))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,67 @@
+package check
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+func TestTokens(t *testing.T) {
+	tests := []struct {
+		name string
+		rows []Stored
+		want error
+	}{
+		{name: "nothing"},
+		{name: "rising", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 10, 1}, {1, 3, 1, 20, 2}}},
+		{name: "in any order of rows", rows: []Stored{{1, 3, 1, 20, 2}, {1, 1, 1, 10, 1}, {1, 2, 1, 10, 1}}},
+		{name: "fell", rows: []Stored{{1, 1, 1, 20, 2}, {1, 2, 1, 10, 1}}, want: ErrTokenFell},
+		{name: "fell back after a later holder", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 20, 2}, {1, 3, 1, 10, 1}}, want: ErrTokenFell},
+		{name: "a later timeline has lower positions", rows: []Stored{{1, 1, 1, 20, 1}, {1, 2, 2, 10, 2}}},
+		{name: "the timeline fell", rows: []Stored{{1, 1, 2, 10, 2}, {1, 2, 1, 20, 1}}, want: ErrTokenFell},
+		{name: "other keys are others", rows: []Stored{{1, 1, 1, 20, 1}, {2, 1, 1, 10, 2}, {3, 1, 1, 20, 3}}},
+		{name: "two locks share", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 10, 2}}, want: ErrTokenShared},
+		{name: "two locks of different keys share", rows: []Stored{{1, 1, 1, 10, 1}, {2, 1, 1, 10, 2}}},
+		{name: "one lock has two", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 20, 1}}, want: ErrTokenChanged},
+		{name: "two writes in one place", rows: []Stored{{1, 1, 1, 10, 1}, {1, 1, 1, 10, 1}}, want: ErrOrder},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := Tokens(tt.rows); !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestWrites(t *testing.T) {
+	row := Stored{Key: key, N: 1, Lock: 1}
+	tests := []struct {
+		name   string
+		events []history.Event
+		rows   []Stored
+		want   error
+	}{
+		{name: "stored", events: list(wrote(1, history.OK)), rows: []Stored{row}},
+		{name: "missing", events: list(wrote(1, history.OK)), want: ErrWriteMissing},
+		{name: "one of two missing", events: list(wrote(1, history.OK), wrote(1, history.OK)), rows: []Stored{row}, want: ErrWriteMissing},
+		{name: "stored for another lock", events: list(wrote(2, history.OK)), rows: []Stored{row}, want: ErrWriteMissing},
+		{name: "fenced", events: list(wrote(1, history.Fenced))},
+		{name: "fenced and stored", events: list(wrote(1, history.Fenced)), rows: []Stored{row}, want: ErrWriteStored},
+		{name: "lost and stored", events: list(wrote(1, history.Lost)), rows: []Stored{row}, want: ErrWriteStored},
+		{name: "stored, then fenced", events: list(wrote(1, history.OK), wrote(1, history.Fenced)), rows: []Stored{row}},
+		{name: "failed and stored", events: list(wrote(1, history.Failed)), rows: []Stored{row}},
+		{name: "failed and not stored", events: list(wrote(1, history.Failed))},
+		{name: "failed or fenced, and stored", events: list(wrote(1, history.Failed), wrote(1, history.Fenced)), rows: []Stored{row}},
+		{name: "killed in the second write", events: list(wrote(1, history.OK)), rows: []Stored{row, row}},
+		{name: "killed in the first write", rows: []Stored{row}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := Writes(tt.events, tt.rows); !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
