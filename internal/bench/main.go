@@ -32,6 +32,7 @@ var scenarios = []struct {
 	quick bool
 }{
 	{scenario{"pairs", pairs}, true},
+	{scenario{"one processor", onOneProcessor}, false},
 	{scenario{"delayed", delayed}, true},
 	{scenario{"held", held}, true},
 	{scenario{"holders", holders}, true},

@@ -24,7 +24,13 @@ type section struct {
 var sections = []section{
 	{
 		scenario: "pairs", title: "Acquire and release", x: "callers", matrix: true,
-		text: "Each caller takes and gives back locks that nobody else wants, on names of its own, one after the other. A pair is both.",
+		text: "Each caller takes and gives back the lock of a name of its own, one after the other, as a user does who sends one request " +
+			"after the other. A pair is both.",
+	},
+	{
+		scenario: "one processor", title: "The same, with one processor for the client", x: "callers", matrix: true,
+		text: "The client's part, whoever's it is, gets one of the processors (GOMAXPROCS=1), and leaves the others to the servers. On two shared " +
+			"ones, as above, a client that is busy on both takes from its own server.",
 	},
 	{
 		scenario: "delay", title: "Half a millisecond of network each way",
