@@ -79,7 +79,7 @@ func (d plainDriver) Open(dsn string) (driver.Conn, error) {
 type plainConn struct{ driver.Conn }
 
 func (c plainConn) Prepare(query string) (driver.Stmt, error) {
-	stmt, err := c.Conn.Prepare(query) //nolint:sqlclosecheck // the caller's
+	stmt, err := c.Conn.Prepare(query)
 	return plainStmt{stmt}, err
 }
 
