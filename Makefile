@@ -72,10 +72,11 @@ vet:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
 
 lint:
-	@if command -v golangci-lint >/dev/null; then \
-		echo "golangci-lint run"; golangci-lint run; \
-	else \
-		echo "$(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
-	fi
+	@set -e; for m in . $(MODULES); do cd "$(CURDIR)/$$m"; \
+		if command -v golangci-lint >/dev/null; then \
+			echo "$$m: golangci-lint run"; golangci-lint run; \
+		else \
+			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
+		fi; done
 
 .PHONY: help demo test check bench bench-quick bench-go fuzz cover deps clean deps-postgres deps-bench fmt vet lint

@@ -41,7 +41,7 @@ func (c *boundContext) awaited() *contextState {
 		}
 		made := new(contextState)
 		if old == nil {
-			made.Context, made.end = context.WithCancelCause(c.parent)
+			made.Context, made.end = context.WithCancelCause(c.parent) //nolint:fatcontext // each is made anew
 		} else { // its parent may have ended since
 			made.Context, made.end = context.WithCancelCause(context.WithoutCancel(c.parent))
 			made.end(old.cause)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -32,6 +33,7 @@ var scenarios = []struct {
 	quick bool
 }{
 	{scenario{"pairs", pairs}, true},
+	{scenario{"one processor", onOneProcessor}, false},
 	{scenario{"delayed", delayed}, true},
 	{scenario{"held", held}, true},
 	{scenario{"holders", holders}, true},
@@ -162,9 +164,7 @@ func measure(ctx context.Context, c command, log *slog.Logger) (r *results.Resul
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	r.Settings = s.Settings()
-	for name, version := range s.Versions() {
-		r.Versions[name] = version
-	}
+	maps.Copy(r.Versions, s.Versions())
 	b := &bench{
 		env:   locks.Env{Postgres: s.Postgres(), Redis: s.Redis()},
 		usage: s.Usage, plan: c.plan, results: r, log: log,

@@ -100,21 +100,3 @@ func TestInterleave(t *testing.T) {
 		t.Errorf("%v, order %s: measured after the end", err, order)
 	}
 }
-
-// No two callers want the same name.
-func TestNewNames(t *testing.T) {
-	for _, callers := range []int{1, 64, 4096} {
-		seen := map[string]bool{}
-		for _, own := range newNames(callers) {
-			for _, name := range own {
-				if seen[name] {
-					t.Fatalf("%d callers: %s twice", callers, name)
-				}
-				seen[name] = true
-			}
-		}
-		if len(seen) < callers*17 {
-			t.Errorf("%d callers: %d names", callers, len(seen))
-		}
-	}
-}

@@ -59,7 +59,7 @@ func (b *bench) countConnections(ctx context.Context, c locks.Contender, env loc
 	counting, stop := context.WithCancel(ctx)
 	most := make(chan int, 1)
 	go func() { most <- b.mostConnections(counting) }()
-	measured, err = b.measurePairs(ctx, l, newNames(callers))
+	measured, err = b.measurePairs(ctx, l, callers)
 	stop()
 	n := <-most
 	if n == 0 && err == nil {

@@ -24,7 +24,6 @@ func held(ctx context.Context, b *bench) error {
 	if b.plan.quick {
 		counts = []int{100, 5000}
 	}
-	names := newNames(heldCallers)
 	var contestants []contestant
 	for _, variant := range []string{report.HeldByDefault, heldByOne} {
 		var opts []sqllock.Option
@@ -43,7 +42,7 @@ func held(ctx context.Context, b *bench) error {
 					if err := holdMany(ctx, kit, n); err != nil {
 						return measured, err
 					}
-					measured, err = b.measurePairs(ctx, kit, names)
+					measured, err = b.measurePairs(ctx, kit, heldCallers)
 					measured.Extra = map[string]float64{"connections": float64(kit.Session.Stats().Connections)}
 					return measured, err
 				},

@@ -37,7 +37,6 @@ func pairs(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) pairContestants(contenders []locks.Contender, env locks.Env, callers int) []contestant {
-	names := newNames(callers)
 	var all []contestant
 	for _, c := range contenders {
 		all = append(all, contestant{name: c.Name, x: callers, measure: func(ctx context.Context) (measured results.Round, err error) {
@@ -46,23 +45,26 @@ func (b *bench) pairContestants(contenders []locks.Contender, env locks.Env, cal
 				return measured, err
 			}
 			defer func() { err = errors.Join(err, l.Close()) }()
-			return b.measurePairs(ctx, l, names)
+			return b.measurePairs(ctx, l, callers)
 		}})
 	}
 	return all
 }
 
-// measurePairs has a caller for each of names take and give back its own, one
-// after the other.
-func (b *bench) measurePairs(ctx context.Context, l locks.Locks, names [][]string) (results.Round, error) {
+// measurePairs has so many callers take and give back locks, each that of a name of
+// its own: users who send one request after the other.
+func (b *bench) measurePairs(ctx context.Context, l locks.Locks, callers int) (results.Round, error) {
+	names := make([]string, callers)
+	for i := range names {
+		names[i] = fmt.Sprintf("user-%d", i)
+	}
 	// Of thousands of callers the slow contenders serve each once in half a
 	// second.
-	turns := time.Duration(len(names)) * time.Second / 4096
+	turns := time.Duration(callers) * time.Second / 4096
 	m := load.Run(ctx, load.Load{
-		Callers: len(names), WarmUp: max(b.plan.warmUp, turns/2), Measure: max(b.plan.measure, turns), Usage: b.usage,
-		Op: func(ctx context.Context, caller, n int) error {
-			own := names[caller]
-			held, err := l.Acquire(ctx, own[n%len(own)])
+		Callers: callers, WarmUp: max(b.plan.warmUp, turns/2), Measure: max(b.plan.measure, turns), Usage: b.usage,
+		Op: func(ctx context.Context, caller, _ int) error {
+			held, err := l.Acquire(ctx, names[caller])
 			if err != nil {
 				return err
 			}
@@ -73,17 +75,4 @@ func (b *bench) measurePairs(ctx context.Context, l locks.Locks, names [][]strin
 		return results.Round{}, m.FirstErr
 	}
 	return round(m), nil
-}
-
-// newNames is names of its own for each caller: as many as keep the whole at
-// some ten thousands, since more would measure the processor's cache.
-func newNames(callers int) [][]string {
-	each := min(997, max(17, 65_536/callers))
-	all := make([][]string, callers)
-	for caller := range all {
-		for n := range each {
-			all[caller] = append(all[caller], fmt.Sprintf("user-%d-%d", caller, n))
-		}
-	}
-	return all
 }

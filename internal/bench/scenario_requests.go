@@ -77,6 +77,8 @@ func requests(ctx context.Context, b *bench) error {
 	return nil
 }
 
+var errOtherAnswer = errors.New("not the answer that was expected")
+
 func (b *bench) measureRoute(ctx context.Context, g guarding, open func(*route.Guard) (route.Endpoint, error)) (measured results.Round, err error) {
 	guard, err := g.open(ctx, b)
 	if err != nil {
@@ -101,7 +103,7 @@ func (b *bench) measureRoute(ctx context.Context, g guarding, open func(*route.G
 		Callers: requestCallers, WarmUp: b.plan.warmUp, Measure: b.plan.measure, Usage: b.usage,
 		Op: func(ctx context.Context, caller, _ int) error {
 			if err := endpoint.Call(ctx, caller, call(caller)); !errors.Is(err, answer) {
-				return fmt.Errorf("answered %v, want %v", err, answer)
+				return errors.Join(errOtherAnswer, err)
 			}
 			return nil
 		},

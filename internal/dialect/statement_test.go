@@ -1,6 +1,7 @@
 package dialect_test
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"reflect"
@@ -60,18 +61,24 @@ func TestDriverModes(t *testing.T) {
 // may be, is driven by what it has.
 func TestPlainDriver(t *testing.T) {
 	dsn := pgtest.Database(t)
-	sql.Register("plain", plainDriver{open(t, "postgres", dsn).Driver()})
-	a, b := connect(t, open(t, "plain", dsn)), connect(t, open(t, "plain", dsn))
+	plain := sql.OpenDB(plainConnector{dsn, open(t, "postgres", dsn).Driver()})
+	t.Cleanup(func() { _ = plain.Close() })
+	a, b := connect(t, plain), connect(t, plain)
 	exchange(t, a, dialect.Batch{Try: big(1, 2)})
 	if got := exchange(t, b, dialect.Batch{Try: big(1, 2, 3)}); !reflect.DeepEqual(got.Busy, big(1, 2)) {
 		t.Errorf("busy: %v, want 1 and 2", got.Busy)
 	}
 }
 
-type plainDriver struct{ driver.Driver }
+type plainConnector struct {
+	dsn    string
+	driver driver.Driver
+}
 
-func (d plainDriver) Open(dsn string) (driver.Conn, error) {
-	conn, err := d.Driver.Open(dsn)
+func (c plainConnector) Driver() driver.Driver { return c.driver }
+
+func (c plainConnector) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.dsn)
 	return plainConn{conn}, err
 }
 
@@ -79,7 +86,7 @@ func (d plainDriver) Open(dsn string) (driver.Conn, error) {
 type plainConn struct{ driver.Conn }
 
 func (c plainConn) Prepare(query string) (driver.Stmt, error) {
-	stmt, err := c.Conn.Prepare(query) //nolint:sqlclosecheck // the caller's
+	stmt, err := c.Conn.Prepare(query)
 	return plainStmt{stmt}, err
 }
 

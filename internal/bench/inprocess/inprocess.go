@@ -40,7 +40,7 @@ func Refusal(s *sqllock.Session, hash bool) func(*testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer lock.Unlock()
+		defer func() { _ = lock.Unlock() }()
 		ctx := context.Background()
 		b.ReportAllocs()
 		for b.Loop() {

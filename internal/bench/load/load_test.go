@@ -29,8 +29,8 @@ func TestRun(t *testing.T) {
 				return nil
 			},
 			Usage: func() load.Usage {
-				n := time.Duration(asked.Add(1))
-				return load.Usage{Client: n * time.Second, Server: 2 * n * time.Second}
+				spent := time.Duration(asked.Add(1) * int64(time.Second))
+				return load.Usage{Client: spent, Server: 2 * spent}
 			},
 		})
 		if m.Ops != 30 || m.Errors != 10 || m.FirstErr == nil {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/bench/locks"
@@ -19,7 +20,7 @@ type goal struct {
 
 // goals are in the order of the report.
 func goals() []goal {
-	return slices.Concat(pairGoals(), redisGoals(), connectionGoals(), inProcessGoals())
+	return slices.Concat(pairGoals(), redisGoals(), processorGoals(), connectionGoals(), inProcessGoals())
 }
 
 func pairGoals() []goal {
@@ -83,6 +84,35 @@ func redisGoals() (all []goal) {
 				what:  "processor time of a pair, client and server, 512 callers, " + which.what,
 				floor: 1. / 3, goal: 1. / 5, less: true, unit: fraction,
 				measure: toFastestRedis("pairs", 512, whereMeasured(results.CPU), which),
+			})
+	}
+	return all
+}
+
+// processorGoals are those of 64 and more callers once more, with one processor
+// for the client.
+func processorGoals() (all []goal) {
+	const scenario, where = "one processor", " (client on one processor)"
+	for _, of := range []struct {
+		callers       int
+		pgx, pq, peer [2]float64 // floor, goal
+	}{
+		{64, [2]float64{4.5, 8}, [2]float64{11, 20}, [2]float64{1.5, 3}},
+		{512, [2]float64{12, 22}, [2]float64{28, 50}, [2]float64{3, 6}},
+	} {
+		what := fmt.Sprintf("pairs/s, %d callers, against ", of.callers)
+		all = append(all,
+			goal{
+				what: what + "a connection per lock, pgx" + where, floor: of.pgx[0], goal: of.pgx[1], unit: times,
+				measure: ratio(scenario, of.callers, locks.KitPgx, locks.PerConnectionPgx, results.Rate),
+			},
+			goal{
+				what: what + "a connection per lock, lib/pq at its defaults" + where, floor: of.pq[0], goal: of.pq[1], unit: times,
+				measure: ratio(scenario, of.callers, locks.KitPQ, locks.PerConnectionPQ, results.Rate),
+			},
+			goal{
+				what: what + "the fastest Redis client of all" + where, floor: of.peer[0], goal: of.peer[1], unit: times,
+				measure: toFastestRedis(scenario, of.callers, results.Rate, clients{tuned: true}),
 			})
 	}
 	return all

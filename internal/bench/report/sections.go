@@ -24,7 +24,13 @@ type section struct {
 var sections = []section{
 	{
 		scenario: "pairs", title: "Acquire and release", x: "callers", matrix: true,
-		text: "Each caller takes and gives back locks that nobody else wants, on names of its own, one after the other. A pair is both.",
+		text: "Each caller takes and gives back the lock of a name of its own, one after the other, as a user does who sends one request " +
+			"after the other. A pair is both.",
+	},
+	{
+		scenario: "one processor", title: "The same, with one processor for the client", x: "callers", matrix: true,
+		text: "The client's part, whoever's it is, gets one of the processors (GOMAXPROCS=1), and leaves the others to the servers. On two shared " +
+			"ones, as above, a client that is busy on both takes from its own server.",
 	},
 	{
 		scenario: "delay", title: "Half a millisecond of network each way",
@@ -126,18 +132,18 @@ func (p *page) matrices(s section, all []*results.Series) {
 		{"processor time of a pair, server", results.ServerCPU, duration},
 	} {
 		p.line("**%s**, medians:\n", strings.ToUpper(m.title[:1])+m.title[1:])
-		header, rule := "| "+s.x, "|---"
+		header := []string{s.x}
 		for _, x := range xs {
-			header += " | " + strconv.Itoa(x)
-			rule += "|---:"
+			header = append(header, strconv.Itoa(x))
 		}
-		p.line("%s |\n%s|", header, rule)
+		p.row(header)
+		p.line("|---%s|", strings.Repeat("|---:", len(xs)))
 		for _, contender := range contenders {
-			row := "| " + contender
+			row := []string{contender}
 			for _, x := range xs {
-				row += " | " + median(p.r.Find(s.scenario, contender, "", x).Spread(m.figure), m.unit)
+				row = append(row, median(p.r.Find(s.scenario, contender, "", x).Spread(m.figure), m.unit))
 			}
-			p.line("%s |", row)
+			p.row(row)
 		}
 		p.line("")
 	}
@@ -198,25 +204,29 @@ func (p *page) table(s section, all []*results.Series) {
 	columns = slices.DeleteFunc(columns, func(c column) bool {
 		return !slices.ContainsFunc(all, func(s *results.Series) bool { return c.cell(s) != "" && c.cell(s) != "–" })
 	})
-	header, rule := "", ""
+	var header, rule []string
 	for i, c := range columns {
-		header += "| " + c.name + " "
+		header = append(header, c.name)
 		if i == 0 || c.name == "" {
-			rule += "|---"
+			rule = append(rule, "---")
 		} else {
-			rule += "|---:"
+			rule = append(rule, "---:")
 		}
 	}
-	p.line("%s|\n%s|", header, rule)
+	p.row(header)
+	p.line("|%s|", strings.Join(rule, "|"))
 	for _, one := range all {
-		row := ""
+		var row []string
 		for _, c := range columns {
-			row += "| " + c.cell(one) + " "
+			row = append(row, c.cell(one))
 		}
-		p.line("%s|", row)
+		p.row(row)
 	}
 	p.line("")
 }
+
+// row is a line of a table.
+func (p *page) row(cells []string) { p.line("| %s |", strings.Join(cells, " | ")) }
 
 // extraNames says what the figures are that only one scenario has, where their
 // names do not.

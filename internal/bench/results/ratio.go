@@ -5,11 +5,19 @@ import "slices"
 // A Figure is one of a Round's.
 type Figure func(Round) float64
 
-// The figures that tables, plots and goals are about.
-func Rate(r Round) float64      { return r.Rate }
-func P50(r Round) float64       { return r.P50.Seconds() }
-func P99(r Round) float64       { return r.P99.Seconds() }
+// Rate is operations per second.
+func Rate(r Round) float64 { return r.Rate }
+
+// P50 is the median latency, in seconds.
+func P50(r Round) float64 { return r.P50.Seconds() }
+
+// P99 is the 99th percentile of the latency, in seconds.
+func P99(r Round) float64 { return r.P99.Seconds() }
+
+// ClientCPU is the client's processor time of an operation, in seconds.
 func ClientCPU(r Round) float64 { return r.ClientCPU.Seconds() }
+
+// ServerCPU is the server's.
 func ServerCPU(r Round) float64 { return r.ServerCPU.Seconds() }
 
 // CPU is the client's and the server's together.

@@ -33,7 +33,8 @@ func processTime(pid int) (total time.Duration) {
 }
 
 // familyTime is the processor time of a process and its children, those that
-// have ended included.
+// have ended included. When a child ends, what was counted to the nanosecond is
+// counted in ticks from then on, so that the sum may fall by two of them.
 func familyTime(pid int) time.Duration {
 	if pid == 0 {
 		return 0
