@@ -1,0 +1,119 @@
+// Package campaign injects faults into a fleet at work, one after the other in
+// random order, and has the history checked.
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+)
+
+// A Plan is what a campaign does.
+type Plan struct {
+	Rows     []int         // of the fault table; none: all
+	Faults   int           // of each row
+	Duration time.Duration // go on until then, each row Faults times in a round; 0: one round
+	Fleet    fleet.Settings
+	Progress io.Writer // a line for each fault
+}
+
+// Run runs a campaign and checks its history. The error is about what was
+// violated, or kept the campaign from going on; the Result is there in any case
+// but for one that could not begin.
+func Run(ctx context.Context, plan Plan) (result *Result, err error) {
+	rows, err := chosen(plan.Rows)
+	if err != nil {
+		return nil, err
+	}
+	f, err := fleet.Start(ctx, plan.Fleet)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	result = newResult(plan.Fleet, rows)
+	notes, err := newNotes(plan.Fleet.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, notes.close()) }()
+	err = inject(ctx, f, plan, rows, result, notes)
+	if ctx.Err() != nil {
+		return result, context.Cause(ctx)
+	}
+	err = errors.Join(err, f.Drain(ctx))
+	return result, errors.Join(err, result.check(ctx, f))
+}
+
+// chosen is the rows with these numbers.
+func chosen(numbers []int) ([]nemesis.Row, error) {
+	all := nemesis.Rows()
+	if len(numbers) == 0 {
+		return all, nil
+	}
+	var rows []nemesis.Row
+	for _, n := range numbers {
+		i := slices.IndexFunc(all, func(r nemesis.Row) bool { return r.Number == n })
+		if i < 0 {
+			return nil, fmt.Errorf("campaign: there is no row %d here", n)
+		}
+		rows = append(rows, all[i])
+	}
+	return rows, nil
+}
+
+// inject injects faults until the plan is fulfilled, or one of them was not
+// borne as it should.
+func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, result *Result, notes *notes) error {
+	field := &nemesis.Field{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
+	begin := time.Now()
+	for round := 0; round == 0 || time.Since(begin) < plan.Duration; round++ {
+		for _, row := range order(field.Rand, rows, plan.Faults) {
+			if round > 0 && time.Since(begin) >= plan.Duration {
+				break
+			}
+			injury, err := field.Inject(ctx, row)
+			if ctx.Err() != nil { // it was not the fault's fault
+				return context.Cause(ctx)
+			}
+			result.add(row, injury, err)
+			fmt.Fprintf(plan.Progress, "%8s  row %-2d %-38s %3d lost, served again after %v\n",
+				time.Since(begin).Round(time.Millisecond), row.Number, row.Name, injury.Lost, injury.Recovery.Round(time.Millisecond))
+			if err := errors.Join(err, notes.fault(injury.Fault)); err != nil {
+				return err
+			}
+			if err := quiet(ctx, field.Rand); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// order is each of rows n times, in random order.
+func order(rng *rand.Rand, rows []nemesis.Row, n int) []nemesis.Row {
+	var all []nemesis.Row
+	for range n {
+		all = append(all, rows...)
+	}
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// quiet lets the load go on undisturbed for a moment.
+func quiet(ctx context.Context, rng *rand.Rand) error {
+	timer := time.NewTimer(time.Duration(rng.Int64N(int64(300 * time.Millisecond))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

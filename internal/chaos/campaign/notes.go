@@ -1,0 +1,82 @@
+package campaign
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// notes is the history of the faults.
+type notes struct{ file *os.File }
+
+func newNotes(dir string) (*notes, error) {
+	file, err := os.Create(filepath.Join(dir, "faults.jsonl"))
+	return &notes{file}, err
+}
+
+// fault appends a fault; one that never began is left out.
+func (n *notes) fault(f history.Fault) error {
+	if f.Begin == 0 {
+		return nil
+	}
+	return json.NewEncoder(n.file).Encode(history.Event{Fault: &f})
+}
+
+func (n *notes) close() error { return n.file.Close() }
+
+// read is the whole history of a campaign.
+func read(dir string) (events []history.Event, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		some, err := readFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("campaign: %s: %w", filepath.Base(name), err)
+		}
+		events = append(events, some...)
+	}
+	return events, nil
+}
+
+func readFile(name string) ([]history.Event, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return history.ReadAll(file)
+}
+
+// stored is what fenced writes have left in the database.
+func stored(ctx context.Context, f *fleet.Fleet) (all []check.Stored, err error) {
+	rows, err := f.DB.QueryContext(ctx, "SELECT key, n, timeline, lsn, lock FROM writes")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s check.Stored
+		if err := rows.Scan(&s.Key, &s.N, &s.Timeline, &s.LSN, &s.Lock); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, rows.Err()
+}
+
+// stale counts the writes that were committed after one with a later token.
+func stale(ctx context.Context, f *fleet.Fleet) (n int, err error) {
+	err = f.DB.QueryRowContext(ctx, `SELECT count(*) FROM (
+		SELECT timeline, lsn, lag(timeline) OVER key_order AS last_timeline, lag(lsn) OVER key_order AS last_lsn
+		FROM writes WINDOW key_order AS (PARTITION BY key ORDER BY n)) w
+		WHERE (last_timeline, last_lsn) > (timeline, lsn)`).Scan(&n)
+	return n, err
+}

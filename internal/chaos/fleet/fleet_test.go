@@ -1,0 +1,118 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+)
+
+func TestMain(m *testing.M) {
+	worker.Main()
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		println(err.Error())
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func start(t *testing.T) *fleet.Fleet {
+	t.Helper()
+	f, err := fleet.Start(t.Context(), fleet.Settings{Processes: 2, Callers: 2, Keys: 3, Lease: 2 * time.Second, Dir: t.TempDir(), Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func TestFleet(t *testing.T) {
+	f := start(t)
+	ctx, m := t.Context(), f.Members[0]
+	if f.Members[1].Driver == m.Driver {
+		t.Errorf("two processes with the driver %s", m.Driver)
+	}
+	pid, err := f.SessionPID(ctx, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := f.Tallies(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Serving(ctx, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	after, err := f.Tallies(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after[0].Connections != before[0].Connections+1 || after[1] != before[1] {
+		t.Errorf("one session was terminated: before %+v, after %+v", before, after)
+	}
+	killed := m.Process.Orders.Process
+	if err := f.Kill(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Serving(ctx, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if m.Process.Orders.Process == killed {
+		t.Errorf("process %d has taken its own place", killed)
+	}
+	if err := f.Restart(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.NoStrangeLocks(ctx, 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := f.Drain(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// What should not be there is seen.
+func TestStrangers(t *testing.T) {
+	f := start(t)
+	conn, err := f.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.NoStrangeLocks(t.Context(), 50*time.Millisecond); err == nil {
+		t.Error("a lock of nobody was not seen")
+	}
+	// A process that does not serve is named.
+	m := f.Members[1]
+	if err := m.Process.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	err = f.Serving(t.Context(), 200*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "process 2 ") {
+		t.Errorf("a frozen process: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.Tally(short, m, history.Now()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the figures of a frozen process: %v", err)
+	}
+}

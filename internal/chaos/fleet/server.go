@@ -1,0 +1,98 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+)
+
+// number is the answer of the server, which may just be starting, to a query
+// for a number.
+func (f *Fleet) number(ctx context.Context, query string, args ...any) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err = f.DB.QueryRowContext(ctx, query, args...).Scan(&n)
+	return n, err
+}
+
+// SessionPID is the server's process of m's Session; it waits until there is
+// one.
+func (f *Fleet) SessionPID(ctx context.Context, m *Member) (pid int, err error) {
+	err = Poll(ctx, 10*time.Second, "the connection of a Session", func(ctx context.Context) (bool, error) {
+		pid, err = f.number(ctx, "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1",
+			m.Role+" latchkey")
+		return err == nil && pid != 0, nil
+	})
+	return pid, err
+}
+
+// Exec runs a statement as the observer.
+func (f *Fleet) Exec(ctx context.Context, statement string, args ...any) error {
+	if _, err := f.DB.ExecContext(ctx, statement, args...); err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	return nil
+}
+
+// advisoryLocks counts those of the fleet's database.
+const advisoryLocks = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// NoStrangeLocks waits until no key is locked but those that callers want.
+func (f *Fleet) NoStrangeLocks(ctx context.Context, d time.Duration) error {
+	keys := make([]int64, f.Keys)
+	for i := range keys {
+		keys[i] = worker.Key(i).Int64()
+	}
+	return Poll(ctx, d, "locks of nobody to go", func(ctx context.Context) (bool, error) {
+		n, err := f.number(ctx, advisoryLocks+` AND (classid::bigint << 32) | objid::bigint <> ALL ($1)`, keys)
+		return n == 0, err
+	})
+}
+
+// Drain has every process end its work, and checks that nothing is left: no
+// goroutine in a process, no connection, no lock in the server.
+func (f *Fleet) Drain(ctx context.Context) error {
+	var err error
+	for _, m := range f.Members {
+		err = errors.Join(err, f.drain(ctx, m, m.Process.Drain))
+	}
+	if err != nil {
+		return err
+	}
+	d := f.Lease + 5*time.Second
+	return errors.Join(
+		Poll(ctx, d, "the last lock to go", func(ctx context.Context) (bool, error) {
+			n, err := f.number(ctx, advisoryLocks)
+			return n == 0, err
+		}),
+		Poll(ctx, d, "the last connection to go", func(ctx context.Context) (bool, error) {
+			n, err := f.number(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'member%'")
+			return n == 0, err
+		}))
+}
+
+// Restart has m's process end its work on SIGTERM, and starts another.
+func (f *Fleet) Restart(ctx context.Context, m *Member) error {
+	if err := f.drain(ctx, m, m.Process.Terminate); err != nil {
+		return err
+	}
+	return f.Replace(m)
+}
+
+// drain ends m's process by the given means.
+func (f *Fleet) drain(ctx context.Context, m *Member, end func(context.Context) (*worker.Report, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	report, err := end(ctx)
+	if err != nil {
+		return err
+	}
+	if report.Goroutines > 0 {
+		return fmt.Errorf("fleet: process %d (%s) leaves %d goroutines:\n%s", m.Process.Orders.Process, m.Driver, report.Goroutines, report.Stacks)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
+)
+
+// Poll calls done every few milliseconds until it reports true or an error, for
+// d at the most. what names the thing waited for.
+func Poll(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
+	limited, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for {
+		ok, err := done(limited)
+		switch {
+		case err != nil && limited.Err() == nil:
+			return fmt.Errorf("fleet: %s: %w", what, err)
+		case ok && err == nil:
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("fleet: waited %v in vain for %s", d, what)
+		}
+	}
+}
+
+// Serving waits until each process has granted a lock that was asked for after
+// the call of Serving.
+func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
+	since := history.Now()
+	var idle []string
+	err := Poll(ctx, d, "every process to serve", func(context.Context) (bool, error) {
+		idle = idle[:0]
+		for _, m := range f.Members {
+			select {
+			case <-m.Process.Ended():
+				return false, fmt.Errorf("process %d has ended", m.Process.Orders.Process)
+			default:
+			}
+			if s := m.Process.Status(); s.LastOK <= since {
+				idle = append(idle, fmt.Sprintf("process %d (%s, last status %v ago): %+v",
+					m.Process.Orders.Process, m.Driver, time.Duration(history.Now()-s.At).Round(time.Millisecond), s))
+			}
+		}
+		return len(idle) == 0, nil
+	})
+	if err != nil && len(idle) > 0 {
+		return fmt.Errorf("%w:\n%s", err, strings.Join(idle, "\n"))
+	}
+	return err
+}
+
+// A Tally is what a process has lost so far.
+type Tally struct {
+	Process     int
+	Connections uint64
+	Locks       int64
+}
+
+// Tally is the losses of m's process, as it told after since; it waits for that.
+func (f *Fleet) Tally(ctx context.Context, m *Member, since history.Moment) (Tally, error) {
+	var s worker.Status
+	err := Poll(ctx, 10*time.Second, "a process to tell its status", func(context.Context) (bool, error) {
+		s = m.Process.Status()
+		return s.At > since, nil
+	})
+	return Tally{m.Process.Orders.Process, s.Connections, s.Lost}, err
+}
+
+// Tallies is the Tally of each member, of this moment.
+func (f *Fleet) Tallies(ctx context.Context) ([]Tally, error) {
+	since := history.Now()
+	all := make([]Tally, len(f.Members))
+	for i, m := range f.Members {
+		var err error
+		if all[i], err = f.Tally(ctx, m, since); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,114 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/proxy"
+)
+
+// networkRows are what happens between a process and its server.
+var networkRows = []Row{
+	{Number: 4, Name: "nothing comes from the server", Effect: VictimLoses, inject: swallow(proxy.ToClient)},
+	{Number: 5, Name: "nothing reaches the server", Effect: VictimLoses, inject: swallow(proxy.ToServer)},
+	{Number: 6, Name: "link down for a moment", Quick: true, Effect: NothingLost, inject: linkDown},
+	{Number: 7, Name: "half-open connection", Effect: VictimLoses, inject: halfOpen},
+	{Number: 8, Name: "connection reset", Quick: true, Effect: VictimLoses, inject: reset},
+	{Number: 9, Name: "slow network", Effect: Any, inject: slow},
+	{Number: 10, Name: "byte by byte", Effect: Any, inject: trickle},
+	{Number: 11, Name: "reply to an acquire lost", Quick: true, Effect: VictimLoses, inject: loseReply(proxy.Acquire)},
+	{Number: 12, Name: "reply to a release lost", Quick: true, Effect: VictimLoses, inject: loseReply(proxy.Release)},
+}
+
+func swallow(d proxy.Direction) func(context.Context, *Field) (*fleet.Member, error) {
+	return func(ctx context.Context, f *Field) (*fleet.Member, error) {
+		m, err := f.holding(ctx)
+		if err != nil {
+			return m, err
+		}
+		f.strike()
+		fault, err := m.Proxy.Swallow(d)
+		return m, f.mendAfter(ctx, f.between(1.05, 1.6, f.Lease), fault, err)
+	}
+}
+
+// mendAfter ends a fault, unless it could not be made, after d.
+func (f *Field) mendAfter(ctx context.Context, d time.Duration, fault *proxy.Fault, err error) error {
+	if err != nil {
+		return err
+	}
+	return errors.Join(last(ctx, d), fault.Mend())
+}
+
+// linkDown stays clear of the bound, as freezeShort does.
+func linkDown(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m, err := f.holding(ctx)
+	if err != nil {
+		return m, err
+	}
+	f.strike()
+	fault, err := m.Proxy.Hold()
+	return m, f.mendAfter(ctx, f.between(0.1, 0.75, f.bearable()), fault, err)
+}
+
+func halfOpen(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m := f.member(nil)
+	return m, f.noticed(ctx, m, m.Proxy.HalfOpen)
+}
+
+// reset needs a proxy that ends connections with RST.
+func reset(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m := f.member(func(m *fleet.Member) bool { return m.Abrupt })
+	return m, f.noticed(ctx, m, m.Proxy.Sever)
+}
+
+// noticed makes a fault that ends m's connection, and mends it when m has
+// noticed: it must within a lease.
+func (f *Field) noticed(ctx context.Context, m *fleet.Member, make func() (*proxy.Fault, error)) error {
+	before, err := f.Tally(ctx, m, history.Now())
+	if err != nil {
+		return err
+	}
+	f.strike()
+	fault, err := make()
+	if err != nil {
+		return err
+	}
+	err = fleet.Poll(ctx, f.Lease, "a process to notice that its connection has ended", func(context.Context) (bool, error) {
+		return m.Process.Status().Connections > before.Connections, nil
+	})
+	return errors.Join(err, fault.Mend())
+}
+
+func slow(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m := f.member(nil)
+	d := f.between(0.2, 3, f.heartbeat())
+	fault, err := m.Proxy.Latency(d, d/2)
+	return m, f.mendAfter(ctx, f.between(0.8, 1.6, f.Lease), fault, err)
+}
+
+func trickle(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m := f.member(nil)
+	fault, err := m.Proxy.Trickle()
+	return m, f.mendAfter(ctx, f.between(0.8, 1.6, f.Lease), fault, err)
+}
+
+func loseReply(kind proxy.Request) func(context.Context, *Field) (*fleet.Member, error) {
+	return func(ctx context.Context, f *Field) (*fleet.Member, error) {
+		m := f.member(nil)
+		lost := m.Proxy.LoseReply(kind)
+		err := fleet.Poll(ctx, 10*time.Second, "a reply to be lost", func(context.Context) (bool, error) {
+			select {
+			case <-lost:
+				return true, nil
+			default:
+				return false, nil
+			}
+		})
+		m.Proxy.Spare()
+		return m, err
+	}
+}

@@ -1,0 +1,169 @@
+// Package nemesis injects faults into a fleet: the rows of the project's fault table,
+// each with what the kit promises about it.
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// A Row is one kind of fault. Its number is that of the fault table, and stays.
+type Row struct {
+	Number int
+	Name   string
+	Quick  bool // it takes less than the lease, about
+	Effect Effect
+
+	// inject makes the fault and mends it. It returns whom it was done to, nil
+	// for all or the server, and an error if what is promised meanwhile did not hold.
+	inject func(ctx context.Context, f *Field) (*fleet.Member, error)
+}
+
+// An Effect is which locks a fault may cost.
+type Effect int
+
+// The effects.
+const (
+	Any         Effect = iota // which locks are lost depends on the moment
+	NothingLost               // no process may report a loss
+	VictimLoses               // the victim must find that its connection is lost
+	AllLose                   // every process must
+)
+
+// Rows is all rows that are injected into a fleet, by number. Those of the
+// table that are missing are tested elsewhere.
+func Rows() []Row {
+	all := slices.Concat(processRows, networkRows, serverRows, placeRows, keyRows)
+	slices.SortFunc(all, func(a, b Row) int { return a.Number - b.Number })
+	return all
+}
+
+// A Field is where faults are injected.
+type Field struct {
+	*fleet.Fleet
+	Rand *rand.Rand
+
+	struck history.Moment // when the fault under way began
+}
+
+// strike notes that a fault begins now.
+func (f *Field) strike() { f.struck = history.Now() }
+
+// An Injury is a fault that was injected and mended.
+type Injury struct {
+	Fault    history.Fault
+	Lost     int64         // locks that were reported lost, all processes together
+	Recovery time.Duration // until every process served again, after it was mended
+}
+
+// recoverWithin is the bound for Recovery. An attempt to connect that hangs
+// takes 5 s to be given up, and then there is a pause.
+const recoverWithin = 20 * time.Second
+
+// Inject makes a fault of row r, mends it, waits until every process serves
+// again and checks what is promised.
+func (f *Field) Inject(ctx context.Context, r Row) (injury Injury, err error) {
+	before, err := f.Tallies(ctx)
+	if err != nil {
+		return injury, err
+	}
+	f.strike()
+	victim, err := r.inject(ctx, f)
+	injury.Fault = history.Fault{Row: r.Number, Name: r.Name, Begin: f.struck, End: history.Now()}
+	number := 0 // of the member
+	if victim != nil {
+		number = victim.Number
+		injury.Fault.Process = before[number-1].Process
+	}
+	if err != nil {
+		return injury, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
+	}
+	if err := f.Serving(ctx, recoverWithin); err != nil {
+		return injury, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, err)
+	}
+	injury.Recovery = time.Duration(history.Now() - injury.Fault.End)
+	after, err := f.Tallies(ctx)
+	if err != nil {
+		return injury, err
+	}
+	injury.Lost, err = r.Effect.check(before, after, number)
+	if err != nil {
+		return injury, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
+	}
+	return injury, nil
+}
+
+// check compares losses before and after a fault whose victim is the member of
+// this number, or nobody in particular.
+func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err error) {
+	for i, b := range before {
+		a := after[i]
+		if a.Process != b.Process { // another process: it has lost nothing of its own
+			continue
+		}
+		lost += a.Locks - b.Locks
+		connections := a.Connections - b.Connections
+		switch {
+		case e == NothingLost && (connections > 0 || a.Locks > b.Locks):
+			err = errors.Join(err, fmt.Errorf("process %d reports %d connections and %d locks lost, and none should be", a.Process, connections, a.Locks-b.Locks))
+		case connections == 0 && (e == AllLose || e == VictimLoses && victim == i+1):
+			err = errors.Join(err, fmt.Errorf("process %d has not noticed", a.Process))
+		}
+	}
+	return lost, err
+}
+
+// member is a member at random, of those that suit.
+func (f *Field) member(suits func(*fleet.Member) bool) *fleet.Member {
+	var all []*fleet.Member
+	for _, m := range f.Members {
+		if suits == nil || suits(m) {
+			all = append(all, m)
+		}
+	}
+	if len(all) == 0 {
+		all = f.Members
+	}
+	return all[f.Rand.IntN(len(all))]
+}
+
+// holding is a member that holds a lock as far as one can see from here.
+func (f *Field) holding(ctx context.Context) (*fleet.Member, error) {
+	m := f.member(nil)
+	err := fleet.Poll(ctx, 10*time.Second, "a process to hold a lock", func(context.Context) (bool, error) {
+		return m.Process.Status().Holding > 0, nil
+	})
+	return m, err
+}
+
+// between is a duration at random between two parts of whole.
+func (f *Field) between(from, to float64, whole time.Duration) time.Duration {
+	return time.Duration((from + f.Rand.Float64()*(to-from)) * float64(whole))
+}
+
+// trust is T(1−ρ) − m: how long locks outlive the last statement that was answered.
+func (f *Field) trust() time.Duration { return f.Lease - f.Lease/1000 - f.Lease/5 }
+
+// bearable is how long a process may be cut off at any moment without a loss: T(1−ρ) − m − p.
+func (f *Field) bearable() time.Duration { return f.trust() - f.heartbeat() }
+
+func (f *Field) heartbeat() time.Duration { return f.Lease / 5 }
+
+// last waits: for as long as a fault is to last.
+func last(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

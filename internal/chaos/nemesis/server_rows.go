@@ -1,0 +1,98 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+)
+
+// serverRows are what happens to the server.
+var serverRows = []Row{
+	{Number: 13, Name: "pg_terminate_backend", Quick: true, Effect: VictimLoses, inject: terminate},
+	{Number: 14, Name: "a backend killed with -9", Quick: true, Effect: AllLose, inject: killBackend},
+	{Number: 15, Name: "immediate restart", Quick: true, Effect: AllLose, inject: restart},
+	{Number: 16, Name: "backend frozen longer than the lease", Effect: VictimLoses, inject: freezeBackend},
+	{Number: 25, Name: "role may not connect", Quick: true, Effect: VictimLoses, inject: lockOut},
+}
+
+// backend is a holder and the server's process of its Session.
+func (f *Field) backend(ctx context.Context) (m *fleet.Member, pid int, err error) {
+	if m, err = f.holding(ctx); err != nil {
+		return m, 0, err
+	}
+	pid, err = f.SessionPID(ctx, m)
+	f.strike()
+	return m, pid, err
+}
+
+func terminate(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m, pid, err := f.backend(ctx)
+	if err != nil {
+		return m, err
+	}
+	return m, f.Exec(ctx, "SELECT pg_terminate_backend($1)", pid)
+}
+
+func killBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
+	_, pid, err := f.backend(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nil, f.Cluster.KillBackend(pid)
+}
+
+func restart(_ context.Context, f *Field) (*fleet.Member, error) {
+	return nil, f.Cluster.Restart(true)
+}
+
+func freezeBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m, pid, err := f.backend(ctx)
+	if err != nil {
+		return m, err
+	}
+	if err := f.Cluster.FreezeBackend(pid); err != nil {
+		return m, err
+	}
+	return m, errors.Join(last(ctx, f.between(1.05, 1.5, f.Lease)), f.Cluster.ThawBackend(pid))
+}
+
+// lockOut ends the connections of a process and refuses new ones: its role may
+// not log in any more, or has no connection to spare.
+func lockOut(ctx context.Context, f *Field) (*fleet.Member, error) {
+	m := f.member(nil)
+	refuse, admit := "NOLOGIN", "LOGIN"
+	if f.Rand.IntN(2) == 0 {
+		refuse, admit = "CONNECTION LIMIT 0", "CONNECTION LIMIT -1"
+	}
+	if err := f.Exec(ctx, "ALTER ROLE "+m.Role+" "+refuse); err != nil {
+		return m, err
+	}
+	f.strike()
+	err := f.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", m.Role)
+	if err == nil {
+		err = f.notServed(ctx, m, "calls to fail with ErrUnavailable", func() int64 { return m.Process.Status().Unavailable })
+	}
+	return m, errors.Join(err, f.Exec(ctx, "ALTER ROLE "+m.Role+" "+admit))
+}
+
+// notServed waits until m's calls fail in the way that failures counts, and
+// checks that from then on none is granted for a while.
+func (f *Field) notServed(ctx context.Context, m *fleet.Member, what string, failures func() int64) error {
+	seen := failures()
+	err := fleet.Poll(ctx, 10*time.Second, what, func(context.Context) (bool, error) {
+		return failures() > seen, nil
+	})
+	if err != nil {
+		return err
+	}
+	granted := m.Process.Status().Granted
+	if err := last(ctx, f.Lease/4); err != nil {
+		return err
+	}
+	if now := m.Process.Status().Granted; now != granted {
+		return errors.New("locks are granted without a database that could")
+	}
+	return nil
+}

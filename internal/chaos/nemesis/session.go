@@ -1,0 +1,75 @@
+package nemesis
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A guest is a Session in this process, with a pool of its own: for rows about
+// places where the fleet is not.
+type guest struct {
+	*sqllock.Session
+	db *sql.DB
+}
+
+// open opens a Session of a driver chosen at random.
+func (f *Field) open(ctx context.Context, dsn string, opts ...sqllock.Option) (*guest, error) {
+	drivers := pgtest.Drivers()
+	db, err := sql.Open(drivers[f.Rand.IntN(len(drivers))], dsn)
+	if err != nil {
+		return nil, err
+	}
+	opts = append([]sqllock.Option{
+		sqllock.WithLease(f.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler)),
+	}, opts...)
+	s, err := sqllock.Open(ctx, db, opts...)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &guest{s, db}, nil
+}
+
+func (g *guest) close() error { return errors.Join(g.Close(), g.db.Close()) }
+
+// refused checks that no Session can be opened at dsn, since locks do not
+// exclude there.
+func (f *Field) refused(ctx context.Context, dsn string) error {
+	g, err := f.open(ctx, dsn)
+	if err == nil {
+		return errors.Join(errors.New("a session was opened where locks do not exclude"), g.close())
+	}
+	if !errors.Is(err, sqllock.ErrNotExclusive) {
+		return fmt.Errorf("opening failed, but not with ErrNotExclusive: %w", err)
+	}
+	return nil
+}
+
+// held checks that key cannot be had from g.
+func held(ctx context.Context, g *guest, key sqllock.Key) error {
+	lock, err := g.TryLock(ctx, key)
+	switch {
+	case err == nil:
+		return errors.Join(errors.New("a key was granted twice"), lock.Unlock())
+	case !errors.Is(err, sqllock.ErrHeld):
+		return fmt.Errorf("not ErrHeld of a key that is held: %w", err)
+	}
+	return nil
+}
+
+// free checks that key can be had from g within d.
+func free(ctx context.Context, g *guest, key sqllock.Key, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	lock, err := g.Lock(ctx, key)
+	if err != nil {
+		return fmt.Errorf("a key does not become free: %w", err)
+	}
+	return lock.Unlock()
+}

@@ -1,0 +1,152 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A caller asks for a lock, holds it, gives it back, again and again.
+type caller struct {
+	w   *work
+	rng *rand.Rand
+}
+
+func (c *caller) run(draining context.Context) {
+	for draining.Err() == nil {
+		if lock, number := c.take(); lock != nil {
+			c.hold(draining, lock, number)
+		}
+		pause(draining, c.upTo(4*time.Millisecond))
+	}
+}
+
+// chance is true n times in a hundred.
+func (c *caller) chance(n int) bool { return c.rng.IntN(100) < n }
+
+func (c *caller) upTo(d time.Duration) time.Duration { return time.Duration(c.rng.Int64N(int64(d))) }
+
+// An ask is one call that wants a lock on one of keys.
+type ask struct {
+	keys  []sqllock.Key
+	waits bool
+	limit time.Duration // of its context; 0: none
+}
+
+// choose makes up the next call.
+func (c *caller) choose() ask {
+	n := 1
+	if c.chance(15) {
+		n = 2 + c.rng.IntN(3)
+	}
+	a := ask{waits: c.chance(25)}
+	for _, i := range c.rng.Perm(c.w.orders.Keys)[:min(n, c.w.orders.Keys)] {
+		key := Key(i)
+		if c.chance(50) {
+			key = sameKey(i)
+		}
+		a.keys = append(a.keys, key)
+	}
+	switch {
+	case c.chance(10): // gives up early, some before they have begun
+		a.limit = time.Nanosecond + c.upTo(3*time.Millisecond)
+	case a.waits:
+		a.limit = 5*time.Millisecond + c.upTo(300*time.Millisecond)
+	}
+	return a
+}
+
+// take makes a call and notes it. Without a grant the lock is nil.
+func (c *caller) take() (lock *sqllock.Lock, number int64) {
+	a := c.choose()
+	ctx := context.Background()
+	if a.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.limit)
+		defer cancel()
+	}
+	begin := history.Now()
+	lock, err := c.call(ctx, a)
+	end := history.Now()
+	c.count(err, begin)
+	try := history.Try{Process: c.w.orders.Process, Waits: a.waits, Begin: begin, End: end, Result: resultOf(err)}
+	if err == nil {
+		try.Key, try.Lock = lock.Key().Int64(), c.w.lockNumber()
+		c.w.note(history.Event{Try: &try})
+		return lock, try.Lock
+	}
+	for _, key := range a.keys { // each was held, or none was granted
+		try.Key = key.Int64()
+		c.w.note(history.Event{Try: &try})
+	}
+	return nil, 0
+}
+
+func (c *caller) call(ctx context.Context, a ask) (*sqllock.Lock, error) {
+	s := c.w.session
+	switch {
+	case len(a.keys) == 1 && a.waits:
+		return s.Lock(ctx, a.keys[0])
+	case len(a.keys) == 1:
+		return s.TryLock(ctx, a.keys[0])
+	case a.waits:
+		return s.LockAny(ctx, a.keys...)
+	default:
+		return s.TryAny(ctx, a.keys...)
+	}
+}
+
+func (c *caller) count(err error, begin history.Moment) {
+	counts := &c.w.counts
+	switch {
+	case err == nil:
+		counts.granted.Add(1)
+		for last := counts.lastOK.Load(); last < int64(begin) && !counts.lastOK.CompareAndSwap(last, int64(begin)); {
+			last = counts.lastOK.Load()
+		}
+	case errors.Is(err, sqllock.ErrHeld):
+		counts.held.Add(1)
+	case errors.Is(err, sqllock.ErrNotExclusive):
+		counts.notExclusive.Add(1)
+	case errors.Is(err, sqllock.ErrUnavailable):
+		counts.unavailable.Add(1)
+	}
+}
+
+// resultOf is err in the words of the history. ErrNotExclusive is what a
+// database that does not serve answers: nothing was granted.
+func resultOf(err error) history.Result {
+	switch {
+	case err == nil:
+		return history.OK
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return history.GaveUp // also while the database was away
+	case errors.Is(err, sqllock.ErrHeld):
+		return history.Held
+	case errors.Is(err, sqllock.ErrCapacity):
+		return history.Capacity
+	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrNotExclusive):
+		return history.Unavailable
+	case errors.Is(err, sqllock.ErrLost), errors.Is(err, sqllock.ErrReleased):
+		return history.Lost
+	case errors.Is(err, sqllock.ErrFenced):
+		return history.Fenced
+	case errors.Is(err, sqllock.ErrClosed):
+		return history.Closed
+	}
+	return history.Failed
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

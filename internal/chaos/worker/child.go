@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// env is the environment variable with the orders of a process.
+const env = "LATCHKEY_CHAOS_WORKER"
+
+// statusEvery is how often a process tells its status.
+const statusEvery = 20 * time.Millisecond
+
+// Main does not return in a process that Start has started. Call it before
+// anything else.
+func Main() {
+	text, ok := os.LookupEnv(env)
+	if !ok {
+		return
+	}
+	if err := follow(text); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// follow works until it is told to drain, by its parent or by SIGTERM, and
+// reports. It ends with its parent: when its standard input does.
+func follow(text string) error {
+	var orders Orders
+	if err := json.Unmarshal([]byte(text), &orders); err != nil {
+		return err
+	}
+	draining, drain := context.WithCancel(context.Background())
+	defer drain()
+	draining, stop := signal.NotifyContext(draining, syscall.SIGTERM)
+	defer stop()
+	floods := make(chan int, 16)
+	orphaned := make(chan struct{})
+	go func() {
+		defer close(orphaned)
+		obey(os.Stdin, drain, floods)
+		if draining.Err() == nil { // nobody will want a report
+			os.Exit(1)
+		}
+	}()
+	before := runtime.NumGoroutine()
+	w, err := open(orders)
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	if err := w.work(draining, floods, func(s Status) error { return out.Encode(line{Status: &s}) }); err != nil {
+		return errors.Join(err, w.close())
+	}
+	if err := w.close(); err != nil {
+		return err
+	}
+	if err := out.Encode(line{Report: leftover(before)}); err != nil {
+		return err
+	}
+	stop()
+	<-orphaned
+	return nil
+}
+
+// obey follows commands until there are no more.
+func obey(in io.Reader, drain func(), floods chan<- int) {
+	for commands := json.NewDecoder(in); ; {
+		var c command
+		if commands.Decode(&c) != nil {
+			return
+		}
+		switch c.Do {
+		case doDrain:
+			drain()
+		case doFlood:
+			floods <- c.N
+		}
+	}
+}
+
+// leftoverPatience is for goroutines stuck in a driver's attempt to connect,
+// which the kit bounds by 5 s.
+const leftoverPatience = 8 * time.Second
+
+// leftover waits until there are no more goroutines than before, and reports
+// those that stay.
+func leftover(before int) *Report {
+	deadline := time.Now().Add(leftoverPatience)
+	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	more := runtime.NumGoroutine() - before
+	if more <= 0 {
+		return &Report{}
+	}
+	stacks := make([]byte, 64<<10)
+	return &Report{Goroutines: more, Stacks: string(stacks[:runtime.Stack(stacks, true)])}
+}
+
+// tell calls say with the status of w until ctx ends.
+func (w *work) tell(ctx context.Context, say func(Status) error) error {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		if err := say(w.status()); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// status is a consistent view only of each figure by itself.
+func (w *work) status() Status {
+	stats := w.session.Stats()
+	return Status{
+		At:           history.Now(),
+		LastOK:       history.Moment(w.counts.lastOK.Load()),
+		Granted:      w.counts.granted.Load(),
+		Held:         w.counts.held.Load(),
+		Unavailable:  w.counts.unavailable.Load(),
+		NotExclusive: w.counts.notExclusive.Load(),
+		Lost:         w.counts.lost.Load(),
+		Written:      w.counts.written.Load(),
+		Fenced:       w.counts.fenced.Load(),
+		Flooded:      w.counts.flooded.Load(),
+		Holding:      stats.Held,
+		Connected:    stats.Connections > 0,
+		Connections:  stats.Losses,
+	}
+}

@@ -1,0 +1,57 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// floodAtOnce is how many callers of a flood are under way at the same time.
+const floodAtOnce = 500
+
+// flood makes calls on command until draining ends.
+func (w *work) flood(draining context.Context, floods <-chan int) {
+	for {
+		select {
+		case n := <-floods:
+			var callers sync.WaitGroup
+			for i := range floodAtOnce {
+				callers.Go(func() {
+					rng := rand.New(rand.NewPCG(w.orders.Seed, uint64(1000+i)))
+					for range n / floodAtOnce {
+						w.giveUp(rng)
+						w.counts.flooded.Add(1)
+					}
+				})
+			}
+			callers.Wait()
+		case <-draining.Done():
+			return
+		}
+	}
+}
+
+// giveUp makes a call and cancels it: before, while or after it is under way. A
+// grant that was quicker goes back at once. It is on keys that nobody else
+// wants, and is not noted.
+func (w *work) giveUp(rng *rand.Rand) {
+	ctx, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(time.Duration(rng.Int64N(int64(5*time.Millisecond))), cancel)
+	defer timer.Stop()
+	if rng.IntN(10) == 0 {
+		cancel()
+	}
+	key := sqllock.Namespace("flood").Key(strconv.Itoa(rng.IntN(1000)))
+	take := w.session.TryLock
+	if rng.IntN(2) == 0 {
+		take = w.session.Lock
+	}
+	if lock, err := take(ctx, key); err == nil {
+		_ = lock.Unlock() // a loss shows in the session's statistics
+	}
+	cancel()
+}

@@ -1,0 +1,153 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+)
+
+// A Process is a worker as its parent sees it.
+type Process struct {
+	Orders Orders
+
+	command *exec.Cmd
+	stdin   io.WriteCloser // it ends when this is closed
+	status  atomic.Pointer[Status]
+	report  atomic.Pointer[Report]
+	said    chan struct{} // closed when there is a report, or none will come
+	ended   chan struct{} // closed when it has ended
+	err     error         // how; valid once ended is closed
+}
+
+// Start starts a process. It ends with this one, however that ends: a process
+// group of its own gets a hangup and goes on when its parent is gone, also if it
+// was stopped.
+func Start(orders Orders) (*Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(orders)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{Orders: orders, said: make(chan struct{}), ended: make(chan struct{})}
+	p.status.Store(&Status{})
+	p.command = exec.Command(program) //nolint:gosec // this very program
+	p.command.Env = append(os.Environ(), env+"="+string(text))
+	p.command.Stderr = os.Stderr
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if p.stdin, err = p.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.command.Start(); err != nil {
+		return nil, err
+	}
+	go p.listen(out)
+	return p, nil
+}
+
+// listen reads what the process says until it ends.
+func (p *Process) listen(out io.Reader) {
+	defer close(p.ended)
+	for lines := json.NewDecoder(out); ; {
+		var l line
+		if lines.Decode(&l) != nil { // it has ended, or was cut short by its end
+			break
+		}
+		if l.Status != nil {
+			p.status.Store(l.Status)
+		}
+		if l.Report != nil && p.report.CompareAndSwap(nil, l.Report) {
+			close(p.said)
+		}
+	}
+	_, _ = io.Copy(io.Discard, out)
+	p.err = p.command.Wait()
+	if p.report.Load() == nil {
+		close(p.said)
+	}
+}
+
+// Status is what the process said last: its zero value before the first time.
+func (p *Process) Status() Status { return *p.status.Load() }
+
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Freeze stops the process until Thaw, at any instruction.
+func (p *Process) Freeze() error { return p.command.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (p *Process) Thaw() error { return p.command.Process.Signal(syscall.SIGCONT) }
+
+// Kill ends the process with SIGKILL, and waits for its end.
+func (p *Process) Kill() error {
+	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.ended
+	_ = p.stdin.Close() // nobody reads it
+	return nil
+}
+
+// Flood has the process make n calls that are cancelled.
+func (p *Process) Flood(n int) error { return p.tell(command{Do: doFlood, N: n}) }
+
+// Drain has the process end its work, and returns its report.
+func (p *Process) Drain(ctx context.Context) (*Report, error) {
+	if err := p.tell(command{Do: doDrain}); err != nil {
+		return nil, err
+	}
+	return p.finish(ctx)
+}
+
+// Terminate is Drain by SIGTERM, as an orchestrator does it.
+func (p *Process) Terminate(ctx context.Context) (*Report, error) {
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		return nil, err
+	}
+	return p.finish(ctx)
+}
+
+// finish waits for the report and the end of a process that drains. If ctx ends
+// first, the process is killed.
+func (p *Process) finish(ctx context.Context) (*Report, error) {
+	for _, step := range []struct {
+		done <-chan struct{}
+		then func() error
+	}{{p.said, p.stdin.Close}, {p.ended, func() error { return p.err }}} {
+		select {
+		case <-step.done:
+			if err := step.then(); err != nil {
+				return nil, fmt.Errorf("worker: process %d: %w", p.Orders.Process, err)
+			}
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("worker: process %d does not end: %w", p.Orders.Process, ctx.Err()), p.Kill())
+		}
+	}
+	report := p.report.Load()
+	if report == nil {
+		return nil, fmt.Errorf("worker: process %d ended without a report", p.Orders.Process)
+	}
+	return report, nil
+}
+
+func (p *Process) tell(c command) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	_, err = p.stdin.Write(append(text, '\n'))
+	return err
+}

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
+	_ "github.com/lib/pq"              // registers "postgres"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// work is what the callers of a process share.
+type work struct {
+	orders  Orders
+	pool    *sql.DB // the Session's
+	session *sqllock.Session
+	direct  *sql.DB // for fenced writes
+	file    *os.File
+
+	locks  atomic.Int64 // numbers them, for the history
+	counts struct {
+		granted, held, unavailable, notExclusive atomic.Int64
+		lost, written, fenced, flooded           atomic.Int64
+		lastOK                                   atomic.Int64
+	}
+}
+
+func open(o Orders) (w *work, err error) {
+	w = &work{orders: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if w.file, err = os.OpenFile(o.History, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return w, err
+	}
+	if w.direct, err = sql.Open(o.Driver, o.Direct); err != nil {
+		return w, err
+	}
+	w.direct.SetMaxOpenConns(4)
+	if w.pool, err = sql.Open(o.Driver, o.DSN); err != nil {
+		return w, err
+	}
+	w.pool.SetMaxOpenConns(5)
+	w.session, err = sqllock.Open(context.Background(), w.pool,
+		sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	return w, err
+}
+
+// close ends the session and the pools. It may be called on what was opened in
+// part.
+func (w *work) close() error {
+	var err error
+	if w.session != nil {
+		err = w.session.Close()
+	}
+	for _, pool := range []*sql.DB{w.pool, w.direct} {
+		if pool != nil {
+			err = errors.Join(err, pool.Close())
+		}
+	}
+	if w.file != nil {
+		err = errors.Join(err, w.file.Close())
+	}
+	return err
+}
+
+// work has callers at work until draining ends, and tells the status meanwhile.
+// When it returns, nobody holds a lock.
+func (w *work) work(draining context.Context, floods <-chan int, say func(Status) error) error {
+	done, finish := context.WithCancel(context.Background())
+	told := make(chan error, 1)
+	go func() { told <- w.tell(done, say) }()
+	var callers sync.WaitGroup
+	for i := range w.orders.Callers {
+		c := caller{w, rand.New(rand.NewPCG(w.orders.Seed, uint64(i)))}
+		callers.Go(func() { c.run(draining) })
+	}
+	callers.Go(func() { w.flood(draining, floods) })
+	callers.Wait()
+	finish()
+	return <-told
+}
+
+// note appends e to the history, in one write of its own: what was noted is
+// there, whatever happens to this process the next moment.
+func (w *work) note(e history.Event) {
+	text, err := json.Marshal(e)
+	if err == nil {
+		_, err = w.file.Write(append(text, '\n'))
+	}
+	if err != nil { // work that is not noted proves nothing
+		fmt.Fprintln(os.Stderr, "worker: history:", err)
+		os.Exit(1)
+	}
+}
+
+// lockNumber is unique in the history.
+func (w *work) lockNumber() int64 {
+	return int64(w.orders.Process)*1_000_000_000 + w.locks.Add(1)
+}
+
+const namespace = sqllock.Namespace("chaos")
+
+// Key is the i-th key, by its name.
+func Key(i int) sqllock.Key { return namespace.Key(strconv.Itoa(i)) }
+
+// sameKey is Key(i) by another name: PostgreSQL sees the same number.
+func sameKey(i int) sqllock.Key { return sqllock.ID(Key(i).Int64()) }

@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Schema makes the tables of fenced writes, FenceSchema's aside. N counts the writes of
+// a key in the order of their commits, since each keeps the counter's row
+// locked until it commits.
+const Schema = `
+CREATE TABLE counters (key bigint PRIMARY KEY, n bigint NOT NULL);
+CREATE TABLE writes (key bigint, n bigint, lock bigint, timeline bigint, lsn bigint, PRIMARY KEY (key, n));
+GRANT SELECT, INSERT, UPDATE ON counters, writes, latchkey_fence TO PUBLIC`
+
+// writePatience bounds a write.
+const writePatience = 2 * time.Second
+
+// write makes a fenced write in h's name and notes how it ended.
+func (c *caller) write(h *holder) {
+	w := history.Write{Process: h.hold.Process, Key: h.hold.Key, Lock: h.hold.Lock, Begin: history.Now()}
+	ctx, cancel := context.WithTimeout(context.Background(), writePatience)
+	defer cancel()
+	w.Result = c.commit(ctx, h)
+	w.End = history.Now()
+	switch w.Result {
+	case history.OK:
+		c.w.counts.written.Add(1)
+	case history.Fenced:
+		c.w.counts.fenced.Add(1)
+	}
+	c.w.note(history.Event{Write: &w})
+}
+
+// commit goes on when the fence has refused, as a careless caller would: the
+// database must not let it.
+func (c *caller) commit(ctx context.Context, h *holder) history.Result {
+	tx, err := c.w.direct.BeginTx(ctx, nil)
+	if err != nil {
+		return history.Failed
+	}
+	defer tx.Rollback()
+	fence := sqllock.Fence(ctx, tx, h.lock)
+	err = errors.Join(writeRow(ctx, tx, h), tx.Commit())
+	switch {
+	case errors.Is(fence, sqllock.ErrFenced):
+		return history.Fenced
+	case errors.Is(fence, sqllock.ErrLost), errors.Is(fence, sqllock.ErrReleased):
+		return history.Lost
+	case fence != nil, err != nil:
+		return history.Failed
+	}
+	return history.OK
+}
+
+// writeRow stores the token that the fence has noted for the key.
+func writeRow(ctx context.Context, tx *sql.Tx, h *holder) error {
+	var n int64
+	err := tx.QueryRowContext(ctx, `INSERT INTO counters (key, n) VALUES ($1, 1)
+		ON CONFLICT (key) DO UPDATE SET n = counters.n + 1 RETURNING n`, h.hold.Key).Scan(&n)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO writes (key, n, lock, timeline, lsn)
+		SELECT key_id, $2, $3, timeline, lsn FROM latchkey_fence WHERE key_space = 0 AND key_id = $1`,
+		h.hold.Key, n, h.hold.Lock)
+	return err
+}

@@ -1,0 +1,109 @@
+package sqllock
+
+import (
+	"fmt"
+	"time"
+)
+
+// A simBook is what the callers themselves know of who uses which key: enough
+// to tell whether a refusal is true.
+type simBook struct {
+	moment  int                   // counts what follows
+	users   map[Key]int           // calls that want the key, or have it
+	left    map[Key]int           // the moment when one of them last ended that may have had it
+	moved   map[Key]time.Duration // when users last changed
+	unclear map[Key]time.Duration // until then somebody may have it who does not know, or does not tell
+}
+
+func newSimBook() simBook {
+	return simBook{
+		users: make(map[Key]int), left: make(map[Key]int),
+		moved: make(map[Key]time.Duration), unclear: make(map[Key]time.Duration),
+	}
+}
+
+// arrive notes a call for keys, and returns the moment.
+func (w *simWorld) arrive(keys []Key) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range keys {
+		w.book.users[k]++
+		w.book.moved[k] = simNow()
+	}
+	w.book.moment++
+	return w.book.moment
+}
+
+// A simLeave is what is known of keys that a call is done with.
+type simLeave int
+
+const (
+	simFreed   simLeave = iota // it had them, and they are free
+	simRefused                 // it never had them
+	simUnclear                 // it may have left them behind
+)
+
+// leave notes that a call is done with keys. Of unclear ones the server's account
+// is believed for a while.
+func (w *simWorld) leave(keys []Key, how simLeave) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.book.moment++
+	for _, k := range keys {
+		w.book.users[k]--
+		w.book.moved[k] = simNow()
+		if how != simRefused {
+			w.book.left[k] = w.book.moment
+		}
+		if how == simUnclear {
+			w.book.unclear[k] = simNow() + w.doubt()
+		}
+	}
+}
+
+// doubt is how long a key may be held that nobody wants any more.
+func (w *simWorld) doubt() time.Duration {
+	if w.harmless {
+		return goodTime
+	}
+	return 2*simLease + recovery
+}
+
+// judgeRefusal checks that somebody else may have had, or wanted, each of keys
+// during a call that began then, as this moment in the book, and has been told
+// "held". Calls that got the same answer at the same time are no excuse.
+func (w *simWorld) judgeRefusal(keys []Key, arrived int, began time.Duration) {
+	var suspects []Key
+	for _, k := range keys {
+		owned := w.server.ownedSince(k, began)
+		w.mu.Lock()
+		if unclear := simNow() < w.book.unclear[k]; !owned || !unclear {
+			suspects = append(suspects, k)
+		}
+		w.mu.Unlock()
+	}
+	w.leave(keys, simRefused)
+	w.rest(1) // the others have their answers, too
+	w.mu.Lock()
+	fair := true
+	for _, k := range suspects {
+		fair = fair && (w.book.users[k] > 0 || w.book.left[k] > arrived)
+	}
+	w.mu.Unlock()
+	if !fair {
+		w.wrong("a call is refused although nobody has the key", fmt.Sprint(len(keys), " keys"))
+	}
+}
+
+// inVain reports whether a caller waits for one of keys although nobody has had
+// or wanted it for long.
+func (w *simWorld) inVain(keys []Key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range keys {
+		if w.book.users[k] <= 1 && simNow() >= max(w.book.unclear[k], w.book.moved[k]+goodTime) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,175 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A simCall is a call for a lock, and what its caller does with it.
+type simCall struct {
+	Client  int
+	Op      simOp
+	Keys    []int         // in simKeys; all but the first are for the Any's
+	Timeout time.Duration // 0: none for tries, simMaxWait for those who wait
+	Hold    time.Duration
+	Token   simTokenTime
+}
+
+type simOp int
+
+const (
+	simTry simOp = iota
+	simLock
+	simTryAny
+	simLockAny
+	simDo
+)
+
+var simOpNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do"}
+
+func (o simOp) String() string { return simOpNames[o] }
+func (o simOp) waits() bool    { return o == simLock || o == simLockAny }
+
+type simTokenTime int
+
+const (
+	simNoToken    simTokenTime = iota
+	simTokenFirst              // right after the grant
+	simTokenLast               // while the lock is given back
+)
+
+const simMaxWait = 6 * time.Second
+
+func (c simCall) happen(w *simWorld) {
+	w.mu.Lock()
+	s := w.client(c.Client).session
+	w.mu.Unlock()
+	if s != nil {
+		w.count("calls")
+		w.spawn(func() { c.make(w, s) })
+	}
+}
+
+func (c simCall) make(w *simWorld, s *Session) {
+	ctx, cancel := c.context(w)
+	defer cancel()
+	keys := c.keys()
+	arrived, began := w.arrive(keys), simNow()
+	if c.Op == simDo {
+		c.do(ctx, w, s, keys, arrived)
+		return
+	}
+	lock, err := c.ask(ctx, s, keys)
+	c.timely(w, began)
+	if err != nil {
+		c.refused(w, s, keys, arrived, began, err)
+		return
+	}
+	h := w.enter(s, lock, keys)
+	c.work(w, h)
+	began = simNow()
+	w.exit(h)
+	err = lock.Unlock()
+	w.within("Unlock", began, w.unlockBound(s))
+	w.gone(h, err, true)
+}
+
+// do is the call by Do.
+func (c simCall) do(ctx context.Context, w *simWorld, s *Session, keys []Key, arrived int) {
+	var h *simHeld
+	began := simNow()
+	err := Do(ctx, s, keys[0], func(ctx context.Context) error {
+		c.timely(w, began)
+		lock, _ := FromContext(ctx)
+		h = w.enter(s, lock, keys)
+		c.work(w, h)
+		w.exit(h)
+		return nil
+	})
+	if h == nil {
+		c.timely(w, began)
+		c.refused(w, s, keys, arrived, began, err)
+		return
+	}
+	w.gone(h, err, w.harmless) // Do keeps it to itself if the database was away at the end
+}
+
+func (c simCall) context(w *simWorld) (context.Context, context.CancelFunc) {
+	switch {
+	case c.Timeout > 0:
+		return context.WithTimeout(w.ctx, c.Timeout)
+	case c.Op.waits():
+		return context.WithTimeout(w.ctx, simMaxWait)
+	}
+	return context.WithCancel(background)
+}
+
+// keys is those that the call is for, each once.
+func (c simCall) keys() (keys []Key) {
+	for _, k := range c.Keys {
+		if !slices.Contains(keys, simKeys[k]) {
+			keys = append(keys, simKeys[k])
+		}
+	}
+	if c.Op != simTryAny && c.Op != simLockAny {
+		return keys[:1]
+	}
+	return keys
+}
+
+func (c simCall) ask(ctx context.Context, s *Session, keys []Key) (*Lock, error) {
+	switch c.Op {
+	case simLock:
+		return s.Lock(ctx, keys[0])
+	case simTryAny:
+		return s.TryAny(ctx, keys...)
+	case simLockAny:
+		return s.LockAny(ctx, keys...)
+	}
+	return s.TryLock(ctx, keys[0])
+}
+
+// timely checks how long the call has taken to be answered. A try that comes
+// while its key is being asked for may need a second statement, and one for
+// several keys another for each.
+func (c simCall) timely(w *simWorld, began time.Duration) {
+	bound := time.Duration(len(c.keys())+1) * patience
+	if c.Op.waits() {
+		bound = simMaxWait
+	}
+	if c.Timeout > 0 {
+		bound = min(bound, c.Timeout)
+	}
+	w.within(c.Op.String(), began, bound)
+}
+
+// refused judges the error of a call that got no lock.
+func (c simCall) refused(w *simWorld, s *Session, keys []Key, arrived int, began time.Duration, err error) {
+	var failure *dialect.Failure
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	switch {
+	case err == ErrHeld && c.Op.waits():
+		w.wrong("a waiter is refused", "")
+	case err == ErrHeld && !w.plan.Async:
+		w.judgeRefusal(keys, arrived, began)
+		return
+	case err == ErrHeld:
+	case ended && w.harmless && w.ctx.Err() == nil && c.Op.waits() && w.inVain(keys):
+		w.wrong("a caller waits for a key that nobody has", fmt.Sprint(c.Op, " ", c.Keys))
+	case ended, errors.As(err, &failure):
+	case errors.Is(err, ErrClosed) && w.closed(s):
+	case errors.Is(err, ErrUnavailable) && !w.harmless:
+	default:
+		w.wrong("an error without a reason", fmt.Sprint(c.Op, ": ", err))
+	}
+	if err == ErrHeld {
+		w.leave(keys, simRefused)
+	} else {
+		w.leave(keys, simUnclear)
+	}
+}

@@ -1,0 +1,104 @@
+package sqllock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// killed is when the server ended the lock's session without warning; 0: it
+// has not. A holder cannot know before its next statement: the promise has
+// this gap, for locks that a server gives up by itself.
+func (w *simWorld) killed(h *simHeld) time.Duration {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	return h.conn.killed
+}
+
+// check checks what must hold at any moment at which nothing is going on.
+func (w *simWorld) check() {
+	valid := make(map[Key]int)
+	for _, h := range w.held() {
+		dead, told := h.lock.lease.dead.Load(), h.told()
+		if dead && !told {
+			w.wrong("a lock is lost and its work goes on", "")
+		}
+		if h.lock.Err() != nil {
+			continue
+		}
+		if killed := w.killed(h); killed != 0 {
+			if simNow()-killed > h.session.options.trust() {
+				w.wrong("a lock outlives its session", fmt.Sprint(simNow()-killed))
+			}
+			continue
+		}
+		if valid[h.lock.key]++; valid[h.lock.key] > 1 {
+			w.wrong("two hold one key", "")
+		}
+		if w.server.owner(h.lock.key) != h.conn {
+			w.wrong("a lock is valid that the server has freed", "")
+		}
+	}
+}
+
+// granting checks, when the server grants k to a session, that no other lock on
+// it is valid. server.mu is held.
+func (w *simWorld) granting(k dialect.Key, to *simSession) {
+	w.mu.Lock()
+	w.figures["grants"]++
+	w.mu.Unlock()
+	for _, h := range w.held() {
+		if h.lock.key.id == k && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
+			w.wrong("the server grants a key whose lock is valid", "")
+		}
+	}
+}
+
+// closing checks, when a client closes a connection, that the locks on it have
+// ended: the server frees them now.
+func (w *simWorld) closing(s *simSession) {
+	for _, h := range w.held() {
+		if h.conn == s && h.lock.Err() == nil {
+			w.wrong("a connection is closed before its locks end", "")
+		}
+	}
+}
+
+// within checks that a call took no longer than bound.
+func (w *simWorld) within(call string, began, bound time.Duration) {
+	if took := simNow() - began; took > bound {
+		w.wrong("a call takes too long", fmt.Sprintf("%s: %v", call, took))
+	}
+}
+
+// simTokens is the tokens drawn for each key, by the grant's number.
+type simTokens map[Key]map[int]dialect.Token
+
+// noteToken checks that h's token is later than those of earlier holders and
+// earlier than those of later ones.
+func (w *simWorld) noteToken(h *simHeld, token dialect.Token) {
+	w.mu.Lock()
+	drawn := w.tokens[h.lock.key]
+	if drawn == nil {
+		drawn = make(map[int]dialect.Token)
+		w.tokens[h.lock.key] = drawn
+	}
+	fair := true
+	for number, other := range drawn {
+		switch {
+		case number < h.number:
+			fair = fair && other.Before(token)
+		case number > h.number:
+			fair = fair && token.Before(other)
+		default:
+			fair = fair && token == other
+		}
+	}
+	drawn[h.number] = token
+	w.figures["tokens"]++
+	w.mu.Unlock()
+	if !fair {
+		w.wrong("tokens do not rise from holder to holder", fmt.Sprint(token.Number))
+	}
+}

@@ -1,0 +1,95 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// end heals all faults and checks that everything comes back and nothing is
+// left.
+func (w *simWorld) end() {
+	w.advance(w.server.heal(w.links()))
+	if !w.failed() {
+		w.advance(recovery)
+		w.served("a key that nobody else wants", time.Millisecond+8*w.plan.Latency, func(client int) Key { return ID(int64(1000 + client)) })
+	}
+	w.stop()
+	for until := simNow() + 10*time.Second; !w.idle() && simNow() < until; {
+		w.advance(simTick)
+	}
+	if !w.idle() {
+		w.wrong("a call does not return", "")
+	}
+	if !w.failed() {
+		w.advance(recovery)
+		w.nothingHeld()
+		w.served("one key in turn", 3*goodTime, func(int) Key { return simKeys[0] })
+	}
+	for _, c := range w.clients {
+		if s := w.retire(c); s != nil {
+			_ = s.Close()
+		}
+	}
+	if !w.failed() {
+		w.advance(goodTime)
+		w.nothingLeft()
+	}
+}
+
+func (w *simWorld) links() (links []*simLink) {
+	for _, c := range w.clients {
+		links = append(links, c.link)
+	}
+	return links
+}
+
+// served has each client take a key and give it back, at once, within bound.
+func (w *simWorld) served(what string, bound time.Duration, key func(client int) Key) {
+	ctx, cancel := context.WithTimeout(background, bound)
+	defer cancel()
+	var wg sync.WaitGroup
+	sessions := w.sessions()
+	for i, s := range sessions {
+		wg.Go(func() {
+			lock, err := s.Lock(ctx, key(i))
+			if err == nil {
+				err = lock.Err()
+			}
+			if err == nil {
+				err = lock.Unlock()
+			}
+			if err != nil {
+				w.wrong("not served again after the faults", fmt.Sprint(what, ", client ", i, ": ", err))
+			}
+		})
+	}
+	wg.Wait()
+	if len(sessions) < len(w.clients) {
+		w.wrong("not open again after the faults", "")
+	}
+}
+
+// nothingHeld checks that there is no trace of any key.
+func (w *simWorld) nothingHeld() {
+	for _, s := range w.sessions() {
+		stats := s.Stats()
+		s.table.mu.Lock()
+		entries := s.table.entries.len()
+		s.table.mu.Unlock()
+		if stats.Held != 0 || stats.Waiting != 0 || entries != 0 {
+			w.wrong("a Session does not forget", fmt.Sprintf("%d held, %d wait, %d entries", stats.Held, stats.Waiting, entries))
+		}
+	}
+	if locks, _, _ := w.server.leftover(); locks != 0 {
+		w.wrong("the server keeps locks that nobody holds", fmt.Sprint(locks))
+	}
+}
+
+// nothingLeft checks that the connections are gone.
+func (w *simWorld) nothingLeft() {
+	if _, sessions, unclosed := w.server.leftover(); sessions != 0 || unclosed != 0 {
+		w.wrong("connections are left after Close", fmt.Sprintf("%d at the server, %d not closed", sessions, unclosed))
+	}
+}

@@ -1,0 +1,104 @@
+package sqllock
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// A simHeld is a lock that a caller has.
+type simHeld struct {
+	lock    *Lock
+	session *Session
+	conn    *simSession
+	done    <-chan struct{} // of the work's context
+	number  int             // of all grants; for one key, later holders have higher ones
+}
+
+// told reports whether the work's context has ended, without asking the lock.
+func (h *simHeld) told() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// closed reports whether s has been closed, or is about to be.
+func (w *simWorld) closed(s *Session) bool { return !slices.Contains(w.sessions(), s) }
+
+// enter notes a grant.
+func (w *simWorld) enter(s *Session, lock *Lock, asked []Key) *simHeld {
+	h := &simHeld{lock: lock, session: s, conn: lock.lease.session.(*simSession), done: lock.Context().Done()}
+	others := slices.DeleteFunc(slices.Clone(asked), func(k Key) bool { return k == lock.Key() })
+	w.leave(others, simUnclear) // one of them may be taken by a statement under way, and given back
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.granted++
+	h.number = w.granted
+	w.live[h] = true
+	w.figures["locks"]++
+	return h
+}
+
+// work is what a holder does.
+func (c simCall) work(w *simWorld, h *simHeld) {
+	if c.Token == simTokenFirst {
+		w.draw(h)
+	}
+	w.rest(c.Hold)
+	if err := h.lock.Err(); err != nil && w.harmless && !w.closed(h.session) {
+		w.wrong("a lock is lost without a fault", err.Error())
+	}
+	if c.Token == simTokenLast {
+		w.spawn(func() { w.draw(h) })
+		w.rest(w.plan.Latency/2 + 1) // it is under way, or in line
+	}
+}
+
+// draw draws h's token.
+func (w *simWorld) draw(h *simHeld) {
+	began := simNow()
+	token, err := h.lock.token(background)
+	w.within("token", began, patience)
+	if err == nil {
+		w.noteToken(h, token)
+	}
+}
+
+// exit notes that h is about to be given back.
+func (w *simWorld) exit(h *simHeld) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.live, h)
+}
+
+// gone judges the error of h's Unlock, and notes that it is done: if there is no
+// error, and that can be relied on, the key is free.
+func (w *simWorld) gone(h *simHeld, err error, relied bool) {
+	switch {
+	case err == nil:
+	case w.harmless && !w.closed(h.session):
+		w.wrong("an Unlock fails without a fault", err.Error())
+	case !errors.Is(err, ErrLost) && !errors.Is(err, ErrUnavailable):
+		w.wrong("an error without a reason", "Unlock: "+err.Error())
+	default:
+		w.mu.Lock()
+		w.figures["losses told by Unlock"]++
+		w.mu.Unlock()
+	}
+	how := simUnclear
+	if err == nil && relied {
+		how = simFreed
+	}
+	w.leave([]Key{h.lock.Key()}, how)
+}
+
+// unlockBound is how long an Unlock may take. One that meets a Close waits for its end.
+func (w *simWorld) unlockBound(s *Session) time.Duration {
+	if w.closed(s) {
+		return patience + closeBound
+	}
+	return patience
+}
