@@ -87,7 +87,7 @@ func ExampleFence_incorrect() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	before := balance(tx) // read
+	before := balance(tx)                                                                       // read
 	if _, err := db.ExecContext(ctx, "UPDATE account SET balance = balance - 30"); err != nil { // another holder's write
 		log.Fatal(err)
 	}

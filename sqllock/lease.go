@@ -19,9 +19,9 @@ import (
 // what clocks may differ by. Two clocks must both be before it: the monotonic one, and
 // one that goes on while the system is suspended.
 type lease struct {
-	backend  *backend
-	session  dialect.Session
-	watch    *watch // nil where the socket cannot be reached
+	backend *backend
+	session dialect.Session
+	watch   *watch // nil where the socket cannot be reached
 
 	deadline     atomic.Int64  // by now
 	deadlineBoot atomic.Int64  // by options.bootTime
@@ -34,7 +34,7 @@ type lease struct {
 	// protected by table.mu
 	flight  flight
 	draws   []*draw // who waits for a lock's token
-	held    int // locks on this connection
+	held    int     // locks on this connection
 	stalled bool
 	timer   *time.Timer   // for the deadline, or for a statement without answer
 	alarm   time.Duration // when the timer fires at the latest; never after what is due next

@@ -61,6 +61,7 @@ type Injury struct {
 	Fault    history.Fault
 	Lost     int64         // locks that were reported lost, all processes together
 	Recovery time.Duration // until every process served again, after it was mended
+	Outside  int           // overlaps of locks where the promise does not reach: counted, and no violation
 }
 
 // recoverWithin is the bound for Recovery. An attempt to connect that hangs

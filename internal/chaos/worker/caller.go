@@ -74,16 +74,20 @@ func (c *caller) take() (lock *sqllock.Lock, number int64) {
 	end := history.Now()
 	c.count(err, begin)
 	try := history.Try{Process: c.w.orders.Process, Waits: a.waits, Begin: begin, End: end, Result: resultOf(err)}
-	if err == nil {
-		try.Key, try.Lock = lock.Key().Int64(), c.w.lockNumber()
-		c.w.note(history.Event{Try: &try})
-		return lock, try.Lock
+	for _, key := range a.keys { // of a failed call, each was held or none was granted
+		of := try
+		of.Key = key.Int64()
+		switch {
+		case err != nil:
+		case of.Key == lock.Key().Int64():
+			number = c.w.lockNumber()
+			of.Lock = number
+		default: // asked for, and perhaps granted for a moment
+			of.Result = history.GaveUp
+		}
+		c.w.note(history.Event{Try: &of})
 	}
-	for _, key := range a.keys { // each was held, or none was granted
-		try.Key = key.Int64()
-		c.w.note(history.Event{Try: &try})
-	}
-	return nil, 0
+	return lock, number
 }
 
 func (c *caller) call(ctx context.Context, a ask) (*sqllock.Lock, error) {
