@@ -63,7 +63,7 @@ func (t *table) acquireAny(ctx context.Context, keys []Key, waits bool) (*Lock, 
 func distinctKeys(keys []Key) []Key {
 	distinct := make([]Key, 0, len(keys))
 	for _, k := range keys {
-		if !slices.ContainsFunc(distinct, func(d Key) bool { return d.id == k.id }) {
+		if !slices.ContainsFunc(distinct, func(d Key) bool { return d.id() == k.id() }) {
 			distinct = append(distinct, k)
 		}
 	}
@@ -140,7 +140,7 @@ func (t *table) enlistLocked(a *ask) {
 	fresh := 0 // entries that nobody asks for yet
 	var last *entry
 	for i, key := range a.keys {
-		e := t.entries.of(key.id)
+		e := t.entries.of(key.id())
 		away := t.source.away(e)
 		switch {
 		case e != nil && e.state == releasing && len(e.asks) == 0 && away == nil && t.mayHandOverLocked(e):
@@ -153,9 +153,12 @@ func (t *table) enlistLocked(a *ask) {
 			t.settleLocked(a, nil, away)
 			return
 		case e == nil:
-			e = t.newEntryLocked(key.id)
+			e = t.newEntryLocked(key.id())
 		case !a.waits && e.waited():
 			continue // refused: others are in line
+		}
+		if key.print != 0 && t.claimOf != nil {
+			e.claim = t.claimOf(key)
 		}
 		e.asks = append(e.asks, a)
 		a.entries[i] = e

@@ -78,7 +78,7 @@ func (c *Conn) settleDown(key Key) {
 	defer timer.Stop()
 	for {
 		c.table.mu.Lock()
-		e, stepped := c.table.entries.of(key.id), c.stepped
+		e, stepped := c.table.entries.of(key.id()), c.stepped
 		if e == nil || !e.underWay() {
 			c.table.mu.Unlock()
 			return

@@ -21,6 +21,7 @@ type fakeServer struct {
 	mu       sync.Mutex
 	owners   map[dialect.Key]*fakeSession
 	sessions []*fakeSession
+	claims   map[dialect.Claim]*fakeSession // the last to get it
 	opens    int
 	tokens   int64
 
@@ -29,7 +30,7 @@ type fakeServer struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{owners: make(map[dialect.Key]*fakeSession)}
+	return &fakeServer{owners: make(map[dialect.Key]*fakeSession), claims: make(map[dialect.Claim]*fakeSession)}
 }
 
 // Open implements dialect.Dialect.
@@ -75,9 +76,9 @@ func (f *fakeServer) set(key Key, owner *fakeSession) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if owner == nil {
-		delete(f.owners, key.id)
+		delete(f.owners, key.id())
 	} else {
-		f.owners[key.id] = owner
+		f.owners[key.id()] = owner
 	}
 }
 
@@ -92,6 +93,7 @@ type fakeSession struct {
 	after   func() error    // after it took effect, before its answer
 	onToken func() error    // before a token is drawn; may block
 	tokens  int             // drawn
+	claims  int             // calls of Claim
 	aborted bool
 }
 
@@ -192,6 +194,25 @@ func (s *fakeSession) Token() (dialect.Token, error) {
 	return dialect.Token{Number: s.server.tokens}, nil
 }
 
+// Claim implements dialect.Session.
+func (s *fakeSession) Claim(claims []dialect.Claim) ([]bool, error) {
+	s.mu.Lock()
+	s.claims++
+	s.mu.Unlock()
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	disputed := make([]bool, len(claims))
+	for i, c := range claims {
+		for other := range s.server.claims {
+			disputed[i] = disputed[i] || other.Class == c.Class && other.Print != c.Print
+		}
+		if !disputed[i] {
+			s.server.claims[c] = s
+		}
+	}
+	return disputed, nil
+}
+
 func (s *fakeSession) tokenHook(hook func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,6 +246,11 @@ func (s *fakeSession) Destroy() {
 	for k, owner := range s.server.owners {
 		if owner == s {
 			delete(s.server.owners, k)
+		}
+	}
+	for c, owner := range s.server.claims {
+		if owner == s {
+			delete(s.server.claims, c)
 		}
 	}
 }

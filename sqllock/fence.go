@@ -63,7 +63,7 @@ func Fence(ctx context.Context, tx Tx, lock *Lock) error {
 		dialect.Spoil(ctx, tx)
 		return err
 	}
-	passed, err := dialect.Fence(ctx, tx, lock.key.id, token)
+	passed, err := dialect.Fence(ctx, tx, lock.key.id(), token)
 	if err == nil && !passed {
 		return ErrFenced
 	}
@@ -203,7 +203,7 @@ func (l *lease) takeDraws() []*draw {
 		}
 	}
 	if len(draws) > 0 {
-		l.sendingLocked(0)
+		l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
 	}
 	return draws
 }

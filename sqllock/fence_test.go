@@ -226,9 +226,9 @@ func TestFenceSerializes(t *testing.T) {
 		}
 		second := transaction(t, db)
 		passed := make(chan error, 1)
-		go func() { passed <- sqllock.Fence(context.Background(), second, lock) }()
+		go func() { passed <- sqllock.Fence(t.Context(), second, lock) }()
 		lockertest.Eventually(t, "the second waits for the first", func() bool {
-			return number(t, db, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+			return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
 		})
 		if _, err := first.Exec("INSERT INTO work VALUES ('first')"); err != nil {
 			t.Fatal(err)

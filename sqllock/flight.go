@@ -37,6 +37,10 @@ func (l *lease) take(limit int, due bool) bool {
 	if l.dead.Load() {
 		return false
 	}
+	if l.claimDueLocked() { // it has come since run looked
+		b.signal()
+		return false
+	}
 	f := &l.flight
 	f.clear()
 	releases := b.releases[:min(limit, len(b.releases))]
@@ -66,8 +70,8 @@ func (l *lease) take(limit int, due bool) bool {
 	return true
 }
 
-// sendingLocked notes that a statement is about to be sent, for callers of whom the
-// first came at oldest; 0: now.
+// sendingLocked notes that a statement is about to be sent, and that callers have waited since
+// oldest for what it brings, or for what comes after it; 0: since now.
 func (l *lease) sendingLocked(oldest time.Duration) {
 	f := &l.flight
 	f.underWay, f.sent, f.sentBoot, f.oldest = true, now(), l.backend.s.options.bootTime(), oldest
@@ -96,6 +100,8 @@ func (l *lease) takeTriesLocked(limit, room int) {
 		case len(e.asks) == 0: // all have given up
 			e.state = idle
 			t.tidyLocked(e)
+		case !l.hasLocked(e):
+			t.refusedLocked(e, e.claim.err)
 		case len(l.flight.tries) >= room:
 			t.refusedLocked(e, errMaxHeld)
 		default:
@@ -126,6 +132,12 @@ func (l *lease) takeGroupsLocked(room int) {
 		entries := a.share()
 		switch {
 		case len(entries) == 0: // others ask for all of them: a gets their answer
+		case slices.ContainsFunc(entries, func(e *entry) bool { return !l.hasLocked(e) }):
+			for _, e := range entries {
+				if slices.Contains(a.entries, e) && !l.hasLocked(e) {
+					t.refusedLocked(e, e.claim.err)
+				}
+			}
 		case l.flight.wantedLocked() >= room:
 			for _, e := range entries {
 				if slices.Contains(a.entries, e) { // the refusal of one may settle a

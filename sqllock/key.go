@@ -18,13 +18,18 @@ import (
 // 64-bit id, whatever their namespaces. The zero Key is ID(0).
 type Key struct {
 	namespace Namespace
-	id        dialect.Key
+	number    int64
+	print     uint32 // of the secret it was made with; 0: none
+	space     dialect.Space
 }
+
+// id is the key as the engine knows it.
+func (k Key) id() dialect.Key { return dialect.Key{Space: k.space, ID: k.number} }
 
 // Int64 is the key as PostgreSQL sees it: the one argument of
 // pg_advisory_lock(bigint), or, for a key made by [Pair], the class in its high
 // and the object in its low 32 bits.
-func (k Key) Int64() int64 { return k.id.ID }
+func (k Key) Int64() int64 { return k.number }
 
 // Namespace is the namespace the key was made in, empty for [ID] and [Pair].
 // It is safe to log.
@@ -32,14 +37,14 @@ func (k Key) Namespace() Namespace { return k.namespace }
 
 // ID is a key in PostgreSQL's bigint key space that the caller numbers.
 func ID(id int64) Key {
-	return Key{id: dialect.Key{Space: dialect.Bigint, ID: id}}
+	return Key{space: dialect.Bigint, number: id}
 }
 
 // Pair is a key in PostgreSQL's two-integer key space: what
 // pg_advisory_lock(class, object) takes. It never equals an [ID] nor a
 // namespace's key.
 func Pair(class, object int32) Key {
-	return Key{id: dialect.Key{Space: dialect.TwoInts, ID: int64(class)<<32 | int64(uint32(object))}}
+	return Key{space: dialect.TwoInts, number: int64(class)<<32 | int64(uint32(object))}
 }
 
 // A Namespace keeps keys of one purpose apart from those of another: "export"
@@ -69,14 +74,22 @@ func (n Namespace) SlotKey(id string, i int) Key {
 
 // Keyed is n with HMAC-SHA-256 under secret in place of SHA-256, for names that
 // attackers choose: without the secret they cannot find a name that collides
-// with a victim's. Every process of a fleet needs the same secret. It panics if
-// secret is empty. It keeps a copy of secret.
+// with a victim's.
+//
+// Every process of a fleet needs the same secret: with different ones they make
+// different keys of one name, and let two in. A [Session] sees to that: it refuses the
+// keys of n with ErrNotExclusive while another Session on the same database uses n with
+// another secret. To change a secret, or to begin to use one, stop all processes first.
+//
+// It panics if secret is empty. It keeps a copy of secret.
 func (n Namespace) Keyed(secret []byte) KeyedNamespace {
 	n.mustBeValid()
 	if len(secret) == 0 {
 		panic("sqllock: Keyed needs a secret that is not empty")
 	}
-	return KeyedNamespace{namespace: n, secret: string(secret)}
+	k := KeyedNamespace{namespace: n, secret: string(secret)}
+	k.print = k.fingerprint()
+	return k
 }
 
 // A KeyedNamespace makes the keys of a [Namespace] under a secret. The zero
@@ -84,6 +97,7 @@ func (n Namespace) Keyed(secret []byte) KeyedNamespace {
 type KeyedNamespace struct {
 	namespace Namespace
 	secret    string
+	print     uint32
 }
 
 // Key is the key of id: as [Namespace.Key], with HMAC-SHA-256.
@@ -98,9 +112,21 @@ func (k KeyedNamespace) SlotKey(id string, i int) Key {
 
 // hashed is the key whose id is the HMAC-SHA-256 of prefix + ":" + id.
 func (k KeyedNamespace) hashed(prefix, id string) Key {
+	key := k.namespace.key(k.mac(prefix + ":" + id))
+	key.print = k.print
+	return key
+}
+
+func (k KeyedNamespace) mac(text string) []byte {
 	mac := hmac.New(sha256.New, []byte(k.secret))
-	mac.Write([]byte(prefix + ":" + id))
-	return k.namespace.key(mac.Sum(nil))
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+// fingerprint tells the secret from others, and is not 0. Nothing else that is
+// hashed begins with '#'.
+func (k KeyedNamespace) fingerprint() uint32 {
+	return max(binary.BigEndian.Uint32(k.mac("#:"+string(k.namespace))), 1)
 }
 
 // prefix is what is hashed before an id, without the separating ':'.
@@ -131,7 +157,7 @@ func (n Namespace) hashed(prefix, id string) Key {
 
 // key is the key whose id is the first eight bytes of hash.
 func (n Namespace) key(hash []byte) Key {
-	return Key{n, dialect.Key{Space: dialect.Bigint, ID: int64(binary.BigEndian.Uint64(hash))}}
+	return Key{namespace: n, space: dialect.Bigint, number: int64(binary.BigEndian.Uint64(hash))}
 }
 
 func (n Namespace) mustBeValid() {

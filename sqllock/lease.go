@@ -33,8 +33,9 @@ type lease struct {
 
 	// protected by table.mu
 	flight  flight
-	draws   []*draw // who waits for a lock's token
-	held    int     // locks on this connection
+	draws   []*draw         // who waits for a lock's token
+	claims  map[*claim]bool // those that the connection has
+	held    int             // locks on this connection
 	stalled bool
 	timer   *time.Timer   // for the deadline, or for a statement without answer
 	alarm   time.Duration // when the timer fires at the latest; never after what is due next
@@ -62,7 +63,7 @@ func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
 func newLease(b *backend, session dialect.Session) *lease {
 	l := &lease{
 		backend: b, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}),
+		gone: make(chan struct{}), stopped: make(chan struct{}), claims: map[*claim]bool{},
 	}
 	// Opening took several statements; nothing is held yet, so a deadline that
 	// is a little late does no harm until the first exchange sets it right.
@@ -228,6 +229,9 @@ func (l *lease) run() {
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
 	if l.drawTokens() {
+		due = false
+	}
+	if l.stakeClaims() {
 		due = false
 	}
 	if !l.take(l.gather(), due) {

@@ -48,7 +48,7 @@ func TestOneConnectionStalls(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		twoConnections(t, s)
 		s.table.mu.Lock()
-		lock := s.table.entries.of(ID(0).id).lock
+		lock := s.table.entries.of(ID(0).id()).lock
 		s.table.mu.Unlock()
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)

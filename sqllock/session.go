@@ -43,6 +43,7 @@ type Session struct {
 	// protected by table.mu
 	backends  []*backend    // at least one
 	growAfter time.Duration // no other connection until then; 0: none has failed
+	claims    []*claim      // of every namespace with a secret that was ever used
 	counters  counters
 }
 
@@ -63,6 +64,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	}
 	s.table = newTable(s)
 	s.table.asyncUnlock = s.options.async
+	s.table.claimOf = s.claimLocked
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := newBackend(s)
 	s.backends = []*backend{first}

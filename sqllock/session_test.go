@@ -139,11 +139,11 @@ func TestTenThousandCancelledCallers(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			if err := bystander.Err(); err != nil {
+				t.Fatalf("a lock beside cancelled calls: %v", err)
+			}
 			lockertest.Eventually(t, "only the bystander's lock is left", func() bool { return advisoryLocks(t, observer) == 1 })
 			lockertest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
-			if err := bystander.Err(); err != nil {
-				t.Errorf("a lock beside cancelled calls: %v", err)
-			}
 			if now := number(t, observer, sessionPID); now != pid || s.Stats().Losses != 0 {
 				t.Errorf("the session died: process %d, then %d; %d losses", pid, now, s.Stats().Losses)
 			}
@@ -251,7 +251,8 @@ func TestTryAnyIsOneRoundTrip(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		s := session(t, driver, dsn)
+		// With so long a lease it is Close that ends the connection.
+		s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute))
 		observer := open(t, driver, dsn)
 		lock := take(t, s, 0, 1)[0]
 		work := lock.Context()

@@ -49,7 +49,7 @@ func (w *simWorld) granting(k dialect.Key, to *simSession) {
 	w.figures["grants"]++
 	w.mu.Unlock()
 	for _, h := range w.held() {
-		if h.lock.key.id == k && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
+		if h.lock.key.id() == k && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
 			w.wrong("the server grants a key whose lock is valid", "")
 		}
 	}

@@ -115,7 +115,7 @@ func (f *simServer) owner(k Key) *simSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	return f.owners[k.id]
+	return f.owners[k.id()]
 }
 
 // ownedSince reports whether k has been somebody's at a moment from then on.
@@ -123,7 +123,7 @@ func (f *simServer) ownedSince(k Key, then time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	return f.owners[k.id] != nil || f.freed[k.id] >= then
+	return f.owners[k.id()] != nil || f.freed[k.id()] >= then
 }
 
 // leftover counts what the server keeps.

@@ -133,6 +133,9 @@ func (s *simSession) take(k dialect.Key) bool {
 	if owner != nil {
 		return false
 	}
+	if k == simSecret.Key("three").id() && !s.claims {
+		s.server.world.wrong("a key made with a secret is taken without a claim", "")
+	}
 	s.server.owners[k] = s
 	s.server.world.granting(k, s)
 	return true
@@ -157,6 +160,12 @@ func (s *simSession) Held() (keys []dialect.Key, err error) {
 		}
 	})
 	return keys, err
+}
+
+// Claim implements dialect.Session.
+func (s *simSession) Claim(claims []dialect.Claim) (disputed []bool, err error) {
+	err = s.roundTrip(func(all bool) { s.claims = s.claims || all })
+	return make([]bool, len(claims)), err
 }
 
 // Token implements dialect.Session.

@@ -28,7 +28,10 @@ const (
 )
 
 // simKeys are the keys for which the callers contend.
-var simKeys = []Key{ID(1), ID(2), ID(3), Pair(1, 1)}
+var simKeys = []Key{ID(1), ID(2), simSecret.Key("three"), Pair(1, 1)}
+
+// simSecret makes a key that needs a claim.
+var simSecret = Namespace("simulation").Keyed([]byte("secret"))
 
 // A simWorld is one run: some processes, their server, and what is wrong.
 type simWorld struct {

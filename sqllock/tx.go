@@ -30,7 +30,7 @@ type Tx interface {
 // server has an SQLState method. ctx reaches the driver: it is the caller's own
 // transaction.
 func TryTx(ctx context.Context, tx Tx, key Key) error {
-	ok, err := dialect.TryXact(ctx, tx, key.id)
+	ok, err := dialect.TryXact(ctx, tx, key.id())
 	return txError(ok, err)
 }
 
@@ -45,7 +45,7 @@ func LockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
 	if wait <= 0 || !errors.Is(err, ErrHeld) {
 		return err
 	}
-	ok, err := dialect.LockXact(ctx, tx, key.id, wait)
+	ok, err := dialect.LockXact(ctx, tx, key.id(), wait)
 	return txError(ok, err)
 }
 

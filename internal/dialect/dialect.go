@@ -45,7 +45,7 @@ type Settings struct {
 
 // A Session holds locks in the database until they are released or it ends.
 //
-// Exchange, Held and Token are called by one goroutine at a time; Abort and Socket by
+// Exchange, Held, Claim and Token are called by one goroutine at a time; Abort and Socket by
 // any.
 type Session interface {
 	// Exchange carries out b in one round trip, releases first, and fills in
@@ -58,6 +58,10 @@ type Session interface {
 
 	// Held lists the keys that the session holds, by the database's account.
 	Held() ([]Key, error)
+
+	// Claim asks for claims that last as long as the session, and reports for
+	// each whether another session disputes it: then this one has it not.
+	Claim(claims []Claim) (disputed []bool, err error)
 
 	// Token is one for every lock that the session holds at this moment, and
 	// does not change what it holds.

@@ -177,14 +177,14 @@ func (s *postgresSession) exchangeRaw(c any) error {
 	return s.batch.answer(f, row[1:])
 }
 
-// heldQuery lists the session's advisory locks: in the bigint space the key's
+// heldQuery lists the session's advisory locks, its claims aside: in the bigint space the key's
 // halves are classid and objid of objsubid 1, in the other of objsubid 2. A
 // session's own are all of its own database. It touches no shared catalog: to
 // lock one needs room in the server's lock table, which may be what is missing.
 const heldQuery = `SELECT pg_backend_pid(), coalesce(string_agg(
 	(objsubid - 1)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
 	FROM pg_locks
-	WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted`
+	WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND pid = pg_backend_pid() AND granted`
 
 func (s *postgresSession) Held() ([]Key, error) {
 	var (

@@ -154,6 +154,33 @@ func TestExchange(t *testing.T) {
 	})
 }
 
+// The server frees what a silent session holds: nobody but the server ends it
+// here, since the engine, which speaks every heartbeat, has no part in this.
+func TestServerEndsSilentSession(t *testing.T) {
+	eachDriver(t, func(t *testing.T, db *sql.DB) {
+		short := settings
+		short.Lease = 300 * time.Millisecond
+		silent, err := dialect.PostgreSQL{}.Open(context.Background(), db, short)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Destroy()
+		rival := connect(t, db)
+		exchange(t, silent, dialect.Batch{Try: big(1)})
+		deadline := time.Now().Add(15 * time.Second)
+		for len(exchange(t, rival, dialect.Batch{Try: big(1)}).Busy) > 0 {
+			if time.Now().After(deadline) {
+				t.Fatal("the key of a silent session is not free long after its lease")
+			}
+			time.Sleep(time.Millisecond) // polling, not hoping
+		}
+		var failure *dialect.Failure
+		if err := silent.Exchange(&dialect.Batch{}); !errors.As(err, &failure) || failure.Kind != dialect.Gone {
+			t.Errorf("Exchange after the lease: %v, want a Failure of Kind Gone", err)
+		}
+	})
+}
+
 func TestSocketIsFound(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		s := connect(t, db)

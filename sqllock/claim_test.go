@@ -1,0 +1,127 @@
+package sqllock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+const payouts = sqllock.Namespace("payouts")
+
+// Two fleets with different secrets make different keys of one name: the second
+// is refused, and the first is not disturbed.
+func TestAnotherSecret(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		right, wrong := payouts.Keyed([]byte("right")), payouts.Keyed([]byte("wrong"))
+		first, second := session(t, driver, dsn), session(t, driver, dsn)
+		var log bytes.Buffer
+		newcomer := session(t, driver, dsn, sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+
+		lock, err := first.TryLock(t.Context(), right.Key("ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := second.TryLock(t.Context(), right.Key("ann")); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("the same secret: %v", err)
+		}
+		for range 3 { // also when it is known already
+			_, err = newcomer.TryLock(t.Context(), wrong.Key("ann"))
+			if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), `"payouts"`) {
+				t.Errorf("another secret: %v", err)
+			}
+			_, err = newcomer.TryAny(t.Context(), wrong.SlotKey("ann", 1), wrong.SlotKey("ann", 2))
+			if !errors.Is(err, sqllock.ErrNotExclusive) {
+				t.Errorf("another secret, one of several: %v", err)
+			}
+		}
+		if n := strings.Count(log.String(), "level=ERROR"); n != 1 || strings.Contains(log.String(), "wrong") {
+			t.Errorf("%d errors in the log, want one without the secret: %s", n, &log)
+		}
+		for _, key := range []sqllock.Key{payouts.Key("ann"), sqllock.Namespace("mail").Keyed([]byte("wrong")).Key("ann")} {
+			other, err := newcomer.TryLock(t.Context(), key)
+			if err != nil {
+				t.Fatalf("a key that is not concerned: %v", err)
+			}
+			if err := other.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if _, err := newcomer.TryLock(t.Context(), wrong.Key("ann")); !errors.Is(err, sqllock.ErrNotExclusive) {
+			t.Errorf("another secret, while nobody holds a key: %v", err)
+		}
+		if err := errors.Join(first.Close(), second.Close()); err != nil {
+			t.Fatal(err)
+		}
+		lock, err = newcomer.Lock(t.Context(), wrong.Key("ann"))
+		if err != nil {
+			t.Fatalf("after the others have gone: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Of two that begin at the same moment with different secrets, never do both
+// get a key.
+func TestTwoSecretsAtOnce(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		grants := 0
+		for range 25 {
+			var (
+				holders atomic.Int32
+				both    sync.WaitGroup
+				all     []*sqllock.Session
+				begin   = make(chan struct{})
+			)
+			for _, secret := range []string{"one", "other"} {
+				s := session(t, driver, dsn)
+				all = append(all, s)
+				key := payouts.Keyed([]byte(secret)).Key("ann")
+				both.Go(func() {
+					<-begin
+					if _, err := s.TryLock(context.Background(), key); err == nil {
+						holders.Add(1)
+					} else if !errors.Is(err, sqllock.ErrNotExclusive) {
+						t.Errorf("TryLock: %v", err)
+					}
+				})
+			}
+			close(begin)
+			both.Wait()
+			if holders.Load() > 1 {
+				t.Fatal("both fleets hold the key of one name")
+			}
+			grants += int(holders.Load())
+			for _, s := range all {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		t.Logf("%d of 25 times one of the two got the key, else none", grants)
+	})
+}
+
+// In one process, too.
+func TestTwoSecretsInOneSession(t *testing.T) {
+	t.Parallel()
+	s := session(t, "pgx", pgtest.Database(t))
+	if _, err := s.TryLock(t.Context(), payouts.Keyed([]byte("one")).Key("ann")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.TryLock(t.Context(), payouts.Keyed([]byte("other")).Key("ann")); !errors.Is(err, sqllock.ErrNotExclusive) {
+		t.Errorf("another secret in the same process: %v", err)
+	}
+}
