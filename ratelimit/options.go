@@ -101,8 +101,9 @@ func WithMaxIDLen(n int) Option {
 
 // WithKeySecret makes the keys of ids with HMAC-SHA-256 under secret: for ids
 // that attackers choose, who could otherwise search for one whose 64-bit key
-// collides with a victim's. Every instance needs the same secret; limiters with
-// different secrets do not exclude each other. It keeps a copy of secret.
+// collides with a victim's. Every instance needs the same secret: while one is at
+// work on a [sqllock.Session], another one with a different secret is refused with
+// sqllock.ErrNotExclusive; see [sqllock.Namespace.Keyed]. It keeps a copy of secret.
 //
 // It panics if secret is empty.
 func WithKeySecret(secret []byte) Option {
