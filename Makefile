@@ -5,9 +5,10 @@ GO       ?= go
 FUZZTIME ?= 10s
 BENCH    ?= .
 COUNT    ?= 1
+HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/routers internal/bench)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/routers internal/bench internal/chaos)))
 
 # What `make check` uses where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -15,7 +16,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: deps-postgres ## run examples/quickstart, on DATABASE_URL or a throwaway PostgreSQL
 	@$(GO) run ./examples/quickstart
@@ -36,6 +37,18 @@ bench-quick: deps-bench ## the same in under a minute: prints the main ratios, w
 
 bench-go: deps ## run the Benchmark functions that match BENCH (.) COUNT (1) times, for benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -benchmem ./...
+
+chaos: deps ## the fault campaign: every row of the fault table 20 times, under load; 15 min
+	@cd internal/chaos && $(GO) run . -faults 20
+
+chaos-soak: deps ## the same for HOURS (1), and then its table in docs/safety.md
+	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -table ../../docs/safety.md
+
+mutants: deps ## plant each known bug in a copy of the tree, and see that it is caught; half an hour
+	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 2h -v -run TestMutants -mutants
+
+repro-%: deps ## plant one known bug, the patch of this name in internal/chaos/mutants, and see what catches it
+	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 30m -v -run '^TestMutants$$/^$*$$' -mutants
 
 fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
 	@set -e; grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort -u | while IFS=: read -r file func; do \
@@ -79,4 +92,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test check bench bench-quick bench-go fuzz cover deps clean deps-postgres deps-bench fmt vet lint
+.PHONY: help demo test check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-postgres deps-bench fmt vet lint

@@ -16,6 +16,7 @@ type Cluster struct {
 	programs programs
 	settings map[string]string
 	tls      bool
+	ownClock bool // see WithClock
 	home     *home
 	data     string
 	port     int // the same for the cluster's whole life
@@ -25,6 +26,7 @@ type Cluster struct {
 	turn       sync.Mutex
 	server     *process // nil if it was stopped or killed
 	dependents []func() error
+	stepped    time.Duration // by StepClock, all steps together
 	closed     bool
 }
 
@@ -71,6 +73,11 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 	}
 	if c.tls {
 		if err := c.writeCertificate(); err != nil {
+			return err
+		}
+	}
+	if c.ownClock {
+		if err := c.makeClock(); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Finds what the tests need, PostgreSQL's programs, PgBouncer and, for those of
-# internal/bench, redis-server, in the places where they look for them; as root installs what is missing, with
-# apt-get, dnf or brew. Says nothing if everything is there.
+# Finds what the tests need, PostgreSQL's programs, PgBouncer, a C compiler (for a
+# server whose clock steps) and, for those of internal/bench, redis-server, in the places
+# where they look for them; as root installs what is missing, with apt-get, dnf or
+# brew. Says nothing if everything is there.
 #
 #   deps.sh        everything, for the tests
 #   deps.sh demo   PostgreSQL's programs alone, for the demo; nothing if
@@ -48,6 +49,11 @@ have_pgbouncer() {
 	command -v pgbouncer >/dev/null
 }
 
+# Only Linux lets one preload what it compiles.
+have_cc() {
+	[ "$(uname -s 2>/dev/null)" = Darwin ] || command -v cc >/dev/null
+}
+
 # The same list is in internal/bench/servers/redis.go.
 have_redis() {
 	for dir in /usr/bin /opt/homebrew/bin /usr/local/bin; do
@@ -70,18 +76,20 @@ missing=
 have_postgres || missing=" postgres"
 if [ "$purpose" = tests ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
 if [ "$purpose" != demo ] && ! have_redis; then missing="$missing redis"; fi
+if [ "$purpose" = tests ] && ! have_cc; then missing="$missing cc"; fi
 [ -n "$missing" ] || exit 0
 
 if [ "$purpose" = tests ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
 	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some kill servers, and need$missing on this machine." >&2
 fi
 
-# packages POSTGRESQL REDIS: what a package manager calls what is missing.
+# packages POSTGRESQL REDIS CC: what a package manager calls what is missing.
 packages() {
 	for each in $missing; do
 		case $each in
 		postgres) printf ' %s' "$1" ;;
 		redis) printf ' %s' "$2" ;;
+		cc) printf ' %s' "${3-cc}" ;;
 		*) printf ' %s' "$each" ;;
 		esac
 	done
@@ -125,7 +133,7 @@ install_with_apt() {
 		;;
 	esac
 	# shellcheck disable=SC2046 # a list of words
-	apt_install $(packages postgresql redis-server) || return
+	apt_install $(packages postgresql redis-server "gcc libc6-dev") || return
 	if command -v systemctl >/dev/null; then
 		case $missing in *pgbouncer*) systemctl disable -q pgbouncer 2>/dev/null || true ;; esac
 		case $missing in *redis*) systemctl disable -q redis-server 2>/dev/null || true ;; esac
@@ -136,12 +144,12 @@ root=
 [ "$(id -u)" -ne 0 ] || root=yes
 
 if command -v apt-get >/dev/null; then
-	names=$(packages postgresql redis-server)
+	names=$(packages postgresql redis-server "gcc libc6-dev")
 	line="sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends$names'"
 	can=$root
 	install() { install_with_apt; }
 elif command -v dnf >/dev/null; then
-	names=$(packages postgresql-server redis)
+	names=$(packages postgresql-server redis gcc)
 	line="sudo dnf install -y$names"
 	can=$root
 	# shellcheck disable=SC2086

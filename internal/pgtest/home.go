@@ -21,6 +21,7 @@ var watchdogScript string
 type home struct {
 	dir      string
 	account  *syscall.Credential // owner of dir, and who the server runs as; nil: ourselves
+	env      []string            // of its programs, besides serverEnv
 	lifeline *os.File            // the pipe to the watchdog, which acts when it is closed
 	watchdog *process
 }
@@ -99,7 +100,7 @@ func (h *home) start(program string, args ...string) (*process, error) {
 	defer log.Close()
 	return startProcess(append([]string{"/bin/sh", "-c", tellPidAndExec, program}, args...), &os.ProcAttr{
 		Dir:   h.dir,
-		Env:   serverEnv(),
+		Env:   append(serverEnv(), h.env...),
 		Files: []*os.File{null, log, log, h.lifeline},
 		Sys:   &syscall.SysProcAttr{Credential: h.account, Setsid: true},
 	})

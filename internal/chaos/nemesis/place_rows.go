@@ -16,6 +16,7 @@ import (
 // placeRows are about places that are not one writable primary, or have
 // something in front of it.
 var placeRows = []Row{
+	{Number: 19, Name: "failover to a standby that lags", Effect: NothingLost, inject: failOver},
 	{Number: 20, Name: "a standby answers", Effect: VictimLoses, inject: standby},
 	{Number: 21, Name: "PgBouncer, transaction mode", Quick: true, Effect: NothingLost, inject: transactionPooler},
 	{Number: 22, Name: "PgBouncer, session mode, killed", Effect: NothingLost, inject: sessionPooler},
@@ -140,15 +141,8 @@ func (f *Field) killPooler(ctx context.Context, p *pooled, behind, direct *guest
 	if err := p.bouncer.Kill(); err != nil {
 		return err
 	}
-	told := make(chan error, 1)
-	lock.OnEnd(func(cause error) { told <- cause })
-	select {
-	case cause := <-told:
-		if !errors.Is(cause, sqllock.ErrLost) {
-			return fmt.Errorf("the lock ended, and not with ErrLost: %w", cause)
-		}
-	case <-time.After(f.trust() + time.Second):
-		return errors.New("the pooler is gone, and the holder was not told")
+	if err := f.told(ctx, lock); err != nil {
+		return err
 	}
 	return free(ctx, direct, key, f.Lease+2*time.Second)
 }

@@ -37,10 +37,10 @@ const (
 	AllLose                   // every process must
 )
 
-// Rows is all rows that are injected into a fleet, by number. Those of the
-// table that are missing are tested elsewhere.
+// Rows is all rows of the table but 18, jumps of the client's clocks, which the
+// simulation of package sqllock makes, by number.
 func Rows() []Row {
-	all := slices.Concat(processRows, networkRows, serverRows, placeRows, keyRows)
+	all := slices.Concat(processRows, networkRows, serverRows, placeRows, keyRows, requestRows, secretRows)
 	slices.SortFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }
@@ -50,7 +50,9 @@ type Field struct {
 	*fleet.Fleet
 	Rand *rand.Rand
 
-	struck history.Moment // when the fault under way began
+	// of the fault under way
+	struck  history.Moment // when it began
+	outside int            // Injury.Outside
 }
 
 // strike notes that a fault begins now.
@@ -76,7 +78,9 @@ func (f *Field) Inject(ctx context.Context, r Row) (injury Injury, err error) {
 		return injury, err
 	}
 	f.strike()
+	f.outside = 0
 	victim, err := r.inject(ctx, f)
+	injury.Outside = f.outside
 	injury.Fault = history.Fault{Row: r.Number, Name: r.Name, Begin: f.struck, End: history.Now()}
 	number := 0 // of the member
 	if victim != nil {

@@ -14,6 +14,7 @@ var serverRows = []Row{
 	{Number: 14, Name: "a backend killed with -9", Quick: true, Effect: AllLose, inject: killBackend},
 	{Number: 15, Name: "immediate restart", Quick: true, Effect: AllLose, inject: restart},
 	{Number: 16, Name: "backend frozen longer than the lease", Effect: VictimLoses, inject: freezeBackend},
+	{Number: 17, Name: "the server's clock steps", Effect: NothingLost, inject: clockSteps},
 	{Number: 25, Name: "role may not connect", Quick: true, Effect: VictimLoses, inject: lockOut},
 }
 

@@ -21,8 +21,17 @@ type guest struct {
 
 // open opens a Session of a driver chosen at random.
 func (f *Field) open(ctx context.Context, dsn string, opts ...sqllock.Option) (*guest, error) {
+	return f.openBy(ctx, f.driver(), dsn, opts...)
+}
+
+// driver is one at random.
+func (f *Field) driver() string {
 	drivers := pgtest.Drivers()
-	db, err := sql.Open(drivers[f.Rand.IntN(len(drivers))], dsn)
+	return drivers[f.Rand.IntN(len(drivers))]
+}
+
+func (f *Field) openBy(ctx context.Context, driver, dsn string, opts ...sqllock.Option) (*guest, error) {
+	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -72,4 +81,22 @@ func free(ctx context.Context, g *guest, key sqllock.Key, d time.Duration) error
 		return fmt.Errorf("a key does not become free: %w", err)
 	}
 	return lock.Unlock()
+}
+
+// told waits until the holder of lock is told that it is lost: at once, if the
+// connection has ended, or when the lease has passed.
+func (f *Field) told(ctx context.Context, lock *sqllock.Lock) error {
+	ended := make(chan error, 1)
+	lock.OnEnd(func(cause error) { ended <- cause })
+	select {
+	case cause := <-ended:
+		if !errors.Is(cause, sqllock.ErrLost) {
+			return fmt.Errorf("the lock ended, and not with ErrLost: %w", cause)
+		}
+		return nil
+	case <-time.After(f.trust() + time.Second):
+		return errors.New("the server is gone, and the holder was not told")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

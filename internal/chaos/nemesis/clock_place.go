@@ -1,0 +1,87 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/proxy"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A stepped place is a server with a clock of its own, and guests there.
+type stepped struct {
+	f       *Field
+	cluster *pgtest.Cluster
+	data    *vault
+	link    *proxy.Proxy
+	far     *guest   // behind link
+	near    []*guest // not; one of each driver
+	diary   diary
+}
+
+// disputed is the key that far and near fight for.
+var disputed = sqllock.Namespace("clock").Key("disputed")
+
+const farProcess = 1 // near ones follow
+
+func (s *stepped) open(ctx context.Context) error {
+	var err error
+	if s.cluster, err = pgtest.Start(pgtest.WithClock()); err != nil {
+		return err
+	}
+	dsn := s.cluster.DSN("")
+	if s.data, err = openVault(s.f.driver(), dsn); err != nil {
+		return err
+	}
+	if err := s.data.furnish(ctx); err != nil {
+		return err
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return err
+	}
+	if s.link, err = proxy.Start(u.Host, false); err != nil {
+		return err
+	}
+	drivers := pgtest.Drivers()
+	for _, i := range s.f.Rand.Perm(len(drivers)) {
+		g, err := s.f.openBy(ctx, drivers[i], dsn)
+		if err != nil {
+			return err
+		}
+		s.near = append(s.near, g)
+	}
+	u.Host = s.link.Addr()
+	s.far, err = s.f.open(ctx, u.String())
+	return err
+}
+
+func (s *stepped) close() error {
+	var err error
+	for _, g := range append(s.near, s.far) {
+		if g != nil {
+			err = errors.Join(err, g.close())
+		}
+	}
+	if s.link != nil {
+		s.link.Close()
+	}
+	if s.data != nil {
+		err = errors.Join(err, s.data.db.Close())
+	}
+	if s.cluster != nil {
+		err = errors.Join(err, s.cluster.Close())
+	}
+	return err
+}
+
+// during runs act while guests work, and returns what was seen meanwhile.
+func (s *stepped) during(ctx context.Context, act func(context.Context) error) ([]history.Event, error) {
+	stop := s.work(ctx)
+	err := act(ctx)
+	err = errors.Join(err, stop())
+	return s.diary.take(), err
+}

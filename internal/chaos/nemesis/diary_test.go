@@ -1,0 +1,55 @@
+package nemesis
+
+import (
+	"context"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// What a diary says of two who kept a lock one after the other is no overlap, and
+// of two at once it is one.
+func TestDiary(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	take := func(m *sqllock.Memory, d *diary, process int) *kept {
+		lock, err := m.TryLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := d.keep(process, lock)
+		k.stay(ended)
+		return k
+	}
+	one, other, d := sqllock.NewMemory(), sqllock.NewMemory(), new(diary)
+	take(one, d, 1).giveBack()
+	take(one, d, 2).giveBack()
+	apart := d.take()
+	if r := check.Sweep(apart); len(apart) != 2 || r.Err() != nil {
+		t.Errorf("%d locks one after the other: %v", len(apart), r.Err())
+	}
+	first := take(one, d, 1)
+	second := take(other, d, 2) // of another world
+	first.stay(ended)
+	first.giveBack()
+	second.giveBack()
+	beside := d.take()
+	if r := check.Sweep(beside); len(beside) != 2 || len(r.Overlaps) != 1 {
+		t.Errorf("%d locks beside each other: %d overlaps", len(beside), len(r.Overlaps))
+	}
+	if got := beside[0].Hold; got.Unlock != history.OK || got.Told != 0 || got.Lock != 3 {
+		t.Errorf("the third lock is noted as %+v", got)
+	}
+}
+
+func TestGoroutinesOf(t *testing.T) {
+	const here = "chaos/nemesis.TestGoroutinesOf"
+	if goroutinesOf("no/such/package.", here) == "" {
+		t.Error("the goroutine that asks was not found")
+	}
+	if found := goroutinesOf("no/such/package."); found != "" {
+		t.Errorf("found in a package that is not there:\n%s", found)
+	}
+}
