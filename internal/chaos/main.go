@@ -2,7 +2,11 @@
 // PostgreSQL, faults of all kinds, and a check of everything that they saw.
 //
 //	go run . -rows 1,2,3 -faults 5
-//	go run . -duration 1h -seed 42 -out histories
+//	go run . -duration 1h -seed 42 -out histories -table ../../docs/safety.md
+//	go run . -rows 2 -faults 10 -timeline freeze.svg
+//	go run . -healthy 1h             # without faults: no loss may be reported
+//	go run . -healthy 5m -hogs 6     # the same, and the processors are not enough
+//	go run . -freezes 1000           # is what a frozen holder does when it wakes up ever late?
 package main
 
 import (
@@ -11,14 +15,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
@@ -40,46 +40,17 @@ func main() {
 	}
 }
 
-// parse is the plan that the flags make.
-func parse(args []string, stderr io.Writer) (plan campaign.Plan, err error) {
-	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	rows := flags.String("rows", "", "rows of the fault table, separated by commas (all)")
-	flags.IntVar(&plan.Faults, "faults", 3, "how often each row's fault is injected, in a round")
-	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round)")
-	flags.Uint64Var(&plan.Fleet.Seed, "seed", rand.Uint64(), "of all random choices")
-	flags.StringVar(&plan.Fleet.Dir, "out", "", "directory for histories (a temporary one, removed when all is well)")
-	flags.DurationVar(&plan.Fleet.Lease, "lease", 2*time.Second, "of each session")
-	flags.IntVar(&plan.Fleet.Processes, "processes", 4, "under test")
-	flags.IntVar(&plan.Fleet.Callers, "callers", 6, "in each process")
-	flags.IntVar(&plan.Fleet.Keys, "keys", 16, "that they want")
-	if err := flags.Parse(args); err != nil {
-		return plan, err
-	}
-	if flags.NArg() > 0 {
-		return plan, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
-	}
-	if plan.Faults < 1 || plan.Fleet.Processes < 1 || plan.Fleet.Callers < 1 || plan.Fleet.Keys < 1 {
-		return plan, errors.New("faults, processes, callers and keys must be positive")
-	}
-	if *rows == "" {
-		return plan, nil
-	}
-	for text := range strings.SplitSeq(*rows, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil {
-			return plan, fmt.Errorf("-rows: %w", err)
-		}
-		plan.Rows = append(plan.Rows, n)
-	}
-	return plan, nil
-}
-
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	plan, err := parse(args, stderr)
+	w, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
+	if w.table != "" {
+		if err := campaign.CanPaste(w.table); err != nil {
+			return err
+		}
+	}
+	plan := &w.plan
 	plan.Progress = stderr
 	temporary := plan.Fleet.Dir == ""
 	if temporary {
@@ -90,9 +61,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "seed %d\n", plan.Fleet.Seed)
-	result, err := campaign.Run(ctx, plan)
+	result, err := w.mode(ctx, *plan)
 	if result != nil {
 		fmt.Fprintf(stdout, "\n%v\n", result)
+	}
+	if err == nil {
+		err = w.publish(result)
 	}
 	if err == nil && temporary {
 		return os.RemoveAll(plan.Fleet.Dir)
@@ -101,6 +75,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, "the histories are in", plan.Fleet.Dir)
 	}
 	return err
+}
+
+// publish writes what was asked for of a campaign in which all was well.
+func (w *wish) publish(result *campaign.Result) error {
+	if w.table != "" {
+		if err := campaign.Paste(w.table, result.Markdown()); err != nil {
+			return err
+		}
+	}
+	if w.timeline == "" {
+		return nil
+	}
+	picture, err := result.Timeline()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(w.timeline, picture, 0o644)
 }
 
 // takeEmpty makes dir, or checks that no history is in it: two campaigns in one

@@ -8,24 +8,73 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 )
 
 func TestParse(t *testing.T) {
-	plan, err := parse(strings.Fields("-rows 1,30 -faults 2 -duration 1m -seed 7 -lease 3s -out x"), io.Discard)
+	w, err := parse(strings.Fields("-rows 1,30 -faults 2 -duration 1m -seed 7 -lease 3s -out x -table y -timeline z"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
+	plan := w.plan
 	if !slices.Equal(plan.Rows, []int{1, 30}) || plan.Faults != 2 || plan.Duration != time.Minute ||
-		plan.Fleet.Seed != 7 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" {
-		t.Errorf("parsed %+v", plan)
+		plan.Fleet.Seed != 7 || plan.Fleet.Lease != 3*time.Second || plan.Fleet.Dir != "x" || w.table != "y" || w.timeline != "z" {
+		t.Errorf("parsed %+v", w)
 	}
-	if plan, err = parse(nil, io.Discard); err != nil || plan.Rows != nil || plan.Faults == 0 || plan.Fleet.Processes == 0 {
-		t.Errorf("the defaults are %+v, %v", plan, err)
+	if w, err = parse(nil, io.Discard); err != nil || w.plan.Rows != nil || w.plan.Faults == 0 || w.plan.Fleet.Processes != 4 {
+		t.Errorf("the defaults are %+v, %v", w, err)
 	}
-	for _, wrong := range []string{"-rows x", "more", "-faults 0", "-processes 0"} {
-		if _, err := parse(strings.Fields(wrong), io.Discard); err == nil {
-			t.Errorf("%q was accepted", wrong)
+}
+
+// The flags of one campaign do not go with another.
+func TestMode(t *testing.T) {
+	tests := []struct {
+		flags     string
+		ok        bool
+		processes int
+	}{
+		{"-healthy 1h", true, 4},
+		{"-healthy 5m -hogs 6 -processes 2", true, 2},
+		{"-freezes 1000", true, 8},
+		{"-freezes 10 -processes 5", true, 5},
+		{"-rows x", false, 0},
+		{"more", false, 0},
+		{"-faults 0", false, 0},
+		{"-processes 0", false, 0},
+		{"-hogs 6", false, 0},
+		{"-healthy 5m -hogs 0", false, 0},
+		{"-healthy 5m -freezes 3", false, 0},
+		{"-healthy 5m -rows 3", false, 0},
+		{"-healthy 5m -table x", false, 0},
+		{"-freezes 5 -duration 1m", false, 0},
+		{"-freezes 0", false, 0},
+		{"-healthy 0s", false, 0},
+	}
+	for _, tt := range tests {
+		w, err := parse(strings.Fields(tt.flags), io.Discard)
+		if (err == nil) != tt.ok || tt.ok && (w.plan.Fleet.Processes != tt.processes || w.mode == nil) {
+			t.Errorf("%q: %+v, %v; want ok %v", tt.flags, w, err, tt.ok)
 		}
+	}
+}
+
+// What was asked for is written, and what cannot be is an error.
+func TestPublish(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "safety.md")
+	if err := os.WriteFile(document, []byte("a\n<!-- campaign -->\n<!-- end of campaign -->\nb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := wish{table: document}
+	if err := w.publish(new(campaign.Result)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), "verdict") {
+		t.Errorf("pasted %q, %v", text, err)
+	}
+	w = wish{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
+	if err := w.publish(new(campaign.Result)); err == nil {
+		t.Error("a picture of nothing was drawn")
 	}
 }
 

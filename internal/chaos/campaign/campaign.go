@@ -20,6 +20,8 @@ type Plan struct {
 	Rows     []int         // of the fault table; none: all
 	Faults   int           // of each row
 	Duration time.Duration // go on until then, each row Faults times in a round; 0: one round
+	Hogs     int           // of Healthy: how many processors' worth of time others take
+	Freezes  int           // of Freezes
 	Fleet    fleet.Settings
 	Progress io.Writer // a line for each fault
 }
@@ -27,28 +29,14 @@ type Plan struct {
 // Run runs a campaign and checks its history. The error is about what was
 // violated, or kept the campaign from going on; the Result is there in any case
 // but for one that could not begin.
-func Run(ctx context.Context, plan Plan) (result *Result, err error) {
+func Run(ctx context.Context, plan Plan) (*Result, error) {
 	rows, err := chosen(plan.Rows)
 	if err != nil {
 		return nil, err
 	}
-	f, err := fleet.Start(ctx, plan.Fleet)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	result = newResult(plan.Fleet, rows)
-	notes, err := newNotes(plan.Fleet.Dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, notes.close()) }()
-	err = inject(ctx, f, plan, rows, result, notes)
-	if ctx.Err() != nil {
-		return result, context.Cause(ctx)
-	}
-	err = errors.Join(err, f.Drain(ctx))
-	return result, errors.Join(err, result.check(ctx, f))
+	return stage(ctx, plan, rows, func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error {
+		return inject(ctx, f, plan, rows, result, notes)
+	})
 }
 
 // chosen is the rows with these numbers.

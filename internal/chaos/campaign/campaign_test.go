@@ -56,6 +56,47 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+// settings is a fleet for a short run.
+func settings(t *testing.T, processes int) fleet.Settings {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return fleet.Settings{Processes: processes, Callers: 4, Keys: 8, Lease: 2 * time.Second, Dir: t.TempDir(), Seed: seed}
+}
+
+// Without a fault nothing is lost, and work is done.
+func TestHealthy(t *testing.T) {
+	plan := campaign.Plan{Duration: 2 * time.Second, Fleet: settings(t, 2), Progress: t.Output()}
+	result, err := campaign.Healthy(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%v", result)
+	if h := result.Health; h.Holds < 100 || h.Losses > 0 || result.Report.Troubled > 0 || result.Took < plan.Duration {
+		t.Errorf("%v in %v", h, result.Took)
+	}
+}
+
+// Each process is frozen, and what it does when it wakes up is not late.
+func TestFreezes(t *testing.T) {
+	plan := campaign.Plan{Freezes: 8, Fleet: settings(t, 6), Progress: t.Output()}
+	result, err := campaign.Freezes(t.Context(), plan)
+	if result == nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%v", result)
+	if err != nil {
+		t.Error(err)
+	}
+	if result.Faults != plan.Freezes || len(result.Report.Tellings) != 1 || result.Report.Tellings[0].Locks == 0 {
+		t.Errorf("%d freezes, and nothing lost that could have been used", result.Faults)
+	}
+	plan.Fleet.Processes = 2
+	if _, err := campaign.Freezes(t.Context(), plan); err == nil {
+		t.Error("all processes but none would be frozen at once")
+	}
+}
+
 func TestUnknownRow(t *testing.T) {
 	if _, err := campaign.Run(t.Context(), campaign.Plan{Rows: []int{99}}); err == nil {
 		t.Error("there is no row 99, and nobody said so")

@@ -21,6 +21,18 @@ func grant(process int, lock int64, from, valid, told, ended history.Moment, unl
 	}
 }
 
+func onKey(key int64, events []history.Event) []history.Event {
+	for _, e := range events {
+		if e.Try != nil {
+			e.Try.Key = key
+		}
+		if e.Hold != nil {
+			e.Hold.Key = key
+		}
+	}
+	return events
+}
+
 func fault(row, process int, begin, end history.Moment) history.Event {
 	return history.Event{Fault: &history.Fault{Row: row, Process: process, Begin: begin * ms, End: end * ms}}
 }
@@ -28,13 +40,10 @@ func fault(row, process int, begin, end history.Moment) history.Event {
 // judged is what the campaign makes of a history of sessions with a lease of 1 s.
 func judged(events []history.Event) (overlaps []check.Overlap, early []Early, err error) {
 	x := explain(events, time.Second)
-	early, err = x.measure(check.Sweep(events).Overlaps)
+	early = x.measure(check.Sweep(events).Overlaps)
 	report := check.Sweep(x.believed(events))
 	x.told(report)
-	if err == nil {
-		err = report.Err()
-	}
-	if err == nil {
+	if err = report.Err(); err == nil {
 		_, err = check.Linearize(x.believed(events), time.Minute)
 	}
 	return report.Overlaps, early, err
@@ -55,15 +64,39 @@ func TestEarly(t *testing.T) {
 		{"a fault whose locks the lease covers", [][]history.Event{stale, later, {fault(4, 1, 100, 102)}}, false, 0},
 		{"terminated after the overlap", [][]history.Event{stale, later, {fault(13, 1, 120, 122)}}, false, 20 * time.Millisecond},
 		{"told too late", [][]history.Event{
-			grant(1, 11, 10, 330, 331, 332, history.Lost), later, {fault(13, 1, 100, 102)},
-		}, false, 40 * time.Millisecond},
+			grant(1, 11, 10, 390, 391, 392, history.Lost), later, {fault(13, 1, 100, 102)},
+		}, false, 0},
+		{"one holder does not heed the news that another had", [][]history.Event{
+			stale, later, {fault(13, 1, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
+		}, false, 0},
+		{"one is never told", [][]history.Event{
+			grant(1, 11, 10, 130, 0, 132, history.OK), later, {fault(13, 1, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
+		}, false, 0},
+		{"given back without an answer", [][]history.Event{
+			grant(1, 11, 10, 130, 0, 132, history.Unavailable), later, {fault(13, 1, 100, 102)},
+		}, true, 20 * time.Millisecond},
+		{"granted after that, by the next connection", [][]history.Event{
+			grant(1, 11, 105, 130, 0, 132, history.Unavailable), later, {fault(13, 1, 100, 102)},
+		}, false, 0},
+		{"told at first sight, after the others", [][]history.Event{
+			grant(1, 11, 120, 0, 121, 122, history.Lost), later, {fault(13, 1, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
+		}, true, 0},
+		{"the fault waited for its moment", [][]history.Event{
+			grant(1, 11, 10, 930, 931, 932, history.Lost), grant(2, 21, 910, 950, 0, 960, history.OK), {fault(12, 1, 100, 900)},
+		}, true, 20 * time.Millisecond},
 		{"half-open, handed on and given back", [][]history.Event{
 			grant(1, 11, 10, 120, 0, 121, history.OK), grant(1, 12, 122, 140, 0, 145, history.OK), later, {fault(7, 1, 100, 400)},
 		}, true, 18 * time.Millisecond},
 		{"half-open, believed after it was known", [][]history.Event{
 			grant(1, 11, 10, 430, 0, 440, history.OK), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(7, 1, 100, 400)},
 			grant(1, 12, 445, 470, 0, 480, history.OK),
-		}, false, 20 * time.Millisecond},
+		}, false, 0},
+		{"half-open, believed for T(1−ρ) − m", [][]history.Event{
+			grant(1, 11, 10, 840, 841, 842, history.Lost), grant(2, 21, 110, 900, 0, 910, history.OK), {fault(7, 1, 100, 860)},
+		}, true, 730 * time.Millisecond},
+		{"half-open, believed for longer", [][]history.Event{
+			grant(1, 11, 10, 1010, 1011, 1012, history.Lost), grant(2, 21, 110, 1030, 0, 1040, history.OK), {fault(7, 1, 100, 1030)},
+		}, false, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

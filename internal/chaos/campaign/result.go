@@ -1,10 +1,10 @@
 package campaign
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,23 +19,31 @@ import (
 // A Result is what a campaign came to.
 type Result struct {
 	Rows    []*RowResult
-	Report  *check.Report
+	Report  *check.Report // nil: the history was not checked
 	Verdict check.Verdict
 	Early   []Early
-	Stored  int // fenced writes in the database
-	Stale   int // of them, those after a write with a later token
+	Health  *Health // of Healthy
+	Stored  int     // fenced writes in the database
+	Stale   int     // of them, those after a write with a later token
 	Faults  int
 
-	settings fleet.Settings
+	Took   time.Duration // of work and faults
+	Server string        // its version
+
+	settings    fleet.Settings
+	overlapping bool             // one fault did not wait for the other
+	injuries    []nemesis.Injury // in order of their ends
+	events      []history.Event
 }
 
 // A RowResult is one row's.
 type RowResult struct {
-	Row        nemesis.Row
-	Times      int
-	Lost       int64           // locks reported lost
-	Recoveries []time.Duration // until every process served again, of each fault
-	Err        error
+	Row     nemesis.Row
+	Times   int
+	Lost    int64         // locks reported lost
+	Outside int           // overlaps where the promise does not reach
+	Served  time.Duration // the longest until every process served again
+	Err     error
 }
 
 func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
@@ -50,6 +58,10 @@ func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
 func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
 	i := slices.IndexFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == row.Number })
 	of := r.Rows[i]
+	of.Outside += injury.Outside
+	if injury.Fault.Begin != 0 {
+		r.injuries = append(r.injuries, injury)
+	}
 	if err != nil {
 		of.Err = errors.Join(of.Err, err)
 		return
@@ -57,7 +69,7 @@ func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
 	r.Faults++
 	of.Times++
 	of.Lost += injury.Lost
-	of.Recoveries = append(of.Recoveries, injury.Recovery)
+	of.Served = max(of.Served, injury.Recovery)
 }
 
 // linearizeWithin bounds the search for an order of all calls.
@@ -77,60 +89,76 @@ func (r *Result) check(ctx context.Context, f *fleet.Fleet) error {
 	if r.Stale, err = stale(ctx, f); err != nil {
 		return err
 	}
-	explained := explain(events, r.settings.Lease)
-	believed := explained.believed(events)
-	early, tooLong := explained.measure(check.Sweep(events).Overlaps)
-	r.Early = early
-	r.Report = check.Sweep(believed, r.sweepOptions(events)...)
-	explained.told(r.Report)
-	r.Verdict, err = check.Linearize(believed, linearizeWithin)
 	fence := errors.Join(check.Tokens(rows), check.Writes(events, rows))
-	return errors.Join(r.Report.Err(), tooLong, err, fence)
+	return errors.Join(r.judge(events), fence)
+}
+
+// judge has what holders and callers saw checked. What is measured is measured in
+// the history as it is; what is promised is checked without what is excused.
+func (r *Result) judge(events []history.Event) error {
+	r.events = events
+	explained := explain(events, r.settings.Lease)
+	asIs := check.Sweep(events, r.measures(events)...)
+	r.Early = explained.measure(asIs.Overlaps)
+	believed := explained.believed(events)
+	r.Report = check.Sweep(believed, r.sweepOptions(events)...)
+	r.Report.Operations, r.Report.Contended, r.Report.Troubled = asIs.Operations, asIs.Contended, asIs.Troubled
+	r.Report.Tellings = asIs.Tellings
+	explained.told(r.Report)
+	var err error
+	r.Verdict, err = check.Linearize(believed, linearizeWithin)
+	return errors.Join(r.Report.Err(), r.tellings(), err)
+}
+
+// How is a line on how the campaign was run, and its size.
+func (r *Result) How() string {
+	set := r.settings
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v; PostgreSQL %s, %s, %d processors",
+		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Lease,
+		r.Server, runtime.Version(), runtime.NumCPU())
+	if r.Report != nil {
+		how += fmt.Sprintf("; %d faults; %d operations, of them %d contended by another process, %d of these while a fault went on or had not been recovered from",
+			r.Faults, r.Report.Operations, r.Report.Contended, r.Report.Troubled)
+	}
+	return how + "."
 }
 
 // String is a table of the rows, and totals.
 func (r *Result) String() string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "row\tfault\ttimes\tlocks lost\tserved again: p50\tmax\tkeys granted again: p50\tmax\tverdict")
-	for _, of := range r.Rows {
-		verdict := "ok"
-		if of.Err != nil {
-			verdict = "VIOLATED"
+	fmt.Fprintf(&b, "%s\n", r.How())
+	if len(r.Rows) > 0 {
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "\n%s\n", strings.Join(columns, "\t"))
+		for _, of := range r.Rows {
+			fmt.Fprintln(w, strings.Join(r.cells(of), "\t"))
 		}
-		p50, longest := middle(of.Recoveries)
-		fmt.Fprintf(w, "%d\t%s\t%d\t%d\t%v\t%v\t%s\t%s\n", of.Row.Number, of.Row.Name, of.Times, of.Lost,
-			p50.Round(time.Millisecond), longest.Round(time.Millisecond), r.keysBack(of.Row.Number), verdict)
+		w.Flush() //nolint:errcheck // a Builder does not fail
 	}
-	w.Flush() //nolint:errcheck // a Builder does not fail
+	if r.Health != nil {
+		fmt.Fprintf(&b, "\n%v\n", r.Health)
+	}
 	if r.Report != nil {
 		for _, e := range r.Early {
 			fmt.Fprintf(&b, "\n%v", e)
 		}
-		fmt.Fprintf(&b, "\n%d operations, %d contended by another process; %d faults; %d overlaps; %d fenced writes stored, %d of stale holders refused, %d stale ones stored\n\n%v",
-			r.Report.Operations, r.Report.Contended, r.Faults, len(r.Report.Overlaps),
-			r.Stored, r.Report.Writes[history.Fenced]+r.Report.Writes[history.Lost], r.Stale, r.Report)
+		fmt.Fprintf(&b, "\n%s\n\n%v", r.totals(), r.Report)
 	}
 	return b.String()
 }
 
-// keysBack is the two columns about the keys that victims of row held.
-func (r *Result) keysBack(row int) string {
-	if r.Report != nil {
-		for _, rec := range r.Report.Recoveries {
-			if rec.Row == row && rec.Keys > 0 {
-				return fmt.Sprintf("%v\t%v", rec.P50.Round(time.Millisecond), rec.Max.Round(time.Millisecond))
-			}
-		}
+// totals is a line about what is no row's alone.
+func (r *Result) totals() string {
+	outside, served := 0, time.Duration(0)
+	for _, of := range r.Rows {
+		outside += of.Outside
+		served = max(served, of.Served)
 	}
-	return "-\t-"
-}
-
-// middle is the median and the longest.
-func middle(all []time.Duration) (p50, longest time.Duration) {
-	if len(all) == 0 {
-		return 0, 0
+	line := fmt.Sprintf("%d late effects", len(r.Report.Overlaps))
+	if r.Faults > 0 {
+		line += fmt.Sprintf(" in %d faults; %d overlaps where nothing is promised; every process served again within %v",
+			r.Faults, outside, served.Round(time.Millisecond))
 	}
-	sorted := slices.SortedFunc(slices.Values(all), cmp.Compare[time.Duration])
-	return sorted[(len(sorted)-1)/2], sorted[len(sorted)-1]
+	return fmt.Sprintf("%s; %d fenced writes stored, %d of stale holders refused, %d stale ones stored",
+		line, r.Stored, r.Report.Writes[history.Fenced]+r.Report.Writes[history.Lost], r.Stale)
 }

@@ -13,8 +13,14 @@ type call struct {
 	begin, end history.Moment
 }
 
+// WithTrouble tells when there was trouble: from the beginning of a fault until
+// every process served again. It may be given several times.
+func WithTrouble(from, to history.Moment) Option {
+	return func(s *sweep) { s.trouble.add(from, to) }
+}
+
 // count adds r's calls and locks.
-func (rep *Report) count(r *record) {
+func (rep *Report) count(r *record, trouble *spans) {
 	rep.Keys++
 	rep.Locks += len(r.locks)
 	var calls []call
@@ -29,14 +35,22 @@ func (rep *Report) count(r *record) {
 		}
 	}
 	rep.Operations += len(calls)
-	rep.Contended += contended(calls)
+	for i, hit := range contended(calls) {
+		if !hit {
+			continue
+		}
+		rep.Contended++
+		if trouble.touch(calls[i].begin, calls[i].end) {
+			rep.Troubled++
+		}
+	}
 }
 
-// contended is how many of calls were overlapped by one of another process. It
-// sorts calls.
-func contended(calls []call) (n int) {
+// contended sorts calls, and is which of them were overlapped by one of another
+// process.
+func contended(calls []call) (hit []bool) {
 	slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.begin, b.begin) })
-	hit := make([]bool, len(calls))
+	hit = make([]bool, len(calls))
 
 	// By one that began before: the call that ends last of all before, and the
 	// one that ends last of all processes but that one's.
@@ -67,10 +81,5 @@ func contended(calls []call) (n int) {
 			hit[i] = true
 		}
 	}
-	for _, h := range hit {
-		if h {
-			n++
-		}
-	}
-	return n
+	return hit
 }

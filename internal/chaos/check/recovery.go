@@ -14,11 +14,13 @@ type Recovery struct {
 	Row   int
 	Name  string
 	Bound time.Duration
+	Goal  time.Duration // see WithGoal; 0: none
 
 	Keys          int // that were granted again
 	Survived      int // whose holder kept the lock through the fault and gave it back
 	Unasked       int // that nobody wanted after the bound
 	Never         int // that were wanted after the bound and not granted again
+	Within        int // that were granted again within the goal
 	Max, P50, P99 time.Duration
 
 	times []time.Duration
@@ -35,7 +37,7 @@ func (s *sweep) recoveries(rs *records) {
 			continue
 		}
 		recovery := s.report.recovery(f.Row)
-		recovery.Name, recovery.Bound = f.Name, rule.bound
+		recovery.Name, recovery.Bound, recovery.Goal = f.Name, rule.bound, s.goals[f.Row]
 		for _, r := range rs.keys {
 			if l := r.heldBy(f); l != nil {
 				recovery.measure(r, l, f, rule)
@@ -89,11 +91,21 @@ func (r *record) askedAfter(m history.Moment) bool {
 }
 
 func (rec *Recovery) summarize() {
-	if len(rec.times) == 0 {
-		return
+	for _, t := range rec.times {
+		if t <= rec.Goal {
+			rec.Within++
+		}
 	}
-	slices.Sort(rec.times)
-	rec.P50, rec.P99, rec.Max = percentile(rec.times, 0.5), percentile(rec.times, 0.99), rec.times[len(rec.times)-1]
+	rec.P50, rec.P99, rec.Max = summary(rec.times)
+}
+
+// summary sorts times; all is 0 if there are none.
+func summary(times []time.Duration) (p50, p99, longest time.Duration) {
+	if len(times) == 0 {
+		return 0, 0, 0
+	}
+	slices.Sort(times)
+	return percentile(times, 0.5), percentile(times, 0.99), times[len(times)-1]
 }
 
 // percentile is the smallest of sorted that is not less than a share p of them.

@@ -46,6 +46,7 @@ type Report struct {
 	Keys       int
 	Operations int // calls: Try and Unlock
 	Contended  int // of them, those that another process' call for the key overlapped
+	Troubled   int // of those, the ones that lie, in part at least, in a time of trouble
 	Locks      int
 	Losses     int
 	Excused    int // findings left out because the process was frozen
@@ -59,6 +60,7 @@ type Report struct {
 	Resurrected []Resurrection
 	Late        []Late // told after the server freed
 	Recoveries  []*Recovery
+	Tellings    []*Telling
 
 	Malformed error // the first line that makes no sense
 }
@@ -98,9 +100,9 @@ func (r *Report) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "calls\t%d\tof %d keys\n", r.Operations, r.Keys)
-	fmt.Fprintf(w, "contended\t%d\n", r.Contended)
+	fmt.Fprintf(w, "contended\t%d\t%d while there was trouble\n", r.Contended, r.Troubled)
 	fmt.Fprintf(w, "locks\t%d\t%d lost\n", r.Locks, r.Losses)
-	fmt.Fprintf(w, "valid at once\t%d\n", len(r.Overlaps))
+	fmt.Fprintf(w, "valid at once\t%d\tlate effects of who looked before them\n", len(r.Overlaps))
 	fmt.Fprintf(w, "valid after the loss\t%d\n", len(r.Resurrected))
 	fmt.Fprintf(w, "told late\t%d\t%d more while frozen\n", len(r.Late), r.Excused)
 	writeCounts(w, "tries", r.Tries)

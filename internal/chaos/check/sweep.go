@@ -52,15 +52,24 @@ func WithRecovery(row int, origin Origin, bound time.Duration) Option {
 	return func(s *sweep) { s.rules[row] = rule{origin: origin, bound: bound} }
 }
 
+// WithGoal counts the keys that come back within goal, by the measure of the row's
+// WithRecovery. To miss it is no violation.
+func WithGoal(row int, goal time.Duration) Option {
+	return func(s *sweep) { s.goals[row] = goal }
+}
+
 type rule struct {
 	origin Origin
 	bound  time.Duration
 }
 
 type sweep struct {
-	frozen Frozen
-	rules  map[int]rule
-	report *Report
+	frozen  Frozen
+	rules   map[int]rule
+	goals   map[int]time.Duration
+	told    []int // rows whose Tellings are made
+	trouble *spans
+	report  *Report
 }
 
 // Sweep checks what holders believed. For each key no two locks may have been
@@ -71,17 +80,20 @@ type sweep struct {
 // seen valid counts at From only.
 func Sweep(events []history.Event, opts ...Option) *Report {
 	s := &sweep{
-		frozen: func(int, history.Moment, history.Moment) bool { return false },
-		rules:  map[int]rule{},
-		report: newReport(),
+		frozen:  func(int, history.Moment, history.Moment) bool { return false },
+		rules:   map[int]rule{},
+		goals:   map[int]time.Duration{},
+		trouble: new(spans),
+		report:  newReport(),
 	}
 	for _, opt := range opts {
 		opt(s)
 	}
+	s.trouble.prepare()
 	rs, err := index(events)
 	s.report.Malformed = err
 	for _, r := range rs.keys {
-		s.report.count(r)
+		s.report.count(r, s.trouble)
 		s.overlaps(r)
 		s.losses(r)
 	}
@@ -91,6 +103,7 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 		}
 	}
 	s.recoveries(rs)
+	s.tellings(rs)
 	return s.report
 }
 

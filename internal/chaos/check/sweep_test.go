@@ -215,7 +215,13 @@ func TestContended(t *testing.T) {
 				}
 			}
 		}
-		if got := contended(calls); got != want {
+		got := 0
+		for _, hit := range contended(calls) {
+			if hit {
+				got++
+			}
+		}
+		if got != want {
 			t.Fatalf("seed %d: %d, want %d", seed, got, want)
 		}
 	}

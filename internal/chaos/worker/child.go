@@ -143,5 +143,6 @@ func (w *work) status() Status {
 		Holding:      stats.Held,
 		Connected:    stats.Connections > 0,
 		Connections:  stats.Losses,
+		Watched:      stats.Watched,
 	}
 }

@@ -51,6 +51,7 @@ type Status struct {
 	Holding     int    `json:"holding"`
 	Connected   bool   `json:"connected"`
 	Connections uint64 `json:"connections"` // lost
+	Watched     bool   `json:"watched"`     // a closed connection is noticed at once
 }
 
 // A Report is the last word of a process that was drained, when everything is

@@ -1,0 +1,144 @@
+package campaign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+)
+
+// alwaysRunning is how many processes are not frozen at any moment: somebody
+// must be there to take what a frozen one had, and somebody to want it, too.
+const alwaysRunning = 2
+
+// frozenRow is one kind of fault, in a campaign of its own: it counts as row 2.
+var frozenRow = nemesis.Row{Number: 2, Name: "frozen for 0.7 to 1.5 leases"}
+
+// Freezes freezes processes of a fleet plan.Freezes times, several at a time, each while it
+// holds a lock, and checks the history. A holder guards its work by Lock.Err:
+// what it did after a wake-up is late if somebody else had the key by then.
+func Freezes(ctx context.Context, plan Plan) (*Result, error) {
+	if plan.Fleet.Processes <= alwaysRunning {
+		return nil, fmt.Errorf("campaign: to freeze processes takes more than %d of them", alwaysRunning)
+	}
+	return stage(ctx, plan, []nemesis.Row{frozenRow}, func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error {
+		result.overlapping = true
+		z := &freezer{fleet: f, result: result, notes: notes, plan: plan, begin: time.Now(),
+			slots: make(chan struct{}, plan.Fleet.Processes-alwaysRunning)}
+		return z.run(ctx)
+	})
+}
+
+// A freezer freezes processes, each by a goroutine of its own.
+type freezer struct {
+	fleet *fleet.Fleet
+	plan  Plan
+	begin time.Time
+	slots chan struct{} // a token for each process that is frozen, or does not serve again yet
+
+	mu     sync.Mutex // protects what follows
+	begun  int        // freezes
+	err    error
+	result *Result
+	notes  *notes
+}
+
+func (z *freezer) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var members sync.WaitGroup
+	for i, m := range z.fleet.Members {
+		rng := rand.New(rand.NewPCG(z.plan.Fleet.Seed, uint64(100+i)))
+		members.Go(func() {
+			for z.another() {
+				injury, err := z.freeze(ctx, m, rng)
+				if err := z.note(injury, err); err != nil {
+					cancel() // nothing more can be learnt
+					return
+				}
+			}
+		})
+	}
+	members.Wait()
+	return z.err
+}
+
+// another reports whether one more freeze is to be made, and counts it.
+func (z *freezer) another() bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.err != nil || z.begun >= z.plan.Freezes {
+		return false
+	}
+	z.begun++
+	return true
+}
+
+// note notes a freeze that ended with err. It returns the first error of all: what
+// fails after that is a consequence.
+func (z *freezer) note(injury nemesis.Injury, err error) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	err = errors.Join(err, z.notes.fault(injury.Fault))
+	if err == nil || z.err == nil {
+		z.result.add(frozenRow, injury, err)
+		z.err = cmp.Or(z.err, err)
+	}
+	if err == nil && z.result.Faults%50 == 0 {
+		fmt.Fprintf(z.plan.Progress, "%8s  %d freezes\n", time.Since(z.begin).Round(time.Second), z.result.Faults)
+	}
+	return z.err
+}
+
+// freeze freezes m at a random moment when it holds a lock, for a random time
+// about the lease, and waits until it serves again.
+func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (injury nemesis.Injury, err error) {
+	select {
+	case z.slots <- struct{}{}:
+	case <-ctx.Done():
+		return injury, context.Cause(ctx)
+	}
+	defer func() { <-z.slots }()
+	if err := quiet(ctx, rng); err != nil {
+		return injury, err
+	}
+	lost, err := z.holding(ctx, m)
+	if err != nil {
+		return injury, err
+	}
+	injury.Fault = history.Fault{Row: frozenRow.Number, Name: frozenRow.Name, Process: m.Process.Orders.Process, Begin: history.Now()}
+	if err := m.Process.Freeze(); err != nil {
+		return injury, err
+	}
+	err = pass(ctx, time.Duration((0.7+0.8*rng.Float64())*float64(z.fleet.Lease)))
+	err = errors.Join(err, m.Process.Thaw())
+	injury.Fault.End = history.Now()
+	if err != nil {
+		return injury, err
+	}
+	err = fleet.Poll(ctx, servedWithin, "a process that was frozen to serve again", func(context.Context) (bool, error) {
+		return m.Process.Status().LastOK > injury.Fault.End, nil
+	})
+	injury.Recovery = time.Duration(history.Now() - injury.Fault.End)
+	injury.Lost = m.Process.Status().Lost - lost
+	return injury, err
+}
+
+// holding waits until m says that it holds a lock, and returns how many it has
+// lost by then.
+func (z *freezer) holding(ctx context.Context, m *fleet.Member) (lost int64, err error) {
+	since := history.Now()
+	err = fleet.Poll(ctx, servedWithin, "a process to hold a lock", func(context.Context) (bool, error) {
+		s := m.Process.Status()
+		lost = s.Lost
+		return s.At > since && s.Holding > 0, nil
+	})
+	return lost, err
+}

@@ -1,0 +1,108 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/starve"
+)
+
+// A Health is how often a loss was reported although nothing was wrong.
+type Health struct {
+	Hogs        int // see Plan
+	Holds       int // locks
+	Losses      int // of them, reported lost
+	Connections uint64
+}
+
+// errFalseLoss: more losses than there may be without a fault.
+var errFalseLoss = errors.New("campaign: losses were reported, and nothing was wrong")
+
+// enduring is of how many holds one may be lost when the processors are not
+// enough; with enough of them, none may.
+const enduring = 10_000
+
+// Healthy lets a fleet work for plan.Duration without any fault, beside
+// plan.Hogs that take processor time from it, and checks its history and that
+// it lost next to nothing.
+func Healthy(ctx context.Context, plan Plan) (*Result, error) {
+	h := &Health{Hogs: plan.Hogs}
+	result, err := stage(ctx, plan, nil, func(ctx context.Context, f *fleet.Fleet, _ *Result, _ *notes) error {
+		return h.live(ctx, f, plan)
+	})
+	if result == nil || result.Report == nil {
+		return result, err
+	}
+	h.Holds, h.Losses = result.Report.Locks, result.Report.Losses
+	result.Health = h
+	return result, errors.Join(err, h.err())
+}
+
+// live is the time in which nothing is done to f.
+func (h *Health) live(ctx context.Context, f *fleet.Fleet, plan Plan) (err error) {
+	if plan.Hogs > 0 {
+		stop, err := starve.Start(plan.Hogs)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	const every = time.Minute // a line about progress
+	for begin := time.Now(); time.Since(begin) < plan.Duration; {
+		if err := pass(ctx, min(every, plan.Duration-time.Since(begin))); err != nil {
+			return err
+		}
+		var holds, losses int64
+		h.Connections = 0
+		for _, m := range f.Members {
+			t, err := f.Tally(ctx, m, history.Now())
+			if err != nil {
+				return err
+			}
+			h.Connections += t.Connections
+			holds += m.Process.Status().Granted
+			losses += t.Locks
+		}
+		fmt.Fprintf(plan.Progress, "%8s  %d holds, %d lost\n", time.Since(begin).Round(time.Second), holds, losses)
+	}
+	return f.Serving(ctx, servedWithin)
+}
+
+// servedWithin is long enough for any process that serves at all.
+const servedWithin = 20 * time.Second
+
+// pass waits for d.
+func pass(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *Health) err() error {
+	allowed := 0
+	if h.Hogs > 0 {
+		allowed = h.Holds / enduring
+	}
+	switch {
+	case h.Holds == 0:
+		return errors.New("campaign: nothing was locked: that shows nothing")
+	case h.Losses > allowed || h.Hogs == 0 && h.Connections > 0:
+		return fmt.Errorf("%w: %v", errFalseLoss, h)
+	}
+	return nil
+}
+
+// String gives the rate in losses per 10,000 holds.
+func (h *Health) String() string {
+	return fmt.Sprintf("no faults, %d processor hogs: %d of %d holds reported lost, %.2f in 10,000; %d connections lost",
+		h.Hogs, h.Losses, h.Holds, float64(h.Losses)*10_000/float64(max(h.Holds, 1)), h.Connections)
+}

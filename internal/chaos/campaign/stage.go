@@ -1,0 +1,69 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+)
+
+// A drama is what is done to a fleet at work.
+type drama func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error
+
+// stage starts a fleet, lets play do its harm, ends the fleet's work and has the
+// history checked.
+func stage(ctx context.Context, plan Plan, rows []nemesis.Row, play drama) (result *Result, err error) {
+	f, err := fleet.Start(ctx, plan.Fleet)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := watched(ctx, f); err != nil {
+		return nil, err
+	}
+	result = newResult(plan.Fleet, rows)
+	if result.Server, err = serverVersion(ctx, f); err != nil {
+		return nil, err
+	}
+	notes, err := newNotes(plan.Fleet.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, notes.close()) }()
+	begin := time.Now()
+	err = play(ctx, f, result, notes)
+	result.Took = time.Since(begin)
+	if ctx.Err() != nil {
+		return result, context.Cause(ctx)
+	}
+	err = errors.Join(err, f.Drain(ctx))
+	return result, errors.Join(err, result.check(ctx, f))
+}
+
+// watched checks that every process, whichever its driver, watches its socket:
+// else its times do not show what is promised about a closed connection.
+func watched(ctx context.Context, f *fleet.Fleet) error {
+	for _, m := range f.Members {
+		err := fleet.Poll(ctx, 10*time.Second, "a process to watch its socket", func(context.Context) (bool, error) {
+			s := m.Process.Status()
+			return s.Connected && s.Watched, nil
+		})
+		if err != nil {
+			return fmt.Errorf("campaign: process %d (%s): %w", m.Number, m.Driver, err)
+		}
+	}
+	return nil
+}
+
+// serverVersion is PostgreSQL's, without what its packager adds.
+func serverVersion(ctx context.Context, f *fleet.Fleet) (version string, err error) {
+	if err := f.DB.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
+		return "", err
+	}
+	version, _, _ = strings.Cut(version, " ")
+	return version, nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
+)
+
+// A wish is what the flags ask for.
+type wish struct {
+	plan            campaign.Plan
+	mode            func(context.Context, campaign.Plan) (*campaign.Result, error)
+	table, timeline string // files; empty: none
+}
+
+// parse reads the flags.
+func parse(args []string, stderr io.Writer) (w wish, err error) {
+	plan := &w.plan
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	rows := flags.String("rows", "", "rows of the fault table, separated by commas (all)")
+	flags.IntVar(&plan.Faults, "faults", 3, "how often each row's fault is injected, in a round")
+	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round)")
+	healthy := flags.Duration("healthy", 0, "no faults for so long: nothing may be reported lost")
+	flags.IntVar(&plan.Hogs, "hogs", 0, "with -healthy: how many processors' worth of time to take away")
+	flags.IntVar(&plan.Freezes, "freezes", 0, "freeze processes so often, several at a time, about as long as the lease")
+	flags.StringVar(&w.table, "table", "", "document into which to paste the table, if all was well")
+	flags.StringVar(&w.timeline, "timeline", "", "file for a picture of one freeze (SVG), if all was well")
+	flags.Uint64Var(&plan.Fleet.Seed, "seed", rand.Uint64(), "of all random choices")
+	flags.StringVar(&plan.Fleet.Dir, "out", "", "directory for histories (a temporary one, removed when all is well)")
+	flags.DurationVar(&plan.Fleet.Lease, "lease", 2*time.Second, "of each session")
+	flags.IntVar(&plan.Fleet.Processes, "processes", 0, "under test (4; 8 with -freezes)")
+	flags.IntVar(&plan.Fleet.Callers, "callers", 6, "in each process")
+	flags.IntVar(&plan.Fleet.Keys, "keys", 16, "that they want")
+	if err := flags.Parse(args); err != nil {
+		return w, err
+	}
+	if flags.NArg() > 0 {
+		return w, fmt.Errorf("what is %q? there are flags only", flags.Arg(0))
+	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if err := w.choose(*healthy, given); err != nil {
+		return w, err
+	}
+	if plan.Faults < 1 || plan.Fleet.Processes < 1 || plan.Fleet.Callers < 1 || plan.Fleet.Keys < 1 {
+		return w, errors.New("faults, processes, callers and keys must be positive")
+	}
+	plan.Rows, err = numbers(*rows)
+	return w, err
+}
+
+// choose sets the mode, and what follows from it. given is which flags there
+// are.
+func (w *wish) choose(healthy time.Duration, given map[string]bool) error {
+	processes := 4
+	switch {
+	case given["healthy"] && given["freezes"]:
+		return errors.New("-healthy and -freezes are two campaigns")
+	case (given["healthy"] || given["freezes"]) && (given["rows"] || given["faults"] || given["duration"]):
+		return errors.New("-rows, -faults and -duration do not go with -healthy or -freezes")
+	case given["hogs"] && (!given["healthy"] || w.plan.Hogs < 1):
+		return errors.New("-hogs goes with -healthy, and is positive")
+	case given["healthy"] && (given["table"] || given["timeline"]):
+		return errors.New("without faults there is nothing for -table or -timeline")
+	case given["healthy"]:
+		if healthy <= 0 {
+			return errors.New("-healthy must be positive")
+		}
+		w.mode, w.plan.Duration = campaign.Healthy, healthy
+	case given["freezes"]:
+		if w.plan.Freezes <= 0 {
+			return errors.New("-freezes must be positive")
+		}
+		w.mode, processes = campaign.Freezes, 8
+	default:
+		w.mode = campaign.Run
+	}
+	if !given["processes"] {
+		w.plan.Fleet.Processes = processes
+	}
+	return nil
+}
+
+// numbers reads a list of them; none is nil.
+func numbers(list string) (all []int, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("-rows: %w", err)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
