@@ -1,16 +1,13 @@
-// Package mutants shows that the campaigns would catch a bug: it plants known ones,
-// each a patch in this folder, in a copy of the tree, and runs what should
+// Package mutants shows that tests and campaign would catch a bug: it plants known
+// ones, each a patch in this folder, in a copy of the tree, and runs what should
 // notice.
 package mutants
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,12 +19,31 @@ import (
 //	The deadline is counted from the reply, not from the send.
 //	caught by: go test ./sqllock -run TestSimulation
 //	dir: internal/chaos
+//	campaign: go run . -rows 2,4,5 -faults 3
+//
+// There is a line about the campaign where that sees the bug as well.
 type Mutant struct {
-	Name  string // the patch's file name, without its ending
-	Wrong string // what is wrong, for people
-	Catch []string
-	Dir   string // in which the command runs; the tree's root if empty
-	patch string
+	Name     string // the patch's file name, without its ending
+	Wrong    string // what is wrong, for people
+	Catch    Command
+	Campaign Command // none if it has no words
+	patch    string
+}
+
+// A Command is what is to notice a bug.
+type Command struct {
+	Words []string
+	Dir   string // in which it runs; the tree's root if empty
+}
+
+// campaignDir is where campaigns run.
+const campaignDir = "internal/chaos"
+
+func (c Command) String() string {
+	if c.Dir == "" {
+		return strings.Join(c.Words, " ")
+	}
+	return "cd " + c.Dir + " && " + strings.Join(c.Words, " ")
 }
 
 // Load reads the mutants of a folder, in the order of their names.
@@ -65,9 +81,11 @@ func parse(text string) (m Mutant, err error) {
 			break
 		}
 		if command, ok := strings.CutPrefix(line, "caught by: "); ok {
-			m.Catch = strings.Fields(command)
+			m.Catch.Words = strings.Fields(command)
 		} else if dir, ok := strings.CutPrefix(line, "dir: "); ok {
-			m.Dir = dir
+			m.Catch.Dir = dir
+		} else if command, ok := strings.CutPrefix(line, "campaign: "); ok {
+			m.Campaign = Command{strings.Fields(command), campaignDir}
 		} else if line != "" {
 			wrong = append(wrong, line)
 		}
@@ -76,80 +94,8 @@ func parse(text string) (m Mutant, err error) {
 	switch {
 	case m.Wrong == "":
 		return m, errors.New("it does not say what is wrong")
-	case len(m.Catch) == 0:
+	case len(m.Catch.Words) == 0:
 		return m, errors.New(`there is no line "caught by: …"`)
 	}
 	return m, nil
-}
-
-// A Verdict is what came of a mutant.
-type Verdict struct {
-	Caught bool
-	Output string // of the command
-}
-
-// Try plants m in a copy of the tree at root, made in dir, and runs what should
-// catch it. An error is one of the trial: a patch that does not apply, a tree
-// that does not compile.
-func (m Mutant) Try(ctx context.Context, root, dir string) (Verdict, error) {
-	if err := copyTree(root, dir); err != nil {
-		return Verdict{}, err
-	}
-	if out, err := run(ctx, dir, "patch", "-p1", "--no-backup-if-mismatch", "--input="+m.patch); err != nil {
-		return Verdict{}, fmt.Errorf("mutants: %s does not apply: %w\n%s", m.Name, err, out)
-	}
-	if out, err := run(ctx, dir, "go", "build", "./..."); err != nil {
-		return Verdict{}, fmt.Errorf("mutants: with %s the tree does not compile: %w\n%s", m.Name, err, out)
-	}
-	out, err := run(ctx, filepath.Join(dir, m.Dir), m.Catch[0], m.Catch[1:]...)
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return Verdict{}, ctx.Err()
-	case err == nil:
-		return Verdict{Output: out}, nil
-	case !errors.As(err, &exit):
-		return Verdict{}, err
-	case strings.Contains(out, "[build failed]"):
-		return Verdict{}, fmt.Errorf("mutants: with %s the tests do not compile:\n%s", m.Name, out)
-	}
-	return Verdict{Caught: true, Output: out}, nil
-}
-
-func run(ctx context.Context, dir, program string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-// copyTree copies the files of the tree at from, but for what is hidden.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		if name != "." && strings.HasPrefix(d.Name(), ".") {
-			if d.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		target := filepath.Join(to, name)
-		if d.IsDir() {
-			return os.MkdirAll(target, 0o755)
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, content, 0o644)
-	})
 }

@@ -1,0 +1,106 @@
+package mutants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+)
+
+// A Verdict is what came of a mutant.
+type Verdict struct {
+	Test     Outcome
+	Campaign Outcome // of a Mutant that has one
+}
+
+// An Outcome is what came of a command that should notice a bug.
+type Outcome struct {
+	Caught bool
+	Output string
+}
+
+// Try plants m in a copy of the tree at root, made in dir, and runs what should
+// catch it. An error is one of the trial: a patch that does not apply, a tree
+// that does not compile.
+func (m Mutant) Try(ctx context.Context, root, dir string) (v Verdict, err error) {
+	if err := copyTree(root, dir); err != nil {
+		return v, err
+	}
+	if out, err := apply(ctx, dir, m.patch); err != nil {
+		return v, fmt.Errorf("mutants: %s does not apply: %w\n%s", m.Name, err, out)
+	}
+	if out, err := run(ctx, dir, "go", "build", "./..."); err != nil {
+		return v, fmt.Errorf("mutants: with %s the tree does not compile: %w\n%s", m.Name, err, out)
+	}
+	if v.Test, err = m.Catch.notices(ctx, dir); err != nil {
+		return v, fmt.Errorf("mutants: with %s: %w", m.Name, err)
+	}
+	if len(m.Campaign.Words) == 0 {
+		return v, nil
+	}
+	if v.Campaign, err = m.Campaign.playedIn(dir).notices(ctx, dir); err != nil {
+		return v, fmt.Errorf("mutants: with %s: %w", m.Name, err)
+	}
+	// One that could not begin, or was broken off, has found nothing.
+	v.Campaign.Caught = v.Campaign.Caught && violated(v.Campaign.Output)
+	return v, nil
+}
+
+// playedIn is a campaign that leaves its histories, which one that fails keeps, with the
+// tree.
+func (c Command) playedIn(tree string) Command {
+	return Command{slices.Concat(c.Words, []string{"-out", filepath.Join(tree, "histories")}), c.Dir}
+}
+
+// violations is how a campaign says that a promise was broken: of a row, in its table,
+// and in its last words. That it could not decide is none.
+var violations = []string{
+	"VIOLATED", "campaign: holders were told too late", "campaign: losses were reported",
+	check.ErrOverlap.Error(), check.ErrResurrected.Error(), check.ErrToldLate.Error(), check.ErrSlow.Error(),
+	check.ErrIllegal.Error(), check.ErrTokenFell.Error(), check.ErrTokenShared.Error(), check.ErrTokenChanged.Error(),
+	check.ErrOrder.Error(), check.ErrWriteMissing.Error(), check.ErrWriteStored.Error(),
+}
+
+func violated(output string) bool {
+	return slices.ContainsFunc(violations, func(words string) bool { return strings.Contains(output, words) })
+}
+
+// notices runs c in the tree at root. The bug is caught if c fails.
+func (c Command) notices(ctx context.Context, root string) (Outcome, error) {
+	out, err := run(ctx, filepath.Join(root, c.Dir), c.Words[0], c.Words[1:]...)
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return Outcome{}, ctx.Err()
+	case err != nil && !errors.As(err, &exit):
+		return Outcome{}, err
+	case err != nil && strings.Contains(out, "[build failed]"):
+		return Outcome{}, fmt.Errorf("the tests do not compile:\n%s", out)
+	case strings.Contains(out, "[no tests to run]"):
+		return Outcome{}, fmt.Errorf("%v: there is no such test\n%s", c, out)
+	}
+	return Outcome{Caught: err != nil, Output: out}, nil
+}
+
+// apply applies a patch to the tree at dir, or fails if it does not fit as it stands.
+func apply(ctx context.Context, dir, patch string, options ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"apply"}, options, []string{patch})...)
+	cmd.Dir = dir
+	// In a folder of a repository git would only look at what that knows.
+	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func run(ctx context.Context, dir, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
