@@ -32,7 +32,11 @@ func (c *caller) hold(draining context.Context, lock *sqllock.Lock, number int64
 	if h.look(h.hold.From) {
 		begun := h.hold
 		c.w.note(history.Event{Hold: &begun})
-		c.stay(draining, h)
+		if c.chance(25) {
+			c.listen(draining, h)
+		} else {
+			c.stay(draining, h)
+		}
 	}
 	h.hold.UnlockBegin = history.Now()
 	h.hold.Unlock = resultOf(lock.Unlock())
@@ -67,6 +71,20 @@ func (c *caller) length() time.Duration {
 	default:
 		return c.upTo(30 * time.Millisecond)
 	}
+}
+
+// listen is what a holder does that relies on its context alone, and so must be
+// told.
+func (c *caller) listen(draining context.Context, h *holder) {
+	timer := time.NewTimer(c.length())
+	defer timer.Stop()
+	select {
+	case <-h.lock.Context().Done():
+		h.tell()
+	case <-timer.C:
+	case <-draining.Done():
+	}
+	h.look(history.Now())
 }
 
 // stay is what a holder does while it holds: it looks, also at the very end,
