@@ -44,6 +44,29 @@ func TestSuspend(t *testing.T) {
 	}, suspended(&asleep))
 }
 
+// Nor is what a suspend has ended handed on to who is in line in this process,
+// without the server.
+func TestUnlockAfterSuspend(t *testing.T) {
+	for _, opt := range [][]Option{nil, {WithAsyncUnlock()}} {
+		var asleep atomic.Int64
+		simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+			lock := mustTry(t, s, ID(1))
+			waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+			pending(t, "Lock", waiter)
+			asleep.Add(int64(s.options.trust()))
+			if err := lock.Unlock(); err != ErrLost {
+				t.Errorf("Unlock: %v, want ErrLost", err)
+			}
+			time.Sleep(ticks)
+			next := returned(t, "Lock", waiter)
+			wantErr(t, "who waited", next, nil)
+			if err := next.lock.Err(); err != nil {
+				t.Errorf("Err of the next holder: %v", err)
+			}
+		}, append(opt, suspended(&asleep))...)
+	}
+}
+
 // Suspends shorter than the lease, with heartbeats in between, cost nothing.
 func TestShortSuspends(t *testing.T) {
 	var asleep atomic.Int64

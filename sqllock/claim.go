@@ -1,8 +1,10 @@
 package sqllock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -10,98 +12,191 @@ import (
 
 // A claim says that this process makes the keys of a namespace with a certain
 // secret. Processes with different secrets would make different keys of one
-// name, and so let two in: a connection that does not have the claim takes no
-// such key, and the database grants it to no two connections with different secrets.
+// name, and so let two in: a connection without the claim takes no such key,
+// and no two have claims of one namespace with different secrets.
+//
+// It is asked for when a key is wanted, and given back when no key that needs it
+// has been held on the connection for a while: who does not use a secret does
+// not dispute another. The zero claim is that of keys without a secret.
 type claim struct {
-	dialect.Claim
 	namespace Namespace
+	print     uint32
+}
 
-	// protected by table.mu
-	err   error         // why it was not granted when it was asked for last; nil: it was, or never asked for
+// claim is what a connection must have before it asks for k.
+func (k Key) claim() claim {
+	if k.print == 0 {
+		return claim{}
+	}
+	return claim{k.namespace, k.print}
+}
+
+func (c claim) dialect() dialect.Claim { return dialect.ClaimOf(string(c.namespace), c.print) }
+
+// A stake is a claim that a connection has.
+type stake struct {
+	claim claim
+	held  int           // keys on the connection that need it
+	used  time.Duration // when one was last taken or given back
+}
+
+// A dispute is a claim that was refused.
+type dispute struct {
+	err   error
 	again time.Duration // it is not asked for before that
 }
 
-// claimPause is how long after a refusal a claim is asked for again, less a
-// random part.
-const claimPause = 500 * time.Millisecond
+const (
+	// claimPause is how long after a refusal a claim is asked for again, if it is
+	// wanted, less a random part.
+	claimPause = 500 * time.Millisecond
 
-// claimLocked is the claim that keys such as key need.
-func (s *Session) claimLocked(key Key) *claim {
-	for _, c := range s.claims {
-		if c.namespace == key.namespace && c.Print == int32(key.print) {
-			return c
+	// claimIdle is how many heartbeats a claim is kept without a key that needs it.
+	claimIdle = 15
+
+	// maxClaims bounds the claims of a connection: each is a place in the server's
+	// lock table. Beyond it those without keys are given back first.
+	maxClaims = 100
+)
+
+// hasLocked reports whether l may ask for e's key.
+func (l *lease) hasLocked(e *entry) bool {
+	return e.claim == claim{} || l.claims[e.claim] != nil
+}
+
+// wantLocked notes that e's claim is needed, and returns nil; or why it is not to be
+// had just now.
+func (l *lease) wantLocked(e *entry) error {
+	d, disputed := l.backend.s.disputes[e.claim]
+	switch {
+	case disputed && now() < d.again:
+		return d.err
+	case slices.Contains(l.wanted, e.claim):
+		return nil
+	case len(l.wanted) == maxClaims || len(l.claims)+len(l.wanted)-l.idleClaimsLocked(0) >= maxClaims:
+		return errMaxClaims
+	}
+	l.wanted = append(l.wanted, e.claim)
+	return nil
+}
+
+var errMaxClaims = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use on one connection", ErrCapacity, maxClaims)
+
+// usedLocked notes that a key that needs s was taken (1) or given back (-1).
+func (s *stake) usedLocked(change int) {
+	if s != nil {
+		s.held += change
+		s.used = now()
+	}
+}
+
+// idleClaimsLocked counts the claims that no key has needed for d.
+func (l *lease) idleClaimsLocked(d time.Duration) (n int) {
+	for _, s := range l.claims {
+		if s.held == 0 && now()-s.used >= d {
+			n++
 		}
 	}
-	c := &claim{Claim: dialect.ClaimOf(string(key.namespace), key.print), namespace: key.namespace}
-	s.claims = append(s.claims, c)
-	return c
+	return n
 }
 
-// claimDueLocked reports whether l is to ask for a claim.
-func (l *lease) claimDueLocked() bool {
-	if len(l.claims) == len(l.backend.s.claims) {
-		return false
-	}
-	return len(l.dueClaimsLocked()) > 0
-}
-
-// dueClaimsLocked is the claims that l has not, and has not been refused just now.
-func (l *lease) dueClaimsLocked() (due []*claim) {
-	for _, c := range l.backend.s.claims {
-		if !l.claims[c] && (c.err == nil || now() >= c.again) {
-			due = append(due, c)
+// dropClaimsLocked takes out the claims to be given back: those that are idle, and
+// if there are too many, those that have been so for longest.
+func (l *lease) dropClaimsLocked() (dropped []claim) {
+	idle := make([]claim, 0, len(l.claims))
+	for c, s := range l.claims {
+		if s.held == 0 {
+			idle = append(idle, c)
 		}
 	}
-	return due
+	slices.SortFunc(idle, func(a, b claim) int { return cmp.Compare(l.claims[a].used, l.claims[b].used) })
+	for _, c := range idle {
+		long := now()-l.claims[c].used >= claimIdle*l.backend.s.options.heartbeat
+		if long || len(l.claims)+len(l.wanted) > maxClaims {
+			delete(l.claims, c)
+			dropped = append(dropped, c)
+		}
+	}
+	return dropped
 }
 
-// stakeClaims asks for the claims that l has not. It reports whether it sent anything
-// and l lives.
-func (l *lease) stakeClaims() bool {
-	claims := l.takeClaims()
-	if len(claims) == 0 {
+// stakeClaims asks for the claims that are wanted, and gives idle ones back if there is
+// time (due). It reports whether it sent anything.
+func (l *lease) stakeClaims(due bool) (sent bool) {
+	wanted, dropped := l.takeClaims(due)
+	if len(wanted)+len(dropped) == 0 {
 		return false
-	}
-	wanted := make([]dialect.Claim, len(claims))
-	for i, c := range claims {
-		wanted[i] = c.Claim
 	}
 	l.watch.expect()
-	disputed, err := l.session.Claim(wanted)
+	disputed, err := l.session.Claim(inDialect(wanted), inDialect(dropped))
 	l.watch.answered()
-	if err != nil && !survived(err) {
-		l.lose(err.Error())
-		return false
+	if err == nil || l.bears(err) {
+		l.staked(wanted, disputed, err)
 	}
-	t := l.backend.s.table
-	t.mu.Lock()
-	alive := l.answeredLocked(now())
-	var news []*claim
-	for i, c := range claims {
-		switch {
-		case err != nil:
-			l.refuseLocked(c, fromDialect(err))
-		case disputed[i]:
-			if !errors.Is(c.err, ErrNotExclusive) {
-				news = append(news, c)
-			}
-			l.refuseLocked(c, disputedError(c.namespace))
-		default:
-			c.err = nil
-			l.claims[c] = true
-		}
-	}
-	t.mu.Unlock()
-	for _, c := range news {
-		l.backend.s.options.log.Error("sqllock: another process uses this namespace with another key secret: its keys are refused",
-			"namespace", string(c.namespace))
-	}
-	return alive
+	return true
 }
 
-// refuseLocked notes that l did not get c.
-func (l *lease) refuseLocked(c *claim, err error) {
-	c.err, c.again = err, now()+jitter(claimPause)
+func inDialect(claims []claim) (all []dialect.Claim) {
+	for _, c := range claims {
+		all = append(all, c.dialect())
+	}
+	return all
+}
+
+// takeClaims is what to ask for now, and what to give back.
+func (l *lease) takeClaims(due bool) (wanted, dropped []claim) {
+	t := l.backend.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.dead.Load() || len(l.wanted) == 0 && (!due || len(l.claims) == 0) {
+		return nil, nil
+	}
+	wanted = slices.DeleteFunc(l.wanted, func(c claim) bool { return l.claims[c] != nil })
+	dropped = l.dropClaimsLocked()
+	l.wanted = nil
+	if len(wanted)+len(dropped) > 0 {
+		l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
+	}
+	return wanted, dropped
+}
+
+// staked notes the answers.
+func (l *lease) staked(claims []claim, disputed []bool, err error) {
+	s := l.backend.s
+	var news []Namespace
+	s.table.mu.Lock()
+	l.answeredLocked(now())
+	for i, c := range claims {
+		was, known := s.disputes[c]
+		delete(s.disputes, c)
+		switch {
+		case err != nil:
+			s.disputeLocked(c, fromDialect(err))
+		case disputed[i]:
+			s.disputeLocked(c, disputedError(c.namespace))
+			if !known || !errors.Is(was.err, ErrNotExclusive) {
+				news = append(news, c.namespace)
+			}
+		default:
+			l.claims[c] = &stake{claim: c, used: now()}
+		}
+	}
+	s.table.mu.Unlock()
+	for _, n := range news {
+		s.options.log.Error("sqllock: another process uses this namespace with another key secret: its keys are refused",
+			"namespace", string(n))
+	}
+}
+
+func (s *Session) disputeLocked(c claim, err error) {
+	if len(s.disputes) >= maxClaims {
+		for old, d := range s.disputes {
+			if now() >= d.again {
+				delete(s.disputes, old)
+			}
+		}
+	}
+	s.disputes[c] = dispute{err, now() + jitter(claimPause)}
 }
 
 func disputedError(n Namespace) error {
@@ -109,20 +204,10 @@ func disputedError(n Namespace) error {
 		ErrNotExclusive, string(n))
 }
 
-// takeClaims is the claims to ask for now.
-func (l *lease) takeClaims() []*claim {
-	t := l.backend.s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l.dead.Load() || len(l.claims) == len(l.backend.s.claims) {
+// disputed is why those who wait for e wait in vain; nil if it is not so.
+func (s *Session) disputed(e *entry) error {
+	if e == nil {
 		return nil
 	}
-	claims := l.dueClaimsLocked()
-	if len(claims) > 0 {
-		l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
-	}
-	return claims
+	return s.disputes[e.claim].err
 }
-
-// hasLocked reports whether l may ask for e's key.
-func (l *lease) hasLocked(e *entry) bool { return e.claim == nil || l.claims[e.claim] }

@@ -1,10 +1,14 @@
 package sqllock
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A new connection has no claim before it has asked for it: somebody with
@@ -14,14 +18,13 @@ func TestClaimAfterLoss(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		secret := Namespace("payouts").Keyed([]byte("one"))
 		mustTry(t, s, secret.Key("ann"))
-		ours := *s.claimOf(secret.Key("ann"))
-		theirs := ours.Claim
+		theirs := secret.Key("ann").claim().dialect()
 		theirs.Print++
 
 		server.onOpen = func(int) error { // between the two connections
 			server.mu.Lock()
 			defer server.mu.Unlock()
-			server.claims[theirs] = &fakeSession{}
+			server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
 			return nil
 		}
 		server.session(0).hooks(nil, func() error { return errGone })
@@ -40,7 +43,11 @@ func TestClaimAfterLoss(t *testing.T) {
 		pending(t, "Lock", waiter)
 		pending(t, "LockAny", either)
 		server.mu.Lock()
-		delete(server.claims, theirs)
+		for session, claims := range server.claims {
+			if claims[theirs] {
+				delete(server.claims, session)
+			}
+		}
 		server.mu.Unlock()
 		time.Sleep(claimPause + pollAway)
 		wantErr(t, "who waited", returned(t, "Lock", waiter), nil)
@@ -57,8 +64,8 @@ func TestClaimIsCheap(t *testing.T) {
 			mustUnlock(t, mustTry(t, s, one.Key("ann")))
 		}
 		session := server.session(0)
-		if session.claims != 1 {
-			t.Errorf("%d questions for one claim", session.claims)
+		if session.asked != 1 {
+			t.Errorf("%d questions for one claim", session.asked)
 		}
 		for range 1000 {
 			if _, err := s.TryLock(background, other.Key("ann")); !errors.Is(err, ErrNotExclusive) {
@@ -66,14 +73,124 @@ func TestClaimIsCheap(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if n := session.claims - 1; n < 2 || n > 5 {
+		if n := session.asked - 1; n < 2 || n > 5 {
 			t.Errorf("%d questions for a disputed claim in a second", n)
 		}
 	}, WithLease(time.Hour))
 }
 
-func (s *Session) claimOf(key Key) *claim {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	return s.claimLocked(key)
+// Who does not use a secret any more does not dispute another: a claim is given
+// back, and one that was refused is not asked for again by itself, also not by a new
+// connection.
+func TestClaimIsGivenBack(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		right, wrong := Namespace("payouts").Keyed([]byte("right")), Namespace("payouts").Keyed([]byte("wrong"))
+		held := mustTry(t, s, right.Key("ann"))
+		if _, err := s.TryLock(background, wrong.Key("ann")); !errors.Is(err, ErrNotExclusive) {
+			t.Fatalf("TryLock: %v, want ErrNotExclusive", err)
+		}
+		time.Sleep(time.Hour)
+		if n := len(server.claims[server.session(0)]); n != 1 {
+			t.Errorf("%d claims while a key is held, want 1", n)
+		}
+		mustUnlock(t, held)
+		time.Sleep(time.Hour)
+		if n := len(server.claims[server.session(0)]); n != 0 {
+			t.Errorf("%d claims an hour after the last key, want none", n)
+		}
+		asked := server.session(0).asked
+		mustUnlock(t, mustTry(t, s, wrong.Key("ann"))) // nobody disputes it now
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		synctest.Wait()
+		mustUnlock(t, mustTry(t, s, ID(1)))
+		if n := len(server.claims[server.session(1)]); n != 0 || asked == 0 {
+			t.Errorf("%d claims of a new connection on which no key needs one", n)
+		}
+	})
+}
+
+// Namespaces with a secret may be many, and claims at a time are not.
+func TestManyClaims(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := func(i int) Key { return Namespace(fmt.Sprint("tenant-", i)).Keyed([]byte("secret")).Key("ann") }
+		for i := range 10 * maxClaims {
+			mustUnlock(t, mustTry(t, s, key(i)))
+		}
+		if n := len(server.claims[server.session(0)]); n > maxClaims {
+			t.Errorf("%d claims on one connection, want %d at the most", n, maxClaims)
+		}
+		var locks []*Lock
+		for i := range maxClaims {
+			locks = append(locks, mustTry(t, s, key(i)))
+		}
+		if _, err := s.TryLock(background, key(maxClaims)); !errors.Is(err, ErrCapacity) {
+			t.Errorf("TryLock beyond the limit: %v, want ErrCapacity", err)
+		}
+		mustUnlock(t, locks[0])
+		mustUnlock(t, mustTry(t, s, key(maxClaims)))
+	})
+}
+
+// A statement beside those of locks that fails may be the news that all is lost.
+func TestClaimAndTokenFindLoss(t *testing.T) {
+	for name, ask := range map[string]func(s *Session, held *Lock){
+		"claim": func(s *Session, _ *Lock) {
+			_, _ = s.TryLock(background, Namespace("payouts").Keyed([]byte("one")).Key("ann"))
+		},
+		"token": func(_ *Session, held *Lock) { _, _ = held.token(background) },
+	} {
+		for _, lost := range []bool{true, false} {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				held := mustTry(t, s, ID(1))
+				fails := func() error {
+					if lost {
+						server.steal(ID(1))
+					}
+					return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
+				}
+				session := server.session(0)
+				session.mu.Lock()
+				session.onClaim, session.onToken = fails, fails
+				session.mu.Unlock()
+				ask(s, held)
+				synctest.Wait()
+				if err := held.Err(); errors.Is(err, ErrLost) != lost {
+					t.Errorf("%s, lost %t: Err: %v", name, lost, err)
+				}
+			})
+		}
+	}
+}
+
+// A key is not handed on to who makes it with a secret, from who has the same number
+// by another name.
+func TestClaimAndAlias(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
+		theirs := key.claim().dialect()
+		theirs.Print++
+		server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
+		alias := mustTry(t, s, ID(key.Int64()))
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
+		pending(t, "Lock", waiter)
+		mustUnlock(t, alias)
+		time.Sleep(ticks)
+		pending(t, "Lock of a key whose secret is disputed", waiter)
+	})
+}
+
+// Who waits for a key that is disputed learns why it was in vain.
+func TestWaitForDisputedKey(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
+		theirs := key.claim().dialect()
+		theirs.Print++
+		server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
+		ctx, cancel := context.WithTimeout(background, 10*time.Second)
+		defer cancel()
+		if _, err := s.Lock(ctx, key); !errors.Is(err, ErrNotExclusive) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock: %v, want ErrNotExclusive and the end of the context", err)
+		}
+	})
 }

@@ -55,10 +55,10 @@ type nullServer struct{}
 func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Session, error) {
 	return nullServer{}, nil
 }
-func (nullServer) Exchange(*dialect.Batch) error           { return nil }
-func (nullServer) Held() ([]dialect.Key, error)            { return nil, nil }
-func (nullServer) Claim(c []dialect.Claim) ([]bool, error) { return make([]bool, len(c)), nil }
-func (nullServer) Token() (dialect.Token, error)           { return dialect.Token{}, nil }
-func (nullServer) Socket() net.Conn                        { return nil }
-func (nullServer) Abort()                                  {}
-func (nullServer) Destroy()                                {}
+func (nullServer) Exchange(*dialect.Batch) error              { return nil }
+func (nullServer) Held() ([]dialect.Key, error)               { return nil, nil }
+func (nullServer) Claim(c, _ []dialect.Claim) ([]bool, error) { return make([]bool, len(c)), nil }
+func (nullServer) Token() (dialect.Token, error)              { return dialect.Token{}, nil }
+func (nullServer) Socket() net.Conn                           { return nil }
+func (nullServer) Abort()                                     {}
+func (nullServer) Destroy()                                   {}

@@ -21,7 +21,7 @@ type fakeServer struct {
 	mu       sync.Mutex
 	owners   map[dialect.Key]*fakeSession
 	sessions []*fakeSession
-	claims   map[dialect.Claim]*fakeSession // the last to get it
+	claims   map[*fakeSession]map[dialect.Claim]bool
 	opens    int
 	tokens   int64
 
@@ -30,7 +30,7 @@ type fakeServer struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{owners: make(map[dialect.Key]*fakeSession), claims: make(map[dialect.Claim]*fakeSession)}
+	return &fakeServer{owners: make(map[dialect.Key]*fakeSession), claims: make(map[*fakeSession]map[dialect.Claim]bool)}
 }
 
 // Open implements dialect.Dialect.
@@ -93,7 +93,8 @@ type fakeSession struct {
 	after   func() error    // after it took effect, before its answer
 	onToken func() error    // before a token is drawn; may block
 	tokens  int             // drawn
-	claims  int             // calls of Claim
+	asked   int             // calls of Claim
+	onClaim func() error    // before a claim takes effect
 	aborted bool
 }
 
@@ -195,19 +196,38 @@ func (s *fakeSession) Token() (dialect.Token, error) {
 }
 
 // Claim implements dialect.Session.
-func (s *fakeSession) Claim(claims []dialect.Claim) ([]bool, error) {
+func (s *fakeSession) Claim(wanted, dropped []dialect.Claim) ([]bool, error) {
 	s.mu.Lock()
-	s.claims++
+	s.asked++
+	hook := s.onClaim
 	s.mu.Unlock()
+	if hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	disputed := make([]bool, len(claims))
-	for i, c := range claims {
-		for other := range s.server.claims {
-			disputed[i] = disputed[i] || other.Class == c.Class && other.Print != c.Print
+	own := s.server.claims[s]
+	if own == nil {
+		own = make(map[dialect.Claim]bool)
+		s.server.claims[s] = own
+	}
+	for _, c := range dropped {
+		if !own[c] {
+			panic("the engine drops a claim that the session has not")
+		}
+		delete(own, c)
+	}
+	disputed := make([]bool, len(wanted))
+	for i, c := range wanted {
+		for _, claims := range s.server.claims {
+			for other := range claims {
+				disputed[i] = disputed[i] || other.Class == c.Class && other.Print != c.Print
+			}
 		}
 		if !disputed[i] {
-			s.server.claims[c] = s
+			own[c] = true
 		}
 	}
 	return disputed, nil
@@ -248,11 +268,7 @@ func (s *fakeSession) Destroy() {
 			delete(s.server.owners, k)
 		}
 	}
-	for c, owner := range s.server.claims {
-		if owner == s {
-			delete(s.server.claims, c)
-		}
-	}
+	delete(s.server.claims, s)
 }
 
 var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}

@@ -11,8 +11,9 @@ import (
 
 // FenceSchema makes the one table that [Fence] needs, with a row for each key
 // that was ever fenced: run it once, or take it into your migrations. The table
-// must be found by the search_path of the transactions that are fenced, whose
-// role needs INSERT, SELECT and UPDATE on it.
+// must be found by the search_path of the transactions that are fenced, the same
+// one for all that write under a key; their role needs INSERT, SELECT and UPDATE
+// on it.
 //
 // A row may go when nobody can still hold a lock of the time it tells of: no
 // process will wake up, and no transaction begin to write, with a lock that old. A day
@@ -44,8 +45,13 @@ var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 // ErrReleased if the lock is known to be gone; with ErrUnavailable if the lock's session
 // does not answer within a second, or ctx's error. An error of the server has an
 // SQLState method: a serialization failure (40001, 40P01) is one of the transaction,
-// which may be tried again with the same lock. After any error the transaction has
-// failed, and its Commit writes nothing, even if the error is ignored.
+// which may be tried again with the same lock. After any error the transaction
+// is rolled back: what is still sent on it fails with sql.ErrTxDone, and its Commit
+// writes nothing, even if the error is ignored.
+//
+// Call it outside any savepoint: a rollback to an older one undoes the fence. A
+// transaction may be fenced for several keys, in one order everywhere: else two of
+// them may deadlock (40P01).
 //
 // The lock must be a Session's. Its token, (system identifier, timeline, LSN), is
 // drawn at its first Fence, on the lock's own session, and costs a round trip and a flush of the
@@ -58,14 +64,27 @@ var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 //
 // Idea and term: M. Kleppmann, "How to do distributed locking" (2016).
 func Fence(ctx context.Context, tx Tx, lock *Lock) error {
+	err := fence(ctx, tx, lock)
+	if err != nil {
+		// With rows still open, or by a rollback to a savepoint, the transaction
+		// would live on.
+		_ = tx.Rollback()
+	}
+	return err
+}
+
+func fence(ctx context.Context, tx Tx, lock *Lock) error {
 	token, err := lock.token(ctx)
 	if err != nil {
 		dialect.Spoil(ctx, tx)
 		return err
 	}
 	passed, err := dialect.Fence(ctx, tx, lock.key.id(), token)
-	if err == nil && !passed {
+	switch {
+	case err == nil && !passed:
 		return ErrFenced
+	case err != nil && ctx.Err() != nil: // of which some drivers tell only that the server has cancelled it
+		return fmt.Errorf("%w: %w", ctx.Err(), fenceError(err))
 	}
 	return fenceError(err)
 }
@@ -152,7 +171,7 @@ func (l *lease) draw(ctx context.Context, lock *Lock) error {
 
 // drawTokens draws one token for all locks that wait for theirs, in a
 // statement of its own: it is dear, and most locks never need one. It reports
-// whether it sent anything and l lives.
+// whether it sent anything.
 //
 // The token is right for each lock that is held when the statement is sent: to
 // give one back takes a later statement of this same goroutine.
@@ -164,13 +183,12 @@ func (l *lease) drawTokens() bool {
 	l.watch.expect()
 	token, err := l.session.Token()
 	l.watch.answered()
-	if err != nil && !survived(err) {
-		l.lose(err.Error())
-		return false
+	if err != nil && !l.bears(err) {
+		return true
 	}
 	t := l.backend.s.table
 	t.mu.Lock()
-	alive := l.answeredLocked(now())
+	l.answeredLocked(now())
 	t.mu.Unlock()
 	for _, d := range draws {
 		if err == nil {
@@ -180,7 +198,7 @@ func (l *lease) drawTokens() bool {
 		}
 		close(d.done)
 	}
-	return alive
+	return true
 }
 
 // takeDraws is whose locks need a token and are held; the others get their

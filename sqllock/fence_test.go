@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,6 +103,39 @@ func TestFenceStopsStaleHolder(t *testing.T) {
 	})
 }
 
+// The connection is watched again after a token was drawn or a claim asked for,
+// when no statement of locks follows.
+func TestWatchedAfterFence(t *testing.T) {
+	secret := sqllock.Namespace("fence").Keyed([]byte("one"))
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, dsn)
+		rival := session(t, driver, dsn)
+		if _, err := rival.TryLock(t.Context(), sqllock.Namespace("fence").Keyed([]byte("other")).Key("ann")); err != nil {
+			t.Fatal(err)
+		}
+		for name, speak := range map[string]func(s *sqllock.Session, lock *sqllock.Lock){
+			"fence": func(_ *sqllock.Session, lock *sqllock.Lock) {
+				if err := fencedWork(t, t.Context(), db, lock, "work"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"disputed claim": func(s *sqllock.Session, _ *sqllock.Lock) {
+				if _, err := s.TryLock(t.Context(), secret.Key("ann")); !errors.Is(err, sqllock.ErrNotExclusive) {
+					t.Fatalf("TryLock: %v, want ErrNotExclusive", err)
+				}
+			},
+		} {
+			s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute)) // by its watch alone
+			lock := mustLock(t, s, sqllock.ID(1))
+			time.Sleep(100 * time.Millisecond) // the connection is quiet, and watched
+			speak(s, lock)
+			number(t, db, "SELECT pg_terminate_backend(pid)::int FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"+
+				" AND classid = 0 AND objid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+			lockertest.Eventually(t, "the holder is told after a "+name, func() bool { return lock.Err() == sqllock.ErrLost })
+		}
+	})
+}
+
 // A stale holder that was never fenced finds out when it asks for its token.
 func TestFenceFindsLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -122,98 +154,6 @@ func TestFenceFindsLoss(t *testing.T) {
 	})
 }
 
-func TestFenceErrors(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		s := session(t, driver, dsn)
-		released := mustLock(t, s, sqllock.ID(1))
-		if err := released.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = perTx.Unlock() }()
-		memory, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(3))
-		if err != nil {
-			t.Fatal(err)
-		}
-		drawn := mustLock(t, s, sqllock.ID(4))
-		if err := fencedWork(t, t.Context(), db, drawn, "drawn"); err != nil {
-			t.Fatal(err)
-		}
-		for _, tt := range []struct {
-			name string
-			ctx  context.Context
-			lock *sqllock.Lock
-			want error
-			text string
-		}{
-			{"given back", t.Context(), released, sqllock.ErrReleased, ""},
-			{"no lock", t.Context(), nil, sqllock.ErrUnavailable, ""},
-			{"ended context, no token", ended, mustLock(t, s, sqllock.ID(5)), context.Canceled, ""},
-			{"ended context, a token", ended, drawn, context.Canceled, ""},
-			{"PerTx", t.Context(), perTx, nil, "only the lock of a Session"},
-			{"Memory", t.Context(), memory, nil, "only the lock of a Session"},
-		} {
-			err := fencedWork(t, tt.ctx, db, tt.lock, tt.name)
-			if err == nil || (tt.want != nil && !errors.Is(err, tt.want)) || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("%s: %v, want %v %s", tt.name, err, tt.want, tt.text)
-			}
-			if written(t, db, tt.name) {
-				t.Errorf("%s: the work is in the database", tt.name)
-			}
-		}
-		execute(t, db, "DROP TABLE latchkey_fence")
-		err = fencedWork(t, t.Context(), db, drawn, "no table")
-		if err == nil || !strings.Contains(err.Error(), "FenceSchema") || stateOf(err) != "42P01" {
-			t.Errorf("without the table: %v, want one that names FenceSchema, with SQLSTATE 42P01", err)
-		}
-		if err := drawn.Err(); err != nil {
-			t.Errorf("a fence that failed in the caller's transaction ended the lock: %v", err)
-		}
-	})
-}
-
-func stateOf(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	return ""
-}
-
-// A serialization failure is the transaction's, not the lock's.
-func TestFenceSerializationFailure(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := fenced(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		if err := fencedWork(t, t.Context(), db, lock, "first"); err != nil {
-			t.Fatal(err)
-		}
-		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.Exec("SELECT 1 FROM work"); err != nil { // before the fence: the snapshot is older than it
-			t.Fatal(err)
-		}
-		if err := fencedWork(t, t.Context(), db, lock, "second"); err != nil {
-			t.Fatal(err)
-		}
-		if err := sqllock.Fence(t.Context(), tx, lock); stateOf(err) != "40001" || errors.Is(err, sqllock.ErrFenced) {
-			t.Errorf("Fence: %v, want SQLSTATE 40001", err)
-		}
-		if err := fencedWork(t, t.Context(), db, lock, "tried again"); err != nil {
-			t.Errorf("tried again: %v", err)
-		}
-	})
-}
-
 // A fenced transaction of a key waits for the one before it, so that it reads
 // what that has written.
 func TestFenceSerializes(t *testing.T) {
@@ -228,7 +168,7 @@ func TestFenceSerializes(t *testing.T) {
 		passed := make(chan error, 1)
 		go func() { passed <- sqllock.Fence(t.Context(), second, lock) }()
 		lockertest.Eventually(t, "the second waits for the first", func() bool {
-			return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+			return waitForLocks(t, db) == 1
 		})
 		if _, err := first.Exec("INSERT INTO work VALUES ('first')"); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -37,10 +38,6 @@ func (l *lease) take(limit int, due bool) bool {
 	if l.dead.Load() {
 		return false
 	}
-	if l.claimDueLocked() { // it has come since run looked
-		b.signal()
-		return false
-	}
 	f := &l.flight
 	f.clear()
 	releases := b.releases[:min(limit, len(b.releases))]
@@ -60,6 +57,9 @@ func (l *lease) take(limit int, due bool) bool {
 	room := b.s.roomLocked()
 	l.takeTriesLocked(limit, room)
 	l.takeGroupsLocked(room)
+	if len(l.wanted) > 0 && b.oldest == 0 { // who needs a claim is still queued
+		b.oldest = cmp.Or(f.oldest, now())
+	}
 	if !due && len(f.releases)+f.wantedLocked() == 0 {
 		if b.oldest != 0 { // of what was taken nothing is left to send, and there is more
 			b.signal()
@@ -101,7 +101,11 @@ func (l *lease) takeTriesLocked(limit, room int) {
 			e.state = idle
 			t.tidyLocked(e)
 		case !l.hasLocked(e):
-			t.refusedLocked(e, e.claim.err)
+			if err := l.wantLocked(e); err != nil {
+				t.refusedLocked(e, err)
+			} else {
+				b.tries = append(b.tries, e)
+			}
 		case len(l.flight.tries) >= room:
 			t.refusedLocked(e, errMaxHeld)
 		default:
@@ -130,14 +134,15 @@ func (l *lease) takeGroupsLocked(room int) {
 			continue
 		}
 		entries := a.share()
+		missing, refused := l.missingLocked(entries)
 		switch {
 		case len(entries) == 0: // others ask for all of them: a gets their answer
-		case slices.ContainsFunc(entries, func(e *entry) bool { return !l.hasLocked(e) }):
-			for _, e := range entries {
-				if slices.Contains(a.entries, e) && !l.hasLocked(e) {
-					t.refusedLocked(e, e.claim.err)
-				}
-			}
+		case refused != nil:
+			t.refusedLocked(missing, refused)
+		case missing != nil:
+			a.grouped = true
+			b.groups = append(b.groups, a)
+			continue
 		case l.flight.wantedLocked() >= room:
 			for _, e := range entries {
 				if slices.Contains(a.entries, e) { // the refusal of one may settle a
@@ -164,6 +169,20 @@ func (l *lease) takeGroupsLocked(room int) {
 	}
 }
 
+// missingLocked is one of entries for which l has not the claim, and why it is not
+// to be had just now, if that is known.
+func (l *lease) missingLocked(entries []*entry) (missing *entry, refused error) {
+	for _, e := range entries {
+		if !l.hasLocked(e) {
+			missing = e
+			if refused = l.wantLocked(e); refused != nil {
+				break
+			}
+		}
+	}
+	return missing, refused
+}
+
 // share is those of a's keys to ask for in one statement: all that nobody asks
 // for, or a fair part where several try for the same ones.
 func (a *ask) share() []*entry {
@@ -188,134 +207,4 @@ func (a *ask) share() []*entry {
 		entries = append(entries, e)
 	}
 	return entries
-}
-
-// settle gives everybody the answers of the flight. It reports whether l lives.
-func (l *lease) settle() bool {
-	t, f := l.backend.s.table, &l.flight
-	if len(f.batch.NotHeld) > 0 {
-		l.lose(lossUnlock)
-		return false
-	}
-	t.mu.Lock()
-	t.wakes = &f.wakes
-	alive := l.settleLocked()
-	t.wakes = nil
-	t.mu.Unlock()
-	f.wake()
-	return alive
-}
-
-// wake wakes those who have their answers.
-func (f *flight) wake() {
-	for _, done := range f.wakes {
-		done <- struct{}{}
-	}
-	clear(f.wakes)
-	f.wakes = f.wakes[:0]
-}
-
-func (l *lease) settleLocked() bool {
-	b, t, f := l.backend, l.backend.s.table, &l.flight
-	answered := now()
-	if !l.answeredLocked(answered) {
-		return false
-	}
-	l.failed = 0
-	for _, e := range f.releases {
-		l.freedLocked(e)
-	}
-	for _, key := range f.batch.Busy {
-		if e := t.entries.of(key); e != nil {
-			e.busy = true
-		}
-	}
-	for _, e := range f.tries {
-		if e.busy {
-			e.busy = false
-			t.refusedLocked(e, ErrHeld)
-		} else {
-			l.grantedLocked(e, answered)
-		}
-	}
-	for i, g := range f.groups {
-		l.settleGroupLocked(g, f.batch.Won[i], answered)
-	}
-	f.clear()
-	l.pace.roundTrip, l.pace.answered = answered-f.sent, len(f.wakes)
-	b.s.counters.exchanged(answered - f.sent)
-	return true
-}
-
-// settleGroupLocked: the key at won was taken, those before it are held elsewhere, and
-// of those after it nothing is known.
-func (l *lease) settleGroupLocked(g group, won int, at time.Duration) {
-	if won >= 0 {
-		l.grantedLocked(g.entries[won], at)
-	}
-	for i, e := range g.entries {
-		switch {
-		case won < 0 || i < won:
-			l.backend.s.table.refusedLocked(e, ErrHeld)
-		case i > won:
-			l.untestedLocked(e)
-		}
-	}
-}
-
-func (l *lease) untestedLocked(e *entry) {
-	e.state = idle
-	l.backend.s.table.keepGoingLocked(e)
-}
-
-func (l *lease) grantedLocked(e *entry, at time.Duration) {
-	l.held++
-	l.backend.s.table.grantedLocked(e, holding{lease: l}, at)
-}
-
-func (l *lease) freedLocked(e *entry) {
-	l.held--
-	l.backend.s.table.freedLocked(e, nil)
-}
-
-// answeredLocked notes that the statement under way was answered at this time,
-// and reports whether that is in time. table.mu is held.
-func (l *lease) answeredLocked(at time.Duration) bool {
-	l.flight.underWay = false
-	if l.dead.Load() {
-		return false
-	}
-	l.served = true
-	if l.overdue() { // too late for what was held: the timer is about to say so
-		l.timer.Reset(0)
-		return false
-	}
-	trust := l.backend.s.options.trust()
-	l.deadline.Store(int64(l.flight.sent + trust))
-	l.deadlineBoot.Store(int64(l.flight.sentBoot + trust))
-	if l.stalled {
-		l.stalled, l.backend.away = false, nil
-	}
-	l.armLocked()
-	return true
-}
-
-// failLocked tells the flight's callers that there is no answer yet. What it brings
-// after all is given back.
-func (f *flight) failLocked(t *table, err error) {
-	if !f.underWay {
-		return
-	}
-	for _, e := range f.releases {
-		t.settleReplyLocked(e, err)
-		t.dismissLocked(e, err, everybody)
-	}
-	for _, e := range f.tries {
-		t.dismissLocked(e, err, everybody)
-	}
-	for _, g := range f.groups {
-		for _, e := range g.entries {
-			t.dismissLocked(e, err, everybody)
-		}
-	}
 }

@@ -29,8 +29,7 @@ func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
 		t.releaseLocked(e)
 		return
 	}
-	first := e.asks[0]
-	t.giveLocked(e, first, first.keys[slices.Index(first.entries, e)])
+	t.giveLocked(e, e.asks[0], e.firstKey())
 	t.dismissLocked(e, ErrHeld, everybody)
 }
 
@@ -76,9 +75,8 @@ func (t *table) unlock(l *Lock) error {
 		return ErrLost
 	}
 	e.lock = nil
-	if len(e.asks) > 0 && t.mayHandOverLocked(e) {
-		first := e.asks[0]
-		t.giveLocked(e, first, first.keys[slices.Index(first.entries, e)])
+	if len(e.asks) > 0 && t.mayHandOverLocked(e, e.firstKey()) {
+		t.giveLocked(e, e.asks[0], e.firstKey())
 		t.mu.Unlock()
 		return nil
 	}
@@ -121,13 +119,22 @@ func (t *table) releaseLocked(e *entry) {
 	t.source.giveBack(e)
 }
 
-// mayHandOverLocked reports whether e's key may go to another caller of this process
-// without passing through the database.
-func (t *table) mayHandOverLocked(e *entry) bool {
+// firstKey is e's key as the first in line asked for it.
+func (e *entry) firstKey() Key {
+	first := e.asks[0]
+	return first.keys[slices.Index(first.entries, e)]
+}
+
+// mayHandOverLocked reports whether e's key may go to another caller of this process, who
+// asks for it as key, without passing through the database.
+func (t *table) mayHandOverLocked(e *entry, key Key) bool {
+	if s := e.holds.stake; key.print != 0 && e.holds.lease != nil && (s == nil || s.claim != key.claim()) { // the same number by another name
+		return false
+	}
 	if t.handOver == forever {
 		return true
 	}
-	return t.handOver > 0 && !t.closed && now()-e.since < t.handOver && (e.holds.lease == nil || !e.holds.lease.over())
+	return t.handOver > 0 && !t.closed && now()-e.since < t.handOver && (e.holds.lease == nil || !e.holds.lease.expired())
 }
 
 func (t *table) settleReplyLocked(e *entry, err error) {

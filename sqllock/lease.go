@@ -33,9 +33,10 @@ type lease struct {
 
 	// protected by table.mu
 	flight  flight
-	draws   []*draw         // who waits for a lock's token
-	claims  map[*claim]bool // those that the connection has
-	held    int             // locks on this connection
+	draws   []*draw          // who waits for a lock's token
+	claims  map[claim]*stake // those that the connection has
+	wanted  []claim          // those to ask for
+	held    int              // locks on this connection
 	stalled bool
 	timer   *time.Timer   // for the deadline, or for a statement without answer
 	alarm   time.Duration // when the timer fires at the latest; never after what is due next
@@ -63,7 +64,7 @@ func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
 func newLease(b *backend, session dialect.Session) *lease {
 	l := &lease{
 		backend: b, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}), claims: map[*claim]bool{},
+		gone: make(chan struct{}), stopped: make(chan struct{}), claims: map[claim]*stake{},
 	}
 	// Opening took several statements; nothing is held yet, so a deadline that
 	// is a little late does no harm until the first exchange sets it right.
@@ -82,15 +83,8 @@ func (l *lease) expired() bool {
 
 // overdue reports whether the server has not answered for the lease.
 func (l *lease) overdue() bool {
-	return l.late() || int64(l.backend.s.options.bootTime()) >= l.deadlineBoot.Load()
+	return int64(now()) >= l.deadline.Load() || int64(l.backend.s.options.bootTime()) >= l.deadlineBoot.Load()
 }
-
-// late is overdue by the monotonic clock alone, which is cheaper to read.
-func (l *lease) late() bool { return int64(now()) >= l.deadline.Load() }
-
-// over is expired by the monotonic clock alone: enough where no effect of a
-// caller's hangs on the answer.
-func (l *lease) over() bool { return l.dead.Load() || l.late() }
 
 // hasServed reports whether l's connection has answered a statement.
 func (l *lease) hasServed() bool {
@@ -171,101 +165,4 @@ func (l *lease) armLocked() {
 		l.alarm = next
 		l.timer.Reset(next - now())
 	}
-}
-
-// watchAfter is how long a connection is silent before its socket is watched:
-// while there is traffic, that notices a closed connection by itself.
-const watchAfter = 20 * time.Millisecond
-
-// run sends what is queued, and heartbeats while nothing is, until l is dead.
-// It alone uses the session, and ends it.
-func (l *lease) run() {
-	defer close(l.stopped)
-	defer l.watch.stop()
-	defer l.session.Destroy()
-	every := l.backend.s.options.heartbeat
-	quiet := min(watchAfter, every)
-	timer := time.NewTimer(quiet)
-	defer timer.Stop()
-	soon := true  // the timer fires within quiet
-	last := now() // when a statement was last answered, about
-	for {
-		due := false
-		select {
-		case <-l.backend.wake:
-		case <-l.watch.readable():
-			due = true
-		case <-timer.C:
-			silent := now() - last
-			if silent < quiet {
-				timer.Reset(quiet - silent)
-				continue
-			}
-			due = silent >= every
-			l.watch.arm()
-			timer.Reset(max(every-silent, 0))
-			soon = false
-		case <-l.gone:
-		}
-		if l.dead.Load() {
-			l.backend.signal() // the token may have been for the next connection
-			return
-		}
-		if due && l.spare() {
-			return
-		}
-		for l.exchange(due) {
-			due = false
-			last = now()
-			if !soon { // else it is left alone until it fires
-				timer.Reset(quiet)
-				soon = true
-			}
-		}
-	}
-}
-
-// exchange sends what is queued in one statement, or nothing but a heartbeat if
-// due. It reports whether it sent anything and l lives.
-func (l *lease) exchange(due bool) bool {
-	if l.drawTokens() {
-		due = false
-	}
-	if l.stakeClaims() {
-		due = false
-	}
-	if !l.take(l.gather(), due) {
-		return false
-	}
-	l.watch.expect()
-	err := l.session.Exchange(&l.flight.batch)
-	l.watch.answered()
-	switch {
-	case err == nil:
-		return l.settle()
-	case survived(err):
-		return l.reconcile(fromDialect(err))
-	}
-	l.lose(err.Error())
-	return false
-}
-
-// spare reports whether l's backend is not needed any more, and ends it then:
-// it is not the first and has been without locks for a while.
-func (l *lease) spare() bool {
-	const enough = 15
-	s := l.backend.s
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	if l.backend == s.backends[0] || l.backend.loadLocked() > 0 {
-		l.idle = 0
-		return false
-	}
-	l.idle++
-	if l.idle < enough {
-		return false
-	}
-	s.removeLocked(l.backend)
-	l.retireLocked()
-	return true
 }

@@ -16,10 +16,7 @@ func (l *lease) reconcile(err error) bool {
 		l.lose(heldErr.Error())
 		return false
 	}
-	holds := make(map[dialect.Key]bool, len(keys))
-	for _, k := range keys {
-		holds[k] = true
-	}
+	holds := setOf(keys)
 	if !l.accountFor(holds) {
 		l.lose(lossHeld)
 		return false
@@ -51,6 +48,34 @@ func (l *lease) reconcile(err error) bool {
 	}
 	f.clear()
 	return true
+}
+
+// bears reports whether l lives, and holds what it held, after err of a statement
+// beside those of locks; if not, l is lost. The words of an error alone do not
+// tell: what ended the session may look like one of the statement.
+func (l *lease) bears(err error) bool {
+	if !survived(err) {
+		l.lose(err.Error())
+		return false
+	}
+	keys, err := l.holdings()
+	if err != nil {
+		l.lose(err.Error())
+		return false
+	}
+	if !l.accountFor(setOf(keys)) {
+		l.lose(lossHeld)
+		return false
+	}
+	return true
+}
+
+func setOf(keys []dialect.Key) map[dialect.Key]bool {
+	set := make(map[dialect.Key]bool, len(keys))
+	for _, k := range keys {
+		set[k] = true
+	}
+	return set
 }
 
 // holdings is what the session holds. What kept the statement from succeeding

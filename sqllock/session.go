@@ -43,7 +43,7 @@ type Session struct {
 	// protected by table.mu
 	backends  []*backend    // at least one
 	growAfter time.Duration // no other connection until then; 0: none has failed
-	claims    []*claim      // of every namespace with a secret that was ever used
+	disputes  map[claim]dispute
 	counters  counters
 }
 
@@ -58,13 +58,12 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	if db == nil {
 		panic("sqllock: Open needs a *sql.DB that is not nil")
 	}
-	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1)}
+	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1), disputes: make(map[claim]dispute)}
 	if err := s.options.validate(); err != nil {
 		return nil, err
 	}
 	s.table = newTable(s)
-	s.table.asyncUnlock = s.options.async
-	s.table.claimOf = s.claimLocked
+	s.table.asyncUnlock, s.table.disputed = s.options.async, s.disputed
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := newBackend(s)
 	s.backends = []*backend{first}

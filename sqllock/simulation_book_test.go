@@ -96,11 +96,14 @@ func (w *simWorld) judgeRefusal(keys []Key, arrived int, began time.Duration) {
 }
 
 // inVain reports whether a caller waits for one of keys although nobody has had
-// or wanted it for long.
+// or wanted it for long. A key whose secret is disputed is not to be had.
 func (w *simWorld) inVain(keys []Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
+		if k.print != 0 && w.plan.TwoSecrets {
+			continue
+		}
 		if w.book.users[k] <= 1 && simNow() >= max(w.book.unclear[k], w.book.moved[k]+goodTime) {
 			return true
 		}

@@ -58,7 +58,7 @@ func (c simCall) happen(w *simWorld) {
 func (c simCall) make(w *simWorld, s *Session) {
 	ctx, cancel := c.context(w)
 	defer cancel()
-	keys := c.keys()
+	keys := c.keys(w)
 	arrived, began := w.arrive(keys), simNow()
 	if c.Op == simDo {
 		c.do(ctx, w, s, keys, arrived)
@@ -110,10 +110,10 @@ func (c simCall) context(w *simWorld) (context.Context, context.CancelFunc) {
 }
 
 // keys is those that the call is for, each once.
-func (c simCall) keys() (keys []Key) {
+func (c simCall) keys(w *simWorld) (keys []Key) {
 	for _, k := range c.Keys {
-		if !slices.Contains(keys, simKeys[k]) {
-			keys = append(keys, simKeys[k])
+		if key := w.key(c.Client, k); !slices.Contains(keys, key) {
+			keys = append(keys, key)
 		}
 	}
 	if c.Op != simTryAny && c.Op != simLockAny {
@@ -138,7 +138,7 @@ func (c simCall) ask(ctx context.Context, s *Session, keys []Key) (*Lock, error)
 // while its key is being asked for may need a second statement, and one for
 // several keys another for each.
 func (c simCall) timely(w *simWorld, began time.Duration) {
-	bound := time.Duration(len(c.keys())+1) * patience
+	bound := time.Duration(len(c.keys(w))+1) * patience
 	if c.Op.waits() {
 		bound = simMaxWait
 	}
@@ -159,6 +159,7 @@ func (c simCall) refused(w *simWorld, s *Session, keys []Key, arrived int, began
 		w.judgeRefusal(keys, arrived, began)
 		return
 	case err == ErrHeld:
+	case errors.Is(err, ErrNotExclusive) && w.plan.TwoSecrets:
 	case ended && w.harmless && w.ctx.Err() == nil && c.Op.waits() && w.inVain(keys):
 		w.wrong("a caller waits for a key that nobody has", fmt.Sprint(c.Op, " ", c.Keys))
 	case ended, errors.As(err, &failure):

@@ -9,12 +9,13 @@ import (
 // A simPlan is one run of the simulation, as plain values: rapid makes it, and
 // makes it smaller when the run finds fault.
 type simPlan struct {
-	Clients int           // processes, each with a Session
-	PerConn int           // locks on a connection before a Session opens another
-	Async   bool          // WithAsyncUnlock
-	Drift   int64         // how much faster the server's clock runs, in millionths
-	Latency time.Duration // of the network, each way
-	Steps   []simStep
+	Clients    int           // processes, each with a Session
+	PerConn    int           // locks on a connection before a Session opens another
+	Async      bool          // WithAsyncUnlock
+	Drift      int64         // how much faster the server's clock runs, in millionths
+	Latency    time.Duration // of the network, each way
+	TwoSecrets bool          // the last client makes keys with another secret
+	Steps      []simStep
 }
 
 // A simStep is what happens so much time after the step before.
@@ -70,12 +71,13 @@ func (p simProfile) plan() *rapid.Generator[simPlan] {
 	return rapid.Custom(func(t *rapid.T) simPlan {
 		least := rapid.SampledFrom([]int{1, 20, 40, 60}).Draw(t, "least") // by itself rapid prefers short slices
 		return simPlan{
-			Clients: rapid.IntRange(2, 3).Draw(t, "clients"),
-			PerConn: rapid.SampledFrom([]int{1000, 1, 2}).Draw(t, "per connection"),
-			Async:   rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "async"),
-			Drift:   rapid.SampledFrom([]int64{0, 1000, -1000}).Draw(t, "drift"),
-			Latency: pick(t, "latency", 10*time.Microsecond, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond),
-			Steps:   rapid.SliceOfN(p.step(), least, 80).Draw(t, "steps"),
+			Clients:    rapid.IntRange(2, 3).Draw(t, "clients"),
+			PerConn:    rapid.SampledFrom([]int{1000, 1, 2}).Draw(t, "per connection"),
+			Async:      rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "async"),
+			Drift:      rapid.SampledFrom([]int64{0, 1000, -1000}).Draw(t, "drift"),
+			Latency:    pick(t, "latency", 10*time.Microsecond, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond),
+			TwoSecrets: rapid.Bool().Draw(t, "two secrets"),
+			Steps:      rapid.SliceOfN(p.step(), least, 80).Draw(t, "steps"),
 		}
 	})
 }

@@ -167,7 +167,7 @@ type simDialect struct {
 // Open implements dialect.Dialect.
 func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	f := d.server
-	s := &simSession{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{})}
+	s := &simSession{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{}), claims: make(map[dialect.Claim]bool)}
 	defer context.AfterFunc(ctx, s.abort)()
 	if !s.travel(0) {
 		return nil, ctx.Err()

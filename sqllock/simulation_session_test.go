@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A simSession is a client's connection, and the server's session at its end.
@@ -23,7 +25,7 @@ type simSession struct {
 	closing   time.Duration // when the server sees the connection closed; 0: not yet known
 	over      bool          // the server has ended it
 	killed    time.Duration // when, without warning; 0: not so
-	claims    bool          // that it makes keys with simSecret
+	claims    map[dialect.Claim]bool
 }
 
 // pause waits for d, or less if the client closes the socket: then it reports false.

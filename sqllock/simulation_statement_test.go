@@ -133,8 +133,15 @@ func (s *simSession) take(k dialect.Key) bool {
 	if owner != nil {
 		return false
 	}
-	if k == simSecret.Key("three").id() && !s.claims {
-		s.server.world.wrong("a key made with a secret is taken without a claim", "")
+	for i, secret := range simSecrets {
+		if key := secret.Key("three"); key.id() == k {
+			if !s.claims[key.claim().dialect()] {
+				s.server.world.wrong("a key made with a secret is taken without a claim", "")
+			}
+			if s.server.owners[simSecrets[1-i].Key("three").id()] != nil {
+				s.server.world.wrong("two with different secrets are let in", "")
+			}
+		}
 	}
 	s.server.owners[k] = s
 	s.server.world.granting(k, s)
@@ -163,9 +170,32 @@ func (s *simSession) Held() (keys []dialect.Key, err error) {
 }
 
 // Claim implements dialect.Session.
-func (s *simSession) Claim(claims []dialect.Claim) (disputed []bool, err error) {
-	err = s.roundTrip(func(all bool) { s.claims = s.claims || all })
-	return make([]bool, len(claims)), err
+func (s *simSession) Claim(wanted, dropped []dialect.Claim) (disputed []bool, err error) {
+	disputed = make([]bool, len(wanted))
+	err = s.roundTrip(func(all bool) {
+		for _, c := range dropped {
+			delete(s.claims, c)
+		}
+		for i, c := range wanted {
+			if disputed[i] = s.server.disputed(c); all && !disputed[i] {
+				s.claims[c] = true
+			}
+		}
+	})
+	return disputed, err
+}
+
+// disputed reports whether a session has a claim of c's class and another secret.
+// f.mu is held.
+func (f *simServer) disputed(c dialect.Claim) bool {
+	for s := range f.sessions {
+		for other := range s.claims {
+			if other.Class == c.Class && other.Print != c.Print {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Token implements dialect.Session.

@@ -83,7 +83,8 @@ func listed(figures map[string]int) string {
 // String is p as one reads it.
 func (p simPlan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v", p.Clients, p.PerConn, p.Async, p.Drift, p.Latency)
+	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v, two secrets %t",
+		p.Clients, p.PerConn, p.Async, p.Drift, p.Latency, p.TwoSecrets)
 	for _, step := range p.Steps {
 		fmt.Fprintf(&b, "\n  +%v %T%+v", step.After, step.Do, step.Do)
 	}

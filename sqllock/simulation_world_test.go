@@ -28,10 +28,18 @@ const (
 )
 
 // simKeys are the keys for which the callers contend.
-var simKeys = []Key{ID(1), ID(2), simSecret.Key("three"), Pair(1, 1)}
+var simKeys = []Key{ID(1), ID(2), simSecrets[0].Key("three"), Pair(1, 1)}
 
-// simSecret makes a key that needs a claim.
-var simSecret = Namespace("simulation").Keyed([]byte("secret"))
+// simSecrets make different keys of one name.
+var simSecrets = [2]KeyedNamespace{Namespace("simulation").Keyed([]byte("secret")), Namespace("simulation").Keyed([]byte("other"))}
+
+// key is the nth key, as a client makes it.
+func (w *simWorld) key(client, n int) Key {
+	if n == 2 && w.plan.TwoSecrets && client%len(w.clients) == len(w.clients)-1 {
+		return simSecrets[1].Key("three")
+	}
+	return simKeys[n]
+}
 
 // A simWorld is one run: some processes, their server, and what is wrong.
 type simWorld struct {

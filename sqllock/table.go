@@ -18,10 +18,10 @@ import (
 // ever seen.
 type table struct {
 	source      source
-	handOver    time.Duration    // how long keys may pass from hand to hand in this process; 0: not at all, forever: without end
-	patience    time.Duration    // a try or an unlock that has no answer for so long fails; 0: the source sees to that
-	silence     func()           // called with mu held when patience is used up; may be nil
-	claimOf     func(Key) *claim // called with mu held: what to have before a key made with a secret; nil: nothing
+	handOver    time.Duration      // how long keys may pass from hand to hand in this process; 0: not at all, forever: without end
+	patience    time.Duration      // a try or an unlock that has no answer for so long fails; 0: the source sees to that
+	silence     func()             // called with mu held when patience is used up; may be nil
+	disputed    func(*entry) error // called with mu held: why those who wait for it wait in vain; may be nil
 	asyncUnlock bool
 
 	// For reuse. The table's own, not the package's: a channel made in a test's
@@ -87,7 +87,7 @@ type entry struct {
 	holds holding // what the key hangs on, from the grant to the end
 
 	backend *backend      // a Session's: the queue it stands in, while queued or asking
-	claim   *claim        // a Session's: what a lease must have before it asks; nil: nothing
+	claim   claim         // a Session's: what a lease must have before it asks
 	since   time.Duration // when this process got hold of the key and has kept or had it since; 0: it has not
 	polls   int           // attempts of the waiters since the key was last seen to move
 	timer   *time.Timer   // for the next attempt
@@ -97,6 +97,7 @@ type entry struct {
 // holding is what a granted key lives on: one of these.
 type holding struct {
 	lease *lease    // a Session's connection
+	stake *stake    // its connection's claim; nil: the key needs none
 	tx    *txHolder // a TxLocker's transaction
 }
 

@@ -59,9 +59,11 @@ type Session interface {
 	// Held lists the keys that the session holds, by the database's account.
 	Held() ([]Key, error)
 
-	// Claim asks for claims that last as long as the session, and reports for
-	// each whether another session disputes it: then this one has it not.
-	Claim(claims []Claim) (disputed []bool, err error)
+	// Claim asks for claims, and gives others back that the session has. It
+	// reports for each it asked for whether another session disputes it: then this
+	// one has it not. After an error the session has none of those it asked for;
+	// its kind is as Exchange's.
+	Claim(wanted, dropped []Claim) (disputed []bool, err error)
 
 	// Token is one for every lock that the session holds at this moment, and
 	// does not change what it holds.

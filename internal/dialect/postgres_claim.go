@@ -4,14 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 )
 
 // A Claim says that who has it makes the keys of a namespace, its Class, with the
-// secret that has this Print. It is a shared advisory lock on (class, print), held as long as the
-// session: two sessions have different prints of one class never.
+// secret that has this Print. It is a shared advisory lock on (class, print): two
+// sessions have different prints of one class never.
 type Claim struct {
 	Class, Print int32
 }
@@ -23,55 +23,78 @@ func ClaimOf(namespace string, print uint32) Claim {
 	return Claim{int32(binary.BigEndian.Uint32(sum[:])), int32(print)}
 }
 
-// others is whether another print of class c than p is claimed.
-const others = `EXISTS (SELECT FROM pg_locks AS l
+// The conditions that are computed for claims (c, p), one after the other: each
+// tells of those that the session has not, then.
+const (
+	// others is whether another print of the class is claimed.
+	others = `EXISTS (SELECT FROM pg_locks AS l
 	WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.mode = 'ShareLock' AND l.granted
 	AND l.database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid()))
 	AND l.classid = (c::bigint & 4294967295)::oid AND l.objid <> (p::bigint & 4294967295)::oid)`
 
-// claimQueries ask for claims: the first takes those that nobody disputes, the
-// second looks again and gives back those that are disputed by now. So of two that come at
-// the same moment one at least sees the other; and who comes to others that are there
-// already does not disturb them. Each lists whom it did not leave with the claim.
-var claimQueries = [...]string{
-	`CASE WHEN ` + others + ` THEN true ELSE NOT pg_try_advisory_lock_shared(c, p) END`,
-	`CASE WHEN ` + others + ` THEN pg_advisory_unlock_shared(c, p) ELSE false END`,
-}
+	// takeUndisputed leaves those alone that are there: who comes to them with
+	// another secret does not disturb them.
+	takeUndisputed = `CASE WHEN ` + others + ` THEN true ELSE NOT pg_try_advisory_lock_shared(c, p) END`
 
-func (s *postgresSession) Claim(claims []Claim) (disputed []bool, err error) {
-	disputed = make([]bool, len(claims))
-	for _, query := range claimQueries {
-		refused, err := s.claimStep(query, claims, disputed)
+	// giveUpDisputed looks again: of two that came at the same moment one at least
+	// sees the other.
+	giveUpDisputed = `CASE WHEN ` + others + ` THEN pg_advisory_unlock_shared(c, p) ELSE false END`
+
+	giveUp = `pg_advisory_unlock_shared(c, p)`
+)
+
+func (s *postgresSession) Claim(wanted, dropped []Claim) (disputed []bool, err error) {
+	if _, err := s.compute(giveUp, dropped, nil); err != nil {
+		return nil, s.disclaim(dropped, Fail(err))
+	}
+	disputed = make([]bool, len(wanted))
+	for _, step := range []string{takeUndisputed, giveUpDisputed} {
+		where, err := s.compute(step, wanted, disputed)
 		if err != nil {
-			return nil, Fail(err)
+			return nil, s.disclaim(wanted, Fail(err))
 		}
-		for _, i := range refused {
+		for _, i := range where {
 			disputed[i] = true
 		}
 	}
 	return disputed, nil
 }
 
-// claimStep has a condition computed for each of claims, but for those that are
-// disputed, and returns where it is true.
-func (s *postgresSession) claimStep(condition string, claims []Claim, disputed []bool) (where []int, err error) {
-	var values []string
+// disclaim gives claims back after err of a statement that may have taken some. If
+// that fails too, the session is not fit for use.
+func (s *postgresSession) disclaim(claims []Claim, err error) error {
+	if !survived(err) {
+		return err
+	}
+	if _, again := s.compute(giveUp, claims, nil); again != nil {
+		return &Failure{Kind: Gone, Reason: "claims could not be given back: " + errors.Join(err, Fail(again)).Error()}
+	}
+	return err
+}
+
+// compute computes a condition for each of claims, but for those left out, and
+// returns where it is true.
+func (s *postgresSession) compute(condition string, claims []Claim, leftOut []bool) (where []int, err error) {
+	var indices, classes, prints []string
 	for i, c := range claims {
-		if !disputed[i] {
-			values = append(values, fmt.Sprintf("(%d, (%d)::int, (%d)::int)", i, c.Class, c.Print))
+		if leftOut == nil || !leftOut[i] {
+			indices = append(indices, strconv.Itoa(i))
+			classes = append(classes, strconv.Itoa(int(c.Class)))
+			prints = append(prints, strconv.Itoa(int(c.Print)))
 		}
 	}
-	if len(values) == 0 {
+	if len(indices) == 0 {
 		return nil, nil
 	}
+	array := func(numbers []string) string { return "{" + strings.Join(numbers, ",") + "}" }
 	var (
 		pid  int64
 		list string
 	)
 	// The condition has side effects, so that the planner keeps it where it is.
 	err = s.conn.QueryRowContext(context.Background(), `SELECT pg_backend_pid(), coalesce(string_agg(i::text, ','), '')
-		FROM (SELECT i, `+condition+` AS yes FROM (VALUES `+strings.Join(values, ", ")+`) AS v (i, c, p)) AS w
-		WHERE yes`).Scan(&pid, &list)
+		FROM (SELECT i, `+condition+` AS yes FROM unnest($1::text::int[], $2::text::int[], $3::text::int[]) AS u (i, c, p)) AS v
+		WHERE yes`, array(indices), array(classes), array(prints)).Scan(&pid, &list)
 	if err != nil {
 		return nil, err
 	}

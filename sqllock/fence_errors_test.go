@@ -1,0 +1,194 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func TestFenceErrors(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, dsn)
+		s := session(t, driver, dsn)
+		released := mustLock(t, s, sqllock.ID(1))
+		if err := released.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = perTx.Unlock() }()
+		memory, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn := mustLock(t, s, sqllock.ID(4))
+		if err := fencedWork(t, t.Context(), db, drawn, "drawn"); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			name string
+			ctx  context.Context
+			lock *sqllock.Lock
+			want error
+			text string
+		}{
+			{"given back", t.Context(), released, sqllock.ErrReleased, ""},
+			{"no lock", t.Context(), nil, sqllock.ErrUnavailable, ""},
+			{"ended context, no token", ended, mustLock(t, s, sqllock.ID(5)), context.Canceled, ""},
+			{"ended context, a token", ended, drawn, context.Canceled, ""},
+			{"PerTx", t.Context(), perTx, nil, "only the lock of a Session"},
+			{"Memory", t.Context(), memory, nil, "only the lock of a Session"},
+		} {
+			err := fencedWork(t, tt.ctx, db, tt.lock, tt.name)
+			if err == nil || (tt.want != nil && !errors.Is(err, tt.want)) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%s: %v, want %v %s", tt.name, err, tt.want, tt.text)
+			}
+			if written(t, db, tt.name) {
+				t.Errorf("%s: the work is in the database", tt.name)
+			}
+		}
+		execute(t, db, "DROP TABLE latchkey_fence")
+		err = fencedWork(t, t.Context(), db, drawn, "no table")
+		if err == nil || !strings.Contains(err.Error(), "FenceSchema") || stateOf(err) != "42P01" {
+			t.Errorf("without the table: %v, want one that names FenceSchema, with SQLSTATE 42P01", err)
+		}
+		if err := drawn.Err(); err != nil {
+			t.Errorf("a fence that failed in the caller's transaction ended the lock: %v", err)
+		}
+	})
+}
+
+func stateOf(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	return ""
+}
+
+// A serialization failure is the transaction's, not the lock's.
+func TestFenceSerializationFailure(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, dsn)
+		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		if err := fencedWork(t, t.Context(), db, lock, "first"); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.Exec("SELECT 1 FROM work"); err != nil { // before the fence: the snapshot is older than it
+			t.Fatal(err)
+		}
+		if err := fencedWork(t, t.Context(), db, lock, "second"); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqllock.Fence(t.Context(), tx, lock); stateOf(err) != "40001" || errors.Is(err, sqllock.ErrFenced) {
+			t.Errorf("Fence: %v, want SQLSTATE 40001", err)
+		}
+		if err := fencedWork(t, t.Context(), db, lock, "tried again"); err != nil {
+			t.Errorf("tried again: %v", err)
+		}
+	})
+}
+
+// overtaken is a lock whose holder does not know that another one has been fenced.
+func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
+	t.Helper()
+	key := sqllock.ID(1)
+	stale := mustLock(t, session(t, driver, dsn, unaware()...), key)
+	if err := fencedWork(t, t.Context(), db, stale, "first"); err != nil {
+		t.Fatal(err)
+	}
+	number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
+	later := session(t, driver, dsn)
+	servesAgain(t, later, key)
+	if err := fencedWork(t, t.Context(), db, mustLock(t, later, key), "second"); err != nil {
+		t.Fatal(err)
+	}
+	return stale
+}
+
+// While rows of the transaction are open, no statement can be sent on it, and the
+// fence cannot ask. A rollback to a savepoint forgives the fence's error. Neither lets
+// a stale holder's work through.
+func TestFenceCannotBeGotRound(t *testing.T) {
+	ways := map[string]func(t *testing.T, tx *sql.Tx, fence func()){
+		"open rows": func(t *testing.T, tx *sql.Tx, fence func()) {
+			rows, err := tx.Query("SELECT generate_series(1, 10000)")
+			if err != nil || !rows.Next() {
+				t.Fatalf("no rows: %v", errors.Join(err, rows.Err()))
+			}
+			fence()
+			_ = rows.Close()
+		},
+		"savepoint": func(t *testing.T, tx *sql.Tx, fence func()) {
+			if _, err := tx.Exec("SAVEPOINT before"); err != nil {
+				t.Fatal(err)
+			}
+			fence()
+			_, _ = tx.Exec("ROLLBACK TO before")
+		},
+	}
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, dsn)
+		stale := overtaken(t, driver, dsn, db)
+		released := mustLock(t, session(t, driver, dsn), sqllock.ID(2))
+		if err := released.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		for name, way := range ways {
+			for _, lock := range []*sqllock.Lock{stale, released} {
+				tx := transaction(t, db)
+				way(t, tx, func() {
+					if err := sqllock.Fence(t.Context(), tx, lock); err == nil {
+						t.Errorf("%s: no error of the fence", name)
+					}
+				})
+				_, err := tx.Exec("INSERT INTO work VALUES ($1)", name)
+				if commit := tx.Commit(); err == nil || commit == nil || written(t, db, name) {
+					t.Errorf("%s: write %v, commit %v; written %t", name, err, commit, written(t, db, name))
+				}
+			}
+		}
+	})
+}
+
+// The end of the caller's context is told as such, whatever the driver makes of it.
+func TestFenceContextEnds(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, dsn)
+		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		first, second := transaction(t, db), transaction(t, db)
+		if err := sqllock.Fence(t.Context(), first, lock); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		passed := make(chan error, 1)
+		go func() { passed <- sqllock.Fence(ctx, second, lock) }()
+		lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
+		cancel()
+		if err := <-passed; !errors.Is(err, context.Canceled) {
+			t.Errorf("Fence: %v, want context.Canceled", err)
+		}
+	})
+}
+
+// waitForLocks is how many connections to the database wait for a lock.
+func waitForLocks(t *testing.T, db *sql.DB) int {
+	t.Helper()
+	return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+}
