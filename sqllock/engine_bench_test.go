@@ -62,3 +62,21 @@ func (nullServer) Token() (dialect.Token, error)              { return dialect.T
 func (nullServer) Socket() net.Conn                           { return nil }
 func (nullServer) Abort()                                     {}
 func (nullServer) Destroy()                                   {}
+
+// BenchmarkLockErr is what a look at a lock costs: two clocks, mostly.
+func BenchmarkLockErr(b *testing.B) {
+	s, err := Open(context.Background(), new(sql.DB), func(o *options) { o.dialect = nullServer{} })
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	lock, err := s.TryLock(context.Background(), ID(1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := lock.Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

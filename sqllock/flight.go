@@ -74,7 +74,9 @@ func (l *lease) take(limit int, due bool) bool {
 // oldest for what it brings, or for what comes after it; 0: since now.
 func (l *lease) sendingLocked(oldest time.Duration) {
 	f := &l.flight
-	f.underWay, f.sent, f.sentBoot, f.oldest = true, now(), l.backend.s.options.bootTime(), oldest
+	l.boot.refresh(l.backend.s.options.bootTime)
+	f.underWay, f.sent, f.oldest = true, now(), oldest
+	f.sentBoot = f.sent + l.boot.offset
 	if oldest == 0 {
 		f.oldest = f.sent
 	}

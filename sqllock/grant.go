@@ -74,6 +74,12 @@ func (t *table) unlock(l *Lock) error {
 		t.mu.Unlock()
 		return ErrLost
 	}
+	// Where the server has a say, its answer tells of a loss in a suspend.
+	if (t.asyncUnlock || len(e.asks) > 0) && l.lease != nil && l.lease.expired() {
+		t.mu.Unlock()
+		l.lease.lose(lossLease)
+		return ErrLost
+	}
 	e.lock = nil
 	if len(e.asks) > 0 && t.mayHandOverLocked(e, e.firstKey()) {
 		t.giveLocked(e, e.asks[0], e.firstKey())

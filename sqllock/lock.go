@@ -120,7 +120,7 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.lease != nil && l.lease.expired() && l.ended.Load() == endNot {
+	if l.lease != nil && l.lease.late() && l.ended.Load() == endNot {
 		l.expire()
 	}
 	if l.ended.Load() == endNot {

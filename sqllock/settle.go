@@ -103,7 +103,9 @@ func (l *lease) answeredLocked(at time.Duration) bool {
 		return false
 	}
 	l.served = true
-	if l.overdue() { // too late for what was held: the timer is about to say so
+	// Too late for what was held: the timer is about to say so. (After a suspend, what
+	// comes late by the other clock moves that deadline no further than it may.)
+	if l.late() {
 		l.timer.Reset(0)
 		return false
 	}
