@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 type wish struct {
 	plan            campaign.Plan
 	mode            func(context.Context, campaign.Plan) (*campaign.Result, error)
+	again           bool   // the histories are there already
 	table, timeline string // files; empty: none
 }
 
@@ -28,10 +30,11 @@ func parse(args []string, stderr io.Writer) (w wish, err error) {
 	flags.SetOutput(stderr)
 	rows := flags.String("rows", "", "rows of the fault table, separated by commas (all)")
 	flags.IntVar(&plan.Faults, "faults", 3, "how often each row's fault is injected, in a round")
-	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round)")
+	flags.DurationVar(&plan.Duration, "duration", 0, "go on with another round until then (one round); histories grow by about 0.7 GB an hour on disk, and more in memory when they are checked")
 	healthy := flags.Duration("healthy", 0, "no faults for so long: nothing may be reported lost")
 	flags.IntVar(&plan.Hogs, "hogs", 0, "with -healthy: how many processors' worth of time to take away")
 	flags.IntVar(&plan.Freezes, "freezes", 0, "freeze processes so often, several at a time, about as long as the lease")
+	again := flags.String("check", "", "check the histories in this directory again, without a fleet; of a campaign that was killed with its -lease")
 	flags.StringVar(&w.table, "table", "", "document into which to paste the table, if all was well")
 	flags.StringVar(&w.timeline, "timeline", "", "file for a picture of one freeze (SVG), if all was well")
 	flags.Uint64Var(&plan.Fleet.Seed, "seed", rand.Uint64(), "of all random choices")
@@ -51,6 +54,9 @@ func parse(args []string, stderr io.Writer) (w wish, err error) {
 	if err := w.choose(*healthy, given); err != nil {
 		return w, err
 	}
+	if given["check"] {
+		w.again, w.mode, plan.Fleet.Dir = true, campaign.Recheck, *again
+	}
 	if plan.Faults < 1 || plan.Fleet.Processes < 1 || plan.Fleet.Callers < 1 || plan.Fleet.Keys < 1 {
 		return w, errors.New("faults, processes, callers and keys must be positive")
 	}
@@ -58,11 +64,16 @@ func parse(args []string, stderr io.Writer) (w wish, err error) {
 	return w, err
 }
 
+// fresh is the flags of a campaign that is yet to be.
+var fresh = []string{"rows", "faults", "duration", "healthy", "hogs", "freezes", "seed", "out", "processes", "callers", "keys"}
+
 // choose sets the mode, and what follows from it. given is which flags there
 // are.
 func (w *wish) choose(healthy time.Duration, given map[string]bool) error {
 	processes := 4
 	switch {
+	case given["check"] && slices.ContainsFunc(fresh, func(name string) bool { return given[name] }):
+		return fmt.Errorf("-check does not go with -%s", strings.Join(fresh, ", -"))
 	case given["healthy"] && given["freezes"]:
 		return errors.New("-healthy and -freezes are two campaigns")
 	case (given["healthy"] || given["freezes"]) && (given["rows"] || given["faults"] || given["duration"]):

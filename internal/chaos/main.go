@@ -6,6 +6,7 @@
 //	go run . -rows 2 -faults 10 -timeline freeze.svg
 //	go run . -healthy 1h             # without faults: no loss may be reported
 //	go run . -healthy 5m -hogs 6     # the same, and the processors are not enough
+//	go run . -check histories        # those of an earlier campaign, again
 //	go run . -freezes 1000           # is what a frozen holder does when it wakes up ever late?
 package main
 
@@ -29,6 +30,7 @@ func main() {
 	worker.Main() // does not return in a process under test
 	starve.Main() // nor in one that takes the processor from it
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // what there is will be checked; a second interrupt ends that at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	switch {
@@ -53,14 +55,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	plan := &w.plan
 	plan.Progress = stderr
 	temporary := plan.Fleet.Dir == ""
-	if temporary {
-		if plan.Fleet.Dir, err = os.MkdirTemp("", "latchkey-chaos-"); err != nil {
-			return err
-		}
-	} else if err := takeEmpty(plan.Fleet.Dir); err != nil {
+	if err := w.settle(stdout); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "seed %d\n", plan.Fleet.Seed)
 	result, err := w.mode(ctx, *plan)
 	if result != nil {
 		fmt.Fprintf(stdout, "\n%v\n", result)
@@ -74,6 +71,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		fmt.Fprintln(stdout, "the histories are in", plan.Fleet.Dir)
 	}
+	return err
+}
+
+// settle finds a directory for the histories of a campaign.
+func (w *wish) settle(stdout io.Writer) (err error) {
+	if w.again {
+		return nil
+	}
+	fmt.Fprintf(stdout, "seed %d\n", w.plan.Fleet.Seed)
+	if w.plan.Fleet.Dir != "" {
+		return takeEmpty(w.plan.Fleet.Dir)
+	}
+	w.plan.Fleet.Dir, err = os.MkdirTemp("", "latchkey-chaos-")
 	return err
 }
 

@@ -38,6 +38,10 @@ func TestMode(t *testing.T) {
 		{"-healthy 5m -hogs 6 -processes 2", true, 2},
 		{"-freezes 1000", true, 8},
 		{"-freezes 10 -processes 5", true, 5},
+		{"-check x", true, 4},
+		{"-check x -lease 3s -table y", true, 4},
+		{"-check x -rows 3", false, 0},
+		{"-check x -out y", false, 0},
 		{"-rows x", false, 0},
 		{"more", false, 0},
 		{"-faults 0", false, 0},
@@ -75,6 +79,27 @@ func TestPublish(t *testing.T) {
 	w = wish{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
 	if err := w.publish(new(campaign.Result)); err == nil {
 		t.Error("a picture of nothing was drawn")
+	}
+}
+
+// A check again takes the directory as it is, and leaves it.
+func TestCheckAgain(t *testing.T) {
+	dir := t.TempDir()
+	err := run(t.Context(), []string{"-check", dir}, io.Discard, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "there is no history") {
+		t.Errorf("an empty directory: %v", err)
+	}
+	held := `{"try":{"process":1,"key":1,"begin":1,"end":2,"result":"ok","lock":1}}` + "\n" +
+		`{"hold":{"process":1,"key":1,"lock":1,"from":3,"valid":4,"unlockBegin":5,"unlock":"ok","ended":6}}` + "\n"
+	name := filepath.Join(dir, "process-1.jsonl")
+	if err := os.WriteFile(name, []byte(held), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"-check", dir}, io.Discard, io.Discard); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(name); err != nil {
+		t.Errorf("the history is not there any more: %v", err)
 	}
 }
 

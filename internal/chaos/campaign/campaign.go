@@ -68,7 +68,8 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, 
 			}
 			injury, err := field.Inject(ctx, row)
 			if ctx.Err() != nil { // it was not the fault's fault
-				return context.Cause(ctx)
+				result.cut(injury)
+				return errors.Join(context.Cause(ctx), notes.fault(injury.Fault))
 			}
 			result.add(row, injury, err)
 			fmt.Fprintf(plan.Progress, "%8s  row %-2d %-38s %3d lost, served again after %v\n",
@@ -76,7 +77,7 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, 
 			if err := errors.Join(err, notes.fault(injury.Fault)); err != nil {
 				return err
 			}
-			if err := quiet(ctx, field.Rand); err != nil {
+			if err := pass(ctx, upTo(field.Rand, quiet)); err != nil {
 				return err
 			}
 		}
@@ -94,14 +95,7 @@ func order(rng *rand.Rand, rows []nemesis.Row, n int) []nemesis.Row {
 	return all
 }
 
-// quiet lets the load go on undisturbed for a moment.
-func quiet(ctx context.Context, rng *rand.Rand) error {
-	timer := time.NewTimer(time.Duration(rng.Int64N(int64(300 * time.Millisecond))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+// quiet is for how long the load goes on undisturbed between faults, at the most.
+const quiet = 300 * time.Millisecond
+
+func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

@@ -106,7 +106,7 @@ func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (
 		return injury, context.Cause(ctx)
 	}
 	defer func() { <-z.slots }()
-	if err := quiet(ctx, rng); err != nil {
+	if err := pass(ctx, upTo(rng, quiet)); err != nil {
 		return injury, err
 	}
 	lost, err := z.holding(ctx, m)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
@@ -31,15 +32,16 @@ const enduring = 10_000
 // it lost next to nothing.
 func Healthy(ctx context.Context, plan Plan) (*Result, error) {
 	h := &Health{Hogs: plan.Hogs}
-	result, err := stage(ctx, plan, nil, func(ctx context.Context, f *fleet.Fleet, _ *Result, _ *notes) error {
+	return stage(ctx, plan, nil, func(ctx context.Context, f *fleet.Fleet, result *Result, _ *notes) error {
+		result.Health = h
 		return h.live(ctx, f, plan)
 	})
-	if result == nil || result.Report == nil {
-		return result, err
-	}
-	h.Holds, h.Losses = result.Report.Locks, result.Report.Losses
-	result.Health = h
-	return result, errors.Join(err, h.err())
+}
+
+// judge looks at what was found in the history.
+func (h *Health) judge(report *check.Report) error {
+	h.Holds, h.Losses = report.Locks, report.Losses
+	return h.err()
 }
 
 // live is the time in which nothing is done to f.

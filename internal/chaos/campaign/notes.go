@@ -57,14 +57,14 @@ func readFile(name string) ([]history.Event, error) {
 
 // stored is what fenced writes have left in the database.
 func stored(ctx context.Context, f *fleet.Fleet) (all []check.Stored, err error) {
-	rows, err := f.DB.QueryContext(ctx, "SELECT key, n, timeline, lsn, lock FROM writes")
+	rows, err := f.DB.QueryContext(ctx, "SELECT key, n, timeline, lsn, lock, number FROM writes")
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var s check.Stored
-		if err := rows.Scan(&s.Key, &s.N, &s.Timeline, &s.LSN, &s.Lock); err != nil {
+		if err := rows.Scan(&s.Key, &s.N, &s.Timeline, &s.LSN, &s.Lock, &s.Number); err != nil {
 			return nil, err
 		}
 		all = append(all, s)

@@ -25,7 +25,7 @@ type promise struct {
 func promises(lease time.Duration) []promise {
 	return []promise{
 		// The server sees that the connection has ended.
-		{[]int{1, 7, 8, 11, 12, 13}, check.FromBegin, time.Second},
+		{[]int{1, 7, 8, 11, 12, 13, 20, 25}, check.FromBegin, time.Second},
 		// The lease passes.
 		{[]int{2, 4, 5}, check.FromBegin, lease + 500*time.Millisecond},
 		// Nothing happens until it is mended; then what is overdue does.
@@ -35,15 +35,20 @@ func promises(lease time.Duration) []promise {
 	}
 }
 
-const (
-	// toldGoal is how soon holders are to know of a connection that was closed,
-	// where the socket is watched: 99 in 100 of them.
-	toldGoal = 100 * time.Millisecond
+// toldGoal is how soon holders are to know of a connection that was closed,
+// where the socket is watched: 99 in 100 of them. To miss it is a remark, since a
+// busy machine may be the cause.
+const toldGoal = 100 * time.Millisecond
 
-	// toldBound is where to miss the goal becomes a violation: the time holds what
-	// it took to make the fault, on processors that the whole fleet shares.
-	toldBound = time.Second
-)
+// toldBound is within which time half of them must know: without the watch it
+// takes half a heartbeat in the mean until they are told.
+func toldBound(lease time.Duration) time.Duration { return heartbeat(lease) / 2 }
+
+// heartbeat is that of a session with this lease.
+func heartbeat(lease time.Duration) time.Duration { return lease / 5 }
+
+// patience bounds calls that do not wait, and Unlocks.
+const patience = time.Second + slack
 
 // closes is the rows in which a connection is closed, and both sides hear of it.
 var closes = []int{8, 13, 14, 15}
@@ -55,26 +60,42 @@ var parts = []int{2, 4, 5, 16}
 // tells is the rows whose faults cost locks at a moment that is known.
 var tells = []int{2, 4, 5, 7, 8, 13, 14, 15, 16, 20, 25}
 
-// stopped is the rows during which a process may not run, and so cannot note
-// what it was told.
-var stopped = []int{2, 3, 27}
+// What faults do to processes, by row.
+var (
+	kills   = []int{1}
+	stops   = []int{2, 3}              // the process does not run, and so cannot note what it was told
+	starves = []int{27}                // processes hardly run
+	cuts    = []int{2, 3, 4, 5, 6, 16} // the process does not run, or does not hear what it asked
+)
 
-// measures is what is looked at in the history as it is.
-func (r *Result) measures(events []history.Event) []check.Option {
-	options := []check.Option{frozen(events), check.WithTelling(tells...)}
-	for _, i := range r.injuries {
-		options = append(options, check.WithTrouble(i.Fault.Begin, i.Fault.End+history.Moment(i.Recovery)))
+// sweepOptions is what the campaign promises, and measures.
+func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Claim) bool) []check.Option {
+	options := []check.Option{
+		check.WithFrozen(check.TimesOf(events, stops...)),
+		check.WithStarved(check.TimesOf(events, starves...)),
+		check.WithCut(check.TimesOf(events, cuts...)),
+		check.WithExcuse(excuse),
+		check.WithTelling(tells...),
+		check.WithPatience(patience),
+		check.WithFree(r.settings.Lease + slack),
 	}
-	return options
+	if !r.interrupted {
+		options = append(options, check.WithComplete(kills...))
+	}
+	for _, i := range r.injuries {
+		if !r.bystander(i.Fault) {
+			options = append(options, check.WithTrouble(i.Fault.Begin, i.Fault.End+history.Moment(i.Recovery)))
+		}
+	}
+	return append(options, r.recoveryOptions()...)
 }
 
-// sweepOptions is what the fault table says about the time in which the keys of
+// recoveryOptions is what the fault table says about the time in which the keys of
 // a victim must be granted again. Nothing, where faults overlap: who should get
 // the key may be frozen, too.
-func (r *Result) sweepOptions(events []history.Event) []check.Option {
-	options := []check.Option{frozen(events)}
+func (r *Result) recoveryOptions() (options []check.Option) {
 	if r.overlapping {
-		return options
+		return nil
 	}
 	for _, p := range promises(r.settings.Lease) {
 		for _, row := range p.rows {
@@ -84,8 +105,10 @@ func (r *Result) sweepOptions(events []history.Event) []check.Option {
 	return options
 }
 
-func frozen(events []history.Event) check.Option {
-	return check.WithFrozen(check.FrozenIn(events, stopped...))
+// promised reports whether it is promised when the keys of a victim of row come
+// back.
+func (r *Result) promised(row int) bool {
+	return !r.overlapping && slices.ContainsFunc(promises(r.settings.Lease), func(p promise) bool { return slices.Contains(p.rows, row) })
 }
 
 // errTold: holders were told too late.
@@ -94,7 +117,7 @@ var errTold = errors.New("campaign: holders were told too late")
 // tellings is what of the promises about telling was broken.
 func (r *Result) tellings() (err error) {
 	for _, t := range r.Report.Tellings {
-		if late := lateTelling(t); late != "" {
+		if late := r.lateTelling(t); late != "" {
 			err = errors.Join(err, fmt.Errorf("%w: row %d: %s", errTold, t.Row, late))
 		}
 	}
@@ -102,12 +125,15 @@ func (r *Result) tellings() (err error) {
 }
 
 // lateTelling is how t broke a promise, empty if it did not.
-func lateTelling(t *check.Telling) string {
+func (r *Result) lateTelling(t *check.Telling) string {
+	bound := toldBound(r.settings.Lease)
 	switch {
 	case slices.Contains(parts, t.Row) && t.After > 0:
 		return fmt.Sprintf("%d of %d after the next grant", t.After, t.Locks)
-	case slices.Contains(closes, t.Row) && t.P99 > toldBound:
-		return fmt.Sprintf("99 in 100 within %v, bound %v", t.P99, toldBound)
+	case slices.Contains(closes, t.Row) && t.P50 > bound:
+		return fmt.Sprintf("half of them within %v, bound %v", t.P50, bound)
+	case slices.Contains(closes, t.Row) && t.Heard > bound:
+		return fmt.Sprintf("half of %d who relied on their contexts within %v, bound %v", t.Listeners, t.Heard, bound)
 	}
 	return ""
 }

@@ -20,7 +20,7 @@ func TestPromisedRows(t *testing.T) {
 			t.Errorf("rows %v have no goal", p.rows)
 		}
 	}
-	for _, row := range slices.Concat(promised, closes, parts, tells, stopped, struckLate) {
+	for _, row := range slices.Concat(promised, closes, parts, tells, kills, stops, starves, cuts) {
 		if !slices.Contains(all, row) {
 			t.Errorf("there is no row %d", row)
 		}

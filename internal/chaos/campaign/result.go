@@ -32,8 +32,12 @@ type Result struct {
 
 	settings    fleet.Settings
 	overlapping bool             // one fault did not wait for the other
+	interrupted bool             // the campaign was ended before its time
 	injuries    []nemesis.Injury // in order of their ends
+	gathered    bool             // whether the database was asked for what follows
+	writes      []check.Stored   // what the fence let through
 	events      []history.Event
+	fence       error // what was wrong with the writes
 }
 
 // A RowResult is one row's.
@@ -59,12 +63,13 @@ func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
 	i := slices.IndexFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == row.Number })
 	of := r.Rows[i]
 	of.Outside += injury.Outside
-	if injury.Fault.Begin != 0 {
-		r.injuries = append(r.injuries, injury)
-	}
 	if err != nil {
 		of.Err = errors.Join(of.Err, err)
+		r.cut(injury)
 		return
+	}
+	if injury.Fault.Begin != 0 {
+		r.injuries = append(r.injuries, injury)
 	}
 	r.Faults++
 	of.Times++
@@ -72,41 +77,64 @@ func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
 	of.Served = max(of.Served, injury.Recovery)
 }
 
+// cut notes a fault that was interrupted.
+func (r *Result) cut(injury nemesis.Injury) {
+	injury.Recovery = forGood
+	if injury.Fault.Begin != 0 {
+		r.injuries = append(r.injuries, injury)
+	}
+}
+
+// forGood is the recovery from a fault after which the campaign was broken off.
+const forGood = time.Hour
+
+// bystander reports whether f did nothing to the fleet.
+func (r *Result) bystander(f history.Fault) bool {
+	return slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == f.Row && of.Row.Bystander })
+}
+
 // linearizeWithin bounds the search for an order of all calls.
 const linearizeWithin = 5 * time.Minute
 
-// check has the history checked.
-func (r *Result) check(ctx context.Context, f *fleet.Fleet) error {
-	events, err := read(f.Dir)
-	if err != nil {
+// gather fetches from the database what was written.
+func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
+	if r.writes, err = stored(ctx, f); err != nil {
 		return err
 	}
-	rows, err := stored(ctx, f)
-	if err != nil {
-		return err
-	}
-	r.Stored = len(rows)
-	if r.Stale, err = stale(ctx, f); err != nil {
-		return err
-	}
-	fence := errors.Join(check.Tokens(rows), check.Writes(events, rows))
-	return errors.Join(r.judge(events), fence)
+	r.Stored = len(r.writes)
+	r.Stale, err = stale(ctx, f)
+	r.gathered = err == nil
+	return err
 }
 
-// judge has what holders and callers saw checked. What is measured is measured in
-// the history as it is; what is promised is checked without what is excused.
+// check has the history in dir checked.
+func (r *Result) check(dir string) error {
+	events, err := read(dir)
+	if err != nil {
+		return err
+	}
+	if r.gathered {
+		r.fence = errors.Join(check.Tokens(r.writes), check.Writes(events, r.writes))
+	}
+	err = errors.Join(r.judge(events), r.fence)
+	if r.Health != nil {
+		err = errors.Join(err, r.Health.judge(r.Report))
+	}
+	if err == nil && !r.interrupted {
+		err = r.evidence()
+	}
+	return err
+}
+
+// judge has what holders and callers saw checked. What the server must have known
+// better than a victim is judged without what the victim saw.
 func (r *Result) judge(events []history.Event) error {
 	r.events = events
-	explained := explain(events, r.settings.Lease)
-	asIs := check.Sweep(events, r.measures(events)...)
-	r.Early = explained.measure(asIs.Overlaps)
-	believed := explained.believed(events)
-	r.Report = check.Sweep(believed, r.sweepOptions(events)...)
-	r.Report.Operations, r.Report.Contended, r.Report.Troubled = asIs.Operations, asIs.Contended, asIs.Troubled
-	r.Report.Tellings = asIs.Tellings
-	explained.told(r.Report)
+	x := explain(events, r.settings.Lease)
+	r.Report = check.Sweep(events, r.sweepOptions(events, x.excuse)...)
+	r.Early = x.measure(r.Report.Excused)
 	var err error
-	r.Verdict, err = check.Linearize(believed, linearizeWithin)
+	r.Verdict, err = check.Linearize(x.believed(events), check.Terms{Timeout: linearizeWithin, Lease: r.settings.Lease, Kills: kills})
 	return errors.Join(r.Report.Err(), r.tellings(), err)
 }
 
@@ -116,8 +144,11 @@ func (r *Result) How() string {
 	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v; PostgreSQL %s, %s, %d processors",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
+	if r.interrupted {
+		how += "; interrupted"
+	}
 	if r.Report != nil {
-		how += fmt.Sprintf("; %d faults; %d operations, of them %d contended by another process, %d of these while a fault went on or had not been recovered from",
+		how += fmt.Sprintf("; %d faults; %d operations, of them %d contended by another process, %d of these while a fault of the fleet went on or had not been recovered from",
 			r.Faults, r.Report.Operations, r.Report.Contended, r.Report.Troubled)
 	}
 	return how + "."
@@ -135,7 +166,7 @@ func (r *Result) String() string {
 		}
 		w.Flush() //nolint:errcheck // a Builder does not fail
 	}
-	if r.Health != nil {
+	if r.Health != nil && r.Report != nil {
 		fmt.Fprintf(&b, "\n%v\n", r.Health)
 	}
 	if r.Report != nil {
@@ -159,6 +190,6 @@ func (r *Result) totals() string {
 		line += fmt.Sprintf(" in %d faults; %d overlaps where nothing is promised; every process served again within %v",
 			r.Faults, outside, served.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%s; %d fenced writes stored, %d of stale holders refused, %d stale ones stored",
-		line, r.Stored, r.Report.Writes[history.Fenced]+r.Report.Writes[history.Lost], r.Stale)
+	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged",
+		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Verdict.Excused, r.Verdict.Refusals)
 }

@@ -37,12 +37,21 @@ func stage(ctx context.Context, plan Plan, rows []nemesis.Row, play drama) (resu
 	begin := time.Now()
 	err = play(ctx, f, result, notes)
 	result.Took = time.Since(begin)
-	if ctx.Err() != nil {
-		return result, context.Cause(ctx)
+	if ctx.Err() != nil { // what there is, is checked all the same
+		result.interrupted = true
+		err = errors.Join(errInterrupted, context.Cause(ctx), err)
 	}
-	err = errors.Join(err, f.Drain(ctx))
-	return result, errors.Join(err, result.check(ctx, f))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
+	defer cancel()
+	err = errors.Join(err, f.Drain(ctx), result.gather(ctx, f), result.save(plan.Fleet.Dir))
+	return result, errors.Join(err, result.check(plan.Fleet.Dir))
 }
+
+// errInterrupted: a campaign was ended before its time.
+var errInterrupted = errors.New("campaign: interrupted")
+
+// drainWithin bounds the end of the fleet's work.
+const drainWithin = 2 * time.Minute
 
 // watched checks that every process, whichever its driver, watches its socket:
 // else its times do not show what is promised about a closed connection.

@@ -1,16 +1,11 @@
 package campaign
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
-	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
 // columns is the head of the table, with a cell for each of them in cells. Three times are
@@ -35,14 +30,25 @@ const noFigure = "–"
 
 func (r *Result) toldCells(of *RowResult) (told, before string) {
 	t := r.telling(of)
-	if t == nil || t.Locks == 0 {
+	if t == nil {
 		return noFigure, noFigure
 	}
-	before = fmt.Sprintf("%d of %d", t.InTime(), t.Locks)
-	if t.Woke > 0 {
-		before += fmt.Sprintf(" (%d on waking)", t.Woke)
+	told, before = noFigure, fmt.Sprintf("%d of %d", t.InTime(), t.Locks)
+	if t.Locks > 0 {
+		told = three(t.P50, t.P99, t.Max)
 	}
-	return three(t.P50, t.P99, t.Max), before
+	if t.Listeners > 0 {
+		told += fmt.Sprintf("; %d by their contexts, p50 %d ms", t.Listeners, t.Heard.Milliseconds())
+	}
+	for _, more := range []struct {
+		n    int
+		what string
+	}{{t.Woke, "of them on waking"}, {t.Returned, "more given back"}, {t.Untold, "more killed untold"}} {
+		if more.n > 0 {
+			before += fmt.Sprintf(", %d %s", more.n, more.what)
+		}
+	}
+	return told, before
 }
 
 func (r *Result) freeCells(of *RowResult) (free, within string) {
@@ -66,7 +72,7 @@ func (r *Result) overlapCell(of *RowResult) string {
 	cell := fmt.Sprint(r.overlaps(of))
 	for _, e := range r.Early {
 		if e.Row == of.Row.Number {
-			cell += fmt.Sprintf(", %d until the news came (≤ %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000)
+			cell += fmt.Sprintf(", %d until the news came (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000)
 		}
 	}
 	if of.Outside > 0 {
@@ -78,34 +84,12 @@ func (r *Result) overlapCell(of *RowResult) string {
 // overlaps counts those that began after a fault of this row, and before the
 // next fault.
 func (r *Result) overlaps(of *RowResult) (n int) {
-	faults := make([]history.Fault, 0, len(r.injuries))
-	for _, i := range r.injuries {
-		faults = append(faults, i.Fault)
-	}
-	slices.SortFunc(faults, func(a, b history.Fault) int { return cmp.Compare(a.Begin, b.Begin) })
 	for _, o := range r.Report.Overlaps {
-		i, at := slices.BinarySearchFunc(faults, o.From, func(f history.Fault, m history.Moment) int { return cmp.Compare(f.Begin, m) })
-		if !at {
-			i--
-		}
-		if i >= 0 && faults[i].Row == of.Row.Number {
+		if r.rowAt(o.From) == of.Row.Number {
 			n++
 		}
 	}
 	return n
-}
-
-func (r *Result) verdict(of *RowResult) string {
-	t, rec := r.telling(of), r.recovery(of)
-	switch {
-	case of.Err != nil, rec != nil && rec.Slow(), t != nil && lateTelling(t) != "", r.Report != nil && r.overlaps(of) > 0:
-		return "VIOLATED"
-	case r.Report == nil:
-		return "not checked"
-	case t != nil && missedGoal(t) != "":
-		return "ok; " + missedGoal(t)
-	}
-	return "ok"
 }
 
 // telling is that of a row, nil if there is none.
@@ -134,7 +118,8 @@ func (r *Result) recovery(of *RowResult) *check.Recovery {
 
 // legend is how the figures of the table are counted.
 const legend = "Times of telling run from the beginning of the fault, for the locks held then and lost to it (in row 2 a frozen holder is told when it wakes up). " +
-	"Times until a key is free again run to the next grant that a caller got, from the beginning of the fault; in rows 14 to 16, during which nothing can happen, from its end."
+	"Told before the next grant: before the call that brought it had returned. " +
+	"Times until a key is free again run to the next grant that a caller got, from the beginning of the fault; in rows 14 to 16, during which nothing can happen, from its end, which in row 14 is the kill itself."
 
 // Markdown is the table for a document, with a line on how it came about.
 func (r *Result) Markdown() string {
@@ -144,44 +129,4 @@ func (r *Result) Markdown() string {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(r.cells(of), " | "))
 	}
 	return b.String()
-}
-
-// What a document has around the table.
-const (
-	beginMark = "<!-- campaign -->"
-	endMark   = "<!-- end of campaign -->"
-)
-
-// errMarks: a document does not say where the table belongs.
-var errMarks = errors.New("the table belongs between a line " + beginMark + " and a later line " + endMark + ", each once")
-
-// CanPaste reports, before a campaign, what would keep Paste from doing its work
-// after it.
-func CanPaste(name string) error {
-	_, _, err := around(name)
-	return err
-}
-
-// Paste replaces what stands between the two marks in the document of this name
-// by text.
-func Paste(name, text string) error {
-	before, after, err := around(name)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, []byte(before+"\n\n"+text+"\n"+after), 0o644)
-}
-
-// around is the document of this name up to the first mark and from the second.
-func around(name string) (before, after string, err error) {
-	document, err := os.ReadFile(name)
-	if err != nil {
-		return "", "", fmt.Errorf("campaign: %w", err)
-	}
-	text := string(document)
-	from, to := strings.Index(text, beginMark)+len(beginMark), strings.Index(text, endMark)
-	if strings.Count(text, beginMark) != 1 || strings.Count(text, endMark) != 1 || to < from {
-		return "", "", fmt.Errorf("campaign: %s: %w", name, errMarks)
-	}
-	return text[:from], text[to:], nil
 }

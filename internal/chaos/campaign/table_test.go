@@ -1,9 +1,6 @@
 package campaign
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,43 +9,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 )
-
-func TestPaste(t *testing.T) {
-	tests := []struct {
-		name, document, want string // want empty: refused
-	}{
-		{"first time", "# A\n<!-- campaign -->\n<!-- end of campaign -->\nB\n", "# A\n<!-- campaign -->\n\nTABLE\n<!-- end of campaign -->\nB\n"},
-		{"again", "# A\n<!-- campaign -->\n\nOLD\nold\n<!-- end of campaign -->", "# A\n<!-- campaign -->\n\nTABLE\n<!-- end of campaign -->"},
-		{"no marks", "# A\n", ""},
-		{"no end", "<!-- campaign -->\n", ""},
-		{"no beginning", "<!-- end of campaign -->\n", ""},
-		{"the wrong way round", "<!-- end of campaign -->\n<!-- campaign -->\n", ""},
-		{"twice", "<!-- campaign -->\n<!-- end of campaign -->\n<!-- campaign -->\n<!-- end of campaign -->\n", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			name := filepath.Join(t.TempDir(), "document.md")
-			if err := os.WriteFile(name, []byte(tt.document), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			can, err := CanPaste(name), Paste(name, "TABLE")
-			got, readErr := os.ReadFile(name)
-			if readErr != nil {
-				t.Fatal(readErr)
-			}
-			if tt.want == "" {
-				if !errors.Is(err, errMarks) || !errors.Is(can, errMarks) || string(got) != tt.document {
-					t.Errorf("got %v, %v and %q, want it refused and left alone", can, err, got)
-				}
-			} else if err != nil || can != nil || string(got) != tt.want {
-				t.Errorf("got %v, %v and %q, want %q", can, err, got, tt.want)
-			}
-		})
-	}
-	if err := Paste(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a document that is not there: %v", err)
-	}
-}
 
 func fleetSettings() fleet.Settings { return fleet.Settings{Lease: time.Second, Seed: 7} }
 
@@ -83,7 +43,7 @@ func TestTable(t *testing.T) {
 			}, true, []string{
 				"| 4 | partition | 1 | 1 | 800 / 800 / 800 ms | 1 of 1 | 1049 / 1049 / 1049 ms | 100 % in 1.5s | 0 | ok |",
 				"| 8 | reset | 1 | 1 | 20 / 20 / 20 ms | 1 of 1 | 39 / 39 / 39 ms | 100 % in 1s | 0, 1 where nothing is promised | ok |",
-				"| 30 | restart | 0 | 0 | – | – | – | – | 0 | ok |",
+				"| 30 | restart | 0 | 0 | – | – | – | – | 0 | not run |",
 				"Seed 7, ", "2 faults; 8 operations, of them 0 contended by another process, 0 of these while", "from the beginning of the fault",
 			},
 		},
@@ -109,13 +69,30 @@ func TestTable(t *testing.T) {
 		},
 		{
 			"the goal of telling missed", [][]history.Event{
-				cut, onKey(2, grant(2, 21, 2000, 3010, 3150, 3160, history.Lost)),
-			}, true, []string{"150 / 150 / 150 ms | 1 of 1 | – | – | 0, 1 where nothing is promised | ok; told: p99 over 100ms |"},
+				cut, onKey(2, grant(2, 21, 2000, 3010, 3150, 3160, history.Lost)), onKey(3, grant(2, 22, 2000, 3010, 3050, 3160, history.Lost)),
+			}, true, []string{"50 / 150 / 150 ms | 2 of 2 | – | – | 0, 1 where nothing is promised | ok; told: p99 over 100ms |"},
 		},
 		{
 			"the bound of telling missed", [][]history.Event{
-				cut, onKey(2, grant(2, 21, 2000, 3010, 4150, 4160, history.Lost)),
-			}, false, []string{"1150 / 1150 / 1150 ms | 1 of 1 |", "VIOLATED |"},
+				cut, onKey(2, grant(2, 21, 2000, 3010, 3150, 3160, history.Lost)),
+			}, false, []string{"150 / 150 / 150 ms | 1 of 1 |", "VIOLATED |"},
+		},
+		{
+			"the bound of telling missed by who relies on his context", [][]history.Event{
+				cut, onKey(2, grant(2, 21, 2000, 3010, 3012, 3014, history.Lost)), onKey(3, grant(2, 22, 2000, 3010, 3012, 3014, history.Lost)),
+				onKey(4, listens(grant(2, 23, 2000, 3010, 3150, 3160, history.Lost))),
+			}, false, []string{"12 / 150 / 150 ms; 1 by their contexts, p50 150 ms | 3 of 3 |", "VIOLATED |"},
+		},
+		{
+			"told too late of something that was no row's promise", [][]history.Event{
+				cut, grant(2, 20, 1150, 1200, 0, 1210, history.OK), reset,
+				onKey(2, grant(3, 41, 2000, 3500, 3900, 3910, history.Lost)), onKey(2, grant(4, 42, 3600, 3700, 0, 3710, history.OK)),
+			}, false, []string{"100 % in 1.5s | 0 | ok |", "| – | – | 0, 1 where nothing is promised | VIOLATED |"},
+		},
+		{
+			"nobody held anything", [][]history.Event{onKey(3, grant(3, 31, 2990, 2991, 0, 2992, history.OK))}, true, []string{
+				"| 4 | partition | 1 | 1 | – | 0 of 0 | – | – | 0 | nobody was told |", "| 8 | reset | 1 | 1 | – | 0 of 0 | – | – | 0, 1 where nothing is promised | nobody was told |",
+			},
 		},
 	}
 	for _, tt := range tests {
@@ -140,27 +117,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		health Health
-		want   error
-	}{
-		{"nothing lost", Health{Holds: 10}, nil},
-		{"one lost", Health{Holds: 1_000_000, Losses: 1}, errFalseLoss},
-		{"a connection lost", Health{Holds: 10, Connections: 1}, errFalseLoss},
-		{"starved, one in 10,000", Health{Hogs: 6, Holds: 20_000, Losses: 2, Connections: 1}, nil},
-		{"starved, more", Health{Hogs: 6, Holds: 20_000, Losses: 3, Connections: 1}, errFalseLoss},
-		{"starved, of few", Health{Hogs: 6, Holds: 9_999, Losses: 1, Connections: 1}, errFalseLoss},
-	} {
-		if err := tt.health.err(); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-		}
-	}
-	if err := new(Health).err(); err == nil {
-		t.Error("no holds at all, and nobody complained")
-	}
-	if s := (&Health{Hogs: 6, Holds: 20_000, Losses: 3}).String(); !strings.Contains(s, "1.50 in 10,000") {
-		t.Error(s)
-	}
+func listens(events []history.Event) []history.Event {
+	events[1].Hold.Listens = true
+	return events
 }

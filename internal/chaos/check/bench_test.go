@@ -36,7 +36,7 @@ func BenchmarkLinearize(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			events := simulateFleet(1, noDefect, calls, size.workers, size.keys)
 			for b.Loop() {
-				v, err := Linearize(events, time.Minute)
+				v, err := Linearize(events, terms(time.Minute))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -11,38 +11,93 @@ import (
 type call struct {
 	process    int
 	begin, end history.Moment
+	waits      bool
+	unlock     bool
+	number     int64 // the same for the Tries of one call for several keys; 0: it has one
+	result     history.Result
 }
 
-// WithTrouble tells when there was trouble: from the beginning of a fault until
-// every process served again. It may be given several times.
-func WithTrouble(from, to history.Moment) Option {
-	return func(s *sweep) { s.trouble.add(from, to) }
-}
-
-// count adds r's calls and locks.
-func (rep *Report) count(r *record, trouble *spans) {
-	rep.Keys++
-	rep.Locks += len(r.locks)
-	var calls []call
-	for _, t := range r.tries {
-		rep.Tries[t.Result]++
-		calls = append(calls, call{t.Process, t.Begin, t.End})
+func (r *record) calls() (calls []call) {
+	for _, y := range r.tries {
+		calls = append(calls, call{process: y.Process, begin: y.Begin, end: y.End, waits: y.Waits, number: y.Call, result: y.Result})
 	}
+	return calls
+}
+
+// A tally counts calls, each once, however many keys it was for.
+type tally struct {
+	*Report
+	several map[int64]outcome // by number
+}
+
+// An outcome is what is known of a call for several keys.
+type outcome struct {
+	result              history.Result // OK if it brought one of them
+	contended, troubled bool
+}
+
+// count counts calls and locks, and checks how long calls took and how they ended.
+func (s *sweep) count(rs *records) {
+	t := &tally{s.report, map[int64]outcome{}}
+	for _, r := range rs.keys {
+		t.Keys++
+		t.Locks += len(r.locks)
+		var calls, stuck []call
+		for _, c := range append(r.calls(), r.unlocks()...) {
+			s.long(c, r.key)
+			if s.cut.touch(c.process, c.begin, c.end) {
+				stuck = append(stuck, c)
+			} else {
+				calls = append(calls, c)
+			}
+		}
+		for i, hit := range contended(calls) {
+			t.add(calls[i], hit, hit && s.trouble.touch(calls[i].begin, calls[i].end))
+		}
+		for _, c := range stuck {
+			t.add(c, false, false)
+		}
+	}
+	for _, o := range t.several {
+		t.sum(t.Tries, o)
+	}
+}
+
+func (r *record) unlocks() (calls []call) {
 	for _, l := range r.locks {
 		if l.UnlockBegin != 0 && l.Ended != 0 {
-			rep.Unlocks[l.Unlock]++
-			calls = append(calls, call{l.Process, l.UnlockBegin, l.Ended})
+			calls = append(calls, call{process: l.Process, begin: l.UnlockBegin, end: l.Ended, unlock: true, result: l.Unlock})
 		}
 	}
-	rep.Operations += len(calls)
-	for i, hit := range contended(calls) {
-		if !hit {
-			continue
+	return calls
+}
+
+func (t *tally) add(c call, contended, troubled bool) {
+	of := outcome{c.result, contended, troubled}
+	switch {
+	case c.unlock:
+		t.sum(t.Unlocks, of)
+	case c.number == 0:
+		t.sum(t.Tries, of)
+	default:
+		if before, ok := t.several[c.number]; ok {
+			if before.result == history.OK {
+				of.result = history.OK
+			}
+			of.contended, of.troubled = of.contended || before.contended, of.troubled || before.troubled
 		}
-		rep.Contended++
-		if trouble.touch(calls[i].begin, calls[i].end) {
-			rep.Troubled++
-		}
+		t.several[c.number] = of
+	}
+}
+
+func (t *tally) sum(results map[history.Result]int, o outcome) {
+	t.Operations++
+	results[o.result]++
+	if o.contended {
+		t.Contended++
+	}
+	if o.troubled {
+		t.Troubled++
 	}
 }
 

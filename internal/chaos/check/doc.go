@@ -1,8 +1,8 @@
 // Package check decides whether a history of locks kept what is promised:
 //
-//	report := check.Sweep(events)                      // validity, telling, recovery
-//	verdict, err := check.Linearize(events, time.Minute) // grants and refusals
-//	err = check.Tokens(rows)                           // the fence, by what was stored
+//	report := check.Sweep(events)                                      // validity, telling, recovery
+//	verdict, err := check.Linearize(events, check.Terms{Lease: lease}) // grants and refusals
+//	err = check.Tokens(rows)                                           // the fence, by what was stored
 //
 // Sweep is exact: it knows only what holders and clocks said. Linearize asks
 // whether one lock server could have given all those answers, and so finds what

@@ -34,21 +34,22 @@ type excuses struct {
 	last   history.Moment // of the history
 
 	inLine    spans // calls that wait, and Unlocks
-	stray     spans // calls without effect
-	unsettled spans // the same, and unseen calls, until they are settled
+	unsettled spans // calls without effect, and unseen ones, until they are settled
+	strays    strays
 }
 
-func (r *record) excuses(rs *records, faults, victims *spans) *excuses {
-	x := &excuses{record: r, last: rs.last, unsettled: *victims}
-	x.unsettled.sorted = slices.Clone(victims.sorted)
-	for _, t := range r.tries {
-		if t.Waits {
-			x.inLine.add(t.Begin, t.End)
+func (r *record) excuses(rs *records, t Terms, faults *spans) *excuses {
+	x := &excuses{record: r, last: rs.last}
+	x.unsettled.sorted = r.unseen(rs, t.Kills)
+	for _, y := range r.tries {
+		if y.Waits {
+			x.inLine.add(y.Begin, y.End)
 		}
-		if t.Result != history.OK && t.Result != history.Held {
-			x.stray.add(t.Begin, t.End)
+		if y.Result != history.OK && y.Result != history.Held {
 			// What is stuck in a cut or a frozen server arrives when that is mended.
-			x.unsettled.add(t.Begin, max(t.End, faults.latest(t.Begin, t.End+settling))+settling)
+			settled := max(y.End, faults.latest(y.Begin, y.End+settling)) + settling
+			x.unsettled.add(y.Begin, settled)
+			x.strays.all = append(x.strays.all, stray{y.Begin, y.End, settled + history.Moment(t.Lease)})
 		}
 	}
 	for _, l := range r.locks {
@@ -57,8 +58,8 @@ func (r *record) excuses(rs *records, faults, victims *spans) *excuses {
 		}
 	}
 	x.inLine.prepare()
-	x.stray.prepare()
 	x.unsettled.prepare()
+	x.strays.prepare()
 	return x
 }
 
@@ -71,54 +72,65 @@ func (x *excuses) excuse(t history.Try) bool {
 	if i := x.record.after(t.Begin - 1); i > 0 {
 		freed = x.record.locks[i-1].until()
 	}
-	return x.stray.touch(min(freed, t.Begin), t.End)
+	return x.strays.since(min(freed, t.Begin), t)
 }
 
-// disturbances are the faults of a history, and of them those that may have
-// killed a process, with the time in which its unseen calls may have had a key.
-func disturbances(faults []history.Fault) (all, victims *spans) {
-	all, victims = new(spans), new(spans)
+// disturbances are the times of all faults.
+func disturbances(faults []history.Fault) *spans {
+	all := new(spans)
 	for _, f := range faults {
-		end := max(f.Begin, f.End)
-		all.add(f.Begin, end)
-		if f.Process != 0 {
-			victims.add(f.Begin-settling, end+settling)
-		}
+		all.add(f.Begin, max(f.Begin, f.End))
 	}
 	all.prepare()
-	victims.prepare()
-	return all, victims
+	return all
 }
 
-// A spans is a set of intervals, both ends included. It is filled by add, then
-// prepared, then asked.
-type spans struct {
-	sorted []interval
-	reach  []history.Moment // the latest end of the first i+1
+// unseen is when calls of processes that faults of kills ended may have had r's
+// key, and left no line.
+func (r *record) unseen(rs *records, kills []int) (all []interval) {
+	for _, f := range rs.faults {
+		if f.Process == 0 || !slices.Contains(kills, f.Row) {
+			continue
+		}
+		first, ok := rs.first[f.Process]
+		if !ok || first > f.Begin-settling || r.askedBy(f.Process, f.Begin) {
+			all = append(all, interval{f.Begin - settling, max(f.Begin, f.End) + settling})
+		}
+	}
+	return all
 }
 
-type interval struct{ from, to history.Moment }
+// askedBy reports whether process had asked for r's key before m.
+func (r *record) askedBy(process int, m history.Moment) bool {
+	return slices.ContainsFunc(r.tries, func(t history.Try) bool { return t.Process == process && t.Begin < m })
+}
 
-func (s *spans) add(from, to history.Moment) { s.sorted = append(s.sorted, interval{from, to}) }
+// A stray is a call without effect, and when all it may have left is gone.
+type stray struct{ begin, end, gone history.Moment }
 
-func (s *spans) prepare() {
-	slices.SortFunc(s.sorted, func(a, b interval) int { return cmp.Compare(a.from, b.from) })
-	s.reach = make([]history.Moment, len(s.sorted))
+// strays are filled, then prepared, then asked.
+type strays struct {
+	all   []stray          // by begin
+	reach []history.Moment // the latest gone of the first i+1
+}
+
+func (s *strays) prepare() {
+	slices.SortFunc(s.all, func(a, b stray) int { return cmp.Compare(a.begin, b.begin) })
 	var reach history.Moment
-	for i, v := range s.sorted {
-		reach = max(reach, v.to)
-		s.reach[i] = reach
+	for _, y := range s.all {
+		reach = max(reach, y.gone)
+		s.reach = append(s.reach, reach)
 	}
 }
 
-// latest is the end of the last interval that touches from to to, 0 if none
-// does.
-func (s *spans) latest(from, to history.Moment) history.Moment {
-	i := sort.Search(len(s.sorted), func(i int) bool { return s.sorted[i].from > to })
-	if i == 0 || s.reach[i-1] < from {
-		return 0
+// since reports whether a stray that had not ended when the key became free may
+// have had it when t was made.
+func (s *strays) since(freed history.Moment, t history.Try) bool {
+	i := sort.Search(len(s.all), func(i int) bool { return s.all[i].begin > t.End }) - 1
+	for ; i >= 0 && s.reach[i] >= t.Begin; i-- {
+		if s.all[i].end >= freed && s.all[i].gone >= t.Begin {
+			return true
+		}
 	}
-	return s.reach[i-1]
+	return false
 }
-
-func (s *spans) touch(from, to history.Moment) bool { return s.latest(from, to) != 0 }

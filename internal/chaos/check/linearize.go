@@ -27,34 +27,43 @@ type Place struct {
 type Verdict struct {
 	Keys       int
 	Operations int // grants, refusals, ends of locks that were judged
-	Excused    int // refusals that were not, since calls without a known effect can explain them
+	Refusals   int // judged or not
+	Excused    int // of them, those that were not, since calls without a known effect can explain them
 
 	Illegal   []Place // of each key the first
 	Undecided []Place
 }
 
+// Terms are what [Linearize] must know of the system, and how long it may take.
+type Terms struct {
+	Timeout time.Duration // 0: none
+	Lease   time.Duration // after which the server frees what a session had
+	Kills   []int         // the rows of faults that kill their process
+}
+
 // Linearize asks for each key whether one lock server, that holds it for one
 // lock at a time, could have given all answers of the history, each at some
-// moment within its call. It stops after timeout, if that is positive.
+// moment within its call.
 //
 // What is unknown widens what is legal: a lock that was lost, or whose Unlock
 // got no answer, may be free at any later moment; and see excuses. The error
 // matches ErrIllegal, ErrUndecided or ErrMalformed.
-func Linearize(events []history.Event, timeout time.Duration) (Verdict, error) {
+func Linearize(events []history.Event, t Terms) (Verdict, error) {
 	rs, err := index(events)
 	if err != nil {
 		return Verdict{}, err
 	}
 	var deadline time.Time
-	if timeout > 0 {
-		deadline = time.Now().Add(timeout)
+	if t.Timeout > 0 {
+		deadline = time.Now().Add(t.Timeout)
 	}
 	v := Verdict{Keys: len(rs.keys)}
-	faults, victims := disturbances(rs.faults)
+	faults := disturbances(rs.faults)
 	for _, r := range rs.keys {
-		ops, excused := r.operations(r.excuses(rs, faults, victims))
+		ops, excused := r.operations(r.excuses(rs, t, faults))
 		r.narrow(ops)
 		v.Excused += excused
+		v.Refusals += r.refusals()
 		v.Operations += len(ops)
 		v.judge(r, ops, deadline)
 	}

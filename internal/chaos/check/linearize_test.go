@@ -51,7 +51,11 @@ func TestLinearize(t *testing.T) {
 			granted(1, 1, 0, 1), unlocked(1, 1, 1, 2, 2, 5.5, history.OK), refused(3, 6, 7)), turn(2, 2, 3, 5)), illegal: true},
 
 		{name: "refused beside a call without effect", events: list(refused(1, 1, 2), tried(2, 1.5, 3, history.GaveUp))},
-		{name: "refused long after a call without effect", events: list(tried(2, 1, 2, history.Unavailable), refused(1, 20, 21))},
+		{name: "refused a lease after a call without effect", events: list(tried(2, 1, 2, history.Unavailable), refused(1, 7, 8))},
+		{name: "refused long after a call without effect", events: list(tried(2, 1, 2, history.Unavailable), refused(1, 20, 21)), illegal: true},
+		{name: "refused for ever, after a call that gave up", events: join(turn(1, 1, 0, 3), list(tried(2, 5, 5.1, history.GaveUp)), refusals(6, 600)), illegal: true},
+		{name: "a lease after it was mended that the call was stuck in", events: list(
+			tried(2, 1, 2, history.Unavailable), fault(4, 2, 1, 15), refused(1, 20, 21))},
 		{name: "refused before a call without effect", events: list(refused(1, 1, 2), tried(2, 2.5, 3, history.Closed)), illegal: true},
 		{name: "a call without effect does not free", events: join(turn(1, 1, 0, 9), list(tried(2, 2, 3, history.Unavailable)), turn(3, 2, 4, 5)), illegal: true},
 		{name: "what was on its way has been given back by the next grant", events: join(list(tried(2, 0, 1, history.Capacity)), turn(1, 1, 2, 3), list(refused(3, 4, 5))), illegal: true},
@@ -64,6 +68,12 @@ func TestLinearize(t *testing.T) {
 		{name: "not for ever", events: join(turn(1, 1, 0, 3), list(
 			tried(2, 2, 2.5, history.Unavailable), fault(1, 0, 2.2, 8), refused(3, 9.2, 9.4))), illegal: true},
 		{name: "refused beside a killed process' unseen call", events: join(turn(1, 1, 0, 3), list(refused(3, 4, 4.5), fault(1, 2, 5, 5.1)))},
+		{name: "refused beside a fault that does not kill", events: join(turn(1, 1, 0, 3), list(refused(3, 4, 4.5), fault(4, 2, 5, 5.1))), illegal: true},
+		{name: "a killed process that had asked for the key", events: join(turn(2, 1, 0, 3), list(refused(3, 4, 4.5), fault(1, 2, 5, 5.1)))},
+		{name: "a killed process that never wanted the key", events: join(turn(1, 1, 0, 3), onKey(8, list(tried(2, 0, 1, history.Capacity))),
+			list(refused(3, 4, 4.5), fault(1, 2, 5, 5.1))), illegal: true},
+		{name: "but that was young", events: join(turn(1, 1, 0, 3), onKey(8, list(tried(2, 4.5, 4.6, history.Capacity))),
+			list(refused(3, 4, 4.5), fault(1, 2, 5, 5.1)))},
 		{name: "long before the kill", events: join(turn(1, 1, 0, 3), list(refused(3, 4, 4.5), fault(1, 2, 7, 7.1))), illegal: true},
 		{name: "the server's fault leaves no call unseen", events: join(turn(1, 1, 0, 3), list(refused(3, 4, 4.5), fault(1, 0, 5, 5.1))), illegal: true},
 
@@ -90,7 +100,7 @@ func TestLinearize(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v, err := Linearize(tt.events, time.Minute)
+			v, err := Linearize(tt.events, terms(time.Minute))
 			if illegal := finely(t, tt.events) == porcupine.Illegal; illegal != tt.illegal {
 				t.Errorf("in the smallest pieces: illegal %v, want %v", illegal, tt.illegal)
 			}
@@ -108,9 +118,9 @@ func finely(t *testing.T, events []history.Event) porcupine.CheckResult {
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults, victims := disturbances(rs.faults)
+	faults := disturbances(rs.faults)
 	for _, r := range rs.keys {
-		ops, _ := r.operations(r.excuses(rs, faults, victims))
+		ops, _ := r.operations(r.excuses(rs, terms(0), faults))
 		r.narrow(ops)
 		if result := checkAll(r.pieces(ops, 1)); result != porcupine.Ok {
 			return result
@@ -127,7 +137,7 @@ func TestPlace(t *testing.T) {
 	}
 	events = append(events, onKey(1, list(refused(2, 5006, 5007)))...)
 	events = append(events, onKey(2, list(refused(2, 5006, 5007), granted(3, 2000, 0, 1), held(3, 2000, 1, 2)))...)
-	v, err := Linearize(events, time.Minute)
+	v, err := Linearize(events, terms(time.Minute))
 	if !errors.Is(err, ErrIllegal) || len(v.Illegal) != 1 || v.Keys != 2 || v.Operations != 2004 {
 		t.Fatalf("got %+v, %v", v, err)
 	}
@@ -144,21 +154,21 @@ func TestExcused(t *testing.T) {
 		refused(2, 4, 4.1), tried(3, 4, 4.2, history.Unavailable), // free: not
 		granted(1, 2, 6, 7), told(1, 2, 7, 8, 9),
 		refused(2, 10, 11), tried(3, 10, 11, history.Unavailable)), // in limbo: judged
-	), time.Minute)
+	), terms(time.Minute))
 	if err != nil || v.Excused != 1 || v.Operations != 6 {
 		t.Errorf("got %+v, %v; want 1 excused of 7", v, err)
 	}
 }
 
 func TestUndecided(t *testing.T) {
-	v, err := Linearize(turn(1, 1, 0, 3), time.Nanosecond)
+	v, err := Linearize(turn(1, 1, 0, 3), terms(time.Nanosecond))
 	if !errors.Is(err, ErrUndecided) || errors.Is(err, ErrIllegal) || len(v.Undecided) != 1 {
 		t.Errorf("got %+v, %v", v, err)
 	}
 }
 
 func TestLinearizeMalformed(t *testing.T) {
-	if _, err := Linearize(list(granted(1, 1, 0, 1), granted(2, 1, 2, 3)), 0); !errors.Is(err, ErrMalformed) {
+	if _, err := Linearize(list(granted(1, 1, 0, 1), granted(2, 1, 2, 3)), terms(0)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("got %v, want ErrMalformed", err)
 	}
 }

@@ -2,20 +2,21 @@ package check
 
 import "github.com/latchkey-go/latchkey/internal/chaos/history"
 
-// narrow shortens the operations of r, in place, to moments outside which they
-// could not take effect in any legal order, or need not: the verdict is the same
-// and is found without search. Where the history is wrong they stay wrong.
+// narrow shortens the operations of r, in place. It takes away moments at which an
+// operation cannot take effect if the history is right, and moments that are not
+// needed, so that the order is found without a search. A history that is wrong
+// stays wrong.
 //
-// It rests on this. A lock is held from its grant, which is before granted, until
-// until at least. So in a legal order
+// A lock is held from a moment within the call that granted it, until the moment
+// until() at least. So, if the history is right:
 //
-//   - grants take effect in the order of granted, each after the end of all
-//     before it began;
-//   - what ends a lock takes effect before the next grant has returned;
-//   - a refusal that overlaps a moment at which a lock was certainly held, or
-//     was in limbo, may have been answered right then;
-//   - any other began when the key was free, since one that overlaps an Unlock is
-//     excused. It can be right only behind the next grant, so the later the better.
+//   - Grants took effect in the order in which their calls returned, and each after
+//     the until() of every lock before it.
+//   - The end of a lock took effect before the next grant had returned.
+//   - A refusal beside a moment at which a lock was certainly held, or lost and not
+//     granted again, can be given that moment.
+//   - Any other refusal began when the key was free. It is right only if it came
+//     after the next grant, so that its last moment is the best one.
 func (r *record) narrow(ops []operation) {
 	begin := make(map[int64]history.Moment, len(r.locks)) // of the grants
 	end := make(map[int64]history.Moment, len(r.locks))   // of what ends them

@@ -31,6 +31,16 @@ func (r *record) operations(x *excuses) (ops []operation, excused int) {
 	return ops, excused
 }
 
+// refusals is how many there are.
+func (r *record) refusals() (n int) {
+	for _, t := range r.tries {
+		if t.Result == history.Held {
+			n++
+		}
+	}
+	return n
+}
+
 func byCall(ops []operation) {
 	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 }

@@ -20,7 +20,7 @@ func TestCorrectService(t *testing.T) {
 	for seed := range uint64(seeds) {
 		events := simulate(seed, noDefect, 400)
 		report := Sweep(events)
-		v, err := Linearize(events, time.Minute)
+		v, err := Linearize(events, terms(time.Minute))
 		if err := errors.Join(report.Err(), err); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, report)
 		}
@@ -39,7 +39,7 @@ func TestCorrectService(t *testing.T) {
 // Every history of a broken service is caught by the checker that is there for it.
 func TestBrokenService(t *testing.T) {
 	sweep := func(events []history.Event) error { return Sweep(events).Err() }
-	linearize := func(events []history.Event) error { _, err := Linearize(events, time.Minute); return err }
+	linearize := func(events []history.Event) error { _, err := Linearize(events, terms(time.Minute)); return err }
 	tests := []struct {
 		name   string
 		defect defect
@@ -82,9 +82,9 @@ func TestNarrowExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		faults, victims := disturbances(rs.faults)
+		faults := disturbances(rs.faults)
 		for _, r := range rs.keys {
-			ops, _ := r.operations(r.excuses(rs, faults, victims))
+			ops, _ := r.operations(r.excuses(rs, terms(0), faults))
 			want := piece{ops: ops}.check(time.Now().Add(100 * time.Millisecond))
 			if want == porcupine.Unknown {
 				count["too hard without"]++
@@ -139,7 +139,7 @@ func randomCalls(seed uint64) (calls []call) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range rng.IntN(30) {
 		begin := history.Moment(1 + rng.IntN(50))
-		calls = append(calls, call{1 + rng.IntN(4), begin, begin + history.Moment(rng.IntN(10))})
+		calls = append(calls, call{process: 1 + rng.IntN(4), begin: begin, end: begin + history.Moment(rng.IntN(10))})
 	}
 	return calls
 }

@@ -20,6 +20,8 @@ type lock struct {
 
 	asked   history.Moment // when the call that brought it began; 0: not known
 	granted history.Moment // when that call had returned
+
+	tried, noted bool // whether the history has its Try, its Hold
 }
 
 // A record is what the history says of one key.
@@ -32,8 +34,9 @@ type record struct {
 // records are the keys of a history, in order.
 type records struct {
 	keys   []*record
-	faults []history.Fault // by Begin
-	last   history.Moment  // no later one is in the history
+	faults []history.Fault        // by Begin
+	first  map[int]history.Moment // when each process asked for the first time
+	last   history.Moment         // no later one is in the history
 }
 
 // index sorts a history by key. It goes on after an error, which tells of the
@@ -41,11 +44,14 @@ type records struct {
 func index(events []history.Event) (*records, error) {
 	x := indexer{locks: map[int64]*lock{}, keys: map[int64]*record{}}
 	holds := map[int64]history.Hold{} // of each lock the last line
-	rs := new(records)
+	rs := &records{first: map[int]history.Moment{}}
 	for _, e := range events {
 		switch {
 		case e.Try != nil:
 			x.try(*e.Try)
+			if first, ok := rs.first[e.Try.Process]; !ok || e.Try.Begin < first {
+				rs.first[e.Try.Process] = e.Try.Begin
+			}
 		case e.Hold != nil:
 			holds[e.Hold.Lock] = *e.Hold
 		case e.Fault != nil:
@@ -95,7 +101,7 @@ func (x *indexer) try(t history.Try) {
 		x.complain("lock %d is granted again, or has no number", t.Lock)
 	}
 	made := history.Hold{Process: t.Process, Key: t.Key, Lock: t.Lock, From: t.End}
-	x.locks[t.Lock] = &lock{Hold: made, asked: t.Begin, granted: t.End}
+	x.locks[t.Lock] = &lock{Hold: made, asked: t.Begin, granted: t.End, tried: true}
 }
 
 func (x *indexer) hold(h history.Hold) {
@@ -106,7 +112,7 @@ func (x *indexer) hold(h history.Hold) {
 	} else if l.Key != h.Key || l.Process != h.Process || h.From < l.granted {
 		x.complain("the Hold of lock %d does not go with its Try", h.Lock)
 	}
-	l.Hold = h
+	l.Hold, l.noted = h, true
 }
 
 func (x *indexer) complain(format string, args ...any) {
@@ -141,6 +147,8 @@ func (r *record) after(m history.Moment) int {
 
 // seen is when l was last seen to be valid; From if it never was.
 func (l *lock) seen() history.Moment { return max(l.From, l.Valid) }
+
+func (l *lock) claim() Claim { return Claim{l.Hold, l.granted} }
 
 // returned reports whether l was given back by its holder, for certain.
 func (l *lock) returned() bool { return l.Unlock == history.OK }

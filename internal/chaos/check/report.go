@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +19,9 @@ var (
 	ErrResurrected = errors.New("check: a lost lock was valid again")
 	ErrToldLate    = errors.New("check: a holder was told of its loss after the next grant")
 	ErrSlow        = errors.New("check: a key came back too late")
+	ErrLeaked      = errors.New("check: a key that nobody held was refused for too long")
+	ErrLong        = errors.New("check: a call took too long")
+	ErrFailed      = errors.New("check: a call failed in a way that it may not")
 )
 
 // An Overlap is two locks of a key that were valid at once.
@@ -31,6 +35,7 @@ type Overlap struct {
 // A Resurrection is a lock that was valid after its loss was told.
 type Resurrection struct {
 	Key, Lock int64
+	At        history.Moment
 	By        time.Duration
 }
 
@@ -38,18 +43,22 @@ type Resurrection struct {
 type Late struct {
 	Key        int64
 	Lock, Next int64
+	At         history.Moment
 	By         time.Duration
 }
 
 // A Report is what [Sweep] found.
 type Report struct {
 	Keys       int
-	Operations int // calls: Try and Unlock
+	Operations int // calls: Try, of however many keys, and Unlock
 	Contended  int // of them, those that another process' call for the key overlapped
 	Troubled   int // of those, the ones that lie, in part at least, in a time of trouble
 	Locks      int
 	Losses     int
-	Excused    int // findings left out because the process was frozen
+
+	ExcusedLate  int       // losses told late by a process that was frozen or starved
+	UnseenGrants int       // that a process could not look at when it was frozen or starved
+	Excused      []Overlap // see WithExcuse
 
 	Tries   map[history.Result]int
 	Unlocks map[history.Result]int
@@ -59,6 +68,8 @@ type Report struct {
 	Overlaps    []Overlap
 	Resurrected []Resurrection
 	Late        []Late // told after the server freed
+	Leaks       []Leak
+	Long        []Long
 	Recoveries  []*Recovery
 	Tellings    []*Telling
 
@@ -84,8 +95,20 @@ func (r *Report) Err() error {
 		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", ErrResurrected, n, r.Resurrected[0]))
 	}
 	if n := len(r.Late); n > 0 {
-		worst := slices.MaxFunc(r.Late, func(a, b Late) int { return int(a.By - b.By) })
+		worst := slices.MaxFunc(r.Late, func(a, b Late) int { return cmp.Compare(a.By, b.By) })
 		errs = append(errs, fmt.Errorf("%w: %d times, worst %+v", ErrToldLate, n, worst))
+	}
+	if n := len(r.Leaks); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", ErrLeaked, n, r.Leaks[0]))
+	}
+	if n := len(r.Long); n > 0 {
+		worst := slices.MaxFunc(r.Long, func(a, b Long) int { return cmp.Compare(a.Took, b.Took) })
+		errs = append(errs, fmt.Errorf("%w: %d times, worst %+v", ErrLong, n, worst))
+	}
+	for _, result := range []history.Result{history.Failed, history.Closed} {
+		if n, m := r.Tries[result], r.Unlocks[result]; n+m > 0 {
+			errs = append(errs, fmt.Errorf("%w: %d tries and %d unlocks %s", ErrFailed, n, m, result))
+		}
 	}
 	for _, rec := range r.Recoveries {
 		if rec.Slow() {
@@ -102,9 +125,11 @@ func (r *Report) String() string {
 	fmt.Fprintf(w, "calls\t%d\tof %d keys\n", r.Operations, r.Keys)
 	fmt.Fprintf(w, "contended\t%d\t%d while there was trouble\n", r.Contended, r.Troubled)
 	fmt.Fprintf(w, "locks\t%d\t%d lost\n", r.Locks, r.Losses)
-	fmt.Fprintf(w, "valid at once\t%d\tlate effects of who looked before them\n", len(r.Overlaps))
+	fmt.Fprintf(w, "valid at once\t%d\t%d more excused; %d grants that were not seen valid\n", len(r.Overlaps), len(r.Excused), r.UnseenGrants)
 	fmt.Fprintf(w, "valid after the loss\t%d\n", len(r.Resurrected))
-	fmt.Fprintf(w, "told late\t%d\t%d more while frozen\n", len(r.Late), r.Excused)
+	fmt.Fprintf(w, "told late\t%d\t%d more by processes that were frozen or starved\n", len(r.Late), r.ExcusedLate)
+	fmt.Fprintf(w, "refused, and free\t%d\n", len(r.Leaks))
+	fmt.Fprintf(w, "calls too long\t%d\n", len(r.Long))
 	writeCounts(w, "tries", r.Tries)
 	writeCounts(w, "unlocks", r.Unlocks)
 	writeCounts(w, "writes", r.Writes)

@@ -139,7 +139,7 @@ func (s *simulation) answer(w *worker) {
 		if isFree && s.chance(0.5) {
 			s.abandon(key, s.take(key), 700*ms)
 		}
-		results := []history.Result{history.Unavailable, history.GaveUp, history.Capacity, history.Closed}
+		results := []history.Result{history.Unavailable, history.GaveUp, history.Capacity}
 		w.try.Result = results[s.rng.IntN(len(results))]
 	case !isFree && !s.broken(grantHeld, 0.1):
 		if w.try.Waits {

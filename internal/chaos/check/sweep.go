@@ -2,61 +2,12 @@ package check
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
-
-// An Option changes what [Sweep] looks at.
-type Option func(*sweep)
-
-// A Frozen reports whether a process stood still at some moment between two.
-type Frozen func(process int, from, to history.Moment) bool
-
-// FrozenIn is the Frozen that holds while a fault of one of rows is in force on
-// the process, or on all.
-func FrozenIn(events []history.Event, rows ...int) Frozen {
-	var faults []history.Fault
-	for _, e := range events {
-		if e.Fault != nil && slices.Contains(rows, e.Fault.Row) {
-			faults = append(faults, *e.Fault)
-		}
-	}
-	return func(process int, from, to history.Moment) bool {
-		return slices.ContainsFunc(faults, func(f history.Fault) bool {
-			return (f.Process == 0 || f.Process == process) && f.Begin <= to && max(f.Begin, f.End) >= from
-		})
-	}
-}
-
-// WithFrozen leaves out what a process cannot do in time while it is frozen: to
-// note that it was told of a loss, or that it was granted a lock. What it
-// believes when it wakes up is checked all the same.
-func WithFrozen(frozen Frozen) Option {
-	return func(s *sweep) { s.frozen = frozen }
-}
-
-// An Origin is the moment of a fault from which recovery is counted.
-type Origin int
-
-// The origins.
-const (
-	FromBegin Origin = iota
-	FromEnd          // a key that came back before counts as recovered at once
-)
-
-// WithRecovery measures, for each fault of row, how long it takes until the keys
-// that its victim held are granted again, and holds the longest against bound.
-func WithRecovery(row int, origin Origin, bound time.Duration) Option {
-	return func(s *sweep) { s.rules[row] = rule{origin: origin, bound: bound} }
-}
-
-// WithGoal counts the keys that come back within goal, by the measure of the row's
-// WithRecovery. To miss it is no violation.
-func WithGoal(row int, goal time.Duration) Option {
-	return func(s *sweep) { s.goals[row] = goal }
-}
 
 type rule struct {
 	origin Origin
@@ -64,12 +15,16 @@ type rule struct {
 }
 
 type sweep struct {
-	frozen  Frozen
-	rules   map[int]rule
-	goals   map[int]time.Duration
-	told    []int // rows whose Tellings are made
-	trouble *spans
-	report  *Report
+	frozen, starved, cut Times
+	excuse               func(a, b Claim) bool
+	rules                map[int]rule
+	goals                map[int]time.Duration
+	told                 []int // rows whose Tellings are made
+	trouble              *spans
+	patience, free       time.Duration // 0: not bounded
+	complete             bool
+	kills                []int
+	report               *Report
 }
 
 // Sweep checks what holders believed. For each key no two locks may have been
@@ -80,7 +35,7 @@ type sweep struct {
 // seen valid counts at From only.
 func Sweep(events []history.Event, opts ...Option) *Report {
 	s := &sweep{
-		frozen:  func(int, history.Moment, history.Moment) bool { return false },
+		excuse:  func(Claim, Claim) bool { return false },
 		rules:   map[int]rule{},
 		goals:   map[int]time.Duration{},
 		trouble: new(spans),
@@ -92,10 +47,14 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 	s.trouble.prepare()
 	rs, err := index(events)
 	s.report.Malformed = err
+	if s.complete {
+		s.report.Malformed = errors.Join(err, rs.incomplete(s.kills))
+	}
+	s.count(rs)
 	for _, r := range rs.keys {
-		s.report.count(r, s.trouble)
 		s.overlaps(r)
 		s.losses(r)
+		s.leaks(r)
 	}
 	for _, e := range events {
 		if e.Write != nil {
@@ -108,48 +67,89 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 }
 
 // overlaps finds the locks of r that began to be valid while an earlier one
-// still was. Each counts once.
+// still was. Each counts once, with the one that was valid longest.
 func (s *sweep) overlaps(r *record) {
 	byFrom := slices.SortedFunc(slices.Values(r.locks), func(a, b *lock) int { return cmp.Compare(a.From, b.From) })
-	var longest *lock // of those before, the one that was valid longest
+	var valid []*lock // of those before, still so at a From, the longest first
 	for _, l := range byFrom {
-		point := l.Valid < l.From
-		// A process that froze with a grant on its way says From when it wakes up.
-		if point && s.frozen(l.Process, cmp.Or(l.asked, l.From), l.From) {
-			s.report.Excused++
+		if s.unseen(l) {
+			s.report.UnseenGrants++
 			continue
 		}
-		if longest != nil && l.From <= longest.seen() {
-			s.report.Overlaps = append(s.report.Overlaps, Overlap{
-				Key: r.key, First: longest.Lock, Second: l.Lock, Point: point || longest.Valid < longest.From,
-				From: l.From, To: min(l.seen(), longest.seen()),
-			})
+		valid = slices.DeleteFunc(valid, func(v *lock) bool { return v.seen() < l.From })
+		if v := s.rival(l, valid); v != nil {
+			s.report.Overlaps = append(s.report.Overlaps, overlap(v, l))
 		}
-		if longest == nil || l.seen() > longest.seen() {
-			longest = l
-		}
+		at, _ := slices.BinarySearchFunc(valid, l, func(a, b *lock) int { return cmp.Compare(b.seen(), a.seen()) })
+		valid = slices.Insert(valid, at, l)
 	}
+}
+
+// rival is the first of valid beside which l may not be valid. Those beside which
+// it may are noted.
+func (s *sweep) rival(l *lock, valid []*lock) *lock {
+	for _, v := range valid {
+		if !s.excuse(v.claim(), l.claim()) {
+			return v
+		}
+		s.report.Excused = append(s.report.Excused, overlap(v, l))
+	}
+	return nil
+}
+
+func overlap(first, second *lock) Overlap {
+	return Overlap{
+		Key: first.Key, First: first.Lock, Second: second.Lock, Point: first.Valid < first.From || second.Valid < second.From,
+		From: second.From, To: min(first.seen(), second.seen()),
+	}
+}
+
+// unseen reports whether l was never seen valid because its process could not look
+// in time: one that froze with a grant on its way says From when it wakes up, and
+// one that starves is told at first sight.
+func (s *sweep) unseen(l *lock) bool {
+	if l.Valid >= l.From {
+		return false
+	}
+	asked := cmp.Or(l.asked, l.From)
+	return s.frozen.touch(l.Process, asked, l.From) ||
+		s.starved.touch(l.Process, asked, l.From) && l.Told != 0 && l.Told <= l.From+noting
 }
 
 // losses checks the locks of r that were lost.
 func (s *sweep) losses(r *record) {
 	for _, l := range r.locks {
+		if l.Told != 0 || l.Unlock == history.Lost {
+			s.report.Losses++
+		}
 		if l.Told == 0 {
 			continue
 		}
-		s.report.Losses++
 		if l.Valid > l.Told {
-			s.report.Resurrected = append(s.report.Resurrected, Resurrection{Key: r.key, Lock: l.Lock, By: span(l.Told, l.Valid)})
+			s.report.Resurrected = append(s.report.Resurrected, Resurrection{Key: r.key, Lock: l.Lock, At: l.Valid, By: span(l.Told, l.Valid)})
 		}
 		next := s.next(r, l)
 		switch {
-		case next == nil || l.Told <= next.granted:
-		case s.frozen(l.Process, l.seen(), l.Told):
-			s.report.Excused++
+		case next == nil || l.Told <= next.granted || s.excuse(l.claim(), next.claim()):
+		case s.couldNotNote(l, next):
+			s.report.ExcusedLate++
 		default:
-			s.report.Late = append(s.report.Late, Late{Key: r.key, Lock: l.Lock, Next: next.Lock, By: span(next.granted, l.Told)})
+			s.report.Late = append(s.report.Late, Late{Key: r.key, Lock: l.Lock, Next: next.Lock, At: l.Told, By: span(next.granted, l.Told)})
 		}
 	}
+}
+
+// couldNotNote reports whether l was told after next was granted because its
+// process was frozen, or starved.
+func (s *sweep) couldNotNote(l, next *lock) bool {
+	return s.woke(l) || s.starved.touch(l.Process, next.granted, l.Told) && l.Told <= next.granted+noting
+}
+
+// woke reports whether the process of l, which was lost, was frozen after l was
+// seen valid, and noted the loss as soon as it woke up.
+func (s *sweep) woke(l *lock) bool {
+	end := s.frozen.latest(l.Process, l.seen(), l.Told)
+	return end != 0 && l.Told <= end+noting
 }
 
 // next is the first lock of r that was granted after l. A grant whose process was
@@ -157,7 +157,7 @@ func (s *sweep) losses(r *record) {
 // before l's.
 func (s *sweep) next(r *record, l *lock) *lock {
 	for _, n := range r.locks[r.after(l.From):] {
-		if n != l && !s.frozen(n.Process, cmp.Or(n.asked, n.granted), n.granted) {
+		if n != l && !s.frozen.touch(n.Process, cmp.Or(n.asked, n.granted), n.granted) {
 			return n
 		}
 	}

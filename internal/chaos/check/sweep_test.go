@@ -3,19 +3,29 @@ package check
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-const freeze = 2 // row of the fault table
+// Rows of the fault table.
+const (
+	freeze = 2
+	starve = 27
+)
 
 // Each rule has a history that breaks it and one beside it that does not.
 func TestSweep(t *testing.T) {
 	frozen := func(process int, begin, end float64) []Option {
-		return []Option{WithFrozen(FrozenIn(list(fault(freeze, process, begin, end)), freeze))}
+		return []Option{WithFrozen(TimesOf(list(fault(freeze, process, begin, end)), freeze))}
+	}
+	starved := func(begin, end float64) []Option {
+		return []Option{WithStarved(TimesOf(list(fault(starve, 0, begin, end)), starve))}
+	}
+	patient := []Option{WithPatience(time.Second)}
+	late := func(at float64) []history.Event { // told so late; the next holder has the key at 3.6
+		return join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, at)), turn(2, 2, 3.5, 3.9))
 	}
 	tests := []struct {
 		name   string
@@ -68,6 +78,35 @@ func TestSweep(t *testing.T) {
 			name: "all frozen", opts: frozen(0, 3.1, 3.9),
 			events: join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, 4)), turn(2, 2, 3.5, 3.9)),
 		},
+		{name: "frozen, and told as soon as it woke up", opts: frozen(1, 3.1, 6), events: late(6.4)},
+		{name: "frozen, and told long after it woke up", opts: frozen(1, 3.1, 6), events: late(23), want: ErrToldLate},
+		{name: "starved, and told a little late", opts: starved(3.1, 9), events: late(3.9)},
+		{name: "starved, and told much later", opts: starved(3.1, 9), events: late(4.2), want: ErrToldLate},
+		{name: "starved for a moment, long ago", opts: starved(3.1, 3.11), events: late(3.9), want: ErrToldLate},
+		{
+			name: "starved, with a grant on its way that was told at first sight", opts: starved(2, 9),
+			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), told(2, 2, 4, 0, 4.1)),
+		},
+		{
+			name: "starved, with a grant that was believed in", opts: starved(2, 9),
+			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), held(2, 2, 4, 0)), want: ErrOverlap,
+		},
+		{
+			name: "starved, and what others were granted meanwhile counts", opts: starved(3.4, 9),
+			events: late(5), want: ErrToldLate,
+		},
+
+		{name: "a call that fails", events: list(tried(1, 1, 2, history.Failed)), want: ErrFailed},
+		{name: "a call of a session that nobody closed", events: list(tried(1, 1, 2, history.Closed)), want: ErrFailed},
+		{name: "an Unlock that fails", events: list(unlocked(1, 1, 1, 2, 3, 4, history.Failed)), want: ErrFailed},
+		{name: "any time will do", events: list(refused(1, 1, 100))},
+		{name: "a call that takes too long", opts: patient, events: list(refused(1, 1, 100)), want: ErrLong},
+		{name: "one that waits", opts: patient, events: list(waiting(refused(1, 1, 100)))},
+		{name: "one that takes a moment", opts: patient, events: list(refused(1, 1, 1.9))},
+		{name: "an Unlock that takes too long", opts: patient, events: list(unlocked(1, 1, 1, 2, 3, 62, history.OK)), want: ErrLong},
+		{name: "a call of a frozen process", opts: append(frozen(1, 1.5, 99.5), patient...), events: list(refused(1, 1, 100))},
+		{name: "one that takes too long without the freeze", opts: append(frozen(1, 1.5, 98), patient...), events: list(refused(1, 1, 100)), want: ErrLong},
+
 		{
 			name: "a grant from before a freeze is not the next", opts: frozen(2, 0.2, 2),
 			events: list(granted(2, 2, 0.1, 2.5), told(2, 2, 2.5, 0, 2.6), granted(1, 1, 1, 2), told(1, 1, 2, 0, 3)),
@@ -102,127 +141,25 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// How long keys stay away after a fault at second 10 that is mended at 20.
-func TestRecovery(t *testing.T) {
-	victim := join(list(granted(1, 1, 0, 1), held(1, 1, 1, 9)))
-	tests := []struct {
-		name   string
-		events []history.Event
-		origin Origin
-		bound  time.Duration
-		want   Recovery // of it the counts and Max
-		slow   bool
-	}{
-		{name: "in time", events: join(victim, turn(2, 2, 11, 13)), bound: 1200 * time.Millisecond, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
-		{name: "too late", events: join(victim, turn(2, 2, 11, 13)), bound: time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}, slow: true},
-		{name: "from the end", events: join(victim, turn(2, 2, 21, 23)), origin: FromEnd, bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
-		{name: "before the end", events: join(victim, turn(2, 2, 12, 13)), origin: FromEnd, bound: time.Second, want: Recovery{Keys: 1}},
-		{name: "never, though wanted", events: join(victim, list(refused(2, 12, 12.1))), bound: time.Second, want: Recovery{Never: 1}, slow: true},
-		{name: "wanted within the bound only", events: join(victim, list(refused(2, 10.5, 10.6))), bound: time.Second, want: Recovery{Unasked: 1}},
-		{name: "kept and given back", events: join(list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 29, 30, 31, history.OK)), turn(2, 2, 32, 33)), bound: time.Second, want: Recovery{Survived: 1}},
-		{name: "granted at that moment", events: join(list(granted(1, 1, 9, 10), held(1, 1, 10, 10)), turn(2, 2, 11, 13)), bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
-		{name: "given back before", events: join(turn(1, 1, 0, 9), turn(2, 2, 32, 33)), bound: time.Second},
-		{name: "of another process", events: join(list(granted(3, 1, 0, 1), held(3, 1, 1, 9)), turn(2, 2, 32, 33)), bound: time.Second},
-		{name: "a lock that ended unseen long ago", events: join(victim, turn(2, 2, 5, 7), turn(2, 3, 32, 33)), bound: time.Second},
-		{name: "of several keys the longest", events: join(victim, turn(2, 2, 10.4, 11),
-			onKey(8, list(granted(1, 3, 0, 1), held(1, 3, 1, 9))), onKey(8, turn(2, 4, 12.9, 14))),
-			bound: 3 * time.Second, want: Recovery{Keys: 2, Max: 3 * time.Second, P50: 500 * time.Millisecond}},
+// An excuse is for two locks, and hides no third.
+func TestExcuse(t *testing.T) {
+	excuse := WithExcuse(func(a, b Claim) bool { return a.Lock == 1 || b.Lock == 1 })
+	report := Sweep(list(held(1, 1, 1, 9), held(2, 2, 3, 6), held(3, 3, 5, 7)), excuse)
+	want := []Overlap{{Key: key, First: 2, Second: 3, From: sec(5), To: sec(6)}}
+	excused := []Overlap{{Key: key, First: 1, Second: 2, From: sec(3), To: sec(6)}, {Key: key, First: 1, Second: 3, From: sec(5), To: sec(7)}}
+	if !slices.Equal(report.Overlaps, want) || !slices.Equal(report.Excused, excused) {
+		t.Errorf("got %+v, excused %+v; want %+v and %+v", report.Overlaps, report.Excused, want, excused)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			report := Sweep(append(tt.events, fault(kill, 1, 10, 20)), WithRecovery(kill, tt.origin, tt.bound))
-			if len(report.Recoveries) != 1 {
-				t.Fatalf("%d rows, want 1", len(report.Recoveries))
-			}
-			got := *report.Recoveries[0]
-			if got.Keys != tt.want.Keys || got.Survived != tt.want.Survived || got.Unasked != tt.want.Unasked ||
-				got.Never != tt.want.Never || got.Max != tt.want.Max || tt.want.P50 != 0 && got.P50 != tt.want.P50 {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
-			if slow := errors.Is(report.Err(), ErrSlow); slow != tt.slow {
-				t.Errorf("slow: %v, want %v", slow, tt.slow)
-			}
-		})
+	late := join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, 4)), turn(2, 2, 3.5, 3.9))
+	if err := Sweep(late, excuse).Err(); err != nil {
+		t.Error(err)
 	}
 }
 
-func TestPercentile(t *testing.T) {
-	var sorted []time.Duration
-	for i := range 200 {
-		sorted = append(sorted, time.Duration(i+1))
-	}
-	for _, tt := range []struct {
-		p    float64
-		n    int
-		want time.Duration
-	}{{0.5, 200, 100}, {0.99, 200, 198}, {0.99, 1, 1}, {0.5, 1, 1}, {0.5, 2, 1}, {0.99, 2, 2}} {
-		if got := percentile(sorted[:tt.n], tt.p); got != tt.want {
-			t.Errorf("p%v of 1 to %d is %v, want %v", tt.p*100, tt.n, int(got), int(tt.want))
-		}
-	}
-}
-
-func TestCounts(t *testing.T) {
-	events := join(turn(1, 1, 0, 3), list(
-		refused(2, 0.05, 0.2), // beside the grant
-		refused(1, 1, 1.2),    // beside a call of its own process
-		refused(1, 1.1, 1.3),
-		refused(3, 2.95, 3), // beside the Unlock
-		tried(2, 5, 6, history.Unavailable),
-		wrote(1, history.OK), wrote(1, history.Fenced),
-		fault(kill, 1, 8, 9), fault(freeze, 1, 9, 10), fault(kill, 2, 10, 11),
-	), onKey(8, list(granted(2, 2, 0, 0.5), told(2, 2, 1, 2, 3))))
-	r := Sweep(events)
-	for _, tt := range []struct {
-		name      string
-		got, want int
-	}{
-		{"keys", r.Keys, 2},
-		{"operations", r.Operations, 9},
-		{"contended", r.Contended, 4},
-		{"locks", r.Locks, 2},
-		{"losses", r.Losses, 1},
-		{"refusals", r.Tries[history.Held], 4},
-		{"grants", r.Tries[history.OK], 2},
-		{"unavailable", r.Tries[history.Unavailable], 1},
-		{"unlocks", r.Unlocks[history.OK], 1},
-		{"lost unlocks", r.Unlocks[history.Lost], 1},
-		{"writes", r.Writes[history.Fenced], 1},
-		{"kills", r.Faults[kill], 2},
-		{"freezes", r.Faults[freeze], 1},
-	} {
-		if tt.got != tt.want {
-			t.Errorf("%s: %d, want %d", tt.name, tt.got, tt.want)
-		}
-	}
-	for _, line := range []string{"contended", "valid at once", "tries held", "faults of row 1"} {
-		if !strings.Contains(r.String(), line) {
-			t.Errorf("the table has no line %q:\n%s", line, r)
-		}
-	}
-}
-
-// The fast count of contended calls against the obvious one.
-func TestContended(t *testing.T) {
-	for seed := range uint64(300) {
-		calls := randomCalls(seed)
-		want := 0
-		for i, a := range calls {
-			for j, b := range calls {
-				if i != j && a.process != b.process && a.begin <= b.end && b.begin <= a.end {
-					want++
-					break
-				}
-			}
-		}
-		got := 0
-		for _, hit := range contended(calls) {
-			if hit {
-				got++
-			}
-		}
-		if got != want {
-			t.Fatalf("seed %d: %d, want %d", seed, got, want)
-		}
+// A lost lock that only its Unlock says to be lost is lost.
+func TestLostByUnlock(t *testing.T) {
+	report := Sweep(list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 2, 3, 4, history.Lost)))
+	if report.Losses != 1 {
+		t.Errorf("%d losses, want 1", report.Losses)
 	}
 }

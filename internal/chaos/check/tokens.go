@@ -16,6 +16,7 @@ type Stored struct {
 	Timeline int64
 	LSN      int64
 	Lock     int64 // the holder's
+	Number   int64 // the Write's
 }
 
 // What Tokens and Writes match.
@@ -71,19 +72,20 @@ func Tokens(rows []Stored) error {
 }
 
 // Writes checks that what was acknowledged is stored, and that what was refused,
-// as fenced or lost, is not. Of any other result nothing follows.
+// as fenced or lost, is not. Of any other result nothing follows. Writes of a lock that
+// have one number, as 0, are told apart by how many they are.
 //
 // A failover that may lose what was committed breaks the first rule, as it may.
 func Writes(events []history.Event, rows []Stored) error {
-	type holder struct{ key, lock int64 }
+	type write struct{ key, lock, number int64 }
 	type counts struct{ ok, refused, unknown int }
-	wrote := map[holder]counts{}
+	wrote := map[write]counts{}
 	for _, e := range events {
 		if e.Write == nil {
 			continue
 		}
-		h := holder{e.Write.Key, e.Write.Lock}
-		c := wrote[h]
+		w := write{e.Write.Key, e.Write.Lock, e.Write.Number}
+		c := wrote[w]
 		switch e.Write.Result {
 		case history.OK:
 			c.ok++
@@ -92,22 +94,21 @@ func Writes(events []history.Event, rows []Stored) error {
 		default:
 			c.unknown++
 		}
-		wrote[h] = c
+		wrote[w] = c
 	}
-	stored := map[holder]int{}
+	stored := map[write]int{}
 	for _, row := range rows {
-		stored[holder{row.Key, row.Lock}]++
+		stored[write{row.Key, row.Lock, row.Number}]++
 	}
 	var found findings
-	for h, c := range wrote {
-		n := stored[h]
+	for w, c := range wrote {
+		n := stored[w]
 		if n < c.ok {
-			found.add(ErrWriteMissing, h)
+			found.add(ErrWriteMissing, w)
 		}
 		// A killed process may have committed a write that it could not note.
-		// It is not the holder of a lock that was refused: that one has stopped.
 		if c.refused > 0 && n > c.ok+c.unknown {
-			found.add(ErrWriteStored, h)
+			found.add(ErrWriteStored, w)
 		}
 	}
 	return found.err()

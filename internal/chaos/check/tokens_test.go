@@ -14,17 +14,17 @@ func TestTokens(t *testing.T) {
 		want error
 	}{
 		{name: "nothing"},
-		{name: "rising", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 10, 1}, {1, 3, 1, 20, 2}}},
-		{name: "in any order of rows", rows: []Stored{{1, 3, 1, 20, 2}, {1, 1, 1, 10, 1}, {1, 2, 1, 10, 1}}},
-		{name: "fell", rows: []Stored{{1, 1, 1, 20, 2}, {1, 2, 1, 10, 1}}, want: ErrTokenFell},
-		{name: "fell back after a later holder", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 20, 2}, {1, 3, 1, 10, 1}}, want: ErrTokenFell},
-		{name: "a later timeline has lower positions", rows: []Stored{{1, 1, 1, 20, 1}, {1, 2, 2, 10, 2}}},
-		{name: "the timeline fell", rows: []Stored{{1, 1, 2, 10, 2}, {1, 2, 1, 20, 1}}, want: ErrTokenFell},
-		{name: "other keys are others", rows: []Stored{{1, 1, 1, 20, 1}, {2, 1, 1, 10, 2}, {3, 1, 1, 20, 3}}},
-		{name: "two locks share", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 10, 2}}, want: ErrTokenShared},
-		{name: "two locks of different keys share", rows: []Stored{{1, 1, 1, 10, 1}, {2, 1, 1, 10, 2}}},
-		{name: "one lock has two", rows: []Stored{{1, 1, 1, 10, 1}, {1, 2, 1, 20, 1}}, want: ErrTokenChanged},
-		{name: "two writes in one place", rows: []Stored{{1, 1, 1, 10, 1}, {1, 1, 1, 10, 1}}, want: ErrOrder},
+		{name: "rising", rows: []Stored{{1, 1, 1, 10, 1, 0}, {1, 2, 1, 10, 1, 0}, {1, 3, 1, 20, 2, 0}}},
+		{name: "in any order of rows", rows: []Stored{{1, 3, 1, 20, 2, 0}, {1, 1, 1, 10, 1, 0}, {1, 2, 1, 10, 1, 0}}},
+		{name: "fell", rows: []Stored{{1, 1, 1, 20, 2, 0}, {1, 2, 1, 10, 1, 0}}, want: ErrTokenFell},
+		{name: "fell back after a later holder", rows: []Stored{{1, 1, 1, 10, 1, 0}, {1, 2, 1, 20, 2, 0}, {1, 3, 1, 10, 1, 0}}, want: ErrTokenFell},
+		{name: "a later timeline has lower positions", rows: []Stored{{1, 1, 1, 20, 1, 0}, {1, 2, 2, 10, 2, 0}}},
+		{name: "the timeline fell", rows: []Stored{{1, 1, 2, 10, 2, 0}, {1, 2, 1, 20, 1, 0}}, want: ErrTokenFell},
+		{name: "other keys are others", rows: []Stored{{1, 1, 1, 20, 1, 0}, {2, 1, 1, 10, 2, 0}, {3, 1, 1, 20, 3, 0}}},
+		{name: "two locks share", rows: []Stored{{1, 1, 1, 10, 1, 0}, {1, 2, 1, 10, 2, 0}}, want: ErrTokenShared},
+		{name: "two locks of different keys share", rows: []Stored{{1, 1, 1, 10, 1, 0}, {2, 1, 1, 10, 2, 0}}},
+		{name: "one lock has two", rows: []Stored{{1, 1, 1, 10, 1, 0}, {1, 2, 1, 20, 1, 0}}, want: ErrTokenChanged},
+		{name: "two writes in one place", rows: []Stored{{1, 1, 1, 10, 1, 0}, {1, 1, 1, 10, 1, 0}}, want: ErrOrder},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,6 +56,12 @@ func TestWrites(t *testing.T) {
 		{name: "failed or fenced, and stored", events: list(wrote(1, history.Failed), wrote(1, history.Fenced)), rows: []Stored{row}},
 		{name: "killed in the second write", events: list(wrote(1, history.OK)), rows: []Stored{row, row}},
 		{name: "killed in the first write", rows: []Stored{row}},
+		{name: "of three the fenced one is stored", events: numbered(history.OK, history.Failed, history.Fenced),
+			rows: []Stored{{Key: key, N: 1, Lock: 1, Number: 1}, {Key: key, N: 2, Lock: 1, Number: 3}}, want: ErrWriteStored},
+		{name: "of three the failed one is stored", events: numbered(history.OK, history.Failed, history.Fenced),
+			rows: []Stored{{Key: key, N: 1, Lock: 1, Number: 1}, {Key: key, N: 2, Lock: 1, Number: 2}}},
+		{name: "of two the failed one is stored, and not the other", events: numbered(history.OK, history.Failed),
+			rows: []Stored{{Key: key, N: 1, Lock: 1, Number: 2}}, want: ErrWriteMissing},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,4 +70,14 @@ func TestWrites(t *testing.T) {
 			}
 		})
 	}
+}
+
+// numbered are writes of one lock, by number from 1, that ended so.
+func numbered(results ...history.Result) (events []history.Event) {
+	for i, result := range results {
+		e := wrote(1, result)
+		e.Write.Number = int64(i + 1)
+		events = append(events, e)
+	}
+	return events
 }

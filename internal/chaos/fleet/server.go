@@ -37,6 +37,27 @@ func (f *Fleet) Exec(ctx context.Context, statement string, args ...any) error {
 	return nil
 }
 
+// ExecAfter is Exec that calls ready when there is a connection and a plan for it,
+// which may take a while on a busy machine, and nothing is left to do but to send
+// it.
+func (f *Fleet) ExecAfter(ctx context.Context, ready func(), statement string, args ...any) error {
+	conn, err := f.DB.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	defer conn.Close()
+	prepared, err := conn.PrepareContext(ctx, statement)
+	if err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	defer prepared.Close()
+	ready()
+	if _, err := prepared.ExecContext(ctx, args...); err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	return nil
+}
+
 // advisoryLocks counts those of the fleet's database.
 const advisoryLocks = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
@@ -49,6 +70,15 @@ func (f *Fleet) NoStrangeLocks(ctx context.Context, d time.Duration) error {
 	}
 	return Poll(ctx, d, "locks of nobody to go", func(ctx context.Context) (bool, error) {
 		n, err := f.number(ctx, advisoryLocks+` AND (classid::bigint << 32) | objid::bigint <> ALL ($1)`, keys)
+		return n == 0, err
+	})
+}
+
+// Released waits until the server's process pid, which may have ended, holds no
+// advisory lock.
+func (f *Fleet) Released(ctx context.Context, pid int, d time.Duration) error {
+	return Poll(ctx, d, "the locks of a process that has ended to go", func(ctx context.Context) (bool, error) {
+		n, err := f.number(ctx, advisoryLocks+" AND pid = $1", pid)
 		return n == 0, err
 	})
 }
@@ -75,6 +105,9 @@ func (f *Fleet) Drain(ctx context.Context) error {
 		}))
 }
 
+// ErrDrain is matched by the error of a process that did not end as it should.
+var ErrDrain = errors.New("fleet: a process did not end as it should")
+
 // Restart has m's process end its work on SIGTERM, and starts another.
 func (f *Fleet) Restart(ctx context.Context, m *Member) error {
 	if err := f.drain(ctx, m, m.Process.Terminate); err != nil {
@@ -89,10 +122,10 @@ func (f *Fleet) drain(ctx context.Context, m *Member, end func(context.Context) 
 	defer cancel()
 	report, err := end(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrDrain, err)
 	}
 	if report.Goroutines > 0 {
-		return fmt.Errorf("fleet: process %d (%s) leaves %d goroutines:\n%s", m.Process.Orders.Process, m.Driver, report.Goroutines, report.Stacks)
+		return fmt.Errorf("%w: process %d (%s) leaves %d goroutines:\n%s", ErrDrain, m.Process.Orders.Process, m.Driver, report.Goroutines, report.Stacks)
 	}
 	return nil
 }

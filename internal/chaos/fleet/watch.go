@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
+
+// ErrInVain is matched by Poll's error if what it waited for did not come.
+var ErrInVain = errors.New("waited in vain")
 
 // Poll calls done every few milliseconds until it reports true or an error, for
 // d at the most. what names the thing waited for.
@@ -29,7 +33,7 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("fleet: waited %v in vain for %s", d, what)
+			return fmt.Errorf("fleet: %w, %v, for %s", ErrInVain, d, what)
 		}
 	}
 }
@@ -74,7 +78,14 @@ func (f *Fleet) Tally(ctx context.Context, m *Member, since history.Moment) (Tal
 		s = m.Process.Status()
 		return s.At > since, nil
 	})
-	return Tally{m.Process.Orders.Process, s.Connections, s.Lost}, err
+	return tally(m.Process, s), err
+}
+
+// TallyOf is what p, which may have ended, told last.
+func TallyOf(p *worker.Process) Tally { return tally(p, p.Status()) }
+
+func tally(p *worker.Process, s worker.Status) Tally {
+	return Tally{p.Orders.Process, s.Connections, s.Lost}
 }
 
 // Tallies is the Tally of each member, of this moment.

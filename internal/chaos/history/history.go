@@ -44,7 +44,8 @@ const (
 type Try struct {
 	Process int    `json:"process"`
 	Key     int64  `json:"key"`
-	Waits   bool   `json:"waits"` // Lock, not TryLock
+	Call    int64  `json:"call,omitempty"` // unique in the history; a call for several keys has a line for each
+	Waits   bool   `json:"waits"`          // Lock, not TryLock
 	Begin   Moment `json:"begin"`
 	End     Moment `json:"end"`
 	Result  Result `json:"result"`
@@ -61,10 +62,11 @@ type Hold struct {
 	Process int    `json:"process"`
 	Key     int64  `json:"key"`
 	Lock    int64  `json:"lock"`
-	From    Moment `json:"from"`            // after the grant, before the first Err that was nil
-	Valid   Moment `json:"valid"`           // before the last Err that was nil
-	Told    Moment `json:"told,omitempty"`  // after the holder's context ended, or Err was not nil, with a loss
-	Ended   Moment `json:"ended,omitempty"` // after Unlock returned
+	Listens bool   `json:"listens,omitempty"` // its holder relied on its context, and did not ask Err while it held
+	From    Moment `json:"from"`              // after the grant, before the first Err that was nil
+	Valid   Moment `json:"valid"`             // before the last Err that was nil
+	Told    Moment `json:"told,omitempty"`    // after the holder's context ended, or Err was not nil, with a loss
+	Ended   Moment `json:"ended,omitempty"`   // after Unlock returned
 
 	UnlockBegin Moment `json:"unlockBegin,omitempty"`
 	Unlock      Result `json:"unlock,omitempty"`
@@ -75,6 +77,7 @@ type Write struct {
 	Process int    `json:"process"`
 	Key     int64  `json:"key"`
 	Lock    int64  `json:"lock"`
+	Number  int64  `json:"number,omitempty"` // unique in the history, and stored with it
 	Begin   Moment `json:"begin"`
 	End     Moment `json:"end"`
 	Result  Result `json:"result"`

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var all = flag.Bool("mutants", false, "plant every mutant and see that it is caught: half an hour")
+var all = flag.Bool("mutants", false, "plant every mutant and see that it is caught, or run the same without: up to an hour")
 
 const root = "../../.."
 

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 )
 
 // A Verdict is what came of a mutant.
@@ -61,8 +61,9 @@ func (c Command) playedIn(tree string) Command {
 // violations is how a campaign says that a promise was broken: of a row, in its table,
 // and in its last words. That it could not decide is none.
 var violations = []string{
-	"VIOLATED", "campaign: holders were told too late", "campaign: losses were reported",
+	"VIOLATED", nemesis.ErrPromise.Error(), "campaign: holders were told too late", "campaign: losses were reported",
 	check.ErrOverlap.Error(), check.ErrResurrected.Error(), check.ErrToldLate.Error(), check.ErrSlow.Error(),
+	check.ErrLeaked.Error(), check.ErrLong.Error(), check.ErrFailed.Error(),
 	check.ErrIllegal.Error(), check.ErrTokenFell.Error(), check.ErrTokenShared.Error(), check.ErrTokenChanged.Error(),
 	check.ErrOrder.Error(), check.ErrWriteMissing.Error(), check.ErrWriteStored.Error(),
 }
@@ -86,21 +87,4 @@ func (c Command) notices(ctx context.Context, root string) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("%v: there is no such test\n%s", c, out)
 	}
 	return Outcome{Caught: err != nil, Output: out}, nil
-}
-
-// apply applies a patch to the tree at dir, or fails if it does not fit as it stands.
-func apply(ctx context.Context, dir, patch string, options ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"apply"}, options, []string{patch})...)
-	cmd.Dir = dir
-	// In a folder of a repository git would only look at what that knows.
-	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-func run(ctx context.Context, dir, program string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	return string(out), err
 }

@@ -38,7 +38,7 @@ func lockTableFull(ctx context.Context, f *Field) (victim *fleet.Member, err err
 		return nil, err
 	}
 	if err := connects(ctx, c); err != nil {
-		return nil, fmt.Errorf("a Session at its limit leaves no room for others: %w", err)
+		return nil, wrong("a Session at its limit leaves no room for others", err)
 	}
 	for _, lock := range locks[1:] {
 		if err := lock.Unlock(); err != nil {
@@ -49,7 +49,7 @@ func lockTableFull(ctx context.Context, f *Field) (victim *fleet.Member, err err
 		return nil, err
 	}
 	if err := locks[0].Err(); err != nil {
-		return nil, fmt.Errorf("a lock that was there before: %w", err)
+		return nil, broken("a lock that was there before: %w", err)
 	}
 	return nil, locks[0].Unlock()
 }
@@ -58,10 +58,10 @@ func lockTableFull(ctx context.Context, f *Field) (victim *fleet.Member, err err
 func full(ctx context.Context, g *guest) error {
 	lock, err := g.TryLock(ctx, sqllock.ID(1_000_000))
 	if err == nil {
-		return errors.Join(errors.New("a lock was granted without room"), lock.Unlock())
+		return errors.Join(broken("a lock was granted without room"), lock.Unlock())
 	}
 	if !errors.Is(err, sqllock.ErrCapacity) {
-		return fmt.Errorf("not ErrCapacity, and there is no room: %w", err)
+		return wrong("not ErrCapacity, and there is no room", err)
 	}
 	return nil
 }

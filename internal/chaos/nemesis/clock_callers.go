@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -35,7 +36,7 @@ func (s *stepped) work(ctx context.Context) (stop func() error) {
 	}
 }
 
-// A caller wants keys of a stepped place.
+// A caller is one of a near guest's.
 type caller struct {
 	s       *stepped
 	guest   *guest
@@ -51,13 +52,13 @@ func (c *caller) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil && err != nil, // whatever it was
 			errors.Is(err, sqllock.ErrHeld), errors.Is(err, sqllock.ErrUnavailable):
-			_ = last(ctx, 5*time.Millisecond)
+			_ = worker.Pause(ctx, 5*time.Millisecond)
 		case err != nil:
 			return fmt.Errorf("a caller beside the step: %w", err)
 		default:
 			k := c.s.diary.keep(c.process, lock)
 			err := c.use(ctx, k)
-			k.giveBack()
+			k.end(ctx)
 			if err != nil {
 				return fmt.Errorf("a write beside the step: %w", err)
 			}
@@ -68,7 +69,7 @@ func (c *caller) run(ctx context.Context) error {
 
 // use keeps a lock for a while, and writes under some.
 func (c *caller) use(ctx context.Context, k *kept) error {
-	if k.look() && c.rng.IntN(4) == 0 {
+	if k.Look() && c.rng.IntN(4) == 0 {
 		// Not for ctx to end: then nobody knows what came of it.
 		err := c.s.data.noted(context.WithoutCancel(ctx), k)
 		if err != nil && !errors.As(err, new(refusal)) {

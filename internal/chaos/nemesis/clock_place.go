@@ -3,7 +3,10 @@ package nemesis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
+	"sync"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/proxy"
@@ -20,6 +23,8 @@ type stepped struct {
 	far     *guest   // behind link
 	near    []*guest // not; one of each driver
 	diary   diary
+
+	after sync.WaitGroup // of those who look on at a lock that they have lost
 }
 
 // disputed is the key that far and near fight for.
@@ -78,10 +83,36 @@ func (s *stepped) close() error {
 	return err
 }
 
+// step steps the clock by d, and checks that the server's has: between the ends
+// of two looks at it there was d, and the time that has passed.
+func (s *stepped) step(ctx context.Context, d time.Duration) error {
+	begin := time.Now()
+	before, err := s.data.clock(ctx)
+	if err != nil {
+		return err
+	}
+	least := time.Now()
+	if err := s.cluster.StepClock(d); err != nil {
+		return err
+	}
+	passed := time.Since(least)
+	after, err := s.data.clock(ctx)
+	if err != nil {
+		return err
+	}
+	const slack = 10 * time.Millisecond // clocks are not set to a nanosecond
+	stepped := after.Sub(before)
+	if stepped < d+passed-slack || stepped > d+time.Since(begin)+slack {
+		return fmt.Errorf("the server's clock went on by %v, and was stepped by %v", stepped, d)
+	}
+	return nil
+}
+
 // during runs act while guests work, and returns what was seen meanwhile.
 func (s *stepped) during(ctx context.Context, act func(context.Context) error) ([]history.Event, error) {
 	stop := s.work(ctx)
 	err := act(ctx)
 	err = errors.Join(err, stop())
+	s.after.Wait()
 	return s.diary.take(), err
 }

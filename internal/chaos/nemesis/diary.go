@@ -2,12 +2,11 @@ package nemesis
 
 import (
 	"context"
-	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -16,7 +15,7 @@ import (
 type diary struct {
 	mu     sync.Mutex // protects what follows
 	events []history.Event
-	locks  int64 // numbers them
+	last   int64 // number of a lock or a write
 }
 
 func (d *diary) note(e history.Event) {
@@ -25,7 +24,15 @@ func (d *diary) note(e history.Event) {
 	d.events = append(d.events, e)
 }
 
-// take returns what was noted since it was called last. Numbers of locks go on.
+// number is the next one for a lock or a write.
+func (d *diary) number() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last++
+	return d.last
+}
+
+// take returns what was noted since it was called last. Numbers go on.
 func (d *diary) take() []history.Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,52 +41,31 @@ func (d *diary) take() []history.Event {
 	return events
 }
 
-// A kept is a lock while it is kept, and what was seen of it. look, stay and
-// giveBack are for one goroutine.
+// A kept is a lock while it is kept, and its diary. It is for one goroutine.
 type kept struct {
-	*sqllock.Lock
+	*worker.Witness
 	diary *diary
-	hold  history.Hold
-	told  atomic.Int64 // the first moment at which the loss was known; 0: no loss
 }
 
 // keep begins to note what is seen of lock, which was granted to a guest.
 func (d *diary) keep(process int, lock *sqllock.Lock) *kept {
-	d.mu.Lock()
-	d.locks++
-	number := d.locks
-	d.mu.Unlock()
-	k := &kept{Lock: lock, diary: d}
-	k.hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, From: history.Now()}
-	lock.OnEnd(func(cause error) {
-		if !errors.Is(cause, sqllock.ErrReleased) {
-			k.tell()
-		}
-	})
-	return k
+	return &kept{worker.Witnessed(lock, process, d.number(), false), d}
 }
 
-func (k *kept) tell() { k.told.CompareAndSwap(0, int64(history.Now())) }
-
-// look reports whether the lock is held.
-func (k *kept) look() bool {
-	before := history.Now()
-	if k.Err() != nil {
-		k.tell()
-		return false
-	}
-	k.hold.Valid = before
-	return true
+// keepListening is keep by a guest that relies on the lock's context alone.
+func (d *diary) keepListening(process int, lock *sqllock.Lock) *kept {
+	return &kept{worker.Witnessed(lock, process, d.number(), true), d}
 }
-
-// lookEvery is how often one who keeps a lock asks whether it is still held.
-const lookEvery = 500 * time.Microsecond
 
 // stay keeps the lock until it is lost or ctx has ended.
 func (k *kept) stay(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	if k.Hold.Listens {
+		k.Listen(ctx)
+		return
+	}
+	tick := time.NewTicker(worker.LookEvery)
 	defer tick.Stop()
-	for k.look() {
+	for k.Look() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -88,11 +74,20 @@ func (k *kept) stay(ctx context.Context) {
 	}
 }
 
+// looksOn is how long one who has lost a lock looks on, until its Session has had
+// other connections.
+const looksOn = time.Second
+
+// end is giveBack after a while of looking on, if the lock was lost.
+func (k *kept) end(ctx context.Context) {
+	if k.Told() {
+		k.LookOn(ctx, looksOn)
+	}
+	k.giveBack()
+}
+
 // giveBack ends the lock and what is noted of it.
 func (k *kept) giveBack() {
-	k.hold.UnlockBegin = history.Now()
-	k.hold.Unlock = resultOf(k.Unlock())
-	k.hold.Ended = history.Now()
-	k.hold.Told = history.Moment(k.told.Load())
-	k.diary.note(history.Event{Hold: &k.hold})
+	hold := k.GiveBack()
+	k.diary.note(history.Event{Hold: &hold})
 }

@@ -196,7 +196,7 @@ func kinds(rows []check.Stored) error {
 	}
 	want := map[int64]int{writtenBefore: 1, writtenNext: 2, writtenAgain: 2}
 	if !maps.Equal(count, want) {
-		return fmt.Errorf("writes on the new primary by kind: %v, want %v", count, want)
+		return broken("writes on the new primary by kind: %v, want %v", count, want)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (p *pair) serveHolder(ctx context.Context) error {
 		lock, err := p.holder.Lock(limited, lost.Key())
 		cancel()
 		if err != nil {
-			return fmt.Errorf("no service after the failover: %w", err)
+			return broken("no service after the failover: %w", err)
 		}
 		if err := errors.Join(p.newData.write(ctx, lock, writtenAgain+int64(i)), lock.Unlock()); err != nil {
 			return err

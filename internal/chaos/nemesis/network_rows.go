@@ -3,11 +3,13 @@ package nemesis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/proxy"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // networkRows are what happens between a process and its server.
@@ -40,7 +42,30 @@ func (f *Field) mendAfter(ctx context.Context, d time.Duration, fault *proxy.Fau
 	if err != nil {
 		return err
 	}
-	return errors.Join(last(ctx, d), fault.Mend())
+	return errors.Join(worker.Pause(ctx, d), fault.Mend())
+}
+
+// slowed is mendAfter for a fault that makes m's network slower: others there must
+// have felt it, and waited for least or until it was mended.
+func (f *Field) slowed(ctx context.Context, m *fleet.Member, d, least time.Duration, fault *proxy.Fault, err error) error {
+	if err != nil {
+		return err
+	}
+	var took time.Duration
+	felt := make(chan error, 1)
+	go func() {
+		var err error
+		took, err = f.RoundTrip(ctx, m)
+		felt <- err
+	}()
+	err = f.mendAfter(ctx, d, fault, nil)
+	if err := errors.Join(err, <-felt); err != nil {
+		return err
+	}
+	if took < min(d, least) {
+		return fmt.Errorf("the network should have been slow, and a round trip took %v", took)
+	}
+	return nil
 }
 
 // linkDown stays clear of the bound, as freezeShort does.
@@ -49,19 +74,22 @@ func linkDown(ctx context.Context, f *Field) (*fleet.Member, error) {
 	if err != nil {
 		return m, err
 	}
+	d := f.between(0.1, 0.75, f.bearable())
 	f.strike()
 	fault, err := m.Proxy.Hold()
-	return m, f.mendAfter(ctx, f.between(0.1, 0.75, f.bearable()), fault, err)
+	return m, f.slowed(ctx, m, d, d, fault, err)
 }
 
 func halfOpen(ctx context.Context, f *Field) (*fleet.Member, error) {
-	m := f.member(nil)
+	m := f.member()
 	return m, f.noticed(ctx, m, m.Proxy.HalfOpen)
 }
 
-// reset needs a proxy that ends connections with RST.
 func reset(ctx context.Context, f *Field) (*fleet.Member, error) {
-	m := f.member(func(m *fleet.Member) bool { return m.Abrupt })
+	m, err := f.abrupt()
+	if err != nil {
+		return nil, err
+	}
 	return m, f.noticed(ctx, m, m.Proxy.Sever)
 }
 
@@ -80,29 +108,31 @@ func (f *Field) noticed(ctx context.Context, m *fleet.Member, make func() (*prox
 	err = fleet.Poll(ctx, f.Lease, "a process to notice that its connection has ended", func(context.Context) (bool, error) {
 		return m.Process.Status().Connections > before.Connections, nil
 	})
-	return errors.Join(err, fault.Mend())
+	return errors.Join(promised(err), fault.Mend())
 }
 
 func slow(ctx context.Context, f *Field) (*fleet.Member, error) {
-	m := f.member(nil)
+	m := f.member()
 	d := f.between(0.2, 3, f.heartbeat())
 	fault, err := m.Proxy.Latency(d, d/2)
-	return m, f.mendAfter(ctx, f.between(0.8, 1.6, f.Lease), fault, err)
+	// Of its three answers at the least, each is late by half of d at the least.
+	return m, f.slowed(ctx, m, f.between(0.8, 1.6, f.Lease), d, fault, err)
 }
 
 func trickle(ctx context.Context, f *Field) (*fleet.Member, error) {
-	m := f.member(nil)
+	m := f.member()
 	fault, err := m.Proxy.Trickle()
-	return m, f.mendAfter(ctx, f.between(0.8, 1.6, f.Lease), fault, err)
+	return m, f.slowed(ctx, m, f.between(0.8, 1.6, f.Lease), 150*time.Millisecond, fault, err)
 }
 
+// loseReply strikes in the moment in which the reply is lost.
 func loseReply(kind proxy.Request) func(context.Context, *Field) (*fleet.Member, error) {
 	return func(ctx context.Context, f *Field) (*fleet.Member, error) {
-		m := f.member(nil)
+		m := f.member()
 		lost := m.Proxy.LoseReply(kind)
 		err := fleet.Poll(ctx, 10*time.Second, "a reply to be lost", func(context.Context) (bool, error) {
 			select {
-			case <-lost:
+			case f.struck = <-lost:
 				return true, nil
 			default:
 				return false, nil

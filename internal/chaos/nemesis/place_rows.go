@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -16,14 +15,14 @@ import (
 // placeRows are about places that are not one writable primary, or have
 // something in front of it.
 var placeRows = []Row{
-	{Number: 19, Name: "failover to a standby that lags", Effect: NothingLost, inject: failOver},
+	{Number: 19, Name: "failover to a standby that lags", Effect: NothingLost, Bystander: true, inject: failOver},
 	{Number: 20, Name: "a standby answers", Effect: VictimLoses, inject: standby},
-	{Number: 21, Name: "PgBouncer, transaction mode", Quick: true, Effect: NothingLost, inject: transactionPooler},
-	{Number: 22, Name: "PgBouncer, session mode, killed", Effect: NothingLost, inject: sessionPooler},
+	{Number: 21, Name: "PgBouncer, transaction mode", Quick: true, Effect: NothingLost, Bystander: true, inject: transactionPooler},
+	{Number: 22, Name: "PgBouncer, session mode, killed", Effect: NothingLost, Bystander: true, inject: sessionPooler},
 }
 
 func standby(ctx context.Context, f *Field) (*fleet.Member, error) {
-	m := f.member(nil)
+	m := f.member()
 	s, err := f.Standby()
 	if err != nil {
 		return m, err
@@ -102,7 +101,7 @@ func transactionPooler(ctx context.Context, f *Field) (victim *fleet.Member, err
 			return nil, err
 		}
 		if n > 0 {
-			return nil, fmt.Errorf("a refused Open left %d %s on the server", n, what)
+			return nil, broken("a refused Open left %d %s on the server", n, what)
 		}
 	}
 	return nil, nil

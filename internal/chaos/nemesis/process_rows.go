@@ -3,11 +3,14 @@ package nemesis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // processRows are what happens to processes.
@@ -46,28 +49,43 @@ func freezeShort(ctx context.Context, f *Field) (*fleet.Member, error) {
 	return m, f.freeze(ctx, m, f.between(0.1, 0.75, f.bearable()))
 }
 
+// freeze checks that the process was silent, as it always is when it is stopped.
 func (f *Field) freeze(ctx context.Context, m *fleet.Member, d time.Duration) error {
 	f.strike()
 	if err := m.Process.Freeze(); err != nil {
 		return err
 	}
-	return errors.Join(last(ctx, d), m.Process.Thaw())
+	frozen := history.Now()
+	err := worker.Pause(ctx, d)
+	last := m.Process.Status().At
+	if err := errors.Join(err, m.Process.Thaw()); err != nil {
+		return err
+	}
+	if last > frozen+history.Moment(d)/2 {
+		return fmt.Errorf("process %d told its status %v after it was frozen", m.Process.Orders.Process, time.Duration(last-frozen))
+	}
+	return nil
 }
 
 func cancelled(ctx context.Context, f *Field) (*fleet.Member, error) {
 	const calls = 10_000
-	m := f.member(nil)
-	before := m.Process.Status().Flooded
+	m := f.member()
+	before := m.Process.Status()
 	if err := m.Process.Flood(calls); err != nil {
 		return m, err
 	}
 	err := fleet.Poll(ctx, time.Minute, "cancelled calls to return", func(context.Context) (bool, error) {
-		return m.Process.Status().Flooded == before+calls, nil
+		return m.Process.Status().Flooded == before.Flooded+calls, nil
 	})
 	if err != nil {
-		return m, err
+		return m, promised(err)
 	}
-	return m, f.NoStrangeLocks(ctx, 5*time.Second)
+	// A tenth is cancelled before it begins; how many of the others are too quick
+	// for that depends on the machine.
+	if n := m.Process.Status().Cancelled - before.Cancelled; n < calls/20 {
+		return m, fmt.Errorf("only %d of %d calls were cancelled", n, calls)
+	}
+	return m, promised(f.NoStrangeLocks(ctx, 5*time.Second))
 }
 
 func starved(ctx context.Context, f *Field) (*fleet.Member, error) {
@@ -75,17 +93,48 @@ func starved(ctx context.Context, f *Field) (*fleet.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, errors.Join(last(ctx, f.between(0.5, 1.5, f.Lease)), stop())
+	return nil, errors.Join(worker.Pause(ctx, f.between(0.5, 1.5, f.Lease)), stop())
 }
 
 func rollingRestart(ctx context.Context, f *Field) (*fleet.Member, error) {
 	for _, i := range f.Rand.Perm(len(f.Members)) {
-		if err := f.Restart(ctx, f.Members[i]); err != nil {
-			return nil, err
-		}
-		if err := f.Serving(ctx, recoverWithin); err != nil {
+		if err := f.restart(ctx, f.Members[i]); err != nil {
 			return nil, err
 		}
 	}
 	return nil, nil
+}
+
+// atOnce is how soon the keys of a process that has ended on SIGTERM are free:
+// well before any lease would free them.
+const atOnce = 500 * time.Millisecond
+
+// restart has m's process end and another take its place, and checks that neither
+// it nor anybody else loses anything by that.
+func (f *Field) restart(ctx context.Context, m *fleet.Member) error {
+	before, err := f.Tallies(ctx)
+	if err != nil {
+		return err
+	}
+	pid, err := f.SessionPID(ctx, m)
+	if err != nil {
+		return err
+	}
+	old := m.Process
+	if err := f.Restart(ctx, m); err != nil {
+		return promised(err)
+	}
+	if err := f.Released(ctx, pid, atOnce); err != nil {
+		return promised(err)
+	}
+	if err := f.Serving(ctx, recoverWithin); err != nil {
+		return promised(err)
+	}
+	after, err := f.Tallies(ctx)
+	if err != nil {
+		return err
+	}
+	after[m.Number-1] = fleet.TallyOf(old)
+	_, err = NothingLost.check(before, after, 0)
+	return err
 }

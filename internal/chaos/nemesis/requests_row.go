@@ -15,7 +15,7 @@ import (
 
 // requestRows are about what handlers of requests do under a lock.
 var requestRows = []Row{
-	{Number: 29, Name: "handlers panic, exit, hijack", Quick: true, Effect: NothingLost, inject: badHandlers},
+	{Number: 29, Name: "handlers panic, exit, hijack", Quick: true, Effect: NothingLost, Bystander: true, inject: badHandlers},
 }
 
 // requestKeys is the namespace of a web server's limiter.
@@ -55,14 +55,14 @@ func (f *Field) serveBadly(ctx context.Context) (err error) {
 		return err
 	}
 	if err := w.storm(ctx, f.Rand, ids); err != nil {
-		return fmt.Errorf("requests were not served, or kept their locks: %w", err)
+		return broken("requests were not served, or kept their locks: %w", err)
 	}
 	for _, id := range ids {
 		if err := free(ctx, other, requestKeys.Key(id), 5*time.Second); err != nil {
 			return fmt.Errorf("after all requests: %w", err)
 		}
 	}
-	return f.NoStrangeLocks(ctx, 5*time.Second) // while the Sessions could still have some
+	return promised(f.NoStrangeLocks(ctx, 5*time.Second)) // while the Sessions could still have some
 }
 
 // servers are packages that are at work while requests are served.
@@ -77,9 +77,9 @@ func noneServes(ctx context.Context) error {
 		return left == "", nil
 	})
 	if err != nil && left != "" {
-		return fmt.Errorf("%w:\n%s", err, left)
+		err = fmt.Errorf("%w:\n%s", err, left)
 	}
-	return err
+	return promised(err)
 }
 
 // goroutinesOf is the stacks of those goroutines that are in one of packages.

@@ -21,8 +21,12 @@ type Row struct {
 	Quick  bool // it takes less than the lease, about
 	Effect Effect
 
+	// Bystander: it does nothing to the fleet, which goes on beside it.
+	Bystander bool
+
 	// inject makes the fault and mends it. It returns whom it was done to, nil
-	// for all or the server, and an error if what is promised meanwhile did not hold.
+	// for all or the server, and an ErrPromise if what is promised meanwhile did not
+	// hold.
 	inject func(ctx context.Context, f *Field) (*fleet.Member, error)
 }
 
@@ -33,7 +37,7 @@ type Effect int
 const (
 	Any         Effect = iota // which locks are lost depends on the moment
 	NothingLost               // no process may report a loss
-	VictimLoses               // the victim must find that its connection is lost
+	VictimLoses               // the victim must find that its connection is lost, and nobody else may
 	AllLose                   // every process must
 )
 
@@ -71,7 +75,8 @@ type Injury struct {
 const recoverWithin = 20 * time.Second
 
 // Inject makes a fault of row r, mends it, waits until every process serves
-// again and checks what is promised.
+// again and checks what is promised. The error is an ErrPromise if that did not
+// hold.
 func (f *Field) Inject(ctx context.Context, r Row) (injury Injury, err error) {
 	before, err := f.Tallies(ctx)
 	if err != nil {
@@ -91,7 +96,7 @@ func (f *Field) Inject(ctx context.Context, r Row) (injury Injury, err error) {
 		return injury, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
 	}
 	if err := f.Serving(ctx, recoverWithin); err != nil {
-		return injury, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, err)
+		return injury, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, promised(err))
 	}
 	injury.Recovery = time.Duration(history.Now() - injury.Fault.End)
 	after, err := f.Tallies(ctx)
@@ -115,33 +120,33 @@ func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err 
 		}
 		lost += a.Locks - b.Locks
 		connections := a.Connections - b.Connections
+		spared := e == NothingLost || e == VictimLoses && victim != i+1
 		switch {
-		case e == NothingLost && (connections > 0 || a.Locks > b.Locks):
-			err = errors.Join(err, fmt.Errorf("process %d reports %d connections and %d locks lost, and none should be", a.Process, connections, a.Locks-b.Locks))
+		case spared && (connections > 0 || a.Locks > b.Locks):
+			err = errors.Join(err, broken("process %d reports %d connections and %d locks lost, and none should be", a.Process, connections, a.Locks-b.Locks))
 		case connections == 0 && (e == AllLose || e == VictimLoses && victim == i+1):
-			err = errors.Join(err, fmt.Errorf("process %d has not noticed", a.Process))
+			err = errors.Join(err, broken("process %d has not noticed", a.Process))
 		}
 	}
 	return lost, err
 }
 
-// member is a member at random, of those that suit.
-func (f *Field) member(suits func(*fleet.Member) bool) *fleet.Member {
-	var all []*fleet.Member
-	for _, m := range f.Members {
-		if suits == nil || suits(m) {
-			all = append(all, m)
+// member is a member at random.
+func (f *Field) member() *fleet.Member { return f.Members[f.Rand.IntN(len(f.Members))] }
+
+// abrupt is a member at random whose proxy ends connections with RST.
+func (f *Field) abrupt() (*fleet.Member, error) {
+	for _, i := range f.Rand.Perm(len(f.Members)) {
+		if m := f.Members[i]; m.Abrupt {
+			return m, nil
 		}
 	}
-	if len(all) == 0 {
-		all = f.Members
-	}
-	return all[f.Rand.IntN(len(all))]
+	return nil, errors.New("no member's connections end with RST")
 }
 
 // holding is a member that holds a lock as far as one can see from here.
 func (f *Field) holding(ctx context.Context) (*fleet.Member, error) {
-	m := f.member(nil)
+	m := f.member()
 	err := fleet.Poll(ctx, 10*time.Second, "a process to hold a lock", func(context.Context) (bool, error) {
 		return m.Process.Status().Holding > 0, nil
 	})
@@ -160,15 +165,3 @@ func (f *Field) trust() time.Duration { return f.Lease - f.Lease/1000 - f.Lease/
 func (f *Field) bearable() time.Duration { return f.trust() - f.heartbeat() }
 
 func (f *Field) heartbeat() time.Duration { return f.Lease / 5 }
-
-// last waits: for as long as a fault is to last.
-func last(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -3,7 +3,6 @@ package nemesis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
@@ -12,7 +11,7 @@ import (
 
 // secretRows are about fleets that make different keys of one name.
 var secretRows = []Row{
-	{Number: 28, Name: "two fleets, two key secrets", Quick: true, Effect: NothingLost, inject: twoSecrets},
+	{Number: 28, Name: "two fleets, two key secrets", Quick: true, Effect: NothingLost, Bystander: true, inject: twoSecrets},
 }
 
 // twoSecrets begins with both at once, of which one at the most may serve, has
@@ -41,7 +40,7 @@ func twoSecrets(ctx context.Context, f *Field) (victim *fleet.Member, err error)
 		return nil, err
 	}
 	if err := errors.Join(lock.Err(), lock.Unlock()); err != nil {
-		return nil, fmt.Errorf("the fleet that was there first: %w", err)
+		return nil, wrong("the fleet that was there first", err)
 	}
 	if err := otherSecret(guests[second].TryLock(ctx, keys[second])); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func race(ctx context.Context, guests [2]*guest, keys [2]sqllock.Key) (winner in
 			a := <-answers[i]
 			switch {
 			case a.err == nil && lock != nil:
-				return false, errors.New("two fleets with different secrets hold the keys of one name")
+				return false, broken("two fleets with different secrets hold the keys of one name")
 			case a.err == nil:
 				winner, lock = i, a.lock
 			case !errors.Is(a.err, sqllock.ErrNotExclusive):
@@ -80,16 +79,16 @@ func race(ctx context.Context, guests [2]*guest, keys [2]sqllock.Key) (winner in
 		}
 		return lock != nil, nil
 	})
-	return winner, lock, err
+	return winner, lock, promised(err)
 }
 
 // otherSecret checks the answer to a call with another fleet's secret.
 func otherSecret(lock *sqllock.Lock, err error) error {
 	if err == nil {
-		return errors.Join(errors.New("two fleets with different secrets are served beside each other"), lock.Unlock())
+		return errors.Join(broken("two fleets with different secrets are served beside each other"), lock.Unlock())
 	}
 	if !errors.Is(err, sqllock.ErrNotExclusive) {
-		return fmt.Errorf("another fleet's secret, but not ErrNotExclusive: %w", err)
+		return wrong("another fleet's secret, but not ErrNotExclusive", err)
 	}
 	return nil
 }

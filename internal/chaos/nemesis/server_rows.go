@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // serverRows are what happens to the server.
@@ -14,7 +15,7 @@ var serverRows = []Row{
 	{Number: 14, Name: "a backend killed with -9", Quick: true, Effect: AllLose, inject: killBackend},
 	{Number: 15, Name: "immediate restart", Quick: true, Effect: AllLose, inject: restart},
 	{Number: 16, Name: "backend frozen longer than the lease", Effect: VictimLoses, inject: freezeBackend},
-	{Number: 17, Name: "the server's clock steps", Effect: NothingLost, inject: clockSteps},
+	{Number: 17, Name: "the server's clock steps", Effect: NothingLost, Bystander: true, inject: clockSteps},
 	{Number: 25, Name: "role may not connect", Quick: true, Effect: VictimLoses, inject: lockOut},
 }
 
@@ -33,7 +34,12 @@ func terminate(ctx context.Context, f *Field) (*fleet.Member, error) {
 	if err != nil {
 		return m, err
 	}
-	return m, f.Exec(ctx, "SELECT pg_terminate_backend($1)", pid)
+	return m, f.endBackend(ctx, pid)
+}
+
+// endBackend strikes when nothing is left to do but to send the order.
+func (f *Field) endBackend(ctx context.Context, pid int) error {
+	return f.ExecAfter(ctx, f.strike, "SELECT pg_terminate_backend($1)", pid)
 }
 
 func killBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
@@ -56,22 +62,28 @@ func freezeBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
 	if err := f.Cluster.FreezeBackend(pid); err != nil {
 		return m, err
 	}
-	return m, errors.Join(last(ctx, f.between(1.05, 1.5, f.Lease)), f.Cluster.ThawBackend(pid))
+	return m, errors.Join(worker.Pause(ctx, f.between(1.05, 1.5, f.Lease)), f.Cluster.ThawBackend(pid))
 }
 
 // lockOut ends the connections of a process and refuses new ones: its role may
 // not log in any more, or has no connection to spare.
 func lockOut(ctx context.Context, f *Field) (*fleet.Member, error) {
-	m := f.member(nil)
+	m := f.member()
 	refuse, admit := "NOLOGIN", "LOGIN"
 	if f.Rand.IntN(2) == 0 {
 		refuse, admit = "CONNECTION LIMIT 0", "CONNECTION LIMIT -1"
 	}
+	pid, err := f.SessionPID(ctx, m)
+	if err != nil {
+		return m, err
+	}
 	if err := f.Exec(ctx, "ALTER ROLE "+m.Role+" "+refuse); err != nil {
 		return m, err
 	}
-	f.strike()
-	err := f.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", m.Role)
+	err = f.endBackend(ctx, pid)
+	if err == nil {
+		err = f.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", m.Role)
+	}
 	if err == nil {
 		err = f.notServed(ctx, m, "calls to fail with ErrUnavailable", func() int64 { return m.Process.Status().Unavailable })
 	}
@@ -86,14 +98,14 @@ func (f *Field) notServed(ctx context.Context, m *fleet.Member, what string, fai
 		return failures() > seen, nil
 	})
 	if err != nil {
-		return err
+		return promised(err)
 	}
 	granted := m.Process.Status().Granted
-	if err := last(ctx, f.Lease/4); err != nil {
+	if err := worker.Pause(ctx, f.Lease/4); err != nil {
 		return err
 	}
 	if now := m.Process.Status().Granted; now != granted {
-		return errors.New("locks are granted without a database that could")
+		return broken("locks are granted without a database that could")
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -52,10 +51,10 @@ func (g *guest) close() error { return errors.Join(g.Close(), g.db.Close()) }
 func (f *Field) refused(ctx context.Context, dsn string) error {
 	g, err := f.open(ctx, dsn)
 	if err == nil {
-		return errors.Join(errors.New("a session was opened where locks do not exclude"), g.close())
+		return errors.Join(broken("a session was opened where locks do not exclude"), g.close())
 	}
 	if !errors.Is(err, sqllock.ErrNotExclusive) {
-		return fmt.Errorf("opening failed, but not with ErrNotExclusive: %w", err)
+		return wrong("opening failed, but not with ErrNotExclusive", err)
 	}
 	return nil
 }
@@ -65,20 +64,23 @@ func held(ctx context.Context, g *guest, key sqllock.Key) error {
 	lock, err := g.TryLock(ctx, key)
 	switch {
 	case err == nil:
-		return errors.Join(errors.New("a key was granted twice"), lock.Unlock())
+		return errors.Join(broken("a key was granted twice"), lock.Unlock())
 	case !errors.Is(err, sqllock.ErrHeld):
-		return fmt.Errorf("not ErrHeld of a key that is held: %w", err)
+		return wrong("not ErrHeld of a key that is held", err)
 	}
 	return nil
 }
 
 // free checks that key can be had from g within d.
 func free(ctx context.Context, g *guest, key sqllock.Key, d time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, d)
+	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	lock, err := g.Lock(ctx, key)
-	if err != nil {
-		return fmt.Errorf("a key does not become free: %w", err)
+	lock, err := g.Lock(limited, key)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return broken("a key does not become free: %w", err)
 	}
 	return lock.Unlock()
 }
@@ -91,11 +93,11 @@ func (f *Field) told(ctx context.Context, lock *sqllock.Lock) error {
 	select {
 	case cause := <-ended:
 		if !errors.Is(cause, sqllock.ErrLost) {
-			return fmt.Errorf("the lock ended, and not with ErrLost: %w", cause)
+			return broken("the lock ended, and not with ErrLost: %w", cause)
 		}
 		return nil
 	case <-time.After(f.trust() + time.Second):
-		return errors.New("the server is gone, and the holder was not told")
+		return broken("the server is gone, and the holder was not told")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -16,8 +16,8 @@ import (
 // A vault is the data at a place, behind the fence.
 type vault struct{ db *sql.DB }
 
-// writePatience bounds a write.
-const writePatience = 5 * time.Second
+// patience bounds a write: a place may just have started.
+const patience = 2 * worker.WritePatience
 
 func openVault(driver, dsn string) (*vault, error) {
 	db, err := sql.Open(driver, dsn)
@@ -38,17 +38,28 @@ func (v *vault) furnish(ctx context.Context) error {
 	return nil
 }
 
+// clock is the time by the server's clock.
+func (v *vault) clock(ctx context.Context) (at time.Time, err error) {
+	err = v.db.QueryRowContext(ctx, "SELECT clock_timestamp()").Scan(&at)
+	return at, err
+}
+
 // A refusal is the fence's: its transaction was spoiled, as it must be.
 type refusal struct{ reason error }
 
 func (r refusal) Error() string { return "a write was refused: " + r.reason.Error() }
 func (r refusal) Unwrap() error { return r.reason }
 
-// write makes a fenced write in the name of lock, which has this number. It goes
-// on when the fence has refused, as a careless caller would: that the database
-// does not let it is part of a refusal.
+// write makes the write with this number, also that of its lock, behind the fence.
 func (v *vault) write(ctx context.Context, lock *sqllock.Lock, number int64) error {
-	ctx, cancel := context.WithTimeout(ctx, writePatience)
+	return v.commit(ctx, lock, history.Write{Key: lock.Key().Int64(), Lock: number, Number: number})
+}
+
+// commit makes w, of which it needs the key and the numbers, behind the fence in
+// the name of lock. It goes on when the fence has refused, as a careless caller
+// would: that the database does not let it is part of a refusal.
+func (v *vault) commit(ctx context.Context, lock *sqllock.Lock, w history.Write) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tx, err := v.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -56,13 +67,13 @@ func (v *vault) write(ctx context.Context, lock *sqllock.Lock, number int64) err
 	}
 	defer tx.Rollback()
 	fenced := sqllock.Fence(ctx, tx, lock)
-	written := writeRow(ctx, tx, lock.Key(), number)
+	written := worker.Store(ctx, tx, w)
 	committed := tx.Commit()
 	if fenced == nil {
 		return errors.Join(written, committed)
 	}
 	if written == nil || committed == nil {
-		return fmt.Errorf("a transaction went on although the fence refused it: %w", fenced)
+		return broken("a transaction went on although the fence refused it: %w", fenced)
 	}
 	return refusal{fenced}
 }
@@ -73,58 +84,32 @@ func mustRefuse(err error) error {
 	stale := errors.Is(err, sqllock.ErrFenced) || errors.Is(err, sqllock.ErrLost)
 	switch {
 	case err == nil:
-		return errors.New("a stale holder's write was stored")
+		return broken("a stale holder's write was stored")
 	case !errors.As(err, new(refusal)) || !stale:
 		return fmt.Errorf("a stale holder's write failed, and not by the fence: %w", err)
 	}
 	return nil
 }
 
-// writeRow stores number and the token that the fence has noted for key, in the
-// order of commits: the counter's row stays locked until then.
-func writeRow(ctx context.Context, tx *sql.Tx, key sqllock.Key, number int64) error {
-	var n int64
-	err := tx.QueryRowContext(ctx, `INSERT INTO counters (key, n) VALUES ($1, 1)
-		ON CONFLICT (key) DO UPDATE SET n = counters.n + 1 RETURNING n`, key.Int64()).Scan(&n)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO writes (key, n, lock, timeline, lsn)
-		SELECT key_id, $2, $3, timeline, lsn FROM latchkey_fence WHERE key_space = 0 AND key_id = $1`, key.Int64(), n, number)
-	return err
-}
-
 // noted is write for a lock in a diary.
 func (v *vault) noted(ctx context.Context, k *kept) error {
-	w := history.Write{Process: k.hold.Process, Key: k.hold.Key, Lock: k.hold.Lock, Begin: history.Now()}
-	err := v.write(ctx, k.Lock, k.hold.Lock)
-	w.End, w.Result = history.Now(), resultOf(err)
+	w := history.Write{Process: k.Hold.Process, Key: k.Hold.Key, Lock: k.Hold.Lock, Number: k.diary.number(), Begin: history.Now()}
+	err := v.commit(ctx, k.Lock, w)
+	w.End, w.Result = history.Now(), worker.ResultOf(err)
 	k.diary.note(history.Event{Write: &w})
 	return err
 }
 
-func resultOf(err error) history.Result {
-	switch {
-	case err == nil:
-		return history.OK
-	case errors.Is(err, sqllock.ErrFenced):
-		return history.Fenced
-	case errors.Is(err, sqllock.ErrLost):
-		return history.Lost
-	}
-	return history.Failed
-}
-
 // stored is all fenced writes, but for their order.
 func (v *vault) stored(ctx context.Context) (all []check.Stored, err error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT key, n, timeline, lsn, lock FROM writes")
+	rows, err := v.db.QueryContext(ctx, "SELECT key, n, timeline, lsn, lock, number FROM writes")
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var s check.Stored
-		if err := rows.Scan(&s.Key, &s.N, &s.Timeline, &s.LSN, &s.Lock); err != nil {
+		if err := rows.Scan(&s.Key, &s.N, &s.Timeline, &s.LSN, &s.Lock, &s.Number); err != nil {
 			return nil, err
 		}
 		all = append(all, s)

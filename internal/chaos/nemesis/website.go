@@ -3,7 +3,6 @@ package nemesis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
@@ -110,7 +109,7 @@ func (w *website) refuses(ctx context.Context, other *guest, id string) error {
 	select {
 	case <-c.entered:
 	case status := <-first:
-		return fmt.Errorf("a request for a free id was answered %d", status)
+		return broken("a request for a free id was answered %d", status)
 	}
 	second := w.ask(ctx, id, answers, func(*call) {})
 	err := held(ctx, other, requestKeys.Key(id))
@@ -119,13 +118,13 @@ func (w *website) refuses(ctx context.Context, other *guest, id string) error {
 	}
 	close(c.leave)
 	if status := <-first; status != http.StatusOK {
-		err = errors.Join(err, fmt.Errorf("a request that nobody disturbed was answered %d", status))
+		err = errors.Join(err, broken("a request that nobody disturbed was answered %d", status))
 	}
 	if second != w.busy {
-		err = errors.Join(err, fmt.Errorf("a request for an id that was being served was answered %d, want %d", second, w.busy))
+		err = errors.Join(err, broken("a request for an id that was being served was answered %d, want %d", second, w.busy))
 	}
 	if third := w.ask(ctx, id, answers, func(*call) {}); third != http.StatusOK {
-		err = errors.Join(err, fmt.Errorf("a request after the others was answered %d", third))
+		err = errors.Join(err, broken("a request after the others was answered %d", third))
 	}
 	return err
 }

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/Shopify/toxiproxy/v2/toxics"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
 // An aim is at the reply to one request. It is shared by the toxic that sees
@@ -13,17 +15,17 @@ import (
 // only one connection of the proxy is busy, and waits for each answer, as that
 // of a Session does.
 type aim struct {
-	mu   sync.Mutex    // protects the fields
-	kind Request       // 0: no aim
-	next bool          // such a request was sent
-	lost chan struct{} // closed when the reply was lost
+	mu   sync.Mutex          // protects the fields
+	kind Request             // 0: no aim
+	next bool                // such a request was sent
+	lost chan history.Moment // one, when the reply was lost
 }
 
 // at aims at the next request of kind.
-func (a *aim) at(kind Request) <-chan struct{} {
+func (a *aim) at(kind Request) <-chan history.Moment {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.kind, a.next, a.lost = kind, false, make(chan struct{})
+	a.kind, a.next, a.lost = kind, false, make(chan history.Moment, 1)
 	return a.lost
 }
 
@@ -44,7 +46,7 @@ func (a *aim) hits() bool {
 		return false
 	}
 	a.kind, a.next = 0, false
-	close(a.lost)
+	a.lost <- history.Now()
 	return true
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
 // A Direction is one of the two of a connection.
@@ -201,8 +203,8 @@ func (f *Fault) Mend() error {
 }
 
 // LoseReply has the reply to the next request of this kind lost, and its
-// connection ended. The channel is closed when that has happened.
-func (p *Proxy) LoseReply(kind Request) (lost <-chan struct{}) { return p.aim.at(kind) }
+// connection ended. The channel has the moment at which that happened.
+func (p *Proxy) LoseReply(kind Request) (lost <-chan history.Moment) { return p.aim.at(kind) }
 
 // Spare ends LoseReply, if it has not happened yet.
 func (p *Proxy) Spare() { p.aim.at(0) }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // env is the environment variable with the number of goroutines that count.
@@ -42,6 +43,10 @@ func count() {
 	}
 }
 
+// ErrIdle is matched by the error of a stop whose process got next to nothing: nobody
+// was starved.
+var ErrIdle = errors.New("starve: a process that should take the processor got less than a quarter of one")
+
 // Start starts a process that keeps n processors busy, until stop is called.
 func Start(n int) (stop func() error, err error) {
 	program, err := os.Executable()
@@ -59,5 +64,15 @@ func Start(n int) (stop func() error, err error) {
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	return func() error { return errors.Join(stdin.Close(), command.Wait()) }, nil
+	begin := time.Now()
+	return func() error {
+		lasted := time.Since(begin)
+		if err := errors.Join(stdin.Close(), command.Wait()); err != nil {
+			return err
+		}
+		if used := command.ProcessState.UserTime() + command.ProcessState.SystemTime(); used < lasted/4 {
+			return fmt.Errorf("%w: %v in %v", ErrIdle, used, lasted)
+		}
+		return nil
+	}, nil
 }

@@ -21,7 +21,7 @@ func (c *caller) run(draining context.Context) {
 		if lock, number := c.take(); lock != nil {
 			c.hold(draining, lock, number)
 		}
-		pause(draining, c.upTo(4*time.Millisecond))
+		_ = Pause(draining, c.upTo(4*time.Millisecond))
 	}
 }
 
@@ -73,14 +73,14 @@ func (c *caller) take() (lock *sqllock.Lock, number int64) {
 	lock, err := c.call(ctx, a)
 	end := history.Now()
 	c.count(err, begin)
-	try := history.Try{Process: c.w.orders.Process, Waits: a.waits, Begin: begin, End: end, Result: resultOf(err)}
+	try := history.Try{Process: c.w.orders.Process, Call: c.w.number(), Waits: a.waits, Begin: begin, End: end, Result: ResultOf(err)}
 	for _, key := range a.keys { // of a failed call, each was held or none was granted
 		of := try
 		of.Key = key.Int64()
 		switch {
 		case err != nil:
 		case of.Key == lock.Key().Int64():
-			number = c.w.lockNumber()
+			number = c.w.number()
 			of.Lock = number
 		default: // asked for, and perhaps granted for a moment
 			of.Result = history.GaveUp
@@ -118,39 +118,5 @@ func (c *caller) count(err error, begin history.Moment) {
 		counts.notExclusive.Add(1)
 	case errors.Is(err, sqllock.ErrUnavailable):
 		counts.unavailable.Add(1)
-	}
-}
-
-// resultOf is err in the words of the history. ErrNotExclusive is what a
-// database that does not serve answers: nothing was granted.
-func resultOf(err error) history.Result {
-	switch {
-	case err == nil:
-		return history.OK
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return history.GaveUp // also while the database was away
-	case errors.Is(err, sqllock.ErrHeld):
-		return history.Held
-	case errors.Is(err, sqllock.ErrCapacity):
-		return history.Capacity
-	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrNotExclusive):
-		return history.Unavailable
-	case errors.Is(err, sqllock.ErrLost), errors.Is(err, sqllock.ErrReleased):
-		return history.Lost
-	case errors.Is(err, sqllock.ErrFenced):
-		return history.Fenced
-	case errors.Is(err, sqllock.ErrClosed):
-		return history.Closed
-	}
-	return history.Failed
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

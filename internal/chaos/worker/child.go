@@ -110,7 +110,7 @@ func leftover(before int) *Report {
 	return &Report{Goroutines: more, Stacks: string(stacks[:runtime.Stack(stacks, true)])}
 }
 
-// tell calls say with the status of w until ctx ends.
+// tell calls say with the status of w until ctx ends, and once more then.
 func (w *work) tell(ctx context.Context, say func(Status) error) error {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
@@ -121,7 +121,7 @@ func (w *work) tell(ctx context.Context, say func(Status) error) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil
+			return say(w.status())
 		}
 	}
 }
@@ -140,6 +140,7 @@ func (w *work) status() Status {
 		Written:      w.counts.written.Load(),
 		Fenced:       w.counts.fenced.Load(),
 		Flooded:      w.counts.flooded.Load(),
+		Cancelled:    w.counts.cancelled.Load(),
 		Holding:      stats.Held,
 		Connected:    stats.Connections > 0,
 		Connections:  stats.Losses,

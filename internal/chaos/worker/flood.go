@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -50,8 +51,12 @@ func (w *work) giveUp(rng *rand.Rand) {
 	if rng.IntN(2) == 0 {
 		take = w.session.Lock
 	}
-	if lock, err := take(ctx, key); err == nil {
+	lock, err := take(ctx, key)
+	switch {
+	case err == nil:
 		_ = lock.Unlock() // a loss shows in the session's statistics
+	case errors.Is(err, context.Canceled):
+		w.counts.cancelled.Add(1)
 	}
 	cancel()
 }

@@ -2,63 +2,51 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// lookEvery is how often a holder asks whether it still holds.
-const lookEvery = 500 * time.Microsecond
+// Chances in a hundred.
+const (
+	listeners = 33 // holders that rely on the lock's context alone
+	lookersOn = 60 // those that look on after a loss
+)
 
-// A holder is one lock while it is held.
-type holder struct {
-	lock *sqllock.Lock
-	hold history.Hold
-	told atomic.Int64 // the first moment at which the loss was known; 0: no loss
-}
+// looksOn is how long, at the most, a holder looks on after a loss: by then its
+// Session has another connection.
+const looksOn = 1500 * time.Millisecond
+
+// noteEvery is how often one who holds on notes how far: a process that is
+// killed leaves no more than that of a lock.
+const noteEvery = history.Moment(100 * time.Millisecond)
 
 // hold keeps lock for a while, gives it back, and notes what it saw.
 func (c *caller) hold(draining context.Context, lock *sqllock.Lock, number int64) {
-	h := &holder{lock: lock, hold: history.Hold{Process: c.w.orders.Process, Key: lock.Key().Int64(), Lock: number}}
-	lock.OnEnd(func(cause error) {
-		if !errors.Is(cause, sqllock.ErrReleased) {
-			h.tell()
-		}
-	})
-	h.hold.From = history.Now()
-	if h.look(h.hold.From) {
-		begun := h.hold
-		c.w.note(history.Event{Hold: &begun})
-		if c.chance(25) {
-			c.listen(draining, h)
+	w := Witnessed(lock, c.w.orders.Process, number, c.chance(listeners))
+	if w.Look() {
+		c.w.noteHold(w.Hold)
+		if w.Hold.Listens {
+			c.listen(draining, w)
 		} else {
-			c.stay(draining, h)
+			c.stay(draining, w)
 		}
 	}
-	h.hold.UnlockBegin = history.Now()
-	h.hold.Unlock = resultOf(lock.Unlock())
-	h.hold.Ended = history.Now()
-	if h.hold.Told = history.Moment(h.told.Load()); h.hold.Told != 0 {
+	if w.Told() {
+		c.w.counts.lost.Add(1) // at once: the next fault may be near
+		if c.chance(lookersOn) {
+			w.LookOn(draining, c.upTo(looksOn))
+		}
+		c.w.noteHold(w.GiveBack())
+		return
+	}
+	if c.w.noteHold(w.GiveBack()); w.Lost() {
 		c.w.counts.lost.Add(1)
 	}
-	c.w.note(history.Event{Hold: &h.hold})
 }
 
-// tell notes that the loss is known now.
-func (h *holder) tell() { h.told.CompareAndSwap(0, int64(history.Now())) }
-
-// look reports whether the lock is held. before is a moment before the call.
-func (h *holder) look(before history.Moment) bool {
-	if h.lock.Err() != nil {
-		h.tell()
-		return false
-	}
-	h.hold.Valid = before
-	return true
-}
+func (w *work) noteHold(h history.Hold) { w.note(history.Event{Hold: &h}) }
 
 // length is how long a lock is held, if it is not lost: a moment mostly, and
 // sometimes longer than a lease, so that faults find somebody who holds on.
@@ -75,32 +63,30 @@ func (c *caller) length() time.Duration {
 
 // listen is what a holder does that relies on its context alone, and so must be
 // told.
-func (c *caller) listen(draining context.Context, h *holder) {
-	timer := time.NewTimer(c.length())
-	defer timer.Stop()
-	select {
-	case <-h.lock.Context().Done():
-		h.tell()
-	case <-timer.C:
-	case <-draining.Done():
-	}
-	h.look(history.Now())
+func (c *caller) listen(draining context.Context, w *Witness) {
+	ctx, cancel := context.WithTimeout(draining, c.length())
+	defer cancel()
+	w.Listen(ctx)
 }
 
 // stay is what a holder does while it holds: it looks, also at the very end,
 // and some write now and then.
-func (c *caller) stay(draining context.Context, h *holder) {
-	writes, writeAt := c.chance(20), h.hold.From
-	end := h.hold.From + history.Moment(c.length())
-	for now := h.hold.From; h.look(now) && now < end && draining.Err() == nil; now = history.Now() {
+func (c *caller) stay(draining context.Context, w *Witness) {
+	writes, writeAt := c.chance(20), w.Hold.From
+	noteAt, end := w.Hold.From+noteEvery, w.Hold.From+history.Moment(c.length())
+	for now := w.Hold.From; w.Look() && now < end && draining.Err() == nil; now = history.Now() {
+		if now >= noteAt {
+			c.w.noteHold(w.Hold)
+			noteAt = now + noteEvery
+		}
 		if writes && now >= writeAt {
-			c.write(h)
+			c.write(w)
 			writeAt = history.Now() + history.Moment(c.upTo(40*time.Millisecond))
 			continue
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(LookEvery)
 	}
-	if h.told.Load() != 0 && c.chance(50) { // a holder that does not care
-		c.write(h)
+	if w.Told() && c.chance(50) { // a holder that does not care
+		c.write(w)
 	}
 }

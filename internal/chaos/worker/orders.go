@@ -43,10 +43,11 @@ type Status struct {
 	Held         int64 `json:"held"` // ErrHeld
 	Unavailable  int64 `json:"unavailable"`
 	NotExclusive int64 `json:"notExclusive"`
-	Lost         int64 `json:"lost"`    // locks whose holders were told
-	Written      int64 `json:"written"` // behind the fence
-	Fenced       int64 `json:"fenced"`  // writes that the fence refused
-	Flooded      int64 `json:"flooded"` // calls made by command, and returned
+	Lost         int64 `json:"lost"`      // locks whose holders were told
+	Written      int64 `json:"written"`   // behind the fence
+	Fenced       int64 `json:"fenced"`    // writes that the fence refused
+	Flooded      int64 `json:"flooded"`   // calls made by command, and returned
+	Cancelled    int64 `json:"cancelled"` // of them, those that failed because of that
 
 	Holding     int    `json:"holding"`
 	Connected   bool   `json:"connected"`

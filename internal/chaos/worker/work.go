@@ -28,10 +28,11 @@ type work struct {
 	direct  *sql.DB // for fenced writes
 	file    *os.File
 
-	locks  atomic.Int64 // numbers them, for the history
-	counts struct {
+	numbers atomic.Int64 // of calls, locks and writes so far, for the history
+	counts  struct {
 		granted, held, unavailable, notExclusive atomic.Int64
-		lost, written, fenced, flooded           atomic.Int64
+		lost, written, fenced                    atomic.Int64
+		flooded, cancelled                       atomic.Int64
 		lastOK                                   atomic.Int64
 	}
 }
@@ -107,9 +108,9 @@ func (w *work) note(e history.Event) {
 	}
 }
 
-// lockNumber is unique in the history.
-func (w *work) lockNumber() int64 {
-	return int64(w.orders.Process)*1_000_000_000 + w.locks.Add(1)
+// number is one for a call, a lock or a write, unique in the history.
+func (w *work) number() int64 {
+	return int64(w.orders.Process)*1_000_000_000 + w.numbers.Add(1)
 }
 
 const namespace = sqllock.Namespace("chaos")

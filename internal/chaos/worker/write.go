@@ -15,18 +15,18 @@ import (
 // locked until it commits.
 const Schema = `
 CREATE TABLE counters (key bigint PRIMARY KEY, n bigint NOT NULL);
-CREATE TABLE writes (key bigint, n bigint, lock bigint, timeline bigint, lsn bigint, PRIMARY KEY (key, n));
+CREATE TABLE writes (key bigint, n bigint, lock bigint, number bigint, timeline bigint, lsn bigint, PRIMARY KEY (key, n));
 GRANT SELECT, INSERT, UPDATE ON counters, writes, latchkey_fence TO PUBLIC`
 
-// writePatience bounds a write.
-const writePatience = 2 * time.Second
+// WritePatience bounds a write.
+const WritePatience = 2 * time.Second
 
-// write makes a fenced write in h's name and notes how it ended.
-func (c *caller) write(h *holder) {
-	w := history.Write{Process: h.hold.Process, Key: h.hold.Key, Lock: h.hold.Lock, Begin: history.Now()}
-	ctx, cancel := context.WithTimeout(context.Background(), writePatience)
+// write makes a fenced write in the name of h's lock and notes how it ended.
+func (c *caller) write(h *Witness) {
+	w := history.Write{Process: h.Hold.Process, Key: h.Hold.Key, Lock: h.Hold.Lock, Number: c.w.number(), Begin: history.Now()}
+	ctx, cancel := context.WithTimeout(context.Background(), WritePatience)
 	defer cancel()
-	w.Result = c.commit(ctx, h)
+	w.Result = c.commit(ctx, h.Lock, w)
 	w.End = history.Now()
 	switch w.Result {
 	case history.OK:
@@ -39,14 +39,14 @@ func (c *caller) write(h *holder) {
 
 // commit goes on when the fence has refused, as a careless caller would: the
 // database must not let it.
-func (c *caller) commit(ctx context.Context, h *holder) history.Result {
+func (c *caller) commit(ctx context.Context, lock *sqllock.Lock, w history.Write) history.Result {
 	tx, err := c.w.direct.BeginTx(ctx, nil)
 	if err != nil {
 		return history.Failed
 	}
 	defer tx.Rollback()
-	fence := sqllock.Fence(ctx, tx, h.lock)
-	err = errors.Join(writeRow(ctx, tx, h), tx.Commit())
+	fence := sqllock.Fence(ctx, tx, lock)
+	err = errors.Join(Store(ctx, tx, w), tx.Commit())
 	switch {
 	case errors.Is(fence, sqllock.ErrFenced):
 		return history.Fenced
@@ -58,16 +58,17 @@ func (c *caller) commit(ctx context.Context, h *holder) history.Result {
 	return history.OK
 }
 
-// writeRow stores the token that the fence has noted for the key.
-func writeRow(ctx context.Context, tx *sql.Tx, h *holder) error {
+// Store stores, as a part of tx, w and the token that the fence has noted for its
+// key.
+func Store(ctx context.Context, tx *sql.Tx, w history.Write) error {
 	var n int64
 	err := tx.QueryRowContext(ctx, `INSERT INTO counters (key, n) VALUES ($1, 1)
-		ON CONFLICT (key) DO UPDATE SET n = counters.n + 1 RETURNING n`, h.hold.Key).Scan(&n)
+		ON CONFLICT (key) DO UPDATE SET n = counters.n + 1 RETURNING n`, w.Key).Scan(&n)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO writes (key, n, lock, timeline, lsn)
-		SELECT key_id, $2, $3, timeline, lsn FROM latchkey_fence WHERE key_space = 0 AND key_id = $1`,
-		h.hold.Key, n, h.hold.Lock)
+	_, err = tx.ExecContext(ctx, `INSERT INTO writes (key, n, lock, number, timeline, lsn)
+		SELECT key_id, $2, $3, $4, timeline, lsn FROM latchkey_fence WHERE key_space = 0 AND key_id = $1`,
+		w.Key, n, w.Lock, w.Number)
 	return err
 }

@@ -1,0 +1,158 @@
+package campaign
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+)
+
+// savedName is the file beside the histories with what else a check takes.
+const savedName = "campaign.json"
+
+// A saved is a campaign without its histories.
+type saved struct {
+	Settings    fleet.Settings   `json:"settings"`
+	Rows        []savedRow       `json:"rows"`
+	Injuries    []nemesis.Injury `json:"injuries"`
+	Gathered    bool             `json:"gathered"`
+	Writes      []check.Stored   `json:"writes"`
+	Stale       int              `json:"stale"`
+	Faults      int              `json:"faults"`
+	Health      *Health          `json:"health,omitempty"`
+	Took        time.Duration    `json:"took"`
+	Server      string           `json:"server"`
+	Overlapping bool             `json:"overlapping,omitempty"`
+	Interrupted bool             `json:"interrupted,omitempty"`
+}
+
+// A savedRow is a RowResult. Its row is found by the number.
+type savedRow struct {
+	Number  int           `json:"number"`
+	Name    string        `json:"name"`
+	Times   int           `json:"times"`
+	Lost    int64         `json:"lost"`
+	Outside int           `json:"outside"`
+	Served  time.Duration `json:"served"`
+	Err     string        `json:"err,omitempty"`
+	Broken  bool          `json:"broken,omitempty"` // Err is about a promise
+}
+
+// save writes to dir what Recheck needs.
+func (r *Result) save(dir string) error {
+	s := saved{
+		Settings: r.settings, Injuries: r.injuries, Gathered: r.gathered, Writes: r.writes, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
+		Took: r.Took, Server: r.Server, Overlapping: r.overlapping, Interrupted: r.interrupted,
+	}
+	for _, of := range r.Rows {
+		row := savedRow{Number: of.Row.Number, Name: of.Row.Name, Times: of.Times, Lost: of.Lost, Outside: of.Outside, Served: of.Served}
+		if of.Err != nil {
+			row.Err, row.Broken = of.Err.Error(), errors.Is(of.Err, nemesis.ErrPromise)
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("campaign: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, savedName), text, 0o600)
+}
+
+// Recheck checks the histories in plan.Fleet.Dir again, without a fleet. What a
+// campaign has left that was killed itself can be checked in part: nothing is
+// known of what was written then.
+func Recheck(_ context.Context, plan Plan) (*Result, error) {
+	dir := plan.Fleet.Dir
+	text, err := os.ReadFile(filepath.Join(dir, savedName))
+	if errors.Is(err, os.ErrNotExist) {
+		r, err := remains(plan.Fleet)
+		if err != nil {
+			return nil, err
+		}
+		return r, r.check(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("campaign: %w", err)
+	}
+	var s saved
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, fmt.Errorf("campaign: %s: %w", savedName, err)
+	}
+	r, err := s.result()
+	return r, errors.Join(err, r.check(dir))
+}
+
+// result is the campaign that was saved, and what had gone wrong in it.
+func (s *saved) result() (r *Result, err error) {
+	r = &Result{
+		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Health: s.Health, Took: s.Took, Server: s.Server,
+		settings: s.Settings, overlapping: s.Overlapping, interrupted: s.Interrupted, injuries: s.Injuries, gathered: s.Gathered, writes: s.Writes,
+	}
+	if s.Interrupted {
+		err = errInterrupted
+	}
+	for _, row := range s.Rows {
+		of := &RowResult{Row: rowNumbered(row.Number, row.Name), Times: row.Times, Lost: row.Lost, Outside: row.Outside, Served: row.Served}
+		switch {
+		case row.Broken:
+			of.Err = fmt.Errorf("%w, as it was reported: %s", nemesis.ErrPromise, row.Err)
+		case row.Err != "":
+			of.Err = errors.New(row.Err)
+		}
+		err = errors.Join(err, of.Err)
+		r.Rows = append(r.Rows, of)
+	}
+	return r, err
+}
+
+// rowNumbered is the row of this number, and of this name, where it has another
+// one in its campaign.
+func rowNumbered(number int, name string) nemesis.Row {
+	for _, row := range nemesis.Rows() {
+		if row.Number == number {
+			row.Name = name
+			return row
+		}
+	}
+	return nemesis.Row{Number: number, Name: name}
+}
+
+// remains is a campaign that was not saved, by its faults. The time after each
+// counts as trouble, as long as a process may take to serve again.
+func remains(set fleet.Settings) (*Result, error) {
+	events, err := read(set.Dir)
+	if err == nil && len(events) == 0 {
+		err = fmt.Errorf("campaign: there is no history in %s", set.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{settings: set, interrupted: true}
+	var faults []history.Fault
+	for _, e := range events {
+		if e.Fault != nil {
+			faults = append(faults, *e.Fault)
+		}
+	}
+	var rows []nemesis.Row
+	seen := map[int]bool{}
+	for _, f := range faults {
+		if !seen[f.Row] {
+			rows = append(rows, rowNumbered(f.Row, f.Name))
+		}
+		seen[f.Row] = true
+	}
+	r.Rows = newResult(set, rows).Rows
+	for _, f := range faults {
+		r.add(rowNumbered(f.Row, f.Name), nemesis.Injury{Fault: f, Recovery: servedWithin}, nil)
+	}
+	return r, nil
+}

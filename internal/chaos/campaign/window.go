@@ -1,0 +1,109 @@
+package campaign
+
+import (
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// A window is from a fault that ended a connection on the server's side until its
+// victim knew of it.
+type window struct {
+	history.Fault
+	known  history.Moment // when a holder was told first: no lock from before is valid then
+	limit  history.Moment // until when that may take
+	handed history.Moment // locks that began to be held later are on another connection
+}
+
+func newWindow(f history.Fault, lease time.Duration) window {
+	limit := f.Begin + history.Moment(early(f.Row, lease))
+	return window{Fault: f, known: limit, limit: limit, handed: f.Begin}
+}
+
+// close finds when the victim knew: when the first who held a lock on the
+// connection was told. If nobody did by then, because locks were given back
+// without an answer, it is the limit. Of a half-open one its locks may have been
+// handed on within the process meanwhile, and the fault lasts until the process
+// knows.
+func (w *window) close(lost []*check.Claim) {
+	if w.Row == 7 && w.End > w.Begin {
+		w.known = min(w.known, w.End)
+		w.handed = w.known
+	}
+	for _, h := range lost {
+		if h.Process == w.Process && w.Begin <= h.Told && h.Told <= w.known {
+			w.known, w.handed = h.Told, h.Told
+		}
+	}
+}
+
+// holds reports whether h was held in w, on the connection that had ended, and
+// not believed in beyond w.
+func (w *window) holds(h *check.Claim) bool {
+	seen := max(h.From, h.Valid)
+	if h.Process != w.Process || w.Begin > max(seen, h.Ended) {
+		return false
+	}
+	if h.Valid < h.From && h.Told != 0 { // told at first sight: nobody believed in it
+		return h.From <= w.limit
+	}
+	return h.From <= w.handed && seen <= w.known && h.Told <= w.limit
+}
+
+// excuses reports whether a lock that was held in w may have been valid beside
+// other, and told after other was granted.
+func (w *window) excuses(other *check.Claim) bool {
+	return other.Process != w.Process && other.Granted >= w.Begin
+}
+
+// An explanation is which locks were held in such windows, and not believed in
+// beyond them.
+type explanation struct {
+	windows []window
+	claims  map[int64]*check.Claim // all locks
+	keys    map[int64][]*check.Claim
+	victims map[int64]*window // by lock
+}
+
+func explain(events []history.Event, lease time.Duration) *explanation {
+	x := &explanation{claims: map[int64]*check.Claim{}, keys: map[int64][]*check.Claim{}, victims: map[int64]*window{}}
+	granted := map[int64]history.Moment{}
+	for _, e := range events {
+		switch {
+		case e.Hold != nil: // the last line counts
+			x.claims[e.Hold.Lock] = &check.Claim{Hold: *e.Hold, Granted: e.Hold.From}
+		case e.Try != nil && e.Try.Result == history.OK:
+			granted[e.Try.Lock] = e.Try.End
+		case e.Fault != nil && early(e.Fault.Row, lease) > 0:
+			x.windows = append(x.windows, newWindow(*e.Fault, lease))
+		}
+	}
+	var lost []*check.Claim
+	for number, c := range x.claims {
+		if at, ok := granted[number]; ok {
+			c.Granted = at
+		}
+		if c.Told != 0 {
+			lost = append(lost, c)
+		}
+		x.keys[c.Key] = append(x.keys[c.Key], c)
+	}
+	for i := range x.windows {
+		x.windows[i].close(lost)
+	}
+	for number, c := range x.claims {
+		if i := slices.IndexFunc(x.windows, func(w window) bool { return w.holds(c) }); i >= 0 {
+			x.victims[number] = &x.windows[i]
+		}
+	}
+	return x
+}
+
+// excuse reports whether a and b may have been valid at once: see
+// check.WithExcuse.
+func (x *explanation) excuse(a, b check.Claim) bool {
+	v, w := x.victims[a.Lock], x.victims[b.Lock]
+	return v != nil && v.excuses(&b) || w != nil && w.excuses(&a)
+}

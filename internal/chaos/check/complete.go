@@ -1,0 +1,29 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+)
+
+// incomplete is an error if a lock lacks its beginning or its end in the history,
+// and its process was not killed by a fault of the rows kills.
+func (rs *records) incomplete(kills []int) error {
+	killed := map[int]bool{}
+	for _, f := range rs.faults {
+		if slices.Contains(kills, f.Row) {
+			killed[f.Process] = true
+		}
+	}
+	n, first := 0, (*lock)(nil)
+	for _, r := range rs.keys {
+		for _, l := range r.locks {
+			if !killed[l.Process] && (!l.tried || !l.noted || l.Ended == 0) {
+				n, first = n+1, l
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %d locks lack a Try, a Hold or its end, one of them lock %d of process %d", ErrMalformed, n, first.Lock, first.Process)
+}

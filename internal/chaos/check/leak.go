@@ -1,0 +1,61 @@
+package check
+
+import "github.com/latchkey-go/latchkey/internal/chaos/history"
+
+// A Leak is a key that was refused although nobody had held it for too long, or
+// nobody but one process that may have had it all the while.
+type Leak struct {
+	Key      int64
+	Free, At history.Moment // since when nobody held it, or there was no trouble; the first such refusal
+	Refusals int
+	Process  int // that was granted the key meanwhile; 0: none was
+}
+
+// leaks finds the refusals of r that come too late after the last holder's end.
+// This is coarse, and so needs no excuse: whatever became of calls that gave up,
+// what they left behind is gone by then.
+func (s *sweep) leaks(r *record) {
+	if s.free == 0 {
+		return
+	}
+	free := r.freedBy()
+	last := -1 // index in free of the leak that was found last
+	m := monopoly{sweep: s, key: r.key}
+	for _, t := range r.tries {
+		if t.Result != history.Held {
+			continue
+		}
+		i := r.after(t.End)
+		if i < len(r.locks) && r.locks[i].asked <= t.End { // the next holder may have it already
+			continue
+		}
+		if free[i] >= t.Begin {
+			continue
+		}
+		m.refused(r, i, t)
+		since := max(free[i], s.trouble.latest(free[i], t.End))
+		if span(since, t.Begin) <= s.free {
+			continue
+		}
+		if last == i {
+			s.report.Leaks[len(s.report.Leaks)-1].Refusals++
+			continue
+		}
+		last = i
+		s.report.Leaks = append(s.report.Leaks, Leak{Key: r.key, Free: since, At: t.Begin, Refusals: 1})
+	}
+	s.report.Leaks = append(s.report.Leaks, m.leaks...)
+}
+
+// freedBy is, for each i, when the first i locks of r had ended, as far as anybody
+// saw; before the first it is when somebody asked first.
+func (r *record) freedBy() []history.Moment {
+	free := make([]history.Moment, len(r.locks)+1)
+	if len(r.tries) > 0 {
+		free[0] = r.tries[0].Begin
+	}
+	for i, l := range r.locks {
+		free[i+1] = max(free[i], l.granted, l.seen(), l.Told, l.UnlockBegin, l.Ended)
+	}
+	return free
+}

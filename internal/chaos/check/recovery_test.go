@@ -1,0 +1,69 @@
+package check
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// How long keys stay away after a fault at second 10 that is mended at 20.
+func TestRecovery(t *testing.T) {
+	victim := join(list(granted(1, 1, 0, 1), held(1, 1, 1, 9)))
+	tests := []struct {
+		name   string
+		events []history.Event
+		origin Origin
+		bound  time.Duration
+		want   Recovery // of it the counts and Max
+		slow   bool
+	}{
+		{name: "in time", events: join(victim, turn(2, 2, 11, 13)), bound: 1200 * time.Millisecond, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
+		{name: "too late", events: join(victim, turn(2, 2, 11, 13)), bound: time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}, slow: true},
+		{name: "from the end", events: join(victim, turn(2, 2, 21, 23)), origin: FromEnd, bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
+		{name: "before the end", events: join(victim, turn(2, 2, 12, 13)), origin: FromEnd, bound: time.Second, want: Recovery{Keys: 1}},
+		{name: "never, though wanted", events: join(victim, list(refused(2, 12, 12.1))), bound: time.Second, want: Recovery{Never: 1}, slow: true},
+		{name: "wanted within the bound only", events: join(victim, list(refused(2, 10.5, 10.6))), bound: time.Second, want: Recovery{Unasked: 1}},
+		{name: "kept and given back", events: join(list(granted(1, 1, 0, 1), unlocked(1, 1, 1, 29, 30, 31, history.OK)), turn(2, 2, 32, 33)), bound: time.Second, want: Recovery{Survived: 1}},
+		{name: "granted at that moment", events: join(list(granted(1, 1, 9, 10), held(1, 1, 10, 10)), turn(2, 2, 11, 13)), bound: 2 * time.Second, want: Recovery{Keys: 1, Max: 1100 * time.Millisecond}},
+		{name: "given back before", events: join(turn(1, 1, 0, 9), turn(2, 2, 32, 33)), bound: time.Second},
+		{name: "of another process", events: join(list(granted(3, 1, 0, 1), held(3, 1, 1, 9)), turn(2, 2, 32, 33)), bound: time.Second},
+		{name: "a lock that ended unseen long ago", events: join(victim, turn(2, 2, 5, 7), turn(2, 3, 32, 33)), bound: time.Second},
+		{name: "of several keys the longest", events: join(victim, turn(2, 2, 10.4, 11),
+			onKey(8, list(granted(1, 3, 0, 1), held(1, 3, 1, 9))), onKey(8, turn(2, 4, 12.9, 14))),
+			bound: 3 * time.Second, want: Recovery{Keys: 2, Max: 3 * time.Second, P50: 500 * time.Millisecond}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			report := Sweep(append(tt.events, fault(kill, 1, 10, 20)), WithRecovery(kill, tt.origin, tt.bound))
+			if len(report.Recoveries) != 1 {
+				t.Fatalf("%d rows, want 1", len(report.Recoveries))
+			}
+			got := *report.Recoveries[0]
+			if got.Keys != tt.want.Keys || got.Survived != tt.want.Survived || got.Unasked != tt.want.Unasked ||
+				got.Never != tt.want.Never || got.Max != tt.want.Max || tt.want.P50 != 0 && got.P50 != tt.want.P50 {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+			if slow := errors.Is(report.Err(), ErrSlow); slow != tt.slow {
+				t.Errorf("slow: %v, want %v", slow, tt.slow)
+			}
+		})
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var sorted []time.Duration
+	for i := range 200 {
+		sorted = append(sorted, time.Duration(i+1))
+	}
+	for _, tt := range []struct {
+		p    float64
+		n    int
+		want time.Duration
+	}{{0.5, 200, 100}, {0.99, 200, 198}, {0.99, 1, 1}, {0.5, 1, 1}, {0.5, 2, 1}, {0.99, 2, 2}} {
+		if got := percentile(sorted[:tt.n], tt.p); got != tt.want {
+			t.Errorf("p%v of 1 to %d is %v, want %v", tt.p*100, tt.n, int(got), int(tt.want))
+		}
+	}
+}
