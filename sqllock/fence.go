@@ -31,8 +31,8 @@ const FenceSchema = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	PRIMARY KEY (key_space, key_id)
 ) WITH (fillfactor = 70)`
 
-// ErrFenced: a transaction of somebody who got the lock later has been fenced
-// already.
+// ErrFenced is the answer of [Fence] when a transaction of somebody who got the
+// lock later has been fenced already.
 var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 
 // Fence refuses tx if its lock is older than one that has been fenced before:

@@ -32,7 +32,7 @@ func TestFenceErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		drawn := mustLock(t, s, sqllock.ID(4))
-		if err := fencedWork(t, t.Context(), db, drawn, "drawn"); err != nil {
+		if err := fencedWork(t.Context(), t, db, drawn, "drawn"); err != nil {
 			t.Fatal(err)
 		}
 		for _, tt := range []struct {
@@ -49,7 +49,7 @@ func TestFenceErrors(t *testing.T) {
 			{"PerTx", t.Context(), perTx, nil, "only the lock of a Session"},
 			{"Memory", t.Context(), memory, nil, "only the lock of a Session"},
 		} {
-			err := fencedWork(t, tt.ctx, db, tt.lock, tt.name)
+			err := fencedWork(tt.ctx, t, db, tt.lock, tt.name)
 			if err == nil || (tt.want != nil && !errors.Is(err, tt.want)) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("%s: %v, want %v %s", tt.name, err, tt.want, tt.text)
 			}
@@ -58,7 +58,7 @@ func TestFenceErrors(t *testing.T) {
 			}
 		}
 		execute(t, db, "DROP TABLE latchkey_fence")
-		err = fencedWork(t, t.Context(), db, drawn, "no table")
+		err = fencedWork(t.Context(), t, db, drawn, "no table")
 		if err == nil || !strings.Contains(err.Error(), "FenceSchema") || stateOf(err) != "42P01" {
 			t.Errorf("without the table: %v, want one that names FenceSchema, with SQLSTATE 42P01", err)
 		}
@@ -81,7 +81,7 @@ func TestFenceSerializationFailure(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
 		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		if err := fencedWork(t, t.Context(), db, lock, "first"); err != nil {
+		if err := fencedWork(t.Context(), t, db, lock, "first"); err != nil {
 			t.Fatal(err)
 		}
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
@@ -92,13 +92,13 @@ func TestFenceSerializationFailure(t *testing.T) {
 		if _, err := tx.Exec("SELECT 1 FROM work"); err != nil { // before the fence: the snapshot is older than it
 			t.Fatal(err)
 		}
-		if err := fencedWork(t, t.Context(), db, lock, "second"); err != nil {
+		if err := fencedWork(t.Context(), t, db, lock, "second"); err != nil {
 			t.Fatal(err)
 		}
 		if err := sqllock.Fence(t.Context(), tx, lock); stateOf(err) != "40001" || errors.Is(err, sqllock.ErrFenced) {
 			t.Errorf("Fence: %v, want SQLSTATE 40001", err)
 		}
-		if err := fencedWork(t, t.Context(), db, lock, "tried again"); err != nil {
+		if err := fencedWork(t.Context(), t, db, lock, "tried again"); err != nil {
 			t.Errorf("tried again: %v", err)
 		}
 	})
@@ -109,13 +109,13 @@ func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
 	t.Helper()
 	key := sqllock.ID(1)
 	stale := mustLock(t, session(t, driver, dsn, unaware()...), key)
-	if err := fencedWork(t, t.Context(), db, stale, "first"); err != nil {
+	if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
 		t.Fatal(err)
 	}
 	number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
 	later := session(t, driver, dsn)
 	servesAgain(t, later, key)
-	if err := fencedWork(t, t.Context(), db, mustLock(t, later, key), "second"); err != nil {
+	if err := fencedWork(t.Context(), t, db, mustLock(t, later, key), "second"); err != nil {
 		t.Fatal(err)
 	}
 	return stale
@@ -132,7 +132,7 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 				t.Fatalf("no rows: %v", errors.Join(err, rows.Err()))
 			}
 			fence()
-			_ = rows.Close()
+			_ = rows.Close() //nolint:sqlclosecheck // the fence comes before
 		},
 		"savepoint": func(t *testing.T, tx *sql.Tx, fence func()) {
 			if _, err := tx.Exec("SAVEPOINT before"); err != nil {

@@ -32,7 +32,7 @@ func execute(t *testing.T, db *sql.DB, query string, args ...any) {
 
 // fencedWork writes who, behind the fence, and commits whatever the fence has
 // said, as a careless caller would. It returns the fence's error.
-func fencedWork(t *testing.T, ctx context.Context, db *sql.DB, lock *sqllock.Lock, who string) error {
+func fencedWork(ctx context.Context, t *testing.T, db *sql.DB, lock *sqllock.Lock, who string) error {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
@@ -76,28 +76,28 @@ func TestFenceStopsStaleHolder(t *testing.T) {
 		db := fenced(t, driver, dsn)
 		key := sqllock.Namespace("fence").Key("user-1")
 		stale := mustLock(t, session(t, driver, dsn, unaware()...), key)
-		if err := fencedWork(t, t.Context(), db, stale, "first"); err != nil {
+		if err := fencedWork(t.Context(), t, db, stale, "first"); err != nil {
 			t.Fatalf("Fence: %v", err)
 		}
 		number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
 		later := session(t, driver, dsn)
 		servesAgain(t, later, key)
 		lock := mustLock(t, later, key)
-		if err := fencedWork(t, t.Context(), db, lock, "second"); err != nil {
+		if err := fencedWork(t.Context(), t, db, lock, "second"); err != nil {
 			t.Fatalf("Fence of the later holder: %v", err)
 		}
 		if err := stale.Err(); err != nil {
 			t.Fatalf("the stale holder knows already: %v", err)
 		}
 		for range 2 {
-			if err := fencedWork(t, t.Context(), db, stale, "stale"); err != sqllock.ErrFenced {
+			if err := fencedWork(t.Context(), t, db, stale, "stale"); err != sqllock.ErrFenced {
 				t.Errorf("Fence of the stale holder: %v, want ErrFenced", err)
 			}
 		}
 		if written(t, db, "stale") {
 			t.Error("the stale holder's work is in the database")
 		}
-		if err := fencedWork(t, t.Context(), db, lock, "second again"); err != nil {
+		if err := fencedWork(t.Context(), t, db, lock, "second again"); err != nil {
 			t.Errorf("Fence of the holder again: %v", err)
 		}
 	})
@@ -115,7 +115,7 @@ func TestWatchedAfterFence(t *testing.T) {
 		}
 		for name, speak := range map[string]func(s *sqllock.Session, lock *sqllock.Lock){
 			"fence": func(_ *sqllock.Session, lock *sqllock.Lock) {
-				if err := fencedWork(t, t.Context(), db, lock, "work"); err != nil {
+				if err := fencedWork(t.Context(), t, db, lock, "work"); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -142,7 +142,7 @@ func TestFenceFindsLoss(t *testing.T) {
 		db := fenced(t, driver, dsn)
 		lock := mustLock(t, session(t, driver, dsn, unaware()...), sqllock.ID(1))
 		number(t, db, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
-		if err := fencedWork(t, t.Context(), db, lock, "lost"); err != sqllock.ErrLost {
+		if err := fencedWork(t.Context(), t, db, lock, "lost"); err != sqllock.ErrLost {
 			t.Errorf("Fence: %v, want ErrLost", err)
 		}
 		if err := lock.Err(); err != sqllock.ErrLost {
@@ -191,19 +191,19 @@ func TestFenceReplacesOtherSystem(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
 		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		if err := fencedWork(t, t.Context(), db, lock, "first"); err != nil {
+		if err := fencedWork(t.Context(), t, db, lock, "first"); err != nil {
 			t.Fatal(err)
 		}
 		execute(t, db, "UPDATE latchkey_fence SET system = system + 1, timeline = timeline + 5, lsn = lsn + 5")
-		if err := fencedWork(t, t.Context(), db, lock, "restored elsewhere"); err != nil {
+		if err := fencedWork(t.Context(), t, db, lock, "restored elsewhere"); err != nil {
 			t.Errorf("Fence: %v", err)
 		}
 		execute(t, db, "UPDATE latchkey_fence SET lsn = lsn + 1")
-		if err := fencedWork(t, t.Context(), db, lock, "stale"); err != sqllock.ErrFenced {
+		if err := fencedWork(t.Context(), t, db, lock, "stale"); err != sqllock.ErrFenced {
 			t.Errorf("Fence: %v, want ErrFenced", err)
 		}
 		execute(t, db, "UPDATE latchkey_fence SET timeline = timeline + 1, lsn = 1")
-		if err := fencedWork(t, t.Context(), db, lock, "older timeline"); err != sqllock.ErrFenced {
+		if err := fencedWork(t.Context(), t, db, lock, "older timeline"); err != sqllock.ErrFenced {
 			t.Errorf("Fence after a failover: %v, want ErrFenced", err)
 		}
 	})
@@ -219,7 +219,7 @@ func TestFenceTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
-				if err := fencedWork(t, t.Context(), db, locks[i%len(locks)], "together"); err != nil {
+				if err := fencedWork(t.Context(), t, db, locks[i%len(locks)], "together"); err != nil {
 					t.Errorf("Fence: %v", err)
 				}
 			})
@@ -241,7 +241,7 @@ func TestTokensRise(t *testing.T) {
 			t.Helper()
 			lock := mustLock(t, s, sqllock.ID(1))
 			defer func() { _ = lock.Unlock() }()
-			if err := fencedWork(t, t.Context(), db, lock, what); err != nil {
+			if err := fencedWork(t.Context(), t, db, lock, what); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 			var token string
@@ -280,7 +280,7 @@ func TestTokensRise(t *testing.T) {
 		// however much the old primary has written since.
 		old := mustLock(t, a, sqllock.ID(1))
 		execute(t, db, "INSERT INTO work SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
-		if err := fencedWork(t, t.Context(), there, old, "old primary"); err != sqllock.ErrFenced {
+		if err := fencedWork(t.Context(), t, there, old, "old primary"); err != sqllock.ErrFenced {
 			t.Errorf("a holder of the old primary, on the new one: %v, want ErrFenced", err)
 		}
 	})

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -99,6 +100,6 @@ func (w *simWorld) noteToken(h *simHeld, token dialect.Token) {
 	w.figures["tokens"]++
 	w.mu.Unlock()
 	if !fair {
-		w.wrong("tokens do not rise from holder to holder", fmt.Sprint(token.Number))
+		w.wrong("tokens do not rise from holder to holder", strconv.FormatInt(token.Number, 10))
 	}
 }

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -83,7 +84,7 @@ func (w *simWorld) nothingHeld() {
 		}
 	}
 	if locks, _, _ := w.server.leftover(); locks != 0 {
-		w.wrong("the server keeps locks that nobody holds", fmt.Sprint(locks))
+		w.wrong("the server keeps locks that nobody holds", strconv.Itoa(locks))
 	}
 }
 

@@ -18,9 +18,9 @@ type Claim struct {
 
 // ClaimOf is the claim of a namespace with the secret of a fingerprint. The
 // class is the first four bytes of SHA-256("latchkey secret:" + namespace).
-func ClaimOf(namespace string, print uint32) Claim {
+func ClaimOf(namespace string, fingerprint uint32) Claim {
 	sum := sha256.Sum256([]byte("latchkey secret:" + namespace))
-	return Claim{int32(binary.BigEndian.Uint32(sum[:])), int32(print)}
+	return Claim{int32(binary.BigEndian.Uint32(sum[:])), int32(fingerprint)}
 }
 
 // The conditions that are computed for claims (c, p), one after the other: each

@@ -164,7 +164,7 @@ func (r *Result) String() string {
 		for _, of := range r.Rows {
 			fmt.Fprintln(w, strings.Join(r.cells(of), "\t"))
 		}
-		w.Flush() //nolint:errcheck // a Builder does not fail
+		w.Flush()
 	}
 	if r.Health != nil && r.Report != nil {
 		fmt.Fprintf(&b, "\n%v\n", r.Health)

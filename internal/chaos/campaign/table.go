@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ func (r *Result) cells(of *RowResult) []string {
 	told, before := r.toldCells(of)
 	free, within := r.freeCells(of)
 	return []string{
-		fmt.Sprint(of.Row.Number), of.Row.Name, fmt.Sprint(of.Times), fmt.Sprint(of.Lost),
+		strconv.Itoa(of.Row.Number), of.Row.Name, strconv.Itoa(of.Times), strconv.FormatInt(of.Lost, 10),
 		told, before, free, within, r.overlapCell(of), r.verdict(of),
 	}
 }
@@ -33,7 +34,8 @@ func (r *Result) toldCells(of *RowResult) (told, before string) {
 	if t == nil {
 		return noFigure, noFigure
 	}
-	told, before = noFigure, fmt.Sprintf("%d of %d", t.InTime(), t.Locks)
+	told = noFigure
+	all := []string{fmt.Sprintf("%d of %d", t.InTime(), t.Locks)}
 	if t.Locks > 0 {
 		told = three(t.P50, t.P99, t.Max)
 	}
@@ -45,10 +47,10 @@ func (r *Result) toldCells(of *RowResult) (told, before string) {
 		what string
 	}{{t.Woke, "of them on waking"}, {t.Returned, "more given back"}, {t.Untold, "more killed untold"}} {
 		if more.n > 0 {
-			before += fmt.Sprintf(", %d %s", more.n, more.what)
+			all = append(all, fmt.Sprintf("%d %s", more.n, more.what))
 		}
 	}
-	return told, before
+	return told, strings.Join(all, ", ")
 }
 
 func (r *Result) freeCells(of *RowResult) (free, within string) {
@@ -69,16 +71,16 @@ func (r *Result) overlapCell(of *RowResult) string {
 	if r.Report == nil {
 		return noFigure
 	}
-	cell := fmt.Sprint(r.overlaps(of))
+	all := []string{strconv.Itoa(r.overlaps(of))}
 	for _, e := range r.Early {
 		if e.Row == of.Row.Number {
-			cell += fmt.Sprintf(", %d until the news came (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000)
+			all = append(all, fmt.Sprintf("%d until the news came (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000))
 		}
 	}
 	if of.Outside > 0 {
-		cell += fmt.Sprintf(", %d where nothing is promised", of.Outside)
+		all = append(all, fmt.Sprintf("%d where nothing is promised", of.Outside))
 	}
-	return cell
+	return strings.Join(all, ", ")
 }
 
 // overlaps counts those that began after a fault of this row, and before the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	svg "github.com/ajstarks/svgo"
@@ -162,7 +163,7 @@ func (p *picture) axis() {
 	const step = history.Moment(500 * time.Millisecond)
 	for m := p.fault.Begin - (p.fault.Begin-p.from)/step*step; m <= p.to; m += step {
 		p.Line(p.x(m), y, p.x(m), y+5, line)
-		p.Text(p.x(m), y+20, fmt.Sprint(p.since(m)), ink+";text-anchor:middle")
+		p.Text(p.x(m), y+20, strconv.FormatInt(p.since(m), 10), ink+";text-anchor:middle")
 	}
 	p.Text(laneLeft-30, y+20, "ms", ink+";text-anchor:end")
 }

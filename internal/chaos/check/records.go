@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// ErrMalformed: the history contradicts its own format.
+// ErrMalformed is the answer to a history that contradicts its own format.
 var ErrMalformed = errors.New("check: malformed history")
 
 // A lock is what the history says of one lock, from its grant to its end.

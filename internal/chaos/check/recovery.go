@@ -27,7 +27,7 @@ type Recovery struct {
 }
 
 // Slow reports whether a key came back too late.
-func (r *Recovery) Slow() bool { return r.Never > 0 || r.Max > r.Bound }
+func (rec *Recovery) Slow() bool { return rec.Never > 0 || rec.Max > rec.Bound }
 
 func (s *sweep) recoveries(rs *records) {
 	for _, f := range rs.faults {

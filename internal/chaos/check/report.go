@@ -141,7 +141,7 @@ func (r *Report) String() string {
 			rec.P50.Round(time.Millisecond), rec.P99.Round(time.Millisecond), rec.Max.Round(time.Millisecond), rec.Bound,
 			rec.Survived, rec.Unasked, rec.Never, rec.Name)
 	}
-	w.Flush() //nolint:errcheck // a Builder does not fail
+	w.Flush()
 	return b.String()
 }
 

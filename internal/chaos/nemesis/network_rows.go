@@ -95,13 +95,13 @@ func reset(ctx context.Context, f *Field) (*fleet.Member, error) {
 
 // noticed makes a fault that ends m's connection, and mends it when m has
 // noticed: it must within a lease.
-func (f *Field) noticed(ctx context.Context, m *fleet.Member, make func() (*proxy.Fault, error)) error {
+func (f *Field) noticed(ctx context.Context, m *fleet.Member, end func() (*proxy.Fault, error)) error {
 	before, err := f.Tally(ctx, m, history.Now())
 	if err != nil {
 		return err
 	}
 	f.strike()
-	fault, err := make()
+	fault, err := end()
 	if err != nil {
 		return err
 	}
