@@ -38,7 +38,7 @@ bench-quick: deps-bench ## the same in under a minute: prints the main ratios, w
 bench-go: deps ## run the Benchmark functions that match BENCH (.) COUNT (1) times, for benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -benchmem ./...
 
-chaos: deps ## the fault campaign: every row of the fault table 20 times, under load; 15 min
+chaos: deps ## the fault campaign: every row of the fault table 20 times, under load; 20 min
 	@cd internal/chaos && $(GO) run . -faults 20
 
 chaos-soak: deps ## the same for HOURS (1), and then its table in docs/safety.md

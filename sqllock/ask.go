@@ -121,11 +121,15 @@ func (t *table) inVainLocked(a *ask) error {
 	if !a.waits {
 		return nil
 	}
-	e := a.firstEntry()
-	if err := t.source.away(e); err != nil || t.disputed == nil {
+	if err := t.source.away(a.firstEntry()); err != nil || t.disputed == nil {
 		return err
 	}
-	return t.disputed(e)
+	for _, e := range a.entries {
+		if e != nil && t.disputed(e) != nil {
+			return t.disputed(e)
+		}
+	}
+	return nil
 }
 
 // firstEntry is an entry that a is on; nil if there is none.

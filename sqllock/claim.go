@@ -36,8 +36,8 @@ func (c claim) dialect() dialect.Claim { return dialect.ClaimOf(string(c.namespa
 // A stake is a claim that a connection has.
 type stake struct {
 	claim claim
-	held  int           // keys on the connection that need it
-	used  time.Duration // when one was last taken or given back
+	held  int           // keys that need it and are on the connection, or asked for
+	used  time.Duration // when one was last asked for or given back
 }
 
 // A dispute is a claim that was refused.
@@ -65,24 +65,27 @@ func (l *lease) hasLocked(e *entry) bool {
 }
 
 // wantLocked notes that e's claim is needed, and returns nil; or why it is not to be
-// had just now.
+// had just now. What there is no room for in the next statement of claims is for the
+// one after it; so is another secret of the same namespace.
 func (l *lease) wantLocked(e *entry) error {
 	d, disputed := l.backend.s.disputes[e.claim]
+	inUse := l.claimsInUseLocked()
 	switch {
 	case disputed && now() < d.again:
 		return d.err
-	case slices.Contains(l.wanted, e.claim):
-		return nil
-	case len(l.wanted) == maxClaims || len(l.claims)+len(l.wanted)-l.idleClaimsLocked(0) >= maxClaims:
+	case inUse >= maxClaims:
 		return errMaxClaims
+	case inUse+len(l.wanted) < maxClaims &&
+		!slices.ContainsFunc(l.wanted, func(c claim) bool { return c.namespace == e.claim.namespace }):
+		l.wanted = append(l.wanted, e.claim)
 	}
-	l.wanted = append(l.wanted, e.claim)
 	return nil
 }
 
 var errMaxClaims = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use on one connection", ErrCapacity, maxClaims)
 
-// usedLocked notes that a key that needs s was taken (1) or given back (-1).
+// usedLocked notes that a key that needs s is asked for (1), or was refused or given
+// back (-1).
 func (s *stake) usedLocked(change int) {
 	if s != nil {
 		s.held += change
@@ -90,10 +93,10 @@ func (s *stake) usedLocked(change int) {
 	}
 }
 
-// idleClaimsLocked counts the claims that no key has needed for d.
-func (l *lease) idleClaimsLocked(d time.Duration) (n int) {
+// claimsInUseLocked counts the claims that a key needs.
+func (l *lease) claimsInUseLocked() (n int) {
 	for _, s := range l.claims {
-		if s.held == 0 && now()-s.used >= d {
+		if s.held > 0 {
 			n++
 		}
 	}
@@ -101,8 +104,8 @@ func (l *lease) idleClaimsLocked(d time.Duration) (n int) {
 }
 
 // dropClaimsLocked takes out the claims to be given back: those that are idle, and
-// if there are too many, those that have been so for longest.
-func (l *lease) dropClaimsLocked() (dropped []claim) {
+// if with those that are wanted there are too many, those that have been so for longest.
+func (l *lease) dropClaimsLocked(wanted int) (dropped []claim) {
 	idle := make([]claim, 0, len(l.claims))
 	for c, s := range l.claims {
 		if s.held == 0 {
@@ -112,7 +115,7 @@ func (l *lease) dropClaimsLocked() (dropped []claim) {
 	slices.SortFunc(idle, func(a, b claim) int { return cmp.Compare(l.claims[a].used, l.claims[b].used) })
 	for _, c := range idle {
 		long := now()-l.claims[c].used >= claimIdle*l.backend.s.options.heartbeat
-		if long || len(l.claims)+len(l.wanted) > maxClaims {
+		if long || len(l.claims)+wanted > maxClaims {
 			delete(l.claims, c)
 			dropped = append(dropped, c)
 		}
@@ -120,10 +123,10 @@ func (l *lease) dropClaimsLocked() (dropped []claim) {
 	return dropped
 }
 
-// stakeClaims asks for the claims that are wanted, and gives idle ones back if there is
-// time (due). It reports whether it sent anything.
-func (l *lease) stakeClaims(due bool) (sent bool) {
-	wanted, dropped := l.takeClaims(due)
+// stakeClaims asks for the claims that are wanted, and about once a heartbeat gives idle
+// ones back. It reports whether it sent anything.
+func (l *lease) stakeClaims() (sent bool) {
+	wanted, dropped := l.takeClaims()
 	if len(wanted)+len(dropped) == 0 {
 		return false
 	}
@@ -144,15 +147,19 @@ func inDialect(claims []claim) (all []dialect.Claim) {
 }
 
 // takeClaims is what to ask for now, and what to give back.
-func (l *lease) takeClaims(due bool) (wanted, dropped []claim) {
+func (l *lease) takeClaims() (wanted, dropped []claim) {
 	t := l.backend.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.dead.Load() || len(l.wanted) == 0 && (!due || len(l.claims) == 0) {
+	if l.dead.Load() || len(l.wanted)+len(l.claims) == 0 {
 		return nil, nil
 	}
+	if len(l.wanted) == 0 && now()-l.claimsSeen < l.backend.s.options.heartbeat {
+		return nil, nil
+	}
+	l.claimsSeen = now()
 	wanted = slices.DeleteFunc(l.wanted, func(c claim) bool { return l.claims[c] != nil })
-	dropped = l.dropClaimsLocked()
+	dropped = l.dropClaimsLocked(len(wanted))
 	l.wanted = nil
 	if len(wanted)+len(dropped) > 0 {
 		l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
@@ -183,7 +190,7 @@ func (l *lease) staked(claims []claim, disputed []bool, err error) {
 	}
 	s.table.mu.Unlock()
 	for _, n := range news {
-		s.options.log.Error("sqllock: another process uses this namespace with another key secret: its keys are refused",
+		s.options.log.Error("sqllock: this namespace is in use with another key secret: its keys are refused",
 			"namespace", string(n))
 	}
 }
@@ -200,14 +207,15 @@ func (s *Session) disputeLocked(c claim, err error) {
 }
 
 func disputedError(n Namespace) error {
-	return fmt.Errorf("%w: another process uses the namespace %q with another key secret: give all processes the same, and stop those with the other one",
+	return fmt.Errorf("%w: the namespace %q is in use with another key secret: give all processes the same, and stop those with the other one",
 		ErrNotExclusive, string(n))
 }
 
-// disputed is why those who wait for e wait in vain; nil if it is not so.
+// disputed is why those who wait for e wait in vain; nil if it is not so, or they
+// have not asked lately.
 func (s *Session) disputed(e *entry) error {
-	if e == nil {
-		return nil
+	if d := s.disputes[e.claim]; now() < d.again+2*pollAway {
+		return d.err
 	}
-	return s.disputes[e.claim].err
+	return nil
 }

@@ -110,6 +110,50 @@ func TestClaimIsGivenBack(t *testing.T) {
 	})
 }
 
+// Also on a connection that is never silent.
+func TestClaimIsGivenBackInTraffic(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		mustUnlock(t, mustTry(t, s, Namespace("payouts").Keyed([]byte("one")).Key("ann")))
+		for range 600 {
+			mustUnlock(t, mustTry(t, s, ID(1)))
+			time.Sleep(s.options.heartbeat / 20)
+		}
+		if n := len(server.claims[server.session(0)]); n != 0 {
+			t.Errorf("%d claims after 30 heartbeats without a key that needs one", n)
+		}
+	})
+}
+
+// Many at once do not get beyond the limit, and those for which there is room are
+// served.
+func TestBurstsOfClaims(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := func(i int) Key { return Namespace(fmt.Sprint("tenant-", i)).Keyed([]byte("secret")).Key("ann") }
+		for round := range 5 {
+			var calls []<-chan called
+			for i := range (round + 1) * (maxClaims - 1) {
+				calls = append(calls, begin(func() (*Lock, error) { return s.TryLock(background, key(i)) }))
+			}
+			granted := 0
+			for _, c := range calls {
+				switch r := returned(t, "TryLock", c); {
+				case r.err == nil:
+					granted++
+					defer r.lock.Unlock() //nolint:errcheck // the Session is closed with it
+				case !errors.Is(r.err, ErrCapacity) && !errors.Is(r.err, ErrHeld):
+					t.Errorf("TryLock: %v", r.err)
+				}
+			}
+			if n := len(server.claims[server.session(0)]); n > maxClaims {
+				t.Fatalf("round %d: %d claims on one connection, want %d at the most", round, n, maxClaims)
+			}
+			if round == 0 && granted != maxClaims-1 {
+				t.Errorf("%d of %d granted, and there was room for all", granted, maxClaims-1)
+			}
+		}
+	})
+}
+
 // Namespaces with a secret may be many, and claims at a time are not.
 func TestManyClaims(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -177,6 +221,32 @@ func TestClaimAndAlias(t *testing.T) {
 		mustUnlock(t, alias)
 		time.Sleep(ticks)
 		pending(t, "Lock of a key whose secret is disputed", waiter)
+	})
+}
+
+// Nor is it granted to who joins the question that somebody else has asked by the
+// number alone.
+func TestClaimAndAliasInFlight(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
+		theirs := key.claim().dialect()
+		theirs.Print++
+		server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
+		gate := make(chan struct{})
+		server.session(0).hooks(func() error { <-gate; return nil }, nil)
+		ctx, cancel := context.WithCancel(background)
+		alias := begin(func() (*Lock, error) { return s.TryLock(ctx, ID(key.Int64())) })
+		pending(t, "TryLock", alias)
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
+		pending(t, "Lock", waiter)
+		cancel()
+		wantErr(t, "who has given up", returned(t, "TryLock", alias), context.Canceled)
+		close(gate)
+		time.Sleep(ticks)
+		pending(t, "Lock of a key whose secret is disputed", waiter)
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks in the database", n)
+		}
 	})
 }
 

@@ -47,9 +47,12 @@ var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 // SQLState method: a serialization failure (40001, 40P01) is one of the transaction,
 // which may be tried again with the same lock. After any error the transaction
 // is rolled back: what is still sent on it fails with sql.ErrTxDone, and its Commit
-// writes nothing, even if the error is ignored.
+// writes nothing, even if the error is ignored. (Statements sent beside it, on the
+// *sql.Conn that it was begun on, are not its own.)
 //
-// Call it outside any savepoint: a rollback to an older one undoes the fence. A
+// Close rows before: while some of tx are open, Fence fails, and its rollback waits
+// until they have been read; of rows scanned into sql.RawBytes, until they are
+// closed. Call it outside any savepoint: a rollback to an older one undoes the fence. A
 // transaction may be fenced for several keys, in one order everywhere: else two of
 // them may deadlock (40P01).
 //

@@ -118,10 +118,16 @@ func (l *lease) takeTriesLocked(limit, room int) {
 
 // tryLocked adds e to the flight.
 func (l *lease) tryLocked(e *entry) {
-	e.backend = l.backend
-	l.backend.s.table.askingLocked(e)
+	l.askingLocked(e)
 	l.flight.tries = append(l.flight.tries, e)
 	l.flight.batch.Try = append(l.flight.batch.Try, e.key)
+}
+
+func (l *lease) askingLocked(e *entry) {
+	e.backend = l.backend
+	e.stake = l.claims[e.claim]
+	e.stake.usedLocked(1)
+	l.backend.s.table.askingLocked(e)
 }
 
 // takeGroupsLocked adds those who want one of several keys. Keys that two want go to
@@ -156,8 +162,7 @@ func (l *lease) takeGroupsLocked(room int) {
 		default:
 			keys := make([]dialect.Key, len(entries))
 			for i, e := range entries {
-				e.backend = b
-				t.askingLocked(e)
+				l.askingLocked(e)
 				keys[i] = e.key
 			}
 			l.flight.groups = append(l.flight.groups, group{entries})

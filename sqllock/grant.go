@@ -25,7 +25,7 @@ func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
 	if e.since == 0 {
 		e.since = at
 	}
-	if len(e.asks) == 0 { // who asked has given up
+	if len(e.asks) == 0 || !e.suits(e.firstKey()) { // who asked has given up
 		t.releaseLocked(e)
 		return
 	}
@@ -131,10 +131,17 @@ func (e *entry) firstKey() Key {
 	return first.keys[slices.Index(first.entries, e)]
 }
 
+// suits reports whether e, which is granted, may be held as key: one made with a secret
+// needs its claim, under which another name of the same number was not asked for.
+func (e *entry) suits(key Key) bool {
+	s := e.holds.stake
+	return key.print == 0 || e.holds.lease == nil || s != nil && s.claim == key.claim()
+}
+
 // mayHandOverLocked reports whether e's key may go to another caller of this process, who
 // asks for it as key, without passing through the database.
 func (t *table) mayHandOverLocked(e *entry, key Key) bool {
-	if s := e.holds.stake; key.print != 0 && e.holds.lease != nil && (s == nil || s.claim != key.claim()) { // the same number by another name
+	if !e.suits(key) {
 		return false
 	}
 	if t.handOver == forever {

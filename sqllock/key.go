@@ -88,7 +88,9 @@ func (n Namespace) Keyed(secret []byte) KeyedNamespace {
 		panic("sqllock: Keyed needs a secret that is not empty")
 	}
 	k := KeyedNamespace{namespace: n, secret: string(secret)}
-	k.print = k.fingerprint()
+	// It tells the secret from others, and is not 0. Nothing else that is hashed begins
+	// with '#'.
+	k.print = max(binary.BigEndian.Uint32(k.mac("#")), 1)
 	return k
 }
 
@@ -121,12 +123,6 @@ func (k KeyedNamespace) mac(text string) []byte {
 	mac := hmac.New(sha256.New, []byte(k.secret))
 	mac.Write([]byte(text))
 	return mac.Sum(nil)
-}
-
-// fingerprint tells the secret from others, and is not 0. Nothing else that is
-// hashed begins with '#'.
-func (k KeyedNamespace) fingerprint() uint32 {
-	return max(binary.BigEndian.Uint32(k.mac("#:"+string(k.namespace))), 1)
 }
 
 // prefix is what is hashed before an id, without the separating ':'.

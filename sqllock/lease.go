@@ -32,18 +32,19 @@ type lease struct {
 	pace pace // run's own
 
 	// protected by table.mu
-	flight  flight
-	boot    bootOffset
-	draws   []*draw          // who waits for a lock's token
-	claims  map[claim]*stake // those that the connection has
-	wanted  []claim          // those to ask for
-	held    int              // locks on this connection
-	stalled bool
-	timer   *time.Timer   // for the deadline, or for a statement without answer
-	alarm   time.Duration // when the timer fires at the latest; never after what is due next
-	idle    int           // heartbeats since it last held a lock
-	served  bool          // it has answered a statement
-	failed  int           // statements in a row that the server refused
+	flight     flight
+	boot       bootOffset
+	draws      []*draw          // who waits for a lock's token
+	claims     map[claim]*stake // those that the connection has
+	wanted     []claim          // those to ask for
+	claimsSeen time.Duration    // when idle ones were last looked for
+	held       int              // locks on this connection
+	stalled    bool
+	timer      *time.Timer   // for the deadline, or for a statement without answer
+	alarm      time.Duration // when the timer fires at the latest; never after what is due next
+	idle       int           // heartbeats since it last held a lock
+	served     bool          // it has answered a statement
+	failed     int           // statements in a row that the server refused
 }
 
 // Why a lease was lost, for the log.

@@ -60,7 +60,7 @@ func (l *lease) run() {
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
 	sent := l.drawTokens()
-	sent = l.stakeClaims(due) || sent
+	sent = l.stakeClaims() || sent
 	if !l.take(l.gather(), due && !sent) {
 		return sent && !l.dead.Load()
 	}

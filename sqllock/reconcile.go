@@ -43,7 +43,7 @@ func (l *lease) reconcile(err error) bool {
 		if holds[e.key] {
 			l.grantedLocked(e, answered)
 		} else {
-			t.refusedLocked(e, err)
+			l.refusedLocked(e, err)
 		}
 	}
 	f.clear()

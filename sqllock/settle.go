@@ -47,7 +47,7 @@ func (l *lease) settleLocked() bool {
 	for _, e := range f.tries {
 		if e.busy {
 			e.busy = false
-			t.refusedLocked(e, ErrHeld)
+			l.refusedLocked(e, ErrHeld)
 		} else {
 			l.grantedLocked(e, answered)
 		}
@@ -70,7 +70,7 @@ func (l *lease) settleGroupLocked(g group, won int, at time.Duration) {
 	for i, e := range g.entries {
 		switch {
 		case won < 0 || i < won:
-			l.backend.s.table.refusedLocked(e, ErrHeld)
+			l.refusedLocked(e, ErrHeld)
 		case i > won:
 			l.untestedLocked(e)
 		}
@@ -78,15 +78,19 @@ func (l *lease) settleGroupLocked(g group, won int, at time.Duration) {
 }
 
 func (l *lease) untestedLocked(e *entry) {
+	e.stake.usedLocked(-1)
 	e.state = idle
 	l.backend.s.table.keepGoingLocked(e)
 }
 
 func (l *lease) grantedLocked(e *entry, at time.Duration) {
 	l.held++
-	stake := l.claims[e.claim]
-	stake.usedLocked(1)
-	l.backend.s.table.grantedLocked(e, holding{lease: l, stake: stake}, at)
+	l.backend.s.table.grantedLocked(e, holding{lease: l, stake: e.stake}, at)
+}
+
+func (l *lease) refusedLocked(e *entry, err error) {
+	e.stake.usedLocked(-1)
+	l.backend.s.table.refusedLocked(e, err)
 }
 
 func (l *lease) freedLocked(e *entry) {

@@ -7,7 +7,7 @@ type Stats struct {
 	Held        int    // locks held, or being given back
 	Waiting     int    // calls of Lock and LockAny that wait
 	Connections int    // database connections in use; 0 while the database is away
-	Exchanges   uint64 // statements answered, heartbeats included
+	Exchanges   uint64 // statements of locks answered, heartbeats included
 	Losses      uint64 // connections lost, with every lock on them
 	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat
 

@@ -88,6 +88,7 @@ type entry struct {
 
 	backend *backend      // a Session's: the queue it stands in, while queued or asking
 	claim   claim         // a Session's: what a lease must have before it asks
+	stake   *stake        // while asking: the claim under which it is asked for; nil: without
 	since   time.Duration // when this process got hold of the key and has kept or had it since; 0: it has not
 	polls   int           // attempts of the waiters since the key was last seen to move
 	timer   *time.Timer   // for the next attempt

@@ -12,7 +12,8 @@ import (
 
 // A Tx is a transaction: *sql.Tx and *sqlx.Tx are. A *sql.DB, *sqlx.DB or
 // *sql.Conn is not, so that a transaction's lock cannot be asked for where there
-// is no transaction: it would be gone when its statement ends.
+// is no transaction: it would be gone when its statement ends. One of your own
+// must end the whole transaction with Rollback, and refuse all that follows.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	Commit() error

@@ -61,7 +61,7 @@ type Session interface {
 
 	// Claim asks for claims, and gives others back that the session has. It
 	// reports for each it asked for whether another session disputes it: then this
-	// one has it not. After an error the session has none of those it asked for;
+	// one has it not. After an error the session has none of either;
 	// its kind is as Exchange's.
 	Claim(wanted, dropped []Claim) (disputed []bool, err error)
 

@@ -34,7 +34,7 @@ func TestCampaign(t *testing.T) {
 	plan := campaign.Plan{
 		Rows:     []int{2, 5},
 		Faults:   2,
-		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Keys: 12, Lease: 2 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
+		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Keys: 12, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
 		Progress: t.Output(),
 	}
 	for _, row := range nemesis.Rows() {
