@@ -38,6 +38,7 @@ const (
 	Any         Effect = iota // which locks are lost depends on the moment
 	NothingLost               // no process may report a loss
 	VictimLoses               // the victim must find that its connection is lost, and nobody else may
+	VictimAtLeast             // the victim must, and others may
 	AllLose                   // every process must
 )
 
@@ -124,7 +125,7 @@ func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err 
 		switch {
 		case spared && (connections > 0 || a.Locks > b.Locks):
 			err = errors.Join(err, broken("process %d reports %d connections and %d locks lost, and none should be", a.Process, connections, a.Locks-b.Locks))
-		case connections == 0 && (e == AllLose || e == VictimLoses && victim == i+1):
+		case connections == 0 && (e == AllLose || (e == VictimLoses || e == VictimAtLeast) && victim == i+1):
 			err = errors.Join(err, broken("process %d has not noticed", a.Process))
 		}
 	}

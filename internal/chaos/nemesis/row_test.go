@@ -48,6 +48,8 @@ func TestEffect(t *testing.T) {
 		{"another noticed as well", VictimLoses, []fleet.Tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 0},
 		{"another lost a lock as well", VictimLoses, []fleet.Tally{{Process: 1, Connections: 3, Locks: 6}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 1},
 		{"another noticed", VictimLoses, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
+		{"another noticed as well, and may", VictimAtLeast, []fleet.Tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, true, 0},
+		{"only another noticed", VictimAtLeast, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
 		{"not all noticed", AllLose, change(0, fleet.Tally{Connections: 1}), 0, false, 0},
 		{"whatever", Any, change(0, fleet.Tally{Connections: 2, Locks: 2}), 0, true, 2},
 	}

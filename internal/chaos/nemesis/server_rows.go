@@ -14,7 +14,8 @@ var serverRows = []Row{
 	{Number: 13, Name: "pg_terminate_backend", Quick: true, Effect: VictimLoses, inject: terminate},
 	{Number: 14, Name: "a backend killed with -9", Quick: true, Effect: AllLose, inject: killBackend},
 	{Number: 15, Name: "immediate restart", Quick: true, Effect: AllLose, inject: restart},
-	{Number: 16, Name: "backend frozen longer than the lease", Effect: VictimLoses, inject: freezeBackend},
+	// It may hold one of the server's own latches, for which all others wait.
+	{Number: 16, Name: "backend frozen longer than the lease", Effect: VictimAtLeast, inject: freezeBackend},
 	{Number: 17, Name: "the server's clock steps", Effect: NothingLost, Bystander: true, inject: clockSteps},
 	{Number: 25, Name: "role may not connect", Quick: true, Effect: VictimLoses, inject: lockOut},
 }
