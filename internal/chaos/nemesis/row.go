@@ -35,11 +35,11 @@ type Effect int
 
 // The effects.
 const (
-	Any         Effect = iota // which locks are lost depends on the moment
-	NothingLost               // no process may report a loss
-	VictimLoses               // the victim must find that its connection is lost, and nobody else may
-	VictimAtLeast             // the victim must, and others may
-	AllLose                   // every process must
+	Any           Effect = iota // which locks are lost depends on the moment
+	NothingLost                 // no process may report a loss
+	VictimLoses                 // the victim must find that its connection is lost, and nobody else may
+	VictimAtLeast               // the victim must, and others may
+	AllLose                     // every process must
 )
 
 // Rows is all rows of the table but 18, jumps of the client's clocks, which the
