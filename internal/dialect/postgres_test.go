@@ -158,15 +158,9 @@ func TestExchange(t *testing.T) {
 // here, since the engine, which speaks every heartbeat, has no part in this.
 func TestServerEndsSilentSession(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
-		short := settings
-		short.Lease = 300 * time.Millisecond
-		silent, err := dialect.PostgreSQL{}.Open(context.Background(), db, short)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer silent.Destroy()
 		rival := connect(t, db)
-		exchange(t, silent, dialect.Batch{Try: big(1)})
+		silent := holdBriefly(t, db, big(1))
+		defer silent.Destroy()
 		deadline := time.Now().Add(15 * time.Second)
 		for len(exchange(t, rival, dialect.Batch{Try: big(1)}).Busy) > 0 {
 			if time.Now().After(deadline) {
@@ -179,6 +173,26 @@ func TestServerEndsSilentSession(t *testing.T) {
 			t.Errorf("Exchange after the lease: %v, want a Failure of Kind Gone", err)
 		}
 	})
+}
+
+// holdBriefly is a session with a short lease that has taken keys: not so short that
+// a busy machine cannot take them in time.
+func holdBriefly(t *testing.T, db *sql.DB, keys []dialect.Key) dialect.Session {
+	t.Helper()
+	set := settings
+	for set.Lease = 300 * time.Millisecond; ; set.Lease *= 2 {
+		s, err := dialect.PostgreSQL{}.Open(context.Background(), db, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = s.Exchange(&dialect.Batch{Try: keys}); err == nil {
+			return s
+		}
+		s.Destroy()
+		if set.Lease > 5*time.Second {
+			t.Fatalf("Exchange: %v", err)
+		}
+	}
 }
 
 func TestSocketIsFound(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -98,8 +99,21 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 	return err
 }
 
-// startLocked starts the server and waits until it answers.
+// startLocked starts the server and waits until it answers. Processes of one that
+// has died by itself may need a moment to follow it.
 func (c *Cluster) startLocked() error {
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+		err := c.launchLocked()
+		if !errors.Is(err, errMemoryInUse) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// errMemoryInUse: processes of the server of before are still there.
+var errMemoryInUse = errors.New("pgtest: the shared memory is in use")
+
+func (c *Cluster) launchLocked() error {
 	from := c.home.logSize()
 	server, err := c.home.start(c.programs.path("postgres"), "-D", c.data)
 	if err != nil {
@@ -120,8 +134,11 @@ func (c *Cluster) startLocked() error {
 	}
 	log := c.home.logSince(from)
 	err = errors.Join(fmt.Errorf("%w%s", err, c.home.logTail(from)), c.killLocked())
-	if portTaken(log) {
+	switch {
+	case portTaken(log):
 		err = fmt.Errorf("%w: %w", errPortTaken, err)
+	case strings.Contains(log, "pre-existing shared memory block"):
+		err = fmt.Errorf("%w: %w", errMemoryInUse, err)
 	}
 	return err
 }
