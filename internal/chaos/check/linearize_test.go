@@ -23,6 +23,13 @@ func TestLinearize(t *testing.T) {
 		{name: "nothing"},
 		{name: "one after the other", events: join(turn(1, 1, 0, 3), turn(2, 2, 3, 5))},
 		{name: "granted while held", events: join(turn(1, 1, 0, 9), turn(2, 2, 3, 5)), illegal: true},
+		{name: "granted to a process that froze with the answer, and when its lease had passed to the next", events: join(
+			list(granted(1, 1, 0, 1), told(1, 1, 9, 0, 9)), turn(2, 2, 4, 6))},
+		{name: "granted to a process that froze before the answer, and meanwhile to the next", events: join(
+			list(granted(1, 1, 0, 9), told(1, 1, 9, 0, 9)), turn(2, 2, 4, 6))},
+		{name: "the same, and the answer is read while a third has it", events: join(
+			list(granted(1, 1, 0, 9), told(1, 1, 9, 0, 9), refused(4, 1, 1.5)), turn(2, 2, 4, 6), turn(3, 3, 6.5, 9.5), list(refused(4, 8, 8.5)))},
+		{name: "granted while the answer is on its way, and seen valid", events: join(list(granted(1, 1, 0, 5), told(1, 1, 5, 6, 7)), turn(2, 2, 1, 9)), illegal: true},
 		{name: "granted as the Unlock returns", events: join(turn(1, 1, 0, 3), turn(2, 2, 2.95, 5))},
 		{name: "granted before the Unlock", events: join(turn(1, 1, 0, 3), turn(2, 2, 2.7, 5)), illegal: true},
 		{name: "granted to the last in line", events: join(turn(1, 1, 0, 3), list(

@@ -11,7 +11,7 @@ import "github.com/latchkey-go/latchkey/internal/chaos/history"
 // until() at least. So, if the history is right:
 //
 //   - Grants took effect in the order in which their calls returned, and each after
-//     the until() of every lock before it.
+//     the until() of every lock before it; those of ghosts aside.
 //   - The end of a lock took effect before the next grant had returned.
 //   - A refusal beside a moment at which a lock was certainly held, or lost and not
 //     granted again, can be given that moment.
@@ -22,8 +22,11 @@ func (r *record) narrow(ops []operation) {
 	end := make(map[int64]history.Moment, len(r.locks))   // of what ends them
 	var reach history.Moment
 	for i, l := range r.locks {
-		begin[l.Lock] = min(max(l.asked, reach), l.granted)
-		reach = max(reach, l.until())
+		begin[l.Lock] = l.asked
+		if !l.ghost() {
+			begin[l.Lock] = min(max(l.asked, reach), l.granted)
+			reach = max(reach, l.until())
+		}
 		if i+1 < len(r.locks) {
 			end[l.Lock] = r.locks[i+1].granted
 		}
@@ -50,6 +53,9 @@ func (r *record) narrow(ops []operation) {
 // is: a lock is held, or in limbo with the next grant still to come.
 func (r *record) answerable(begin, end history.Moment) (from, to history.Moment, ok bool) {
 	i := r.after(end)
+	for i > 0 && r.locks[i-1].ghost() {
+		i--
+	}
 	if i == 0 {
 		return 0, 0, false
 	}

@@ -49,8 +49,9 @@ func byCall(ops []operation) {
 //
 // An Unlock that returned nil freed the key. A loss, and an Unlock with any
 // other result, leave the key in limbo: the server may have ended the session at
-// any moment since the lock was last seen valid, and may do so after the call. A
-// lock without an end was of a process that was killed, and is the same.
+// any moment since the lock was last seen valid, or asked for if it never was, and
+// may do so after the call. A lock without an end was of a process that was
+// killed, and is the same.
 func (l *lock) ends(last history.Moment) (ops []operation) {
 	if l.returned() {
 		begin := max(l.UnlockBegin, l.granted)
@@ -63,5 +64,5 @@ func (l *lock) ends(last history.Moment) (ops []operation) {
 	if l.Told != 0 {
 		told = l.Told
 	}
-	return append(ops, operation{lose, l.Lock, l.seen(), max(l.seen(), told)})
+	return append(ops, operation{lose, l.Lock, l.until(), max(l.until(), told)})
 }

@@ -156,8 +156,16 @@ func (l *lock) returned() bool { return l.Unlock == history.OK }
 // until is the moment to which l was certainly held, unless the history is
 // wrong: what ended it began then.
 func (l *lock) until() history.Moment {
-	if l.returned() && l.Told == 0 {
+	switch {
+	case l.returned() && l.Told == 0:
 		return max(l.seen(), l.UnlockBegin)
+	case l.ghost():
+		return l.asked
 	}
 	return l.seen()
 }
+
+// ghost reports whether l was lost before anybody saw it valid: its process froze
+// before it had read the answer, say. It may have been granted, and lost, at any
+// moment of the call.
+func (l *lock) ghost() bool { return l.Valid < l.From && !l.returned() }
