@@ -170,7 +170,7 @@ func (p *picture) axis() {
 
 // legend says what the bars mean.
 func (p *picture) legend(y int) {
-	x := laneLeft
+	x := laneLeft - 60
 	for _, e := range []struct{ style, what string }{
 		{firstFill, "held: Err was nil"},
 		{staleFill, "not looked at any more; on waking, Err says ErrLost"},
@@ -179,6 +179,6 @@ func (p *picture) legend(y int) {
 	} {
 		p.Rect(x, y-11, 18, 12, e.style)
 		p.Text(x+24, y, e.what, ink)
-		x += 50 + 7*len(e.what)
+		x += 44 + 7*len(e.what)
 	}
 }
