@@ -139,7 +139,7 @@ func TestBurstsOfClaims(t *testing.T) {
 				switch r := returned(t, "TryLock", c); {
 				case r.err == nil:
 					granted++
-					defer r.lock.Unlock() //nolint:errcheck // the Session is closed with it
+					defer r.lock.Unlock()
 				case !errors.Is(r.err, ErrCapacity) && !errors.Is(r.err, ErrHeld):
 					t.Errorf("TryLock: %v", r.err)
 				}
