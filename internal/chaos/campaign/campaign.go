@@ -13,6 +13,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // A Plan is what a campaign does.
@@ -77,7 +78,7 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, 
 			if err := errors.Join(err, notes.fault(injury.Fault)); err != nil {
 				return err
 			}
-			if err := pass(ctx, upTo(field.Rand, quiet)); err != nil {
+			if err := worker.Pause(ctx, upTo(field.Rand, quiet)); err != nil {
 				return err
 			}
 		}

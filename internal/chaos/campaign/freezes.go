@@ -12,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // alwaysRunning is how many processes are not frozen at any moment: somebody
@@ -106,7 +107,7 @@ func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (
 		return injury, context.Cause(ctx)
 	}
 	defer func() { <-z.slots }()
-	if err := pass(ctx, upTo(rng, quiet)); err != nil {
+	if err := worker.Pause(ctx, upTo(rng, quiet)); err != nil {
 		return injury, err
 	}
 	lost, err := z.holding(ctx, m)
@@ -117,7 +118,7 @@ func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (
 	if err := m.Process.Freeze(); err != nil {
 		return injury, err
 	}
-	err = pass(ctx, time.Duration((0.7+0.8*rng.Float64())*float64(z.fleet.Lease)))
+	err = worker.Pause(ctx, time.Duration((0.7+0.8*rng.Float64())*float64(z.fleet.Lease)))
 	err = errors.Join(err, m.Process.Thaw())
 	injury.Fault.End = history.Now()
 	if err != nil {

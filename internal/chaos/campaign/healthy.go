@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // A Health is how often a loss was reported although nothing was wrong.
@@ -55,7 +56,7 @@ func (h *Health) live(ctx context.Context, f *fleet.Fleet, plan Plan) (err error
 	}
 	const every = time.Minute // a line about progress
 	for begin := time.Now(); time.Since(begin) < plan.Duration; {
-		if err := pass(ctx, min(every, plan.Duration-time.Since(begin))); err != nil {
+		if err := worker.Pause(ctx, min(every, plan.Duration-time.Since(begin))); err != nil {
 			return err
 		}
 		var holds, losses int64
@@ -76,18 +77,6 @@ func (h *Health) live(ctx context.Context, f *fleet.Fleet, plan Plan) (err error
 
 // servedWithin is long enough for any process that serves at all.
 const servedWithin = 20 * time.Second
-
-// pass waits for d.
-func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 func (h *Health) err() error {
 	allowed := 0
