@@ -128,7 +128,7 @@ func (b *bench) measureFleet(ctx context.Context, f *pods.Fleet, names podNames)
 			default:
 				otherErrors.add(1)
 			}
-			time.Sleep(comeBack/2 + rand.N(comeBack))
+			time.Sleep(comeBack/2 + rand.N(comeBack)) // as a client that was refused does
 			return err
 		},
 	})

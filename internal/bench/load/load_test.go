@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 				if ctx.Done() != nil {
 					t.Error("the context can end")
 				}
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // the length of an operation
 				if caller == 3 {
 					return errors.New("never")
 				}
@@ -62,7 +62,7 @@ func TestRunCancelled(t *testing.T) {
 		load.Run(ctx, load.Load{
 			Callers: 1, WarmUp: time.Hour, Measure: time.Hour,
 			Op: func(context.Context, int, int) error {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // the length of an operation
 				return nil
 			},
 		})

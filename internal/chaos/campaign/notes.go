@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
@@ -53,23 +52,6 @@ func readFile(name string) ([]history.Event, error) {
 	}
 	defer file.Close()
 	return history.ReadAll(file)
-}
-
-// stored is what fenced writes have left in the database.
-func stored(ctx context.Context, f *fleet.Fleet) (all []check.Stored, err error) {
-	rows, err := f.DB.QueryContext(ctx, "SELECT key, n, timeline, lsn, lock, number FROM writes")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s check.Stored
-		if err := rows.Scan(&s.Key, &s.N, &s.Timeline, &s.LSN, &s.Lock, &s.Number); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
 }
 
 // stale counts the writes that were committed after one with a later token.

@@ -14,6 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // A Result is what a campaign came to.
@@ -98,7 +99,7 @@ const linearizeWithin = 5 * time.Minute
 
 // gather fetches from the database what was written.
 func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
-	if r.writes, err = stored(ctx, f); err != nil {
+	if r.writes, err = worker.Stored(ctx, f.DB); err != nil {
 		return err
 	}
 	r.Stored = len(r.writes)

@@ -101,18 +101,4 @@ func (v *vault) noted(ctx context.Context, k *kept) error {
 }
 
 // stored is all fenced writes, but for their order.
-func (v *vault) stored(ctx context.Context) (all []check.Stored, err error) {
-	rows, err := v.db.QueryContext(ctx, "SELECT key, n, timeline, lsn, lock, number FROM writes")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s check.Stored
-		if err := rows.Scan(&s.Key, &s.N, &s.Timeline, &s.LSN, &s.Lock, &s.Number); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
-}
+func (v *vault) stored(ctx context.Context) ([]check.Stored, error) { return worker.Stored(ctx, v.db) }
