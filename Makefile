@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/routers internal/bench internal/chaos)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers internal/bench internal/chaos)))
 
 # What `make check` uses where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -18,12 +18,15 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: deps-postgres ## run examples/quickstart, on DATABASE_URL or a throwaway PostgreSQL
-	@$(GO) run ./examples/quickstart
+demo: ## run examples/quickstart, on DATABASE_URL or a throwaway SQLite file
+	cd examples/quickstart && $(GO) run .
 
 test: deps ## run all tests, on real PostgreSQL
 	$(GO) test ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
+
+test-matrix: deps ## run the tests on each of PostgreSQL 14 to 18, or VERSIONS, fetched with npm; an hour
+	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
 
 check: deps fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector
 	$(GO) test -race ./...
@@ -64,15 +67,12 @@ cover: deps ## run the tests and print how much of each function they cover
 deps: ## find PostgreSQL, PgBouncer and Redis, or install them
 	@sh internal/pgtest/deps.sh
 
-clean: ## remove what builds and tests leave, pgtest's template cluster included
+clean: ## remove what builds and tests leave, pgtest's template clusters and fetched servers included
 	rm -rf bin coverage.out
 	find . -name '*.test' -type f -exec rm -f {} + -o -name '*.prof' -type f -exec rm -f {} +
-	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/latchkey" "$$HOME/Library/Caches/latchkey"
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/latchkey" "$$HOME/Library/Caches/latchkey" /var/cache/latchkey
 
 # The steps of other targets.
-
-deps-postgres:
-	@sh internal/pgtest/deps.sh demo
 
 deps-bench:
 	@sh internal/pgtest/deps.sh bench
@@ -92,4 +92,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-postgres deps-bench fmt vet lint
+.PHONY: help demo test test-matrix check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-bench fmt vet lint

@@ -17,8 +17,8 @@ type Option func(*Limiter)
 //
 // Waiting requests of one process are served first come, first served, those of
 // several processes in no order. Of an [AtMost] limiter over a Locker without
-// LockAny (not a Session or Memory), they try again from time to time, in no
-// order either.
+// LockAny (not a Session, Sharded or Memory), they try again from time to time,
+// in no order either.
 //
 // It panics if maxWait or waiters is not positive.
 func WithWait(maxWait time.Duration, waiters int) Option {

@@ -15,6 +15,7 @@ func TestAtMost(t *testing.T) {
 	for name, locks := range map[string]sqllock.Locker{
 		"any":     sqllock.NewMemory(),
 		"one key": onlyOne{sqllock.NewMemory()},
+		"sharded": sqllock.Shard(sqllock.NewMemory(), sqllock.NewMemory()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,13 +6,33 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// connect opens a connection. It returns when caller ends, however stuck the
-// driver is; what the driver may still bring is destroyed. One backend at a time
-// connects: each needs two of the pool's connections, and two of them could wait
-// for each other's.
-func (b *backend) connect(caller context.Context) (session dialect.Session, err error) {
+// connect opens a connection. One backend at a time connects: each may need two of the
+// pool's connections, and two of them could wait for each other's.
+func (b *backend) connect(caller context.Context) (dialect.Session, error) {
+	return attempt(b, caller, func(ctx context.Context) (dialect.Session, error) {
+		d := b.s.options.dialect
+		if d == nil { // Open could not ask, for the database was away
+			var err error
+			if d, err = dialect.Choose(ctx, b.s.db, b.s.options.table); err != nil {
+				return nil, err
+			}
+		}
+		return d.Open(ctx, b.s.db, b.s.settings())
+	}, dialect.Session.Destroy)
+}
+
+// choose finds out which kind of database it is.
+func (b *backend) choose(caller context.Context) (dialect.Dialect, error) {
+	return attempt(b, caller, func(ctx context.Context) (dialect.Dialect, error) {
+		return dialect.Choose(ctx, b.s.db, b.s.options.table)
+	}, func(dialect.Dialect) {})
+}
+
+// attempt does what needs a driver. It returns when caller ends, however stuck the
+// driver is; what the driver may still bring is undone.
+func attempt[T any](b *backend, caller context.Context, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	if b.strays.Load() >= maxStrays {
-		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
+		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
 	}
 	ctx, cancel := context.WithTimeout(caller, connectTimeout)
 	defer cancel()
@@ -25,31 +45,31 @@ func (b *backend) connect(caller context.Context) (session dialect.Session, err 
 	case b.s.connecting <- struct{}{}:
 		defer func() { <-b.s.connecting }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return brought, ctx.Err()
 	}
 	type result struct {
-		session dialect.Session
+		brought T
 		err     error
 	}
-	opened := make(chan result)
+	done := make(chan result)
 	abandoned := make(chan struct{})
 	b.strays.Add(1)
 	go func() {
 		defer b.strays.Add(-1)
-		session, err := b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
+		brought, err := do(ctx)
 		select {
-		case opened <- result{session, err}:
+		case done <- result{brought, err}:
 		case <-abandoned:
-			if session != nil {
-				session.Destroy()
+			if err == nil {
+				undo(brought)
 			}
 		}
 	}()
 	select {
-	case r := <-opened:
-		return r.session, r.err
+	case r := <-done:
+		return r.brought, r.err
 	case <-ctx.Done():
 		close(abandoned)
-		return nil, ctx.Err()
+		return brought, ctx.Err()
 	}
 }

@@ -13,9 +13,9 @@
 //	defer lock.Unlock()
 //	return export(lock.Context()) // ends if the lock is lost
 //
-// A [Session] holds every lock of the process on one connection. [OnConn],
-// [PerTx], [TryTx] and [LockTx] are for code that brings its own connection or
-// transaction, [NewMemory] for tests. All of them exclude each other. [Fence]
-// has the database refuse the writes of a holder that has lost its lock and does
-// not know.
+// A [Session] holds every lock of the process on one connection; [Shard] joins
+// several, for more than one server. [OnConn], [PerTx], [TryTx] and [LockTx] are for
+// code that brings its own connection or transaction, [NewMemory] for tests. All of
+// them exclude each other. [Fence] has the database refuse the writes of a holder that
+// has lost its lock and does not know.
 package sqllock

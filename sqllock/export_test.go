@@ -4,6 +4,12 @@ package sqllock
 func InLine(l Locker) int {
 	var t *table
 	switch l := l.(type) {
+	case *Sharded:
+		n := 0
+		for _, s := range l.shards {
+			n += InLine(s.Locker)
+		}
+		return n
 	case *Session:
 		t = l.table
 	case *Conn:

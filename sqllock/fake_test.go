@@ -33,6 +33,11 @@ func newFakeServer() *fakeServer {
 	return &fakeServer{owners: make(map[dialect.Key]*fakeSession), claims: make(map[*fakeSession]map[dialect.Claim]bool)}
 }
 
+// Traits implements dialect.Dialect.
+func (f *fakeServer) Traits() dialect.Traits {
+	return dialect.Traits{Lease: defaultLease, Spread: true}
+}
+
 // Open implements dialect.Dialect.
 func (f *fakeServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Session, error) {
 	f.mu.Lock()
@@ -175,6 +180,9 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 		b.Won = append(b.Won, won)
 	}
 }
+
+// Drawn implements dialect.Session.
+func (s *fakeSession) Drawn() (dialect.Token, bool) { return dialect.Token{}, false }
 
 // Token implements dialect.Session.
 func (s *fakeSession) Token() (dialect.Token, error) {

@@ -93,8 +93,10 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 }
 
 func fenceError(err error) error {
-	const undefinedTable = "42P01"
-	if dialect.SQLState(err) == undefinedTable {
+	switch dialect.SQLState(err) { // a table that is not there, in PostgreSQL and in MySQL
+	case "42S02":
+		return fmt.Errorf("sqllock: there is no table latchkey_fence in the database: create it with Schema(MySQL): %w", err)
+	case "42P01":
 		return fmt.Errorf("sqllock: there is no table latchkey_fence in the search_path: create it with FenceSchema: %w", err)
 	}
 	return txError(true, err)
@@ -114,7 +116,9 @@ func (l *Lock) token(ctx context.Context) (dialect.Token, error) {
 	if token := l.drawn(); token != nil {
 		return *token, nil
 	}
-	if err := l.lease.draw(ctx, l); err != nil {
+	if token, ok := l.lease.session.Drawn(); ok {
+		l.noteToken(&token)
+	} else if err := l.lease.draw(ctx, l); err != nil {
 		return dialect.Token{}, err
 	}
 	if err := l.Err(); err != nil { // given back or lost meanwhile

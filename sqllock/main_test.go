@@ -9,14 +9,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 func TestMain(m *testing.M) {
-	if worker := os.Getenv(workerEnv); worker != "" {
-		os.Exit(runWorker(worker))
-	}
+	lockertest.Worker()                            // does not return in a process of a test with several
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
 	code := pgtest.Main(m)
 	if code == 0 {

@@ -18,12 +18,16 @@ type options struct {
 	lease     time.Duration
 	leaseSet  bool
 	heartbeat time.Duration
+	beatSet   bool
 	maxHeld   int
 	maxConns  int
 	perConn   int // locks held on a connection before another is opened
 	async     bool
 	lazy      bool
-	dialect   dialect.Dialect
+	named     Dialect
+	table     bool            // WithLeaseTable
+	dialect   dialect.Dialect // nil: what the database says that it is
+	spread    bool            // more connections for more locks
 	socket    func(any) net.Conn
 	log       *slog.Logger
 
@@ -55,8 +59,8 @@ const (
 
 // WithLease sets the time after which the server frees the locks of a process
 // that has gone silent: frozen, or cut off from the network. The process itself
-// gives its locks up a fifth of the lease before that. The default is 10 s, the
-// least 2 s, the most 24 days. On a [TxLocker] it is the time that a lock's transaction may be
+// gives its locks up a fifth of the lease before that. The default is 10 s, on
+// SQLite 5 s, the least 2 s, the most 24 days. MySQL and MariaDB count whole seconds. On a [TxLocker] it is the time that a lock's transaction may be
 // idle, without end by default.
 func WithLease(lease time.Duration) Option {
 	return func(o *options) { o.lease, o.leaseSet = lease, true }
@@ -66,7 +70,7 @@ func WithLease(lease time.Duration) Option {
 // server. The default is a fifth of the lease. Three heartbeats must fit into
 // four fifths of the lease, so that one lost or late does no harm.
 func WithHeartbeat(every time.Duration) Option {
-	return func(o *options) { o.heartbeat = every }
+	return func(o *options) { o.heartbeat, o.beatSet = every, true }
 }
 
 // WithMaxHeld limits how many locks a Session holds at once, 4,000 by default:
@@ -101,24 +105,37 @@ func WithLazyOpen() Option {
 	return func(o *options) { o.lazy = true }
 }
 
-// A Dialect names a kind of database for [WithDialect].
+// A Dialect names a kind of database for [WithDialect] and [Schema].
 type Dialect string
 
-// PostgreSQL is the dialect of PostgreSQL 14 or newer: advisory locks.
-const PostgreSQL Dialect = "postgres"
+// The dialects. Open finds out by itself which one a database is of.
+const (
+	PostgreSQL Dialect = "postgres" // PostgreSQL 14 or newer: advisory locks, or a lease table (WithLeaseTable)
+	SQLite     Dialect = "sqlite"   // SQLite 3.35 or newer, for the processes of one machine: a lease table
+	MySQL      Dialect = "mysql"    // MySQL 8.0.16, MariaDB 10.5 or newer: GET_LOCK
+)
 
-// WithDialect says which kind of database db is, instead of having Open look
-// at its version string. The proof that locks exclude is still made. Open fails
+// WithDialect says which kind of database db is, instead of having Open ask
+// the database. The proof that locks exclude is still made. Open fails
 // for a Dialect that is not a constant of this package.
 func WithDialect(d Dialect) Option {
-	return func(o *options) {
-		switch d {
-		case PostgreSQL:
-			o.dialect = dialect.PostgreSQL{AnyVersionString: true}
-		default:
-			o.dialect = nil
-		}
-	}
+	return func(o *options) { o.named = d }
+}
+
+// WithLeaseTable has the Session keep its locks as rows of tables instead of advisory
+// locks: for PostgreSQL behind a transaction pooler (PgBouncer and the like), and for
+// CockroachDB and other systems that speak PostgreSQL's SQL and whose advisory locks do
+// nothing. SQLite has no other way and needs no option.
+//
+// The Session borrows a connection of the pool for each statement, so a pool of one
+// serves, and the locks outlive a connection or a restart of the server for as long as the lease.
+// The tables are made by Open, in the first schema of the search_path, or before by
+// [Schema]. pgx must not prepare statements: Open says so, and names the setting.
+//
+// Locks of a Session with WithLeaseTable and of one without it do not exclude
+// each other: to change is a step for which all instances stop.
+func WithLeaseTable() Option {
+	return func(o *options) { o.table = true }
 }
 
 // WithSocket tells how to find the network connection under a connection of the
@@ -147,24 +164,48 @@ func newOptions(opts []Option) options {
 		maxHeld:  defaultMaxHeld,
 		maxConns: (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
 		perConn:  heldPerConn,
-		dialect:  dialect.PostgreSQL{},
+		spread:   true,
 		log:      slog.Default(),
 		bootTime: bootTime,
 	}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.heartbeat == 0 {
+	switch {
+	case o.named == PostgreSQL && o.table:
+		o.dialect = dialect.LeaseTable{}
+	case o.named == PostgreSQL:
+		o.dialect = dialect.PostgreSQL{AnyVersionString: true}
+	case o.named == SQLite:
+		o.dialect = dialect.SQLite{}
+	case o.named == MySQL:
+		o.dialect = dialect.MySQL{}
+	}
+	o.suit()
+	return o
+}
+
+// suit sets what depends on the dialect, as far as it is known.
+func (o *options) suit() {
+	if o.dialect != nil {
+		traits := o.dialect.Traits()
+		o.spread = traits.Spread
+		if !o.leaseSet {
+			o.lease = traits.Lease
+		}
+	}
+	if !o.beatSet {
 		o.heartbeat = o.lease / 5
 	}
-	return o
 }
 
 // validate checks the numbers against each other.
 func (o *options) validate() error {
 	switch {
-	case o.dialect == nil:
+	case o.named != "" && o.dialect == nil:
 		return errors.New("sqllock: WithDialect was given an unknown dialect: use a constant of this package")
+	case o.named == MySQL && o.table:
+		return errors.New("sqllock: WithLeaseTable is for PostgreSQL's SQL: leave it out for MySQL and MariaDB")
 	case o.lease < minLease:
 		return fmt.Errorf("sqllock: the lease of %v is too short for clock steps and a slow network: use %v or more", o.lease, minLease)
 	case o.lease > maxLease:

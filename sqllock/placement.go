@@ -13,7 +13,7 @@ const growPause = 10 * time.Second
 // one opened, for those to come.
 func (s *Session) placeLocked() *backend {
 	b := s.pickLocked()
-	if b.away == nil && b.loadLocked() >= s.options.perConn && s.mayGrowLocked() {
+	if b.away == nil && b.loadLocked() >= s.options.perConn && s.options.spread && s.mayGrowLocked() {
 		s.growLocked()
 	}
 	return b

@@ -68,9 +68,8 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	first := newBackend(s)
 	s.backends = []*backend{first}
 
-	session, err := first.connect(ctx)
+	session, err := s.begin(ctx, first)
 	if err != nil {
-		err = fromDialect(err)
 		if !s.options.lazy || !isUnavailable(err) || ctx.Err() != nil {
 			s.cancel()
 			return nil, err
@@ -84,6 +83,23 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	s.tasks.Add(1)
 	go first.run(l)
 	return s, nil
+}
+
+// begin finds the dialect, unless an option named it, and makes the first connection.
+func (s *Session) begin(ctx context.Context, first *backend) (dialect.Session, error) {
+	if s.options.dialect == nil {
+		d, err := first.choose(ctx)
+		if err != nil {
+			return nil, fromDialect(err)
+		}
+		s.options.dialect = d
+		s.options.suit()
+		if err := s.options.validate(); err != nil {
+			return nil, err
+		}
+	}
+	session, err := first.connect(ctx)
+	return session, fromDialect(err)
 }
 
 // TryLock takes key, or fails: ErrHeld at once if somebody else holds it or is

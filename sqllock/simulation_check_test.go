@@ -48,6 +48,8 @@ func (w *simWorld) check() {
 func (w *simWorld) granting(k dialect.Key, to *simSession) {
 	w.mu.Lock()
 	w.figures["grants"]++
+	w.takes++
+	w.taken[simTake{k, to}] = w.takes
 	w.mu.Unlock()
 	for _, h := range w.held() {
 		if h.lock.key.id() == k && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
@@ -73,8 +75,26 @@ func (w *simWorld) within(call string, began, bound time.Duration) {
 	}
 }
 
+// A simTake is that the server gave a session a key.
+type simTake struct {
+	key dialect.Key
+	to  *simSession
+}
+
 // simTokens is the tokens drawn for each key, by the grant's number.
-type simTokens map[Key]map[int]dialect.Token
+type simTokens map[Key]map[simNumber]dialect.Token
+
+// A simNumber orders the holders of a key: as the server granted it, and, where a process
+// handed it on, as its callers got it. A late answer of the server's is of an earlier
+// grant.
+type simNumber struct{ take, granted int }
+
+func (n simNumber) before(other simNumber) bool {
+	if n.take != other.take {
+		return n.take < other.take
+	}
+	return n.granted < other.granted
+}
 
 // noteToken checks that h's token is later than those of earlier holders and
 // earlier than those of later ones.
@@ -82,15 +102,15 @@ func (w *simWorld) noteToken(h *simHeld, token dialect.Token) {
 	w.mu.Lock()
 	drawn := w.tokens[h.lock.key]
 	if drawn == nil {
-		drawn = make(map[int]dialect.Token)
+		drawn = make(map[simNumber]dialect.Token)
 		w.tokens[h.lock.key] = drawn
 	}
 	fair := true
 	for number, other := range drawn {
 		switch {
-		case number < h.number:
+		case number.before(h.number):
 			fair = fair && other.Before(token)
-		case number > h.number:
+		case h.number.before(number):
 			fair = fair && token.Before(other)
 		default:
 			fair = fair && token == other

@@ -12,7 +12,7 @@ type simHeld struct {
 	session *Session
 	conn    *simSession
 	done    <-chan struct{} // of the work's context
-	number  int             // of all grants; for one key, later holders have higher ones
+	number  simNumber
 }
 
 // told reports whether the work's context has ended, without asking the lock.
@@ -36,7 +36,7 @@ func (w *simWorld) enter(s *Session, lock *Lock, asked []Key) *simHeld {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.granted++
-	h.number = w.granted
+	h.number = simNumber{w.taken[simTake{lock.key.id(), h.conn}], w.granted}
 	w.live[h] = true
 	w.figures["locks"]++
 	return h

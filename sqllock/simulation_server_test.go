@@ -164,6 +164,11 @@ type simDialect struct {
 	link   *simLink
 }
 
+// Traits implements dialect.Dialect.
+func (d simDialect) Traits() dialect.Traits {
+	return dialect.Traits{Lease: defaultLease, Spread: true}
+}
+
 // Open implements dialect.Dialect.
 func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	f := d.server
@@ -178,6 +183,7 @@ func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (
 		return nil, errGone
 	}
 	f.opened++
+	s.blocks = f.opened%2 == 0
 	f.sessions[s] = true
 	s.idle = f.clockLocked(simNow())
 	f.mu.Unlock()

@@ -26,6 +26,9 @@ type simSession struct {
 	over      bool          // the server has ended it
 	killed    time.Duration // when, without warning; 0: not so
 	claims    map[dialect.Claim]bool
+	blocks    bool  // an exchange that takes locks brings tokens along
+	drawn     int64 // the last of the block that was handed out
+	reserved  int64 // the last of the block
 }
 
 // pause waits for d, or less if the client closes the socket: then it reports false.

@@ -99,7 +99,8 @@ func (s *simSession) carryOut(fate simFate, effect func(all bool)) bool {
 
 // Exchange implements dialect.Session.
 func (s *simSession) Exchange(b *dialect.Batch) error {
-	return s.roundTrip(func(all bool) {
+	block := int64(0)
+	err := s.roundTrip(func(all bool) {
 		do := func(keys int) int {
 			if all {
 				return keys
@@ -121,7 +122,40 @@ func (s *simSession) Exchange(b *dialect.Batch) error {
 		for _, group := range b.Any[:do(len(b.Any))] {
 			b.Won = append(b.Won, s.takeOne(group))
 		}
+		if s.blocks && len(b.Try)+len(b.Any) > 0 {
+			s.server.tokens += simBlock
+			block = s.server.tokens
+		}
 	})
+	s.reserve(block, err)
+	return err
+}
+
+// simBlock is few, so that some must be asked for.
+const simBlock = 3
+
+// reserve notes the block of tokens that ends with last, if any; after an error there is
+// none for what may have been taken.
+func (s *simSession) reserve(last int64, err error) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	switch {
+	case err != nil:
+		s.drawn, s.reserved = 0, 0
+	case last > 0:
+		s.drawn, s.reserved = last-simBlock, last
+	}
+}
+
+// Drawn implements dialect.Session.
+func (s *simSession) Drawn() (dialect.Token, bool) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	if s.drawn == s.reserved {
+		return dialect.Token{}, false
+	}
+	s.drawn++
+	return dialect.Token{Number: s.drawn}, true
 }
 
 // take takes k for s if it is free. server.mu is held.
@@ -204,5 +238,8 @@ func (s *simSession) Token() (token dialect.Token, err error) {
 		s.server.tokens++
 		token.Number = s.server.tokens
 	})
+	s.server.mu.Lock()
+	s.drawn = s.reserved // what comes after it is to be greater
+	s.server.mu.Unlock()
 	return token, err
 }

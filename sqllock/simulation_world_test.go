@@ -55,6 +55,8 @@ type simWorld struct {
 	calling int // goroutines of callers
 	wrongs  []string
 	tokens  simTokens
+	takes   int // by the server, in all
+	taken   map[simTake]int
 	book    simBook
 	granted int
 	figures map[string]int
@@ -70,7 +72,7 @@ type simClient struct {
 func (p simPlan) run(t *testing.T, harmless bool, figures map[string]int) []string {
 	w := &simWorld{
 		plan: p, harmless: harmless, figures: figures,
-		live: make(map[*simHeld]bool), tokens: make(simTokens), book: newSimBook(),
+		live: make(map[*simHeld]bool), tokens: make(simTokens), taken: make(map[simTake]int), book: newSimBook(),
 	}
 	func() {
 		defer func() {

@@ -5,33 +5,43 @@ import (
 	"database/sql"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
 // A database is where the instances keep their locks, seen from outside.
 type database struct {
-	dsn     string
-	db      *sql.DB
-	cluster *pgtest.Cluster // nil if DATABASE_URL names the database
+	url  string // for the instances
+	kind kind
+	db   *sql.DB
+	dir  string // of the throwaway file; "" if DATABASE_URL names the database
 }
 
-// openDatabase takes the database that DATABASE_URL names, or starts a throwaway
-// one, which ends with this process.
+// openDatabase takes the database that DATABASE_URL names, or makes a throwaway
+// one: a SQLite file, which goes with close.
 func openDatabase() (_ *database, err error) {
-	d := &database{dsn: os.Getenv("DATABASE_URL")}
-	if d.dsn == "" {
-		if d.cluster, err = pgtest.Start(); err != nil {
+	d := &database{url: os.Getenv("DATABASE_URL")}
+	if d.url == "" {
+		if d.dir, err = os.MkdirTemp("", "latchkey-quickstart-"); err != nil {
 			return nil, err
 		}
-		d.dsn = d.cluster.DSN("")
+		d.url = "sqlite:" + filepath.Join(d.dir, "locks.db")
 	}
-	if d.db, err = sql.Open("pgx", d.dsn); err != nil {
+	if err := d.open(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
+}
+
+func (d *database) open() error {
+	driver, dsn, err := driverFor(d.url)
+	if err != nil {
+		return err
+	}
+	d.kind = kinds[driver]
+	d.db, err = sql.Open(driver, dsn)
+	return err
 }
 
 func (d *database) close() error {
@@ -39,15 +49,15 @@ func (d *database) close() error {
 	if d.db != nil {
 		err = d.db.Close()
 	}
-	if d.cluster != nil {
-		err = errors.Join(err, d.cluster.Close())
+	if d.dir != "" {
+		err = errors.Join(err, os.RemoveAll(d.dir))
 	}
 	return err
 }
 
-// watchConnections asks the server again and again how many connections latchkey
-// has. stop ends that, and returns the most that were seen.
-func (d *database) watchConnections() (stop func() (most int, err error)) {
+// watchSessions asks the database again and again how many sessions latchkey has.
+// stop ends that, and returns the most that were seen.
+func (d *database) watchSessions() (stop func() (most int, err error)) {
 	var (
 		watching sync.WaitGroup
 		stopped  = make(chan struct{})
@@ -57,7 +67,7 @@ func (d *database) watchConnections() (stop func() (most int, err error)) {
 	watching.Go(func() {
 		for failed == nil {
 			var n int
-			n, failed = d.connections()
+			n, failed = d.sessions()
 			most = max(most, n)
 			select {
 			case <-stopped:
@@ -73,12 +83,21 @@ func (d *database) watchConnections() (stop func() (most int, err error)) {
 	}
 }
 
-// connections counts the connections of latchkey: a Session adds its name to the
-// application's.
-func (d *database) connections() (n int, err error) {
+// sessions counts the sessions of latchkey.
+func (d *database) sessions() (n int, err error) {
+	err = d.ask(d.kind.sessions, &n)
+	return n, err
+}
+
+// name is what to call the database.
+func (d *database) name() (name string, err error) {
+	err = d.ask(d.kind.name, &name)
+	return name, err
+}
+
+// ask scans the one value that query yields.
+func (d *database) ask(query string, answer any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name LIKE '%latchkey'`).Scan(&n)
-	return n, err
+	return d.db.QueryRowContext(ctx, query).Scan(answer)
 }

@@ -12,13 +12,17 @@ import (
 // a user had two exports at once.
 func demonstrate(ctx context.Context, fleet *fleet, f flags, out io.Writer) error {
 	instances := fleet.instances
-	fmt.Fprintf(out, "%d instances of one service, each a process, on one PostgreSQL. Each of %d users keeps asking both instances,\n"+
+	name, err := fleet.database.name()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d instances of one service, each a process, on one %s. Each of %d users keeps asking both instances,\n"+
 		"over HTTP and gRPC at once, for an export that takes %v. A user may have one at a time; the rest is refused.\n"+
-		"This takes %v …\n\n", len(instances), len(users), f.export, f.load)
+		"This takes %v …\n\n", len(instances), name, len(users), f.export, f.load)
 
-	stopWatching := fleet.database.watchConnections()
+	stopWatching := fleet.database.watchSessions()
 	tally, err := sendLoad(ctx, instances, f.load)
-	connections, watchErr := stopWatching()
+	sessions, watchErr := stopWatching()
 	if err := errors.Join(err, watchErr, fleet.stop()); err != nil { // their reports are complete after that
 		return err
 	}
@@ -29,7 +33,9 @@ func demonstrate(ctx context.Context, fleet *fleet, f flags, out io.Writer) erro
 	if err := printTable(out, tally, instances); err != nil {
 		return err
 	}
-	return printVerdict(out, exports, connections, len(instances))
+	fmt.Fprintf(out, "\nThe database saw %d %ss of latchkey at the most, for %d instances: one holds all locks of a process.\n",
+		sessions, fleet.database.kind.session, len(instances))
+	return printVerdict(out, exports)
 }
 
 func printTable(out io.Writer, tally *tally, instances []*process) error {
@@ -48,8 +54,7 @@ func printTable(out io.Writer, tally *tally, instances []*process) error {
 	return table.Flush()
 }
 
-func printVerdict(out io.Writer, exports []export, connections, instances int) error {
-	fmt.Fprintf(out, "\nThe database saw %d connections of latchkey at the most, for %d instances: one holds all locks of a process.\n", connections, instances)
+func printVerdict(out io.Writer, exports []export) error {
 	found := overlaps(exports)
 	fmt.Fprintf(out, "%d exports ran; %d times a user's next one ran on the other instance. Going by the times at which the\n"+
 		"instances worked, %d overlapped another of the same user.\n", len(exports), changes(exports), len(found))

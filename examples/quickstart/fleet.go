@@ -23,7 +23,7 @@ func withFleet(ctx context.Context, f flags, do func(*fleet) error) (err error) 
 	fleet := &fleet{database: db}
 	defer func() { err = errors.Join(err, fleet.stop(), db.close()) }()
 	for n := 1; n <= fleetSize; n++ {
-		p, err := startProcess(ctx, n, f, db.dsn)
+		p, err := startProcess(ctx, n, f, db.url)
 		if err != nil {
 			return fmt.Errorf("instance %d: %w", n, err)
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver: any that database/sql has for PostgreSQL will do
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/reflection"
 
@@ -21,20 +20,28 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// namespace is the limit's: keys of other limits in the same database are others.
+const namespace = "quickstart-export"
+
 // runInstance is the main function of the service: this file is the recipe.
 func runInstance(ctx context.Context, f flags) error {
+	driver, dsn, err := driverFor(os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return err
+	}
 	// A small *sql.DB for the locks alone: whatever fills the service's own pool
-	// cannot keep them from the database. One connection is used for each thousand
-	// locks held, up to four, and one more for a moment whenever one is opened, to
-	// prove that locks exclude.
-	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
+	// cannot keep them from the database. PostgreSQL has one connection for each
+	// thousand locks held, up to four, MySQL one for all, and both one more for a
+	// moment whenever one is opened, to prove that locks exclude. SQLite has one, while
+	// a statement runs.
+	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(5)
 
-	session, err := sqllock.Open(ctx, db)
+	session, err := sqllock.Open(ctx, db) // finds out by itself which kind of database it is
 	if err != nil {
 		return err
 	}
@@ -42,7 +49,7 @@ func runInstance(ctx context.Context, f flags) error {
 
 	// The policy: one export at a time for each user. HTTP and gRPC share it, and
 	// so do all instances.
-	limit := ratelimit.OneAtATime(session, "quickstart-export")
+	limit := ratelimit.OneAtATime(session, namespace)
 	exports := &exporter{instance: f.instance, takes: f.export, events: newEvents(os.Stdout)}
 
 	mux := http.NewServeMux()

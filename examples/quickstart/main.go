@@ -1,12 +1,13 @@
 // Quickstart is a service with a slow export, one at a time for each user,
 // across all its instances: over HTTP and over gRPC.
 //
-//	go run ./examples/quickstart          # two instances, some load, a table
-//	go run ./examples/quickstart -serve   # two instances to try with curl and grpcurl
+//	go run .          # two instances, some load, a table
+//	go run . -serve   # two instances to try with curl and grpcurl
 //
 // It starts two instances of itself as processes of their own. The locks are in
-// the PostgreSQL that DATABASE_URL names, else in a throwaway one. The service
-// is in instance.go, auth.go and export.go; all else is the show around it.
+// the database that DATABASE_URL names (postgres://… or mysql://…, for MariaDB
+// too), else in a throwaway SQLite file. The service is in instance.go, driver.go,
+// auth.go and export.go; all else is the show around it.
 package main
 
 import (

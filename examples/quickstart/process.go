@@ -38,14 +38,14 @@ const (
 // startProcess starts this program again, as instance n, and waits until it
 // serves. The database's name travels in the environment, where other users of
 // the machine do not see it.
-func startProcess(ctx context.Context, n int, f flags, dsn string) (*process, error) {
+func startProcess(ctx context.Context, n int, f flags, databaseURL string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	p := &process{number: n, ended: make(chan struct{}), readyOrGivenUp: make(chan event, 1)}
 	p.command = exec.Command(self, "-instance", strconv.Itoa(n), "-export", f.export.String())
-	p.command.Env = append(os.Environ(), "DATABASE_URL="+dsn)
+	p.command.Env = append(os.Environ(), "DATABASE_URL="+databaseURL)
 	p.command.Stderr = os.Stderr
 	if p.stdin, err = p.command.StdinPipe(); err != nil {
 		return nil, err

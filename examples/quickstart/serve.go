@@ -10,8 +10,13 @@ import (
 
 // serve prints what to try, and waits for a signal.
 func serve(ctx context.Context, fleet *fleet, out io.Writer) error {
-	fmt.Fprintf(out, "%d instances of one service, each with one connection to PostgreSQL for all its locks. An export takes a few\n"+
-		"seconds. Ask twice, from two terminals: the second is refused, whichever instance it asks, however it asks.\n\n", len(fleet.instances))
+	name, err := fleet.database.name()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d instances of one service on one %s, each with one %s for all its locks. An export takes a few\n"+
+		"seconds. Ask twice, from two terminals: the second is refused, whichever instance it asks, however it asks.\n\n",
+		len(fleet.instances), name, fleet.database.kind.session)
 	for _, p := range fleet.instances {
 		fmt.Fprintf(out, "instance %d\n", p.number)
 		fmt.Fprintf(out, "  curl -i -X POST -H 'Authorization: Bearer alice-token' http://%s/exports\n", p.http)

@@ -33,6 +33,15 @@ type Dialect interface {
 	// the session up. Until it returns, ctx may end the attempt; afterwards ctx
 	// has no meaning. The error is a *Failure, or ctx's.
 	Open(ctx context.Context, db *sql.DB, set Settings) (Session, error)
+
+	// Traits is what the engine must know before.
+	Traits() Traits
+}
+
+// Traits is in what the kinds of databases differ for the engine.
+type Traits struct {
+	Lease  time.Duration // the default
+	Spread bool          // a lock held makes its session's statements dearer: many are better spread over several sessions
 }
 
 // Settings is what the engine asks of a session.
@@ -68,6 +77,11 @@ type Session interface {
 	// Token is one for every lock that the session holds at this moment, and
 	// does not change what it holds.
 	Token() (Token, error)
+
+	// Drawn is a token like Token's, without a question to the database, where an
+	// exchange has brought some along. Any goroutine may call it; the token is good for the locks
+	// that are held both before and after the call.
+	Drawn() (Token, bool)
 
 	// Socket is the session's connection to the server for watching, or nil
 	// where the driver does not let it be reached.

@@ -53,8 +53,14 @@ func Fail(err error) error {
 	if errors.As(err, &failure) {
 		return failure
 	}
+	if number, state, ok := mysqlError(err); ok {
+		return mysqlFailure(number, state)
+	}
 	if state := SQLState(err); state != "" {
 		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state}
+	}
+	if code, ok := sqliteCode(err); ok {
+		return sqliteFailure(code)
 	}
 	switch {
 	case errors.Is(err, sql.ErrConnDone):
@@ -75,7 +81,8 @@ func SQLState(err error) string {
 	if errors.As(err, &coded) {
 		return coded.SQLState()
 	}
-	return ""
+	_, state, _ := mysqlError(err)
+	return state
 }
 
 // inWords is what the commonest refusals of a server mean.
@@ -133,7 +140,8 @@ func reason(err error) string {
 		return errno.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "the server did not answer in time"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, net.ErrClosed):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, net.ErrClosed),
+		err.Error() == mysqlLost:
 		return "the connection was closed"
 	}
 	return "the driver could not connect: are the connection string and its TLS settings right?"

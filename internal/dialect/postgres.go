@@ -17,6 +17,12 @@ type PostgreSQL struct {
 	AnyVersionString bool // do not ask that version() says PostgreSQL
 }
 
+// Traits says that locks are better spread over several sessions: the server walks through
+// all that a session holds at the end of each of its statements.
+func (PostgreSQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true} }
+
+const defaultLease = 10 * time.Second
+
 // Open takes two connections of db, proves on them that advisory locks exclude
 // (see proof), gives one back and sets the other up as the session.
 //
@@ -197,19 +203,7 @@ func (s *postgresSession) Held() ([]Key, error) {
 	if pid != s.pid {
 		return nil, errOtherProcess
 	}
-	var keys []Key
-	for item := range strings.SplitSeq(list, ",") {
-		if item == "" {
-			continue
-		}
-		space, id, _ := strings.Cut(item, ":")
-		key, err := parseKey(space, id)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
+	return parseKeys(list)
 }
 
 func parseKey(space, id string) (Key, error) {
@@ -219,6 +213,9 @@ func parseKey(space, id string) (Key, error) {
 	}
 	return Key{Space: Space(space[0] - '0'), ID: n}, nil
 }
+
+// Drawn has none: a token costs a flush of the write-ahead log.
+func (s *postgresSession) Drawn() (Token, bool) { return Token{}, false }
 
 func (s *postgresSession) Socket() net.Conn { return s.socket }
 

@@ -13,6 +13,8 @@ type Token struct {
 	System int64 // which database system
 	Epoch  int64 // PostgreSQL: the timeline, which a failover raises
 	Number int64 // PostgreSQL: the place in the write-ahead log (LSN)
+
+	MySQL bool // the fence is in MySQL's words
 }
 
 // Before reports whether t is of an earlier moment than u, in the same system.
@@ -46,36 +48,68 @@ func (s *postgresSession) Token() (t Token, err error) {
 	return t, nil
 }
 
-// checkViolation is the SQLSTATE of the fence's constraint.
-const checkViolation = "23514"
-
 // Fence notes t for key in the table latchkey_fence, as part of tx, and keeps the row
-// locked until tx ends. It reports false, and tx has failed, if the
+// locked until tx ends. It reports false, and its statement has failed, if the
 // row has a later token of the same system: the table's constraint refuses
-// the row that this would make. After any error tx cannot be committed.
+// the row that this would make. After any error, or false, PostgreSQL does not commit tx; elsewhere
+// the caller must not.
 func Fence(ctx context.Context, tx Execer, key Key, t Token) (bool, error) {
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO latchkey_fence AS fence (key_space, key_id, system, timeline, lsn)"+
+	statement := fenceStatement(key, t)
+	if t.MySQL {
+		statement = mysqlFence(key, t)
+	}
+	_, err := tx.ExecContext(ctx, statement)
+	switch {
+	case err == nil:
+		return true, nil
+	case isCheckViolation(err):
+		return false, nil
+	case SQLState(err) == "": // it may not even have been sent
+		Spoil(ctx, tx)
+	}
+	return false, Fail(err)
+}
+
+// fenceStatement is Fence's in the words of PostgreSQL and of SQLite.
+func fenceStatement(key Key, t Token) string {
+	return fmt.Sprintf("INSERT INTO latchkey_fence AS fence (key_space, key_id, system, timeline, lsn)"+
 		" VALUES (%d, %d, %d, %d, %d)"+
 		" ON CONFLICT (key_space, key_id) DO UPDATE SET system = excluded.system, timeline = excluded.timeline, lsn = excluded.lsn,"+
 		" fenced_at = excluded.fenced_at,"+
 		" stale = fence.system = excluded.system AND (fence.timeline, fence.lsn) > (excluded.timeline, excluded.lsn)",
-		key.Space, key.ID, t.System, t.Epoch, t.Number))
-	switch SQLState(err) {
-	case checkViolation:
-		return false, nil
-	case "": // it may not even have been sent
-		if err != nil {
-			Spoil(ctx, tx)
-		}
-	}
-	return err == nil, Fail(err)
+		key.Space, key.ID, t.System, t.Epoch, t.Number)
 }
+
+// isCheckViolation reports whether err is of the fence's constraint. Of SQLite's constraints
+// the statement can violate no other, and some drivers tell no more.
+func isCheckViolation(err error) bool {
+	if number, _, ok := mysqlError(err); ok {
+		return number == mysqlCheck || number == mariadbCheck
+	}
+	if code, ok := sqliteCode(err); ok {
+		return code&0xff == sqliteCheck&0xff
+	}
+	return SQLState(err) == "23514"
+}
+
+// SQLiteFence is Fence's table in SQLite, with the columns of sqllock.FenceSchema.
+const SQLiteFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
+	key_space INTEGER NOT NULL,
+	key_id    INTEGER NOT NULL,
+	system    INTEGER NOT NULL, -- of latchkey_tokens
+	timeline  INTEGER NOT NULL,
+	lsn       INTEGER NOT NULL,
+	fenced_at TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP,
+	stale     INTEGER NOT NULL DEFAULT 0 CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
+	PRIMARY KEY (key_space, key_id)
+)`
 
 // spoilTimeout bounds Spoil: a driver that is cut short closes the connection,
 // which serves as well.
 const spoilTimeout = time.Second
 
-// Spoil makes tx fail, so that it cannot be committed, also if ctx has ended.
+// Spoil makes tx fail, so that PostgreSQL does not commit it, also if ctx has ended. Others
+// refuse the statement and go on.
 func Spoil(ctx context.Context, tx Execer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spoilTimeout)
 	defer cancel()

@@ -183,31 +183,7 @@ func (p *proof) ask(ctx context.Context, conn *sql.Conn, condition string) (bool
 	return n == 1, err
 }
 
-// rows sends query with the proof's patience: errSilence when it is used up. A
-// driver that heeds no context is left behind with the query.
+// rows sends query with the proof's patience.
 func (p *proof) rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
-	bounded, cancel := context.WithTimeout(ctx, p.patience)
-	defer cancel()
-	type answer struct {
-		n   int64
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		n, err := rows(bounded, conn, query)
-		answers <- answer{n, err}
-	}()
-	select {
-	case a := <-answers:
-		if a.err == nil || bounded.Err() == nil {
-			return a.n, a.err
-		}
-	case <-bounded.Done():
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	return 0, errSilence
+	return inPatience(ctx, p.patience, func(ctx context.Context) (int64, error) { return rows(ctx, conn, query) })
 }
-
-var errSilence error = &Failure{Kind: Gone, Reason: "the server did not answer a question in time"}

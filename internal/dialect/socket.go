@@ -28,7 +28,7 @@ func socketOf(conn *sql.Conn, find func(any) net.Conn) (socket net.Conn) {
 		}
 		c = unwrap(c)
 		if socket = pgxSocket(c); socket == nil {
-			socket = pqSocket(c)
+			socket = unexportedSocket(c)
 		}
 		return nil
 	})
@@ -94,9 +94,13 @@ func call(v reflect.Value, name string) reflect.Value {
 	return m.Call(nil)[0]
 }
 
-// pqSocket reads lib/pq's unexported field c.
-func pqSocket(c any) net.Conn {
+// unexportedSocket reads lib/pq's unexported field c, or go-sql-driver/mysql's rawConn, which is the
+// socket also where TLS is on top.
+func unexportedSocket(c any) net.Conn {
 	field := pqField(c, "c")
+	if !field.IsValid() {
+		field = fieldOf(c, "github.com/go-sql-driver/mysql", "rawConn", "netConn")
+	}
 	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Conn]() {
 		return nil
 	}
@@ -105,9 +109,12 @@ func pqSocket(c any) net.Conn {
 }
 
 // pqField is the first of names that the struct of a lib/pq connection has.
-func pqField(c any, names ...string) reflect.Value {
+func pqField(c any, names ...string) reflect.Value { return fieldOf(c, "github.com/lib/pq", names...) }
+
+// fieldOf is the first of names that c has, if it points to a struct of the package.
+func fieldOf(c any, pkg string, names ...string) reflect.Value {
 	v := reflect.ValueOf(c)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().PkgPath() != "github.com/lib/pq" {
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().PkgPath() != pkg {
 		return reflect.Value{}
 	}
 	for _, name := range names {

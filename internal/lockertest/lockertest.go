@@ -26,6 +26,9 @@ type Fleet struct {
 	// InLine counts the calls of Lock that wait in a locker of New's. Required.
 	InLine func(l sqllock.Locker) int
 
+	// AnyOrder says that TryAny may take another free key than the first.
+	AnyOrder bool
+
 	// Leftovers counts the locks that are in the database now. nil: there is no
 	// database to ask.
 	Leftovers func(t *testing.T) int

@@ -5,8 +5,6 @@
 # brew. Says nothing if everything is there.
 #
 #   deps.sh        everything, for the tests
-#   deps.sh demo   PostgreSQL's programs alone, for the demo; nothing if
-#                  DATABASE_URL names the database that it is to use
 #   deps.sh bench  PostgreSQL's programs and redis-server, for internal/bench
 set -eu
 
@@ -64,10 +62,9 @@ have_redis() {
 
 purpose=${1-tests}
 case $purpose in
-demo) [ -z "${DATABASE_URL-}" ] || exit 0 ;;
 tests | bench) ;;
 *)
-	echo "deps: what is $purpose? there are demo and bench, and nothing for the tests" >&2
+	echo "deps: what is $purpose? there is bench, and nothing for the tests" >&2
 	exit 2
 	;;
 esac
@@ -75,7 +72,7 @@ esac
 missing=
 have_postgres || missing=" postgres"
 if [ "$purpose" = tests ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
-if [ "$purpose" != demo ] && ! have_redis; then missing="$missing redis"; fi
+have_redis || missing="$missing redis"
 if [ "$purpose" = tests ] && ! have_cc; then missing="$missing cc"; fi
 [ -n "$missing" ] || exit 0
 
@@ -179,7 +176,7 @@ have_postgres || {
 	echo "deps: the PostgreSQL of this system is older than $oldest; for a newer one see https://www.postgresql.org/download/" >&2
 	exit 1
 }
-if [ "$purpose" != demo ] && ! have_redis; then
+have_redis || {
 	echo "deps: what was installed has no redis-server" >&2
 	exit 1
-fi
+}

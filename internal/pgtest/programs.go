@@ -16,6 +16,11 @@ import (
 // in which Database and Temporary may create databases.
 const EnvServer = "LATCHKEY_TEST_POSTGRES"
 
+// EnvPrograms is the environment variable that names the directory of
+// PostgreSQL's programs to use, and no other: for tests on several versions.
+// pg_basebackup may be missing there.
+const EnvPrograms = "LATCHKEY_TEST_PGBIN"
+
 // oldestMajor is the oldest PostgreSQL that latchkey supports
 // (idle_session_timeout came with 14).
 const oldestMajor = 14
@@ -47,7 +52,7 @@ var programDirs = []string{
 
 // programs is one installed PostgreSQL.
 type programs struct {
-	dir     string // holds postgres, initdb and pg_basebackup
+	dir     string // holds postgres and initdb
 	version string // as `postgres --version` prints it
 }
 
@@ -64,13 +69,26 @@ func findPrograms() (programs, error) {
 	installed.mu.Lock()
 	defer installed.mu.Unlock()
 	if installed.found == nil {
-		p, err := searchPrograms(os.Getenv("PATH"), programDirs)
+		p, err := choosePrograms(os.Getenv(EnvPrograms))
 		if err != nil {
 			return programs{}, err
 		}
 		installed.found = &p
 	}
 	return *installed.found, nil
+}
+
+// choosePrograms returns the PostgreSQL in chosen, or, if that is empty, searches
+// for one.
+func choosePrograms(chosen string) (programs, error) {
+	if chosen == "" {
+		return searchPrograms(os.Getenv("PATH"), programDirs)
+	}
+	p, err := programsIn(chosen, "postgres", "initdb")
+	if err != nil {
+		return programs{}, fmt.Errorf("pgtest: %s names no PostgreSQL: %w", EnvPrograms, err)
+	}
+	return p, nil
 }
 
 // searchPrograms returns the first PostgreSQL that is new enough: in path, then
@@ -90,7 +108,7 @@ func searchPrograms(path string, globs []string) (programs, error) {
 		dirs = append(dirs, matches...)
 	}
 	for _, dir := range dirs {
-		if p, err := programsIn(dir); err == nil {
+		if p, err := programsIn(dir, "postgres", "initdb", "pg_basebackup"); err == nil {
 			return p, nil
 		}
 	}
@@ -100,10 +118,11 @@ func searchPrograms(path string, globs []string) (programs, error) {
 	return programs{}, ErrNoPostgres
 }
 
-// programsIn returns the PostgreSQL in dir, if it is complete and new enough.
-func programsIn(dir string) (programs, error) {
+// programsIn returns the PostgreSQL in dir, if it has what is needed and is new
+// enough.
+func programsIn(dir string, needed ...string) (programs, error) {
 	p := programs{dir: dir}
-	for _, name := range []string{"postgres", "initdb", "pg_basebackup"} {
+	for _, name := range needed {
 		if _, err := exec.LookPath(p.path(name)); err != nil {
 			return programs{}, err
 		}

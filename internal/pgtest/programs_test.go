@@ -89,6 +89,23 @@ func TestSearchProgramsFollowsLink(t *testing.T) {
 	}
 }
 
+// The directory that EnvPrograms names is the one, or there is none.
+func TestChoosePrograms(t *testing.T) {
+	root := t.TempDir()
+	small, old, empty := filepath.Join(root, "small"), filepath.Join(root, "old"), filepath.Join(root, "empty")
+	fakePostgres(t, small, "17.5", "postgres", "initdb")
+	fakePostgres(t, old, "13.9", "postgres", "initdb", "pg_basebackup")
+	got, err := choosePrograms(small)
+	if err != nil || got.dir != small {
+		t.Errorf("got %+v, %v; want %s", got, err, small)
+	}
+	for _, dir := range []string{old, empty} {
+		if got, err := choosePrograms(dir); err == nil || !strings.Contains(err.Error(), EnvPrograms) {
+			t.Errorf("got %+v, %v; want an error about %s", got, err, EnvPrograms)
+		}
+	}
+}
+
 func TestMajorIn(t *testing.T) {
 	tests := []struct {
 		in   string
@@ -113,6 +130,7 @@ func TestMajorIn(t *testing.T) {
 func withoutPrograms(t *testing.T) {
 	t.Helper()
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv(EnvPrograms, "")
 	dirs, bouncer, found := programDirs, bouncerDirs, installed.found
 	t.Cleanup(func() { programDirs, bouncerDirs, installed.found = dirs, bouncer, found })
 	programDirs, bouncerDirs, installed.found = nil, nil, nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"time"
 )
 
 // Standby starts a hot standby of c: a copy of it that follows it by
@@ -14,13 +12,7 @@ import (
 // closed with c at the latest.
 func (c *Cluster) Standby() (*Cluster, error) {
 	s := &Cluster{settings: c.settings}
-	makeData := func(h *home, p programs) (string, error) {
-		data := filepath.Join(h.dir, "data")
-		err := h.run(2*time.Minute, p.path("pg_basebackup"), "--pgdata="+data, "--dbname="+c.DSN(""),
-			"--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "--no-sync")
-		return data, err
-	}
-	if err := s.create(makeData); err != nil {
+	if err := s.create(c.backup); err != nil {
 		return nil, err
 	}
 	if err := c.adopt(s.Close); err != nil {

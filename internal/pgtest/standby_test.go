@@ -4,9 +4,32 @@ import "testing"
 
 func TestStandby(t *testing.T) {
 	t.Parallel()
+	t.Run("as installed", func(t *testing.T) {
+		t.Parallel()
+		testStandby(t, func(*Cluster) {})
+	})
+	t.Run("without pg_basebackup", func(t *testing.T) {
+		t.Parallel()
+		testStandby(t, func(c *Cluster) { c.programs.dir = t.TempDir() })
+	})
+}
+
+// testStandby makes a standby of a cluster that was prepared for that.
+func testStandby(t *testing.T, prepare func(*Cluster)) {
 	c := New(t)
+	do(t, c.DSN(""), "CREATE TABLE before ()")
+	do(t, c.DSN(""), "ALTER SYSTEM SET work_mem = '5MB'")
+	installed := c.programs
+	prepare(c)
 	s, err := c.Standby()
+	c.programs = installed
 	must(t, err)
+	if !ask[bool](t, s.DSN(""), "SELECT to_regclass('before') IS NOT NULL") {
+		t.Error("a standby lacks what its primary had before")
+	}
+	if got := ask[string](t, s.DSN(""), "SHOW work_mem"); got != "5MB" {
+		t.Errorf("work_mem = %s on the standby, want what its primary was altered to", got)
+	}
 	if !ask[bool](t, s.DSN(""), "SELECT pg_is_in_recovery()") {
 		t.Error("a standby is not in recovery")
 	}

@@ -65,12 +65,18 @@ func templateName(p programs) string {
 
 // makeTemplate returns the template for p in cache, and makes it if it is not
 // there.
+func makeTemplate(cache string, p programs) (string, error) {
+	return cached(cache, templateName(p), func(h *home, data string) error { return initdb(h, p, data) })
+}
+
+// cached returns the data directory called name in cache, and has it initialized if it
+// is not there.
 //
 // Invariant: a directory with a template's name is complete, since it gets the
 // name in one step; who makes one holds the lock file, so that what is left of
 // an interrupted attempt can be told from one under way.
-func makeTemplate(cache string, p programs) (string, error) {
-	template := filepath.Join(cache, templateName(p))
+func cached(cache, name string, initialize func(h *home, data string) error) (string, error) {
+	template := filepath.Join(cache, name)
 	if exists(template) {
 		return template, nil
 	}
@@ -88,19 +94,19 @@ func makeTemplate(cache string, p programs) (string, error) {
 			return "", err
 		}
 	}
-	return template, initTemplate(template, p)
+	return template, initTemplate(template, initialize)
 }
 
-// initTemplate runs initdb under the server's account, who may have no access
-// to our cache, and moves what it made there.
-func initTemplate(template string, p programs) (err error) {
+// initTemplate initializes under the server's account, who may have no access
+// to our cache, and moves what was made there.
+func initTemplate(template string, initialize func(h *home, data string) error) (err error) {
 	h, err := newHome()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.remove()) }()
 	data := filepath.Join(h.dir, "data")
-	if err := initdb(h, p, data); err != nil {
+	if err := initialize(h, data); err != nil {
 		return err
 	}
 	part, err := os.MkdirTemp(filepath.Dir(template), filepath.Base(template)+".tmp")

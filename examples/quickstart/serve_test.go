@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const patience = 30 * time.Second
+
+// A serving is the program with -serve.
+type serving struct {
+	command     *exec.Cmd
+	databaseURL string
+	tempDir     string
+	stderr      bytes.Buffer
+	http, grpc  []string // of the instances: URLs and addresses
+	ended       chan error
+}
+
+// startServing starts the program with -serve and reads what to try from it.
+func startServing(t *testing.T, databaseURL string) *serving {
+	t.Helper()
+	s := &serving{databaseURL: databaseURL, ended: make(chan error, 1)}
+	s.command, s.tempDir = command(t, databaseURL, "-serve", "-export", "2s")
+	s.command.Stderr = &s.stderr // which the instances inherit: Wait waits for their end, too
+	stdout, err := s.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.command.Process.Kill() })
+	curl := regexp.MustCompile(`^ *curl .* (http://\S+)$`)
+	grpcurl := regexp.MustCompile(`^ *grpcurl .* (\S+) latchkey\.quickstart\.v1\.ExportService/Export$`)
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && !strings.Contains(lines.Text(), "Ctrl-C") {
+		if found := curl.FindStringSubmatch(lines.Text()); found != nil {
+			s.http = append(s.http, found[1])
+		}
+		if found := grpcurl.FindStringSubmatch(lines.Text()); found != nil {
+			s.grpc = append(s.grpc, found[1])
+		}
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, stdout)
+		s.ended <- s.command.Wait()
+	}()
+	if len(s.http) != 2 || len(s.grpc) != 2 {
+		t.Fatalf("it prints %v and %v to try, want two of each", s.http, s.grpc)
+	}
+	return s
+}
+
+// wait waits for the end of the program and its instances, and checks that
+// nothing is left of them.
+func (s *serving) wait(t *testing.T) error {
+	t.Helper()
+	var err error
+	select {
+	case err = <-s.ended:
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+	for _, url := range s.http {
+		address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/exports")
+		if conn, err := net.Dial("tcp", address); err == nil {
+			conn.Close()
+			t.Errorf("something still listens where an instance did")
+		}
+	}
+	if s.databaseURL != "" {
+		nothingHeld(t, s.databaseURL)
+	}
+	leavesNothing(t, s.tempDir)
+	return err
+}
+
+func TestServe(t *testing.T) {
+	for _, place := range append([]place{throwaway}, given...) {
+		t.Run(place.name, func(t *testing.T) {
+			for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+				t.Run(signal.String(), func(t *testing.T) {
+					t.Parallel()
+					s := startServing(t, place.url(t))
+					askAll(t, s)
+					if err := s.command.Process.Signal(signal); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.wait(t); err != nil || s.stderr.Len() > 0 {
+						t.Errorf("it ends with %v\n%s", err, &s.stderr)
+					}
+				})
+			}
+		})
+	}
+}
+
+// However the parent dies, the instances do not outlive it.
+func TestParentKilled(t *testing.T) {
+	for _, place := range given {
+		t.Run(place.name, func(t *testing.T) {
+			t.Parallel()
+			s := startServing(t, place.url(t))
+			if err := s.command.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.wait(t); err == nil {
+				t.Error("a killed process has ended well")
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Benchmarks here compare two ways, side by side, in rounds that take turns, and report the
+// median of each and of their ratio. Run them with -benchtime 1x.
+
+const (
+	benchCallers = 64
+	benchRounds  = 5
+	benchRound   = time.Second
+)
+
+// A way takes and gives back the key of a caller once.
+type way func(ctx context.Context, caller int) error
+
+// sideBySide reports how many pairs a second each way does, and the first's
+// rate over each other's.
+func sideBySide(b *testing.B, names []string, ways []way) {
+	b.Helper()
+	rates := make([][]float64, len(ways))
+	for range benchRounds {
+		for i, w := range ways {
+			rates[i] = append(rates[i], rate(b, w))
+		}
+	}
+	b.ReportMetric(0, "ns/op") // leave out what says nothing
+	for i, name := range names {
+		b.ReportMetric(median(rates[i]), name+"-pairs/s")
+		if i > 0 {
+			ratios := make([]float64, benchRounds)
+			for r := range ratios {
+				ratios[r] = rates[0][r] / rates[i][r]
+			}
+			b.ReportMetric(median(ratios), names[0]+"/"+name)
+		}
+	}
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+func rate(b *testing.B, w way) float64 {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), benchRound)
+	defer cancel()
+	var pairs atomic.Int64
+	var wg sync.WaitGroup
+	began := time.Now()
+	for caller := range benchCallers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := w(context.Background(), caller); err != nil {
+					b.Errorf("caller %d: %v", caller, err)
+					return
+				}
+				pairs.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(pairs.Load()) / time.Since(began).Seconds()
+}
+
+func bySession(s *sqllock.Session) way {
+	return func(ctx context.Context, caller int) error {
+		lock, err := s.TryLock(ctx, sqllock.ID(int64(caller)))
+		if err != nil {
+			return err
+		}
+		return lock.Unlock()
+	}
+}
+
+// byRow inserts a row in one transaction and deletes it in another, as a table of locks
+// is commonly used.
+func byRow(db *sql.DB, begin string) way {
+	do := func(ctx context.Context, statement string, args ...any) error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.ExecContext(ctx, begin); err != nil {
+			return err
+		}
+		_, err = conn.ExecContext(ctx, statement, args...)
+		_, commitErr := conn.ExecContext(ctx, "COMMIT")
+		return errors.Join(err, commitErr)
+	}
+	return func(ctx context.Context, caller int) error {
+		if err := do(ctx, "INSERT INTO row_locks (id) VALUES (?) ON CONFLICT DO NOTHING", caller); err != nil {
+			return err
+		}
+		return do(ctx, "DELETE FROM row_locks WHERE id = ?", caller)
+	}
+}
+
+// A Session on SQLite against one row transaction for each lock and each release, on the
+// same file with the same settings; those through one connection, and through eight.
+func BenchmarkSQLite(b *testing.B) {
+	dsn := "file:" + b.TempDir() + "/app.db?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
+	s := session(b, open(b, "sqlite", dsn), sqllock.WithLease(time.Minute))
+	one, eight := open(b, "sqlite", dsn), open(b, "sqlite", dsn)
+	one.SetMaxOpenConns(1)
+	eight.SetMaxOpenConns(8)
+	execute(b, one, "CREATE TABLE row_locks (id INTEGER PRIMARY KEY)")
+	sideBySide(b, []string{"session", "row-1conn", "row-8conns"}, []way{bySession(s), byRow(one, "BEGIN IMMEDIATE"), byRow(eight, "BEGIN IMMEDIATE")})
+}

@@ -1,0 +1,46 @@
+package databases
+
+import (
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Every dialect keeps every promise of a Locker.
+func TestConformance(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
+		fleet := lockertest.Fleet{
+			New:    func(t *testing.T) sqllock.Locker { return process(t, o) },
+			InLine: func(l sqllock.Locker) int { return l.(*sqllock.Session).Stats().Waiting },
+		}
+		if k.locks != "" {
+			process(t, o) // makes the tables
+			observer := open(t, o.Driver, o.DSN)
+			fleet.Leftovers = func(t *testing.T) int { return number(t, observer, k.locks) }
+		}
+		lockertest.Run(t, fleet)
+	})
+}
+
+// A lease table asks for a connection only while it speaks.
+func TestPoolOfOne(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
+		if k.locks != leaseRows {
+			t.Skip("needs two connections")
+		}
+		db := open(t, o.Driver, o.DSN)
+		db.SetMaxOpenConns(1)
+		s := session(t, db, o.Options()...)
+		lock := mustLock(t, s, sqllock.ID(1))
+		if n := number(t, db, k.locks); n != 1 {
+			t.Errorf("%d rows of locks, want 1", n)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if n := number(t, db, k.locks); n != 0 {
+			t.Errorf("%d rows of locks after Unlock, want none", n)
+		}
+	})
+}

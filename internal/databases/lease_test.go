@@ -1,0 +1,225 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func eachLeaseTable(t *testing.T, test func(t *testing.T, o lockertest.Orders)) {
+	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
+		if k.locks != leaseRows {
+			t.Skip("not a lease table")
+		}
+		test(t, o)
+	})
+}
+
+// A stale holder, whose session's row somebody has deleted, is refused by the fence, also
+// where it has drawn no token before.
+func TestLeaseTableFence(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		db := open(t, o.Driver, o.DSN)
+		if o.LeaseTable {
+			execute(t, db, sqllock.FenceSchema)
+		}
+		execute(t, db, "CREATE TABLE work (who INTEGER)")
+		for _, drawnBefore := range []bool{true, false} {
+			stale := mustLock(t, process(t, o, sqllock.WithLease(time.Hour)), sqllock.ID(1))
+			if drawnBefore {
+				if err := fencedWork(t, db, stale, 1); err != nil {
+					t.Fatalf("Fence: %v", err)
+				}
+			}
+			execute(t, db, "DELETE FROM latchkey_sessions")
+			execute(t, db, "DELETE FROM latchkey_locks")
+			later := process(t, o)
+			lock := mustLock(t, later, sqllock.ID(1))
+			if err := fencedWork(t, db, lock, 2); err != nil {
+				t.Fatalf("Fence of the later holder: %v", err)
+			}
+			if err := stale.Err(); err != nil {
+				t.Fatalf("the stale holder knows already: %v", err)
+			}
+			if err := fencedWork(t, db, stale, 3); err != sqllock.ErrFenced {
+				t.Errorf("Fence of the stale holder: %v, want ErrFenced", err)
+			}
+			if number(t, db, "SELECT count(*) FROM work WHERE who = 3") > 0 {
+				t.Error("the stale holder's work is in the database")
+			}
+			_ = stale.Unlock()
+			if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// fencedWork commits whatever the fence has said, as a careless caller would.
+func fencedWork(t *testing.T, db *sql.DB, lock *sqllock.Lock, who int) error {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fenceErr := sqllock.Fence(context.Background(), tx, lock)
+	_, writeErr := tx.Exec("INSERT INTO work VALUES (" + itoa(who) + ")")
+	if commitErr := tx.Commit(); fenceErr == nil && (writeErr != nil || commitErr != nil) {
+		t.Errorf("past the fence: write %v, commit %v", writeErr, commitErr)
+	}
+	return fenceErr
+}
+
+// With a pool of one connection the fence's transaction has it.
+func TestLeaseTableFenceInPoolOfOne(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		db := open(t, o.Driver, o.DSN)
+		db.SetMaxOpenConns(1)
+		s := session(t, db, o.Options()...)
+		if o.LeaseTable {
+			execute(t, db, sqllock.FenceSchema)
+		}
+		execute(t, db, "CREATE TABLE work (who INTEGER)")
+		lock := mustLock(t, s, sqllock.ID(1))
+		if err := fencedWork(t, db, lock, 1); err != nil {
+			t.Errorf("Fence: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whose session is deleted is told by the next heartbeat, and the session begins anew.
+func TestLeaseTableSessionDeleted(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		s := process(t, o, sqllock.WithLease(2*time.Second))
+		lock := mustLock(t, s, sqllock.ID(1))
+		execute(t, open(t, o.Driver, o.DSN), "DELETE FROM latchkey_sessions")
+		<-lock.Context().Done()
+		if err := lock.Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		lockertest.Eventually(t, "the key is free again", func() bool {
+			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
+			return err == nil && lock.Unlock() == nil
+		})
+	})
+}
+
+// Sessions that make the tables at the same moment all succeed.
+func TestLeaseTableMadeAtOnce(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				s, err := sqllock.Open(context.Background(), open(t, o.Driver, o.DSN), o.Options()...)
+				if err != nil {
+					t.Errorf("Open: %v", err)
+					return
+				}
+				_ = s.Close()
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// The locks outlive a restart of the server, whose tables are on disk.
+func TestLeaseTableServerRestarts(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cluster := pgtest.New(t)
+			dsn := cluster.DSN("")
+			if driver == "pgx" {
+				dsn = inExecMode(dsn)
+			}
+			o := lockertest.Orders{Driver: driver, DSN: dsn, LeaseTable: true}
+			s, other := process(t, o, sqllock.WithLease(time.Minute)), process(t, o, sqllock.WithLease(time.Minute))
+			for _, immediate := range []bool{false, true} {
+				lock := mustLock(t, s, sqllock.ID(1))
+				if err := cluster.Restart(immediate); err != nil {
+					t.Fatal(err)
+				}
+				lockertest.Eventually(t, "the server grants again", func() bool {
+					lock, err := other.TryLock(t.Context(), sqllock.ID(2))
+					return err == nil && lock.Unlock() == nil
+				})
+				if _, err := other.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryLock of a key that is held since before the restart: %v, want ErrHeld", err)
+				}
+				if err := lock.Err(); err != nil {
+					t.Errorf("the lock after the restart: %v", err)
+				}
+				if err := lock.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A driver that prepares what we send is refused, and told what to set.
+func TestLeaseTableRefusesPreparingDriver(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	for mode, safe := range map[string]bool{
+		"": false, "cache_statement": false, "describe_exec": false,
+		"cache_describe": true, "exec": true, "simple_protocol": true,
+	} {
+		t.Run("mode "+mode, func(t *testing.T) {
+			t.Parallel()
+			dsn := dsn
+			if mode != "" {
+				dsn = strings.Replace(inExecMode(dsn), "=exec", "="+mode, 1)
+			}
+			s, err := sqllock.Open(t.Context(), open(t, "pgx", dsn), sqllock.WithLeaseTable())
+			switch {
+			case err == nil:
+				_ = s.Close()
+				if !safe {
+					t.Error("Open succeeded")
+				}
+			case safe || !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "default_query_exec_mode=exec"):
+				t.Errorf("Open: %v", err)
+			}
+		})
+	}
+}
+
+// A role that may not create tables uses those that are there, and is told what to do
+// where they are not.
+func TestLeaseTableWithoutRightToCreate(t *testing.T) {
+	t.Parallel()
+	dsn := inExecMode(pgtest.Database(t))
+	owner := open(t, "pgx", dsn)
+	role := "clerk_" + strings.ToLower(strings.NewReplacer("/", "_").Replace(t.Name()))
+	execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	execute(t, owner, "CREATE ROLE "+role)
+	t.Cleanup(func() {
+		execute(t, owner, "DROP OWNED BY "+role)
+		execute(t, owner, "DROP ROLE "+role)
+	})
+	asClerk := open(t, "pgx", dsn+"&role="+role)
+	if _, err := sqllock.Open(t.Context(), asClerk, sqllock.WithLeaseTable()); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "Schema(PostgreSQL)") {
+		t.Fatalf("Open without tables and the right to make them: %v", err)
+	}
+	execute(t, owner, sqllock.Schema(sqllock.PostgreSQL))
+	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_claims, latchkey_tokens TO "+role)
+	s := session(t, asClerk, sqllock.WithLeaseTable())
+	if err := mustLock(t, s, sqllock.ID(1)).Unlock(); err != nil {
+		t.Error(err)
+	}
+}

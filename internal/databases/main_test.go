@@ -1,0 +1,81 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/lib/pq"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func TestMain(m *testing.M) {
+	lockertest.Worker()                            // does not return in a process of a test with several
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
+	_ = mysql.SetLogger(&mysql.NopLogger{})
+	code := mariadbtest.Close(pgtest.Main(m))
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			println(err.Error())
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// open opens a pool on dsn that ends with the test.
+func open(tb testing.TB, driver, dsn string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// session opens a Session with a pool of its own, as a process would.
+func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session {
+	tb.Helper()
+	s, err := sqllock.Open(context.Background(), db, opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func execute(tb testing.TB, db *sql.DB, query string, args ...any) {
+	tb.Helper()
+	if _, err := db.Exec(query, args...); err != nil {
+		tb.Fatalf("%.60s…: %v", query, err)
+	}
+}
+
+func number(tb testing.TB, db *sql.DB, query string, args ...any) int {
+	tb.Helper()
+	var n int
+	if err := db.QueryRow(query, args...).Scan(&n); err != nil {
+		tb.Fatalf("%.60s…: %v", query, err)
+	}
+	return n
+}
+
+func mustLock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
+	tb.Helper()
+	lock, err := l.TryLock(context.Background(), key)
+	if err != nil {
+		tb.Fatalf("TryLock: %v", err)
+	}
+	return lock
+}

@@ -1,0 +1,114 @@
+package dialect
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Error numbers of MySQL and MariaDB that mean something to us.
+const (
+	mysqlNoSuchTable  = 1146
+	mysqlDenied       = 1142 // a command on a table
+	mysqlCheck        = 3819 // a CHECK constraint, in MySQL
+	mariadbCheck      = 4025 // the same in MariaDB
+	mysqlTooMany      = 1040 // connections
+	mysqlTooManyOfOne = 1203 // the same, of one user
+	mysqlOfflineMode  = 3032
+	mysqlShutdown     = 1053
+	mysqlKilled       = 1317 // a statement
+)
+
+var (
+	// mysqlGone is the errors after which there is no session, or which keep one
+	// from beginning. Whoever goes on after another asks Held next, which finds
+	// out a session that is gone all the same.
+	mysqlGone = []uint16{
+		mysqlTooMany, mysqlTooManyOfOne, mysqlShutdown, mysqlOfflineMode,
+		1042, 1043, 1047, 1080, 1129, 1130, // handshake, a command that is not known just now, hosts
+		1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, // network
+		1044, 1045, 1049, 1698, 1820, 1862, 3118, 3159, 4151, // accounts
+		1927, 2006, 2013, 3169, 4031, // killed, or silent for too long
+	}
+
+	// mysqlFull is the errors of a server without memory for another lock.
+	mysqlFull = []uint16{1037, 1038, 1041, 1206}
+)
+
+// mysqlError is the number and the SQLSTATE in err of a driver of MySQL or MariaDB,
+// which are in fields Number and SQLState. No driver is imported; they are
+// known by the name of their package.
+func mysqlError(err error) (number uint16, state string, ok bool) {
+	defer func() {
+		if recover() != nil { // what looks like a driver's error, and is not
+			ok = false
+		}
+	}()
+	for ; err != nil; err = errors.Unwrap(err) {
+		v := reflect.Indirect(reflect.ValueOf(err))
+		if v.Kind() != reflect.Struct || !strings.Contains(v.Type().PkgPath(), "mysql") {
+			continue
+		}
+		field := v.FieldByName("Number")
+		if !field.IsValid() || field.Kind() != reflect.Uint16 {
+			continue
+		}
+		return uint16(field.Uint()), mysqlState(v.FieldByName("SQLState")), true //nolint:gosec // it is one
+	}
+	return 0, "", false
+}
+
+// mysqlState is an SQLSTATE in a field that is five bytes; that of an error without
+// one if there is none.
+func mysqlState(field reflect.Value) string {
+	const general = "HY000"
+	if !field.IsValid() || field.Type() != reflect.TypeFor[[5]byte]() {
+		return general
+	}
+	state := field.Interface().([5]byte)
+	if state == ([5]byte{}) {
+		return general
+	}
+	return string(state[:])
+}
+
+// mysqlFailure is what an error number means.
+func mysqlFailure(number uint16, state string) *Failure {
+	f := &Failure{Kind: Statement, State: state}
+	switch {
+	case slices.Contains(mysqlGone, number):
+		f.Kind = Gone
+	case slices.Contains(mysqlFull, number):
+		f.Kind = Full
+	}
+	f.Reason = mysqlInWords(number, state, f.Kind) + "error " + strconv.Itoa(int(number)) + ", SQLSTATE " + state
+	return f
+}
+
+// mysqlInWords is what the commonest refusals of a server mean.
+func mysqlInWords(number uint16, state string, kind Kind) string {
+	switch {
+	case number == mysqlTooMany, number == mysqlTooManyOfOne:
+		return "the server has no connection to spare: "
+	case number == mysqlShutdown, number == mysqlOfflineMode:
+		return "the server is stopping, or takes no users: "
+	case number == mysqlKilled:
+		return "the statement was interrupted: "
+	case number == mysqlDenied:
+		return "the user may not do this with latchkey's tables: run the statements of Schema(MySQL) once as one who may create them," +
+			" and grant it SELECT, INSERT, UPDATE and DELETE: "
+	case strings.HasPrefix(state, "28"), number == 1044:
+		return "the server refused the user or the password: "
+	case number == 1049:
+		return "the server has no such database: "
+	case kind == Full:
+		return "the server has no memory for another lock: "
+	}
+	return "the server answered "
+}
+
+// mysqlLost is the text of the error by which go-sql-driver says that a connection was lost in
+// a statement.
+const mysqlLost = "invalid connection"

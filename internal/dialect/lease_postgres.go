@@ -1,0 +1,260 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+)
+
+// LeaseTable locks with rows of a table instead of advisory locks, in PostgreSQL
+// behind a transaction pooler, in CockroachDB and in what else speaks PostgreSQL's
+// protocol and SQL.
+//
+// Each statement is a transaction by itself and carries its numbers in its text: a
+// pooler may send the next one to another server process.
+type LeaseTable struct{}
+
+// Traits says that one session serves for any number of locks.
+func (LeaseTable) Traits() Traits { return Traits{Lease: defaultLease} }
+
+// Open makes the tables if they are missing, and a session in them.
+func (LeaseTable) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
+	t := &postgresTables{pool: pool{db: db, find: set.Socket}}
+	if err := t.prove(ctx); err != nil {
+		return nil, Fail(err)
+	}
+	s, err := openLease(ctx, t, set, &t.pool.flight)
+	return s, Fail(err)
+}
+
+// postgresTables is the lease table in what speaks PostgreSQL's SQL.
+type postgresTables struct {
+	pool   pool
+	schema string // quoted, with its dot
+	system int64  // of PostgreSQL; 0 elsewhere
+}
+
+// me begins a statement of s: it renews the session's row and is empty if that
+// has expired, or if a later statement was here. The row stays locked until the statement's end.
+func (t *postgresTables) me(s *stamp) string {
+	n := strconv.FormatInt(s.next(), 10)
+	return "WITH me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
+		" WHERE id = " + strconv.FormatInt(s.id, 10) + " AND statement < " + n + " AND expires > clock_timestamp() RETURNING id)"
+}
+
+func (t *postgresTables) expiry(s *stamp) string {
+	return "clock_timestamp() + interval '" + strconv.FormatInt(s.lease.Milliseconds(), 10) + " milliseconds'"
+}
+
+// alive begins the list of what such a statement returns: whether the session
+// is alive. A grant or a renewal that a crash takes back would be one too many,
+// so its commit waits for the disk also where other transactions do not.
+const alive = ` SELECT (SELECT count(*) FROM me),
+	CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'local', true) END`
+
+// run runs a statement that begins with me, and scans what it returns beside
+// whether the session is alive.
+func (t *postgresTables) run(ctx context.Context, query string, dest ...any) error {
+	var (
+		count int
+		sync  sql.NullString
+	)
+	if err := t.pool.row(ctx, query, append([]any{&count, &sync}, dest...)...); err != nil {
+		return err
+	}
+	if count == 0 {
+		return errExpired
+	}
+	return nil
+}
+
+func (t *postgresTables) open(ctx context.Context, s *stamp, holder string) error {
+	if err := t.reap(ctx); err != nil {
+		return err
+	}
+	return t.pool.exec(ctx, "INSERT INTO "+t.schema+"latchkey_sessions (id, expires, statement, holder) VALUES ("+
+		strconv.FormatInt(s.id, 10)+", "+t.expiry(s)+", 0, "+quoted(holder)+")")
+}
+
+// exchange gives back in one statement and takes in the next: PostgreSQL would not
+// see in one what another part of it has deleted, and CockroachDB
+// refuses two changes of one table.
+func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *Batch, drawn *tokens) error {
+	if len(b.Release) > 0 {
+		if err := t.release(ctx, s, b); err != nil {
+			return err
+		}
+	}
+	if len(b.Try)+len(b.Any) > 0 {
+		return t.take(ctx, s, b, drawn)
+	}
+	if len(b.Release) > 0 {
+		return nil
+	}
+	return t.run(ctx, t.me(s)+alive)
+}
+
+func (t *postgresTables) release(ctx context.Context, s *stamp, b *Batch) error {
+	var list sql.NullString
+	err := t.run(ctx, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
+		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM `+unnestKeys(b.Release)+`)
+		RETURNING key_space, key_id)`+
+		alive+`, (SELECT string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`, &list)
+	if err != nil {
+		return err
+	}
+	given, err := parseKeys(list.String)
+	if err != nil {
+		return err
+	}
+	b.notGiven(given)
+	return nil
+}
+
+// take takes what is free of b. Keys whose holder is dead are freed first, and
+// those asked for again; as are groups that lost what they had chosen to somebody else.
+func (t *postgresTables) take(ctx context.Context, s *stamp, b *Batch, drawn *tokens) error {
+	w := newWishes(b)
+	reaped := false
+	for {
+		stale, err := t.takeOnce(ctx, s, w, drawn)
+		if err != nil {
+			return err
+		}
+		if stale && !reaped {
+			if err := t.reap(ctx); err != nil {
+				return err
+			}
+			reaped = true
+		} else if !w.contested {
+			break
+		}
+		if !w.again() {
+			break
+		}
+	}
+	w.answer(b)
+	return nil
+}
+
+// takeOnce inserts the first free key of each group that is open. A key that is there
+// is not tried: so nobody waits for one who is just giving it back, and
+// those who insert do it in one order. It reports whether a key that is there is
+// a dead session's.
+func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, drawn *tokens) (stale bool, err error) {
+	var chosen, won sql.NullString
+	dest := []any{&chosen, &won, &stale}
+	query := t.me(s) + `,
+	wanted AS (SELECT g, s, k, n FROM ` + w.unnest() + `),
+	free AS (SELECT DISTINCT ON (g) g, s, k, n FROM wanted, me
+		WHERE NOT EXISTS (SELECT 1 FROM ` + t.schema + `latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)
+		ORDER BY g, n),
+	won AS (INSERT INTO ` + t.schema + `latchkey_locks (key_space, key_id, session, acquired)
+		SELECT s, k, me.id, clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
+		ON CONFLICT (key_space, key_id) DO NOTHING RETURNING key_space, key_id)`
+	columns := `, (SELECT string_agg(n::text, ',') FROM free),
+		(SELECT string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
+		EXISTS (SELECT 1 FROM wanted
+			JOIN ` + t.schema + `latchkey_locks AS l ON l.key_space = s AND l.key_id = k
+			LEFT JOIN ` + t.schema + `latchkey_sessions AS o ON o.id = l.session
+			WHERE o.id IS NULL OR o.expires <= clock_timestamp())`
+	var epoch, number sql.NullInt64
+	if t.system != 0 {
+		query += `,
+	message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM (SELECT FROM won LIMIT 1) AS any_won)`
+		columns += `, (SELECT ` + timelineOf + ` FROM message), (SELECT (lsn - '0/0')::bigint FROM message)`
+		dest = append(dest, &epoch, &number)
+	}
+	if err := t.run(ctx, query+alive+columns, dest...); err != nil {
+		return false, err
+	}
+	if number.Valid {
+		drawn.reserve(Token{System: t.system, Epoch: epoch.Int64, Number: number.Int64}, messageSize)
+	}
+	return stale, w.took(chosen.String, won.String)
+}
+
+const (
+	timelineOf = `('x' || left(pg_walfile_name(lsn), 8))::bit(32)::bigint`
+
+	// messageSize is less than a message takes in the write-ahead log, its header and prefix alone:
+	// the places from that of one message on are nobody else's.
+	messageSize = 48
+)
+
+// reap deletes what dead sessions have left.
+//
+// A session that is being renewed at this moment is passed over, and one that was renewed before
+// its row was locked is looked at again (READ COMMITTED).
+func (t *postgresTables) reap(ctx context.Context) error {
+	sessions := t.schema + "latchkey_sessions"
+	for _, statement := range []string{
+		"DELETE FROM " + sessions + " WHERE expires <= clock_timestamp() AND id IN (SELECT id FROM " + sessions +
+			" WHERE expires <= clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)",
+		"DELETE FROM " + t.schema + "latchkey_locks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
+		"DELETE FROM " + t.schema + "latchkey_claims WHERE session NOT IN (SELECT id FROM " + sessions + ")",
+	} {
+		if err := t.pool.exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *postgresTables) held(ctx context.Context, s *stamp) ([]Key, error) {
+	// In a statement of its own: one that is still under way has ended after that,
+	// and the next one sees what it did.
+	if err := t.run(ctx, t.me(s)+alive); err != nil {
+		return nil, err
+	}
+	var list sql.NullString
+	err := t.pool.row(ctx, "SELECT string_agg(key_space::text || ':' || key_id::text, ',') FROM "+t.schema+"latchkey_locks WHERE session = "+
+		strconv.FormatInt(s.id, 10), &list)
+	if err != nil {
+		return nil, err
+	}
+	return parseKeys(list.String)
+}
+
+func (t *postgresTables) token(ctx context.Context, s *stamp) (token Token, n int64, err error) {
+	token.System = t.system
+	if t.system != 0 {
+		err = t.run(ctx, t.me(s)+`,
+	message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM me)`+
+			alive+`, (SELECT `+timelineOf+` FROM message), (SELECT (lsn - '0/0')::bigint FROM message)`,
+			&nullable{&token.Epoch}, &nullable{&token.Number})
+		return token, messageSize, err
+	}
+	// A counter that is not behind the clock, in microseconds: where a failover has lost the
+	// last tokens, those that follow are greater all the same.
+	err = t.run(ctx, t.me(s)+`,
+	counted AS (UPDATE `+t.schema+`latchkey_tokens SET number = greatest(number + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+		WHERE EXISTS (SELECT 1 FROM me) RETURNING system, number)`+
+		alive+`, (SELECT system FROM counted), (SELECT number FROM counted)`,
+		&nullable{&token.System}, &nullable{&token.Number})
+	return token, 1, err
+}
+
+// nullable is where a number goes that is NULL if the session has expired.
+type nullable struct{ n *int64 }
+
+func (n *nullable) Scan(value any) error {
+	var v sql.NullInt64
+	err := v.Scan(value)
+	*n.n = v.Int64
+	return err
+}
+
+func (t *postgresTables) end(ctx context.Context, s *stamp) error {
+	id := strconv.FormatInt(s.id, 10)
+	for _, statement := range []string{ // the session first: a statement still under way then does nothing
+		"DELETE FROM " + t.schema + "latchkey_sessions WHERE id = " + id,
+		"DELETE FROM " + t.schema + "latchkey_locks WHERE session = " + id,
+		"DELETE FROM " + t.schema + "latchkey_claims WHERE session = " + id,
+	} {
+		if err := t.pool.exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}

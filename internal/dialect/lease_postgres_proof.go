@@ -1,0 +1,160 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// prove checks that the tables can be used through this pool and driver, makes
+// them if they are not there, and fills in t's schema and system.
+//
+// Until the driver is known to be safe behind a pooler it sends Execs without arguments
+// only, which no driver prepares.
+func (t *postgresTables) prove(ctx context.Context) error {
+	err := t.pool.once(ctx, func(conn *sql.Conn) error {
+		real, err := t.server(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if err := unprepared(ctx, conn); err != nil {
+			return err
+		}
+		if err := makeTables(ctx, conn); err != nil {
+			return err
+		}
+		return t.look(ctx, conn, real)
+	})
+	switch {
+	case err == nil:
+	case SQLState(err) == readOnly:
+		return refuse(onReadOnly)
+	case SQLState(err) == "42501":
+		return refuse("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
+	}
+	return err
+}
+
+const (
+	readOnly   = "25006"
+	onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
+)
+
+// server checks that the server can be written to, and reports whether it is PostgreSQL
+// itself.
+func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (real bool, err error) {
+	real, err = holds(ctx, conn, "version() LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
+	if err != nil || !real {
+		return false, err
+	}
+	standby, err := holds(ctx, conn, "pg_is_in_recovery()")
+	if err == nil && standby {
+		err = refuse(onStandby)
+	}
+	return true, err
+}
+
+// unprepared refuses a driver that prepares a query without arguments under a name, or sends
+// it in two steps: behind a transaction pooler the second step may reach another
+// server process, where the name is another client's. And as each statement's text is
+// another, each would be kept.
+func unprepared(ctx context.Context, conn *sql.Conn) error {
+	if mode, known := pgxMode(conn); known {
+		if !slices.Contains([]string{"exec", "simple protocol", "cache describe"}, mode) {
+			return refuse(pgxPrepares)
+		}
+		return nil
+	}
+	// In a transaction, so that both statements meet the same server process.
+	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("latchkey%d", rand.Int64())
+	var one int
+	err := conn.QueryRowContext(ctx, "SELECT 1 /* "+name+" */").Scan(&one)
+	var kept bool
+	if err == nil {
+		kept, err = holds(ctx, conn, "EXISTS (SELECT 1 FROM pg_prepared_statements WHERE statement LIKE '%"+name[:10]+"' || '"+name[10:]+"%')")
+	}
+	if _, rollback := conn.ExecContext(ctx, "ROLLBACK"); err == nil {
+		err = rollback
+	}
+	if err == nil && kept {
+		err = refuse("the driver prepares queries that have no arguments, which is not safe behind a transaction pooler: have it use the simple protocol")
+	}
+	return err
+}
+
+const pgxPrepares = "pgx prepares its statements in the mode that it is in, and a transaction pooler may run another client's instead: set default_query_exec_mode=exec (or simple_protocol) in its connection string"
+
+// pgxMode is the query mode of a connection of pgx v5, in its own words.
+func pgxMode(conn *sql.Conn) (mode string, known bool) {
+	_ = conn.Raw(func(c any) error {
+		defer func() {
+			if recover() != nil { // a driver that looks like pgx, and is not
+				known = false
+			}
+		}()
+		config := call(call(reflect.ValueOf(unwrap(c)), "Conn"), "Config")
+		if !config.IsValid() {
+			return nil
+		}
+		text, ok := reflect.TypeAssert[fmt.Stringer](config.Elem().FieldByName("DefaultQueryExecMode"))
+		if ok {
+			mode, known = text.String(), true
+		}
+		return nil
+	})
+	return mode, known
+}
+
+// makeTables makes the tables that are missing. Of two that do so at the same
+// moment one may fail on what the other has made meanwhile, and looks again.
+func makeTables(ctx context.Context, conn *sql.Conn) error {
+	raced := []string{"23505", "42P07", "42710", "40001", "XX000"}
+	for attempt := 1; ; attempt++ {
+		there, err := holds(ctx, conn, tablesExist)
+		if err != nil {
+			return err
+		}
+		statements := leaseTables(postgresTypes)
+		if there {
+			statements = statements[len(statements)-1:] // the row: who made the table may have died before
+		}
+		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, SQLState(err)) || attempt == attempts {
+			return err
+		}
+	}
+}
+
+const tablesExist = `to_regclass('latchkey_sessions') IS NOT NULL AND to_regclass('latchkey_locks') IS NOT NULL
+	AND to_regclass('latchkey_claims') IS NOT NULL AND to_regclass('latchkey_tokens') IS NOT NULL`
+
+func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
+	for _, s := range statements {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look finds where the tables are: from then on the search_path has no part.
+func (t *postgresTables) look(ctx context.Context, conn *sql.Conn, real bool) error {
+	err := conn.QueryRowContext(ctx, `SELECT quote_ident(n.nspname) || '.' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.oid = to_regclass('latchkey_sessions')::oid`).Scan(&t.schema)
+	if err == nil && real {
+		err = conn.QueryRowContext(ctx, "SELECT system_identifier FROM pg_control_system()").Scan(&t.system)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = refuse("the lease tables were not found where they had just been: is the search_path one that changes?")
+	}
+	return err
+}
+
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -1,0 +1,59 @@
+package dialect
+
+import "strings"
+
+// types is what the columns' types are called.
+type types struct{ small, number, moment, text, random string }
+
+var (
+	postgresTypes = types{"smallint", "bigint", "timestamptz", "text", "(random() * 9007199254740991)::bigint"}
+	sqliteTypes   = types{"INTEGER", "INTEGER", "INTEGER", "TEXT", "abs(random() / 1024)"}
+)
+
+// leaseTables is the statements that make the lease tables where they are missing.
+func leaseTables(t types) []string {
+	statements := strings.Split(leaseDDL, ";\n")
+	words := strings.NewReplacer("SMALL", t.small, "NUMBER", t.number, "MOMENT", t.moment, "STRING", t.text, "RANDOM", t.random)
+	for i, s := range statements {
+		statements[i] = words.Replace(strings.TrimSpace(s))
+	}
+	return statements
+}
+
+const leaseDDL = `CREATE TABLE IF NOT EXISTS latchkey_sessions (
+	id        NUMBER NOT NULL PRIMARY KEY,
+	expires   MOMENT NOT NULL, -- by the database's clock
+	statement NUMBER NOT NULL, -- the last one's number
+	holder    STRING NOT NULL  -- for people: host/process
+);
+CREATE TABLE IF NOT EXISTS latchkey_locks (
+	key_space SMALL NOT NULL,
+	key_id    NUMBER NOT NULL,
+	session   NUMBER NOT NULL,
+	acquired  MOMENT NOT NULL,
+	PRIMARY KEY (key_space, key_id)
+);
+CREATE TABLE IF NOT EXISTS latchkey_claims (
+	class   NUMBER NOT NULL, -- of a namespace
+	print   NUMBER NOT NULL, -- of the secret that its keys are made with
+	session NUMBER NOT NULL,
+	PRIMARY KEY (class, print, session)
+);
+CREATE TABLE IF NOT EXISTS latchkey_tokens (
+	only_row SMALL NOT NULL PRIMARY KEY CHECK (only_row = 1),
+	system   NUMBER NOT NULL,
+	number   NUMBER NOT NULL
+);
+INSERT INTO latchkey_tokens (only_row, system, number) VALUES (1, RANDOM, 0) ON CONFLICT DO NOTHING`
+
+// PostgreSQLSchema is the statements, for people, that make the tables of LeaseTable, and
+// with fence that of Fence.
+func PostgreSQLSchema(fence string) string { return script(append(leaseTables(postgresTypes), fence)) }
+
+// SQLiteSchema is the same for SQLite.
+func SQLiteSchema() string { return script(append(leaseTables(sqliteTypes), SQLiteFence)) }
+
+// MySQLSchema is the statements that make the tables of MySQL's claims, tokens and fences.
+func MySQLSchema() string { return script([]string{mysqlClaims, mysqlTokens, MySQLFence}) }
+
+func script(statements []string) string { return strings.Join(statements, ";\n") + ";\n" }

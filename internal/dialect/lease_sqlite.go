@@ -1,0 +1,258 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// SQLite locks with rows of a table, in the file that all processes of a fleet
+// on one machine share. Each call is one transaction that begins by locking the
+// file for writing, so that it cannot fail half-way because of another's.
+type SQLite struct{}
+
+// Traits has a short lease: a dead process is found out by it alone.
+func (SQLite) Traits() Traits { return Traits{Lease: 5 * time.Second} }
+
+// Open makes the tables if they are missing, and a session in them. It sets the
+// file's journal to write-ahead.
+func (SQLite) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
+	t := &sqliteTables{db: db}
+	var s Session
+	err := t.prove(ctx)
+	if err == nil {
+		s, err = openLease(ctx, t, set, new(inFlight))
+	}
+	if code, ok := sqliteCode(err); ok && code&0xff == sqliteReadOnly {
+		return nil, refuse(sqliteFailure(code).Reason)
+	}
+	return s, Fail(err)
+}
+
+// sqliteTables is the lease table in SQLite.
+type sqliteTables struct {
+	db *sql.DB
+}
+
+// The file's clock is the machine's, which its processes share. It is one moment within a
+// statement.
+const (
+	sqliteMillis = `CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)`
+	sqliteMicros = `CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)`
+
+	// A list of keys travels as JSON: [[space, id], …].
+	jsonSpace = `json_extract(value, '$[0]')`
+	jsonID    = `json_extract(value, '$[1]')`
+)
+
+// prove checks that all connections of the pool have one file, which can be written to.
+func (t *sqliteTables) prove(ctx context.Context) error {
+	conn, err := t.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	was, err := lend(ctx, conn)
+	if err == nil {
+		err = oneFile(ctx, conn)
+	}
+	if err == nil {
+		err = writeAhead(ctx, conn)
+	}
+	was.restore(conn)
+	return err
+}
+
+func oneFile(ctx context.Context, conn *sql.Conn) error {
+	var file string
+	if err := conn.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+		return err
+	}
+	if file == "" {
+		return refuse("the database is in memory or temporary, and nobody else's: name a file, or use NewMemory for one process")
+	}
+	var queryOnly bool
+	if err := conn.QueryRowContext(ctx, "SELECT query_only FROM pragma_query_only").Scan(&queryOnly); err != nil {
+		return err
+	}
+	if queryOnly {
+		return refuse("the connections can only read (query_only): Open needs some that can write")
+	}
+	return nil
+}
+
+// writeAhead has the file's journal written ahead, so that readers do not keep the
+// sessions from renewing. A file whose journal cannot be changed, because somebody is at
+// it or the file system shares no memory, serves as it is.
+func writeAhead(ctx context.Context, conn *sql.Conn) error {
+	var mode string
+	err := conn.QueryRowContext(ctx, "PRAGMA main.journal_mode = WAL").Scan(&mode)
+	if isBusy(err) {
+		return nil
+	}
+	return err
+}
+
+func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error {
+	return t.transact(ctx, func(tx *sqliteTx) error {
+		for _, statement := range append(leaseTables(sqliteTypes), SQLiteFence) {
+			tx.exec(statement)
+		}
+		tx.reap()
+		tx.exec(`INSERT INTO main.latchkey_sessions (id, expires, statement, holder) VALUES (?, `+sqliteMillis+` + ?, 0, ?)`,
+			s.id, s.lease.Milliseconds(), holder)
+		return tx.err
+	})
+}
+
+// renewed is transact in which s is renewed first, and what dead sessions have left
+// is deleted then.
+func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx)) error {
+	return t.transact(ctx, func(tx *sqliteTx) error {
+		alive := tx.exec(`UPDATE main.latchkey_sessions SET expires = `+sqliteMillis+` + ?, statement = ? WHERE id = ? AND expires > `+sqliteMillis,
+			s.lease.Milliseconds(), s.next(), s.id)
+		if tx.err == nil && alive == 0 {
+			return errExpired
+		}
+		tx.reap()
+		f(tx)
+		return tx.err
+	})
+}
+
+// reap deletes what dead sessions have left.
+func (tx *sqliteTx) reap() {
+	if tx.exec(`DELETE FROM main.latchkey_sessions WHERE expires <= `+sqliteMillis) == 0 {
+		return
+	}
+	tx.exec(`DELETE FROM main.latchkey_locks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
+	tx.exec(`DELETE FROM main.latchkey_claims WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
+}
+
+func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *Batch, drawn *tokens) error {
+	w := newWishes(b)
+	var given []Key
+	var block Token
+	err := t.renewed(ctx, s, func(tx *sqliteTx) {
+		if len(b.Release) > 0 {
+			given = tx.keys(`DELETE FROM main.latchkey_locks WHERE session = ? AND (key_space, key_id) IN
+				(SELECT `+jsonSpace+`, `+jsonID+` FROM json_each(?)) RETURNING key_space, key_id`, s.id, jsonOf(b.Release))
+		}
+		if tx.take(s, b.Try, w.groups) {
+			block = tx.reserve(tokenBlock)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if block != (Token{}) {
+		drawn.reserve(block, tokenBlock)
+	}
+	b.notGiven(given)
+	w.answer(b)
+	return nil
+}
+
+// take takes what is free of tries, which are the first of groups, and then of the
+// other groups one each. It reports whether it took any.
+func (tx *sqliteTx) take(s *stamp, tries []Key, groups []wish) (any bool) {
+	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired)
+		SELECT ` + jsonSpace + `, ` + jsonID + `, ?, ` + sqliteMillis + ` FROM json_each(?) `
+	if len(tries) > 0 {
+		taken := tx.keys(insert+`WHERE true ON CONFLICT DO NOTHING RETURNING key_space, key_id`, s.id, jsonOf(tries))
+		was := make(map[Key]bool, len(taken))
+		for _, k := range taken {
+			was[k] = true
+		}
+		for i, k := range tries {
+			if was[k] {
+				groups[i].won, any = 0, true
+				delete(was, k) // twice in tries: taken once
+			}
+		}
+	}
+	for i := len(tries); i < len(groups); i++ {
+		g := &groups[i]
+		for _, k := range tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = `+jsonSpace+` AND key_id = `+jsonID+`)
+			ORDER BY key LIMIT 1 RETURNING key_space, key_id`, s.id, jsonOf(g.keys)) {
+			g.won, any = slices.Index(g.keys, k), true
+		}
+	}
+	return any
+}
+
+// tokenBlock is how many tokens an exchange that takes locks brings along.
+const tokenBlock = 1024
+
+// reserve takes the next n tokens and returns the first: of a counter that is not behind the
+// clock, so that a file that was put back to an earlier state does not
+// give out the same ones again.
+func (tx *sqliteTx) reserve(n int64) (first Token) {
+	if tx.err == nil {
+		tx.err = tx.conn.QueryRowContext(tx.ctx, `UPDATE main.latchkey_tokens SET number = max(number, `+sqliteMicros+`) + ? RETURNING system, number - ?`, n, n).
+			Scan(&first.System, &first.Number)
+	}
+	return first
+}
+
+func (t *sqliteTables) held(ctx context.Context, s *stamp) (keys []Key, err error) {
+	err = t.renewed(ctx, s, func(tx *sqliteTx) {
+		keys = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ?`, s.id)
+	})
+	return keys, err
+}
+
+func (t *sqliteTables) token(ctx context.Context, s *stamp) (first Token, n int64, err error) {
+	err = t.renewed(ctx, s, func(tx *sqliteTx) { first = tx.reserve(tokenBlock) })
+	return first, tokenBlock, err
+}
+
+// claim disputes a claim if another print of its class is claimed.
+func (t *sqliteTables) claim(ctx context.Context, s *stamp, wanted, dropped []Claim) (disputed []bool, err error) {
+	err = t.renewed(ctx, s, func(tx *sqliteTx) {
+		for _, c := range dropped {
+			tx.exec(`DELETE FROM main.latchkey_claims WHERE class = ? AND print = ? AND session = ?`, c.Class, c.Print, s.id)
+		}
+		disputed = make([]bool, len(wanted))
+		for i, c := range wanted {
+			if tx.err == nil {
+				tx.err = tx.conn.QueryRowContext(tx.ctx, `SELECT EXISTS (SELECT 1 FROM main.latchkey_claims WHERE class = ? AND print <> ?)`, c.Class, c.Print).
+					Scan(&disputed[i])
+			}
+			if !disputed[i] {
+				tx.exec(`INSERT INTO main.latchkey_claims (class, print, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, c.Class, c.Print, s.id)
+			}
+		}
+	})
+	return disputed, err
+}
+
+func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
+	return t.transact(ctx, func(tx *sqliteTx) error {
+		tx.exec(`DELETE FROM main.latchkey_sessions WHERE id = ?`, s.id)
+		tx.exec(`DELETE FROM main.latchkey_locks WHERE session = ?`, s.id)
+		tx.exec(`DELETE FROM main.latchkey_claims WHERE session = ?`, s.id)
+		return tx.err
+	})
+}
+
+func jsonOf(keys []Key) string {
+	pairs := make([][2]int64, len(keys))
+	for i, k := range keys {
+		pairs[i] = [2]int64{int64(k.Space), k.ID}
+	}
+	text, err := json.Marshal(pairs)
+	if err != nil {
+		panic("dialect: " + err.Error()) // numbers always can
+	}
+	return string(text)
+}
+
+// isBusy reports whether err is of a lock on the file that somebody else has for the
+// moment.
+func isBusy(err error) bool {
+	code, ok := sqliteCode(err)
+	return ok && (code&0xff == sqliteBusy || code&0xff == sqliteLocked)
+}

@@ -1,0 +1,152 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// A sqliteTx is a transaction under way that has locked the file for writing. Once a
+// statement has failed, those that follow do nothing.
+type sqliteTx struct {
+	ctx  context.Context //nolint:containedctx // of the one call that the transaction is
+	conn *sql.Conn
+	err  error // the first
+}
+
+// exec returns how many rows the statement has changed.
+func (tx *sqliteTx) exec(statement string, args ...any) int64 {
+	if tx.err != nil {
+		return 0
+	}
+	result, err := tx.conn.ExecContext(tx.ctx, statement, args...)
+	if err != nil {
+		tx.err = err
+		return 0
+	}
+	n, err := result.RowsAffected()
+	tx.err = err
+	return n
+}
+
+// keys reads a query's rows of key space and id.
+func (tx *sqliteTx) keys(query string, args ...any) (keys []Key) {
+	if tx.err != nil {
+		return nil
+	}
+	rows, err := tx.conn.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		tx.err = err
+		return nil
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k Key
+		if tx.err = rows.Scan(&k.Space, &k.ID); tx.err != nil {
+			return nil
+		}
+		keys = append(keys, k)
+	}
+	tx.err = rows.Err()
+	return keys
+}
+
+// transact carries out f in a transaction. After an error nothing was done, or,
+// if the commit failed, it is not known.
+func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) error {
+	conn, err := t.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	settings, err := lend(ctx, conn)
+	if err == nil {
+		err = begin(ctx, conn)
+	}
+	if err == nil {
+		if err = f(&sqliteTx{ctx: ctx, conn: conn}); err == nil {
+			_, err = conn.ExecContext(ctx, "COMMIT")
+		}
+		if err != nil {
+			rollback(conn)
+		}
+	}
+	settings.restore(conn)
+	return err
+}
+
+// begin locks the file for writing. Others' transactions are short, as a rule: it waits for
+// them until ctx ends.
+func begin(ctx context.Context, conn *sql.Conn) error {
+	for {
+		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		if err == nil || !isBusy(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// rollback ends the transaction, or else the connection.
+func rollback(conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), spoilTimeout)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		destroy(conn)
+	}
+}
+
+// lent is what a borrowed connection's settings were.
+type lent struct {
+	busyTimeout int64 // ms
+	synchronous int64
+}
+
+const (
+	busyTimeout = 200 * time.Millisecond // and then again, unless the call has ended
+
+	// synchronousNormal does not wait for the disk at each commit. What a crash of the
+	// machine takes back then are locks of processes that it has ended, too.
+	synchronousNormal = 1
+)
+
+// lend sets a borrowed connection for our transaction.
+func lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
+	was = lent{busyTimeout.Milliseconds(), synchronousNormal}
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
+		return was, err
+	}
+	if was.busyTimeout != busyTimeout.Milliseconds() {
+		if err := pragma(ctx, conn, "busy_timeout", busyTimeout.Milliseconds()); err != nil {
+			return was, err
+		}
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA main.synchronous").Scan(&was.synchronous); err != nil {
+		return was, err
+	}
+	if was.synchronous > synchronousNormal {
+		return was, pragma(ctx, conn, "main.synchronous", synchronousNormal)
+	}
+	return was, nil
+}
+
+// restore gives a borrowed connection its settings back, or ends it.
+func (was lent) restore(conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), spoilTimeout)
+	defer cancel()
+	var err error
+	if was.busyTimeout != busyTimeout.Milliseconds() {
+		err = pragma(ctx, conn, "busy_timeout", was.busyTimeout)
+	}
+	if err == nil && was.synchronous > synchronousNormal {
+		err = pragma(ctx, conn, "main.synchronous", was.synchronous)
+	}
+	if err != nil {
+		destroy(conn)
+	}
+}
+
+func pragma(ctx context.Context, conn *sql.Conn, name string, value int64) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA %s = %d", name, value))
+	return err
+}

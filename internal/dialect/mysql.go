@@ -1,0 +1,184 @@
+package dialect
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"time"
+)
+
+// MySQL locks with GET_LOCK, on one connection of a pool, in MySQL and MariaDB.
+type MySQL struct{}
+
+// Traits says that locks are better spread over several sessions: MariaDB looks through all
+// that a session holds for each lock that it takes, twice as dear at 2,000 as at none.
+func (MySQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true} }
+
+// Open takes two connections of db, proves on them that locks exclude (see
+// mysqlProof), gives one back and sets the other up as the session.
+//
+// Nothing is SET before the proof: behind a proxy it would reach another client's
+// session.
+func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, Fail(err)
+	}
+	witness, err := db.Conn(ctx)
+	if err != nil {
+		discard(conn)
+		return nil, Fail(err)
+	}
+	p := mysqlProof{session: conn, witness: witness, patience: set.Proof}
+	server, err := p.run(ctx)
+	if err == nil {
+		err = witness.Close() // clean: it goes back to the pool
+	} else {
+		discard(witness)
+	}
+	s := &mysqlSession{conn: conn, id: p.id, held: map[Key]struct{}{}, claims: map[Claim]struct{}{}}
+	if err == nil {
+		s.names = newMySQLNames(server.database)
+		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
+		err = s.setUp(ctx, server, set)
+	}
+	if err != nil {
+		discard(conn)
+		return nil, Fail(err)
+	}
+	s.socket = socketOf(conn, set.Socket)
+	return s, nil
+}
+
+// mysqlNames makes the names of locks: of ASCII, as long as each other, and shorter than MySQL's
+// limit of 64. GET_LOCK's names are the whole server's, so a hash of the database's
+// name is in them.
+type mysqlNames struct{ prefix string }
+
+func newMySQLNames(database []byte) mysqlNames {
+	sum := sha256.Sum256(database)
+	return mysqlNames{"latchkey." + hex.EncodeToString(sum[:4]) + "."}
+}
+
+// appendName appends the name of key's lock, in quotes.
+func (n mysqlNames) appendName(text []byte, key Key) []byte {
+	text = append(text, '\'')
+	text = append(text, n.prefix...)
+	text = append(text, '0'+byte(key.Space), '.')
+	id := uint64(key.ID) //nolint:gosec // its bits
+	for shift := 60; shift >= 0; shift -= 4 {
+		text = append(text, "0123456789abcdef"[id>>shift&0xf])
+	}
+	return append(text, '\'')
+}
+
+// ofSession is the name of the lock that says that a session lives.
+func (n mysqlNames) ofSession(id uint64) string { return fmt.Sprintf("%ss.%016x", n.prefix, id) }
+
+// mysqlSession is a Session on one connection of its own.
+//
+// Invariant: while the session lives it has the lock called name, and every key that it may have
+// taken is in held.
+type mysqlSession struct {
+	conn   *sql.Conn
+	id     int64    // of the connection: every answer must come from it
+	socket net.Conn // nil where it cannot be reached
+	names  mysqlNames
+	name   string
+
+	text   []byte // memory for the next statement
+	held   map[Key]struct{}
+	claims map[Claim]struct{} // those that may be in the table
+}
+
+// setUp makes the connection a session of locks: it starts with none but its own, the
+// server ends it when it is silent for a lease, and no statement on it takes for ever.
+func (s *mysqlSession) setUp(ctx context.Context, server mysqlServer, set Settings) error {
+	lease := wholeSeconds(set.Lease)
+	wait := max(int64(set.StatementTimeout/time.Second), 1)
+	limit := fmt.Sprintf("max_execution_time = %d", max(set.StatementTimeout.Milliseconds(), 1))
+	if server.mariadb {
+		limit = fmt.Sprintf("max_statement_time = %.3f", max(set.StatementTimeout.Seconds(), 0.001))
+	}
+	_, err := s.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, net_write_timeout = %d,"+
+		" lock_wait_timeout = %d, innodb_lock_wait_timeout = %d, %s, time_zone = '+00:00', autocommit = 1",
+		lease, lease, lease, wait, wait, limit))
+	if err != nil {
+		return err
+	}
+	// A pooled connection may hold locks that its last user forgot: taking one
+	// of them would be re-entry, and succeed.
+	got, err := s.ask(ctx, "CONCAT(@@session.wait_timeout, ' ', @@session.autocommit = 1, ' ', RELEASE_ALL_LOCKS() >= 0, ' ', GET_LOCK('"+s.name+"', 0))")
+	if want := strconv.FormatInt(lease, 10) + " 1 1 1"; err == nil && got != want {
+		err = refuse("wait_timeout could not be set, or the connection's locks not be given back: the server would not free the locks of a dead process")
+	}
+	return err
+}
+
+// wholeSeconds is d in seconds, rounded up.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// ask is the value of an SQL expression, if the session's own connection to a
+// server that is still the primary has computed it. Its parts are computed from left to
+// right.
+func (s *mysqlSession) ask(ctx context.Context, expression string) (string, error) {
+	var (
+		checks mysqlChecks
+		text   sql.NullString
+	)
+	err := s.conn.QueryRowContext(ctx, "SELECT "+mysqlCheckColumns+", "+expression).Scan(&checks.id, &checks.readOnly, &text)
+	if err == nil {
+		err = checks.pass(s.id)
+	}
+	if err == nil && !text.Valid {
+		err = errInterrupted
+	}
+	return text.String, err
+}
+
+// mysqlCheckColumns begin every row: whose connection it is, and whether its
+// server has become a replica since.
+const mysqlCheckColumns = "CONNECTION_ID(), @@global.read_only"
+
+type mysqlChecks struct {
+	id       int64
+	readOnly string
+}
+
+func (c mysqlChecks) pass(id int64) error {
+	switch {
+	case c.id != id:
+		return errOtherConnection
+	case isOn(c.readOnly):
+		return refuse(mysqlIsReadOnly)
+	}
+	return nil
+}
+
+// Drawn has none: a token costs a flush of the log.
+func (s *mysqlSession) Drawn() (Token, bool) { return Token{}, false }
+
+func (s *mysqlSession) Socket() net.Conn { return s.socket }
+
+func (s *mysqlSession) Abort() {
+	if s.socket != nil {
+		_ = s.socket.Close()
+	}
+}
+
+func (s *mysqlSession) Destroy() { destroy(s.conn) }
+
+var (
+	// errInterrupted is what is left of some statements that were killed.
+	errInterrupted = &Failure{Kind: Statement, Reason: "the server computed NULL where it cannot be: the statement was interrupted"}
+
+	errOtherConnection = &Failure{Kind: NotExclusive, Reason: "another of the server's connections answered than before: " + behindProxy}
+)

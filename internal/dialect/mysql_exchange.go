@@ -1,0 +1,157 @@
+package dialect
+
+import (
+	"context"
+	"strconv"
+	"strings"
+)
+
+// The one statement that carries a batch computes one text: for each key to give
+// back and then for each to take a letter, and for each group the place of what was taken.
+// Columns of their own would be limited to 4,096.
+const (
+	mysqlDone   = '1'
+	mysqlNot    = '0'
+	mysqlNoLock = 'n' // NULL: of a release, nobody holds it; of a try, the server could not say
+)
+
+func (s *mysqlSession) Exchange(b *Batch) error {
+	text, err := s.ask(context.Background(), s.exchangeOf(b))
+	if err == nil {
+		err = s.answer(b, text)
+	}
+	if err != nil {
+		s.mayHold(b)
+	}
+	return Fail(err)
+}
+
+// exchangeOf is the expression that carries out b, releases first. It names no key that
+// people know, and has no arguments, for which drivers would prepare it.
+func (s *mysqlSession) exchangeOf(b *Batch) string {
+	text := append(s.text[:0], "CONCAT(''"...)
+	for _, k := range b.Release {
+		text = append(text, ",IFNULL(RELEASE_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, "),'n')"...)
+	}
+	for _, k := range b.Try {
+		text = append(text, ",IFNULL(GET_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ",0),'n')"...)
+	}
+	for _, g := range b.Any {
+		text = s.appendGroup(text, g)
+	}
+	s.text = append(text, ')')
+	return string(s.text)
+}
+
+// appendGroup appends what takes the first key of group that is free, and leaves those after
+// it alone. Another group of the same batch may have taken one of its keys, and
+// GET_LOCK would grant that again.
+func (s *mysqlSession) appendGroup(text []byte, group []Key) []byte {
+	if len(group) == 0 {
+		return append(text, ",',-1'"...)
+	}
+	text = append(text, ",CASE"...)
+	for i, k := range group {
+		text = append(text, " WHEN IS_FREE_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ") AND GET_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ",0) THEN ',"...)
+		text = strconv.AppendInt(text, int64(i), 10)
+		text = append(text, '\'')
+	}
+	return append(text, " ELSE ',-1' END"...)
+}
+
+// answer reads the text into b, and notes what the session holds now.
+func (s *mysqlSession) answer(b *Batch, text string) error {
+	n := len(b.Release) + len(b.Try)
+	if len(text) < n {
+		return errNonsense
+	}
+	for i, k := range b.Release {
+		switch text[i] {
+		case mysqlDone:
+		case mysqlNot, mysqlNoLock:
+			b.NotHeld = append(b.NotHeld, k)
+		default:
+			return errNonsense
+		}
+		delete(s.held, k)
+	}
+	for i, k := range b.Try {
+		switch text[len(b.Release)+i] {
+		case mysqlDone:
+			s.held[k] = struct{}{}
+		case mysqlNot:
+			b.Busy = append(b.Busy, k)
+		case mysqlNoLock:
+			return &Failure{Kind: Statement, Reason: "the server could not tell whether a lock was free"}
+		default:
+			return errNonsense
+		}
+	}
+	return s.answerGroups(b, text[n:])
+}
+
+func (s *mysqlSession) answerGroups(b *Batch, text string) error {
+	for _, g := range b.Any {
+		var item string
+		item, text, _ = strings.Cut(strings.TrimPrefix(text, ","), ",")
+		won, err := strconv.Atoi(item)
+		if err != nil || won < -1 || won >= len(g) {
+			return errNonsense
+		}
+		b.Won = append(b.Won, won)
+		if won >= 0 {
+			s.held[g[won]] = struct{}{}
+		}
+	}
+	if text != "" {
+		return errNonsense
+	}
+	return nil
+}
+
+// mayHold notes that of b nothing is known.
+func (s *mysqlSession) mayHold(b *Batch) {
+	for _, keys := range append([][]Key{b.Release, b.Try}, b.Any...) {
+		for _, k := range keys {
+			s.held[k] = struct{}{}
+		}
+	}
+}
+
+// Held asks for each key that the session may hold: MySQL lists a session's locks in
+// no place that every user may read.
+func (s *mysqlSession) Held() ([]Key, error) {
+	asked := make([]Key, 0, len(s.held))
+	text := append(s.text[:0], "CONCAT(''"...)
+	for k := range s.held {
+		asked = append(asked, k)
+		text = append(text, ",IFNULL(IS_USED_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ")=CONNECTION_ID(),0)"...)
+	}
+	s.text = append(text, ')')
+	answer, err := s.ask(context.Background(), string(s.text))
+	if err != nil {
+		return nil, Fail(err)
+	}
+	if len(answer) != len(asked) {
+		return nil, errNonsense
+	}
+	var keys []Key
+	for i, k := range asked {
+		if answer[i] == mysqlDone {
+			keys = append(keys, k)
+		} else {
+			delete(s.held, k)
+		}
+	}
+	return keys, nil
+}

@@ -1,0 +1,70 @@
+package dialect
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A mysqlServer is what a server of MySQL or MariaDB says of itself.
+type mysqlServer struct {
+	version   string
+	mariadb   bool
+	database  []byte            // the one that the connection is in, as the server compares it
+	variables map[string]string // those of mysqlVariables that it has
+}
+
+// mysqlVariables is those that decide whether its locks count.
+var mysqlVariables = []string{
+	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode",
+}
+
+const (
+	mysqlIsReadOnly = "this server is read-only, so a replica, which grants locks on its own: connect to the primary"
+
+	mysqlTooOld = "MySQL 8.0.16 or MariaDB 10.5 or newer is needed: older servers have no constraints for fences, or cannot give all locks back"
+)
+
+// fit checks that the server is one whose locks exclude everybody else's.
+func (s mysqlServer) fit() error {
+	oldest := [3]int{8, 0, 16}
+	if s.mariadb {
+		oldest = [3]int{10, 5, 0}
+	}
+	switch {
+	case olderThan(s.version, oldest):
+		return refuse(mysqlTooOld)
+	case len(s.database) == 0:
+		return refuse("the connection is in no database, by whose name locks are told apart: name one in the connection string")
+	case isOn(s.variables["read_only"]), isOn(s.variables["super_read_only"]), isOn(s.variables["innodb_read_only"]):
+		return refuse(mysqlIsReadOnly)
+	case isOn(s.variables["wsrep_on"]):
+		return refuse("this server is a node of a Galera cluster, each of which grants locks on its own: use a database that has one primary")
+	case strings.EqualFold(s.variables["group_replication_single_primary_mode"], "OFF"):
+		return refuse("this server is in a replication group with several primaries, each of which grants locks on its own:" +
+			" set group_replication_single_primary_mode=ON")
+	}
+	return nil
+}
+
+// isOn reports whether a variable's value is neither OFF nor none at all.
+func isOn(value string) bool { return value != "" && value != "0" && !strings.EqualFold(value, "OFF") }
+
+// olderThan compares the numbers that a version begins with: MariaDB behind a proxy may begin with those of
+// a MySQL that it replaces, and a hyphen.
+func olderThan(version string, oldest [3]int) bool {
+	version = strings.TrimPrefix(version, "5.5.5-")
+	for i, part := range strings.SplitN(version, ".", len(oldest)) {
+		digits := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
+		if digits >= 0 {
+			part = part[:digits]
+		}
+		n, err := strconv.Atoi(part)
+		if err != nil || n < oldest[i] {
+			return true
+		}
+		if n > oldest[i] {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,282 @@
+package lockertest
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Tests of several processes start their test binary again as a worker, which
+// gets its orders in an environment variable and ends when its stdin does.
+const workerEnv = "LATCHKEY_TEST_WORKER"
+
+// Orders is what a worker is to do.
+type Orders struct {
+	Job         string // "hold" or "contend"
+	Driver, DSN string
+	LeaseTable  bool          // sqllock.WithLeaseTable
+	Lease       time.Duration // sqllock.WithLease; 0 is the default
+	Arbiter     string        // contend: where to report
+	Rounds      int           // contend: grants for each of 64 callers, or of Callers
+	Callers     int           // contend; 0 is 64
+	Locks       int           // hold: how many
+}
+
+// Options is those of the worker's Session.
+func (o Orders) Options() (opts []sqllock.Option) {
+	if o.LeaseTable {
+		opts = append(opts, sqllock.WithLeaseTable())
+	}
+	if o.Lease > 0 {
+		opts = append(opts, sqllock.WithLease(o.Lease))
+	}
+	return opts
+}
+
+// StartWorker starts this test binary again with orders, for the length of the
+// test. What it prints is to be read from the reader.
+func StartWorker(t *testing.T, o Orders) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test binary
+	cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	})
+	return cmd, bufio.NewReader(stdout)
+}
+
+// StartHolder starts a worker that holds WorkerKey(0) to WorkerKey(n-1) until it is
+// ended, and returns when it does.
+func StartHolder(t *testing.T, o Orders) *exec.Cmd {
+	t.Helper()
+	o.Job = "hold"
+	cmd, out := StartWorker(t, o)
+	if line, err := out.ReadString('\n'); err != nil {
+		t.Fatalf("worker said %q: %v", line, err)
+	}
+	return cmd
+}
+
+// Worker carries out the orders of StartWorker and does not return, in a process
+// that has some. A TestMain begins with it.
+func Worker() {
+	text := os.Getenv(workerEnv)
+	if text == "" {
+		return
+	}
+	var o Orders
+	err := json.Unmarshal([]byte(text), &o)
+	if err == nil {
+		go func() { // die with the parent
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(0)
+		}()
+		err = o.carryOut()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (o Orders) carryOut() error {
+	db, err := sql.Open(o.Driver, o.DSN)
+	if err != nil {
+		return err
+	}
+	s, err := sqllock.Open(context.Background(), db, o.Options()...)
+	if err != nil {
+		return err
+	}
+	if o.Job == "hold" {
+		return hold(s, o.Locks)
+	}
+	if err := contend(s, o); err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// WorkerKey is the i-th key of the tests with several processes.
+func WorkerKey(i int) sqllock.Key { return sqllock.ID(int64(7000 + i)) }
+
+// hold takes n locks, says so, and never lets go.
+func hold(s *sqllock.Session, n int) error {
+	for i := range n {
+		if _, err := s.TryLock(context.Background(), WorkerKey(i)); err != nil {
+			return err
+		}
+	}
+	fmt.Println("holding")
+	select {}
+}
+
+// contend has many goroutines take one key, and tells the arbiter each time.
+func contend(s *sqllock.Session, o Orders) error {
+	if o.Callers == 0 {
+		o.Callers = 64
+	}
+	var wg sync.WaitGroup
+	failed := make(chan error, o.Callers)
+	for i := range o.Callers {
+		wg.Go(func() {
+			if err := contender(s, o, i); err != nil {
+				failed <- err
+			}
+		})
+	}
+	wg.Wait()
+	close(failed)
+	return <-failed
+}
+
+func contender(s *sqllock.Session, o Orders, i int) error {
+	arbiter, err := net.Dial("tcp", o.Arbiter) //nolint:noctx // loopback
+	if err != nil {
+		return err
+	}
+	defer arbiter.Close()
+	for grants := 0; grants < o.Rounds; {
+		take := s.TryLock
+		if i%2 == 0 {
+			take = s.Lock
+		}
+		lock, err := take(context.Background(), WorkerKey(0))
+		if errors.Is(err, sqllock.ErrHeld) {
+			time.Sleep(time.Duration(i) * 100 * time.Microsecond) // a client's pause
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		grants++
+		for _, report := range []byte{'+', '-'} {
+			if _, err := arbiter.Write([]byte{report}); err != nil {
+				return err
+			}
+			if _, err := io.ReadFull(arbiter, make([]byte, 1)); err != nil {
+				return err
+			}
+		}
+		if err := lock.Unlock(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An arbiter counts who says to be inside. It knows nothing of locks: a holder
+// goes on only when it has confirmed.
+type arbiter struct {
+	listener net.Listener
+	inside   atomic.Int32
+	overlaps atomic.Int32
+	entries  atomic.Int32
+}
+
+func newArbiter(t *testing.T) *arbiter {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &arbiter{listener: listener}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { a.listen(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		wg.Wait()
+	})
+	return a
+}
+
+func (a *arbiter) listen(conn net.Conn) {
+	defer conn.Close()
+	report := make([]byte, 1)
+	for {
+		if _, err := io.ReadFull(conn, report); err != nil {
+			return
+		}
+		if report[0] == '+' {
+			a.entries.Add(1)
+			if a.inside.Add(1) > 1 {
+				a.overlaps.Add(1)
+			}
+		} else {
+			a.inside.Add(-1)
+		}
+		if _, err := conn.Write(report); err != nil {
+			return
+		}
+	}
+}
+
+// Processes has a process for each of orders contend for one key, 64 callers in
+// each, and checks that never two are inside.
+func Processes(t *testing.T, orders ...Orders) {
+	t.Helper()
+	a := newArbiter(t)
+	var workers []*exec.Cmd
+	want := 0
+	for _, o := range orders {
+		o.Job, o.Arbiter = "contend", a.listener.Addr().String()
+		cmd, _ := StartWorker(t, o)
+		workers = append(workers, cmd)
+		callers := o.Callers
+		if callers == 0 {
+			callers = 64
+		}
+		want += callers * o.Rounds
+	}
+	for i, cmd := range workers {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("worker %d: %v", i, err)
+		}
+	}
+	if n := a.overlaps.Load(); n > 0 {
+		t.Errorf("%d times two held one key", n)
+	}
+	if got := int(a.entries.Load()); got != want {
+		t.Errorf("%d grants, want %d", got, want)
+	}
+	t.Logf("%d grants in %d processes, %d overlaps", a.entries.Load(), len(workers), a.overlaps.Load())
+}

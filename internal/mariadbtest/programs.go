@@ -1,0 +1,51 @@
+package mariadbtest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// ErrNoMariaDB says that a program of MariaDB was not found, and what to do.
+var ErrNoMariaDB = errors.New("mariadbtest: MariaDB's mariadbd, mariadb-install-db or mariadb was not found: run `make deps`")
+
+// programDirs is where packages put MariaDB's programs, PATH aside. pgtest's deps.sh looks
+// in the same places (a test compares the two).
+var programDirs = []string{
+	"/usr/sbin",
+	"/usr/bin",
+	"/usr/libexec",
+	"/opt/homebrew/opt/mariadb/bin",
+	"/usr/local/opt/mariadb/bin",
+}
+
+// programs is one installed MariaDB.
+type programs struct {
+	server, install, client string
+	version                 string // as `mariadbd --version` prints it
+}
+
+// findPrograms looks for them once.
+var findPrograms = sync.OnceValues(func() (p programs, err error) {
+	dirs := append(filepath.SplitList(os.Getenv("PATH")), programDirs...)
+	for name, path := range map[string]*string{"mariadbd": &p.server, "mariadb-install-db": &p.install, "mariadb": &p.client} {
+		if *path = programIn(dirs, name); *path == "" {
+			return p, ErrNoMariaDB
+		}
+	}
+	version, err := exec.Command(p.server, "--no-defaults", "--version").Output() //nolint:gosec,noctx // one that we have found
+	p.version = strings.TrimSpace(string(version))
+	return p, err
+})
+
+func programIn(dirs []string, name string) string {
+	for _, dir := range dirs {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,89 @@
+package mariadbtest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	code := Main(m)
+	if err := goleak.Find(); err != nil {
+		println(err.Error())
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server keeps its data when it is stopped, killed or frozen, and leaves no file.
+func TestServer(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	s, err := Start()
+	must(t, err)
+	defer s.Close()
+	t.Logf("started after %v", time.Since(began).Round(time.Millisecond))
+	must(t, s.Execute("CREATE DATABASE kept"))
+	for name, end := range map[string]func() error{"Stop": s.Stop, "Kill": s.Kill} {
+		must(t, end())
+		if greets("unix", socket(s.Dir())) {
+			t.Errorf("after %s the server answers", name)
+		}
+		must(t, s.StartAgain())
+		if err := s.StartAgain(); err == nil {
+			t.Error("StartAgain of a server that runs succeeded")
+		}
+		must(t, s.Execute("USE kept"))
+	}
+	must(t, s.Freeze())
+	if greets("unix", socket(s.Dir())) {
+		t.Error("a frozen server answers")
+	}
+	must(t, s.Thaw())
+	must(t, s.Execute("USE kept"))
+	must(t, s.Freeze()) // Close must end it all the same
+	must(t, s.Close())
+	if _, err := os.Stat(s.Dir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after Close the directory is there: %v", err)
+	}
+	must(t, s.Close())
+}
+
+func TestExecuteFails(t *testing.T) {
+	t.Parallel()
+	if err := New(t, "--read-only").Execute("SELECT no_such_column"); err == nil || !strings.Contains(err.Error(), "no_such_column") {
+		t.Errorf("Execute: %v", err)
+	}
+}
+
+func TestDatabasesAreApart(t *testing.T) {
+	t.Parallel()
+	one, other := Database(t), Database(t)
+	if one == other {
+		t.Error("two databases have one DSN")
+	}
+}
+
+// deps.sh looks for the programs where we do.
+func TestDepsLooksInTheSamePlaces(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("../pgtest/deps.sh")
+	must(t, err)
+	for _, dir := range programDirs {
+		if !strings.Contains(string(script), dir) {
+			t.Errorf("deps.sh does not look in %s", dir)
+		}
+	}
+}

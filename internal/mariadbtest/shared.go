@@ -1,0 +1,90 @@
+package mariadbtest
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+)
+
+// shared is the server that all tests of a binary use for their databases.
+var shared struct {
+	mu     sync.Mutex // held while it is started or closed, so that it happens once
+	server *Server
+}
+
+func sharedServer() (*Server, error) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server == nil {
+		s, err := Start()
+		if err != nil {
+			return nil, err
+		}
+		shared.server = s
+	}
+	return shared.server, nil
+}
+
+// Database returns the DSN of a fresh database, which is dropped when the test
+// ends, on a server that all tests of the binary share and the first of them
+// starts. Without MariaDB the test fails, and is told what to do: it is never
+// skipped.
+func Database(tb testing.TB) string {
+	tb.Helper()
+	s, err := sharedServer()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s.Database(tb)
+}
+
+// Database is Database on s.
+func (s *Server) Database(tb testing.TB) string {
+	tb.Helper()
+	name, err := s.CreateDatabase()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Execute("DROP DATABASE IF EXISTS " + name); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s.DSN(name)
+}
+
+// New starts a server of the test's own, which is closed when the test ends.
+func New(tb testing.TB, options ...string) *Server {
+	tb.Helper()
+	s, err := Start(options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// Close closes the shared server, if it was started: a TestMain ends with it. It returns the exit
+// code that was code before.
+func Close(code int) int {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server == nil {
+		return code
+	}
+	err := shared.server.Close()
+	shared.server = nil
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// Main runs the tests, closes the shared server and returns the exit code.
+func Main(m *testing.M) int { return Close(m.Run()) }

@@ -1,0 +1,199 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// A Daemon is a server of another kind than PostgreSQL, of one process, for packages
+// like mariadbtest: it has a directory and a port of its own, runs under an account that is not
+// root, and does not outlive this process. Its methods may be called from
+// several goroutines; those that start, stop or signal it take turns.
+type Daemon struct {
+	launch Launch
+	home   *home
+	port   int // the same for its whole life
+
+	turn   sync.Mutex // as Cluster.turn; protects the fields below
+	server *process   // nil if it was stopped or killed
+	closed bool
+}
+
+// A Launch says how a Daemon is made and started.
+type Launch struct {
+	// Template names the first content of its data directory, made once per machine
+	// by the program InitArgs begins with, which is told where to make it.
+	Template string
+	InitArgs func(data string) []string
+
+	// Args is the program and its arguments.
+	Args func(dir, data string, port int) []string
+
+	// Ready reports whether it answers.
+	Ready func(dir string, port int) bool
+}
+
+// StartDaemon starts a server; the caller must Close it.
+func StartDaemon(launch Launch) (d *Daemon, err error) {
+	d = &Daemon{launch: launch}
+	if d.home, err = newHome(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if err := d.makeData(); err != nil {
+		return nil, err
+	}
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	for range 10 {
+		if d.port, err = takePort(); err != nil {
+			return nil, err
+		}
+		if err = d.startLocked(); !errors.Is(err, errPortTaken) {
+			return d, err
+		}
+		givePortBack(d.port)
+	}
+	return d, err
+}
+
+func (d *Daemon) makeData() error {
+	initialize := func(h *home, data string) error {
+		args := d.launch.InitArgs(data)
+		return h.run(startTimeout, args[0], args[1:]...)
+	}
+	cache, err := cacheDir()
+	if err != nil { // a machine without a home directory pays for it each time
+		return initialize(d.home, d.data())
+	}
+	template, err := cached(cache, d.launch.Template, initialize)
+	if err != nil {
+		return err
+	}
+	return copyTree(d.data(), template, d.home.own)
+}
+
+// Dir is the directory, which Close removes.
+func (d *Daemon) Dir() string { return d.home.dir }
+
+// Port is the port on 127.0.0.1.
+func (d *Daemon) Port() int { return d.port }
+
+func (d *Daemon) data() string { return filepath.Join(d.home.dir, "data") }
+
+func (d *Daemon) startLocked() error {
+	from := d.home.logSize()
+	args := d.launch.Args(d.home.dir, d.data(), d.port)
+	server, err := d.home.start(args[0], args[1:]...)
+	if err != nil {
+		return err
+	}
+	d.server = server
+	err = poll(startTimeout, filepath.Base(args[0])+" to answer", func() (bool, error) {
+		if server.exited() {
+			return false, errors.New("pgtest: it did not start")
+		}
+		return d.launch.Ready(d.home.dir, d.port), nil
+	})
+	if err == nil {
+		return nil
+	}
+	log := d.home.logSince(from)
+	err = errors.Join(fmt.Errorf("%s: %w%s", filepath.Base(args[0]), err, d.home.logTail(from)), d.endLocked(syscall.SIGKILL))
+	if portTaken(log) || strings.Contains(log, "ort already in use") {
+		err = fmt.Errorf("%w: %w", errPortTaken, err)
+	}
+	return err
+}
+
+// StartAgain starts the server after Kill or Stop, on the same port and data.
+func (d *Daemon) StartAgain() error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	if d.closed {
+		return errClosed
+	}
+	if d.server != nil && !d.server.exited() {
+		return errors.New("pgtest: the server runs already")
+	}
+	// Someone may have the port for a moment; it is not ours to change.
+	return poll(startTimeout, "the server's port", func() (bool, error) {
+		err := d.startLocked()
+		if errors.Is(err, errPortTaken) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// Stop shuts the server down.
+func (d *Daemon) Stop() error { return d.end(syscall.SIGTERM) }
+
+// Kill kills the server with SIGKILL.
+func (d *Daemon) Kill() error { return d.end(syscall.SIGKILL) }
+
+// Freeze stops the server with SIGSTOP: to a client it looks like one behind a cut network
+// cable.
+func (d *Daemon) Freeze() error {
+	return d.running(func(p *process) error { return freeze([]int{p.pid}) })
+}
+
+// Thaw ends Freeze.
+func (d *Daemon) Thaw() error {
+	return d.running(func(p *process) error { return p.signal(syscall.SIGCONT) })
+}
+
+func (d *Daemon) running(do func(*process) error) error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	if d.server == nil || d.server.exited() {
+		return errNotRunning
+	}
+	return do(d.server)
+}
+
+func (d *Daemon) end(sig syscall.Signal) error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	return d.endLocked(sig)
+}
+
+// endLocked ends the server, frozen or not; if it takes too long, with SIGKILL.
+func (d *Daemon) endLocked(sig syscall.Signal) error {
+	if d.server == nil {
+		return nil
+	}
+	err := errors.Join(d.server.signal(syscall.SIGCONT), d.server.signal(sig))
+	if err == nil {
+		err = d.server.wait(stopTimeout)
+	}
+	if err != nil {
+		err = errors.Join(err, d.server.signal(syscall.SIGKILL), d.server.wait(stopTimeout))
+	}
+	if d.server.exited() {
+		d.server = nil
+		err = errors.Join(err, d.home.reaped())
+	}
+	return err
+}
+
+// Close kills the server and removes its files. A second call does nothing.
+func (d *Daemon) Close() error {
+	d.turn.Lock()
+	defer d.turn.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	err := errors.Join(d.endLocked(syscall.SIGKILL), d.home.remove())
+	givePortBack(d.port)
+	return err
+}

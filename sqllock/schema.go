@@ -1,0 +1,31 @@
+package sqllock
+
+import "github.com/latchkey-go/latchkey/internal/dialect"
+
+// Schema is the statements that make every table that latchkey can use in a database of
+// this kind, [Fence]'s among them, for those who keep them in migrations, or whose
+// services may not create tables:
+//
+//	mysql app <<< "$(go run ./schema)" // a program that prints sqllock.Schema(sqllock.MySQL)
+//
+// Without it, Open makes those that a lease table needs, on SQLite [Fence]'s, too; on
+// MySQL and MariaDB a Session makes a table at the first key with a secret, and two at the
+// first Fence. PostgreSQL's advisory locks need no table, but Fence does.
+//
+// What is there already stays as it is, so the statements may be run again, by two
+// processes at once, too: of these PostgreSQL may refuse one, which then is to run them
+// again. They are separated by semicolons; go-sql-driver takes several at once with
+// multiStatements=true only.
+//
+// Schema panics for a Dialect that is not a constant of this package.
+func Schema(d Dialect) string {
+	switch d {
+	case PostgreSQL:
+		return dialect.PostgreSQLSchema(FenceSchema)
+	case SQLite:
+		return dialect.SQLiteSchema()
+	case MySQL:
+		return dialect.MySQLSchema()
+	}
+	panic("sqllock: Schema knows no dialect " + string(d))
+}
