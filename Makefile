@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers internal/bench internal/chaos)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers internal/bench internal/chaos internal/databases)))
 
 # What `make check` uses where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -21,7 +21,7 @@ help: ## list the targets
 demo: ## run examples/quickstart, on DATABASE_URL or a throwaway SQLite file
 	cd examples/quickstart && $(GO) run .
 
-test: deps ## run all tests, on real PostgreSQL
+test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
 	$(GO) test ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
 
@@ -64,7 +64,7 @@ cover: deps ## run the tests and print how much of each function they cover
 	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
 	@$(GO) tool cover -func coverage.out
 
-deps: ## find PostgreSQL, PgBouncer and Redis, or install them
+deps: ## find PostgreSQL, PgBouncer, MariaDB and Redis, or install them
 	@sh internal/pgtest/deps.sh
 
 clean: ## remove what builds and tests leave, pgtest's template clusters and fetched servers included

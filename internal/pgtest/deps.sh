@@ -1,8 +1,8 @@
 #!/bin/sh
-# Finds what the tests need, PostgreSQL's programs, PgBouncer, a C compiler (for a
-# server whose clock steps) and, for those of internal/bench, redis-server, in the places
-# where they look for them; as root installs what is missing, with apt-get, dnf or
-# brew. Says nothing if everything is there.
+# Finds what the tests need, PostgreSQL's programs, PgBouncer, MariaDB's programs, a C
+# compiler (for a server whose clock steps) and, for those of internal/bench,
+# redis-server, in the places where they look for them; as root installs what is
+# missing, with apt-get, dnf or brew. Says nothing if everything is there.
 #
 #   deps.sh        everything, for the tests
 #   deps.sh bench  PostgreSQL's programs and redis-server, for internal/bench
@@ -60,6 +60,17 @@ have_redis() {
 	command -v redis-server >/dev/null
 }
 
+have_mariadb() {
+	# The same list is in internal/mariadbtest/programs.go; a test compares the two.
+	for program in mariadbd mariadb-install-db mariadb; do
+		found=$(command -v "$program" || true)
+		for dir in /usr/sbin /usr/bin /usr/libexec /opt/homebrew/opt/mariadb/bin /usr/local/opt/mariadb/bin; do
+			if [ -x "$dir/$program" ]; then found=$dir; fi
+		done
+		[ -n "$found" ] || return 1
+	done
+}
+
 purpose=${1-tests}
 case $purpose in
 tests | bench) ;;
@@ -74,19 +85,21 @@ have_postgres || missing=" postgres"
 if [ "$purpose" = tests ] && ! have_pgbouncer; then missing="$missing pgbouncer"; fi
 have_redis || missing="$missing redis"
 if [ "$purpose" = tests ] && ! have_cc; then missing="$missing cc"; fi
+if [ "$purpose" = tests ] && ! have_mariadb; then missing="$missing mariadb"; fi
 [ -n "$missing" ] || exit 0
 
 if [ "$purpose" = tests ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
 	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some kill servers, and need$missing on this machine." >&2
 fi
 
-# packages POSTGRESQL REDIS CC: what a package manager calls what is missing.
+# packages POSTGRESQL REDIS CC MARIADB: what a package manager calls what is missing.
 packages() {
 	for each in $missing; do
 		case $each in
 		postgres) printf ' %s' "$1" ;;
 		redis) printf ' %s' "$2" ;;
 		cc) printf ' %s' "${3-cc}" ;;
+		mariadb) printf ' %s' "${4-mariadb}" ;;
 		*) printf ' %s' "$each" ;;
 		esac
 	done
@@ -100,14 +113,15 @@ quietly() {
 	}
 }
 
-# A list of packages that is missing or too old makes the first attempt fail.
+# A list of packages that is missing or too old makes the first attempt fail. Nothing is
+# removed for what is installed: MySQL would be, for MariaDB.
 apt_install() {
-	quietly apt-get install -qq --no-install-recommends "$@" 2>/dev/null && return
-	quietly apt-get update -qq && quietly apt-get install -qq --no-install-recommends "$@"
+	quietly apt-get install -qq --no-install-recommends --no-remove "$@" 2>/dev/null && return
+	quietly apt-get update -qq && quietly apt-get install -qq --no-install-recommends --no-remove "$@"
 }
 
 # Installs with apt-get, and sees to it that no server is started, now or later:
-# Debian's packages would start PgBouncer, Redis and a PostgreSQL cluster "main".
+# Debian's packages would start PgBouncer, Redis, MariaDB and a PostgreSQL cluster "main".
 # What it changes in /etc and /usr/sbin for that, it changes back.
 install_with_apt() {
 	policy=/usr/sbin/policy-rc.d
@@ -130,10 +144,11 @@ install_with_apt() {
 		;;
 	esac
 	# shellcheck disable=SC2046 # a list of words
-	apt_install $(packages postgresql redis-server "gcc libc6-dev") || return
+	apt_install $(packages postgresql redis-server "gcc libc6-dev" mariadb-server) || return
 	if command -v systemctl >/dev/null; then
 		case $missing in *pgbouncer*) systemctl disable -q pgbouncer 2>/dev/null || true ;; esac
 		case $missing in *redis*) systemctl disable -q redis-server 2>/dev/null || true ;; esac
+		case $missing in *mariadb*) systemctl disable -q mariadb 2>/dev/null || true ;; esac
 	fi
 }
 
@@ -141,12 +156,12 @@ root=
 [ "$(id -u)" -ne 0 ] || root=yes
 
 if command -v apt-get >/dev/null; then
-	names=$(packages postgresql redis-server "gcc libc6-dev")
+	names=$(packages postgresql redis-server "gcc libc6-dev" mariadb-server)
 	line="sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends$names'"
 	can=$root
 	install() { install_with_apt; }
 elif command -v dnf >/dev/null; then
-	names=$(packages postgresql-server redis gcc)
+	names=$(packages postgresql-server redis gcc mariadb-server)
 	line="sudo dnf install -y$names"
 	can=$root
 	# shellcheck disable=SC2086
@@ -176,6 +191,10 @@ have_postgres || {
 	echo "deps: the PostgreSQL of this system is older than $oldest; for a newer one see https://www.postgresql.org/download/" >&2
 	exit 1
 }
+if [ "$purpose" = tests ] && ! have_mariadb; then
+	echo "deps: what was installed has not all of MariaDB's programs" >&2
+	exit 1
+fi
 have_redis || {
 	echo "deps: what was installed has no redis-server" >&2
 	exit 1

@@ -51,8 +51,8 @@ func TestDeps(t *testing.T) {
 		{"benchmarks beside a database", []string{"bench"}, "DATABASE_URL=postgres://db.example/", "not found: postgres redis; run:"},
 		{"benchmarks beside a server for tests", []string{"bench"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres redis; run:"},
 		{"a word that it does not know", []string{"banch"}, "", "what is banch?"},
-		{"tests", nil, "", "not found: postgres pgbouncer redis cc; run:"},
-		{"tests beside a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer redis cc; run:"},
+		{"tests", nil, "", "not found: postgres pgbouncer redis cc mariadb; run:"},
+		{"tests beside a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer redis cc mariadb; run:"},
 		{"tests on a server", nil, EnvServer + "=postgres://db.example/", EnvServer + " is not enough"},
 	}
 	for _, tt := range tests {
