@@ -25,7 +25,7 @@ test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
 	$(GO) test ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
 
-test-matrix: deps ## run the tests on each of PostgreSQL 14 to 18, or VERSIONS, fetched with npm; an hour
+test-matrix: deps ## run the tests on each of PostgreSQL 14 to 18, or VERSIONS, fetched with npm; 10 min
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
 
 check: deps fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector

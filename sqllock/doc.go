@@ -1,7 +1,7 @@
 // Package sqllock takes locks that hold across a whole fleet, in the SQL
 // database that the service already has:
 //
-//	locks, err := sqllock.Open(ctx, db) // once; db is a *sql.DB of pgx or lib/pq
+//	locks, err := sqllock.Open(ctx, db) // once; db is a *sql.DB of whichever driver
 //	…
 //	lock, err := locks.TryLock(ctx, sqllock.Namespace("export").Key(userID))
 //	if errors.Is(err, sqllock.ErrHeld) {
@@ -13,9 +13,10 @@
 //	defer lock.Unlock()
 //	return export(lock.Context()) // ends if the lock is lost
 //
-// A [Session] holds every lock of the process on one connection; [Shard] joins
-// several, for more than one server. [OnConn], [PerTx], [TryTx] and [LockTx] are for
-// code that brings its own connection or transaction, [NewMemory] for tests. All of
-// them exclude each other. [Fence] has the database refuse the writes of a holder that
+// A [Session] holds every lock of the process on one connection of PostgreSQL, MariaDB or
+// MySQL, or as rows with a lease in SQLite and behind transaction poolers; [Shard] joins
+// several, for more than one server. On PostgreSQL [OnConn], [PerTx], [TryTx] and [LockTx] are for
+// code that brings its own connection or transaction; all of these exclude each other, and a Session
+// without [WithLeaseTable]. [NewMemory] is for tests. [Fence] has the database refuse the writes of a holder that
 // has lost its lock and does not know.
 package sqllock

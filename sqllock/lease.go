@@ -55,9 +55,10 @@ const (
 )
 
 var (
-	errNoConnection = fmt.Errorf("%w: no connection", ErrUnavailable)
-	errNoAnswer     = fmt.Errorf("%w: it does not answer", ErrUnavailable)
-	errSessionLost  = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
+	errNoConnection  = fmt.Errorf("%w: no connection", ErrUnavailable)
+	errNoAnswer      = fmt.Errorf("%w: it does not answer", ErrUnavailable)
+	errSessionClosed = fmt.Errorf("%w: the Session was closed before it answered", ErrUnavailable)
+	errSessionLost   = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
 )
 
 func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }

@@ -313,14 +313,23 @@ func TestOpenRefusesLookAlike(t *testing.T) {
 			`CREATE SCHEMA fake`,
 			`CREATE FUNCTION fake.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
 			`CREATE FUNCTION fake.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
-			`CREATE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v24' $$`,
 		} {
 			if _, err := direct.Exec(query); err != nil {
 				t.Fatal(err)
 			}
 		}
 		db := open(t, driver, dsn+"&search_path=fake,pg_catalog")
-		refused(t, db, dsn, sqllock.ErrNotExclusive, "not PostgreSQL")
+		for version, advice := range map[string]string{
+			"CockroachDB CCL v24.1.0":               "this is CockroachDB, whose advisory locks do nothing: pass WithLeaseTable()",
+			"PostgreSQL 11.2-YB-2.18.0.0-b0 on x86": "this is YugabyteDB",
+			"Something 1.0 (PostgreSQL-compatible)": "not PostgreSQL by its version()",
+		} {
+			query := "CREATE OR REPLACE FUNCTION fake.version() RETURNS text LANGUAGE sql AS $$ SELECT '" + version + "' $$"
+			if _, err := direct.Exec(query); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, db, dsn, sqllock.ErrNotExclusive, advice)
+		}
 		_, err := sqllock.Open(t.Context(), db, sqllock.WithDialect(sqllock.PostgreSQL))
 		if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "did not exclude") {
 			t.Errorf("Open of a server that grants everyone: %v, want ErrNotExclusive", err)

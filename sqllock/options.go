@@ -140,7 +140,7 @@ func WithLeaseTable() Option {
 
 // WithSocket tells how to find the network connection under a connection of the
 // driver in use: find gets what (*sql.Conn).Raw gives. It is needed only for a
-// driver other than pgx/v5/stdlib and lib/pq, and lets the Session notice a
+// driver other than pgx/v5/stdlib, lib/pq and go-sql-driver/mysql, and lets the Session notice a
 // closed connection at once instead of at the next heartbeat. find may return
 // nil.
 func WithSocket(find func(driverConn any) net.Conn) Option {

@@ -133,9 +133,10 @@ func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 }
 
 // Close ends the Session. Locks still held end, their contexts with cause
-// ErrClosed; who waits gets ErrClosed. Its connections are destroyed, not
-// pooled, and so the server frees what was locked. Close waits for that, about
-// a second at the most. db stays open. Called again it does nothing.
+// ErrClosed; who waits gets ErrClosed, and an Unlock under way that gets no answer
+// any more ErrUnavailable. Its connections are destroyed, not pooled, and so the
+// server frees what was locked, as soon as it hears of that. Close waits for it,
+// about a second at the most. db stays open. Called again it does nothing.
 func (s *Session) Close() error {
 	s.table.mu.Lock()
 	if s.table.closed {
@@ -168,7 +169,7 @@ func (s *Session) Close() error {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	for e := range s.table.entries.all() {
-		s.table.settleReplyLocked(e, nil) // freed with the connection
+		s.table.settleReplyLocked(e, errSessionClosed)
 	}
 	return nil
 }

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -119,4 +121,28 @@ func BenchmarkSQLite(b *testing.B) {
 	eight.SetMaxOpenConns(8)
 	execute(b, one, "CREATE TABLE row_locks (id INTEGER PRIMARY KEY)")
 	sideBySide(b, []string{"session", "row-1conn", "row-8conns"}, []way{bySession(s), byRow(one, "BEGIN IMMEDIATE"), byRow(eight, "BEGIN IMMEDIATE")})
+}
+
+// A Session on a lease table in PostgreSQL, whose commits wait for the disk, against one on
+// tables that a crash of the server would empty (nobody must use those: it is the
+// price of those that it does not), and against one on advisory locks.
+func BenchmarkLeaseTable(b *testing.B) {
+	cluster := pgtest.New(b, pgtest.WithSettings(map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}))
+	database := func() string {
+		dsn, err := cluster.CreateDatabase(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		return inExecMode(dsn)
+	}
+	logged, unlogged := database(), database()
+	fast := open(b, "pgx", unlogged)
+	for _, statement := range strings.Split(sqllock.Schema(sqllock.PostgreSQL), ";\n") {
+		execute(b, fast, strings.Replace(statement, "CREATE TABLE", "CREATE UNLOGGED TABLE", 1))
+	}
+	sideBySide(b, []string{"logged", "unlogged", "advisory"}, []way{
+		bySession(session(b, open(b, "pgx", logged), sqllock.WithLeaseTable())),
+		bySession(session(b, fast, sqllock.WithLeaseTable())),
+		bySession(session(b, open(b, "pgx", logged))),
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -48,8 +49,8 @@ func (c *spoiledConn) ExecContext(ctx context.Context, query string, args []driv
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, c.changed(query), args)
 }
 
-// spoiled is a session whose statements can be changed.
-func spoiled(t *testing.T) (dialect.Session, *spoiler) {
+// newSpoiler is a way to a database of its own.
+func newSpoiler(t *testing.T) (*spoiler, *sql.DB) {
 	t.Helper()
 	config, err := mysql.ParseDSN(mariadb(t).DSN)
 	if err != nil {
@@ -62,12 +63,66 @@ func spoiled(t *testing.T) (dialect.Session, *spoiler) {
 	s := &spoiler{Connector: connector}
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
+	return s, db
+}
+
+// spoiled is a session whose statements can be changed.
+func spoiled(t *testing.T) (dialect.Session, *spoiler) {
+	t.Helper()
+	s, db := newSpoiler(t)
 	session, err := dialect.MySQL{}.Open(context.Background(), db, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(session.Destroy)
 	return session, s
+}
+
+// What looks like MySQL and does not exclude is refused.
+func TestMySQLProof(t *testing.T) {
+	t.Parallel()
+	replacing := func(old, replacement string) func(string) string {
+		return func(query string) string { return strings.ReplaceAll(query, old, replacement) }
+	}
+	var asked atomic.Int32
+	for _, tt := range []struct {
+		name   string
+		change func(query string) string
+		kind   dialect.Kind
+		says   string
+	}{
+		{"grants every lock", replacing("GET_LOCK(", "COALESCE(1,"), dialect.NotExclusive, "did not exclude"},
+		{"grants none", replacing("GET_LOCK(", "COALESCE(0,"), dialect.NotExclusive, "did not exclude"},
+		{"a lock for each connection", replacing("GET_LOCK(", "RELEASE_ALL_LOCKS() >= 0 AND GET_LOCK("), dialect.NotExclusive, "two could not be held at once"},
+		{"one connection for all", replacing("CONNECTION_ID()", "42"), dialect.NotExclusive, "proxy"},
+		{"a connection for each statement", replacing("CONNECTION_ID()", "UUID_SHORT()"), dialect.NotExclusive, "proxy"},
+		{"too old", replacing("VERSION()", "'5.7.44'"), dialect.NotExclusive, "8.0.16"},
+		{"silent", replacing("CONNECTION_ID(), 0", "CONNECTION_ID(), SLEEP(10)"), dialect.Gone, "in time"},
+		{"silent while another is in a transaction", func(query string) string {
+			if !strings.HasSuffix(query, "CONNECTION_ID(), 0") || asked.Add(1) != 4 {
+				return query // the fourth is the session's, the witness being in a transaction
+			}
+			return "SELECT SLEEP(10), 0"
+		}, dialect.NotExclusive, "in a transaction: a proxy"},
+		{"keeps wait_timeout", replacing("wait_timeout = 60,", ""), dialect.NotExclusive, "wait_timeout could not be set"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			spoiler, db := newSpoiler(t)
+			spoiler.change.Store(&tt.change)
+			set := settings
+			if strings.HasPrefix(tt.name, "silent") {
+				set.Proof = 500 * time.Millisecond
+			}
+			s, err := dialect.MySQL{}.Open(context.Background(), db, set)
+			if err == nil {
+				s.Destroy()
+			}
+			if !isOfKind(err, tt.kind) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("Open: %v, want a Failure of Kind %d that says %q", err, tt.kind, tt.says)
+			}
+		})
+	}
 }
 
 // A statement that fails half-way leaves the session alive, which knows what it took until
@@ -112,29 +167,24 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 func TestMySQLWrongAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, old, replacement string
-		kind                   dialect.Kind
+		name             string
+		old, replacement string
+		kind             dialect.Kind
 	}{
 		{"another connection", "CONNECTION_ID(),", "CONNECTION_ID() + 1,", dialect.NotExclusive},
 		{"a replica", "@@global.read_only", "'ON'", dialect.NotExclusive},
-		{"too short", "CONCAT(''", "LEFT(CONCAT(''", dialect.Gone},
+		{"interrupted", "CONCAT(''", "CONCAT(NULL", dialect.Statement},
 		{"not a letter of ours", "CONCAT(''", "CONCAT('x'", dialect.Gone},
-		{"no answer to a group", ",CASE", ",IF(1, '', ',0'),CASE", dialect.Gone},
-		{"a group's place that is none", "THEN ',0'", "THEN ',9'", dialect.Gone},
-		{"NULL of a try", "GET_LOCK('latchkey", "NULLIF('latchkey", dialect.Statement},
+		{"too much", "CONCAT(''", "CONCAT('1'", dialect.Gone},
+		{"too little", "CONCAT(''", "'1' -- ", dialect.Gone},
+		{"no answer to a group", "THEN ',0'", "THEN ''", dialect.Gone},
+		{"a place that a group has not", "THEN ',0'", "THEN ',9'", dialect.Gone},
+		{"the server cannot tell", "IFNULL(GET_LOCK(", "IFNULL(NULL AND GET_LOCK(", dialect.Statement},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s, spoiler := spoiled(t)
 			change := func(query string) string {
-				switch {
-				case tt.name == "too short":
-					return strings.Replace(query, tt.old, tt.replacement, 1) + ", 1)"
-				case tt.name == "no answer to a group":
-					return strings.Replace(query, "',0' WHEN", "'' WHEN", 1)
-				case strings.HasPrefix(tt.name, "NULL"):
-					return strings.Replace(query, "IFNULL(GET_LOCK(", "IFNULL(NULL AND GET_LOCK(", 1)
-				}
 				return strings.Replace(query, tt.old, tt.replacement, 1)
 			}
 			spoiler.change.Store(&change)

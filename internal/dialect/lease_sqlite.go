@@ -3,8 +3,9 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
+	"errors"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -41,10 +42,6 @@ type sqliteTables struct {
 const (
 	sqliteMillis = `CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)`
 	sqliteMicros = `CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)`
-
-	// A list of keys travels as JSON: [[space, id], …].
-	jsonSpace = `json_extract(value, '$[0]')`
-	jsonID    = `json_extract(value, '$[1]')`
 )
 
 // prove checks that all connections of the pool have one file, which can be written to.
@@ -107,8 +104,7 @@ func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error 
 	})
 }
 
-// renewed is transact in which s is renewed first, and what dead sessions have left
-// is deleted then.
+// renewed is transact in which s is renewed first.
 func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx)) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
 		alive := tx.exec(`UPDATE main.latchkey_sessions SET expires = `+sqliteMillis+` + ?, statement = ? WHERE id = ? AND expires > `+sqliteMillis,
@@ -116,31 +112,48 @@ func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx))
 		if tx.err == nil && alive == 0 {
 			return errExpired
 		}
-		tx.reap()
 		f(tx)
 		return tx.err
 	})
 }
 
-// reap deletes what dead sessions have left.
-func (tx *sqliteTx) reap() {
+// reap deletes what dead sessions have left, and reports whether there were any.
+func (tx *sqliteTx) reap() bool {
 	if tx.exec(`DELETE FROM main.latchkey_sessions WHERE expires <= `+sqliteMillis) == 0 {
-		return
+		return false
 	}
 	tx.exec(`DELETE FROM main.latchkey_locks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
 	tx.exec(`DELETE FROM main.latchkey_claims WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
+	return true
 }
 
 func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *Batch, drawn *tokens) error {
+	err := t.exchangeOnce(ctx, s, b, drawn, false)
+	if errors.Is(err, errNotAll) {
+		err = t.exchangeOnce(ctx, s, b, drawn, true)
+	}
+	return err
+}
+
+// errNotAll is that a key to give back was not held, in a transaction that has not asked
+// which: normally all are.
+var errNotAll = errors.New("not all that was to be given back was held")
+
+func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *Batch, drawn *tokens, exact bool) error {
 	w := newWishes(b)
-	var given []Key
+	given := b.Release
 	var block Token
 	err := t.renewed(ctx, s, func(tx *sqliteTx) {
-		if len(b.Release) > 0 {
-			given = tx.keys(`DELETE FROM main.latchkey_locks WHERE session = ? AND (key_space, key_id) IN
-				(SELECT `+jsonSpace+`, `+jsonID+` FROM json_each(?)) RETURNING key_space, key_id`, s.id, jsonOf(b.Release))
+		if exact {
+			given = tx.giveBackExactly(s, b.Release)
+		} else {
+			tx.giveBack(s, b.Release)
 		}
-		if tx.take(s, b.Try, w.groups) {
+		tx.take(s, b, w)
+		if w.again() && tx.reap() {
+			tx.take(s, b, w)
+		}
+		if w.any() {
 			block = tx.reserve(tokenBlock)
 		}
 	})
@@ -155,32 +168,49 @@ func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *Batch, drawn *
 	return nil
 }
 
-// take takes what is free of tries, which are the first of groups, and then of the
-// other groups one each. It reports whether it took any.
-func (tx *sqliteTx) take(s *stamp, tries []Key, groups []wish) (any bool) {
-	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired)
-		SELECT ` + jsonSpace + `, ` + jsonID + `, ?, ` + sqliteMillis + ` FROM json_each(?) `
-	if len(tries) > 0 {
-		taken := tx.keys(insert+`WHERE true ON CONFLICT DO NOTHING RETURNING key_space, key_id`, s.id, jsonOf(tries))
-		was := make(map[Key]bool, len(taken))
-		for _, k := range taken {
-			was[k] = true
+const giveBack = `DELETE FROM main.latchkey_locks WHERE session = ? AND key_space = ? AND key_id IN (SELECT value FROM json_each(?))`
+
+func (tx *sqliteTx) giveBack(s *stamp, keys []Key) {
+	for _, of := range bySpace(keys) {
+		if n := tx.exec(giveBack, s.id, of.space, of.ids); tx.err == nil && n < int64(of.n) {
+			tx.err = errNotAll
 		}
-		for i, k := range tries {
-			if was[k] {
-				groups[i].won, any = 0, true
-				delete(was, k) // twice in tries: taken once
+	}
+}
+
+// giveBackExactly returns those of keys that s had.
+func (tx *sqliteTx) giveBackExactly(s *stamp, keys []Key) (given []Key) {
+	for _, of := range bySpace(keys) {
+		given = append(given, tx.keys(giveBack+` RETURNING key_space, key_id`, s.id, of.space, of.ids)...)
+	}
+	return given
+}
+
+// take takes what is free for the groups that are without.
+func (tx *sqliteTx) take(s *stamp, b *Batch, w *wishes) {
+	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired) SELECT ?, value, ?, ` + sqliteMillis + ` FROM json_each(?) `
+	tries := w.groups[:len(b.Try)]
+	for _, of := range bySpace(stillOpen(tries)) {
+		n := tx.exec(insert+`WHERE true ON CONFLICT DO NOTHING`, of.space, s.id, of.ids)
+		if tx.err == nil && n == int64(of.n) {
+			allWon(tries, of.space)
+			continue
+		}
+		someWon(tries, tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ? AND key_space = ?
+			AND key_id IN (SELECT value FROM json_each(?))`, s.id, of.space, of.ids))
+	}
+	for i := range w.groups[len(tries):] {
+		g := &w.groups[len(tries)+i]
+		if g.won >= 0 {
+			continue
+		}
+		for _, of := range bySpace(g.keys) { // all of one
+			for _, k := range tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = ? AND key_id = value)
+				ORDER BY key LIMIT 1 RETURNING key_space, key_id`, of.space, s.id, of.ids, of.space) {
+				g.won = slices.Index(g.keys, k)
 			}
 		}
 	}
-	for i := len(tries); i < len(groups); i++ {
-		g := &groups[i]
-		for _, k := range tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = `+jsonSpace+` AND key_id = `+jsonID+`)
-			ORDER BY key LIMIT 1 RETURNING key_space, key_id`, s.id, jsonOf(g.keys)) {
-			g.won, any = slices.Index(g.keys, k), true
-		}
-	}
-	return any
 }
 
 // tokenBlock is how many tokens an exchange that takes locks brings along.
@@ -212,6 +242,7 @@ func (t *sqliteTables) token(ctx context.Context, s *stamp) (first Token, n int6
 // claim disputes a claim if another print of its class is claimed.
 func (t *sqliteTables) claim(ctx context.Context, s *stamp, wanted, dropped []Claim) (disputed []bool, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) {
+		tx.reap()
 		for _, c := range dropped {
 			tx.exec(`DELETE FROM main.latchkey_claims WHERE class = ? AND print = ? AND session = ?`, c.Class, c.Print, s.id)
 		}
@@ -238,16 +269,61 @@ func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 	})
 }
 
-func jsonOf(keys []Key) string {
-	pairs := make([][2]int64, len(keys))
-	for i, k := range keys {
-		pairs[i] = [2]int64{int64(k.Space), k.ID}
+// stillOpen is the keys of tries that have not been taken.
+func stillOpen(tries []wish) (keys []Key) {
+	for i := range tries {
+		if tries[i].won < 0 {
+			keys = append(keys, tries[i].keys[0])
+		}
 	}
-	text, err := json.Marshal(pairs)
-	if err != nil {
-		panic("dialect: " + err.Error()) // numbers always can
+	return keys
+}
+
+// allWon notes that what was still open of a space was taken.
+func allWon(tries []wish, space Space) {
+	for i := range tries {
+		if tries[i].keys[0].Space == space {
+			tries[i].won = 0
+		}
 	}
-	return string(text)
+}
+
+// someWon notes which keys were taken.
+func someWon(tries []wish, taken []Key) {
+	was := make(map[Key]bool, len(taken))
+	for _, k := range taken {
+		was[k] = true
+	}
+	for i := range tries {
+		if k := tries[i].keys[0]; was[k] {
+			tries[i].won = 0
+			delete(was, k)
+		}
+	}
+}
+
+// A spaceful is keys of one space, as a JSON list of their ids.
+type spaceful struct {
+	space Space
+	ids   string
+	n     int
+}
+
+func bySpace(keys []Key) (of []spaceful) {
+	for _, space := range []Space{Bigint, TwoInts} {
+		text, n := []byte{'['}, 0
+		for _, k := range keys {
+			if k.Space == space {
+				text = append(strconv.AppendInt(text, k.ID, 10), ',')
+				n++
+			}
+		}
+		if n > 0 {
+			text[len(text)-1] = ']'
+			of = append(of, spaceful{space, string(text), n})
+		}
+	}
+	return of
 }
 
 // isBusy reports whether err is of a lock on the file that somebody else has for the

@@ -65,8 +65,10 @@ func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) er
 		err = begin(ctx, conn)
 	}
 	if err == nil {
-		if err = f(&sqliteTx{ctx: ctx, conn: conn}); err == nil {
-			_, err = conn.ExecContext(ctx, "COMMIT")
+		// From here on nothing waits: its statements are not to be interrupted.
+		tx := sqliteTx{ctx: context.WithoutCancel(ctx), conn: conn}
+		if err = f(&tx); err == nil {
+			_, err = conn.ExecContext(tx.ctx, "COMMIT")
 		}
 		if err != nil {
 			rollback(conn)
@@ -112,20 +114,18 @@ const (
 
 // lend sets a borrowed connection for our transaction.
 func lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
-	was = lent{busyTimeout.Milliseconds(), synchronousNormal}
-	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
-		return was, err
+	ours := lent{busyTimeout.Milliseconds(), synchronousNormal}
+	if err := conn.QueryRowContext(ctx, "SELECT timeout, synchronous FROM pragma_busy_timeout, pragma_synchronous('main')").
+		Scan(&was.busyTimeout, &was.synchronous); err != nil {
+		return ours, err
 	}
-	if was.busyTimeout != busyTimeout.Milliseconds() {
-		if err := pragma(ctx, conn, "busy_timeout", busyTimeout.Milliseconds()); err != nil {
+	if was.busyTimeout != ours.busyTimeout {
+		if err := pragma(ctx, conn, "busy_timeout", ours.busyTimeout); err != nil {
 			return was, err
 		}
 	}
-	if err := conn.QueryRowContext(ctx, "PRAGMA main.synchronous").Scan(&was.synchronous); err != nil {
-		return was, err
-	}
-	if was.synchronous > synchronousNormal {
-		return was, pragma(ctx, conn, "main.synchronous", synchronousNormal)
+	if was.synchronous > ours.synchronous {
+		return was, pragma(ctx, conn, "main.synchronous", ours.synchronous)
 	}
 	return was, nil
 }

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,12 +35,12 @@ func newWishes(b *Batch) *wishes {
 
 // again reports whether a group is still without.
 func (w *wishes) again() bool {
-	for i := range w.groups {
-		if w.groups[i].won < 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.groups, func(g wish) bool { return g.won < 0 })
+}
+
+// any reports whether a group has one.
+func (w *wishes) any() bool {
+	return slices.ContainsFunc(w.groups, func(g wish) bool { return g.won >= 0 })
 }
 
 // unnest is the table of the keys that groups without one want: group g, key space s,

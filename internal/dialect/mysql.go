@@ -46,7 +46,7 @@ func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error
 	}
 	s := &mysqlSession{conn: conn, id: p.id, held: map[Key]struct{}{}, claims: map[Claim]struct{}{}}
 	if err == nil {
-		s.names = newMySQLNames(server.database)
+		s.names, s.limit = newMySQLNames(server.database), server.longest()
 		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
 		err = s.setUp(ctx, server, set)
 	}
@@ -93,6 +93,7 @@ type mysqlSession struct {
 	socket net.Conn // nil where it cannot be reached
 	names  mysqlNames
 	name   string
+	limit  int // of a statement's length
 
 	text   []byte // memory for the next statement
 	held   map[Key]struct{}
@@ -134,6 +135,9 @@ func (s *mysqlSession) ask(ctx context.Context, expression string) (string, erro
 		checks mysqlChecks
 		text   sql.NullString
 	)
+	if len(expression) > s.limit {
+		return "", errTooLong
+	}
 	err := s.conn.QueryRowContext(ctx, "SELECT "+mysqlCheckColumns+", "+expression).Scan(&checks.id, &checks.readOnly, &text)
 	if err == nil {
 		err = checks.pass(s.id)
@@ -179,6 +183,8 @@ func (s *mysqlSession) Destroy() { destroy(s.conn) }
 var (
 	// errInterrupted is what is left of some statements that were killed.
 	errInterrupted = &Failure{Kind: Statement, Reason: "the server computed NULL where it cannot be: the statement was interrupted"}
+
+	errTooLong = &Failure{Kind: Statement, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 30,000"}
 
 	errOtherConnection = &Failure{Kind: NotExclusive, Reason: "another of the server's connections answered than before: " + behindProxy}
 )

@@ -2,6 +2,9 @@ package dialect
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,7 +23,7 @@ func (s *mysqlSession) Exchange(b *Batch) error {
 	if err == nil {
 		err = s.answer(b, text)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errTooLong) { // which was not sent
 		s.mayHold(b)
 	}
 	return Fail(err)
@@ -126,13 +129,35 @@ func (s *mysqlSession) mayHold(b *Batch) {
 	}
 }
 
+// heldAtOnce is how many keys Held asks for in one statement.
+const heldAtOnce = 500
+
 // Held asks for each key that the session may hold: MySQL lists a session's locks in
 // no place that every user may read.
 func (s *mysqlSession) Held() ([]Key, error) {
-	asked := make([]Key, 0, len(s.held))
+	all := slices.Collect(maps.Keys(s.held))
+	if len(all) == 0 { // the question is then whether the session lives
+		_, err := s.heldOf(nil)
+		return nil, Fail(err)
+	}
+	var keys []Key
+	for asked := range slices.Chunk(all, heldAtOnce) {
+		held, err := s.heldOf(asked)
+		if err != nil {
+			return nil, Fail(err)
+		}
+		keys = append(keys, held...)
+	}
+	clear(s.held)
+	for _, k := range keys {
+		s.held[k] = struct{}{}
+	}
+	return keys, nil
+}
+
+func (s *mysqlSession) heldOf(asked []Key) (held []Key, err error) {
 	text := append(s.text[:0], "CONCAT(''"...)
-	for k := range s.held {
-		asked = append(asked, k)
+	for _, k := range asked {
 		text = append(text, ",IFNULL(IS_USED_LOCK("...)
 		text = s.names.appendName(text, k)
 		text = append(text, ")=CONNECTION_ID(),0)"...)
@@ -140,18 +165,15 @@ func (s *mysqlSession) Held() ([]Key, error) {
 	s.text = append(text, ')')
 	answer, err := s.ask(context.Background(), string(s.text))
 	if err != nil {
-		return nil, Fail(err)
+		return nil, err
 	}
 	if len(answer) != len(asked) {
 		return nil, errNonsense
 	}
-	var keys []Key
 	for i, k := range asked {
 		if answer[i] == mysqlDone {
-			keys = append(keys, k)
-		} else {
-			delete(s.held, k)
+			held = append(held, k)
 		}
 	}
-	return keys, nil
+	return held, nil
 }

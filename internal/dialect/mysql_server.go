@@ -13,9 +13,22 @@ type mysqlServer struct {
 	variables map[string]string // those of mysqlVariables that it has
 }
 
-// mysqlVariables is those that decide whether its locks count.
+// mysqlVariables is those that decide whether its locks count, and how long a
+// statement may be.
 var mysqlVariables = []string{
-	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode",
+	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode", "max_allowed_packet",
+}
+
+// longest is how long a statement may be: a longer one would end the connection.
+func (s mysqlServer) longest() int {
+	const (
+		drivers = 4 << 20 // what drivers allow that do not know what the server does
+		beside  = 1 << 10 // for what is not the text
+	)
+	if n, err := strconv.Atoi(s.variables["max_allowed_packet"]); err == nil && n > beside {
+		return min(n, drivers) - beside
+	}
+	return drivers - beside
 }
 
 const (

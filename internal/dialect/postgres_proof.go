@@ -63,7 +63,7 @@ const onStandby = "this server is a standby, which grants locks on its own: conn
 // 900, one missed up to 12 in 100.
 const rounds = 8
 
-const behindPooler = "a transaction pooler (PgBouncer or the like) is between, which moves a session from one server process to another: connect to the database itself or through a pool in session mode, or use PerTx"
+const behindPooler = "a transaction pooler (PgBouncer or the like) is between, which moves a session from one server process to another: connect to the database itself or through a pool in session mode, or pass WithLeaseTable(), or use PerTx"
 
 // ownProcesses checks that each connection keeps a server process of its own:
 // behind a transaction pooler, a second client's transaction takes the process

@@ -27,18 +27,24 @@ func Start(options ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	certificate, key, err := pgtest.SelfSigned()
+	if err != nil {
+		return nil, err
+	}
 	daemon, err := pgtest.StartDaemon(pgtest.Launch{
 		Template: templateName(p),
+		Files:    map[string][]byte{"server.crt": certificate, "server.key": key},
 		InitArgs: func(data string) []string {
 			return append(append([]string{p.install}, initOptions...), "--datadir="+data)
 		},
 		Args: func(dir, data string, port int) []string {
 			args := append([]string{p.server}, quickOptions...)
 			args = append(args, "--datadir="+data, "--tmpdir="+dir, "--socket="+socket(dir), "--pid-file="+filepath.Join(dir, "pid"),
+				"--ssl-cert="+filepath.Join(dir, "server.crt"), "--ssl-key="+filepath.Join(dir, "server.key"),
 				fmt.Sprintf("--port=%d", port))
 			return append(args, options...)
 		},
-		Ready: func(dir string, port int) bool { return greets("unix", socket(dir)) },
+		Ready: func(dir string, _ int) bool { return greets("unix", socket(dir)) },
 	})
 	if err != nil {
 		return nil, err
@@ -102,7 +108,7 @@ func greets(network, address string) bool {
 }
 
 // DSN is a database's, for github.com/go-sql-driver/mysql, over TCP; "" means
-// "mysql". The user is the superuser.
+// "mysql". The user is the superuser. The server takes TLS too ("?tls=skip-verify").
 func (s *Server) DSN(database string) string { return s.DSNOf("root", database) }
 
 // DSNOf is DSN for another user, who has no password.

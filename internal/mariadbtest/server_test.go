@@ -12,6 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envOrphan) != "" {
+		os.Exit(startAndWaitForDeath())
+	}
 	code := Main(m)
 	if err := goleak.Find(); err != nil {
 		println(err.Error())

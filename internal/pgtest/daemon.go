@@ -3,6 +3,7 @@ package pgtest
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,6 +31,9 @@ type Launch struct {
 	Template string
 	InitArgs func(data string) []string
 
+	// Files are what is to be in its directory, by their names.
+	Files map[string][]byte
+
 	// Args is the program and its arguments.
 	Args func(dir, data string, port int) []string
 
@@ -48,7 +52,7 @@ func StartDaemon(launch Launch) (d *Daemon, err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if err := d.makeData(); err != nil {
+	if err := errors.Join(d.makeData(), d.writeFiles()); err != nil {
 		return nil, err
 	}
 	d.turn.Lock()
@@ -79,6 +83,14 @@ func (d *Daemon) makeData() error {
 		return err
 	}
 	return copyTree(d.data(), template, d.home.own)
+}
+
+func (d *Daemon) writeFiles() (err error) {
+	for name, content := range d.launch.Files {
+		path := filepath.Join(d.home.dir, name)
+		err = errors.Join(err, os.WriteFile(path, content, 0o600), d.home.own(path))
+	}
+	return err
 }
 
 // Dir is the directory, which Close removes.

@@ -29,9 +29,21 @@ func OverTLS(dsn string) string {
 // writeCertificate writes a key and a certificate under the names that the
 // server looks for.
 func (c *Cluster) writeCertificate() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, key, err := SelfSigned()
 	if err != nil {
 		return err
+	}
+	if err := c.writeData("server.crt", string(certificate)); err != nil {
+		return err
+	}
+	return c.writeData("server.key", string(key))
+}
+
+// SelfSigned makes a certificate for 127.0.0.1, and its key, in PEM.
+func SelfSigned() (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
@@ -39,16 +51,13 @@ func (c *Cluster) writeCertificate() error {
 		NotAfter:     time.Now().Add(24 * time.Hour),
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	certificate, err = x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	key, err = x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if err := c.writeData("server.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))); err != nil {
-		return err
-	}
-	return c.writeData("server.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), nil
 }

@@ -1,0 +1,215 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// holder is the connection that has keys' locks.
+func holder(t *testing.T, db *sql.DB) int {
+	t.Helper()
+	return number(t, db, "SELECT max(thread_id)"+keyLocks)
+}
+
+// A connection that is killed, at rest or at work, takes its locks with it.
+func TestMySQLKilled(t *testing.T) {
+	t.Parallel()
+	o := mariadb(t)
+	db := open(t, o.Driver, o.DSN)
+	s, rival := connect(t, o), connect(t, o)
+	exchange(t, s, dialect.Batch{Try: big(1)})
+	execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
+	lockertest.Eventually(t, "the lock of a killed connection is free", func() bool {
+		return len(exchange(t, rival, dialect.Batch{Try: big(1)}).Busy) == 0
+	})
+	if err := s.Exchange(&dialect.Batch{}); !isGone(err) {
+		t.Errorf("Exchange on a killed connection: %v, want a Failure of Kind Gone", err)
+	}
+	if _, err := s.Held(); !isGone(err) {
+		t.Errorf("Held on a killed connection: %v, want a Failure of Kind Gone", err)
+	}
+	idle := connect(t, o)
+	exchange(t, idle, dialect.Batch{Try: big(2)})
+	id := number(t, db, "SELECT thread_id"+keyLocks+" AND table_schema LIKE '%0002'")
+	exchange(t, idle, dialect.Batch{Release: big(2)})
+	execute(t, db, fmt.Sprintf("KILL CONNECTION %d", id))
+	lockertest.Eventually(t, "a session without locks learns that it has ended", func() bool {
+		_, err := idle.Held()
+		return isGone(err)
+	})
+}
+
+// A Session whose statements are killed (KILL QUERY), which MariaDB does to those that change
+// tables, keeps its locks and loses no caller.
+func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
+	t.Parallel()
+	o := mariadb(t)
+	db := open(t, o.Driver, o.DSN)
+	execute(t, db, "CREATE TABLE work (who INT)")
+	s := process(t, o)
+	lock := mustLock(t, s, sqllock.ID(-1))
+	if err := fencedWork(t, db, lock, -1); err != nil {
+		t.Fatal(err)
+	}
+	id := holder(t, db)
+	done := make(chan struct{})
+	var (
+		wg      sync.WaitGroup
+		refused atomic.Int64
+	)
+	for i := range 16 {
+		wg.Go(func() {
+			for range 20 {
+				other, err := s.TryLock(context.Background(), sqllock.ID(int64(i)))
+				if err == nil {
+					if fenced := fencedWork(t, db, other, i); fenced != nil {
+						refused.Add(1)
+						if !strings.Contains(fenced.Error(), "interrupted") {
+							t.Errorf("Fence: %v", fenced)
+						}
+					}
+					err = other.Unlock()
+				}
+				if err != nil && !errors.Is(err, sqllock.ErrUnavailable) {
+					t.Errorf("TryLock, Unlock: %v", err)
+					return
+				}
+			}
+		})
+	}
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				execute(t, db, fmt.Sprintf("KILL QUERY %d", id))
+			}
+		}
+	})
+	wg.Wait()
+	close(done)
+	killer.Wait()
+	if err := lock.Err(); err != nil {
+		t.Errorf("the lock that was held: %v", err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	lockertest.Eventually(t, "no lock is left", func() bool { return number(t, db, namedLocks) == 0 })
+	t.Logf("%d tokens were not drawn, %d losses", refused.Load(), s.Stats().Losses)
+}
+
+// The watch on the socket notices a connection that is killed, long before a heartbeat.
+func TestMySQLLossIsToldAtOnce(t *testing.T) {
+	for name, options := range map[string]string{"plain": "", "TLS": "?tls=skip-verify", "compressed": "?compress=true"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lossIsToldAtOnce(t, mariadb(t), options)
+		})
+	}
+}
+
+func lossIsToldAtOnce(t *testing.T, o lockertest.Orders, options string) {
+	db := open(t, o.Driver, o.DSN)
+	o.DSN += options
+	s := process(t, o, sqllock.WithLease(10*time.Minute))
+	if !s.Stats().Watched {
+		t.Error("the socket is not watched")
+	}
+	for range 3 {
+		lock := mustLock(t, s, sqllock.ID(1))
+		began := time.Now()
+		execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
+		<-lock.Context().Done()
+		t.Logf("told after %v", time.Since(began).Round(10*time.Microsecond))
+		if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
+			t.Errorf("cause: %v, want ErrLost", cause)
+		}
+		lockertest.Eventually(t, "the session serves again", func() bool {
+			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
+			return err == nil && lock.Unlock() == nil
+		})
+	}
+}
+
+// A server that stops, crashes or freezes takes the locks with it; the Session serves again
+// when it is back, and tokens go on rising.
+func TestMySQLServerRestarts(t *testing.T) {
+	t.Parallel()
+	server := mariadbtest.New(t)
+	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
+	s := process(t, o, sqllock.WithLease(2*time.Second))
+	var last dialect.Token
+	for _, fault := range []struct {
+		name string
+		do   func() error
+	}{
+		{"restart", func() error { return errors.Join(server.Stop(), server.StartAgain()) }},
+		{"kill -9", func() error { return errors.Join(server.Kill(), server.StartAgain()) }},
+		{"freeze", func() error {
+			err := server.Freeze()
+			time.Sleep(3 * time.Second) // longer than the lease
+			return errors.Join(err, server.Thaw())
+		}},
+	} {
+		lock := mustLock(t, s, sqllock.ID(1))
+		if token := drawn(t, o); token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
+			t.Errorf("before %s: token %v after %v", fault.name, token, last)
+		} else {
+			last = token
+		}
+		if err := fault.do(); err != nil {
+			t.Fatalf("%s: %v", fault.name, err)
+		}
+		<-lock.Context().Done()
+		if err := lock.Err(); err != sqllock.ErrLost {
+			t.Errorf("%s: Err: %v, want ErrLost", fault.name, err)
+		}
+		_ = lock.Unlock()
+		lockertest.Eventually(t, "the session serves again", func() bool {
+			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
+			return err == nil && lock.Unlock() == nil
+		})
+	}
+}
+
+// A server that is made a replica is refused, and a Session that is on it lets go of its locks:
+// those who connect to the new primary take them.
+func TestMySQLReadOnly(t *testing.T) {
+	t.Parallel()
+	server := mariadbtest.New(t)
+	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
+	s := process(t, o, sqllock.WithLease(2*time.Second))
+	lock := mustLock(t, s, sqllock.ID(1))
+	if err := server.Execute("SET GLOBAL read_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	<-lock.Context().Done()
+	if _, err := sqllock.Open(t.Context(), pool(t, o)); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("Open on a read-only server: %v", err)
+	}
+	if _, err := s.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) && !errors.Is(err, sqllock.ErrUnavailable) {
+		t.Errorf("TryLock on a read-only server: %v", err)
+	}
+	if err := server.Execute("SET GLOBAL read_only = 0"); err != nil {
+		t.Fatal(err)
+	}
+	lockertest.Eventually(t, "the session serves again", func() bool {
+		lock, err := s.TryLock(t.Context(), sqllock.ID(1))
+		return err == nil && lock.Unlock() == nil
+	})
+}
