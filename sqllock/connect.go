@@ -9,7 +9,7 @@ import (
 // connect opens a connection. One backend at a time connects: each may need two of the
 // pool's connections, and two of them could wait for each other's.
 func (b *backend) connect(caller context.Context) (dialect.Session, error) {
-	return attempt(b, caller, func(ctx context.Context) (dialect.Session, error) {
+	return attempt(caller, b, func(ctx context.Context) (dialect.Session, error) {
 		d := b.s.options.dialect
 		if d == nil { // Open could not ask, for the database was away
 			var err error
@@ -23,14 +23,14 @@ func (b *backend) connect(caller context.Context) (dialect.Session, error) {
 
 // choose finds out which kind of database it is.
 func (b *backend) choose(caller context.Context) (dialect.Dialect, error) {
-	return attempt(b, caller, func(ctx context.Context) (dialect.Dialect, error) {
+	return attempt(caller, b, func(ctx context.Context) (dialect.Dialect, error) {
 		return dialect.Choose(ctx, b.s.db, b.s.options.table)
 	}, func(dialect.Dialect) {})
 }
 
 // attempt does what needs a driver. It returns when caller ends, however stuck the
 // driver is; what the driver may still bring is undone.
-func attempt[T any](b *backend, caller context.Context, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
+func attempt[T any](caller context.Context, b *backend, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	if b.strays.Load() >= maxStrays {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
 	}

@@ -23,12 +23,12 @@ func Choose(ctx context.Context, db *sql.DB, leaseTable bool) (Dialect, error) {
 
 func choose(ctx context.Context, conn *sql.Conn, leaseTable bool) (Dialect, error) {
 	// The cast is PostgreSQL's own: MySQL understands the rest of it.
-	real, err := holds(ctx, conn, "version()::text LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
+	genuine, err := holds(ctx, conn, "version()::text LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
 	_, _, isMySQL := mysqlError(err)
 	switch {
 	case err == nil && leaseTable:
 		return LeaseTable{}, nil
-	case err == nil && real:
+	case err == nil && genuine:
 		return PostgreSQL{}, nil
 	case err == nil:
 		return nil, lookAlike(ctx, conn)

@@ -18,7 +18,7 @@ import (
 // only, which no driver prepares.
 func (t *postgresTables) prove(ctx context.Context) error {
 	err := t.pool.once(ctx, func(conn *sql.Conn) error {
-		real, err := t.server(ctx, conn)
+		genuine, err := t.server(ctx, conn)
 		if err != nil {
 			return err
 		}
@@ -28,7 +28,7 @@ func (t *postgresTables) prove(ctx context.Context) error {
 		if err := makeTables(ctx, conn); err != nil {
 			return err
 		}
-		return t.look(ctx, conn, real)
+		return t.look(ctx, conn, genuine)
 	})
 	switch {
 	case err == nil:
@@ -47,9 +47,9 @@ const (
 
 // server checks that the server can be written to, and reports whether it is PostgreSQL
 // itself.
-func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (real bool, err error) {
-	real, err = holds(ctx, conn, "version() LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
-	if err != nil || !real {
+func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (genuine bool, err error) {
+	genuine, err = holds(ctx, conn, "version() LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
+	if err != nil || !genuine {
 		return false, err
 	}
 	standby, err := holds(ctx, conn, "pg_is_in_recovery()")
@@ -145,10 +145,10 @@ func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 }
 
 // look finds where the tables are: from then on the search_path has no part.
-func (t *postgresTables) look(ctx context.Context, conn *sql.Conn, real bool) error {
+func (t *postgresTables) look(ctx context.Context, conn *sql.Conn, genuine bool) error {
 	err := conn.QueryRowContext(ctx, `SELECT quote_ident(n.nspname) || '.' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 		WHERE c.oid = to_regclass('latchkey_sessions')::oid`).Scan(&t.schema)
-	if err == nil && real {
+	if err == nil && genuine {
 		err = conn.QueryRowContext(ctx, "SELECT system_identifier FROM pg_control_system()").Scan(&t.system)
 	}
 	if errors.Is(err, sql.ErrNoRows) {

@@ -150,18 +150,18 @@ func (s *mysqlSession) claimed(claims []Claim) (all []claimed, err error) {
 	for rows.Next() {
 		var (
 			checks       mysqlChecks
-			class, print sql.Null[int32]
+			class, hash sql.Null[int32]
 			session      sql.NullString
 			owner        sql.NullInt64
 		)
-		if err := rows.Scan(&checks.id, &checks.readOnly, &class, &print, &session, &owner); err != nil {
+		if err := rows.Scan(&checks.id, &checks.readOnly, &class, &hash, &session, &owner); err != nil {
 			return nil, err
 		}
 		if err := checks.pass(s.id); err != nil {
 			return nil, err
 		}
 		if session.Valid {
-			all = append(all, claimed{Claim{class.V, print.V}, session.String, owner.Valid})
+			all = append(all, claimed{Claim{class.V, hash.V}, session.String, owner.Valid})
 		}
 	}
 	return all, rows.Err()
