@@ -56,9 +56,10 @@ var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 // transaction may be fenced for several keys, in one order everywhere: else two of
 // them may deadlock (40P01).
 //
-// The lock must be a Session's. Its token, (system identifier, timeline, LSN), is
-// drawn at its first Fence, on the lock's own session, and costs a round trip and a flush of the
-// write-ahead log; after that Fence is one statement. Transactions of
+// The lock must be a Session's. Its token is drawn at its first Fence, on the lock's own session: with PostgreSQL's
+// advisory locks (system identifier, timeline, LSN), for a round trip and a flush of the
+// write-ahead log; on MySQL and MariaDB a counter's, for a round trip; a lease table brings it along with the
+// lock. After that Fence is one statement. Transactions of
 // one key that are fenced run one after the other, since each locks the key's row
 // in [FenceSchema]'s table until it ends. tx may be of another session, another
 // role, another driver, or behind a transaction pooler, and

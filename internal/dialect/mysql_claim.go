@@ -149,10 +149,10 @@ func (s *mysqlSession) claimed(claims []Claim) (all []claimed, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var (
-			checks       mysqlChecks
+			checks      mysqlChecks
 			class, hash sql.Null[int32]
-			session      sql.NullString
-			owner        sql.NullInt64
+			session     sql.NullString
+			owner       sql.NullInt64
 		)
 		if err := rows.Scan(&checks.id, &checks.readOnly, &class, &hash, &session, &owner); err != nil {
 			return nil, err
