@@ -37,7 +37,6 @@ const (
 	patience = 900 * time.Millisecond
 
 	connectTimeout = 5 * time.Second
-	closeTimeout   = 100 * time.Millisecond // for a connection's friendly end
 	backoffMin     = 50 * time.Millisecond
 	backoffMax     = time.Second
 
@@ -152,7 +151,7 @@ func (b *backend) serve(session dialect.Session) *lease {
 // leave waits for l's goroutine to end its connection, and closes the socket
 // under one that is stuck.
 func (b *backend) leave(l *lease) {
-	wait := closeTimeout
+	wait := b.s.options.parting
 	if l.overdue() {
 		wait = 0
 	}

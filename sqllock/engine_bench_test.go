@@ -55,7 +55,9 @@ type nullServer struct{}
 func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Session, error) {
 	return nullServer{}, nil
 }
-func (nullServer) Traits() dialect.Traits                     { return dialect.Traits{Lease: defaultLease, Spread: true} }
+func (nullServer) Traits() dialect.Traits {
+	return dialect.Traits{Lease: defaultLease, Spread: true}
+}
 func (nullServer) Drawn() (dialect.Token, bool)               { return dialect.Token{}, false }
 func (nullServer) Exchange(*dialect.Batch) error              { return nil }
 func (nullServer) Held() ([]dialect.Key, error)               { return nil, nil }

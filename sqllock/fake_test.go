@@ -35,7 +35,7 @@ func newFakeServer() *fakeServer {
 
 // Traits implements dialect.Dialect.
 func (f *fakeServer) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true}
+	return dialect.Traits{Lease: defaultLease, Spread: true, Parting: 100 * time.Millisecond}
 }
 
 // Open implements dialect.Dialect.

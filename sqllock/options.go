@@ -28,6 +28,7 @@ type options struct {
 	table     bool            // WithLeaseTable
 	dialect   dialect.Dialect // nil: what the database says that it is
 	spread    bool            // more connections for more locks
+	parting   time.Duration   // what the end of a connection may take
 	socket    func(any) net.Conn
 	log       *slog.Logger
 
@@ -165,6 +166,7 @@ func newOptions(opts []Option) options {
 		maxConns: (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
 		perConn:  heldPerConn,
 		spread:   true,
+		parting:  100 * time.Millisecond,
 		log:      slog.Default(),
 		bootTime: bootTime,
 	}
@@ -189,7 +191,7 @@ func newOptions(opts []Option) options {
 func (o *options) suit() {
 	if o.dialect != nil {
 		traits := o.dialect.Traits()
-		o.spread = traits.Spread
+		o.spread, o.parting = traits.Spread, traits.Parting
 		if !o.leaseSet {
 			o.lease = traits.Lease
 		}

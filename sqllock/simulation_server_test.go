@@ -166,7 +166,7 @@ type simDialect struct {
 
 // Traits implements dialect.Dialect.
 func (d simDialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true}
+	return dialect.Traits{Lease: defaultLease, Spread: true, Parting: 100 * time.Millisecond}
 }
 
 // Open implements dialect.Dialect.

@@ -40,8 +40,9 @@ type Dialect interface {
 
 // Traits is in what the kinds of databases differ for the engine.
 type Traits struct {
-	Lease  time.Duration // the default
-	Spread bool          // a lock held makes its session's statements dearer: many are better spread over several sessions
+	Lease   time.Duration // the default
+	Spread  bool          // a lock held makes its session's statements dearer: many are better spread over several sessions
+	Parting time.Duration // what the end of a session may take before it is cut short
 }
 
 // Settings is what the engine asks of a session.

@@ -144,5 +144,11 @@ func reason(err error) string {
 		err.Error() == mysqlLost:
 		return "the connection was closed"
 	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return "the database's answer made no sense"
+	}
+	if err.Error() == "sql: database is closed" { // which database/sql does not export
+		return "the *sql.DB was closed"
+	}
 	return "the driver could not connect: are the connection string and its TLS settings right?"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strconv"
+	"time"
 )
 
 // LeaseTable locks with rows of a table instead of advisory locks, in PostgreSQL
@@ -15,11 +16,11 @@ import (
 type LeaseTable struct{}
 
 // Traits says that one session serves for any number of locks.
-func (LeaseTable) Traits() Traits { return Traits{Lease: defaultLease} }
+func (LeaseTable) Traits() Traits { return Traits{Lease: defaultLease, Parting: endPatience} }
 
 // Open makes the tables if they are missing, and a session in them.
 func (LeaseTable) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
-	t := &postgresTables{pool: pool{db: db, find: set.Socket}}
+	t := &postgresTables{pool: pool{db: db, find: set.Socket}, lockTimeout: max(callBound(set)/2, time.Millisecond)}
 	if err := t.prove(ctx); err != nil {
 		return nil, Fail(err)
 	}
@@ -29,17 +30,30 @@ func (LeaseTable) Open(ctx context.Context, db *sql.DB, set Settings) (Session, 
 
 // postgresTables is the lease table in what speaks PostgreSQL's SQL.
 type postgresTables struct {
-	pool   pool
-	schema string // quoted, with its dot
-	system int64  // of PostgreSQL; 0 elsewhere
+	pool        pool
+	schema      string        // quoted, with its dot
+	genuine     bool          // PostgreSQL itself
+	logged      bool          // tokens are places in the write-ahead log
+	lockTimeout time.Duration // of a statement, in PostgreSQL
 }
 
 // me begins a statement of s: it renews the session's row and is empty if that
-// has expired, or if a later statement was here. The row stays locked until the statement's end.
+// has expired, or if a later statement was here, or one that was acknowledged is
+// lost. The row stays locked until the statement's end.
+//
+// The statement does not wait for a lock for as long as its caller does: else it would be
+// under way when that asks what it has done.
 func (t *postgresTables) me(s *stamp) string {
 	n := strconv.FormatInt(s.next(), 10)
-	return "WITH me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
-		" WHERE id = " + strconv.FormatInt(s.id, 10) + " AND statement < " + n + " AND expires > clock_timestamp() RETURNING id)"
+	query := "WITH "
+	patient := ""
+	if t.genuine {
+		query += "patience AS MATERIALIZED (SELECT set_config('lock_timeout', '" + strconv.FormatInt(t.lockTimeout.Milliseconds(), 10) + "', true) AS set), "
+		patient = " AND (SELECT count(set) FROM patience) = 1"
+	}
+	return query + "me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
+		" WHERE id = " + strconv.FormatInt(s.id, 10) + " AND statement < " + n + " AND statement >= " + strconv.FormatInt(s.acked, 10) +
+		" AND expires > clock_timestamp()" + patient + " RETURNING id)"
 }
 
 func (t *postgresTables) expiry(s *stamp) string {
@@ -54,7 +68,7 @@ const alive = ` SELECT (SELECT count(*) FROM me),
 
 // run runs a statement that begins with me, and scans what it returns beside
 // whether the session is alive.
-func (t *postgresTables) run(ctx context.Context, query string, dest ...any) error {
+func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest ...any) error {
 	var (
 		count int
 		sync  sql.NullString
@@ -65,6 +79,7 @@ func (t *postgresTables) run(ctx context.Context, query string, dest ...any) err
 	if count == 0 {
 		return errExpired
 	}
+	s.acknowledge()
 	return nil
 }
 
@@ -91,12 +106,12 @@ func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *Batch, drawn
 	if len(b.Release) > 0 {
 		return nil
 	}
-	return t.run(ctx, t.me(s)+alive)
+	return t.run(ctx, s, t.me(s)+alive)
 }
 
 func (t *postgresTables) release(ctx context.Context, s *stamp, b *Batch) error {
 	var list sql.NullString
-	err := t.run(ctx, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
+	err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
 		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM `+unnestKeys(b.Release)+`)
 		RETURNING key_space, key_id)`+
 		alive+`, (SELECT string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`, &list)
@@ -158,24 +173,32 @@ func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, draw
 			JOIN ` + t.schema + `latchkey_locks AS l ON l.key_space = s AND l.key_id = k
 			LEFT JOIN ` + t.schema + `latchkey_sessions AS o ON o.id = l.session
 			WHERE o.id IS NULL OR o.expires <= clock_timestamp())`
-	var epoch, number sql.NullInt64
-	if t.system != 0 {
-		query += `,
-	message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM (SELECT FROM won LIMIT 1) AS any_won)`
-		columns += `, (SELECT ` + timelineOf + ` FROM message), (SELECT (lsn - '0/0')::bigint FROM message)`
-		dest = append(dest, &epoch, &number)
+	var system, epoch, number sql.NullInt64
+	if t.logged {
+		query += message(`(SELECT count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
+		columns += messageColumns
+		dest = append(dest, &system, &epoch, &number)
 	}
-	if err := t.run(ctx, query+alive+columns, dest...); err != nil {
+	if err := t.run(ctx, s, query+alive+columns, dest...); err != nil {
 		return false, err
 	}
 	if number.Valid {
-		drawn.reserve(Token{System: t.system, Epoch: epoch.Int64, Number: number.Int64}, messageSize)
+		drawn.reserve(Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64}, messageSize)
 	}
 	return stale, w.took(chosen.String, won.String)
 }
 
+// message is a part of a statement that writes an empty message to the write-ahead log, if from
+// has a row, as tokenQuery does.
+func message(from string) string {
+	return `,
+	message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM ` + from + `)`
+}
+
 const (
-	timelineOf = `('x' || left(pg_walfile_name(lsn), 8))::bit(32)::bigint`
+	// messageColumns are where that is: system, timeline, place.
+	messageColumns = `, (SELECT system_identifier FROM message, pg_control_system()),
+		(SELECT ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::bigint FROM message), (SELECT (lsn - '0/0')::bigint FROM message)`
 
 	// messageSize is less than a message takes in the write-ahead log, its header and prefix alone:
 	// the places from that of one message on are nobody else's.
@@ -204,7 +227,7 @@ func (t *postgresTables) reap(ctx context.Context) error {
 func (t *postgresTables) held(ctx context.Context, s *stamp) ([]Key, error) {
 	// In a statement of its own: one that is still under way has ended after that,
 	// and the next one sees what it did.
-	if err := t.run(ctx, t.me(s)+alive); err != nil {
+	if err := t.run(ctx, s, t.me(s)+alive); err != nil {
 		return nil, err
 	}
 	var list sql.NullString
@@ -217,44 +240,45 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]Key, error) {
 }
 
 func (t *postgresTables) token(ctx context.Context, s *stamp) (token Token, n int64, err error) {
-	token.System = t.system
-	if t.system != 0 {
-		err = t.run(ctx, t.me(s)+`,
-	message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM me)`+
-			alive+`, (SELECT `+timelineOf+` FROM message), (SELECT (lsn - '0/0')::bigint FROM message)`,
-			&nullable{&token.Epoch}, &nullable{&token.Number})
+	dest := []any{&token.System, &token.Epoch, &token.Number}
+	if t.logged {
+		err = t.run(ctx, s, t.me(s)+message("me")+alive+messageColumns, nullable(dest)...)
 		return token, messageSize, err
 	}
 	// A counter that is not behind the clock, in microseconds: where a failover has lost the
 	// last tokens, those that follow are greater all the same.
-	err = t.run(ctx, t.me(s)+`,
-	counted AS (UPDATE `+t.schema+`latchkey_tokens SET number = greatest(number + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-		WHERE EXISTS (SELECT 1 FROM me) RETURNING system, number)`+
-		alive+`, (SELECT system FROM counted), (SELECT number FROM counted)`,
-		&nullable{&token.System}, &nullable{&token.Number})
+	counter := t.schema + "latchkey_tokens"
+	err = t.run(ctx, s, t.me(s)+`,
+	counted AS (INSERT INTO `+counter+` AS c (only_row, system, number)
+		SELECT 1, `+postgresTypes.random+`, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM me
+		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)`+
+		alive+`, (SELECT system FROM counted), 0, (SELECT number FROM counted)`, nullable(dest)...)
 	return token, 1, err
 }
 
-// nullable is where a number goes that is NULL if the session has expired.
-type nullable struct{ n *int64 }
-
-func (n *nullable) Scan(value any) error {
-	var v sql.NullInt64
-	err := v.Scan(value)
-	*n.n = v.Int64
-	return err
-}
-
+// end deletes a session's rows. What a statement that is still under way adds to them counts for nothing
+// without the session, and goes with the next reap.
 func (t *postgresTables) end(ctx context.Context, s *stamp) error {
 	id := strconv.FormatInt(s.id, 10)
-	for _, statement := range []string{ // the session first: a statement still under way then does nothing
-		"DELETE FROM " + t.schema + "latchkey_sessions WHERE id = " + id,
-		"DELETE FROM " + t.schema + "latchkey_locks WHERE session = " + id,
-		"DELETE FROM " + t.schema + "latchkey_claims WHERE session = " + id,
-	} {
-		if err := t.pool.exec(ctx, statement); err != nil {
-			return err
-		}
+	return t.pool.exec(ctx, "WITH session AS (DELETE FROM "+t.schema+"latchkey_sessions WHERE id = "+id+" RETURNING id),"+
+		" locks AS (DELETE FROM "+t.schema+"latchkey_locks WHERE session = "+id+" RETURNING session),"+
+		" claims AS (DELETE FROM "+t.schema+"latchkey_claims WHERE session = "+id+" RETURNING session)"+
+		" SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM locks), (SELECT count(*) FROM claims)")
+}
+
+// nullable is where numbers go that are NULL if the session has expired.
+func nullable(numbers []any) []any {
+	for i, n := range numbers {
+		numbers[i] = &orNull{n.(*int64)}
 	}
-	return nil
+	return numbers
+}
+
+type orNull struct{ n *int64 }
+
+func (o *orNull) Scan(value any) error {
+	var v sql.NullInt64
+	err := v.Scan(value)
+	*o.n = v.Int64
+	return err
 }

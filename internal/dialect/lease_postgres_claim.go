@@ -13,8 +13,8 @@ import (
 func (t *postgresTables) claim(ctx context.Context, s *stamp, wanted, dropped []Claim) (disputed []bool, err error) {
 	claims := t.schema + "latchkey_claims"
 	if len(dropped) > 0 {
-		err := t.run(ctx, t.me(s)+`, given AS (DELETE FROM `+claims+`
-			WHERE session = (SELECT id FROM me) AND (class, print) IN (SELECT c, p FROM `+unnestClaims(dropped)+`))`+alive)
+		err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+claims+`
+			WHERE session = (SELECT id FROM me) AND (class, print) IN (SELECT c, p FROM `+unnestClaims(dropped)+`) RETURNING class)`+alive)
 		if err != nil {
 			return nil, err
 		}
@@ -27,11 +27,11 @@ func (t *postgresTables) claim(ctx context.Context, s *stamp, wanted, dropped []
 		WHERE o.class = c AND o.print <> p AND owner.expires > clock_timestamp()) AS other FROM ` + unnestClaims(wanted) + `)`
 	for _, act := range []string{
 		`, taken AS (INSERT INTO ` + claims + ` (class, print, session) SELECT c, p, me.id FROM seen, me WHERE NOT other ORDER BY c, p
-			ON CONFLICT (class, print, session) DO NOTHING)`,
-		`, given AS (DELETE FROM ` + claims + ` WHERE session = (SELECT id FROM me) AND (class, print) IN (SELECT c, p FROM seen WHERE other))`,
+			ON CONFLICT (class, print, session) DO NOTHING RETURNING class)`,
+		`, given AS (DELETE FROM ` + claims + ` WHERE session = (SELECT id FROM me) AND (class, print) IN (SELECT c, p FROM seen WHERE other) RETURNING class)`,
 	} {
 		var list sql.NullString
-		if err := t.run(ctx, t.me(s)+seen+act+alive+`, (SELECT string_agg(n::text, ',') FROM seen WHERE other)`, &list); err != nil {
+		if err := t.run(ctx, s, t.me(s)+seen+act+alive+`, (SELECT string_agg(n::text, ',') FROM seen WHERE other)`, &list); err != nil {
 			return nil, err
 		}
 		for _, i := range splitInts(list.String) {

@@ -3,7 +3,6 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -18,8 +17,7 @@ import (
 // only, which no driver prepares.
 func (t *postgresTables) prove(ctx context.Context) error {
 	err := t.pool.once(ctx, func(conn *sql.Conn) error {
-		genuine, err := t.server(ctx, conn)
-		if err != nil {
+		if err := t.server(ctx, conn); err != nil {
 			return err
 		}
 		if err := unprepared(ctx, conn); err != nil {
@@ -28,35 +26,36 @@ func (t *postgresTables) prove(ctx context.Context) error {
 		if err := makeTables(ctx, conn); err != nil {
 			return err
 		}
-		return t.look(ctx, conn, genuine)
+		return t.look(ctx, conn)
 	})
 	switch {
 	case err == nil:
 	case SQLState(err) == readOnly:
 		return refuse(onReadOnly)
-	case SQLState(err) == "42501":
+	case SQLState(err) == forbidden:
 		return refuse("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
 	}
 	return err
 }
 
 const (
+	forbidden  = "42501"
 	readOnly   = "25006"
 	onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
 )
 
-// server checks that the server can be written to, and reports whether it is PostgreSQL
-// itself.
-func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (genuine bool, err error) {
-	genuine, err = holds(ctx, conn, "version() LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
-	if err != nil || !genuine {
-		return false, err
+// server checks that the server can be written to, and finds out whether it is
+// PostgreSQL itself.
+func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error) {
+	t.genuine, err = holds(ctx, conn, "version() LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
+	if err != nil || !t.genuine {
+		return err
 	}
 	standby, err := holds(ctx, conn, "pg_is_in_recovery()")
 	if err == nil && standby {
 		err = refuse(onStandby)
 	}
-	return true, err
+	return err
 }
 
 // unprepared refuses a driver that prepares a query without arguments under a name, or sends
@@ -144,15 +143,26 @@ func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 	return nil
 }
 
-// look finds where the tables are: from then on the search_path has no part.
-func (t *postgresTables) look(ctx context.Context, conn *sql.Conn, genuine bool) error {
-	err := conn.QueryRowContext(ctx, `SELECT quote_ident(n.nspname) || '.' FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE c.oid = to_regclass('latchkey_sessions')::oid`).Scan(&t.schema)
-	if err == nil && genuine {
-		err = conn.QueryRowContext(ctx, "SELECT system_identifier FROM pg_control_system()").Scan(&t.system)
+// look finds where the tables are, from then on the search_path has no part, and where
+// tokens come from.
+func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
+	var together bool
+	err := conn.QueryRowContext(ctx, `SELECT min(quote_ident(n.nspname)) || '.', count(DISTINCT n.nspname) = 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.oid IN (to_regclass('latchkey_sessions')::oid, to_regclass('latchkey_locks')::oid, to_regclass('latchkey_claims')::oid, to_regclass('latchkey_tokens')::oid)`).
+		Scan(&t.schema, &together)
+	if err == nil && !together {
+		err = refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		err = refuse("the lease tables were not found where they had just been: is the search_path one that changes?")
+	if err != nil || !t.genuine {
+		return err
+	}
+	// Aurora's log is not PostgreSQL's, and the places in it that this function tells are not to be relied on.
+	if t.logged, err = holds(ctx, conn, "to_regproc('aurora_version') IS NULL"); err != nil || !t.logged {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "SELECT pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_control_system()")
+	if SQLState(err) == forbidden {
+		err = refuse("the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both")
 	}
 	return err
 }

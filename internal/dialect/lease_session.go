@@ -19,12 +19,16 @@ import (
 // whoever finds it expired may delete it, and it never comes back.
 //
 // A connection that fails does not end the session: what the statement on it did
-// is then known only to Held. Statements are numbered, and one that comes after a
-// later one does nothing: so Held is the last word on those before it.
+// is then known only to Held. Statements are numbered, and the row has the number of the last.
+// One that comes after a later one does nothing: so Held is the last word on those before
+// it. And where the row's number is less than one that was acknowledged, the database has lost
+// what it had committed, in a failover or a restore, and the session has ended.
 type leaseSession struct {
 	tables tables
 	stamp  stamp
 	bound  time.Duration // for a call
+
+	doubtful []Claim // of a call that failed: to be given back
 
 	ctx    context.Context // ends with Abort
 	abort  context.CancelFunc
@@ -49,7 +53,11 @@ type stamp struct {
 	id    int64
 	lease time.Duration
 	last  int64 // number of the last statement
+	acked int64 // of the last that was acknowledged
 }
+
+// acknowledge notes that the last statement was answered.
+func (s *stamp) acknowledge() { s.acked = s.last }
 
 // next numbers the next statement.
 func (s *stamp) next() int64 {
@@ -60,7 +68,7 @@ func (s *stamp) next() int64 {
 // openLease makes a session of tables. Its error is that of t.open.
 func openLease(ctx context.Context, t tables, set Settings, flight *inFlight) (Session, error) {
 	s := &leaseSession{
-		tables: t, bound: set.StatementTimeout, flight: flight,
+		tables: t, bound: callBound(set), flight: flight,
 		stamp: stamp{id: rand.Int64(), lease: set.Lease}, //nolint:gosec // a name, not a secret
 	}
 	if err := t.open(ctx, &s.stamp, holder()); err != nil {
@@ -69,6 +77,10 @@ func openLease(ctx context.Context, t tables, set Settings, flight *inFlight) (S
 	s.ctx, s.abort = context.WithCancel(context.Background())
 	return s, nil
 }
+
+// callBound is for how long a call may go unanswered: so short that Held can follow on it within
+// the lease.
+func callBound(set Settings) time.Duration { return set.StatementTimeout / 2 }
 
 // holder says for people who look into the table which process a session is of.
 func holder() string {
@@ -87,30 +99,32 @@ func (s *leaseSession) Exchange(b *Batch) error {
 	return err
 }
 
+// Held also gives back what a claim that failed may have left: no statement from before
+// is under way any more.
 func (s *leaseSession) Held() (keys []Key, err error) {
 	err = s.call(func(ctx context.Context) (err error) {
-		keys, err = s.tables.held(ctx, &s.stamp)
+		if keys, err = s.tables.held(ctx, &s.stamp); err == nil && len(s.doubtful) > 0 {
+			_, err = s.tables.claim(ctx, &s.stamp, nil, s.doubtful)
+		}
 		return err
 	})
+	if err == nil {
+		s.doubtful = nil
+	}
 	return keys, err
 }
 
+// Claim leaves it to Held, which follows on a failure, to give back what it may have got.
 func (s *leaseSession) Claim(wanted, dropped []Claim) (disputed []bool, err error) {
-	claim := func(wanted, dropped []Claim) error {
-		return s.call(func(ctx context.Context) (err error) {
-			disputed, err = s.tables.claim(ctx, &s.stamp, wanted, dropped)
-			return err
-		})
+	err = s.call(func(ctx context.Context) (err error) {
+		disputed, err = s.tables.claim(ctx, &s.stamp, wanted, dropped)
+		return err
+	})
+	if err != nil {
+		s.doubtful = append(append(s.doubtful, dropped...), wanted...)
+		return nil, err
 	}
-	err = claim(wanted, dropped)
-	if err == nil || !survived(err) {
-		return disputed, err
-	}
-	both := append(append([]Claim(nil), dropped...), wanted...)
-	if again := claim(nil, both); again != nil {
-		return nil, &Failure{Kind: Gone, Reason: "claims could not be given back: " + errors.Join(err, again).Error()}
-	}
-	return nil, err
+	return disputed, nil
 }
 
 func (s *leaseSession) Token() (t Token, err error) {
@@ -139,8 +153,10 @@ func (s *leaseSession) Abort() {
 // themselves.
 const endPatience = time.Second
 
+// Destroy deletes the session's rows. Abort does not disturb it.
 func (s *leaseSession) Destroy() {
 	s.abort()
+	s.flight.uncuttable()
 	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 	defer cancel()
 	_ = s.tables.end(ctx, &s.stamp)
@@ -154,7 +170,7 @@ func (s *leaseSession) call(f func(context.Context) error) error {
 }
 
 // errExpired is how a session ends.
-var errExpired = &Failure{Kind: Gone, Reason: "the session had expired by the database's clock, or somebody deleted it"}
+var errExpired = &Failure{Kind: Gone, Reason: "the session had expired by the database's clock, or was deleted, or the database has lost what it had committed"}
 
 // lasting is err as one of a session that goes on, unless the database has said
 // that it has ended.

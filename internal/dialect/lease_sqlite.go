@@ -15,7 +15,7 @@ import (
 type SQLite struct{}
 
 // Traits has a short lease: a dead process is found out by it alone.
-func (SQLite) Traits() Traits { return Traits{Lease: 5 * time.Second} }
+func (SQLite) Traits() Traits { return Traits{Lease: 5 * time.Second, Parting: endPatience} }
 
 // Open makes the tables if they are missing, and a session in them. It sets the
 // file's journal to write-ahead.
@@ -34,7 +34,8 @@ func (SQLite) Open(ctx context.Context, db *sql.DB, set Settings) (Session, erro
 
 // sqliteTables is the lease table in SQLite.
 type sqliteTables struct {
-	db *sql.DB
+	db  *sql.DB
+	wal bool // the journal is written ahead
 }
 
 // The file's clock is the machine's, which its processes share. It is one moment within a
@@ -46,17 +47,17 @@ const (
 
 // prove checks that all connections of the pool have one file, which can be written to.
 func (t *sqliteTables) prove(ctx context.Context) error {
-	conn, err := t.db.Conn(ctx)
+	conn, err := lendOne(ctx, t.db)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	was, err := lend(ctx, conn)
+	was, err := t.lend(ctx, conn)
 	if err == nil {
 		err = oneFile(ctx, conn)
 	}
 	if err == nil {
-		err = writeAhead(ctx, conn)
+		err = t.writeAhead(ctx, conn)
 	}
 	was.restore(conn)
 	return err
@@ -83,9 +84,10 @@ func oneFile(ctx context.Context, conn *sql.Conn) error {
 // writeAhead has the file's journal written ahead, so that readers do not keep the
 // sessions from renewing. A file whose journal cannot be changed, because somebody is at
 // it or the file system shares no memory, serves as it is.
-func writeAhead(ctx context.Context, conn *sql.Conn) error {
+func (t *sqliteTables) writeAhead(ctx context.Context, conn *sql.Conn) error {
 	var mode string
 	err := conn.QueryRowContext(ctx, "PRAGMA main.journal_mode = WAL").Scan(&mode)
+	t.wal = mode == "wal"
 	if isBusy(err) {
 		return nil
 	}
@@ -106,15 +108,19 @@ func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error 
 
 // renewed is transact in which s is renewed first.
 func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx)) error {
-	return t.transact(ctx, func(tx *sqliteTx) error {
-		alive := tx.exec(`UPDATE main.latchkey_sessions SET expires = `+sqliteMillis+` + ?, statement = ? WHERE id = ? AND expires > `+sqliteMillis,
-			s.lease.Milliseconds(), s.next(), s.id)
+	err := t.transact(ctx, func(tx *sqliteTx) error {
+		alive := tx.exec(`UPDATE main.latchkey_sessions SET expires = `+sqliteMillis+` + ?, statement = ? WHERE id = ? AND statement >= ? AND expires > `+sqliteMillis,
+			s.lease.Milliseconds(), s.next(), s.id, s.acked)
 		if tx.err == nil && alive == 0 {
 			return errExpired
 		}
 		f(tx)
 		return tx.err
 	})
+	if err == nil {
+		s.acknowledge()
+	}
+	return err
 }
 
 // reap deletes what dead sessions have left, and reports whether there were any.
@@ -214,14 +220,16 @@ func (tx *sqliteTx) take(s *stamp, b *Batch, w *wishes) {
 }
 
 // tokenBlock is how many tokens an exchange that takes locks brings along.
-const tokenBlock = 1024
+const tokenBlock = 64
 
 // reserve takes the next n tokens and returns the first: of a counter that is not behind the
 // clock, so that a file that was put back to an earlier state does not
 // give out the same ones again.
 func (tx *sqliteTx) reserve(n int64) (first Token) {
 	if tx.err == nil {
-		tx.err = tx.conn.QueryRowContext(tx.ctx, `UPDATE main.latchkey_tokens SET number = max(number, `+sqliteMicros+`) + ? RETURNING system, number - ?`, n, n).
+		tx.err = tx.conn.QueryRowContext(tx.ctx, `INSERT INTO main.latchkey_tokens AS c (only_row, system, number)
+			VALUES (1, `+sqliteTypes.random+`, `+sqliteMicros+` + ?1)
+			ON CONFLICT (only_row) DO UPDATE SET number = max(c.number + ?1, excluded.number) RETURNING system, number - ?1`, n).
 			Scan(&first.System, &first.Number)
 	}
 	return first

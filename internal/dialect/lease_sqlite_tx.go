@@ -55,20 +55,19 @@ func (tx *sqliteTx) keys(query string, args ...any) (keys []Key) {
 // transact carries out f in a transaction. After an error nothing was done, or,
 // if the commit failed, it is not known.
 func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) error {
-	conn, err := t.db.Conn(ctx)
+	conn, err := lendOne(ctx, t.db)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	settings, err := lend(ctx, conn)
+	settings, err := t.lend(ctx, conn)
 	if err == nil {
-		err = begin(ctx, conn)
-	}
-	if err == nil {
-		// From here on nothing waits: its statements are not to be interrupted.
-		tx := sqliteTx{ctx: context.WithoutCancel(ctx), conn: conn}
-		if err = f(&tx); err == nil {
-			_, err = conn.ExecContext(tx.ctx, "COMMIT")
+		if err = whileBusy(ctx, conn, "BEGIN IMMEDIATE"); err == nil {
+			// Nothing waits from here on: its statements are not to be interrupted.
+			tx := sqliteTx{ctx: context.WithoutCancel(ctx), conn: conn}
+			if err = f(&tx); err == nil {
+				err = whileBusy(ctx, conn, "COMMIT")
+			}
 		}
 		if err != nil {
 			rollback(conn)
@@ -78,18 +77,22 @@ func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) er
 	return err
 }
 
-// begin locks the file for writing. Others' transactions are short, as a rule: it waits for
-// them until ctx ends.
-func begin(ctx context.Context, conn *sql.Conn) error {
-	for {
-		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+// whileBusy carries out a statement that locks the file, or a commit, for which others' readers must
+// have left if the journal is not written ahead. Others' transactions are short, as a rule: it
+// waits for them until ctx ends. The driver does not get ctx, for its end is no reason to
+// leave a transaction behind that has just begun.
+func whileBusy(ctx context.Context, conn *sql.Conn, statement string) error {
+	for i := 0; ; i++ {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), statement)
 		if err == nil || !isBusy(err) || ctx.Err() != nil {
 			return err
 		}
+		rest(ctx, i) // a shared cache does not wait by itself
 	}
 }
 
-// rollback ends the transaction, or else the connection.
+// rollback ends the transaction, or else the connection, also where there is none
+// left to end.
 func rollback(conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), spoilTimeout)
 	defer cancel()
@@ -113,7 +116,7 @@ const (
 )
 
 // lend sets a borrowed connection for our transaction.
-func lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
+func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
 	ours := lent{busyTimeout.Milliseconds(), synchronousNormal}
 	if err := conn.QueryRowContext(ctx, "SELECT timeout, synchronous FROM pragma_busy_timeout, pragma_synchronous('main')").
 		Scan(&was.busyTimeout, &was.synchronous); err != nil {
@@ -123,6 +126,9 @@ func lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
 		if err := pragma(ctx, conn, "busy_timeout", ours.busyTimeout); err != nil {
 			return was, err
 		}
+	}
+	if !t.wal {
+		was.synchronous = ours.synchronous // stays as it is: NORMAL is safe with a write-ahead journal only
 	}
 	if was.synchronous > ours.synchronous {
 		return was, pragma(ctx, conn, "main.synchronous", ours.synchronous)

@@ -17,7 +17,7 @@ type MySQL struct{}
 
 // Traits says that locks are better spread over several sessions: MariaDB looks through all
 // that a session holds for each lock that it takes, twice as dear at 2,000 as at none.
-func (MySQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true} }
+func (MySQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true, Parting: friendlyEnd} }
 
 // Open takes two connections of db, proves on them that locks exclude (see
 // mysqlProof), gives one back and sets the other up as the session.

@@ -19,9 +19,14 @@ type PostgreSQL struct {
 
 // Traits says that locks are better spread over several sessions: the server walks through
 // all that a session holds at the end of each of its statements.
-func (PostgreSQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true} }
+func (PostgreSQL) Traits() Traits {
+	return Traits{Lease: defaultLease, Spread: true, Parting: friendlyEnd}
+}
 
-const defaultLease = 10 * time.Second
+const (
+	defaultLease = 10 * time.Second
+	friendlyEnd  = 100 * time.Millisecond // of a connection
+)
 
 // Open takes two connections of db, proves on them that advisory locks exclude
 // (see proof), gives one back and sets the other up as the session.
