@@ -9,23 +9,35 @@ import (
 // connect opens a connection. One backend at a time connects: each may need two of the
 // pool's connections, and two of them could wait for each other's.
 func (b *backend) connect(caller context.Context) (dialect.Session, error) {
+	if err := b.learn(caller); err != nil { // Open could not, for the database was away
+		return nil, err
+	}
+	if err := b.s.options.validate(); err != nil {
+		return nil, &dialect.Failure{Kind: dialect.NotExclusive, Reason: err.Error()}
+	}
 	return attempt(caller, b, func(ctx context.Context) (dialect.Session, error) {
-		d := b.s.options.dialect
-		if d == nil { // Open could not ask, for the database was away
-			var err error
-			if d, err = dialect.Choose(ctx, b.s.db, b.s.options.table); err != nil {
-				return nil, err
-			}
-		}
-		return d.Open(ctx, b.s.db, b.s.settings())
+		return b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
 	}, dialect.Session.Destroy)
 }
 
-// choose finds out which kind of database it is.
-func (b *backend) choose(caller context.Context) (dialect.Dialect, error) {
-	return attempt(caller, b, func(ctx context.Context) (dialect.Dialect, error) {
-		return dialect.Choose(ctx, b.s.db, b.s.options.table)
+// learn finds out which kind of database it is, unless that is known. Until it is, b is the
+// only backend, and nobody needs what depends on it.
+func (b *backend) learn(caller context.Context) error {
+	s := b.s
+	if s.options.dialect != nil {
+		return nil
+	}
+	d, err := attempt(caller, b, func(ctx context.Context) (dialect.Dialect, error) {
+		return dialect.Choose(ctx, s.db, s.options.table)
 	}, func(dialect.Dialect) {})
+	if err != nil {
+		return err
+	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	s.options.dialect = d
+	s.options.suit()
+	return nil
 }
 
 // attempt does what needs a driver. It returns when caller ends, however stuck the

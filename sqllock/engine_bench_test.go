@@ -58,6 +58,7 @@ func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Sess
 func (nullServer) Traits() dialect.Traits {
 	return dialect.Traits{Lease: defaultLease, Spread: true}
 }
+func (nullServer) Room() int                                  { return 1 << 20 }
 func (nullServer) Drawn() (dialect.Token, bool)               { return dialect.Token{}, false }
 func (nullServer) Exchange(*dialect.Batch) error              { return nil }
 func (nullServer) Held() ([]dialect.Key, error)               { return nil, nil }

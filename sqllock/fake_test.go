@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,6 +25,7 @@ type fakeServer struct {
 	claims   map[*fakeSession]map[dialect.Claim]bool
 	opens    int
 	tokens   int64
+	carries  int // keys in a statement; 0: any number
 
 	onOpen    func(n int) error  // before the nth session opens, from 1; may block
 	onSession func(*fakeSession) // when one has opened
@@ -31,6 +33,20 @@ type fakeServer struct {
 
 func newFakeServer() *fakeServer {
 	return &fakeServer{owners: make(map[dialect.Key]*fakeSession), claims: make(map[*fakeSession]map[dialect.Claim]bool)}
+}
+
+// room is how many keys a statement may carry.
+func (f *fakeServer) room() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return cmp.Or(f.carries, 1<<20)
+}
+
+// carry has a statement carry so many keys.
+func (f *fakeServer) carry(keys int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.carries = keys
 }
 
 // Traits implements dialect.Dialect.
@@ -180,6 +196,9 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 		b.Won = append(b.Won, won)
 	}
 }
+
+// Room implements dialect.Session.
+func (s *fakeSession) Room() int { return s.server.room() }
 
 // Drawn implements dialect.Session.
 func (s *fakeSession) Drawn() (dialect.Token, bool) { return dialect.Token{}, false }

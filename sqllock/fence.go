@@ -54,7 +54,9 @@ var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 // until they have been read; of rows scanned into sql.RawBytes, until they are
 // closed. Call it outside any savepoint: a rollback to an older one undoes the fence. A
 // transaction may be fenced for several keys, in one order everywhere: else two of
-// them may deadlock (40P01).
+// them may deadlock (40P01). On MySQL and MariaDB return on the first error of the transaction, and use no
+// DDL in it: a deadlock (1213) and DDL end it there, and what is sent on the same tx after that is committed
+// at once, unfenced.
 //
 // The lock must be a Session's. Its token is drawn at its first Fence, on the lock's own session: with PostgreSQL's
 // advisory locks (system identifier, timeline, LSN), for a round trip and a flush of the

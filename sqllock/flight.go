@@ -40,6 +40,7 @@ func (l *lease) take(limit int, due bool) bool {
 	}
 	f := &l.flight
 	f.clear()
+	limit = min(limit, l.session.Room())
 	releases := b.releases[:min(limit, len(b.releases))]
 	for _, e := range releases {
 		if e.state == releasing && e.holds.lease == l {
@@ -57,7 +58,7 @@ func (l *lease) take(limit int, due bool) bool {
 	room := b.s.roomLocked()
 	l.takeTriesLocked(limit, room)
 	l.takeGroupsLocked(room)
-	if len(l.wanted) > 0 && b.oldest == 0 { // who needs a claim is still queued
+	if len(l.wanted)+len(b.groups) > 0 && b.oldest == 0 { // who needs a claim, or did not fit in, is still queued
 		b.oldest = cmp.Or(f.oldest, now())
 	}
 	if !due && len(f.releases)+f.wantedLocked() == 0 {
@@ -130,12 +131,22 @@ func (l *lease) askingLocked(e *entry) {
 	l.backend.s.table.askingLocked(e)
 }
 
+// refusedGroupLocked has a refused those of its keys that it asks for.
+func (t *table) refusedGroupLocked(a *ask, entries []*entry, err error) {
+	for _, e := range entries {
+		if slices.Contains(a.entries, e) { // the refusal of one may settle a
+			t.refusedLocked(e, err)
+		}
+	}
+}
+
 // takeGroupsLocked adds those who want one of several keys. Keys that two want go to
 // one of them: the database would grant a key to the same session twice.
 func (l *lease) takeGroupsLocked(room int) {
 	b, t := l.backend, l.backend.s.table
 	groups := b.groups
 	b.groups = nil
+	fits := l.session.Room() - len(l.flight.releases) - len(l.flight.tries)
 	for _, a := range groups {
 		a.grouped = false
 		if a.settled {
@@ -151,15 +162,19 @@ func (l *lease) takeGroupsLocked(room int) {
 			a.grouped = true
 			b.groups = append(b.groups, a)
 			continue
+		case len(entries) > l.session.Room():
+			t.refusedGroupLocked(a, entries, errManyKeys)
+		case len(entries) > fits: // next time
+			a.grouped = true
+			b.groups = append(b.groups, a)
+			continue
 		case l.flight.wantedLocked() >= room:
-			for _, e := range entries {
-				if slices.Contains(a.entries, e) { // the refusal of one may settle a
-					t.refusedLocked(e, errMaxHeld)
-				}
-			}
+			t.refusedGroupLocked(a, entries, errMaxHeld)
 		case len(entries) == 1:
 			l.tryLocked(entries[0])
+			fits--
 		default:
+			fits -= len(entries)
 			keys := make([]dialect.Key, len(entries))
 			for i, e := range entries {
 				l.askingLocked(e)

@@ -164,3 +164,38 @@ func TestAsksThatEndTogether(t *testing.T) {
 		wantErr(t, "second", returned(t, "second", second), ErrUnavailable)
 	})
 }
+
+// Groups that do not fit into one statement go in the next, as do single keys; one that
+// never would is refused.
+func TestRoomOfAStatement(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.carry(4)
+		db := server.session(0)
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		blocker := beginTry(background, s, ID(99))
+		var calls []<-chan called
+		for i := range int64(3) { // three keys each: none beside another
+			calls = append(calls, begin(func() (*Lock, error) { return s.TryAny(background, ID(10*i), ID(10*i+1), ID(10*i+2)) }))
+		}
+		for i := range int64(6) {
+			calls = append(calls, beginTry(background, s, ID(100+i)))
+		}
+		tooMany := begin(func() (*Lock, error) { return s.TryAny(background, ID(51), ID(52), ID(53), ID(54), ID(55)) })
+		resume()
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		for _, c := range calls {
+			wantErr(t, "one of many", returned(t, "TryLock or TryAny", c), nil)
+		}
+		wantErr(t, "five keys of four", returned(t, "TryAny", tooMany), ErrCapacity)
+		for i, b := range db.sent() {
+			keys := len(b.Release) + len(b.Try)
+			for _, g := range b.Any {
+				keys += len(g)
+			}
+			if keys > 4 {
+				t.Errorf("statement %d carries %d keys, of 4", i, keys)
+			}
+		}
+	})
+}

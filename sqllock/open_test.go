@@ -337,6 +337,17 @@ func TestOpenRefusesLookAlike(t *testing.T) {
 	})
 }
 
+// A server that says so when it is asked for a lock of a session is named, and what to do.
+func TestOpenRefusesServerWithoutSessionLocks(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		direct := open(t, driver, dsn)
+		execute(t, direct, "CREATE SCHEMA fake")
+		execute(t, direct, `CREATE FUNCTION fake.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE plpgsql
+			AS $$ BEGIN RAISE EXCEPTION 'not here' USING ERRCODE = '0A000'; END $$`)
+		refused(t, open(t, driver, dsn+"&search_path=fake,pg_catalog"), dsn, sqllock.ErrNotExclusive, "pass WithLeaseTable()")
+	})
+}
+
 // WithSocket finds the socket where the driver is not known.
 func TestWithSocket(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {

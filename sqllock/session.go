@@ -85,18 +85,13 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	return s, nil
 }
 
-// begin finds the dialect, unless an option named it, and makes the first connection.
+// begin makes the first connection.
 func (s *Session) begin(ctx context.Context, first *backend) (dialect.Session, error) {
-	if s.options.dialect == nil {
-		d, err := first.choose(ctx)
-		if err != nil {
-			return nil, fromDialect(err)
-		}
-		s.options.dialect = d
-		s.options.suit()
-		if err := s.options.validate(); err != nil {
-			return nil, err
-		}
+	if err := first.learn(ctx); err != nil {
+		return nil, fromDialect(err)
+	}
+	if err := s.options.validate(); err != nil { // what was right for another dialect
+		return nil, err
 	}
 	session, err := first.connect(ctx)
 	return session, fromDialect(err)
@@ -242,4 +237,7 @@ func (s *Session) settings() dialect.Settings {
 
 const proofPatience = 2 * time.Second
 
-var errMaxHeld = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
+var (
+	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
+	errManyKeys = fmt.Errorf("%w: more keys at once than a statement may carry (max_allowed_packet)", ErrCapacity)
+)

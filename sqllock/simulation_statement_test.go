@@ -147,6 +147,17 @@ func (s *simSession) reserve(last int64, err error) {
 	}
 }
 
+// Room implements dialect.Session.
+func (s *simSession) Room() int {
+	if s.blocks {
+		return simRoom
+	}
+	return 1 << 20
+}
+
+// simRoom is little, so that some must wait for the next statement.
+const simRoom = 3
+
 // Drawn implements dialect.Session.
 func (s *simSession) Drawn() (dialect.Token, bool) {
 	s.server.mu.Lock()

@@ -2,6 +2,7 @@ package databases
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -19,8 +20,13 @@ var settings = dialect.Settings{Lease: time.Minute, StatementTimeout: 50 * time.
 // connect opens a session of o's dialect.
 func connect(t *testing.T, o lockertest.Orders) dialect.Session {
 	t.Helper()
-	db := pool(t, o)
-	d, err := dialect.Choose(context.Background(), db, o.LeaseTable)
+	return connectTo(t, pool(t, o), o.LeaseTable)
+}
+
+// connectTo opens a session on db, with a lease table if wanted.
+func connectTo(t *testing.T, db *sql.DB, leaseTable bool) dialect.Session {
+	t.Helper()
+	d, err := dialect.Choose(context.Background(), db, leaseTable)
 	if err != nil {
 		t.Fatal(err)
 	}

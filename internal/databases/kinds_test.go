@@ -35,6 +35,9 @@ var kinds = []kind{
 	{"lease table, lib/pq, PgBouncer", func(t *testing.T) lockertest.Orders {
 		return lockertest.Orders{Driver: "postgres", DSN: throughPgBouncer(t), LeaseTable: true}
 	}, leaseRows},
+	{"lease table, elsewhere", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(elsewhere(t)), LeaseTable: true}
+	}, leaseRows},
 }
 
 // eachKind runs test on a fresh database of each kind.
@@ -64,6 +67,21 @@ func inExecMode(dsn string) string {
 	}
 	return dsn + mark + "default_query_exec_mode=exec"
 }
+
+// elsewhere is a fresh database that does not say that it is PostgreSQL: it is spoken to as one
+// that has neither its settings nor its write-ahead log.
+func elsewhere(t *testing.T) (dsn string) {
+	t.Helper()
+	dsn = pgtest.Database(t)
+	db := open(t, "pgx", dsn)
+	execute(t, db, "CREATE SCHEMA elsewhere")
+	execute(t, db, "CREATE FUNCTION elsewhere.version() RETURNS text LANGUAGE sql AS $$ SELECT 'ElsewhereDB 1.0'::text $$")
+	return dsn + "&search_path=public,elsewhere,pg_catalog"
+}
+
+// isElsewhere reports whether o is of such a database, where a fence's token takes a question: no
+// lock brings one along.
+func isElsewhere(o lockertest.Orders) bool { return strings.Contains(o.DSN, "elsewhere") }
 
 // throughPgBouncer is a fresh server behind a PgBouncer in transaction mode that has
 // two connections.

@@ -2,10 +2,7 @@ package databases
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -16,107 +13,16 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A lossy connector's connections lose replies: a statement is carried out, and then its
-// connection breaks.
-type lossy struct {
-	driver.Connector
-	lose func() bool // asked after each statement
-}
-
-func (l *lossy) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := l.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &lossyConn{Conn: conn, lose: l.lose}, nil
-}
-
-// lossyConn has what the drivers here have, and no more.
-type lossyConn struct {
-	driver.Conn
-	lose   func() bool
-	broken bool
-}
-
-var errBroken = errors.Join(io.ErrUnexpectedEOF, errors.New("the connection broke"))
-
-func (c *lossyConn) Raw() driver.Conn { return c.Conn }
-
-func (c *lossyConn) IsValid() bool { return !c.broken }
-
-func (c *lossyConn) ResetSession(ctx context.Context) error {
-	if r, ok := c.Conn.(driver.SessionResetter); ok {
-		return r.ResetSession(ctx)
-	}
-	return nil
-}
-
-func (c *lossyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
-}
-
-func (c *lossyConn) breaks() bool {
-	if c.lose() {
-		c.broken = true
-		_ = c.Conn.Close()
-	}
-	return c.broken
-}
-
-func (c *lossyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.broken {
-		return nil, errBroken
-	}
-	result, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
-	if c.breaks() {
-		return nil, errBroken
-	}
-	return result, err
-}
-
-func (c *lossyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.broken {
-		return nil, errBroken
-	}
-	rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
-	if err != nil {
-		return nil, err
-	}
-	if !c.lose() {
-		return rows, nil
-	}
-	for row := make([]driver.Value, len(rows.Columns())); rows.Next(row) == nil; {
-	}
-	_ = rows.Close()
-	c.broken = true
-	_ = c.Conn.Close()
-	return nil, errBroken
-}
-
-// openLossy is a pool whose connections lose replies.
-func openLossy(t *testing.T, o lockertest.Orders, lose func() bool) *sql.DB {
-	t.Helper()
-	plain := open(t, o.Driver, o.DSN)
-	var connector driver.Connector = dsnConnector{o.DSN, plain.Driver()}
-	if d, ok := plain.Driver().(driver.DriverContext); ok {
-		var err error
-		if connector, err = d.OpenConnector(o.DSN); err != nil {
-			t.Fatal(err)
+// lossy carries a statement out, and breaks its connection before the reply where lose says so.
+func lossy(lose func() bool) meddling {
+	return func(_ string, carryOut func() error) error {
+		err := carryOut()
+		if lose() {
+			return errBroken
 		}
+		return err
 	}
-	db := sql.OpenDB(&lossy{connector, lose})
-	t.Cleanup(func() { _ = db.Close() })
-	db.SetMaxOpenConns(5)
-	return db
 }
-
-type dsnConnector struct {
-	dsn    string
-	driver driver.Driver
-}
-
-func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
 
 // Where replies get lost, of acquires, releases and renewals, no key is granted twice, and none
 // stays locked that nobody holds, while the sessions live.
@@ -132,8 +38,8 @@ func TestLostReplies(t *testing.T) {
 			return true
 		}
 		sessions := []*sqllock.Session{
-			session(t, openLossy(t, o, lose), append(o.Options(), sqllock.WithLease(2*time.Second))...),
-			session(t, openLossy(t, o, lose), append(o.Options(), sqllock.WithLease(2*time.Second))...),
+			session(t, meddled(t, o, lossy(lose)), append(o.Options(), sqllock.WithLease(2*time.Second))...),
+			session(t, meddled(t, o, lossy(lose)), append(o.Options(), sqllock.WithLease(2*time.Second))...),
 		}
 		const keys, callers = 6, 16
 		var (

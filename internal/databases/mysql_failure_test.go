@@ -29,6 +29,8 @@ func TestMySQLFailures(t *testing.T) {
 		{"silent for too long", &mysql.MySQLError{Number: 4031, SQLState: state("HY000")}, dialect.Gone, "HY000", "error 4031"},
 		{"password", &mysql.MySQLError{Number: 1045, SQLState: state("28000")}, dialect.Gone, "28000", "the user or the password"},
 		{"too many connections", &mysql.MySQLError{Number: 1040, SQLState: state("08004")}, dialect.Gone, "08004", "no connection to spare"},
+		{"too many connections of an account", &mysql.MySQLError{Number: 1226, SQLState: state("42000")}, dialect.Gone, "42000", "no connection to spare"},
+		{"too long for the driver, and not sent", mysql.ErrPktTooLarge, dialect.Full, "", "max_allowed_packet"},
 		{"killed statement", &mysql.MySQLError{Number: 1317, SQLState: state("70100")}, dialect.Statement, "70100", "interrupted"},
 		{"statement took too long", &mysql.MySQLError{Number: 3024, SQLState: state("HY000")}, dialect.Statement, "HY000", "error 3024"},
 		{"a row lock took too long", &mysql.MySQLError{Number: 1205, SQLState: state("HY000")}, dialect.Statement, "HY000", "error 1205"},

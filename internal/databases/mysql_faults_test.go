@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
 // A spoiler is a way to MySQL that can change the next statements.
@@ -49,10 +50,10 @@ func (c *spoiledConn) ExecContext(ctx context.Context, query string, args []driv
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, c.changed(query), args)
 }
 
-// newSpoiler is a way to a database of its own.
-func newSpoiler(t *testing.T) (*spoiler, *sql.DB) {
+// newSpoiler is a way to o's database.
+func newSpoiler(t *testing.T, o lockertest.Orders) (*spoiler, *sql.DB) {
 	t.Helper()
-	config, err := mysql.ParseDSN(mariadb(t).DSN)
+	config, err := mysql.ParseDSN(o.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +67,16 @@ func newSpoiler(t *testing.T) (*spoiler, *sql.DB) {
 	return s, db
 }
 
-// spoiled is a session whose statements can be changed.
+// spoiled is a session whose statements can be changed, in a database of its own.
 func spoiled(t *testing.T) (dialect.Session, *spoiler) {
 	t.Helper()
-	s, db := newSpoiler(t)
+	return spoiledOn(t, mariadb(t))
+}
+
+// spoiledOn is such a session in o's database.
+func spoiledOn(t *testing.T, o lockertest.Orders) (dialect.Session, *spoiler) {
+	t.Helper()
+	s, db := newSpoiler(t, o)
 	session, err := dialect.MySQL{}.Open(context.Background(), db, settings)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +115,7 @@ func TestMySQLProof(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			spoiler, db := newSpoiler(t)
+			spoiler, db := newSpoiler(t, mariadb(t))
 			spoiler.change.Store(&tt.change)
 			set := settings
 			if strings.HasPrefix(tt.name, "silent") {

@@ -12,7 +12,7 @@ import (
 // It asks as PostgreSQL first, in an Exec without arguments, which does no harm
 // behind a transaction pooler; and otherwise only where that was not understood.
 func Choose(ctx context.Context, db *sql.DB, leaseTable bool) (Dialect, error) {
-	conn, err := db.Conn(ctx)
+	conn, err := lendOne(ctx, db)
 	if err != nil {
 		return nil, Fail(err)
 	}

@@ -84,6 +84,9 @@ type Session interface {
 	// that are held both before and after the call.
 	Drawn() (Token, bool)
 
+	// Room is how many keys a batch may carry.
+	Room() int
+
 	// Socket is the session's connection to the server for watching, or nil
 	// where the driver does not let it be reached.
 	Socket() net.Conn

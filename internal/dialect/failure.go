@@ -71,6 +71,8 @@ func Fail(err error) error {
 		return context.Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		return context.DeadlineExceeded
+	case isTooLarge(err):
+		return errTooLong
 	}
 	return &Failure{Kind: Gone, Reason: reason(err)}
 }

@@ -14,8 +14,10 @@ const (
 	mysqlDenied       = 1142 // a command on a table
 	mysqlCheck        = 3819 // a CHECK constraint, in MySQL
 	mariadbCheck      = 4025 // the same in MariaDB
+	mysqlOutOfRange   = 1690 // of a sum
 	mysqlTooMany      = 1040 // connections
 	mysqlTooManyOfOne = 1203 // the same, of one user
+	mysqlUserLimit    = 1226 // the same, or an hour's statements, by the account's own limit
 	mysqlOfflineMode  = 3032
 	mysqlShutdown     = 1053
 	mysqlKilled       = 1317 // a statement
@@ -26,7 +28,7 @@ var (
 	// from beginning. Whoever goes on after another asks Held next, which finds
 	// out a session that is gone all the same.
 	mysqlGone = []uint16{
-		mysqlTooMany, mysqlTooManyOfOne, mysqlShutdown, mysqlOfflineMode,
+		mysqlTooMany, mysqlTooManyOfOne, mysqlUserLimit, mysqlShutdown, mysqlOfflineMode,
 		1042, 1043, 1047, 1080, 1129, 1130, // handshake, a command that is not known just now, hosts
 		1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, // network
 		1044, 1045, 1049, 1698, 1820, 1862, 3118, 3159, 4151, // accounts
@@ -38,8 +40,9 @@ var (
 )
 
 // mysqlError is the number and the SQLSTATE in err of a driver of MySQL or MariaDB,
-// which are in fields Number and SQLState. No driver is imported; they are
-// known by the name of their package.
+// which are in fields Number (of 16 bits) and SQLState (of five bytes), as in those of
+// github.com/go-sql-driver/mysql and of its forks whose path has "mysql" in it. No driver is
+// imported. The error of any other tells nothing, and is taken for the loss of the session.
 func mysqlError(err error) (number uint16, state string, ok bool) {
 	defer func() {
 		if recover() != nil { // what looks like a driver's error, and is not
@@ -90,7 +93,7 @@ func mysqlFailure(number uint16, state string) *Failure {
 // mysqlInWords is what the commonest refusals of a server mean.
 func mysqlInWords(number uint16, state string, kind Kind) string {
 	switch {
-	case number == mysqlTooMany, number == mysqlTooManyOfOne:
+	case number == mysqlTooMany, number == mysqlTooManyOfOne, number == mysqlUserLimit:
 		return "the server has no connection to spare: "
 	case number == mysqlShutdown, number == mysqlOfflineMode:
 		return "the server is stopping, or takes no users: "
@@ -112,3 +115,9 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 // mysqlLost is the text of the error by which go-sql-driver says that a connection was lost in
 // a statement.
 const mysqlLost = "invalid connection"
+
+// isTooLarge reports whether err is that by which go-sql-driver says that it has sent nothing: a
+// statement is longer than the server, or the connection string, allows.
+func isTooLarge(err error) bool {
+	return strings.Contains(err.Error(), "packet for query is too large")
+}

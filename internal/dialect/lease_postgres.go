@@ -20,7 +20,7 @@ func (LeaseTable) Traits() Traits { return Traits{Lease: defaultLease, Parting: 
 
 // Open makes the tables if they are missing, and a session in them.
 func (LeaseTable) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
-	t := &postgresTables{pool: pool{db: db, find: set.Socket}, lockTimeout: max(callBound(set)/2, time.Millisecond)}
+	t := &postgresTables{pool: pool{db: db, find: set.Socket}, patience: max(callBound(set)/2, time.Millisecond)}
 	if err := t.prove(ctx); err != nil {
 		return nil, Fail(err)
 	}
@@ -30,11 +30,11 @@ func (LeaseTable) Open(ctx context.Context, db *sql.DB, set Settings) (Session, 
 
 // postgresTables is the lease table in what speaks PostgreSQL's SQL.
 type postgresTables struct {
-	pool        pool
-	schema      string        // quoted, with its dot
-	genuine     bool          // PostgreSQL itself
-	logged      bool          // tokens are places in the write-ahead log
-	lockTimeout time.Duration // of a statement, in PostgreSQL
+	pool     pool
+	schema   string        // quoted, with its dot
+	genuine  bool          // PostgreSQL itself
+	logged   bool          // tokens are places in the write-ahead log
+	patience time.Duration // for a lock, in PostgreSQL; for a statement elsewhere
 }
 
 // me begins a statement of s: it renews the session's row and is empty if that
@@ -42,13 +42,13 @@ type postgresTables struct {
 // lost. The row stays locked until the statement's end.
 //
 // The statement does not wait for a lock for as long as its caller does: else it would be
-// under way when that asks what it has done.
+// under way when that asks what it has done. (Where there is no such setting run sees to it.)
 func (t *postgresTables) me(s *stamp) string {
 	n := strconv.FormatInt(s.next(), 10)
 	query := "WITH "
 	patient := ""
 	if t.genuine {
-		query += "patience AS MATERIALIZED (SELECT set_config('lock_timeout', '" + strconv.FormatInt(t.lockTimeout.Milliseconds(), 10) + "', true) AS set), "
+		query += "patience AS MATERIALIZED (SELECT set_config('lock_timeout', '" + strconv.FormatInt(t.patience.Milliseconds(), 10) + "', true) AS set), "
 		patient = " AND (SELECT count(set) FROM patience) = 1"
 	}
 	return query + "me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
@@ -67,8 +67,14 @@ const alive = ` SELECT (SELECT count(*) FROM me),
 	CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'local', true) END`
 
 // run runs a statement that begins with me, and scans what it returns beside
-// whether the session is alive.
+// whether the session is alive. Where the server does not give up on a lock by itself, it is
+// made to, in time for a question of what it has done.
 func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest ...any) error {
+	if !t.genuine {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.patience)
+		defer cancel()
+	}
 	var (
 		count int
 		sync  sql.NullString

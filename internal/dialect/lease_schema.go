@@ -54,6 +54,8 @@ func PostgreSQLSchema(fence string) string { return script(append(leaseTables(po
 func SQLiteSchema() string { return script(append(leaseTables(sqliteTypes), SQLiteFence)) }
 
 // MySQLSchema is the statements that make the tables of MySQL's claims, tokens and fences.
-func MySQLSchema() string { return script([]string{mysqlClaims, mysqlTokens, MySQLFence}) }
+func MySQLSchema() string {
+	return script([]string{mysqlClaims, mysqlTokens, mysqlTokensRow, MySQLFence})
+}
 
 func script(statements []string) string { return strings.Join(statements, ";\n") + ";\n" }

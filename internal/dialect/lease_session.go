@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -140,6 +141,8 @@ func (s *leaseSession) Token() (t Token, err error) {
 }
 
 func (s *leaseSession) Drawn() (Token, bool) { return s.drawn.next() }
+
+func (s *leaseSession) Room() int { return math.MaxInt }
 
 // Socket is nil: no connection is the session's own.
 func (s *leaseSession) Socket() net.Conn { return nil }

@@ -22,7 +22,14 @@ func leaseTable(t *testing.T) (db *sql.DB, open func() *leaseSession) {
 	query := dsn.Query()
 	query.Set("default_query_exec_mode", "exec")
 	dsn.RawQuery = query.Encode()
-	if db, err = sql.Open("pgx", dsn.String()); err != nil {
+	return leaseTableOf(t, "pgx", dsn.String())
+}
+
+// leaseTableOf is leaseTable with a driver, and the database that dsn names.
+func leaseTableOf(t *testing.T, driver, dsn string) (db *sql.DB, open func() *leaseSession) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })

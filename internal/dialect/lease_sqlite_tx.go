@@ -118,8 +118,10 @@ const (
 // lend sets a borrowed connection for our transaction.
 func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
 	ours := lent{busyTimeout.Milliseconds(), synchronousNormal}
-	if err := conn.QueryRowContext(ctx, "SELECT timeout, synchronous FROM pragma_busy_timeout, pragma_synchronous('main')").
-		Scan(&was.busyTimeout, &was.synchronous); err != nil {
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
+		return ours, err
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA main.synchronous").Scan(&was.synchronous); err != nil {
 		return ours, err
 	}
 	if was.busyTimeout != ours.busyTimeout {

@@ -44,8 +44,12 @@ func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error
 	} else {
 		discard(witness)
 	}
-	s := &mysqlSession{conn: conn, id: p.id, held: map[Key]struct{}{}, claims: map[Claim]struct{}{}}
+	s := &mysqlSession{
+		conn: conn, id: p.id, held: map[Key]struct{}{}, claims: map[Claim]struct{}{},
+		pool: pool{db: db, find: set.Socket}, bound: callBound(set),
+	}
 	if err == nil {
+		s.mariadb, s.server = server.mariadb, server.identity()
 		s.names, s.limit = newMySQLNames(server.database), server.longest()
 		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
 		err = s.setUp(ctx, server, set)
@@ -83,7 +87,8 @@ func (n mysqlNames) appendName(text []byte, key Key) []byte {
 // ofSession is the name of the lock that says that a session lives.
 func (n mysqlNames) ofSession(id uint64) string { return fmt.Sprintf("%ss.%016x", n.prefix, id) }
 
-// mysqlSession is a Session on one connection of its own.
+// mysqlSession is a Session on one connection of its own, on which no statement waits: it
+// takes locks and gives them back, and changes no rows. Those it changes on others (see errand).
 //
 // Invariant: while the session lives it has the lock called name, and every key that it may have
 // taken is in held.
@@ -95,22 +100,33 @@ type mysqlSession struct {
 	name   string
 	limit  int // of a statement's length
 
+	pool    pool // for errands
+	bound   time.Duration
+	mariadb bool
+	server  int64 // says which one
+
 	text   []byte // memory for the next statement
 	held   map[Key]struct{}
 	claims map[Claim]struct{} // those that may be in the table
+
+	doubtful []Claim   // of these, those of calls that failed: to be given back
+	settled  time.Time // when that was last tried
 }
 
 // setUp makes the connection a session of locks: it starts with none but its own, the
-// server ends it when it is silent for a lease, and no statement on it takes for ever.
+// server ends it when it is silent for a lease and for no other reason, no statement on it takes for ever, and
+// what the user has set for others' sake does not change ours.
 func (s *mysqlSession) setUp(ctx context.Context, server mysqlServer, set Settings) error {
 	lease := wholeSeconds(set.Lease)
 	wait := max(int64(set.StatementTimeout/time.Second), 1)
 	limit := fmt.Sprintf("max_execution_time = %d", max(set.StatementTimeout.Milliseconds(), 1))
 	if server.mariadb {
-		limit = fmt.Sprintf("max_statement_time = %.3f", max(set.StatementTimeout.Seconds(), 0.001))
+		limit = fmt.Sprintf("max_statement_time = %.3f, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,"+
+			" idle_write_transaction_timeout = 0", max(set.StatementTimeout.Seconds(), 0.001))
 	}
 	_, err := s.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, net_write_timeout = %d,"+
-		" lock_wait_timeout = %d, innodb_lock_wait_timeout = %d, %s, time_zone = '+00:00', autocommit = 1",
+		" lock_wait_timeout = %d, innodb_lock_wait_timeout = %d, %s, time_zone = '+00:00', autocommit = 1,"+
+		" sql_mode = '', sql_select_limit = 18446744073709551615, sql_safe_updates = 0",
 		lease, lease, lease, wait, wait, limit))
 	if err != nil {
 		return err
@@ -176,6 +192,7 @@ func (s *mysqlSession) Abort() {
 	if s.socket != nil {
 		_ = s.socket.Close()
 	}
+	s.pool.flight.cut()
 }
 
 func (s *mysqlSession) Destroy() { destroy(s.conn) }
@@ -184,7 +201,7 @@ var (
 	// errInterrupted is what is left of some statements that were killed.
 	errInterrupted = &Failure{Kind: Statement, Reason: "the server computed NULL where it cannot be: the statement was interrupted"}
 
-	errTooLong = &Failure{Kind: Statement, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 30,000"}
+	errTooLong = &Failure{Kind: Full, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 25,000"}
 
 	errOtherConnection = &Failure{Kind: NotExclusive, Reason: "another of the server's connections answered than before: " + behindProxy}
 )

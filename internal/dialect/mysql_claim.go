@@ -1,34 +1,64 @@
 package dialect
 
 import (
-	"context"
 	"database/sql"
-	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Claim is a row of latchkey_claims for each claim, which counts while the lock is held
 // that it names: a session's own. GET_LOCK knows no shared locks. Who comes to a class that has
 // another print leaves that alone; of two that come at the same moment one at least sees
 // the other when it looks again.
+//
+// What a call that failed may have left is given back by the next, by Held, or after an exchange.
 func (s *mysqlSession) Claim(wanted, dropped []Claim) (disputed []bool, err error) {
-	disputed, err = s.claim(wanted, dropped)
-	if err = Fail(err); err == nil || !survived(err) {
-		return disputed, err
-	}
-	if again := s.disclaim(slices.Concat(dropped, wanted)); again != nil {
-		return nil, &Failure{Kind: Gone, Reason: "claims could not be given back: " + errors.Join(err, Fail(again)).Error()}
-	}
-	return nil, err
-}
-
-func (s *mysqlSession) claim(wanted, dropped []Claim) (disputed []bool, err error) {
-	if err := s.disclaim(dropped); err != nil || len(wanted) == 0 {
+	err = s.errand(func(e errand) error {
+		return e.withTables([]string{mysqlClaims}, func() (err error) {
+			disputed, err = e.claim(wanted, slices.Concat(s.doubtful, dropped))
+			return err
+		})
+	})
+	if err != nil {
+		s.doubt(dropped)
+		s.doubt(wanted)
 		return nil, err
 	}
-	rows, err := s.living(wanted)
+	s.doubtful = nil
+	return disputed, nil
+}
+
+// doubt notes those of claims that may be in the table, and that the session has not.
+func (s *mysqlSession) doubt(claims []Claim) {
+	for _, c := range claims {
+		if _, ok := s.claims[c]; ok && !slices.Contains(s.doubtful, c) {
+			s.doubtful = append(s.doubtful, c)
+		}
+	}
+}
+
+// settlePause is how long after an attempt in vain exchanges make none.
+const settlePause = 10 * time.Second
+
+// settleDoubts gives back what is doubtful, if it can.
+func (s *mysqlSession) settleDoubts() {
+	if len(s.doubtful) == 0 {
+		return
+	}
+	if s.aside(func(e errand) error { return e.disclaim(s.doubtful) }) == nil {
+		s.doubtful = nil
+	}
+	s.settled = time.Now()
+}
+
+func (e errand) claim(wanted, dropped []Claim) (disputed []bool, err error) {
+	if err := e.disclaim(dropped); err != nil || len(wanted) == 0 {
+		return nil, err
+	}
+	rows, err := e.living(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +72,10 @@ func (s *mysqlSession) claim(wanted, dropped []Claim) (disputed []bool, err erro
 	if len(free) == 0 {
 		return disputed, nil
 	}
-	if err := s.insertClaims(free); err != nil {
+	if err := e.insertClaims(free); err != nil {
 		return nil, err
 	}
-	if rows, err = s.living(free); err != nil {
+	if rows, err = e.living(free); err != nil {
 		return nil, err
 	}
 	var lost []Claim
@@ -55,11 +85,11 @@ func (s *mysqlSession) claim(wanted, dropped []Claim) (disputed []bool, err erro
 		case disputes(rows, c):
 			disputed[i] = true
 			lost = append(lost, c)
-		case !slices.ContainsFunc(rows, func(r claimed) bool { return r.Claim == c && r.session == s.name }):
+		case !slices.ContainsFunc(rows, func(r claimed) bool { return r.Claim == c && r.session == e.s.name }):
 			return nil, errInterrupted // it did not get as far as our own row
 		}
 	}
-	return disputed, s.disclaim(lost)
+	return disputed, e.disclaim(lost)
 }
 
 // disputes reports whether one of rows is of another print of c's class.
@@ -67,63 +97,78 @@ func disputes(rows []claimed, c Claim) bool {
 	return slices.ContainsFunc(rows, func(r claimed) bool { return r.Class == c.Class && r.Print != c.Print })
 }
 
-func (s *mysqlSession) insertClaims(claims []Claim) error {
+func (e errand) insertClaims(claims []Claim) error {
 	rows := make([]string, 0, len(claims))
 	for _, c := range claims {
-		s.claims[c] = struct{}{}
-		rows = append(rows, s.claimRow(c, s.name))
+		e.s.claims[c] = struct{}{}
+		rows = append(rows, fmt.Sprintf("(%d, %d, '%s')", c.Class, c.Print, e.s.name))
 	}
-	_, err := s.conn.ExecContext(context.Background(), "INSERT IGNORE INTO latchkey_claims (class, print, session) VALUES "+strings.Join(rows, ", "))
-	return err
+	return e.transaction(func(e errand) error {
+		_, err := e.change("INSERT", "IGNORE INTO latchkey_claims (class, print, session) VALUES "+strings.Join(rows, ", "))
+		return err
+	})
 }
 
 // disclaim gives back those of claims that may be in the table.
-func (s *mysqlSession) disclaim(claims []Claim) error {
-	var rows []string
+func (e errand) disclaim(claims []Claim) error {
+	var rows []claimed
 	for _, c := range claims {
-		if _, ok := s.claims[c]; ok {
-			rows = append(rows, s.claimRow(c, s.name))
+		if _, ok := e.s.claims[c]; ok {
+			rows = append(rows, claimed{Claim: c, session: e.s.name})
 		}
 	}
-	if err := s.deleteClaims(rows); err != nil {
+	if err := e.deleteClaims(rows); err != nil {
 		return err
 	}
 	for _, c := range claims {
-		delete(s.claims, c)
+		delete(e.s.claims, c)
 	}
 	return nil
 }
 
-func (s *mysqlSession) deleteClaims(rows []string) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	_, err := s.conn.ExecContext(context.Background(), "DELETE FROM latchkey_claims WHERE (class, print, session) IN ("+strings.Join(rows, ", ")+")")
-	return err
-}
+// deletedAtOnce is how many rows one statement deletes.
+const deletedAtOnce = 100
 
-func (s *mysqlSession) claimRow(c Claim, session string) string {
-	return "(" + strconv.Itoa(int(c.Class)) + ", " + strconv.Itoa(int(c.Print)) + ", '" + session + "')"
+// deleteClaims names each row by equalities, for which MySQL locks no others: for a list of
+// rows in parentheses it would lock the table's.
+func (e errand) deleteClaims(rows []claimed) error {
+	for some := range slices.Chunk(rows, deletedAtOnce) {
+		conditions := make([]string, 0, len(some))
+		for _, r := range some {
+			conditions = append(conditions, fmt.Sprintf("class = %d AND print = %d AND session = '%s'", r.Class, r.Print, r.session))
+		}
+		err := e.transaction(func(e errand) error {
+			_, err := e.change("DELETE", "FROM latchkey_claims WHERE "+strings.Join(conditions, " OR "))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // living is the rows of the classes of claims whose sessions live. What dead ones have
-// left there it deletes.
-func (s *mysqlSession) living(claims []Claim) (rows []claimed, err error) {
-	err = s.withTables(mysqlClaims, func() (err error) {
-		rows, err = s.claimed(claims)
+// left there it deletes, unless others are at it.
+func (e errand) living(claims []Claim) (rows []claimed, err error) {
+	err = e.transaction(func(e errand) (err error) {
+		rows, err = e.claimed(claims)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	var dead []string
+	var dead []claimed
 	rows = slices.DeleteFunc(rows, func(r claimed) bool {
-		if !r.alive {
-			dead = append(dead, s.claimRow(r.Claim, r.session))
+		if !r.alive && r.ours() {
+			dead = append(dead, r)
 		}
 		return !r.alive
 	})
-	return rows, s.deleteClaims(dead)
+	if err := e.deleteClaims(dead); err != nil && !survived(Fail(err)) {
+		return nil, err
+	}
+	return rows, nil
 }
 
 // A claimed is a row of the table.
@@ -133,63 +178,42 @@ type claimed struct {
 	alive   bool   // somebody has that
 }
 
+// ours reports whether the row's name is of a form of ours, and may be in a statement.
+func (r claimed) ours() bool {
+	return strings.HasPrefix(r.session, "latchkey.") && strings.Trim(r.session, "abcdefghijklmnopqrstuvwxyz0123456789.") == ""
+}
+
 // claimed is the rows of the classes of claims. The names in the table are our own, but
 // a statement must not fail for one that is not: so those of other forms are nobody's.
-func (s *mysqlSession) claimed(claims []Claim) (all []claimed, err error) {
+func (e errand) claimed(claims []Claim) (all []claimed, err error) {
 	classes := make([]string, 0, len(claims))
 	for _, c := range claims {
 		classes = append(classes, strconv.Itoa(int(c.Class)))
 	}
-	rows, err := s.conn.QueryContext(context.Background(), "SELECT "+mysqlCheckColumns+", class, print, session,"+
-		" IF(session LIKE 'latchkey.%', IS_USED_LOCK(session), NULL)"+
-		" FROM (SELECT 1 AS one) AS always LEFT JOIN latchkey_claims ON class IN ("+strings.Join(classes, ", ")+")")
+	const always = 1 << 30 // the user's sql_select_limit does not count, then
+	rows, err := e.conn.QueryContext(e.ctx, fmt.Sprintf("SELECT %s, class, print, session,"+
+		" IF(session LIKE 'latchkey.%%', IS_USED_LOCK(session), NULL)"+
+		" FROM (SELECT 1 AS one) AS always LEFT JOIN latchkey_claims ON class IN (%s) LIMIT %d", e.mine(), strings.Join(classes, ", "), always))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var (
-			checks      mysqlChecks
+			mine        bool
 			class, hash sql.Null[int32]
 			session     sql.NullString
 			owner       sql.NullInt64
 		)
-		if err := rows.Scan(&checks.id, &checks.readOnly, &class, &hash, &session, &owner); err != nil {
+		if err := rows.Scan(&mine, &class, &hash, &session, &owner); err != nil {
 			return nil, err
 		}
-		if err := checks.pass(s.id); err != nil {
-			return nil, err
+		if !mine {
+			return nil, errElsewhere
 		}
 		if session.Valid {
 			all = append(all, claimed{Claim{class.V, hash.V}, session.String, owner.Valid})
 		}
 	}
 	return all, rows.Err()
-}
-
-// withTables has f done, and once more when the table was missing that it needs and
-// the statements have made it.
-func (s *mysqlSession) withTables(statements string, f func() error) error {
-	err := f()
-	if number, _, _ := mysqlError(err); number != mysqlNoSuchTable {
-		return err
-	}
-	for statement := range strings.SplitSeq(statements, ";\n") {
-		if _, err := s.conn.ExecContext(context.Background(), statement); err != nil {
-			return noTables(err)
-		}
-	}
-	return f()
-}
-
-func noTables(err error) error {
-	number, state, ok := mysqlError(err)
-	if !ok {
-		return err
-	}
-	failure := mysqlFailure(number, state)
-	if failure.Kind == Statement && number != mysqlDenied { // which says so itself
-		failure.Reason = "a table is missing and could not be made: run the statements of Schema(MySQL) once: " + failure.Reason
-	}
-	return failure
 }

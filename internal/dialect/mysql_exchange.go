@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The one statement that carries a batch computes one text: for each key to give
@@ -26,7 +27,20 @@ func (s *mysqlSession) Exchange(b *Batch) error {
 	if err != nil && !errors.Is(err, errTooLong) { // which was not sent
 		s.mayHold(b)
 	}
+	if err == nil && time.Since(s.settled) >= settlePause {
+		s.settleDoubts()
+	}
 	return Fail(err)
+}
+
+// Room is how many keys one batch may carry for sure: the dearest is that of a group of its own.
+func (s *mysqlSession) Room() int {
+	const (
+		beside = 128 // what is in the statement beside the keys
+		digits = 5   // of a key's place in a larger group
+	)
+	dearest := len(s.appendGroup(nil, []Key{{}})) + digits
+	return max((s.limit-beside)/dearest, 1)
 }
 
 // exchangeOf is the expression that carries out b, releases first. It names no key that
@@ -133,18 +147,24 @@ func (s *mysqlSession) mayHold(b *Batch) {
 const heldAtOnce = 500
 
 // Held asks for each key that the session may hold: MySQL lists a session's locks in
-// no place that every user may read.
+// no place that every user may read. It also gives back what claims have left.
 func (s *mysqlSession) Held() ([]Key, error) {
+	keys, err := s.stillHeld()
+	if err == nil {
+		s.settleDoubts()
+	}
+	return keys, Fail(err)
+}
+
+func (s *mysqlSession) stillHeld() (keys []Key, err error) {
 	all := slices.Collect(maps.Keys(s.held))
 	if len(all) == 0 { // the question is then whether the session lives
-		_, err := s.heldOf(nil)
-		return nil, Fail(err)
+		return s.heldOf(nil)
 	}
-	var keys []Key
-	for asked := range slices.Chunk(all, heldAtOnce) {
+	for asked := range slices.Chunk(all, min(heldAtOnce, s.Room())) {
 		held, err := s.heldOf(asked)
 		if err != nil {
-			return nil, Fail(err)
+			return nil, err
 		}
 		keys = append(keys, held...)
 	}

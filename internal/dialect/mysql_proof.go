@@ -23,7 +23,11 @@ type mysqlProof struct {
 const behindProxy = "a proxy is between that shares the server's connections among its clients (ProxySQL, MaxScale or the like): connect to the server itself, or switch multiplexing and read/write splitting off for this user"
 
 func (p *mysqlProof) run(ctx context.Context) (mysqlServer, error) {
-	server, err := inPatience(ctx, p.patience, p.server)
+	var server mysqlServer
+	err := p.tidy(ctx)
+	if err == nil {
+		server, err = inPatience(ctx, p.patience, p.server)
+	}
 	if err == nil {
 		err = server.fit()
 	}
@@ -34,6 +38,19 @@ func (p *mysqlProof) run(ctx context.Context) (mysqlServer, error) {
 		err = p.exclusion(ctx)
 	}
 	return server, err
+}
+
+// tidy ends what the pool's last users have left open on both: the session would be in their
+// transaction for ever, and the round's would commit it.
+func (p *mysqlProof) tidy(ctx context.Context) error {
+	for _, conn := range []*sql.Conn{p.session, p.witness} {
+		for _, statement := range []string{mysqlRollback, "UNLOCK TABLES"} {
+			if err := p.exec(ctx, conn, statement); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // server is what session's server says of itself. The database's name travels as the
@@ -87,7 +104,7 @@ func (p *mysqlProof) ownConnections(ctx context.Context) (err error) {
 // at both. A proxy with a single connection to the server cannot answer session then:
 // silence is an answer.
 func (p *mysqlProof) round(ctx context.Context) error {
-	if err := p.exec(ctx, "START TRANSACTION"); err != nil {
+	if err := p.exec(ctx, p.witness, "START TRANSACTION"); err != nil {
 		return err
 	}
 	other, _, err := p.ask(ctx, p.witness, "0")
@@ -101,7 +118,7 @@ func (p *mysqlProof) round(ctx context.Context) error {
 	if err == nil && (id == other || id != p.id || other != p.other) {
 		err = refuse(behindProxy)
 	}
-	if rollback := p.exec(ctx, "ROLLBACK"); err == nil {
+	if rollback := p.exec(ctx, p.witness, mysqlRollback); err == nil {
 		err = rollback
 	}
 	return err
@@ -157,10 +174,10 @@ func (p *mysqlProof) ask(ctx context.Context, conn *sql.Conn, expression string)
 	return a.id, a.value.String, err
 }
 
-// exec carries out a statement on the witness.
-func (p *mysqlProof) exec(ctx context.Context, statement string) error {
+// exec carries out a statement that changes nothing but what conn is in.
+func (p *mysqlProof) exec(ctx context.Context, conn *sql.Conn, statement string) error {
 	_, err := inPatience(ctx, p.patience, func(ctx context.Context) (sql.Result, error) {
-		return p.witness.ExecContext(ctx, statement)
+		return conn.ExecContext(ctx, statement)
 	})
 	return err
 }

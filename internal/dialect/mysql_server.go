@@ -1,6 +1,9 @@
 package dialect
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -15,8 +18,20 @@ type mysqlServer struct {
 
 // mysqlVariables is those that decide whether its locks count, and how long a
 // statement may be.
-var mysqlVariables = []string{
+var mysqlVariables = append([]string{
 	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode", "max_allowed_packet",
+}, mysqlIdentity...)
+
+// mysqlIdentity is those that tell one server from another, its replica say.
+var mysqlIdentity = []string{"server_uuid", "server_uid", "server_id", "hostname", "port"}
+
+// identity says in a number which server it is.
+func (s mysqlServer) identity() int64 {
+	hash := sha256.New()
+	for _, name := range mysqlIdentity {
+		fmt.Fprintf(hash, "%s=%q;", name, s.variables[name])
+	}
+	return int64(binary.BigEndian.Uint64(hash.Sum(nil)) >> 1) //nolint:gosec // one bit is gone
 }
 
 // longest is how long a statement may be: a longer one would end the connection.
@@ -25,8 +40,8 @@ func (s mysqlServer) longest() int {
 		drivers = 4 << 20 // what drivers allow that do not know what the server does
 		beside  = 1 << 10 // for what is not the text
 	)
-	if n, err := strconv.Atoi(s.variables["max_allowed_packet"]); err == nil && n > beside {
-		return min(n, drivers) - beside
+	if n, err := strconv.Atoi(s.variables["max_allowed_packet"]); err == nil && n > 0 {
+		return min(n, drivers) - min(beside, n/2)
 	}
 	return drivers - beside
 }
@@ -44,6 +59,8 @@ func (s mysqlServer) fit() error {
 		oldest = [3]int{10, 5, 0}
 	}
 	switch {
+	case strings.Contains(strings.ToLower(s.version), "-cluster"), strings.Contains(strings.ToLower(s.version), "ndb"):
+		return refuse("this server is one of MySQL NDB Cluster, each of which grants locks on its own: use a database that has one primary")
 	case olderThan(s.version, oldest):
 		return refuse(mysqlTooOld)
 	case len(s.database) == 0:

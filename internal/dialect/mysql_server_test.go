@@ -31,6 +31,8 @@ func TestMySQLServerFits(t *testing.T) {
 		{"MySQL 8.0.15", "8.0.15", "app", variables(), "8.0.16"},
 		{"MySQL 5.7", "5.7.44", "app", variables(), "8.0.16"},
 		{"MariaDB 10.4", "10.4.34-MariaDB", "app", variables(), "10.5"},
+		{"NDB Cluster", "8.0.36-cluster", "app", variables(), "NDB"},
+		{"NDB Cluster 7.6", "5.7.44-ndb-7.6.30", "app", variables(), "NDB"},
 		{"no version", "", "app", variables(), "8.0.16"},
 		{"no database", "8.4.3", "", variables(), "connection string"},
 		{"replica", "8.4.3", "app", variables("read_only", "ON"), "connect to the primary"},
@@ -79,5 +81,45 @@ func TestMySQLNames(t *testing.T) {
 	}
 	if got, want := newMySQLNames([]byte("app")).ofSession(0xab), "latchkey.a172cedc.s.00000000000000ab"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Two servers differ in their identity, by whatever they differ; one has always the same.
+func TestMySQLIdentity(t *testing.T) {
+	t.Parallel()
+	seen := map[int64]string{}
+	for _, variables := range []map[string]string{
+		{"server_id": "1", "hostname": "a", "port": "3306"},
+		{"server_id": "2", "hostname": "a", "port": "3306"},
+		{"server_id": "1", "hostname": "b", "port": "3306"},
+		{"server_id": "1", "hostname": "a", "port": "3307"},
+		{"server_id": "1", "hostname": "a", "port": "3306", "server_uuid": "ac6f"},
+	} {
+		id := mysqlServer{variables: variables}.identity()
+		if other, ok := seen[id]; ok || id <= 0 {
+			t.Errorf("%v: identity %d, as of %s", variables, id, other)
+		}
+		if again := (mysqlServer{variables: variables}).identity(); again != id {
+			t.Errorf("%v: identity %d, and then %d", variables, id, again)
+		}
+		seen[id] = "another"
+	}
+}
+
+// A statement is shorter than the server allows, however little that is.
+func TestMySQLLongest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		packet string
+		want   int
+	}{
+		{"1024", 512},
+		{"65536", 64512},
+		{"1073741824", 4<<20 - 1024},
+		{"", 4<<20 - 1024},
+	} {
+		if got := (mysqlServer{variables: map[string]string{"max_allowed_packet": tt.packet}}).longest(); got != tt.want {
+			t.Errorf("max_allowed_packet %q: %d, want %d", tt.packet, got, tt.want)
+		}
 	}
 }

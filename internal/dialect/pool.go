@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -93,10 +94,16 @@ func (p *pool) once(ctx context.Context, f func(*sql.Conn) error) error {
 	return err
 }
 
-// lendOne is a connection of db.
+// lendOne is a connection of db. It gives up a little before ctx ends, so that there is time to say
+// why.
 func lendOne(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil && ctx.Err() != nil {
+	bounded, cancel := ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		bounded, cancel = context.WithTimeout(ctx, time.Until(deadline)*9/10)
+	}
+	defer cancel()
+	conn, err := db.Conn(bounded)
+	if err != nil && bounded.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		err = &Failure{Kind: Statement, Reason: "no connection of the pool came free, or could be made, in time"}
 	}
 	return conn, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"math"
 	"net"
 	"runtime"
 	"strconv"
@@ -48,6 +49,9 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	}
 	p := proof{session: conn, witness: witness, patience: set.Proof, anyVersion: d.AnyVersionString}
 	pid, err := p.run(ctx)
+	if state := SQLState(err); state == featureNotSupported || state == undefinedFunction {
+		err = refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
+	}
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {
@@ -221,6 +225,8 @@ func parseKey(space, id string) (Key, error) {
 
 // Drawn has none: a token costs a flush of the write-ahead log.
 func (s *postgresSession) Drawn() (Token, bool) { return Token{}, false }
+
+func (s *postgresSession) Room() int { return math.MaxInt }
 
 func (s *postgresSession) Socket() net.Conn { return s.socket }
 

@@ -84,7 +84,7 @@ func fenceStatement(key Key, t Token) string {
 // the statement can violate no other, and some drivers tell no more.
 func isCheckViolation(err error) bool {
 	if number, _, ok := mysqlError(err); ok {
-		return number == mysqlCheck || number == mariadbCheck
+		return number == mysqlOutOfRange || number == mysqlCheck || number == mariadbCheck
 	}
 	if code, ok := sqliteCode(err); ok {
 		return code&0xff == sqliteCheck&0xff

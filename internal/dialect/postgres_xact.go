@@ -82,6 +82,7 @@ func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool
 const (
 	lockNotAvailable    = "55P03"
 	featureNotSupported = "0A000"
+	undefinedFunction   = "42883"
 )
 
 // SetIdleTimeout has the server end the session when tx is idle for so long.

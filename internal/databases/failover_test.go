@@ -1,0 +1,113 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// An address connects to one server, and after a failover to another.
+type address struct {
+	driver.Connector
+	mu   sync.Mutex
+	next driver.Connector // protected by mu; nil before the failover
+}
+
+func (a *address) Connect(ctx context.Context) (driver.Conn, error) {
+	a.mu.Lock() // waits for a failover
+	defer a.mu.Unlock()
+	if a.next != nil {
+		return a.next.Connect(ctx)
+	}
+	return a.Connector.Connect(ctx)
+}
+
+// A failover to a standby that lagged takes locks back that were granted: their session is told
+// by its next heartbeat, however long the lease is, and holds none of them beside who gets them
+// now.
+func TestLeaseTableFailoverToLaggingStandby(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			primary := pgtest.New(t)
+			standby, err := primary.Standby()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ordersOf := func(c *pgtest.Cluster) lockertest.Orders {
+				o := lockertest.Orders{Driver: driver, DSN: c.DSN(""), LeaseTable: true}
+				if driver == "pgx" {
+					o.DSN = inExecMode(o.DSN)
+				}
+				return o
+			}
+			server := &address{Connector: connector(t, ordersOf(primary))}
+			db := sql.OpenDB(server)
+			t.Cleanup(func() { _ = db.Close() })
+			db.SetMaxIdleConns(-1) // the failover breaks no statement: that alone would be noticed
+			s := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(time.Hour), sqllock.WithHeartbeat(50*time.Millisecond))
+			kept := mustLock(t, s, sqllock.ID(1))
+			behind := open(t, driver, standby.DSN(""))
+			lockertest.Eventually(t, "the standby has the first lock", func() bool {
+				return number(t, behind, "SELECT count(*) FROM pg_class WHERE relname = 'latchkey_locks'") == 1 && number(t, behind, leaseRows) == 1
+			})
+			execute(t, behind, "ALTER SYSTEM SET primary_conninfo = ''")
+			execute(t, behind, "SELECT pg_reload_conf()")
+			lockertest.Eventually(t, "the standby follows no more", func() bool {
+				return number(t, behind, "SELECT count(*) FROM pg_stat_wal_receiver") == 0
+			})
+			lost := mustLock(t, s, sqllock.ID(2))
+			lockertest.Eventually(t, "no statement is under way", func() bool {
+				server.mu.Lock()
+				if db.Stats().InUse == 0 {
+					return true
+				}
+				server.mu.Unlock()
+				return false
+			})
+			err = errors.Join(primary.Kill(), standby.Promote())
+			server.next = connector(t, ordersOf(standby))
+			server.mu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := number(t, behind, leaseRows); n > 1 {
+				t.Fatalf("the standby has %d locks: it did not lag", n)
+			}
+			other := process(t, ordersOf(standby), sqllock.WithLease(time.Hour))
+			mustLock(t, other, sqllock.ID(2))
+			for _, lock := range []*sqllock.Lock{lost, kept} {
+				lockertest.Eventually(t, "a lock of the session that lost a commit is lost", func() bool { return lock.Err() != nil })
+				if err := lock.Unlock(); err != sqllock.ErrLost {
+					t.Errorf("Unlock: %v, want ErrLost", err)
+				}
+			}
+			if _, err := s.TryLock(t.Context(), sqllock.ID(2)); errors.Is(err, sqllock.ErrLost) || err == nil {
+				t.Errorf("TryLock of the key that the other has: %v", err)
+			}
+		})
+	}
+}
+
+// What a restore to an earlier state takes back is noticed like that, in any lease table.
+func TestLeaseTableLostCommit(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		s := process(t, o, sqllock.WithLease(time.Hour), sqllock.WithHeartbeat(50*time.Millisecond))
+		lock := mustLock(t, s, sqllock.ID(1))
+		db := open(t, o.Driver, o.DSN)
+		execute(t, db, "UPDATE latchkey_sessions SET statement = 0")
+		execute(t, db, "DELETE FROM latchkey_locks")
+		lockertest.Eventually(t, "the lock is lost", func() bool { return lock.Err() != nil })
+		if err := lock.Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+	})
+}

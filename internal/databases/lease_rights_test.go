@@ -1,0 +1,94 @@
+package databases
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// clerk is a role that owns nothing, and a pool of its.
+func clerk(t *testing.T, driver, dsn string) (role string, owner, asClerk *sql.DB) {
+	t.Helper()
+	owner = open(t, "pgx", dsn)
+	role = "clerk_" + strings.ToLower(strings.NewReplacer("/", "_", "(", "", ")", "", ",", "_").Replace(t.Name()))
+	execute(t, owner, "CREATE ROLE "+role)
+	t.Cleanup(func() {
+		execute(t, owner, "DROP OWNED BY "+role)
+		execute(t, owner, "DROP ROLE "+role)
+	})
+	if driver == "pgx" {
+		dsn = inExecMode(dsn)
+	}
+	return role, owner, open(t, driver, dsn+"&role="+role)
+}
+
+// makeTables makes the tables as their owner, and lets role use them.
+func makeTables(t *testing.T, owner *sql.DB, role string) {
+	t.Helper()
+	execute(t, owner, sqllock.Schema(sqllock.PostgreSQL))
+	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_claims, latchkey_tokens TO "+role)
+}
+
+// refusedFor checks that Open refuses db with a sentence that has this in it.
+func refusedFor(t *testing.T, db *sql.DB, says string) {
+	t.Helper()
+	s, err := sqllock.Open(t.Context(), db, sqllock.WithLeaseTable())
+	if err == nil {
+		_ = s.Close()
+	}
+	if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), says) {
+		t.Errorf("Open: %v, want ErrNotExclusive and a word of %q", err, says)
+	}
+}
+
+// A role that may not create tables uses those that are there, and is told what to do
+// where they are not.
+func TestLeaseTableWithoutRightToCreate(t *testing.T) {
+	t.Parallel()
+	role, owner, asClerk := clerk(t, "pgx", pgtest.Database(t))
+	execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	refusedFor(t, asClerk, "Schema(PostgreSQL)")
+	makeTables(t, owner, role)
+	s := session(t, asClerk, sqllock.WithLeaseTable())
+	if err := mustLock(t, s, sqllock.ID(1)).Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A role that may not call what tokens come from is told so by Open, not by a TryLock.
+func TestLeaseTableWithoutRightToTokens(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		for _, function := range []string{"pg_logical_emit_message(boolean,text,text)", "pg_control_system()"} {
+			name, _, _ := strings.Cut(function, "(")
+			t.Run(driver+" "+name, func(t *testing.T) {
+				t.Parallel()
+				role, owner, asClerk := clerk(t, driver, pgtest.Database(t))
+				makeTables(t, owner, role)
+				execute(t, owner, "REVOKE EXECUTE ON FUNCTION "+function+" FROM PUBLIC")
+				refusedFor(t, asClerk, name)
+			})
+		}
+	}
+}
+
+// Tables in two schemas are refused: one instance would use those of one, and another the others.
+func TestLeaseTableInTwoSchemas(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			owner := open(t, "pgx", dsn)
+			execute(t, owner, sqllock.Schema(sqllock.PostgreSQL))
+			execute(t, owner, "CREATE SCHEMA other")
+			execute(t, owner, "CREATE TABLE other.latchkey_sessions (LIKE public.latchkey_sessions INCLUDING ALL)")
+			if driver == "pgx" {
+				dsn = inExecMode(dsn)
+			}
+			refusedFor(t, open(t, driver, dsn+"&search_path=other,public"), "more than one schema")
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+)
+
+// A meddling is what a fault does to a statement: it may carry it out, or not, wait, and
+// return another error than that did. Of a query carryOut has read nothing; its rows are read before an
+// error takes their place, so that the statement has had its effect.
+type meddling func(query string, carryOut func() error) error
+
+// errBroken as the answer of a meddling breaks the connection.
+var errBroken = errors.Join(io.ErrUnexpectedEOF, errors.New("the connection broke"))
+
+// meddled is a pool whose statements are meddled with.
+func meddled(t *testing.T, o lockertest.Orders, meddle meddling) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(&meddler{connector(t, o), meddle})
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(5)
+	return db
+}
+
+// connector is o's driver and DSN.
+func connector(t *testing.T, o lockertest.Orders) driver.Connector {
+	t.Helper()
+	plain := open(t, o.Driver, o.DSN)
+	d, ok := plain.Driver().(driver.DriverContext)
+	if !ok {
+		return dsnConnector{o.DSN, plain.Driver()}
+	}
+	c, err := d.OpenConnector(o.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type dsnConnector struct {
+	dsn    string
+	driver driver.Driver
+}
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
+
+type meddler struct {
+	driver.Connector
+	meddle meddling
+}
+
+func (m *meddler) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := m.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &meddledConn{Conn: conn, meddle: m.meddle}, nil
+}
+
+// meddledConn has what the drivers here have, and no more.
+type meddledConn struct {
+	driver.Conn
+	meddle meddling
+	broken bool
+}
+
+func (c *meddledConn) Raw() driver.Conn { return c.Conn }
+
+func (c *meddledConn) IsValid() bool { return !c.broken }
+
+func (c *meddledConn) ResetSession(ctx context.Context) error {
+	if r, ok := c.Conn.(driver.SessionResetter); ok {
+		return r.ResetSession(ctx)
+	}
+	return nil
+}
+
+func (c *meddledConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+}
+
+func (c *meddledConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
+	if c.broken {
+		return nil, errBroken
+	}
+	err = c.meddle(query, func() (err error) {
+		result, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+		return err
+	})
+	return result, c.failed(err)
+}
+
+func (c *meddledConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+	if c.broken {
+		return nil, errBroken
+	}
+	err = c.meddle(query, func() (err error) {
+		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+		if err != nil {
+			rows = nil
+		}
+		return err
+	})
+	if err != nil && rows != nil {
+		for row := make([]driver.Value, len(rows.Columns())); rows.Next(row) == nil; {
+		}
+		_ = rows.Close()
+	}
+	return rows, c.failed(err)
+}
+
+func (c *meddledConn) failed(err error) error {
+	if errors.Is(err, errBroken) {
+		c.broken = true
+		_ = c.Conn.Close()
+	}
+	return err
+}
