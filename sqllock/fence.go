@@ -9,7 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// FenceSchema makes the one table that [Fence] needs, with a row for each key
+// FenceSchema makes the one table that [Fence] needs in PostgreSQL (in other databases the Session makes it, or
+// [Schema]), with a row for each key
 // that was ever fenced: run it once, or take it into your migrations. The table
 // must be found by the search_path of the transactions that are fenced, the same
 // one for all that write under a key; their role needs INSERT, SELECT and UPDATE
@@ -58,12 +59,14 @@ var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 // DDL in it: a deadlock (1213) and DDL end it there, and what is sent on the same tx after that is committed
 // at once, unfenced.
 //
-// The lock must be a Session's. Its token is drawn at its first Fence, on the lock's own session: with PostgreSQL's
-// advisory locks (system identifier, timeline, LSN), for a round trip and a flush of the
-// write-ahead log; on MySQL and MariaDB a counter's, for a round trip; a lease table brings it along with the
+// The lock must be a Session's. Its token is drawn at its first Fence: with PostgreSQL's
+// advisory locks on the lock's own session (system identifier, timeline, LSN), for a round trip and a flush of the
+// write-ahead log; on MySQL and MariaDB from a counter in a table, on another connection of the
+// Session's pool, which must have one to spare, for a few round trips and a commit; a lease table brings it along with the
 // lock. After that Fence is one statement. Transactions of
 // one key that are fenced run one after the other, since each locks the key's row
-// in [FenceSchema]'s table until it ends. tx may be of another session, another
+// in [FenceSchema]'s table until it ends. On SQLite each locks the whole file, also for the locks that are
+// in it: see [SQLite]. tx may be of another session, another
 // role, another driver, or behind a transaction pooler, and
 // should be of the same database system: rows of another system are replaced
 // without comparison.
@@ -105,11 +108,16 @@ func fenceError(err error) error {
 	return txError(true, err)
 }
 
+var errNoLock = fmt.Errorf("%w: there is no lock to fence with: the context has none, or the request was let in without one (WithFailOpen)", ErrUnavailable)
+
 var errNoToken = errors.New("sqllock: only the lock of a Session can be fenced" +
 	" (work done in the transaction of a PerTx lock needs no fence)")
 
 // token is l's, drawn if it has none yet.
 func (l *Lock) token(ctx context.Context) (dialect.Token, error) {
+	if l == nil {
+		return dialect.Token{}, errNoLock
+	}
 	if err := l.Err(); err != nil {
 		return dialect.Token{}, err
 	}

@@ -112,8 +112,15 @@ type Dialect string
 // The dialects. Open finds out by itself which one a database is of.
 const (
 	PostgreSQL Dialect = "postgres" // PostgreSQL 14 or newer: advisory locks, or a lease table (WithLeaseTable)
-	SQLite     Dialect = "sqlite"   // SQLite 3.35 or newer, for the processes of one machine: a lease table
-	MySQL      Dialect = "mysql"    // MySQL 8.0.16, MariaDB 10.5 or newer: GET_LOCK
+
+	// SQLite 3.35 or newer, for the processes of one machine: a lease table, in a file whose journal Open sets to
+	// write-ahead (WAL) for good. A file has one writer at a time: a transaction of the service's own that
+	// writes, a fenced one among them, keeps calls for locks in the same file waiting, which fail with ErrUnavailable after
+	// 0.9 s, and costs the locks if it lasts for four fifths of the lease. So keep the locks in a file of their
+	// own beside the data, unless its transactions are short. Give the data's connections a busy_timeout.
+	SQLite Dialect = "sqlite"
+
+	MySQL Dialect = "mysql" // MySQL 8.0.16, MariaDB 10.5 or newer: GET_LOCK
 )
 
 // WithDialect says which kind of database db is, instead of having Open ask
@@ -214,7 +221,7 @@ func (o *options) validate() error {
 		return fmt.Errorf("sqllock: the lease of %v is too long: use %v or less", o.lease, maxLease)
 	case o.heartbeat <= 0:
 		return errors.New("sqllock: the heartbeat must be positive")
-	case o.trust() <= 3*o.heartbeat:
+	case (o.leaseSet || o.dialect != nil) && o.trust() <= 3*o.heartbeat: // else the lease is not known yet
 		return fmt.Errorf("sqllock: a heartbeat of %v is too slow for a lease of %v: use %v or less", o.heartbeat, o.lease, (o.trust()/3 - 1).Truncate(time.Millisecond))
 	case o.maxHeld <= 0:
 		return errors.New("sqllock: WithMaxHeld needs a positive number")

@@ -6,7 +6,7 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 // this kind, [Fence]'s among them, for those who keep them in migrations, or whose
 // services may not create tables:
 //
-//	mysql app <<< "$(go run ./schema)" // a program that prints sqllock.Schema(sqllock.MySQL)
+//	fmt.Print(sqllock.Schema(sqllock.PostgreSQL))
 //
 // Without it, Open makes those that a lease table needs, on SQLite [Fence]'s, too; on
 // MySQL and MariaDB a Session makes a table at the first key with a secret, and two at the

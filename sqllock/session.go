@@ -26,6 +26,10 @@ import (
 // connection is lost, all locks on it end together with ErrLost, and the
 // Session opens another one by itself.
 //
+// With a lease table (on SQLite, or with WithLeaseTable) locks are rows instead, which the Session's row
+// gives a lease: it borrows a connection for each statement, and what happens to
+// connections costs no lock.
+//
 // A caller's context never reaches the driver: cancelling a query would end the
 // connection with everybody's locks.
 type Session struct {

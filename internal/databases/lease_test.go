@@ -128,6 +128,22 @@ func TestLeaseTableSessionDeleted(t *testing.T) {
 	})
 }
 
+// A lock whose session somebody has deleted, as one does to free it by force, is free to whoever
+// asks, whether or not a session expires.
+func TestLeaseTableLockWithoutSession(t *testing.T) {
+	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
+		held := mustLock(t, process(t, o, sqllock.WithLease(time.Hour)), sqllock.ID(1))
+		other := process(t, o, sqllock.WithLease(time.Hour))
+		execute(t, open(t, o.Driver, o.DSN), "DELETE FROM latchkey_sessions WHERE id IN (SELECT session FROM latchkey_locks)")
+		if err := mustLock(t, other, sqllock.ID(1)).Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := held.Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock of the lock that was freed by force: %v, want ErrLost", err)
+		}
+	})
+}
+
 // Sessions that make the tables at the same moment all succeed.
 func TestLeaseTableMadeAtOnce(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {

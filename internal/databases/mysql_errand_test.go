@@ -46,16 +46,14 @@ func TestMySQLErrandsThatWait(t *testing.T) {
 			}
 			keyed := sqllock.Namespace("payouts").Keyed([]byte("a secret of 32 bytes, or nearly.")).Key("7")
 			for began := time.Now(); time.Since(began) < 4*time.Second; { // twice the lease
-				if err := fencedWork(t, open(t, o.Driver, o.DSN), fenced, 1); err == nil {
-					t.Error("Fence succeeded")
+				if err := fencedWork(t, db, fenced, 1); err == nil {
+					t.Fatal("Fence succeeded")
 				}
 				if _, err := s.TryLock(t.Context(), keyed); err == nil {
-					t.Error("TryLock of a key with a secret succeeded")
+					t.Fatal("TryLock of a key with a secret succeeded")
 				}
-			}
-			for _, lock := range []*sqllock.Lock{innocent, fenced} {
-				if err := lock.Err(); err != nil {
-					t.Errorf("a lock meanwhile: %v", err)
+				if err := innocent.Err(); err != nil {
+					t.Fatalf("a lock that needs no table: %v", err)
 				}
 			}
 			if _, err := blocker.ExecContext(t.Context(), tt.unblock); err != nil {
@@ -238,15 +236,11 @@ func TestMySQLClaimsAtOnce(t *testing.T) {
 func TestMySQLDoubtfulClaims(t *testing.T) {
 	t.Parallel()
 	for name, later := range map[string]func(dialect.Session) error{
-		"by Held": func(s dialect.Session) error {
-			_, err := s.Held()
-			return err
-		},
 		"by the next claim": func(s dialect.Session) error {
 			_, err := s.Claim([]dialect.Claim{{Class: 2, Print: 1}}, nil)
 			return err
 		},
-		"with a heartbeat": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
+		"with the next exchange": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

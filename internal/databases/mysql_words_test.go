@@ -194,6 +194,13 @@ func TestMySQLTooLongForTheDriver(t *testing.T) {
 	o.DSN += "?maxAllowedPacket=4096"
 	s := process(t, o)
 	lock := mustLock(t, s, sqllock.ID(-1))
+	few := connect(t, o)
+	for i := range int64(50) {
+		exchange(t, few, dialect.Batch{Try: big(i + 1<<40)})
+	}
+	if got := held(t, few); len(got) != 50 {
+		t.Errorf("%d keys are held, want 50", len(got))
+	}
 	var keys []sqllock.Key
 	for i := range 1000 {
 		keys = append(keys, sqllock.ID(int64(i)))

@@ -99,7 +99,7 @@ func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error 
 		for _, statement := range append(leaseTables(sqliteTypes), SQLiteFence) {
 			tx.exec(statement)
 		}
-		tx.reap()
+		tx.reap(nil)
 		tx.exec(`INSERT INTO main.latchkey_sessions (id, expires, statement, holder) VALUES (?, `+sqliteMillis+` + ?, 0, ?)`,
 			s.id, s.lease.Milliseconds(), holder)
 		return tx.err
@@ -123,14 +123,19 @@ func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx))
 	return err
 }
 
-// reap deletes what dead sessions have left, and reports whether there were any.
-func (tx *sqliteTx) reap() bool {
-	if tx.exec(`DELETE FROM main.latchkey_sessions WHERE expires <= `+sqliteMillis) == 0 {
-		return false
+// reap deletes what dead sessions have left, and of keys also what those have whose row somebody
+// has deleted. It reports whether there was anything.
+func (tx *sqliteTx) reap(keys []Key) bool {
+	found := tx.exec(`DELETE FROM main.latchkey_sessions WHERE expires <= ` + sqliteMillis)
+	if found > 0 {
+		tx.exec(`DELETE FROM main.latchkey_locks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
+		tx.exec(`DELETE FROM main.latchkey_claims WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
 	}
-	tx.exec(`DELETE FROM main.latchkey_locks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
-	tx.exec(`DELETE FROM main.latchkey_claims WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
-	return true
+	for _, of := range bySpace(keys) {
+		found += tx.exec(`DELETE FROM main.latchkey_locks WHERE key_space = ? AND key_id IN (SELECT value FROM json_each(?))
+			AND session NOT IN (SELECT id FROM main.latchkey_sessions)`, of.space, of.ids)
+	}
+	return found > 0
 }
 
 func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *Batch, drawn *tokens) error {
@@ -156,7 +161,7 @@ func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *Batch, dra
 			tx.giveBack(s, b.Release)
 		}
 		tx.take(s, b, w)
-		if w.again() && tx.reap() {
+		if w.again() && tx.reap(w.missing()) {
 			tx.take(s, b, w)
 		}
 		if w.any() {
@@ -250,7 +255,8 @@ func (t *sqliteTables) token(ctx context.Context, s *stamp) (first Token, n int6
 // claim disputes a claim if another print of its class is claimed.
 func (t *sqliteTables) claim(ctx context.Context, s *stamp, wanted, dropped []Claim) (disputed []bool, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) {
-		tx.reap()
+		tx.reap(nil)
+		tx.exec(`DELETE FROM main.latchkey_claims WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
 		for _, c := range dropped {
 			tx.exec(`DELETE FROM main.latchkey_claims WHERE class = ? AND print = ? AND session = ?`, c.Class, c.Print, s.id)
 		}

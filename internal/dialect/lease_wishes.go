@@ -38,6 +38,16 @@ func (w *wishes) again() bool {
 	return slices.ContainsFunc(w.groups, func(g wish) bool { return g.won < 0 })
 }
 
+// missing is the keys of the groups that are still without.
+func (w *wishes) missing() (keys []Key) {
+	for _, g := range w.groups {
+		if g.won < 0 {
+			keys = append(keys, g.keys...)
+		}
+	}
+	return keys
+}
+
 // any reports whether a group has one.
 func (w *wishes) any() bool {
 	return slices.ContainsFunc(w.groups, func(g wish) bool { return g.won >= 0 })

@@ -46,7 +46,7 @@ func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error
 	}
 	s := &mysqlSession{
 		conn: conn, id: p.id, held: map[Key]struct{}{}, claims: map[Claim]struct{}{},
-		pool: pool{db: db, find: set.Socket}, bound: callBound(set),
+		pool: pool{db: db, find: set.Socket}, bound: errandBound(set),
 	}
 	if err == nil {
 		s.mariadb, s.server = server.mariadb, server.identity()
@@ -98,10 +98,10 @@ type mysqlSession struct {
 	socket net.Conn // nil where it cannot be reached
 	names  mysqlNames
 	name   string
-	limit  int // of a statement's length
+	limit  int // of an expression's length
 
-	pool    pool // for errands
-	bound   time.Duration
+	pool    pool          // for errands
+	bound   time.Duration // of an errand
 	mariadb bool
 	server  int64 // says which one
 
@@ -155,6 +155,10 @@ func (s *mysqlSession) ask(ctx context.Context, expression string) (string, erro
 		return "", errTooLong
 	}
 	err := s.conn.QueryRowContext(ctx, "SELECT "+mysqlCheckColumns+", "+expression).Scan(&checks.id, &checks.readOnly, &text)
+	if err != nil && isTooLarge(err) { // the driver has been told to allow less than we thought
+		s.limit = len(expression) / 2
+		return "", errTooLong
+	}
 	if err == nil {
 		err = checks.pass(s.id)
 	}

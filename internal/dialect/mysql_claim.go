@@ -14,7 +14,8 @@ import (
 // another print leaves that alone; of two that come at the same moment one at least sees
 // the other when it looks again.
 //
-// What a call that failed may have left is given back by the next, by Held, or after an exchange.
+// What a call that failed may have left is given back by the next, or after an exchange: one that follows
+// on it at once, as Held does, would have to wait, too.
 func (s *mysqlSession) Claim(wanted, dropped []Claim) (disputed []bool, err error) {
 	err = s.errand(func(e errand) error {
 		return e.withTables([]string{mysqlClaims}, func() (err error) {
@@ -100,11 +101,15 @@ func disputes(rows []claimed, c Claim) bool {
 func (e errand) insertClaims(claims []Claim) error {
 	rows := make([]string, 0, len(claims))
 	for _, c := range claims {
-		e.s.claims[c] = struct{}{}
 		rows = append(rows, fmt.Sprintf("(%d, %d, '%s')", c.Class, c.Print, e.s.name))
 	}
 	return e.transaction(func(e errand) error {
 		_, err := e.change("INSERT", "IGNORE INTO latchkey_claims (class, print, session) VALUES "+strings.Join(rows, ", "))
+		if err == nil { // and COMMIT follows, which may be carried out and not be answered
+			for _, c := range claims {
+				e.s.claims[c] = struct{}{}
+			}
+		}
 		return err
 	})
 }

@@ -21,7 +21,11 @@ type errand struct {
 
 // errandPatience is what each part of an errand may take: less than the patience of callers, who
 // all wait for the session while it is on one.
-const errandPatience = 800 * time.Millisecond
+const errandPatience = 600 * time.Millisecond
+
+// errandBound is what a whole errand may take: so little that two that fail, one after the
+// other, each with Held behind it, end no lease.
+func errandBound(set Settings) time.Duration { return min(set.StatementTimeout/3, 3*errandPatience) }
 
 // The user's completion_type must not turn them into something else.
 const (
@@ -41,7 +45,7 @@ func (s *mysqlSession) errand(f func(errand) error) error {
 
 // aside has f done, which the session's connection takes no notice of.
 func (s *mysqlSession) aside(f func(errand) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), min(s.bound, 3*errandPatience))
+	ctx, cancel := context.WithTimeout(context.Background(), s.bound)
 	defer cancel()
 	lending, enough := context.WithTimeout(ctx, errandPatience)
 	defer enough()

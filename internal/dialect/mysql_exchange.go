@@ -147,30 +147,38 @@ func (s *mysqlSession) mayHold(b *Batch) {
 const heldAtOnce = 500
 
 // Held asks for each key that the session may hold: MySQL lists a session's locks in
-// no place that every user may read. It also gives back what claims have left.
-func (s *mysqlSession) Held() ([]Key, error) {
-	keys, err := s.stillHeld()
-	if err == nil {
-		s.settleDoubts()
-	}
-	return keys, Fail(err)
-}
-
-func (s *mysqlSession) stillHeld() (keys []Key, err error) {
+// no place that every user may read.
+func (s *mysqlSession) Held() (keys []Key, err error) {
 	all := slices.Collect(maps.Keys(s.held))
 	if len(all) == 0 { // the question is then whether the session lives
-		return s.heldOf(nil)
+		_, err := s.heldOf(nil)
+		return nil, Fail(err)
 	}
-	for asked := range slices.Chunk(all, min(heldAtOnce, s.Room())) {
+	for {
+		room := s.Room()
+		keys, err = s.heldAmong(all, min(heldAtOnce, room))
+		if !errors.Is(err, errTooLong) || s.Room() == room {
+			break
+		}
+	}
+	if err != nil {
+		return nil, Fail(err)
+	}
+	clear(s.held)
+	for _, k := range keys {
+		s.held[k] = struct{}{}
+	}
+	return keys, nil
+}
+
+// heldAmong is those of all that are held; it asks for so many at once.
+func (s *mysqlSession) heldAmong(all []Key, atOnce int) (keys []Key, err error) {
+	for asked := range slices.Chunk(all, atOnce) {
 		held, err := s.heldOf(asked)
 		if err != nil {
 			return nil, err
 		}
 		keys = append(keys, held...)
-	}
-	clear(s.held)
-	for _, k := range keys {
-		s.held[k] = struct{}{}
 	}
 	return keys, nil
 }

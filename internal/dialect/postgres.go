@@ -52,6 +52,7 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	if state := SQLState(err); state == featureNotSupported || state == undefinedFunction {
 		err = refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
 	}
+	err = advisory(err)
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {

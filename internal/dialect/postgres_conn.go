@@ -61,7 +61,7 @@ func (c *Conn) call(function string, key Key) (bool, error) {
 	if c.pid == 0 {
 		pid, err := serverPID(func(query string) (int64, error) { return c.rows(ctx, query) })
 		if err != nil {
-			return false, Fail(err)
+			return false, advisory(err)
 		}
 		c.pid = pid
 	}
@@ -70,7 +70,7 @@ func (c *Conn) call(function string, key Key) (bool, error) {
 		c.pid, function, literal(key)))
 	switch {
 	case err != nil:
-		return false, Fail(err)
+		return false, advisory(err)
 	case n == 2:
 		return false, errOtherProcess
 	}

@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 // compare.
 type Token struct {
 	System int64 // which database system
-	Epoch  int64 // PostgreSQL: the timeline, which a failover raises
+	Epoch  int64 // PostgreSQL: the timeline, which a failover raises; MySQL: what another server raises
 	Number int64 // PostgreSQL: the place in the write-ahead log (LSN)
 
 	MySQL bool // the fence is in MySQL's words
@@ -64,10 +65,19 @@ func Fence(ctx context.Context, tx Execer, key Key, t Token) (bool, error) {
 		return true, nil
 	case isCheckViolation(err):
 		return false, nil
+	case isNoFence(err):
+		return false, &Failure{Kind: Statement, Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with the statements of Schema(SQLite)"}
 	case SQLState(err) == "": // it may not even have been sent
 		Spoil(ctx, tx)
 	}
 	return false, Fail(err)
+}
+
+// isNoFence reports whether err is SQLite's of a table that is missing: it has no code of its
+// own.
+func isNoFence(err error) bool {
+	_, ok := sqliteCode(err)
+	return ok && strings.Contains(err.Error(), "no such table")
 }
 
 // fenceStatement is Fence's in the words of PostgreSQL and of SQLite.

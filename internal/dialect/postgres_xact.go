@@ -17,6 +17,19 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
+// advisory is Fail for the use of PostgreSQL's functions where nobody has looked which database it is.
+func advisory(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, isSQLite := sqliteCode(err)
+	_, _, isMySQL := mysqlError(err)
+	if (isSQLite || isMySQL) && isAnswer(err) {
+		return refuse("this is not PostgreSQL, whose advisory locks these are: use a Session (Open)")
+	}
+	return Fail(err)
+}
+
 // Begin begins a transaction on conn, which lasts no longer than ctx.
 func Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	tx, err := conn.BeginTx(ctx, nil)
@@ -34,11 +47,11 @@ func TryXact(ctx context.Context, tx Execer, key Key) (bool, error) {
 		" WHEN pg_catalog.pg_is_in_recovery() THEN 2"+
 		" WHEN pg_catalog.pg_try_advisory_xact_lock("+literal(key)+") THEN 1 ELSE 0 END)")
 	if err != nil {
-		return false, Fail(err)
+		return false, advisory(err)
 	}
 	switch n, err := result.RowsAffected(); {
 	case err != nil:
-		return false, Fail(err)
+		return false, advisory(err)
 	case n == 2:
 		return false, refuse(onStandby)
 	default:
@@ -66,17 +79,17 @@ func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool
 	}
 	state := SQLState(err)
 	if state == "" || kindOf(state) == Gone || ctx.Err() != nil {
-		return false, Fail(err)
+		return false, advisory(err)
 	}
 	// The statement failed inside the savepoint. lock_timeout can fire after
 	// the grant: going back to the savepoint releases the lock then.
 	if _, rollback := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT latchkey; RELEASE SAVEPOINT latchkey"); rollback != nil {
-		return false, Fail(err)
+		return false, advisory(err)
 	}
 	if state == lockNotAvailable {
 		return false, nil
 	}
-	return false, Fail(err)
+	return false, advisory(err)
 }
 
 const (
@@ -88,7 +101,7 @@ const (
 // SetIdleTimeout has the server end the session when tx is idle for so long.
 func SetIdleTimeout(ctx context.Context, tx Execer, idle time.Duration) error {
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", max(idle.Milliseconds(), 1)))
-	return Fail(err)
+	return advisory(err)
 }
 
 // literal is key as the arguments of an advisory lock function.
