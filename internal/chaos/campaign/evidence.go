@@ -18,10 +18,10 @@ const unjudged = 10
 func (r *Result) evidence() error {
 	rep := r.Report
 	switch {
+	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
+		return nil
 	case r.Verdict.Excused > r.Verdict.Refusals/unjudged:
 		return fmt.Errorf("%w: %d of %d refusals were not judged", errNoEvidence, r.Verdict.Excused, r.Verdict.Refusals)
-	case len(r.Rows) == 0: // there were to be no faults
-		return nil
 	case rep.Contended == 0:
 		return fmt.Errorf("%w: no call was contended", errNoEvidence)
 	case r.Stored == 0:
