@@ -163,7 +163,8 @@ func TestOpenMisuse(t *testing.T) {
 	}{
 		{"short lease", []sqllock.Option{sqllock.WithLease(time.Second)}, "too short"},
 		{"long lease", []sqllock.Option{sqllock.WithLease(25 * 24 * time.Hour)}, "too long"},
-		{"slow heartbeat", []sqllock.Option{sqllock.WithHeartbeat(5 * time.Second)}, "too slow"},
+		{"slow heartbeat", []sqllock.Option{sqllock.WithLease(10 * time.Second), sqllock.WithHeartbeat(5 * time.Second)}, "too slow"},
+		{"slow heartbeat of a dialect", []sqllock.Option{sqllock.WithDialect(sqllock.SQLite), sqllock.WithHeartbeat(2 * time.Second)}, "too slow"},
 		{"negative heartbeat", []sqllock.Option{sqllock.WithHeartbeat(-1)}, "must be positive"},
 		{"held", []sqllock.Option{sqllock.WithMaxHeld(0)}, "WithMaxHeld"},
 		{"connections", []sqllock.Option{sqllock.WithMaxConns(0)}, "WithMaxConns"},
