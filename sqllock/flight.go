@@ -40,6 +40,7 @@ func (l *lease) take(limit int, due bool) bool {
 	}
 	f := &l.flight
 	f.clear()
+	full := l.session.Room() < limit
 	limit = min(limit, l.session.Room())
 	releases := b.releases[:min(limit, len(b.releases))]
 	for _, e := range releases {
@@ -54,12 +55,19 @@ func (l *lease) take(limit int, due bool) bool {
 	f.oldest, b.oldest = b.oldest, 0
 	if len(b.releases)+max(len(b.tries)-limit, 0) > 0 {
 		b.oldest = f.oldest
+		if full { // the next statement may leave some behind again: their patience begins anew with each that is answered
+			b.oldest = now()
+		}
 	}
 	room := b.s.roomLocked()
 	l.takeTriesLocked(limit, room)
 	l.takeGroupsLocked(room)
-	if len(l.wanted)+len(b.groups) > 0 && b.oldest == 0 { // who needs a claim, or did not fit in, is still queued
+	switch {
+	case b.oldest != 0:
+	case len(l.wanted) > 0: // who needs a claim is still queued
 		b.oldest = cmp.Or(f.oldest, now())
+	case len(b.groups) > 0: // who did not fit in, too
+		b.oldest = now()
 	}
 	if !due && len(f.releases)+f.wantedLocked() == 0 {
 		if b.oldest != 0 { // of what was taken nothing is left to send, and there is more
