@@ -3,17 +3,21 @@ package dialect
 import "strings"
 
 // types is what the columns' types are called.
-type types struct{ small, number, moment, text, random string }
+type types struct {
+	small, number, moment, text, random string
+
+	byKey string // after a table whose rows are to be kept in the order of its key, where it would have an index beside it
+}
 
 var (
-	postgresTypes = types{"smallint", "bigint", "timestamptz", "text", "(random() * 9007199254740991)::bigint"}
-	sqliteTypes   = types{"INTEGER", "INTEGER", "INTEGER", "TEXT", "abs(random() / 1024)"}
+	postgresTypes = types{"smallint", "bigint", "timestamptz", "text", "(random() * 9007199254740991)::bigint", ""}
+	sqliteTypes   = types{"INTEGER", "INTEGER", "INTEGER", "TEXT", "abs(random() / 1024)", " WITHOUT ROWID"}
 )
 
 // leaseTables is the statements that make the lease tables where they are missing.
 func leaseTables(t types) []string {
 	statements := strings.Split(leaseDDL, ";\n")
-	words := strings.NewReplacer("SMALL", t.small, "NUMBER", t.number, "MOMENT", t.moment, "STRING", t.text, "RANDOM", t.random)
+	words := strings.NewReplacer("SMALL", t.small, "NUMBER", t.number, "MOMENT", t.moment, "STRING", t.text, "RANDOM", t.random, " BYKEY", t.byKey)
 	for i, s := range statements {
 		statements[i] = words.Replace(strings.TrimSpace(s))
 	}
@@ -32,13 +36,13 @@ CREATE TABLE IF NOT EXISTS latchkey_locks (
 	session   NUMBER NOT NULL,
 	acquired  MOMENT NOT NULL,
 	PRIMARY KEY (key_space, key_id)
-);
+) BYKEY;
 CREATE TABLE IF NOT EXISTS latchkey_claims (
 	class   NUMBER NOT NULL, -- of a namespace
 	print   NUMBER NOT NULL, -- of the secret that its keys are made with
 	session NUMBER NOT NULL,
 	PRIMARY KEY (class, print, session)
-);
+) BYKEY;
 CREATE TABLE IF NOT EXISTS latchkey_tokens (
 	only_row SMALL NOT NULL PRIMARY KEY CHECK (only_row = 1),
 	system   NUMBER NOT NULL,
