@@ -57,7 +57,7 @@ func (t *postgresTables) me(s *stamp) string {
 }
 
 func (t *postgresTables) expiry(s *stamp) string {
-	return "clock_timestamp() + interval '" + strconv.FormatInt(s.lease.Milliseconds(), 10) + " milliseconds'"
+	return "clock_timestamp() + interval '" + strconv.FormatInt(s.lease.Microseconds(), 10) + " microseconds'"
 }
 
 // alive begins the list of what such a statement returns: whether the session

@@ -101,16 +101,20 @@ func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error 
 		}
 		tx.reap(nil)
 		tx.exec(`INSERT INTO main.latchkey_sessions (id, expires, statement, holder) VALUES (?, `+sqliteMillis+` + ?, 0, ?)`,
-			s.id, s.lease.Milliseconds(), holder)
+			s.id, sqliteLease(s), holder)
 		return tx.err
 	})
 }
+
+// sqliteLease is s's in milliseconds, rounded up, and one more for what the clock is rounded down: never
+// less than the lease is between the sending of a statement and the expiry.
+func sqliteLease(s *stamp) int64 { return (s.lease + time.Millisecond - 1).Milliseconds() + 1 }
 
 // renewed is transact in which s is renewed first.
 func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx)) error {
 	err := t.transact(ctx, func(tx *sqliteTx) error {
 		alive := tx.exec(`UPDATE main.latchkey_sessions SET expires = `+sqliteMillis+` + ?, statement = ? WHERE id = ? AND statement >= ? AND expires > `+sqliteMillis,
-			s.lease.Milliseconds(), s.next(), s.id, s.acked)
+			sqliteLease(s), s.next(), s.id, s.acked)
 		if tx.err == nil && alive == 0 {
 			return errExpired
 		}
