@@ -263,7 +263,8 @@ func TestSilentSession(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond) // polling, not hoping
 		}
-		if after := time.Since(sent); after < set.Lease {
+		// The database's clock is another than the test's: their rates may differ by a thousandth.
+		if after := time.Since(sent); after < set.Lease-set.Lease/1000 {
 			t.Errorf("the key was free %v after it was taken, before the lease had passed", after)
 		}
 		var failure *dialect.Failure
