@@ -16,7 +16,10 @@ import (
 // error takes their place, so that the statement has had its effect.
 type meddling func(query string, carryOut func() error) error
 
-// errBroken as the answer of a meddling breaks the connection.
+// errBroken as the answer of a meddling breaks the connection: nothing more comes through. The server
+// does not hear of it before the client closes it; were it otherwise, locks that end with
+// their connection would be free before anybody could tell their holders
+// (docs/decisions/0007).
 var errBroken = errors.Join(io.ErrUnexpectedEOF, errors.New("the connection broke"))
 
 // meddled is a pool whose statements are meddled with.
@@ -119,7 +122,6 @@ func (c *meddledConn) QueryContext(ctx context.Context, query string, args []dri
 func (c *meddledConn) failed(err error) error {
 	if errors.Is(err, errBroken) {
 		c.broken = true
-		_ = c.Conn.Close()
 	}
 	return err
 }
