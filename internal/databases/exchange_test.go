@@ -75,6 +75,27 @@ func held(t *testing.T, s dialect.Session) []dialect.Key {
 	return keys
 }
 
+// A set is taken as a whole or not at all.
+func TestSets(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		a, b := connect(t, o), connect(t, o)
+		mixed := append(big(-9, 8), pairs(-7, 6)...)
+		got := exchange(t, a, dialect.Batch{Try: big(20), Any: [][]dialect.Key{big(21)}, All: [][]dialect.Key{mixed, big(1)}})
+		if len(got.Busy) > 0 || !reflect.DeepEqual(got.Missing, []int{-1, -1}) || !reflect.DeepEqual(got.Won, []int{0}) {
+			t.Fatalf("free sets: missing %v, busy %v, won %v", got.Missing, got.Busy, got.Won)
+		}
+		got = exchange(t, b, dialect.Batch{Try: big(20, 22), All: [][]dialect.Key{
+			append(big(2, 3), pairs(6, 9)...), mixed, append(big(10, 11), pairs(12)...),
+		}})
+		if want := []int{2, 0, -1}; !reflect.DeepEqual(got.Missing, want) || !reflect.DeepEqual(got.Busy, big(20)) {
+			t.Errorf("missing %v, want %v; busy %v", got.Missing, want, got.Busy)
+		}
+		if got, want := held(t, b), append(big(10, 11, 22), pairs(12)...); !reflect.DeepEqual(got, want) {
+			t.Errorf("held: %v, want %v", got, want)
+		}
+	})
+}
+
 func TestExchange(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		a, b := connect(t, o), connect(t, o)

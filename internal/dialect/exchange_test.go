@@ -18,16 +18,19 @@ func TestFormOf(t *testing.T) {
 		args  []any
 	}{
 		{"heartbeat", Batch{}, 0, nil},
-		{"one try", Batch{Try: []Key{one}}, tryBigint | single, []any{int64(1)}},
-		{"one release", Batch{Release: []Key{two}}, releaseBigint | single, []any{int64(-2)}},
-		{"one pair", Batch{Try: []Key{pair}}, tryTwoInts, []any{"{3}"}},
-		{"two tries", Batch{Try: []Key{one, two}}, tryBigint, []any{"{1,-2}"}},
-		{"release and try", Batch{Release: []Key{one}, Try: []Key{two}}, releaseBigint | tryBigint, []any{"{1}", "{-2}"}},
-		{"spaces apart", Batch{Release: []Key{one, pair, two}}, releaseBigint | releaseTwoInts, []any{"{1,-2}", "{3}"}},
+		{"one try", Batch{Try: []Key{one}}, tryKeys | single, []any{int64(1)}},
+		{"one release", Batch{Release: []Key{two}}, releaseKeys | single, []any{int64(-2)}},
+		{"one pair", Batch{Try: []Key{pair}}, tryKeys << TwoInts, []any{"{3}"}},
+		{"two tries", Batch{Try: []Key{one, two}}, tryKeys, []any{"{1,-2}"}},
+		{"release and try", Batch{Release: []Key{one}, Try: []Key{two}}, releaseKeys | tryKeys, []any{"{1}", "{-2}"}},
+		{"spaces apart", Batch{Release: []Key{one, pair, two}}, releaseKeys | releaseKeys<<TwoInts, []any{"{1,-2}", "{3}"}},
+		{"readers", Batch{Try: []Key{one.Shared(), two, pair.Shared()}}, tryKeys | tryKeys<<2 | tryKeys<<3, []any{"{-2}", "{1}", "{3}"}},
+		{"one reader", Batch{Release: []Key{one.Shared()}}, releaseKeys<<2 | single, []any{int64(1)}},
+		{"sets", Batch{All: [][]Key{{one, pair}, {two}}}, tryAll, []any{`{"{0,1,1,3}","{0,-2}"}`}},
 		{"groups", Batch{Any: [][]Key{{one, two}, {one}}}, tryAny, []any{`{"{1,-2}","{1}"}`}},
 		{
 			"all", Batch{Release: []Key{one, pair}, Try: []Key{one, pair}, Any: [][]Key{{two}}},
-			releaseBigint | releaseTwoInts | tryBigint | tryTwoInts | tryAny,
+			releaseKeys | releaseKeys<<TwoInts | tryKeys | tryKeys<<TwoInts | tryAny,
 			[]any{"{1}", "{3}", "{1}", "{3}", `{"{-2}"}`},
 		},
 	}
@@ -55,7 +58,7 @@ func TestFormOf(t *testing.T) {
 // Releases stand before tries in the statement, whatever the form.
 func TestReleasesGoFirst(t *testing.T) {
 	t.Parallel()
-	for f := range single {
+	for f := range tryAll { // which gives back what it has taken itself
 		query := f.query()
 		if release, try := strings.LastIndex(query, "unlock"), strings.Index(query, "pg_try"); release >= 0 && try >= 0 && release > try {
 			t.Errorf("form %b tries before it releases: %s", f, query)
@@ -116,15 +119,22 @@ func FuzzParseArray(f *testing.F) {
 func TestAnswerMustFit(t *testing.T) {
 	t.Parallel()
 	batch := &Batch{Any: [][]Key{{{Bigint, 1}}, {{Bigint, 2}}}}
-	for _, list := range []driver.Value{"{}", "{1}", "{1,1,1}", "nonsense", nil, true} {
+	for _, list := range []driver.Value{"{}", "{1}", "{1,1,1}", "{1,2}", "{1,-1}", "nonsense", nil, true} {
 		batch.Won = nil
 		if err := batch.answer(tryAny, []driver.Value{list}); err == nil {
 			t.Errorf("an answer of %v to two groups was accepted", list)
 		}
 	}
+	set := &Batch{All: [][]Key{{{Bigint, 1}, {Bigint, 2}}}}
+	for _, list := range []driver.Value{"{}", "{3}", "{-1}", "{1,1}", nil} {
+		set.Missing = nil
+		if err := set.answer(tryAll, []driver.Value{list}); err == nil {
+			t.Errorf("an answer of %v to a set of two was accepted", list)
+		}
+	}
 	one := &Batch{Try: []Key{{Bigint, 1}}}
 	for _, column := range []driver.Value{"maybe", nil, int64(1)} {
-		if err := one.answer(tryBigint|single, []driver.Value{column}); err == nil {
+		if err := one.answer(tryKeys|single, []driver.Value{column}); err == nil {
 			t.Errorf("an answer of %v to one key was accepted", column)
 		}
 	}

@@ -92,7 +92,9 @@ func holder() string {
 	return host + "/" + strconv.Itoa(os.Getpid())
 }
 
-func (s *leaseSession) Exchange(b *Batch) error {
+func (s *leaseSession) Exchange(b *Batch) error { return inParts(b, s.exchange) }
+
+func (s *leaseSession) exchange(b *Batch) error {
 	err := s.call(func(ctx context.Context) error { return s.tables.exchange(ctx, &s.stamp, b, &s.drawn) })
 	if err != nil {
 		s.drawn.reserve(Token{}, 0) // it may have taken locks, and then the block is too old for them

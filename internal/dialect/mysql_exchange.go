@@ -19,7 +19,9 @@ const (
 	mysqlNoLock = 'n' // NULL: of a release, nobody holds it; of a try, the server could not say
 )
 
-func (s *mysqlSession) Exchange(b *Batch) error {
+func (s *mysqlSession) Exchange(b *Batch) error { return inParts(b, s.exchange) }
+
+func (s *mysqlSession) exchange(b *Batch) error {
 	text, err := s.ask(context.Background(), s.exchangeOf(b))
 	if err == nil {
 		err = s.answer(b, text)

@@ -21,7 +21,7 @@ type PostgreSQL struct {
 // Traits says that locks are better spread over several sessions: the server walks through
 // all that a session holds at the end of each of its statements.
 func (PostgreSQL) Traits() Traits {
-	return Traits{Lease: defaultLease, Spread: true, Parting: friendlyEnd}
+	return Traits{Lease: defaultLease, Spread: true, Parting: friendlyEnd, Readers: true}
 }
 
 const (
@@ -193,14 +193,14 @@ func (s *postgresSession) exchangeRaw(c any) error {
 	return s.batch.answer(f, row[1:])
 }
 
-// heldQuery lists the session's advisory locks, its claims aside: in the bigint space the key's
+// heldQuery lists the session's advisory locks, its claims among them as readers' locks: in the bigint space the key's
 // halves are classid and objid of objsubid 1, in the other of objsubid 2. A
 // session's own are all of its own database. It touches no shared catalog: to
 // lock one needs room in the server's lock table, which may be what is missing.
 const heldQuery = `SELECT pg_backend_pid(), coalesce(string_agg(
-	(objsubid - 1)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
+	(objsubid - 1 + CASE mode WHEN 'ShareLock' THEN 2 ELSE 0 END)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
 	FROM pg_locks
-	WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND pid = pg_backend_pid() AND granted`
+	WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted`
 
 func (s *postgresSession) Held() ([]Key, error) {
 	var (
@@ -218,7 +218,7 @@ func (s *postgresSession) Held() ([]Key, error) {
 
 func parseKey(space, id string) (Key, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || (space != "0" && space != "1") {
+	if err != nil || len(space) != 1 || space[0] < '0' || space[0] >= '0'+spaces {
 		return Key{}, errNonsense
 	}
 	return Key{Space: Space(space[0] - '0'), ID: n}, nil

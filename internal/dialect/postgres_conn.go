@@ -54,7 +54,7 @@ func survived(err error) bool {
 
 // call is what an advisory lock function returns for key, if the same server
 // process as before carries it out.
-func (c *Conn) call(function string, key Key) (bool, error) {
+func (c *Conn) call(name string, key Key) (bool, error) {
 	// No context of a caller reaches the driver: cancelling the statement would
 	// end the session and every lock on it.
 	ctx := context.Background()
@@ -66,8 +66,8 @@ func (c *Conn) call(function string, key Key) (bool, error) {
 		c.pid = pid
 	}
 	n, err := c.rows(ctx, fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE"+
-		" WHEN pg_catalog.pg_backend_pid() <> %d THEN 2 WHEN pg_catalog.%s(%s) THEN 1 ELSE 0 END)",
-		c.pid, function, literal(key)))
+		" WHEN pg_catalog.pg_backend_pid() <> %d THEN 2 WHEN pg_catalog.%s THEN 1 ELSE 0 END)",
+		c.pid, function(name, key)))
 	switch {
 	case err != nil:
 		return false, advisory(err)

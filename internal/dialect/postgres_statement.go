@@ -13,25 +13,29 @@ import (
 //
 // It is for use within sql.Conn.Raw, by one goroutine at a time.
 type statements struct {
-	prepared [forms]driver.Stmt // made at first use; they end with the connection
+	prepared map[form]driver.Stmt // made at first use; they end with the connection
 
 	// memory for the next statement
 	text []byte
-	row  [1 + len(parts)]driver.Value
+	row  [1 + 2*spaces + 2]driver.Value // a column for each part, after the first
 }
 
 // exchange runs the statement of b on conn and returns its row.
 func (s *statements) exchange(conn driver.Conn, f form, b *Batch) ([]driver.Value, error) {
-	if s.prepared[f] == nil {
-		stmt, err := prepare(conn, f.query())
-		if err != nil {
+	stmt := s.prepared[f]
+	if stmt == nil {
+		var err error
+		if stmt, err = prepare(conn, f.query()); err != nil {
 			return nil, err
+		}
+		if s.prepared == nil {
+			s.prepared = make(map[form]driver.Stmt)
 		}
 		s.prepared[f] = stmt
 	}
 	args := s.argsOf(f, b)
-	row := s.row[:1+len(args)] // a column for each part, after the first
-	return row, queryRow(s.prepared[f], args, row)
+	row := s.row[:1+len(args)]
+	return row, queryRow(stmt, args, row)
 }
 
 // argsOf is the arguments of f, in the order of its parts. They are made anew: a
@@ -46,7 +50,9 @@ func (s *statements) argsOf(f form, b *Batch) []driver.NamedValue {
 		arg := driver.NamedValue{Ordinal: len(args) + 1}
 		switch {
 		case part.form == tryAny:
-			arg.Value = textOfGroups(b.Any)
+			arg.Value = textOfArrays(b.Any, func(text []byte, group []Key) []byte { return appendText(text, group, Bigint) })
+		case part.form == tryAll:
+			arg.Value = textOfArrays(b.All, appendSet)
 		case f&single != 0:
 			arg.Value = keys[0].ID
 		default:

@@ -24,16 +24,29 @@ func appendText(text []byte, keys []Key, of Space) []byte {
 	return append(text, '}')
 }
 
-// textOfGroups is groups as the text of a text[] whose elements are each the
+// appendSet is appendText for keys of several spaces: the number of a key's comes before it.
+func appendSet(text []byte, set []Key) []byte {
+	text = append(text, '{')
+	for i, k := range set {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, '0'+byte(k.Space), ',')
+		text = strconv.AppendInt(text, k.ID, 10)
+	}
+	return append(text, '}')
+}
+
+// textOfArrays is groups as the text of a text[] whose elements are each the
 // text of a bigint[]: SQL has no arrays of arrays of different lengths.
-func textOfGroups(groups [][]Key) string {
+func textOfArrays(groups [][]Key, array func(text []byte, group []Key) []byte) string {
 	text := []byte{'{'}
 	for i, g := range groups {
 		if i > 0 {
 			text = append(text, ',')
 		}
 		text = append(text, '"')
-		text = appendText(text, g, Bigint)
+		text = array(text, g)
 		text = append(text, '"')
 	}
 	return string(append(text, '}'))

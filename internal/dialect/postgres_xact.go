@@ -45,7 +45,7 @@ func TryXact(ctx context.Context, tx Execer, key Key) (bool, error) {
 	// would grant on its own.
 	result, err := tx.ExecContext(ctx, "SELECT FROM pg_catalog.generate_series(1, CASE"+
 		" WHEN pg_catalog.pg_is_in_recovery() THEN 2"+
-		" WHEN pg_catalog.pg_try_advisory_xact_lock("+literal(key)+") THEN 1 ELSE 0 END)")
+		" WHEN pg_catalog."+function("pg_try_advisory_xact_lock", key)+" THEN 1 ELSE 0 END)")
 	if err != nil {
 		return false, advisory(err)
 	}
@@ -71,9 +71,9 @@ func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("SAVEPOINT latchkey;"+
 		" SELECT pg_catalog.set_config('latchkey.lock_timeout', pg_catalog.current_setting('lock_timeout'), true);"+
 		" SELECT pg_catalog.set_config('lock_timeout', '%d', true);"+
-		" SELECT pg_catalog.pg_advisory_xact_lock(%s);"+
+		" SELECT pg_catalog.%s;"+
 		" SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('latchkey.lock_timeout'), true);"+
-		" RELEASE SAVEPOINT latchkey", timeout, literal(key)))
+		" RELEASE SAVEPOINT latchkey", timeout, function("pg_advisory_xact_lock", key)))
 	if err == nil {
 		return true, nil
 	}
@@ -104,10 +104,13 @@ func SetIdleTimeout(ctx context.Context, tx Execer, idle time.Duration) error {
 	return advisory(err)
 }
 
-// literal is key as the arguments of an advisory lock function.
-func literal(key Key) string {
-	if key.Space == TwoInts {
-		return fmt.Sprintf("(%d)::int, (%d)::int", int32(key.ID>>32), int32(key.ID))
+// function is the call of an advisory lock function for key.
+func function(name string, key Key) string {
+	if key.IsShared() {
+		name += "_shared"
 	}
-	return fmt.Sprintf("(%d)::bigint", key.ID)
+	if key.Exclusive().Space == TwoInts {
+		return fmt.Sprintf("%s((%d)::int, (%d)::int)", name, int32(key.ID>>32), int32(key.ID))
+	}
+	return fmt.Sprintf("%s((%d)::bigint)", name, key.ID)
 }
