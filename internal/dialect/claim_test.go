@@ -96,7 +96,7 @@ func TestClaim(t *testing.T) {
 			ask(same, true, right)
 			ask(other, false, wrong)
 			ask(other, true, apart)
-			if keys, err := one.Held(); err != nil || slices.ContainsFunc(keys, func(k dialect.Key) bool { return !k.IsShared() }) {
+			if keys, err := one.Held(); err != nil || slices.ContainsFunc(keys, func(k Key) bool { return !k.IsShared() }) {
 				t.Errorf("a claim is among the keys that are held exclusively: %v, %v", keys, err)
 			}
 			ask(one, true, apart, right)
