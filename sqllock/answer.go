@@ -41,9 +41,12 @@ func (t *table) wakeLocked(done chan struct{}) {
 // keepGoingLocked sees that e, which may have lost who was to ask for it, is asked for
 // as long as it is wanted, and forgotten when it is not.
 func (t *table) keepGoingLocked(e *entry) {
-	if e.state == idle && len(e.asks) > 0 && !e.pending() && !t.closed {
+	switch {
+	case e.state == idle && len(e.asks) > 0 && !e.pending() && !t.closed:
 		t.resumeLocked(e)
-	} else {
+	case e.state == held && e.shared: // who has left may have stood before readers
+		t.admitLocked(e)
+	default:
 		t.tidyLocked(e)
 	}
 }
@@ -72,15 +75,33 @@ func (t *table) dismissLocked(e *entry, err error, upTo uint64) {
 			i++
 			continue
 		}
-		e.asks = slices.Delete(e.asks, i, i+1)
-		a.entries[slices.Index(a.entries, e)] = nil
-		a.open--
-		switch {
-		case a.open == 0 || err != ErrHeld:
-			t.settleLocked(a, nil, err)
-		case a.unasked():
-			t.source.askAny(a)
+		t.dismissOneLocked(e, a, err)
+	}
+}
+
+// dismissBusyLocked is dismissLocked after the answer that somebody else holds e's key. That it
+// is not to be had alone says nothing of those who would read beside others.
+func (t *table) dismissBusyLocked(e *entry) {
+	for i := 0; i < len(e.asks); {
+		a := e.asks[i]
+		if a.waits || a.number > e.upTo || a.shared && !e.shared {
+			i++
+			continue
 		}
+		t.dismissOneLocked(e, a, ErrHeld)
+	}
+}
+
+// dismissOneLocked takes a off e, with err.
+func (t *table) dismissOneLocked(e *entry, a *ask, err error) {
+	e.drop(a)
+	a.entries[slices.Index(a.entries, e)] = nil
+	a.open--
+	switch {
+	case a.open == 0 || a.all || err != ErrHeld:
+		t.settleLocked(a, nil, err)
+	case a.unasked():
+		t.source.askGroup(a)
 	}
 }
 

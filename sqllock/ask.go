@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An ask is one call that wants one of keys.
+// An ask is one call that wants one of keys, or all.
 //
 // Invariant: until it is settled, it is in entries[i].asks for each entries[i]
 // that is not nil, and in no other; then it is in none.
@@ -18,10 +18,13 @@ type ask struct {
 	open    int      // how many are not nil
 	number  uint64   // the count of calls at this one
 	waits   bool     // it stays until it gets a key
-	grouped bool     // it stands in the source's queue, for askAny
+	shared  bool     // it wants its one key as one of several readers
+	all     bool     // it wants all of its keys, and does not wait
+	grouped bool     // it stands in the source's queue, for askGroup
 	settled bool
 	parked  bool // the caller waits for the token in done
 	lock    *Lock
+	locks   Locks // of one that wants all
 	err     error
 	done    chan struct{} // holds a token when settled, if parked
 
@@ -31,10 +34,20 @@ type ask struct {
 
 // acquire takes key, or waits for it.
 func (t *table) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
+	return t.acquireOne(ctx, key, waits, false)
+}
+
+// acquireShared takes key as one of several readers, or waits for it.
+func (t *table) acquireShared(ctx context.Context, key Key, waits bool) (*Lock, error) {
+	return t.acquireOne(ctx, key, waits, true)
+}
+
+func (t *table) acquireOne(ctx context.Context, key Key, waits, shared bool) (*Lock, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	a := t.asks.Get().(*ask)
+	a.shared = shared
 	a.oneKey[0], a.oneEntry[0] = key, nil
 	a.keys, a.entries = a.oneKey[:], a.oneEntry[:]
 	lock, err := t.run(ctx, a, waits)
@@ -154,14 +167,21 @@ func (t *table) enlistLocked(a *ask) {
 		t.settleLocked(a, nil, ErrClosed)
 		return
 	}
+	if a.all {
+		t.enlistAllLocked(a)
+		return
+	}
 	fresh := 0 // entries that nobody asks for yet
 	var last *entry
 	for i, key := range a.keys {
 		e := t.entries.of(key.id())
 		away := t.source.away(e)
 		switch {
-		case e != nil && e.state == releasing && len(e.asks) == 0 && away == nil && t.mayHandOverLocked(e, key):
+		case e != nil && e.state == releasing && len(e.asks) == 0 && away == nil && t.mayHandOverLocked(e, a, key):
 			t.settleReplyLocked(e, nil)
+			t.giveLocked(e, a, key)
+			return
+		case e != nil && a.shared && t.mayJoinLocked(e, key):
 			t.giveLocked(e, a, key)
 			return
 		case e != nil && !a.waits && e.state == held:
@@ -191,7 +211,7 @@ func (t *table) enlistLocked(a *ask) {
 	case fresh == 1:
 		t.source.ask(last)
 	case fresh > 1:
-		t.source.askAny(a)
+		t.source.askGroup(a)
 	}
 }
 

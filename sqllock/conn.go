@@ -53,18 +53,29 @@ func OnConn(conn *sql.Conn) *Conn {
 // transaction pooler, ErrUnavailable within a second if there is no answer, or
 // ctx's error.
 func (c *Conn) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, false)
+	return c.acquire(ctx, key, c.table.acquire, false)
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // It tries again from time to time, so that the connection is free in between.
 func (c *Conn) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, true)
+	return c.acquire(ctx, key, c.table.acquire, true)
 }
 
-func (c *Conn) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
+// TryRLock takes key as one of several readers, as [Session.TryRLock] does; its errors are
+// those of TryLock.
+func (c *Conn) TryRLock(ctx context.Context, key Key) (*Lock, error) {
+	return c.acquire(ctx, key, c.table.acquireShared, false)
+}
+
+// RLock is TryRLock that waits until ctx ends, as Lock does.
+func (c *Conn) RLock(ctx context.Context, key Key) (*Lock, error) {
+	return c.acquire(ctx, key, c.table.acquireShared, true)
+}
+
+func (c *Conn) acquire(ctx context.Context, key Key, acquire func(context.Context, Key, bool) (*Lock, error), waits bool) (*Lock, error) {
 	c.sendLater()
-	lock, err := c.table.acquire(ctx, key, waits)
+	lock, err := acquire(ctx, key, waits)
 	if err != nil && ctx.Err() != nil {
 		c.settleDown(key)
 	}
@@ -119,8 +130,8 @@ func (c *Conn) ask(e *entry) {
 	c.sendLocked(e)
 }
 
-// askAny is never called: a Conn takes one key at a time.
-func (c *Conn) askAny(*ask) {}
+// askGroup is never called: a Conn takes one key at a time.
+func (c *Conn) askGroup(*ask) {}
 
 func (c *Conn) away(*entry) error { return nil }
 
@@ -183,13 +194,13 @@ func (c *Conn) next() (e *entry, key dialect.Key, release bool) {
 		switch {
 		case e.state == releasing:
 			e.state = freeing
-			return e, e.key, true
+			return e, e.asked(), true
 		case e.state == queued && len(e.asks) == 0: // all have given up
 			e.state = idle
 			t.tidyLocked(e)
 		case e.state == queued:
-			t.askingLocked(e)
-			return e, e.key, false
+			t.askingLocked(e, e.wantsShared())
+			return e, e.asked(), false
 		}
 	}
 	c.queue, c.running = nil, false
@@ -248,9 +259,7 @@ func (c *Conn) lose(e *entry, err error) {
 	var locks []*Lock
 	for e := range t.entries.all() {
 		if e.state == held || e.state == releasing || e.state == freeing {
-			if e.lock != nil {
-				locks = append(locks, e.lock)
-			}
+			locks = e.appendHolders(locks)
 			t.freedLocked(e, ErrLost)
 		}
 	}

@@ -20,19 +20,21 @@ import (
 // virtual time of a synctest bubble, and as faulty as a test wants.
 type fakeServer struct {
 	mu       sync.Mutex
-	owners   map[dialect.Key]*fakeSession
+	locks    fakeLocks
 	sessions []*fakeSession
 	claims   map[*fakeSession]map[dialect.Claim]bool
 	opens    int
 	tokens   int64
 	carries  int // keys in a statement; 0: any number
 
+	withoutReaders bool // it has no readers' locks
+
 	onOpen    func(n int) error  // before the nth session opens, from 1; may block
 	onSession func(*fakeSession) // when one has opened
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{owners: make(map[dialect.Key]*fakeSession), claims: make(map[*fakeSession]map[dialect.Claim]bool)}
+	return &fakeServer{locks: newFakeLocks(), claims: make(map[*fakeSession]map[dialect.Claim]bool)}
 }
 
 // room is how many keys a statement may carry.
@@ -51,7 +53,7 @@ func (f *fakeServer) carry(keys int) {
 
 // Traits implements dialect.Dialect.
 func (f *fakeServer) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true, Parting: 100 * time.Millisecond}
+	return dialect.Traits{Lease: defaultLease, Spread: true, Parting: 100 * time.Millisecond, Readers: !f.withoutReaders}
 }
 
 // Open implements dialect.Dialect.
@@ -86,7 +88,7 @@ func (f *fakeServer) session(n int) *fakeSession {
 func (f *fakeServer) held() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.owners)
+	return f.locks.len()
 }
 
 // steal has somebody outside take key, or give it back.
@@ -97,9 +99,9 @@ func (f *fakeServer) set(key Key, owner *fakeSession) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if owner == nil {
-		delete(f.owners, key.id())
+		delete(f.locks.owners, key.id())
 	} else {
-		f.owners[key.id()] = owner
+		f.locks.owners[key.id()] = owner
 	}
 }
 
@@ -130,14 +132,14 @@ func (s *fakeSession) sent() []dialect.Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.batches), func(b dialect.Batch) bool {
-		return len(b.Release)+len(b.Try)+len(b.Any) == 0
+		return len(b.Release)+len(b.Try)+len(b.Any)+len(b.All) == 0
 	})
 }
 
 func (s *fakeSession) Exchange(b *dialect.Batch) error {
 	s.mu.Lock()
 	s.batches = append(s.batches, dialect.Batch{
-		Release: slices.Clone(b.Release), Try: slices.Clone(b.Try), Any: slices.Clone(b.Any),
+		Release: slices.Clone(b.Release), Try: slices.Clone(b.Try), Any: slices.Clone(b.Any), All: slices.Clone(b.All),
 	})
 	before, after := s.before, s.after
 	s.mu.Unlock()
@@ -161,39 +163,24 @@ func (s *fakeSession) Exchange(b *dialect.Batch) error {
 }
 
 func (s *fakeSession) carryOut(b *dialect.Batch) {
-	owners := s.server.owners
+	locks := s.server.locks
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	for _, k := range b.Release {
-		if owners[k] == s {
-			delete(owners, k)
-		} else {
+		if !locks.release(s, k) {
 			b.NotHeld = append(b.NotHeld, k)
 		}
 	}
 	for _, k := range b.Try {
-		switch owners[k] {
-		case nil:
-			owners[k] = s
-		case s:
-			panic("the engine took a key twice on one session")
-		default:
+		if !locks.take(s, k) {
 			b.Busy = append(b.Busy, k)
 		}
 	}
 	for _, g := range b.Any {
-		won := -1
-		for i, k := range g {
-			if owners[k] == s {
-				panic("the engine took a key twice on one session")
-			}
-			if owners[k] == nil {
-				owners[k] = s
-				won = i
-				break
-			}
-		}
-		b.Won = append(b.Won, won)
+		b.Won = append(b.Won, locks.takeOne(s, g))
+	}
+	for _, set := range b.All {
+		b.Missing = append(b.Missing, locks.takeAll(s, set))
 	}
 }
 
@@ -269,13 +256,7 @@ func (s *fakeSession) tokenHook(hook func() error) {
 func (s *fakeSession) Held() ([]dialect.Key, error) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	var keys []dialect.Key
-	for k, owner := range s.server.owners {
-		if owner == s {
-			keys = append(keys, k)
-		}
-	}
-	return keys, nil
+	return s.server.locks.of(s), nil
 }
 
 func (s *fakeSession) Socket() net.Conn { return nil }
@@ -290,10 +271,8 @@ func (s *fakeSession) Destroy() {
 	s.once.Do(func() { close(s.closed) })
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	for k, owner := range s.server.owners {
-		if owner == s {
-			delete(s.server.owners, k)
-		}
+	for _, k := range s.server.locks.of(s) {
+		s.server.locks.release(s, k)
 	}
 	delete(s.server.claims, s)
 }

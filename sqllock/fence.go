@@ -113,6 +113,8 @@ var errNoLock = fmt.Errorf("%w: there is no lock to fence with: the context has 
 var errNoToken = errors.New("sqllock: only the lock of a Session can be fenced" +
 	" (work done in the transaction of a PerTx lock needs no fence)")
 
+var errReadersToken = errors.New("sqllock: a reader's lock cannot be fenced: readers do not exclude each other; take the key with TryLock or Lock to write")
+
 // token is l's, drawn if it has none yet.
 func (l *Lock) token(ctx context.Context) (dialect.Token, error) {
 	if l == nil {
@@ -123,6 +125,9 @@ func (l *Lock) token(ctx context.Context) (dialect.Token, error) {
 	}
 	if l.lease == nil {
 		return dialect.Token{}, errNoToken
+	}
+	if l.shared {
+		return dialect.Token{}, errReadersToken
 	}
 	if token := l.drawn(); token != nil {
 		return *token, nil

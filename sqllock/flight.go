@@ -14,6 +14,7 @@ type flight struct {
 	releases []*entry // beside batch.Release
 	tries    []*entry // beside batch.Try
 	groups   []group  // beside batch.Any
+	sets     []group  // beside batch.All
 	underWay bool
 	sent     time.Duration
 	sentBoot time.Duration // the same by the clock that goes on while the system is suspended
@@ -21,13 +22,20 @@ type flight struct {
 	wakes    []chan struct{}
 }
 
-// A group is keys of which one is wanted.
+// A group is keys of which one is wanted, or of a set all, by ask.
 type group struct {
 	entries []*entry
+	ask     *ask
 }
 
 // wantedLocked is how many keys the flight may bring.
-func (f *flight) wantedLocked() int { return len(f.tries) + len(f.groups) }
+func (f *flight) wantedLocked() int {
+	n := len(f.tries) + len(f.groups)
+	for _, set := range f.sets {
+		n += len(set.entries)
+	}
+	return n
+}
 
 // take loads the flight with what is queued, up to limit keys and all groups, and
 // reports whether there is anything to send.
@@ -47,7 +55,7 @@ func (l *lease) take(limit int, due bool) bool {
 		if e.state == releasing && e.holds.lease == l {
 			e.state = freeing
 			f.releases = append(f.releases, e)
-			f.batch.Release = append(f.batch.Release, e.key)
+			f.batch.Release = append(f.batch.Release, e.asked())
 		}
 	}
 	limit -= len(releases)
@@ -97,7 +105,8 @@ func (f *flight) clear() {
 	clear(f.releases)
 	clear(f.tries)
 	clear(f.groups)
-	f.releases, f.tries, f.groups = f.releases[:0], f.tries[:0], f.groups[:0]
+	clear(f.sets)
+	f.releases, f.tries, f.groups, f.sets = f.releases[:0], f.tries[:0], f.groups[:0], f.sets[:0]
 }
 
 func (l *lease) takeTriesLocked(limit, room int) {
@@ -111,6 +120,8 @@ func (l *lease) takeTriesLocked(limit, room int) {
 		case len(e.asks) == 0: // all have given up
 			e.state = idle
 			t.tidyLocked(e)
+		case e.wantsShared() && !b.s.options.dialect.Traits().Readers:
+			t.refusedReadersLocked(e, errReaders)
 		case !l.hasLocked(e):
 			if err := l.wantLocked(e); err != nil {
 				t.refusedLocked(e, err)
@@ -120,23 +131,23 @@ func (l *lease) takeTriesLocked(limit, room int) {
 		case len(l.flight.tries) >= room:
 			t.refusedLocked(e, errMaxHeld)
 		default:
-			l.tryLocked(e)
+			l.tryLocked(e, e.wantsShared())
 		}
 	}
 }
 
 // tryLocked adds e to the flight.
-func (l *lease) tryLocked(e *entry) {
-	l.askingLocked(e)
+func (l *lease) tryLocked(e *entry, shared bool) {
+	l.askingLocked(e, shared)
 	l.flight.tries = append(l.flight.tries, e)
-	l.flight.batch.Try = append(l.flight.batch.Try, e.key)
+	l.flight.batch.Try = append(l.flight.batch.Try, e.asked())
 }
 
-func (l *lease) askingLocked(e *entry) {
+func (l *lease) askingLocked(e *entry, shared bool) {
 	e.backend = l.backend
 	e.stake = l.claims[e.claim]
 	e.stake.usedLocked(1)
-	l.backend.s.table.askingLocked(e)
+	l.backend.s.table.askingLocked(e, shared)
 }
 
 // refusedGroupLocked has a refused those of its keys that it asks for.
@@ -148,7 +159,7 @@ func (t *table) refusedGroupLocked(a *ask, entries []*entry, err error) {
 	}
 }
 
-// takeGroupsLocked adds those who want one of several keys. Keys that two want go to
+// takeGroupsLocked adds those who want one of several keys, or all. Keys that two want go to
 // one of them: the database would grant a key to the same session twice.
 func (l *lease) takeGroupsLocked(room int) {
 	b, t := l.backend, l.backend.s.table
@@ -176,20 +187,14 @@ func (l *lease) takeGroupsLocked(room int) {
 			a.grouped = true
 			b.groups = append(b.groups, a)
 			continue
-		case l.flight.wantedLocked() >= room:
+		case l.flight.wantedLocked()+a.least() > room:
 			t.refusedGroupLocked(a, entries, errMaxHeld)
 		case len(entries) == 1:
-			l.tryLocked(entries[0])
+			l.tryLocked(entries[0], false)
 			fits--
 		default:
 			fits -= len(entries)
-			keys := make([]dialect.Key, len(entries))
-			for i, e := range entries {
-				l.askingLocked(e)
-				keys[i] = e.key
-			}
-			l.flight.groups = append(l.flight.groups, group{entries})
-			l.flight.batch.Any = append(l.flight.batch.Any, keys)
+			l.groupLocked(a, entries)
 		}
 		for _, e := range a.entries { // what it could not take along
 			if e != nil && e.state == idle && !e.pending() {
@@ -197,6 +202,29 @@ func (l *lease) takeGroupsLocked(room int) {
 			}
 		}
 	}
+}
+
+// groupLocked adds entries, of a, to the flight.
+func (l *lease) groupLocked(a *ask, entries []*entry) {
+	keys := make([]dialect.Key, len(entries))
+	for i, e := range entries {
+		l.askingLocked(e, false)
+		keys[i] = e.key
+	}
+	f, g := &l.flight, group{entries, a}
+	if a.all {
+		f.sets, f.batch.All = append(f.sets, g), append(f.batch.All, keys)
+	} else {
+		f.groups, f.batch.Any = append(f.groups, g), append(f.batch.Any, keys)
+	}
+}
+
+// least is how many keys a brings if it is granted.
+func (a *ask) least() int {
+	if a.all {
+		return len(a.keys)
+	}
+	return 1
 }
 
 // missingLocked is one of entries for which l has not the claim, and why it is not
@@ -214,9 +242,16 @@ func (l *lease) missingLocked(entries []*entry) (missing *entry, refused error) 
 }
 
 // share is those of a's keys to ask for in one statement: all that nobody asks
-// for, or a fair part where several try for the same ones.
+// for, or a fair part where several try for the same ones; for one that wants all,
+// all or none.
 func (a *ask) share() []*entry {
 	var entries []*entry
+	if a.all {
+		if a.ready() {
+			entries = slices.Clone(a.entries)
+		}
+		return entries
+	}
 	quota := len(a.keys)
 	for _, e := range a.entries {
 		if e == nil || e.state != idle || e.polling {

@@ -6,31 +6,51 @@ import (
 	"time"
 )
 
-// giveLocked makes a the holder of e's key, which the source has granted.
+// giveLocked makes a the holder of e's key, which the source has granted, or one
+// of its readers.
 func (t *table) giveLocked(e *entry, a *ask, key Key) {
+	t.settleLocked(a, t.lockLocked(e, a, key), nil)
+}
+
+// lockLocked is the lock of e's key, now held by a.
+func (t *table) lockLocked(e *entry, a *ask, key Key) *Lock {
 	e.state = held
 	e.polls = 0
-	e.lock = &Lock{key: key, ctx: a.ctx, home: t, entry: e, lease: e.holds.lease}
+	lock := &Lock{key: key, ctx: a.ctx, home: t, entry: e, lease: e.holds.lease, shared: e.shared}
 	if e.holds.tx != nil {
-		e.lock.tx = e.holds.tx.tx
+		lock.tx = e.holds.tx.tx
 	}
-	t.settleLocked(a, e.lock, nil)
+	if e.shared {
+		e.addReader(lock)
+	} else {
+		e.lock = lock
+	}
+	return lock
 }
 
 // grantedLocked is the source's answer, come at this time, that e's key is this
 // process's now.
 func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
+	t.ownLocked(e, holds, at)
+	if e.shared {
+		t.admitLocked(e)
+	} else if a := e.first(); a != nil && !a.shared && e.suits(a.keyOf(e)) {
+		t.giveLocked(e, a, a.keyOf(e))
+	}
+	if e.state != held { // who asked has given up
+		t.releaseLocked(e)
+		return
+	}
+	t.dismissLocked(e, ErrHeld, everybody)
+}
+
+// ownLocked notes that e's key is this process's from now on.
+func (t *table) ownLocked(e *entry, holds holding, at time.Duration) {
 	t.held++
 	e.holds = holds
 	if e.since == 0 {
 		e.since = at
 	}
-	if len(e.asks) == 0 || !e.suits(e.firstKey()) { // who asked has given up
-		t.releaseLocked(e)
-		return
-	}
-	t.giveLocked(e, e.asks[0], e.firstKey())
-	t.dismissLocked(e, ErrHeld, everybody)
 }
 
 // refusedLocked is the source's answer that e's key was not taken: ErrHeld because
@@ -40,11 +60,11 @@ func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
 func (t *table) refusedLocked(e *entry, err error) {
 	e.state = idle
 	e.since = 0
-	upTo := everybody
-	if err == ErrHeld {
-		upTo = e.upTo
+	if err != ErrHeld {
+		t.dismissLocked(e, err, everybody)
+	} else {
+		t.dismissBusyLocked(e)
 	}
-	t.dismissLocked(e, err, upTo)
 	for len(e.asks) > 0 && errors.Is(err, ErrClosed) { // it will never be otherwise
 		t.settleLocked(e.asks[0], nil, err)
 	}
@@ -70,18 +90,23 @@ func (t *table) refusedLocked(e *entry, err error) {
 func (t *table) unlock(l *Lock) error {
 	t.mu.Lock()
 	e := l.entry
-	if e.lock != l { // the source has lost it
+	if !e.heldBy(l) { // the source has lost it
 		t.mu.Unlock()
 		return ErrLost
 	}
 	// Where the server has a say, its answer tells of a loss in a suspend.
-	if (t.asyncUnlock || len(e.asks) > 0) && l.lease != nil && l.lease.expired() {
+	if (t.asyncUnlock || len(e.asks) > 0 || len(e.readers) > 1) && l.lease != nil && l.lease.expired() {
 		t.mu.Unlock()
 		l.lease.lose(lossLease)
 		return ErrLost
 	}
 	e.lock = nil
-	if len(e.asks) > 0 && t.mayHandOverLocked(e, e.firstKey()) {
+	delete(e.readers, l)
+	if len(e.readers) > 0 {
+		t.mu.Unlock()
+		return nil
+	}
+	if len(e.asks) > 0 && t.mayHandOverLocked(e, e.asks[0], e.firstKey()) {
 		t.giveLocked(e, e.asks[0], e.firstKey())
 		t.mu.Unlock()
 		return nil
@@ -126,10 +151,10 @@ func (t *table) releaseLocked(e *entry) {
 }
 
 // firstKey is e's key as the first in line asked for it.
-func (e *entry) firstKey() Key {
-	first := e.asks[0]
-	return first.keys[slices.Index(first.entries, e)]
-}
+func (e *entry) firstKey() Key { return e.asks[0].keyOf(e) }
+
+// keyOf is e's key as a asked for it.
+func (a *ask) keyOf(e *entry) Key { return a.keys[slices.Index(a.entries, e)] }
 
 // suits reports whether e, which is granted, may be held as key: one made with a secret
 // needs its claim, under which another name of the same number was not asked for.
@@ -138,10 +163,10 @@ func (e *entry) suits(key Key) bool {
 	return key.print == 0 || e.holds.lease == nil || s != nil && s.claim == key.claim()
 }
 
-// mayHandOverLocked reports whether e's key may go to another caller of this process, who
+// mayHandOverLocked reports whether e's key may go to another caller of this process, a, which
 // asks for it as key, without passing through the database.
-func (t *table) mayHandOverLocked(e *entry, key Key) bool {
-	if !e.suits(key) {
+func (t *table) mayHandOverLocked(e *entry, a *ask, key Key) bool {
+	if !e.suits(key) || a.all || a.shared != e.shared {
 		return false
 	}
 	if t.handOver == forever {
@@ -163,7 +188,7 @@ func (t *table) settleReplyLocked(e *entry, err error) {
 func (t *table) freedLocked(e *entry, err error) {
 	t.held--
 	t.settleReplyLocked(e, err)
-	e.state, e.lock, e.holds = idle, nil, holding{}
+	e.state, e.lock, e.readers, e.holds = idle, nil, nil, holding{}
 	switch {
 	case len(e.asks) == 0:
 		t.tidyLocked(e)
@@ -175,17 +200,18 @@ func (t *table) freedLocked(e *entry, err error) {
 	}
 }
 
-// askingLocked notes that e is being asked for from now on.
-func (t *table) askingLocked(e *entry) {
-	e.state, e.upTo = asking, t.asked
+// askingLocked notes that e is being asked for from now on, for those who read or for one alone.
+func (t *table) askingLocked(e *entry, shared bool) {
+	e.state, e.upTo, e.shared = asking, t.asked, shared
 }
 
 // resumeLocked asks for e, which is idle and wanted.
 func (t *table) resumeLocked(e *entry) {
-	first := e.asks[0]
-	if len(first.keys) > 1 && !first.waits {
-		t.source.askAny(first)
-	} else {
+	switch first := e.asks[0]; {
+	case first.all && !first.ready(): // the answer to another of its keys sees to this one
+	case len(first.keys) > 1 && !first.waits:
+		t.source.askGroup(first)
+	default:
 		t.source.ask(e)
 	}
 }

@@ -124,9 +124,7 @@ func (l *lease) lose(why string) {
 	for e := range t.entries.all() {
 		switch {
 		case e.holds.lease == l:
-			if e.lock != nil {
-				locks = append(locks, e.lock)
-			}
+			locks = e.appendHolders(locks)
 			t.freedLocked(e, ErrLost)
 		case e.state == asking && e.backend == b:
 			t.refusedLocked(e, errSessionLost)

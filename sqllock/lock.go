@@ -23,6 +23,8 @@ type Lock struct {
 	entry *entry  // of a Session's lock: its place in the table; else nil
 	tx    *sql.Tx // of a TxLocker's lock; else nil
 
+	shared bool // it is one of several readers'
+
 	ended    atomic.Uint32 // endNot until the lock ends, then how; set once, under mu
 	detached atomic.Bool   // Bind ignores the lock
 

@@ -40,14 +40,41 @@ func (m *Memory) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return m.table.acquireAny(ctx, keys, true)
 }
 
-var errNoKeys = errors.New("sqllock: TryAny and LockAny need a key at least")
+// TryRLock takes key as one of several readers, as [Session.TryRLock] does.
+func (m *Memory) TryRLock(ctx context.Context, key Key) (*Lock, error) {
+	return m.table.acquireShared(ctx, key, false)
+}
+
+// RLock is TryRLock that waits until ctx ends.
+func (m *Memory) RLock(ctx context.Context, key Key) (*Lock, error) {
+	return m.table.acquireShared(ctx, key, true)
+}
+
+// TryLockAll takes all of keys or none, as [Session.TryLockAll] does.
+func (m *Memory) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
+	return m.table.acquireAll(ctx, keys)
+}
+
+// LockAll is TryLockAll that waits until ctx ends.
+func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
+	return m.table.awaitAll(ctx, keys)
+}
+
+var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")
 
 // Memory is the source of its own table: every key is free that the table does
 // not know.
 
-func (m *Memory) ask(e *entry) { m.table.grantedLocked(e, holding{}, 1) } // when does not matter: handOver has no end
+func (m *Memory) ask(e *entry) {
+	m.table.askingLocked(e, e.wantsShared())
+	m.table.grantedLocked(e, holding{}, 1) // when does not matter: handOver has no end
+}
 
-func (m *Memory) askAny(a *ask) {
+func (m *Memory) askGroup(a *ask) {
+	if a.all {
+		m.table.grantedAllLocked(a, a.share(), func(*entry) holding { return holding{} }, 1)
+		return
+	}
 	for _, e := range a.entries {
 		if e != nil && e.state == idle {
 			m.ask(e)

@@ -72,7 +72,7 @@ type txHolder struct {
 // a lock.
 
 func (p *TxLocker) ask(e *entry) {
-	p.table.askingLocked(e)
+	p.table.askingLocked(e, false)
 	go func() {
 		holder, err := p.begin(e.key)
 		p.table.mu.Lock()
@@ -85,8 +85,8 @@ func (p *TxLocker) ask(e *entry) {
 	}()
 }
 
-// askAny is never called: a TxLocker takes one key at a time.
-func (p *TxLocker) askAny(*ask) {}
+// askGroup is never called: a TxLocker takes one key at a time.
+func (p *TxLocker) askGroup(*ask) {}
 
 func (p *TxLocker) away(*entry) error { return nil }
 

@@ -86,10 +86,19 @@ func randomCall(rng *random, s *Session, holders *holders) {
 	defer cancel()
 	key := ID(int64(rng.intn(4)))
 	var (
-		lock *Lock
-		err  error
+		lock  *Lock
+		locks Locks
+		err   error
 	)
-	switch rng.intn(5) {
+	switch rng.intn(9) {
+	case 5:
+		lock, err = s.TryRLock(ctx, key)
+	case 6:
+		lock, err = s.RLock(ctx, key)
+	case 7:
+		locks, err = s.TryLockAll(ctx, ID(3), key, Pair(1, 1))
+	case 8:
+		locks, err = s.LockAll(ctx, ID(2), ID(0))
 	case 4:
 		lock, err = s.TryAny(ctx, ID(3), ID(2), Pair(1, 1))
 	case 0:
@@ -104,10 +113,17 @@ func randomCall(rng *random, s *Session, holders *holders) {
 	if err != nil {
 		return
 	}
-	holders.enter(lock)
+	if lock != nil {
+		locks = Locks{lock}
+	}
+	for _, l := range locks {
+		holders.enter(l)
+	}
 	time.Sleep(rng.duration(10 * time.Millisecond))
-	holders.leave(lock)
-	_ = lock.Unlock()
+	for _, l := range locks {
+		holders.leave(l)
+	}
+	_ = locks.Unlock()
 }
 
 // checkInvariants checks what table and entry promise to hold at any moment.
@@ -119,12 +135,16 @@ func checkInvariants(t *testing.T, seed uint64, table *table) {
 		switch {
 		case table.entries.of(e.key) != e:
 			t.Errorf("seed %d: an entry stands under another's key", seed)
-		case e.state == idle && (len(e.asks) == 0 || !e.pending()):
+		case e.state == idle && (len(e.asks) == 0 || !e.pending() && (!e.asks[0].all || e.asks[0].ready())):
 			t.Errorf("seed %d: an idle entry, wanted by %d, that nothing will move", seed, len(e.asks))
 		case e.state == queued && !slices.Contains(e.backend.tries, e):
 			t.Errorf("seed %d: an entry is queued nowhere", seed)
-		case e.state == held && e.lock == nil:
-			t.Errorf("seed %d: a key is held by nobody", seed)
+		case e.state == held && (e.lock == nil) == (len(e.readers) == 0):
+			t.Errorf("seed %d: a key is held by nobody, or by one alone and by readers", seed)
+		case e.state == held && e.shared && len(e.asks) > 0 && !e.asks[0].waits:
+			t.Errorf("seed %d: who tries stands in line for what readers hold", seed)
+		case e.state == held && e.shared && len(e.asks) > 0 && e.asks[0].shared && e.suits(e.firstKey()):
+			t.Errorf("seed %d: a reader waits for readers", seed)
 		case e.state == releasing && !slices.Contains(e.holds.lease.backend.releases, e):
 			t.Errorf("seed %d: a release is queued nowhere", seed)
 		}
@@ -226,14 +246,18 @@ func (h *holders) enter(l *Lock) {
 		h.m[l.Key()] = make(map[*Lock]bool)
 	}
 	h.m[l.Key()][l] = true
-	valid := 0
+	alone, readers := 0, 0
 	for other := range h.m[l.Key()] {
-		if other.Err() == nil {
-			valid++
+		switch {
+		case other.Err() != nil:
+		case other.shared:
+			readers++
+		default:
+			alone++
 		}
 	}
-	if valid > 1 {
-		h.t.Errorf("seed %d: %d hold one key", h.seed, valid)
+	if alone > 1 || alone == 1 && readers > 0 {
+		h.t.Errorf("seed %d: %d hold one key alone, and %d as readers", h.seed, alone, readers)
 	}
 }
 

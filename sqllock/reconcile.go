@@ -29,18 +29,20 @@ func (l *lease) reconcile(err error) bool {
 		return false
 	}
 	for _, e := range f.releases {
-		if holds[e.key] {
+		if holds[e.asked()] {
 			t.releaseLocked(e)
 		} else {
 			l.freedLocked(e)
 		}
 	}
 	wanted := f.tries
-	for _, g := range f.groups {
-		wanted = append(wanted, g.entries...)
+	for _, groups := range [][]group{f.groups, f.sets} {
+		for _, g := range groups {
+			wanted = append(wanted, g.entries...)
+		}
 	}
 	for _, e := range wanted {
-		if holds[e.key] {
+		if holds[e.asked()] {
 			l.grantedLocked(e, answered)
 		} else {
 			l.refusedLocked(e, err)
@@ -115,7 +117,7 @@ func (l *lease) accountFor(holds map[dialect.Key]bool) bool {
 		l.failed++ // to release needs no room: it should not fail
 	}
 	for e := range t.entries.all() {
-		if e.holds.lease == l && e.state != freeing && !holds[e.key] {
+		if e.holds.lease == l && e.state != freeing && !holds[e.asked()] {
 			return false
 		}
 	}

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,44 @@ func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return s.table.acquireAny(ctx, keys, true)
 }
 
+// TryRLock takes key as one of several readers, or fails as TryLock does: with ErrHeld at once
+// if somebody holds key alone, or waits for it in this process. While readers have it nobody
+// gets it by TryLock or Lock; readers of this process share one lock in the database, and
+// those after the first are let in without a question to it. It needs PostgreSQL's advisory
+// locks: elsewhere the error matches [errors.ErrUnsupported].
+//
+// As with sync.RWMutex, a reader must not ask for the key again, alone or as a reader: somebody
+// may have come to wait in between. In one process nobody who waits to have the
+// key alone is overtaken by readers that come later; across processes there is no such order,
+// and readers that never leave the key all at once keep it from being had alone. Fence
+// refuses a reader's lock: what is fenced is writing.
+func (s *Session) TryRLock(ctx context.Context, key Key) (*Lock, error) {
+	return s.table.acquireShared(ctx, key, false)
+}
+
+// RLock is TryRLock that waits until ctx ends, as Lock does.
+func (s *Session) RLock(ctx context.Context, key Key) (*Lock, error) {
+	return s.table.acquireShared(ctx, key, true)
+}
+
+// TryLockAll takes all of keys or none, in one round trip, or fails as TryLock does: with
+// ErrHeld if one of them is held. No order of keys and no crossing of sets leads to a deadlock: it
+// tries, and the database looks at the keys of each set in one order, so that of two
+// that want some of the same keys at the same moment one can get its own. (MySQL
+// and MariaDB give back in a second round trip what they took of a set that is not complete; there
+// the two may refuse each other.) A set is for one connection: of more keys than a statement may
+// carry it is refused with ErrCapacity.
+func (s *Session) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
+	return s.table.acquireAll(ctx, keys)
+}
+
+// LockAll is TryLockAll that waits until ctx ends, with the errors of Lock. It holds none of keys
+// while it waits, and has no place in any line: it tries from time to time, and who
+// waits for one key alone may come first.
+func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
+	return s.table.awaitAll(ctx, keys)
+}
+
 // Close ends the Session. Locks still held end, their contexts with cause
 // ErrClosed; who waits gets ErrClosed, and an Unlock under way that gets no answer
 // any more ErrUnavailable. Its connections are destroyed, not pooled, and so the
@@ -187,7 +226,7 @@ func (s *Session) ask(e *entry) {
 	b.notifyLocked()
 }
 
-func (s *Session) askAny(a *ask) {
+func (s *Session) askGroup(a *ask) {
 	if a.grouped {
 		return
 	}
@@ -243,5 +282,6 @@ const proofPatience = 2 * time.Second
 
 var (
 	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
+	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
 	errManyKeys = fmt.Errorf("%w: more keys at once than a statement may carry (max_allowed_packet)", ErrCapacity)
 )

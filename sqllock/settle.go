@@ -40,7 +40,7 @@ func (l *lease) settleLocked() bool {
 		l.freedLocked(e)
 	}
 	for _, key := range f.batch.Busy {
-		if e := t.entries.of(key); e != nil {
+		if e := t.entries.of(key.Exclusive()); e != nil {
 			e.busy = true
 		}
 	}
@@ -54,6 +54,9 @@ func (l *lease) settleLocked() bool {
 	}
 	for i, g := range f.groups {
 		l.settleGroupLocked(g, f.batch.Won[i], answered)
+	}
+	for i, g := range f.sets {
+		l.settleSetLocked(g, f.batch.Missing[i], answered)
 	}
 	f.clear()
 	l.pace.roundTrip, l.pace.answered = answered-f.sent, len(f.wakes)
@@ -72,6 +75,21 @@ func (l *lease) settleGroupLocked(g group, won int, at time.Duration) {
 		case won < 0 || i < won:
 			l.refusedLocked(e, ErrHeld)
 		case i > won:
+			l.untestedLocked(e)
+		}
+	}
+}
+
+// settleSetLocked: all keys were taken, or none, since that at missing is held elsewhere.
+func (l *lease) settleSetLocked(g group, missing int, at time.Duration) {
+	if missing < 0 {
+		l.held += len(g.entries)
+		l.backend.s.table.grantedAllLocked(g.ask, g.entries, func(e *entry) holding { return holding{lease: l, stake: e.stake} }, at)
+		return
+	}
+	l.refusedLocked(g.entries[missing], ErrHeld)
+	for i, e := range g.entries {
+		if i != missing {
 			l.untestedLocked(e)
 		}
 	}
@@ -136,9 +154,11 @@ func (f *flight) failLocked(t *table, err error) {
 	for _, e := range f.tries {
 		t.dismissLocked(e, err, everybody)
 	}
-	for _, g := range f.groups {
-		for _, e := range g.entries {
-			t.dismissLocked(e, err, everybody)
+	for _, groups := range [][]group{f.groups, f.sets} {
+		for _, g := range groups {
+			for _, e := range g.entries {
+				t.dismissLocked(e, err, everybody)
+			}
 		}
 	}
 }

@@ -65,8 +65,8 @@ const (
 // table's mu held and must not block; they answer, at once or later, by the
 // table's granted, refused and freed.
 type source interface {
-	ask(e *entry)      // take e's key; e is idle
-	askAny(a *ask)     // take the first free one of a's idle entries
+	ask(e *entry)      // take e's key, in the mode that e.want says; e is idle
+	askGroup(a *ask)   // take the first free one of a's idle entries, or, if a wants all, all, which are idle
 	giveBack(e *entry) // release e's key; e is releasing
 	away(*entry) error // not nil: asking for it, or for a new key (nil), is in vain, and why
 }
@@ -78,11 +78,18 @@ type source interface {
 type entry struct {
 	key   dialect.Key
 	state state
-	busy  bool   // while asking: the answer is that somebody else has it
-	upTo  uint64 // while asking: the last call that came before it was sent
-	asks  []*ask // who wants it, first come first
+	busy  bool // while asking: the answer is that somebody else has it
 
-	lock  *Lock   // who holds it, while held
+	// From asking to the end: it is for readers, of which there may be several. Then they, not
+	// lock, hold it.
+	shared    bool
+	readers   map[*Lock]struct{}
+	admitting bool // readers are being let in
+
+	upTo uint64 // while asking: the last call that came before it was sent
+	asks []*ask // who wants it, first come first
+
+	lock  *Lock   // who holds it alone, while held
 	reply *reply  // whose Unlock waits, while releasing or freeing
 	holds holding // what the key hangs on, from the grant to the end
 
@@ -162,10 +169,8 @@ func (t *table) closeLocked() []*Lock {
 		for len(e.asks) > 0 {
 			t.settleLocked(e.asks[0], nil, ErrClosed)
 		}
-		if e.lock != nil {
-			locks = append(locks, e.lock)
-			e.lock = nil
-		}
+		locks = e.appendHolders(locks)
+		e.lock, e.readers = nil, nil
 	}
 	return locks
 }

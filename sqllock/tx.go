@@ -35,6 +35,14 @@ func TryTx(ctx context.Context, tx Tx, key Key) error {
 	return txError(ok, err)
 }
 
+// TryRTx is TryTx for one of several readers: while transactions, or readers of a [Session], have
+// key so, nobody gets it alone. A transaction that has it alone gets it as a reader, too, and
+// one that is the only reader gets it alone.
+func TryRTx(ctx context.Context, tx Tx, key Key) error {
+	ok, err := dialect.TryXact(ctx, tx, key.id().Shared())
+	return txError(ok, err)
+}
+
 // LockTx is TryTx that waits: up to wait, rounded up to a millisecond and at the
 // most 24 days, then it fails with ErrHeld and tx stays usable, since it waits inside a savepoint
 // (named latchkey). The transaction's own lock_timeout is as before afterwards.
@@ -42,11 +50,20 @@ func TryTx(ctx context.Context, tx Tx, key Key) error {
 // PostgreSQL (SQLSTATE 40P01), but not one that leads through this process: who
 // holds a Session's lock must not wait here for what its own next step frees.
 func LockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
-	err := TryTx(ctx, tx, key)
-	if wait <= 0 || !errors.Is(err, ErrHeld) {
-		return err
+	return lockTx(ctx, tx, key.id(), wait)
+}
+
+// RLockTx is TryRTx that waits as LockTx does. Two transactions that are readers of a key and both
+// wait to have it alone wait for each other: PostgreSQL ends one (40P01).
+func RLockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
+	return lockTx(ctx, tx, key.id().Shared(), wait)
+}
+
+func lockTx(ctx context.Context, tx Tx, key dialect.Key, wait time.Duration) error {
+	ok, err := dialect.TryXact(ctx, tx, key)
+	if err == nil && !ok && wait > 0 {
+		ok, err = dialect.LockXact(ctx, tx, key, wait)
 	}
-	ok, err := dialect.LockXact(ctx, tx, key.id(), wait)
 	return txError(ok, err)
 }
 

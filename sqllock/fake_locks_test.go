@@ -1,0 +1,93 @@
+package sqllock
+
+import "github.com/latchkey-go/latchkey/internal/dialect"
+
+// fakeLocks is the lock table of a fakeServer, whose mu protects it. Where PostgreSQL would
+// grant a lock that the session has already, or one that excludes it, this panics: the
+// engine must not ask.
+type fakeLocks struct {
+	owners  map[dialect.Key]*fakeSession
+	readers map[dialect.Key]map[*fakeSession]bool
+}
+
+func newFakeLocks() fakeLocks {
+	return fakeLocks{make(map[dialect.Key]*fakeSession), make(map[dialect.Key]map[*fakeSession]bool)}
+}
+
+func (f fakeLocks) len() int { return len(f.owners) + len(f.readers) }
+
+// take takes k for s if it is free.
+func (f fakeLocks) take(s *fakeSession, k dialect.Key) bool {
+	key := k.Exclusive()
+	switch {
+	case f.owners[key] == s || f.readers[key][s]:
+		panic("the engine takes a key twice on one session")
+	case f.owners[key] != nil:
+		return false
+	case !k.IsShared() && len(f.readers[key]) > 0:
+		return false
+	case !k.IsShared():
+		f.owners[key] = s
+	case f.readers[key] == nil:
+		f.readers[key] = map[*fakeSession]bool{s: true}
+	default:
+		f.readers[key][s] = true
+	}
+	return true
+}
+
+// takeOne takes the first of group that is free.
+func (f fakeLocks) takeOne(s *fakeSession, group []dialect.Key) (won int) {
+	for i, k := range group {
+		if f.take(s, k) {
+			return i
+		}
+	}
+	return -1
+}
+
+// takeAll takes all of set or none.
+func (f fakeLocks) takeAll(s *fakeSession, set []dialect.Key) (missing int) {
+	for i, k := range set {
+		if !f.take(s, k) {
+			for _, taken := range set[:i] {
+				f.release(s, taken)
+			}
+			return i
+		}
+	}
+	return -1
+}
+
+// release gives k back, and reports whether s had it.
+func (f fakeLocks) release(s *fakeSession, k dialect.Key) bool {
+	key := k.Exclusive()
+	if k.IsShared() {
+		had := f.readers[key][s]
+		delete(f.readers[key], s)
+		if len(f.readers[key]) == 0 {
+			delete(f.readers, key)
+		}
+		return had
+	}
+	had := f.owners[key] == s
+	if had {
+		delete(f.owners, key)
+	}
+	return had
+}
+
+// of is what s holds.
+func (f fakeLocks) of(s *fakeSession) (keys []dialect.Key) {
+	for k, owner := range f.owners {
+		if owner == s {
+			keys = append(keys, k)
+		}
+	}
+	for k, readers := range f.readers {
+		if readers[s] {
+			keys = append(keys, k.Shared())
+		}
+	}
+	return keys
+}

@@ -1,0 +1,159 @@
+package sqllock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Locks are locks taken together, by [Session.TryLockAll] or LockAll: one for each key, in the
+// order of the keys' ids, the same for everybody, whatever the order in which they were
+// asked for. Who fences a transaction for all of them (see [Fence]) does it in that order.
+// Keys that the database cannot tell apart, such as one that was named twice, have one lock.
+//
+// Each can be used and given back by itself, too. The methods may be called at once from
+// several goroutines; those of a nil Locks are safe.
+type Locks []*Lock
+
+// Err is nil while all are certainly held, as [Lock.Err] tells; else the error of the first that
+// is not.
+func (ls Locks) Err() error {
+	for _, l := range ls {
+		if err := l.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bind is ctx with all locks in it, ended by the loss of any: [Lock.Bind] of each, one in
+// the other. [FromContext] gives the last of them.
+func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
+	bound, cancel = context.WithCancel(ctx)
+	for _, l := range ls {
+		inner, unbind := l.Bind(bound)
+		outer := cancel
+		bound, cancel = inner, func() { unbind(); outer() }
+	}
+	return bound, cancel
+}
+
+// Unlock gives all back, at the same time, and waits as long as [Lock.Unlock] does. Its error is that
+// of the locks for which there was one, joined.
+func (ls Locks) Unlock() error {
+	errs := make([]error, len(ls))
+	var wg sync.WaitGroup
+	for i, l := range ls {
+		wg.Go(func() { errs[i] = l.Unlock() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// acquireAll takes all of keys or none.
+func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
+	distinct := distinctKeys(keys)
+	slices.SortFunc(distinct, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
+	})
+	switch len(distinct) {
+	case 0:
+		return nil, errNoKeys
+	case 1:
+		lock, err := t.acquire(ctx, distinct[0], false)
+		if err != nil {
+			return nil, err
+		}
+		return Locks{lock}, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), all: true, done: make(chan struct{}, 1)}
+	_, err := t.run(ctx, a, false)
+	return a.locks, err
+}
+
+// awaitAll takes all of keys, and waits until it can.
+func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
+	for n := 1; ; n++ {
+		locks, err := t.acquireAll(ctx, keys)
+		pause := pollPause(n)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil, err
+		case errors.Is(err, ErrUnavailable):
+			pause = jitter(pollAway)
+		case !errors.Is(err, ErrHeld):
+			return locks, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			if isUnavailable(err) {
+				return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// enlistAllLocked is enlistLocked for an ask that wants all of its keys.
+//
+// Invariant: it asks for none before it can ask for all. Until then it stands in line for each; the answer
+// to a key that another asks for either refuses it or lets it go on.
+func (t *table) enlistAllLocked(a *ask) {
+	for i, key := range a.keys {
+		e := t.entries.of(key.id())
+		if away := t.source.away(e); away != nil {
+			t.settleLocked(a, nil, away)
+			return
+		}
+		if e != nil && (e.state == held || e.waited()) {
+			t.settleLocked(a, nil, ErrHeld)
+			return
+		}
+		if e == nil {
+			e = t.newEntryLocked(key.id())
+		}
+		if key.print != 0 {
+			e.claim = key.claim()
+		}
+		e.asks = append(e.asks, a)
+		a.entries[i] = e
+		a.open++
+	}
+	if a.ready() {
+		t.source.askGroup(a)
+	}
+}
+
+// ready reports whether nobody asks for any of a's keys.
+func (a *ask) ready() bool {
+	return !slices.ContainsFunc(a.entries, func(e *entry) bool { return e == nil || e.state != idle || e.polling })
+}
+
+// grantedAllLocked is the source's answer that the keys of entries, all of a's, are this process's now,
+// each on what hold says.
+func (t *table) grantedAllLocked(a *ask, entries []*entry, hold func(*entry) holding, at time.Duration) {
+	if a.settled { // it has given up: they are for others, or go back
+		for _, e := range entries {
+			t.grantedLocked(e, hold(e), at)
+		}
+		return
+	}
+	for i, e := range entries {
+		t.ownLocked(e, hold(e), at)
+		a.locks = append(a.locks, t.lockLocked(e, a, a.keys[i]))
+	}
+	t.settleLocked(a, nil, nil)
+	for _, e := range entries {
+		t.dismissLocked(e, ErrHeld, everybody)
+	}
+}

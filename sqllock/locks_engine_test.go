@@ -1,0 +1,216 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+var failedStatement = dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
+
+type calledAll struct {
+	locks Locks
+	err   error
+}
+
+func beginAll(ctx context.Context, s *Session, keys ...Key) <-chan calledAll {
+	c := make(chan calledAll, 1)
+	go func() {
+		locks, err := s.TryLockAll(ctx, keys...)
+		c <- calledAll{locks, err}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// A set costs one statement to take and one to give back, however it was ordered, and has a
+// key once that came twice.
+func TestLockAllInOneStatement(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		locks, err := s.TryLockAll(background, Pair(2, 1), ID(5), ID(-5), ID(5))
+		if err != nil {
+			t.Fatalf("TryLockAll: %v", err)
+		}
+		for i, want := range []Key{ID(-5), ID(5), Pair(2, 1)} {
+			if len(locks) != 3 || locks[i].Key() != want || locks[i].Err() != nil {
+				t.Fatalf("locks: %v", locks)
+			}
+		}
+		if s.Stats().Held != 3 || locks.Err() != nil {
+			t.Errorf("%d locks are held; Err: %v", s.Stats().Held, locks.Err())
+		}
+		if err := locks.Unlock(); err != nil || !errors.Is(locks.Err(), ErrReleased) {
+			t.Errorf("Unlock: %v, then Err: %v", err, locks.Err())
+		}
+		if n := len(server.session(0).sent()); n > 3 { // what one caller gives back by itself may go ahead of the others
+			t.Errorf("%d statements for a set, want 2", n)
+		}
+	})
+}
+
+// One key that is held, here or elsewhere, refuses the whole set, and nothing is left of it.
+func TestLockAllOrNone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(2))
+		_, err := s.TryLockAll(background, ID(1), ID(2), ID(3))
+		wantErr(t, "a set with a key held elsewhere", called{err: err}, ErrHeld)
+		if n := server.held(); n != 1 {
+			t.Errorf("%d locks in the database, want that of the other", n)
+		}
+		sent := len(server.session(0).sent())
+		lock := mustTry(t, s, ID(3))
+		_, err = s.TryLockAll(background, ID(1), ID(3))
+		wantErr(t, "a set with a key held here", called{err: err}, ErrHeld)
+		if n := len(server.session(0).sent()) - sent; n != 1 {
+			t.Errorf("%d statements, want that of TryLock alone", n)
+		}
+		mustUnlock(t, lock)
+		server.giveUp(ID(2))
+		waiting := begin(func() (*Lock, error) { return s.Lock(background, ID(2)) })
+		mustUnlock(t, returned(t, "Lock", waiting).lock)
+		locks, err := s.TryLockAll(background, ID(1), ID(2), ID(3))
+		wantErr(t, "a set that is free", called{err: err}, nil)
+		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
+	})
+}
+
+// A set stands in line for a key that another asks for, and gets that one's answer.
+func TestLockAllJoinsQuestions(t *testing.T) {
+	tests := []struct {
+		name string
+		also func(s *Session, server *fakeServer, ctx context.Context) // beside a set of 1 and 2, while 2 is being asked for by ctx's caller
+		set  error
+	}{
+		{"granted to the other", func(*Session, *fakeServer, context.Context) {}, ErrHeld},
+		{"held elsewhere", func(_ *Session, server *fakeServer, _ context.Context) { server.steal(ID(2)) }, ErrHeld},
+	}
+	for _, tt := range tests {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			asking := beginTry(background, s, ID(2))
+			set := beginAll(background, s, ID(1), ID(2))
+			behind := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+			tt.also(s, server, background)
+			resume()
+			_ = returned(t, "who asks", asking)
+			synctest.Wait()
+			if got := <-set; !errors.Is(got.err, tt.set) {
+				t.Errorf("%s: the set: %v, want %v", tt.name, got.err, tt.set)
+			}
+			wantErr(t, tt.name+": who stood behind the set", returned(t, "Lock", behind), nil)
+		})
+	}
+	// The one who asks gives up: what he would have got goes back, and the set goes on.
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		ctx, cancel := context.WithCancel(background)
+		asking := beginTry(ctx, s, ID(2))
+		set := beginAll(background, s, ID(1), ID(2))
+		crossing := beginAll(background, s, ID(2), ID(1))
+		cancel()
+		wantErr(t, "who gave up", returned(t, "TryLock", asking), context.Canceled)
+		resume()
+		synctest.Wait()
+		got, crossed := <-set, <-crossing
+		if got.err != nil || !errors.Is(crossed.err, ErrHeld) {
+			t.Errorf("two sets that cross: %v and %v, want the first to get it", got.err, crossed.err)
+		}
+	})
+}
+
+// Who gives up a set while it is asked for leaves nothing behind.
+func TestLockAllGivesUp(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		ctx, cancel := context.WithCancel(background)
+		set := beginAll(ctx, s, ID(1), ID(2))
+		joined := beginTry(background, s, ID(2))
+		cancel()
+		if got := <-set; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("TryLockAll: %v", got.err)
+		}
+		resume()
+		got := returned(t, "TryLock", joined)
+		wantErr(t, "who joined it", got, nil)
+		mustUnlock(t, got.lock)
+		time.Sleep(time.Second)
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks are left", n)
+		}
+	})
+}
+
+// LockAll holds nothing while it waits, and ends with its context.
+func TestLockAllWaits(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(2))
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		_, err := s.LockAll(ctx, ID(1), ID(2))
+		wantErr(t, "LockAll whose time is up", called{err: err}, context.DeadlineExceeded)
+		if n := server.held(); n != 1 {
+			t.Errorf("%d locks in the database, want that of the other", n)
+		}
+		time.AfterFunc(time.Second, func() { server.giveUp(ID(2)) })
+		locks, err := s.LockAll(background, ID(1), ID(2))
+		wantErr(t, "LockAll", called{err: err}, nil)
+		bound, done := locks.Bind(background)
+		server.session(0).hooks(func() error { return errGone }, nil)
+		_, _ = s.TryLock(background, ID(3))
+		synctest.Wait()
+		if cause := context.Cause(bound); cause != ErrLost || locks.Err() != ErrLost || !errors.Is(locks.Unlock(), ErrLost) {
+			t.Errorf("after a loss: cause %v, Err %v", cause, locks.Err())
+		}
+		done()
+	})
+}
+
+// A set is bounded by what may be held, and by what a statement may carry.
+func TestLockAllCapacity(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		_, err := s.TryLockAll(background, ID(1), ID(2), ID(3), ID(4))
+		wantErr(t, "a set of more than may be held", called{err: err}, ErrCapacity)
+		server.carry(2)
+		_, err = s.TryLockAll(background, ID(1), ID(2), ID(3))
+		wantErr(t, "a set of more than a statement may carry", called{err: err}, ErrCapacity)
+		locks, err := s.TryLockAll(background, ID(1), ID(2))
+		wantErr(t, "a set", called{err: err}, nil)
+		_, err = s.TryLockAll(background, ID(4), ID(3))
+		wantErr(t, "a set for which there is no room any more", called{err: err}, ErrCapacity)
+		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
+		if _, err := s.TryLockAll(background); err == nil {
+			t.Error("a set of no keys: no error")
+		}
+	}, WithMaxHeld(3))
+}
+
+// After a statement that failed half-way what was taken of a set goes back.
+func TestLockAllIsReconciled(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		times := 0
+		server.session(0).hooks(nil, func() error {
+			if times++; times == 1 {
+				return &failedStatement
+			}
+			return nil
+		})
+		locks, err := s.TryLockAll(background, ID(1), ID(2))
+		if err == nil {
+			err = locks.Unlock()
+		}
+		time.Sleep(time.Second)
+		if n := server.held(); n != 0 || s.Stats().Held != 0 {
+			t.Errorf("%v; %d locks are left in the database, %d here", err, n, s.Stats().Held)
+		}
+		locks, err = s.TryLockAll(background, ID(1), ID(2))
+		wantErr(t, "after it", called{err: err}, nil)
+		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
+	})
+}

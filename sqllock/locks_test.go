@@ -1,0 +1,113 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Sets that cross, asked for by many callers of two Sessions: each is had as a whole, none
+// blocks another for ever, and nothing is left.
+func TestSetsThatCross(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	sessions := []*sqllock.Session{session(t, "pgx", dsn), session(t, "postgres", dsn)}
+	const keys = 6
+	var (
+		inside [keys]atomic.Int32
+		wg     sync.WaitGroup
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i := range 12 {
+		s := sessions[i%2]
+		wg.Go(func() {
+			for range 30 {
+				places := rand.Perm(keys)[:2+rand.IntN(3)]
+				set := make([]sqllock.Key, len(places))
+				for j, n := range places {
+					set[j] = sqllock.Pair(int32(n%2), int32(n))
+					if n%3 == 0 {
+						set[j] = sqllock.ID(int64(-n))
+					}
+				}
+				locks, err := s.LockAll(ctx, set...)
+				if err != nil {
+					t.Errorf("LockAll: %v", err)
+					return
+				}
+				for _, n := range places {
+					if inside[n].Add(1) != 1 {
+						t.Error("two have one key")
+					}
+				}
+				for _, n := range places {
+					inside[n].Add(-1)
+				}
+				if err := locks.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := advisoryLocks(t, open(t, "pgx", dsn)); n != 0 {
+		t.Errorf("%d locks are left", n)
+	}
+}
+
+// Of two that want the same keys at the same moment, in whatever order they name them, one
+// gets them: their tries meet at the same key first.
+func TestOneOfTwoSetsIsGranted(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		a, b := session(t, driver, dsn), session(t, driver, dsn)
+		keys := make([]sqllock.Key, 50)
+		for i := range keys {
+			keys[i] = sqllock.ID(int64(i))
+		}
+		backwards := make([]sqllock.Key, len(keys))
+		for i, k := range keys {
+			backwards[len(keys)-1-i] = k
+		}
+		for range 100 {
+			type result struct {
+				locks sqllock.Locks
+				err   error
+			}
+			results := make(chan result, 2)
+			start := make(chan struct{})
+			for s, set := range map[*sqllock.Session][]sqllock.Key{a: keys, b: backwards} {
+				go func() {
+					<-start
+					locks, err := s.TryLockAll(t.Context(), set...)
+					results <- result{locks, err}
+				}()
+			}
+			close(start)
+			var granted sqllock.Locks
+			for range 2 {
+				switch r := <-results; {
+				case r.err == nil && granted != nil:
+					t.Fatal("two sets of the same keys are held at once")
+				case r.err == nil:
+					granted = r.locks
+				case !errors.Is(r.err, sqllock.ErrHeld):
+					t.Fatalf("TryLockAll: %v", r.err)
+				}
+			}
+			if granted == nil {
+				t.Fatal("each of two sets has kept the other from its keys")
+			}
+			if err := granted.Unlock(); err != nil {
+				t.Fatalf("Unlock: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func beginRead(ctx context.Context, s *Session, key Key) <-chan called {
+	return begin(func() (*Lock, error) { return s.TryRLock(ctx, key) })
+}
+
+func mustRead(t *testing.T, s *Session, key Key) *Lock {
+	t.Helper()
+	lock, err := s.TryRLock(background, key)
+	if err != nil {
+		t.Fatalf("TryRLock: %v", err)
+	}
+	return lock
+}
+
+// The readers of a process share one lock in the database, which goes back with the last
+// of them.
+func TestReadersShare(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		var readers []*Lock
+		for range 100 {
+			readers = append(readers, mustRead(t, s, ID(1)))
+		}
+		if n := len(server.session(0).sent()); n != 1 || s.Stats().Held != 1 {
+			t.Errorf("%d statements for 100 readers, %d locks held in the database, want 1 and 1", n, s.Stats().Held)
+		}
+		_, err := s.TryLock(background, ID(1))
+		wantErr(t, "who wants it alone", called{err: err}, ErrHeld)
+		for _, l := range readers[1:] {
+			mustUnlock(t, l)
+		}
+		if n := len(server.session(0).sent()); n != 1 || readers[0].Err() != nil {
+			t.Errorf("%d statements while one reads on, whose Err is %v", n, readers[0].Err())
+		}
+		mustUnlock(t, readers[0])
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	})
+}
+
+// Who waits to have a key alone is not overtaken by readers that come later; those go on
+// when he gives up.
+func TestReadersDoNotOvertake(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		first := mustRead(t, s, ID(1))
+		ctx, cancel := context.WithCancel(background)
+		alone := begin(func() (*Lock, error) { return s.Lock(ctx, ID(1)) })
+		pending(t, "who wants it alone", alone)
+		_, err := s.TryRLock(background, ID(1))
+		wantErr(t, "a reader who tries", called{err: err}, ErrHeld)
+		later := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		latest := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		pending(t, "a reader who waits", later)
+		cancel()
+		wantErr(t, "who gave up", returned(t, "Lock", alone), context.Canceled)
+		readers := []*Lock{first, returned(t, "RLock", later).lock, returned(t, "RLock", latest).lock}
+		alone = begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		for _, l := range readers {
+			pending(t, "who wants it alone", alone)
+			mustUnlock(t, l)
+		}
+		got := returned(t, "Lock", alone)
+		wantErr(t, "who wants it alone", got, nil)
+		readsAgain := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		pending(t, "a reader beside who has it alone", readsAgain)
+		mustUnlock(t, got.lock)
+		wantErr(t, "a reader after him", returned(t, "RLock", readsAgain), nil)
+	})
+}
+
+// A reader who joins the question of somebody who wants the key alone is not refused by its
+// answer: readers elsewhere do not exclude it.
+func TestReaderJoinsAQuestion(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		other, err := Open(background, s.db, withFake(server), withoutLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		elsewhere := mustRead(t, other, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		alone := beginTry(background, s, ID(1))
+		reads := beginRead(background, s, ID(1))
+		resume()
+		wantErr(t, "who wants it alone", returned(t, "TryLock", alone), ErrHeld)
+		reader := returned(t, "TryRLock", reads)
+		wantErr(t, "the reader", reader, nil)
+		mustUnlock(t, reader.lock)
+
+		// And the other way round, readers first.
+		hook, resume = hold(t)
+		server.session(0).hooks(hook, nil)
+		reads = beginRead(background, s, ID(1))
+		alone = beginTry(background, s, ID(1))
+		again := beginRead(background, s, ID(1))
+		resume()
+		wantErr(t, "a reader", returned(t, "TryRLock", reads), nil)
+		wantErr(t, "who wants it alone", returned(t, "TryLock", alone), ErrHeld)
+		wantErr(t, "a reader after him", returned(t, "TryRLock", again), nil)
+		mustUnlock(t, elsewhere)
+	})
+}
+
+// All readers on a connection learn of its loss.
+func TestReadersAreLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		readers := []*Lock{mustRead(t, s, ID(1)), mustRead(t, s, ID(1)), mustRead(t, s, ID(2))}
+		server.session(0).hooks(func() error { return errGone }, nil)
+		_, _ = s.TryLock(background, ID(3))
+		synctest.Wait()
+		for i, l := range readers {
+			if l.Err() != ErrLost || l.Unlock() != ErrLost {
+				t.Errorf("reader %d: %v", i, l.Err())
+			}
+		}
+		time.Sleep(time.Minute)
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	})
+}
+
+// A statement that fails half-way leaves what it had taken in the mode in which it was
+// asked for.
+func TestReadersAreReconciled(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		kept := mustRead(t, s, ID(1))
+		server.session(0).hooks(nil, func() error { return &failedStatement })
+		lock, err := s.TryRLock(background, ID(2))
+		if err != nil {
+			t.Fatalf("TryRLock that the server granted, and then failed: %v", err)
+		}
+		server.session(0).hooks(nil, nil)
+		if kept.Err() != nil {
+			t.Errorf("a lock from before: %v", kept.Err())
+		}
+		mustUnlock(t, lock)
+		mustUnlock(t, kept)
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks are left in the database", n)
+		}
+	})
+}
+
+// Where there are no readers' locks it is said at once, also to who waits, and others
+// go on.
+func TestNoReaders(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.withoutReaders = true
+		_, err := s.TryRLock(background, ID(1))
+		wantErr(t, "TryRLock", called{err: err}, errors.ErrUnsupported)
+		_, err = s.RLock(background, ID(1))
+		wantErr(t, "RLock", called{err: err}, errors.ErrUnsupported)
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(background, s, ID(9))
+		reads := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		reads2 := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		resume()
+		wantErr(t, "blocker", returned(t, "TryLock", blocker), nil)
+		wantErr(t, "RLock", returned(t, "RLock", reads), errors.ErrUnsupported)
+		wantErr(t, "RLock", returned(t, "RLock", reads2), errors.ErrUnsupported)
+		wantErr(t, "Lock", returned(t, "Lock", alone), nil)
+	})
+}

@@ -1,0 +1,186 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A readerLocker takes locks for one alone and for readers.
+type readerLocker interface {
+	sqllock.Locker
+	TryRLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error)
+	RLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error)
+}
+
+var (
+	_ readerLocker = (*sqllock.Session)(nil)
+	_ readerLocker = (*sqllock.Conn)(nil)
+	_ readerLocker = (*sqllock.Memory)(nil)
+)
+
+// Readers of every kind, Sessions, connections and transactions, share a key, and exclude who
+// wants it alone, in both key spaces.
+func TestReadersOfAllKinds(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		lockers := map[string]readerLocker{
+			"session": session(t, driver, dsn), "another session": session(t, driver, dsn), "connection": sqllock.OnConn(connection(t, db)),
+		}
+		for _, key := range []sqllock.Key{sqllock.Namespace("readers").Key("x"), sqllock.ID(-1 << 63), sqllock.Pair(-1, 7)} {
+			tx := transaction(t, db)
+			if err := sqllock.TryRTx(t.Context(), tx, key); err != nil {
+				t.Fatalf("TryRTx: %v", err)
+			}
+			var readers []*sqllock.Lock
+			for name, l := range lockers {
+				for range 2 {
+					lock, err := l.TryRLock(t.Context(), key)
+					if err != nil {
+						t.Fatalf("%s: TryRLock beside readers: %v", name, err)
+					}
+					readers = append(readers, lock)
+				}
+			}
+			aloneRefused := func(when string) {
+				t.Helper()
+				for name, l := range lockers {
+					if _, err := l.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+						t.Errorf("%s: TryLock %s: %v, want ErrHeld", name, when, err)
+					}
+				}
+				if err := sqllock.TryTx(t.Context(), transaction(t, db), key); !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryTx %s: %v, want ErrHeld", when, err)
+				}
+			}
+			aloneRefused("beside readers")
+			for _, l := range readers {
+				if err := l.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			}
+			aloneRefused("beside a transaction that reads")
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			for name, l := range lockers {
+				lock, err := l.TryLock(t.Context(), key)
+				if err != nil {
+					t.Fatalf("%s: TryLock when all have read: %v", name, err)
+				}
+				for other, l := range lockers {
+					if _, err := l.TryRLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+						t.Errorf("%s: TryRLock beside %s, which has it alone: %v, want ErrHeld", other, name, err)
+					}
+				}
+				tx := transaction(t, db)
+				if err := sqllock.TryRTx(t.Context(), tx, key); !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryRTx: %v, want ErrHeld", err)
+				}
+				if err := sqllock.RLockTx(t.Context(), tx, key, 5*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("RLockTx: %v, want ErrHeld", err)
+				}
+				if err := lock.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+				if err := sqllock.RLockTx(t.Context(), tx, key, time.Minute); err != nil {
+					t.Errorf("RLockTx of a free key: %v", err)
+				}
+				_ = tx.Rollback()
+			}
+		}
+	})
+}
+
+// Readers and those who want a key alone, of two Sessions with different drivers and of a
+// Memory: nobody is ever beside somebody who is alone.
+func TestReadersExclude(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	memory := sqllock.NewMemory()
+	for name, lockers := range map[string][]readerLocker{
+		"sessions": {session(t, "pgx", dsn), session(t, "postgres", dsn)},
+		"memory":   {memory, memory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const keys = 3
+			var (
+				alone, readers [keys]atomic.Int32
+				together       atomic.Int32 // readers that met others
+				wg             sync.WaitGroup
+			)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for i := range 16 {
+				l := lockers[i%2]
+				wg.Go(func() {
+					for range 60 {
+						n := rand.IntN(keys)
+						key := sqllock.ID(int64(n))
+						if i%4 == 0 {
+							lock, err := l.Lock(ctx, key)
+							if err != nil {
+								t.Errorf("Lock: %v", err)
+								return
+							}
+							if others := alone[n].Add(1) - 1 + readers[n].Load(); others != 0 {
+								t.Errorf("%d others are beside who has the key alone", others)
+							}
+							alone[n].Add(-1)
+							_ = lock.Unlock()
+							continue
+						}
+						lock, err := l.RLock(ctx, key)
+						if err != nil {
+							t.Errorf("RLock: %v", err)
+							return
+						}
+						if readers[n].Add(1) > 1 {
+							together.Add(1)
+						}
+						time.Sleep(200 * time.Microsecond) // the work
+						if others := alone[n].Load(); others != 0 {
+							t.Errorf("a reader is beside who has the key alone")
+						}
+						readers[n].Add(-1)
+						_ = lock.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			if together.Load() == 0 {
+				t.Error("no reader has ever met another: the test shows nothing")
+			}
+		})
+	}
+}
+
+// A reader's lock cannot be fenced, and says so.
+func TestReadersAreNotFenced(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		if _, err := db.ExecContext(t.Context(), sqllock.FenceSchema); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := session(t, driver, dsn).TryRLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx := transaction(t, db)
+		if err := sqllock.Fence(t.Context(), tx, lock); err == nil || errors.Is(err, sqllock.ErrFenced) {
+			t.Errorf("Fence with a reader's lock: %v", err)
+		}
+		if err := tx.Commit(); !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("Commit after a Fence that failed: %v, want ErrTxDone", err)
+		}
+	})
+}
