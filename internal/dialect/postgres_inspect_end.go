@@ -1,0 +1,96 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A LateLock is a lock whose heartbeat is late, to be looked at again.
+type LateLock struct {
+	PID    int
+	Start  time.Time // of the process
+	Key    Key
+	Shared bool
+	Late   time.Duration // how old its heartbeat must be; 0: half the lease that the row tells of
+}
+
+// Terminate ends the server process of l, if at this moment it is still that process, holds the
+// lock and has not had a heartbeat since: all that is asked in the statement that
+// ends it. It reports whether it did. Its error is a *Failure, with the server's SQLSTATE, or
+// ctx's.
+func (r Registry) Terminate(ctx context.Context, db *sql.DB, l LateLock) (bool, error) {
+	if !r.Heartbeats.Readable {
+		return false, nil
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return false, Fail(err)
+	}
+	defer conn.Close()
+	ended, err := holds(ctx, conn, r.terminateIfLate(l))
+	return ended, Fail(err)
+}
+
+// terminateIfLate has the conditions in a CASE, which alone promises an order.
+func (r Registry) terminateIfLate(l LateLock) string {
+	mode := "ExclusiveLock"
+	if l.Shared {
+		mode = "ShareLock"
+	}
+	late := "(expires - heartbeat) / 2"
+	if l.Late > 0 {
+		late = "interval '" + strconv.FormatInt(max(l.Late.Microseconds(), 1), 10) + " microseconds'"
+	}
+	return fmt.Sprintf(`CASE WHEN EXISTS (SELECT FROM pg_stat_get_activity(%[1]d) WHERE backend_start = %[2]s)
+	AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %[1]d AND mode = '%[3]s' AND objsubid = %[4]d
+		AND (classid::bigint << 32) | objid::bigint = (%[5]d)
+		AND database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())))
+	AND EXISTS (SELECT FROM %[6]s WHERE pid = %[1]d AND backend_start = %[2]s AND key_space = %[7]d AND key_id = (%[5]d)
+		AND shared = %[8]t AND heartbeat <= clock_timestamp() - %[9]s)
+	THEN pg_terminate_backend(%[1]d) ELSE false END`,
+		l.PID, moment(l.Start), mode, l.Key.Space+1, l.Key.ID, r.Heartbeats.Name, l.Key.Space, l.Shared, late)
+}
+
+func moment(t time.Time) string {
+	return quoted(t.UTC().Format("2006-01-02 15:04:05.000000+00")) + "::timestamptz"
+}
+
+// Sweep deletes rows that expired longer than age ago, at most limit of each table: of
+// heartbeats those whose lock its process does not hold any more. It waits for nobody,
+// and reports how many went.
+func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limit int) (swept int64, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return 0, Fail(err)
+	}
+	defer conn.Close()
+	for _, s := range []struct {
+		table RegistryTable
+		dead  string
+	}{{r.Heartbeats, notHeld}, {r.Waits, "true"}} {
+		if !s.table.Readable {
+			continue
+		}
+		n, err := rows(ctx, conn, fmt.Sprintf(sweepStatement, s.table.Name, age.Microseconds(), s.dead, limit))
+		swept += n
+		if err != nil {
+			return swept, Fail(err)
+		}
+	}
+	return swept, nil
+}
+
+// sweepStatement reads pg_locks once, for that stops all who lock.
+const sweepStatement = `WITH held AS MATERIALIZED (
+	SELECT l.pid, l.objsubid - 1 AS space, (l.classid::bigint << 32) | l.objid::bigint AS id, l.mode = 'ShareLock' AS shared, a.backend_start
+	FROM pg_locks AS l JOIN pg_stat_get_activity(NULL) AS a USING (pid)
+	WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())))
+DELETE FROM %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s AS h
+	WHERE expires < statement_timestamp() - interval '%[2]d microseconds' AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
+
+// notHeld is whether the process of row h, or what may be that process, does not hold h's lock.
+const notHeld = `NOT EXISTS (SELECT FROM held WHERE (held.pid, held.space, held.id, held.shared) = (h.pid, h.key_space, h.key_id, h.shared)
+	AND coalesce(held.backend_start = h.backend_start, true))`

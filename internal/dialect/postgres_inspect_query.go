@@ -1,0 +1,67 @@
+package dialect
+
+import "strings"
+
+// registryQuery finds the registry's tables. A role that may not use their schema sees them
+// all the same, in the catalog, and is told so.
+const registryQuery = `SELECT pg_is_in_recovery(), current_setting('server_version_num')::int,
+	(SELECT coalesce(json_object_agg(c.relname, json_build_object('Name', format('%%I.%%I', n.nspname, c.relname),
+		'Readable', has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))), '{}')::text
+	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+	WHERE c.relname IN ('lock_heartbeats', 'lock_waits') AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+	AND CASE WHEN %s = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = %s END)`
+
+// inspectQuery reads everything in one statement: pg_locks once, all registry rows of one
+// snapshot. Only pg_blocking_pids looks at the lock table again, a moment later. It asks
+// for no shared catalog, for which the server's lock table may have no room left, which is when one wants to
+// see who fills it.
+func (r Registry) inspectQuery() string {
+	heartbeats, waits := noHeartbeats, noWaits
+	if r.Heartbeats.Readable {
+		heartbeats = r.Heartbeats.Name
+	}
+	if r.Waits.Readable {
+		waits = r.Waits.Name
+	}
+	return strings.NewReplacer("HEARTBEATS", heartbeats, "WAITS", waits).Replace(inspectQuery)
+}
+
+// What stands for a table that is not there.
+const (
+	noHeartbeats = `(SELECT 0::bigint AS process, 0 AS pid, now() AS backend_start, 0 AS key_space, 0::bigint AS key_id, '' AS namespace, '' AS name,
+		'' AS holder, now() AS acquired, now() AS expires, now() AS heartbeat, false AS shared WHERE false)`
+	noWaits = `(SELECT 0::bigint AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id, 0 AS waiters,
+		now() AS since, now() AS heartbeat, now() AS expires WHERE false)`
+)
+
+// The key's halves are classid and objid: see heldQuery.
+const inspectQuery = `WITH
+here AS MATERIALIZED (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())),
+activity AS MATERIALIZED (SELECT pid, datid, backend_start, application_name, client_addr, state FROM pg_stat_get_activity(NULL)),
+every_lock AS MATERIALIZED (SELECT locktype, database, classid, objid, objsubid, pid, mode, granted, waitstart FROM pg_locks),
+advisory AS MATERIALIZED (
+	SELECT coalesce(pid, 0) AS pid, objsubid - 1 AS space, (classid::bigint << 32) | objid::bigint AS id,
+		mode = 'ShareLock' AS shared, granted, waitstart
+	FROM every_lock WHERE locktype = 'advisory' AND database = (SELECT datid FROM here)),
+waiting AS MATERIALIZED (
+	SELECT DISTINCT pid FROM every_lock JOIN activity USING (pid) WHERE NOT granted AND datid = (SELECT datid FROM here)),
+blocked AS MATERIALIZED (SELECT pid, pg_blocking_pids(pid) AS by FROM waiting)
+SELECT json_build_object(
+	'At', clock_timestamp(),
+	'Locks', (SELECT json_agg(json_build_object('PID', l.pid, 'Space', l.space, 'ID', l.id, 'Shared', l.shared,
+			'Granted', l.granted, 'Since', l.waitstart,
+			'Registration', CASE WHEN h.process IS NOT NULL THEN json_build_object('Process', h.process, 'Namespace', h.namespace,
+				'Name', h.name, 'Holder', h.holder, 'Acquired', h.acquired, 'Heartbeat', h.heartbeat, 'Expires', h.expires) END,
+			'Hidden', l.granted AND a.backend_start IS NULL AND EXISTS (SELECT FROM HEARTBEATS AS h
+				WHERE (h.pid, h.key_space, h.key_id, h.shared) = (l.pid, l.space, l.id, l.shared))))
+		FROM advisory AS l LEFT JOIN activity AS a USING (pid)
+		LEFT JOIN HEARTBEATS AS h ON l.granted
+			AND (h.pid, h.backend_start, h.key_space, h.key_id, h.shared) = (l.pid, a.backend_start, l.space, l.id, l.shared)),
+	'Blocked', (SELECT json_agg(json_build_object('PID', pid, 'By', by)) FROM blocked),
+	'Polls', (SELECT json_agg(json_build_object('Process', w.process, 'Space', w.key_space, 'ID', w.key_id, 'HeldSpace', w.held_space,
+			'HeldID', w.held_id, 'Waiters', w.waiters, 'Since', w.since, 'Heartbeat', w.heartbeat, 'Expires', w.expires))
+		FROM WAITS AS w WHERE w.expires > statement_timestamp()),
+	'Processes', (SELECT json_agg(json_build_object('PID', pid, 'Start', backend_start, 'Application', application_name,
+			'Address', host(client_addr), 'State', state))
+		FROM activity WHERE pid IN (SELECT pid FROM advisory UNION SELECT pid FROM blocked UNION SELECT unnest(by) FROM blocked))
+)::text`

@@ -1,0 +1,108 @@
+package sqllock
+
+import "time"
+
+// A Snapshot is who holds and who waits for the advisory locks of a PostgreSQL database at one moment, as
+// [Inspect] saw it. It may hold names and hosts: it is for people, not for logs.
+//
+// The keys in it are as the database has them: they equal those of [ID] and [Pair], and have no
+// namespace. Find looks for one of any make.
+type Snapshot struct {
+	At      time.Time // by the database's clock
+	Holders []Holder  // by key, then PID
+	Waiters []Waiter  // by key, then who has waited for longest
+	Blocked []Blocked // who waits for something else than an advisory lock, by PID
+
+	Heartbeats TableState // whether lock_heartbeats was read: without it no Holder has a Registration
+	Waits      TableState // whether lock_waits was read: without it callers that poll are not seen
+
+	// Hidden counts locks whose registration cannot be trusted, since this role may not see when their server
+	// processes started: pg_read_all_stats (or pg_monitor) shows it.
+	Hidden int
+}
+
+// A TableState says whether a table of the registry could be read.
+type TableState string
+
+// The states of a table.
+const (
+	TableRead       TableState = "read"
+	TableMissing    TableState = "missing"    // not there, or not in the schema looked at
+	TableUnreadable TableState = "unreadable" // this role lacks SELECT on it, or USAGE on its schema
+)
+
+// A Holder is a server process that holds an advisory lock.
+type Holder struct {
+	Key     Key
+	Process ServerProcess
+	Shared  bool
+
+	// Claim: the lock is none of a caller's, but how a Session says which secret it makes keys with
+	// ([Namespace.Keyed]). A shared lock on a Pair that a Session holds without a
+	// Registration passes for one.
+	Claim bool
+
+	Registration *Registration // what the process's own heartbeat said of the lock; nil: nothing
+}
+
+// A Registration is a row of lock_heartbeats. Times are by the database's clock.
+type Registration struct {
+	Session   int64     // a random number of the Session
+	Namespace Namespace // empty for ID and Pair
+	Name      string    // empty unless the Session is allowed to write it
+	Holder    string    // for people: host and process
+	Acquired  time.Time
+	Heartbeat time.Time // the last
+	Expires   time.Time // a lease after it
+}
+
+// A ServerProcess is a session of the database with one of its clients. What this role may not see is
+// zero.
+type ServerProcess struct {
+	PID         int       // 0: none, for a prepared transaction
+	Start       time.Time // PIDs come again; with it they are unique
+	Application string    // application_name; a Session's ends in "latchkey"
+	Address     string    // the client's; empty on a Unix socket
+	State       string    // as in pg_stat_activity: "idle", "active", "idle in transaction", …
+}
+
+// A Waiter waits for an advisory lock: a server process in pg_advisory_lock, or callers of a Session, which polls.
+type Waiter struct {
+	Key       Key
+	Since     time.Time     // zero: not known; of several callers that of the longest wait
+	Process   ServerProcess // zero if Poll is not nil
+	Shared    bool          // false if Poll is not nil
+	BlockedBy []int         // PIDs of pg_blocking_pids: holders, and who is before it in the queue
+	Poll      *Poll         // callers of a Session; nil: a server process
+}
+
+// A Poll is callers in one process who wait by asking again and again: a row of lock_waits.
+type Poll struct {
+	Session   int64 // the random number of the Session
+	Callers   int
+	Holding   bool // Held is known
+	Held      Key  // a lock that these callers hold meanwhile
+	Heartbeat time.Time
+	Expires   time.Time
+}
+
+// A Blocked is a server process that waits for a lock on a row, a table or another thing.
+type Blocked struct {
+	Process   ServerProcess
+	BlockedBy []int // PIDs of pg_blocking_pids
+}
+
+// Find is who holds key and who waits for it, whatever namespace it was made in.
+func (s *Snapshot) Find(key Key) (holders []Holder, waiters []Waiter) {
+	for _, h := range s.Holders {
+		if h.Key.id() == key.id() {
+			holders = append(holders, h)
+		}
+	}
+	for _, w := range s.Waiters {
+		if w.Key.id() == key.id() {
+			waiters = append(waiters, w)
+		}
+	}
+	return holders, waiters
+}

@@ -1,0 +1,117 @@
+package sqllock
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// String is s as tables for people, with the keys' numbers, and names where the registry has them:
+// not for logs. Claims are left out.
+func (s *Snapshot) String() string {
+	var b strings.Builder
+	s.writeHolders(&b)
+	s.writeWaiters(&b)
+	for _, x := range s.Blocked {
+		fmt.Fprintf(&b, "process %d waits for a row, a table or the like of %s\n", x.Process.PID, pids(x.BlockedBy))
+	}
+	for _, table := range []struct {
+		name  string
+		state TableState
+	}{{"lock_heartbeats", s.Heartbeats}, {"lock_waits", s.Waits}} {
+		if table.state != TableRead {
+			fmt.Fprintf(&b, "table %s: %s\n", table.name, table.state)
+		}
+	}
+	if s.Hidden > 0 {
+		fmt.Fprintf(&b, "registrations that this role may not check: %d (grant pg_read_all_stats)\n", s.Hidden)
+	}
+	return b.String()
+}
+
+func (s *Snapshot) writeHolders(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row(table, "HELD KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "HEARTBEAT", "NAMESPACE", "NAME", "HOLDER")
+	for _, h := range s.Holders {
+		if h.Claim {
+			continue
+		}
+		p := h.Process
+		cells := []string{keyText(h.Key), mode(h.Shared), strconv.Itoa(p.PID), p.Application, p.Address, p.State}
+		if r := h.Registration; r != nil {
+			cells = append(cells, s.age(r.Acquired), s.age(r.Heartbeat)+" ago", string(r.Namespace), r.Name, r.Holder)
+		} else {
+			cells = append(cells, "", "", "", "", "")
+		}
+		row(table, cells...)
+	}
+	_ = table.Flush() // into memory
+}
+
+func (s *Snapshot) writeWaiters(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row(table, "WANTED KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "BLOCKED BY", "WHO")
+	for _, x := range s.Waiters {
+		if poll := x.Poll; poll != nil {
+			who := fmt.Sprintf("callers of session %d: %d", poll.Session, poll.Callers)
+			if poll.Holding {
+				who += ", holding " + keyText(poll.Held)
+			}
+			row(table, keyText(x.Key), "polls", "", "", "", "", s.age(x.Since), "", who)
+			continue
+		}
+		p := x.Process
+		row(table, keyText(x.Key), mode(x.Shared), strconv.Itoa(p.PID), p.Application, p.Address, p.State, s.age(x.Since), pids(x.BlockedBy), "")
+	}
+	_ = table.Flush() // into memory
+}
+
+// row writes a line whose cells cannot forge others: names are chosen by anybody.
+func row(w io.Writer, cells ...string) {
+	for i, c := range cells {
+		if strings.ContainsFunc(c, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			cells[i] = strconv.Quote(c)
+		}
+		if c == "" {
+			cells[i] = "-"
+		}
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+// age is how long before s something was; empty if that is not known.
+func (s *Snapshot) age(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return s.At.Sub(t).Round(time.Millisecond).String()
+}
+
+func mode(shared bool) string {
+	if shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// keyText is the key as the arguments of PostgreSQL's functions.
+func keyText(k Key) string {
+	if k.space == dialect.Bigint {
+		return strconv.FormatInt(k.number, 10)
+	}
+	return fmt.Sprintf("%d, %d", int32(k.number>>32), int32(k.number))
+}
+
+func pids(all []int) string {
+	texts := make([]string, len(all))
+	for i, pid := range all {
+		texts[i] = strconv.Itoa(pid)
+	}
+	return strings.Join(texts, " ")
+}

@@ -1,0 +1,215 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// Watch looks at the locks of db's database again and again until ctx ends, and tells report, and its log, who
+// is stuck: locks whose heartbeat is late while they are held, cycles of waits, with WithLongHeld
+// also locks held for long. It ends nobody unless WithTerminate says so. Once a minute it
+// removes what dead processes left in the registry more than ten minutes before, a thousand rows of each table at the most.
+//
+// report is called by Watch's own goroutine, one call at a time; nil only logs. What goes on is
+// told once. A database that is away, or a right that is missing, is a Finding too: Watch goes on.
+//
+// One Watch is enough for a fleet; several do no harm. It takes one connection of db's pool for a moment at each look.
+// A look is given up after 5 s; while a driver that heeds no context is stuck, there is no
+// other. See [Inspect] for the rights that it needs, and [HeartbeatSchema] for those on its tables.
+//
+// It returns the cause of ctx's end; or, at once, an error that matches errors.ErrUnsupported if the database is not
+// PostgreSQL. It panics if db is nil.
+func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...InspectOption) error {
+	if db == nil {
+		panic("sqllock: Watch needs a *sql.DB that is not nil")
+	}
+	if report == nil {
+		report = func(Finding) {}
+	}
+	o := newInspectOptions(opts)
+	w := &watchdog{
+		db: db, options: o, report: report,
+		diagnosis: diagnosis{late: o.late, long: o.long},
+		failures:  make(map[string]Finding), ended: make(map[processID]bool), busy: make(chan struct{}, 1),
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		timer.Reset(o.interval)
+	}
+}
+
+const (
+	lookTimeout = 5 * time.Second  // of each question
+	sweepPause  = time.Minute      // between two sweeps
+	sweepAge    = 10 * time.Minute // how long a row has been expired
+	sweepLimit  = 1000             // rows of a table
+)
+
+// A watchdog is one call of Watch. One goroutine uses it.
+type watchdog struct {
+	db      *sql.DB
+	options inspectOptions
+	report  func(Finding)
+
+	diagnosis diagnosis
+	failures  map[string]Finding // WatchFailed that is not over, by the part of the work
+	ended     map[processID]bool // sessions that were ended and may still be there
+	sweepAt   time.Duration      // by now: not before
+	busy      chan struct{}      // holds a token while a question is with the driver
+}
+
+// The parts of a watchdog's work that fail each by itself.
+const (
+	partLook      = "look"
+	partRegistry  = "registry"
+	partHidden    = "hidden"
+	partTerminate = "terminate"
+	partSweep     = "sweep"
+)
+
+// look looks once. Its error is one that ends Watch.
+func (w *watchdog) look(ctx context.Context) error {
+	i, err := inquire(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
+		return dialect.Inspect(ctx, w.db, w.options.schema)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil // Watch's loop sees it
+	case errors.Is(err, errors.ErrUnsupported):
+		return err
+	}
+	w.part(partLook, err)
+	if err != nil {
+		return nil
+	}
+	s := snapshotOf(i)
+	w.part(partRegistry, registryError(s))
+	w.part(partHidden, hiddenError(s))
+	w.tell(w.diagnosis.look(s))
+	w.terminate(ctx, i.Registry)
+	w.sweep(ctx, i.Registry)
+	return nil
+}
+
+func registryError(s *Snapshot) error {
+	if s.Heartbeats == TableRead && s.Waits == TableRead {
+		return nil
+	}
+	return fmt.Errorf("sqllock: late heartbeats and callers that poll are not seen in full: table lock_heartbeats is %s, lock_waits is %s (see HeartbeatSchema and WithRegistrySchema)",
+		s.Heartbeats, s.Waits)
+}
+
+func hiddenError(s *Snapshot) error {
+	if s.Hidden == 0 {
+		return nil
+	}
+	return errors.New("sqllock: late heartbeats are not seen in full: this role may not see when other roles' sessions started: grant it pg_read_all_stats (or pg_monitor)")
+}
+
+// terminate ends the sessions of late locks that WithTerminate's function condemns, each once.
+func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry) {
+	if w.options.terminate == nil {
+		return
+	}
+	var failed error
+	present := make(map[processID]bool)
+	for _, f := range w.diagnosis.open {
+		if f.Kind != LateHeartbeat || ctx.Err() != nil {
+			continue
+		}
+		process := f.Holder.lockID().process
+		present[process] = true
+		if w.ended[process] || !w.options.terminate(f) {
+			continue
+		}
+		done, err := w.end(ctx, registry, f.Holder)
+		if err != nil && failed == nil {
+			failed = terminateError(err)
+		}
+		if done {
+			w.ended[process] = true
+			f.Terminated = true
+			w.tell([]Finding{f}, nil)
+		}
+	}
+	if ctx.Err() == nil {
+		maps.DeleteFunc(w.ended, func(p processID, _ bool) bool { return !present[p] })
+		w.part(partTerminate, failed)
+	}
+}
+
+// end ends the session of h if it is late.
+func (w *watchdog) end(ctx context.Context, registry dialect.Registry, h *Holder) (bool, error) {
+	return inquire(ctx, w, func(ctx context.Context) (bool, error) {
+		return registry.Terminate(ctx, w.db, dialect.LateLock{
+			PID: h.Process.PID, Start: h.Process.Start, Key: h.Key.id(), Shared: h.Shared, Late: w.options.late})
+	})
+}
+
+func terminateError(err error) error {
+	if dialect.SQLState(err) == insufficientPrivilege {
+		return fmt.Errorf("sqllock: this role may not end the session of a late lock: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
+	}
+	return err
+}
+
+const insufficientPrivilege = "42501"
+
+// sweep removes what dead processes have left.
+func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
+	if now() < w.sweepAt || !registry.Heartbeats.Readable && !registry.Waits.Readable {
+		return
+	}
+	swept, err := inquire(ctx, w, func(ctx context.Context) (int64, error) {
+		return registry.Sweep(ctx, w.db, sweepAge, sweepLimit)
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	if swept < sweepLimit {
+		w.sweepAt = now() + sweepPause
+	}
+	if dialect.SQLState(err) == insufficientPrivilege {
+		err = fmt.Errorf("sqllock: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on lock_heartbeats and lock_waits: %w", err)
+	}
+	w.part(partSweep, err)
+}
+
+// inquire is ask's answer within lookTimeout, however stuck the driver is.
+func inquire[T any](ctx context.Context, w *watchdog, ask func(context.Context) (T, error)) (none T, err error) {
+	select {
+	case w.busy <- struct{}{}:
+	default:
+		return none, errStuckLook
+	}
+	within, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	answer, err := bounded(within, func() (T, error) {
+		defer func() { <-w.busy }()
+		return ask(within)
+	})
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return none, errLateLook
+	}
+	return answer, inspectError(err)
+}
+
+var (
+	errStuckLook = fmt.Errorf("%w: an earlier look is stuck in the driver", ErrUnavailable)
+	errLateLook  = fmt.Errorf("%w: no answer within %v", ErrUnavailable, lookTimeout)
+)

@@ -1,0 +1,93 @@
+package sqllock
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// part notes how a part of the work went, and tells when that changes between well and not.
+func (w *watchdog) part(name string, err error) {
+	f, failing := w.failures[name]
+	switch {
+	case err != nil && !failing:
+		f = Finding{Kind: WatchFailed, Since: time.Now(), Err: err}
+		w.failures[name] = f
+		w.options.log.Error("sqllock: the watchdog cannot do its work in full", "error", err)
+	case err == nil && failing:
+		delete(w.failures, name)
+		f.Over = true
+		w.options.log.Info("sqllock: the watchdog can do its work again", "part", name)
+	default:
+		return
+	}
+	w.report(f)
+}
+
+// tell reports findings one by one. The log has a line for all of one kind of one process.
+func (w *watchdog) tell(news, over []Finding) {
+	for _, findings := range [][]Finding{over, news} {
+		w.log(findings)
+		for _, f := range findings {
+			w.report(f)
+		}
+	}
+}
+
+// A line is what the log says of findings that are alike.
+type line struct {
+	kind       FindingKind
+	pid        int
+	over       bool
+	terminated bool
+}
+
+func (w *watchdog) log(findings []Finding) {
+	locks := make(map[line]int)
+	var lines []line
+	for _, f := range findings {
+		if f.Cycle != nil {
+			w.logCycle(f)
+			continue
+		}
+		l := line{f.Kind, f.Holder.Process.PID, f.Over, f.Terminated}
+		if locks[l]++; locks[l] == 1 {
+			lines = append(lines, l)
+		}
+	}
+	for _, l := range lines {
+		level, text := l.words()
+		attributes := []any{"pid", l.pid}
+		if !l.terminated { // with it all locks go
+			attributes = append(attributes, "locks", locks[l])
+		}
+		w.options.log.Log(context.Background(), level, text, attributes...)
+	}
+}
+
+func (l line) words() (slog.Level, string) {
+	switch {
+	case l.terminated:
+		return slog.LevelWarn, "sqllock: a session whose heartbeat was late was ended, with all its locks"
+	case l.kind == LateHeartbeat && l.over:
+		return slog.LevelInfo, "sqllock: locks whose heartbeat was late are gone, or it came"
+	case l.kind == LateHeartbeat:
+		return slog.LevelWarn, "sqllock: locks are held whose heartbeat is late"
+	case l.over:
+		return slog.LevelInfo, "sqllock: locks held for long are gone"
+	}
+	return slog.LevelWarn, "sqllock: locks are held for long"
+}
+
+// logCycle leaves out the keys.
+func (w *watchdog) logCycle(f Finding) {
+	level, text := slog.LevelWarn, "sqllock: sessions wait for each other"
+	if f.Over {
+		level, text = slog.LevelInfo, "sqllock: sessions wait for each other no longer"
+	}
+	processes := make([]int, len(f.Cycle.Waits))
+	for i, wait := range f.Cycle.Waits {
+		processes[i] = wait.PID
+	}
+	w.options.log.Log(context.Background(), level, text, "pids", processes, "certain", f.Cycle.Certain, "ends_by_itself", f.Cycle.EndsByItself)
+}

@@ -1,0 +1,300 @@
+package sqllock_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A watch is a call of Watch until the test ends, and what it has told.
+type watch struct {
+	t *testing.T
+
+	mu       sync.Mutex // protects findings and log
+	findings []sqllock.Finding
+	log      bytes.Buffer
+}
+
+func (w *watch) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(line)
+}
+
+func (w *watch) report(f sqllock.Finding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.findings = append(w.findings, f)
+}
+
+// startWatch looks at db all the time.
+func startWatch(t *testing.T, db *sql.DB, opts ...sqllock.InspectOption) *watch {
+	t.Helper()
+	w := &watch{t: t}
+	opts = append([]sqllock.InspectOption{sqllock.WithInterval(time.Millisecond), sqllock.WithWatchLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
+	ended := errors.New("the test has ended")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan error)
+	go func() { done <- sqllock.Watch(ctx, db, w.report, opts...) }()
+	t.Cleanup(func() {
+		cancel(ended)
+		if err := <-done; !errors.Is(err, ended) {
+			t.Errorf("Watch: %v", err)
+		}
+		for _, secret := range []string{"user-1", "host/1", "127.0.0.1", "export"} {
+			if strings.Contains(w.log.String(), secret) {
+				t.Errorf("the log has %q in it:\n%s", secret, w.log.String())
+			}
+		}
+	})
+	return w
+}
+
+// count is how often something was told.
+func (w *watch) count(is func(sqllock.Finding) bool) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.findings {
+		if is(f) {
+			n++
+		}
+	}
+	return n
+}
+
+// await waits until something was told n times.
+func (w *watch) await(n int, what string, is func(sqllock.Finding) bool) {
+	w.t.Helper()
+	lockertest.Eventually(w.t, what, func() bool { return w.count(is) >= n })
+	if got := w.count(is); got > n {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.t.Errorf("%s: told %d times, want %d: %+v\n%s", what, got, n, w.findings, w.log.String())
+	}
+}
+
+func late(key sqllock.Key, over bool) func(sqllock.Finding) bool {
+	return func(f sqllock.Finding) bool {
+		return f.Kind == sqllock.LateHeartbeat && f.Holder.Key == key && f.Over == over && !f.Terminated
+	}
+}
+
+func ofKind(kind sqllock.FindingKind, over bool) func(sqllock.Finding) bool {
+	return func(f sqllock.Finding) bool { return f.Kind == kind && f.Over == over }
+}
+
+func failed(over bool, says string) func(sqllock.Finding) bool {
+	return func(f sqllock.Finding) bool {
+		return f.Kind == sqllock.WatchFailed && f.Over == over && strings.Contains(f.Err.Error(), says)
+	}
+}
+
+// anything tells of every Finding.
+func anything(sqllock.Finding) bool { return true }
+
+// anotherLook waits until w has looked once more, from beginning to end: what is late for it to find is key, which a
+// transaction of the test's own holds.
+func (w *watch) anotherLook(db *sql.DB, key sqllock.Key) {
+	w.t.Helper()
+	tx, _ := client(w.t, db)
+	if _, err := tx.Exec("SELECT pg_advisory_xact_lock($1)", key.Int64()); err != nil {
+		w.t.Fatal(err)
+	}
+	beat{session: 999, key: key, age: time.Hour}.write(w.t, db)
+	w.await(1, "another look", late(key, false))
+	_ = tx.Rollback()
+	w.await(1, "the end of another look", late(key, true))
+}
+
+// A late heartbeat of a lock that is held is told once, and once that it is over; not what a process of before, with
+// the same pid, has left.
+func TestWatchLate(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		s := session(t, driver, dsn)
+		stuck, healthy, reused := sqllock.ID(710001), sqllock.ID(710002), sqllock.ID(710003)
+		lock := mustLock(t, s, stuck)
+		mustLock(t, s, healthy)
+		mustLock(t, s, reused)
+		pid := beat{session: 1, key: stuck, age: 40 * time.Second, name: "user-1"}.write(t, db)
+		beat{session: 1, key: healthy, age: 20 * time.Second}.write(t, db)
+		beat{session: 1, key: reused, age: time.Hour, earlier: true}.write(t, db)
+
+		w := startWatch(t, db)
+		w.await(1, "the late one is told", late(stuck, false))
+		w.anotherLook(db, sqllock.ID(1))
+		beat{session: 1, key: stuck}.write(t, db)
+		w.await(1, "its heartbeat is told", late(stuck, true))
+		beat{session: 1, key: stuck, age: 40 * time.Second}.write(t, db)
+		w.await(2, "it is told again", late(stuck, false))
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(2, "its release is told", late(stuck, true))
+		w.anotherLook(db, sqllock.ID(2))
+		if n := w.count(anything); n != 8 {
+			t.Errorf("%d findings, want 8: %+v", n, w.findings)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		f := w.findings[0]
+		if f.Holder.Process.PID != pid || f.Holder.Registration.Name != "user-1" || f.Since.IsZero() || f.Since != w.findings[3].Since {
+			t.Errorf("%+v; over: %+v", f, w.findings[3])
+		}
+		if text := w.log.String(); !strings.Contains(text, "pid="+strconv.Itoa(pid)+" locks=1") || strings.Contains(text, "71000") {
+			t.Errorf("the log:\n%s", text)
+		}
+	})
+}
+
+func TestWatchWithLate(t *testing.T) {
+	t.Parallel()
+	db := withRegistry(t, "pgx", pgtest.Database(t))
+	tx, _ := client(t, db)
+	if _, err := tx.Exec("SELECT pg_advisory_xact_lock(1), pg_advisory_xact_lock(2)"); err != nil {
+		t.Fatal(err)
+	}
+	beat{key: sqllock.ID(1), age: 5 * time.Second}.write(t, db)
+	beat{key: sqllock.ID(2), age: 2 * time.Second, lease: time.Second}.write(t, db) // by default it would be late
+	w := startWatch(t, db, sqllock.WithLate(4*time.Second))
+	w.await(1, "what is older is told", late(sqllock.ID(1), false))
+	if n := w.count(late(sqllock.ID(2), false)); n != 0 {
+		t.Error("what is younger is told")
+	}
+}
+
+// Who waits for each other is told, and that it is over.
+func TestWatchCycle(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		s := session(t, driver, dsn)
+		held, wanted := sqllock.ID(1), sqllock.ID(2)
+		mustLock(t, s, held)
+		beat{session: 5, key: held}.write(t, db)
+		tx, _ := client(t, db)
+		if _, err := tx.Exec("SELECT pg_advisory_xact_lock(2)"); err != nil {
+			t.Fatal(err)
+		}
+		inBackground(t, tx, "SELECT pg_advisory_xact_lock(1)")
+
+		w := startWatch(t, db)
+		w.anotherLook(db, sqllock.ID(3))
+		if n := w.count(ofKind(sqllock.WaitCycle, false)); n != 0 {
+			t.Fatal("a cycle, and nobody polls")
+		}
+		poll(t, db, 5, nil, wanted, time.Minute)
+		w.await(1, "a possible cycle is told", ofKind(sqllock.WaitCycle, false))
+		poll(t, db, 5, &held, wanted, time.Minute)
+		w.await(2, "a certain cycle is told", ofKind(sqllock.WaitCycle, false))
+		w.await(1, "it is not the possible one any more", ofKind(sqllock.WaitCycle, true))
+		execute(t, db, "DELETE FROM lock_waits")
+		w.await(2, "its end is told", ofKind(sqllock.WaitCycle, true))
+		certain := func(f sqllock.Finding) bool { return f.Cycle != nil && f.Cycle.Certain }
+		if n := w.count(certain); n != 2 {
+			t.Errorf("%d findings of a certain cycle, want its beginning and its end", n)
+		}
+	})
+}
+
+// What anybody holds for long is told if asked for.
+func TestWatchLongHeld(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		s := session(t, driver, dsn)
+		registered, unknown := sqllock.ID(1), sqllock.ID(2)
+		mustLock(t, s, registered)
+		beat{session: 1, key: registered}.write(t, db) // held for a second already
+		w := startWatch(t, db, sqllock.WithLongHeld(900*time.Millisecond))
+		long := func(key sqllock.Key, over bool) func(sqllock.Finding) bool {
+			return func(f sqllock.Finding) bool {
+				return f.Kind == sqllock.HeldLong && f.Holder.Key == key && f.Over == over
+			}
+		}
+		w.await(1, "the registered one is told", long(registered, false))
+		lock := mustLock(t, s, unknown)
+		w.await(1, "the one that Watch has seen for long is told", long(unknown, false))
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(1, "its end is told", long(unknown, true))
+	})
+}
+
+// What is missing is told, with what to do, and Watch goes on without.
+func TestWatchMissingRegistry(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		w := startWatch(t, db)
+		w.await(1, "that it is missing is told", failed(false, "HeartbeatSchema"))
+		withRegistry(t, driver, dsn)
+		w.await(1, "that it is there is told", failed(true, "HeartbeatSchema"))
+		w.anotherLook(db, sqllock.ID(1))
+	})
+}
+
+// While the database is away Watch goes on, says so once, and that it is back.
+func TestWatchDatabaseAway(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	for _, driver := range pgtest.Drivers() {
+		db := withRegistry(t, driver, cluster.DSN(""))
+		w := startWatch(t, db)
+		w.anotherLook(db, sqllock.ID(1))
+		execute(t, db, "CHECKPOINT") // the server does not flush what it commits
+		if err := cluster.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(1, "that it is away is told", failed(false, "unavailable"))
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(1, "that it is back is told", failed(true, ""))
+		w.anotherLook(db, sqllock.ID(2))
+		w.await(1, "it was told once", failed(false, ""))
+	}
+}
+
+// What dead processes left is removed, long after; nothing else.
+func TestWatchSweeps(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		const anHourAgo = "now() - interval '1 hour'"
+		row := `INSERT INTO lock_heartbeats SELECT 1, $1::int, now(), 0, i, '', NULL, 'host/1', now(), ` + anHourAgo + `, now() FROM generate_series($2::int, $3::int) AS i`
+		execute(t, db, row, 1<<30, 1, 2500)                       // more than one sweep removes
+		beat{key: sqllock.ID(1), age: 2 * time.Hour}.write(t, db) // late, but held
+		execute(t, db, row, 1<<30, 9001, 9001)                    // somebody has it locked
+		execute(t, db, strings.Replace(row, anHourAgo, "now() - interval '1 minute'", 1), 1<<30, 9002, 9002)
+		poll(t, db, 1, nil, sqllock.ID(1), -time.Hour)
+		poll(t, db, 1, nil, sqllock.ID(2), -time.Minute)
+		tx, _ := client(t, db)
+		if _, err := tx.Exec("SELECT FROM lock_heartbeats WHERE key_id = 9001 FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		w := startWatch(t, db)
+		lockertest.Eventually(t, "the dead are removed", func() bool {
+			return number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE key_id NOT IN (1, 9001, 9002)") == 0
+		})
+		w.anotherLook(db, sqllock.ID(-5))
+		if n := number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE (key_id = 1 AND pid < 1 << 30) OR key_id IN (9001, 9002)"); n != 3 {
+			t.Errorf("%d rows are left of a held lock, a locked one and a fresh one, want 3", n)
+		}
+		if n := number(t, db, "SELECT count(*) FROM lock_waits"); n != 1 {
+			t.Errorf("%d waits are left, want the fresh one", n)
+		}
+		if n := w.count(ofKind(sqllock.WatchFailed, false)); n != 0 {
+			t.Errorf("it failed: %+v", w.findings)
+		}
+	})
+}
