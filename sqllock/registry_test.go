@@ -2,7 +2,6 @@ package sqllock_test
 
 import (
 	"database/sql"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,11 +70,8 @@ func spaceOf(key sqllock.Key) int {
 func withRegistry(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
-	for statement := range strings.SplitSeq(sqllock.HeartbeatSchema, ";\n") {
-		if statement != "" {
-			execute(t, db, statement)
-		}
-	}
+	execute(t, db, sqllock.HeartbeatSchema)
+	execute(t, db, sqllock.HeartbeatSchema) // it may be run again
 	return db
 }
 

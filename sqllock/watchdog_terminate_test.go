@@ -97,8 +97,7 @@ func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 	}
 }
 
-// A process that was started after the look, and has the pid, the lock and a row of the one before, is not ended: its start is
-// another. (The row tells of the old start, so that only the process's own start can tell.)
+// A late row of a process that is gone does not cost the one that has its pid, and its lock, now.
 func TestWatchDoesNotTerminateANewSession(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {

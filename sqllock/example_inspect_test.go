@@ -1,0 +1,91 @@
+package sqllock_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Who holds the lock of a user? The number is enough to ask; the name, if it may be written at all, is in the
+// registry only.
+func ExampleInspect() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	locks, err := sqllock.Open(ctx, db)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	key := sqllock.Namespace("export").Key("user-1")
+	if _, err := locks.TryLock(ctx, key); err != nil {
+		log.Fatal(err)
+	}
+
+	seen, err := sqllock.Inspect(ctx, db)
+	if err != nil {
+		log.Fatal(err)
+	}
+	holders, waiters := seen.Find(key)
+	fmt.Println(len(holders), "holder,", len(waiters), "waiters; registry:", seen.Heartbeats)
+	fmt.Println(holders[0].Process.Application, holders[0].Process.State)
+	// fmt.Print(seen) is a table of all.
+	// Output:
+	// 1 holder, 0 waiters; registry: missing
+	// latchkey idle
+}
+
+// A caller who holds one key and waits for another, whose holder waits for the first.
+func ExampleSnapshot_Cycles() {
+	holds := func(session int, key int64) sqllock.Holder {
+		return sqllock.Holder{Key: sqllock.ID(key), Process: sqllock.ServerProcess{PID: session},
+			Registration: &sqllock.Registration{Session: int64(session)}}
+	}
+	waits := func(session int, holding, wanted int64) sqllock.Waiter {
+		return sqllock.Waiter{Key: sqllock.ID(wanted),
+			Poll: &sqllock.Poll{Session: int64(session), Callers: 1, Holding: true, Held: sqllock.ID(holding)}}
+	}
+	seen := &sqllock.Snapshot{ // as Inspect gives it
+		Holders: []sqllock.Holder{holds(101, 1), holds(102, 2)},
+		Waiters: []sqllock.Waiter{waits(101, 1, 2), waits(102, 2, 1)},
+	}
+	for _, c := range seen.Cycles() {
+		fmt.Println(c)
+	}
+	// Output:
+	// the holder of key 1 on process 101 waits for key 2 -> the holder of key 2 on process 102 waits for key 1
+}
+
+// One process of the fleet watches: the one that has the lock for it.
+func ExampleWatch() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	if _, err := db.ExecContext(ctx, sqllock.HeartbeatSchema); err != nil { // once, in a migration
+		log.Fatal(err)
+	}
+	locks, err := sqllock.Open(ctx, db)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	err = sqllock.Do(ctx, locks, sqllock.Namespace("watchdog").Key("locks"), func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		report := func(f sqllock.Finding) { // page somebody
+			fmt.Println(f.Kind)
+			cancel() // the Example has seen enough
+		}
+		return sqllock.Watch(ctx, db, report,
+			sqllock.WithInterval(10*time.Millisecond),
+			sqllock.WithLongHeld(50*time.Millisecond)) // the watchdog's own lock is held for longer
+	})
+	fmt.Println(err)
+	// Output:
+	// held for long
+	// context canceled
+}

@@ -1,0 +1,78 @@
+package sqllock
+
+import (
+	"testing"
+	"time"
+)
+
+// A cycle is told when two looks in a row show it.
+func TestCycleIsToldAtTheSecondLook(t *testing.T) {
+	t.Parallel()
+	calm := &Snapshot{}
+	ring := &Snapshot{Holders: []Holder{{Key: ID(1), Process: ServerProcess{PID: 1}}, {Key: ID(2), Process: ServerProcess{PID: 2}}},
+		Waiters: []Waiter{
+			{Key: ID(2), Process: ServerProcess{PID: 1}, BlockedBy: []int{2}},
+			{Key: ID(1), Process: ServerProcess{PID: 2}, BlockedBy: []int{1}},
+		}}
+	var d diagnosis
+	for i, look := range []struct {
+		shows      *Snapshot
+		news, over int
+	}{{ring, 0, 0}, {calm, 0, 0}, {ring, 0, 0}, {ring, 1, 0}, {ring, 0, 0}, {calm, 0, 1}, {ring, 0, 0}, {ring, 1, 0}} {
+		news, over := d.look(look.shows)
+		if len(news) != look.news || len(over) != look.over {
+			t.Errorf("look %d: %d new and %d over, want %d and %d", i+1, len(news), len(over), look.news, look.over)
+		}
+	}
+}
+
+// A heartbeat is late from half of the lease on, or from a given age.
+func TestLateAge(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name            string
+		late, age, rest time.Duration // WithLate, of the heartbeat, and the lease after it
+		want            int
+	}{
+		{"young", 0, 4999 * time.Millisecond, 10 * time.Second, 0},
+		{"half the lease", 0, 5 * time.Second, 10 * time.Second, 1},
+		{"expired", 0, time.Hour, 10 * time.Second, 1},
+		{"younger than a given age", time.Minute, 59 * time.Second, 10 * time.Second, 0},
+		{"of a given age", time.Minute, time.Minute, time.Hour, 1},
+		{"the server's clock was set back", 0, -time.Hour, 10 * time.Second, 0},
+	} {
+		beat := at.Add(-tt.age)
+		s := &Snapshot{At: at, Holders: []Holder{
+			{Key: ID(1), Registration: &Registration{Heartbeat: beat, Expires: beat.Add(tt.rest)}},
+			{Key: ID(2)}, // nobody has promised a heartbeat
+		}}
+		d := diagnosis{late: tt.late}
+		if news, _ := d.look(s); len(news) != tt.want {
+			t.Errorf("%s: %d findings, want %d", tt.name, len(news), tt.want)
+		}
+	}
+}
+
+// A lock that is not in the registry is held for as long as it was seen without a gap.
+func TestLongHeldCountsFromTheFirstLook(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	lock := Holder{Key: ID(1), Process: ServerProcess{PID: 1, Start: at}}
+	again := lock
+	again.Process.Start = at.Add(time.Microsecond) // another process with its pid
+	claim := Holder{Key: Pair(1, 1), Claim: true, Shared: true}
+	d := diagnosis{long: 2 * time.Second}
+	for i, look := range []struct {
+		holders    []Holder
+		news, over int
+	}{
+		{[]Holder{lock, claim}, 0, 0}, {[]Holder{lock, claim}, 0, 0}, {[]Holder{lock, claim}, 1, 0}, {[]Holder{lock}, 0, 0}, {nil, 0, 1},
+		{[]Holder{lock}, 0, 0}, {[]Holder{lock}, 0, 0}, {[]Holder{again}, 0, 0}, {[]Holder{again}, 0, 0}, {[]Holder{again}, 1, 0},
+	} {
+		news, over := d.look(&Snapshot{At: at.Add(time.Duration(i) * time.Second), Holders: look.holders})
+		if len(news) != look.news || len(over) != look.over {
+			t.Errorf("look %d: %d new and %d over, want %d and %d", i+1, len(news), len(over), look.news, look.over)
+		}
+	}
+}
