@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // An ask is one call that wants one of keys, or all.
@@ -27,6 +29,10 @@ type ask struct {
 	locks   Locks // of one that wants all
 	err     error
 	done    chan struct{} // holds a token when settled, if parked
+
+	// For the registry, of one that waits: since when, and what its caller holds.
+	since   time.Duration
+	holding []dialect.Key
 
 	oneKey   [1]Key
 	oneEntry [1]*entry
@@ -86,6 +92,9 @@ func distinctKeys(keys []Key) []Key {
 // run puts a on the table and waits until it is settled or ctx ends.
 func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
 	a.ctx, a.waits = ctx, waits
+	if waits {
+		t.noteWait(a)
+	}
 	t.mu.Lock()
 	t.enlistLocked(a)
 	if a.settled {
@@ -179,6 +188,7 @@ func (t *table) enlistLocked(a *ask) {
 		switch {
 		case e != nil && e.state == releasing && len(e.asks) == 0 && away == nil && t.mayHandOverLocked(e, a, key):
 			t.settleReplyLocked(e, nil)
+			t.reacquiredLocked(e)
 			t.giveLocked(e, a, key)
 			return
 		case e != nil && a.shared && t.mayJoinLocked(e, key):

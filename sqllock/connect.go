@@ -8,7 +8,9 @@ import (
 
 // connect opens a connection. One backend at a time connects: each may need two of the
 // pool's connections, and two of them could wait for each other's.
-func (b *backend) connect(caller context.Context) (dialect.Session, error) {
+//
+// enroll is for a session that is to write into the registry.
+func (b *backend) connect(caller context.Context, enroll func(context.Context, dialect.Session) error) (dialect.Session, error) {
 	if err := b.learn(caller); err != nil { // Open could not, for the database was away
 		return nil, err
 	}
@@ -16,7 +18,13 @@ func (b *backend) connect(caller context.Context) (dialect.Session, error) {
 		return nil, &dialect.Failure{Kind: dialect.NotExclusive, Reason: err.Error()}
 	}
 	return attempt(caller, b, func(ctx context.Context) (dialect.Session, error) {
-		return b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
+		session, err := b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
+		if err == nil && b.s.registrar != nil {
+			if err = enroll(ctx, session); err != nil {
+				session.Destroy()
+			}
+		}
+		return session, err
 	}, dialect.Session.Destroy)
 }
 

@@ -44,6 +44,9 @@ func fromDialect(err error) error {
 	if err == nil {
 		return nil
 	}
+	if registry := (*enrollError)(nil); errors.As(err, &registry) {
+		return registry
+	}
 	sentinel := ErrUnavailable
 	var failure *dialect.Failure
 	if errors.As(err, &failure) {

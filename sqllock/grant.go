@@ -47,7 +47,7 @@ func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
 // ownLocked notes that e's key is this process's from now on.
 func (t *table) ownLocked(e *entry, holds holding, at time.Duration) {
 	t.held++
-	e.holds = holds
+	e.holds, e.acquired = holds, at
 	if e.since == 0 {
 		e.since = at
 	}
@@ -107,6 +107,7 @@ func (t *table) unlock(l *Lock) error {
 		return nil
 	}
 	if len(e.asks) > 0 && t.mayHandOverLocked(e, e.asks[0], e.firstKey()) {
+		t.reacquiredLocked(e)
 		t.giveLocked(e, e.asks[0], e.firstKey())
 		t.mu.Unlock()
 		return nil
@@ -148,6 +149,13 @@ func (t *table) await(l *Lock, r *reply) error {
 func (t *table) releaseLocked(e *entry) {
 	e.state = releasing
 	t.source.giveBack(e)
+}
+
+// reacquiredLocked notes that e, which this process has, changes hands.
+func (t *table) reacquiredLocked(e *entry) {
+	if t.registers {
+		e.acquired = now()
+	}
 }
 
 // firstKey is e's key as the first in line asked for it.

@@ -29,7 +29,9 @@ type lease struct {
 	gone         chan struct{} // closed when dead
 	stopped      chan struct{} // closed when run has returned
 
-	pace pace // run's own
+	pace         pace          // run's own, as the next two
+	registered   time.Duration // when what is held was last written into the registry
+	unregistered bool          // which failed
 
 	// protected by table.mu
 	flight     flight
@@ -67,7 +69,7 @@ func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
 func newLease(b *backend, session dialect.Session) *lease {
 	l := &lease{
 		backend: b, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}), claims: map[claim]*stake{},
+		gone: make(chan struct{}), stopped: make(chan struct{}), claims: map[claim]*stake{}, registered: now(),
 	}
 	// Opening took several statements; nothing is held yet, so a deadline that
 	// is a little late does no harm until the first exchange sets it right.

@@ -61,6 +61,7 @@ func (l *lease) run() {
 func (l *lease) exchange(due bool) bool {
 	sent := l.drawTokens()
 	sent = l.stakeClaims() || sent
+	sent = l.register(due) || sent
 	if !l.take(l.gather(), due && !sent) {
 		return sent && !l.dead.Load()
 	}

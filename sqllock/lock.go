@@ -36,6 +36,7 @@ type Lock struct {
 // attached is what hangs on a lock: contexts, hooks, and who waits for its end.
 type attached struct {
 	token *dialect.Token  // for Fence; nil until it is drawn
+	name  string          // for people
 	cause error           // why Bind's contexts ended: a loss, or Cancel
 	work  *boundContext   // of Context
 	bound []*boundContext // made by Bind and not cancelled yet

@@ -85,8 +85,11 @@ func (c *boundContext) Err() error {
 }
 
 func (c *boundContext) Value(key any) any {
-	if key == (lockKey{}) {
+	switch key {
+	case lockKey{}:
 		return c.lock
+	case carrierKey{}:
+		return c
 	}
 	// Package context finds a context's cancellation, and so its cause and its
 	// children, by a Value whose key is an *int of its own.

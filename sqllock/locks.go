@@ -80,6 +80,7 @@ func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 
 // awaitAll takes all of keys, and waits until it can.
 func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
+	defer t.noteSet(ctx, keys)()
 	for n := 1; ; n++ {
 		locks, err := t.acquireAll(ctx, keys)
 		pause := pollPause(n)
@@ -101,6 +102,23 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 			}
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// noteSet notes for the registry that a caller waits for keys, until done is called.
+func (t *table) noteSet(ctx context.Context, keys []Key) (done func()) {
+	if !t.registers {
+		return func() {}
+	}
+	a := &ask{ctx: ctx, keys: keys, all: true}
+	t.noteWait(a)
+	t.mu.Lock()
+	t.sets[a] = struct{}{}
+	t.mu.Unlock()
+	return func() {
+		t.mu.Lock()
+		delete(t.sets, a)
+		t.mu.Unlock()
 	}
 }
 

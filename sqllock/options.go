@@ -31,6 +31,8 @@ type options struct {
 	parting   time.Duration   // what the end of a connection may take
 	socket    func(any) net.Conn
 	log       *slog.Logger
+	registry  *registryOptions // nil: without
+	holder    string           // in the registry; "": host and process
 
 	bootTime func() time.Duration // a clock that goes on while the system is suspended
 }
@@ -215,6 +217,8 @@ func (o *options) validate() error {
 		return errors.New("sqllock: WithDialect was given an unknown dialect: use a constant of this package")
 	case o.named == MySQL && o.table:
 		return errors.New("sqllock: WithLeaseTable is for PostgreSQL's SQL: leave it out for MySQL and MariaDB")
+	case o.registry != nil && o.dialect != nil && !o.dialect.Traits().Registers:
+		return fmt.Errorf("sqllock: WithRegistry is for PostgreSQL's advisory locks: leave it out: %w", errors.ErrUnsupported)
 	case o.lease < minLease:
 		return fmt.Errorf("sqllock: the lease of %v is too short for clock steps and a slow network: use %v or more", o.lease, minLease)
 	case o.lease > maxLease:

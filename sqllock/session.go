@@ -42,6 +42,7 @@ type Session struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // the goroutines of backends that are not stuck in a driver
 
+	registrar  *registrar    // nil: without; who connects may change it, others only read it
 	connecting chan struct{} // holds a token while a backend connects: one at a time
 	strays     atomic.Int32  // of all backends but the first
 
@@ -69,6 +70,10 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	}
 	s.table = newTable(s)
 	s.table.asyncUnlock, s.table.disputed = s.options.async, s.disputed
+	if s.options.registry != nil {
+		s.registrar = newRegistrar(s.options)
+		s.table.registers, s.table.sets = true, make(map[*ask]struct{})
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := newBackend(s)
 	s.backends = []*backend{first}
@@ -98,7 +103,13 @@ func (s *Session) begin(ctx context.Context, first *backend) (dialect.Session, e
 	if err := s.options.validate(); err != nil { // what was right for another dialect
 		return nil, err
 	}
-	session, err := first.connect(ctx)
+	session, err := first.connect(ctx, func(ctx context.Context, session dialect.Session) error {
+		err := s.enroll(ctx, session)
+		if err != nil && survived(err) {
+			err = &enrollError{err}
+		}
+		return err
+	})
 	return session, fromDialect(err)
 }
 

@@ -23,6 +23,7 @@ type table struct {
 	silence     func()             // called with mu held when patience is used up; may be nil
 	disputed    func(*entry) error // called with mu held: why those who wait for it wait in vain; may be nil
 	asyncUnlock bool
+	registers   bool // it is written down who holds and who waits
 
 	// For reuse. The table's own, not the package's: a channel made in a test's
 	// synctest bubble is of no use outside.
@@ -31,10 +32,11 @@ type table struct {
 
 	mu      sync.Mutex // protects what follows, and all entries and asks; never held across I/O
 	entries entries
-	free    []*entry // for reuse
-	asked   uint64   // calls so far, to tell who came before a statement was sent
-	held    int      // entries that the source has granted and not got back
-	waiting int      // calls of Lock that wait
+	free    []*entry          // for reuse
+	asked   uint64            // calls so far, to tell who came before a statement was sent
+	held    int               // entries that the source has granted and not got back
+	waiting int               // calls of Lock that wait
+	sets    map[*ask]struct{} // calls of LockAll that wait, for the registry
 	closed  bool
 	wakes   *[]chan struct{} // while a lease settles a statement: who has an answer, to be woken after; else nil, and they are woken at once
 }
@@ -93,13 +95,14 @@ type entry struct {
 	reply *reply  // whose Unlock waits, while releasing or freeing
 	holds holding // what the key hangs on, from the grant to the end
 
-	backend *backend      // a Session's: the queue it stands in, while queued or asking
-	claim   claim         // a Session's: what a lease must have before it asks
-	stake   *stake        // while asking: the claim under which it is asked for; nil: without
-	since   time.Duration // when this process got hold of the key and has kept or had it since; 0: it has not
-	polls   int           // attempts of the waiters since the key was last seen to move
-	timer   *time.Timer   // for the next attempt
-	polling bool          // the timer runs
+	backend  *backend      // a Session's: the queue it stands in, while queued or asking
+	claim    claim         // a Session's: what a lease must have before it asks
+	stake    *stake        // while asking: the claim under which it is asked for; nil: without
+	acquired time.Duration // while held: since when; of readers the first
+	since    time.Duration // when this process got hold of the key and has kept or had it since; 0: it has not
+	polls    int           // attempts of the waiters since the key was last seen to move
+	timer    *time.Timer   // for the next attempt
+	polling  bool          // the timer runs
 }
 
 // holding is what a granted key lives on: one of these.

@@ -56,6 +56,8 @@ type Traits struct {
 	Spread  bool          // a lock held makes its session's statements dearer: many are better spread over several sessions
 	Parting time.Duration // what the end of a session may take before it is cut short
 	Readers bool          // it has readers' locks
+
+	Registers bool // its Sessions are Registrars
 }
 
 // Settings is what the engine asks of a session.

@@ -72,7 +72,7 @@ func openLease(ctx context.Context, t tables, set Settings, flight *inFlight) (S
 		tables: t, bound: callBound(set), flight: flight,
 		stamp: stamp{id: rand.Int64(), lease: set.Lease}, //nolint:gosec // a name, not a secret
 	}
-	if err := t.open(ctx, &s.stamp, holder()); err != nil {
+	if err := t.open(ctx, &s.stamp, Holder()); err != nil {
 		return nil, err
 	}
 	s.ctx, s.abort = context.WithCancel(context.Background())
@@ -83,8 +83,8 @@ func openLease(ctx context.Context, t tables, set Settings, flight *inFlight) (S
 // the lease.
 func callBound(set Settings) time.Duration { return set.StatementTimeout / 2 }
 
-// holder says for people who look into the table which process a session is of.
-func holder() string {
+// Holder says for people who look into the table which process a session is of.
+func Holder() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "?"

@@ -21,7 +21,7 @@ type PostgreSQL struct {
 // Traits says that locks are better spread over several sessions: the server walks through
 // all that a session holds at the end of each of its statements.
 func (PostgreSQL) Traits() Traits {
-	return Traits{Lease: defaultLease, Spread: true, Parting: friendlyEnd, Readers: true}
+	return Traits{Lease: defaultLease, Spread: true, Parting: friendlyEnd, Readers: true, Registers: true}
 }
 
 const (

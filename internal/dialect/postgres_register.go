@@ -1,0 +1,193 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A Registrar is a Session that can write down, for people, what it holds and what callers of its
+// process wait for.
+type Registrar interface {
+	// Register writes r into tables, in place of what it wrote before, in one round trip. An error
+	// is of Exchange's kinds; whatever it is, what a session that lives holds
+	// is as before, and nothing was written.
+	Register(tables Registry, r *Register) error
+}
+
+// A Register is what a session writes down.
+type Register struct {
+	Process int64
+	Holder  string
+	Lease   time.Duration
+	Held    []HeldKey
+	Waits   []WaitingKey
+	IsFirst bool // what this session writes: it then removes what dead ones have left
+	NoWaits bool // another session of the process writes those
+}
+
+// A HeldKey is a lock that is held.
+type HeldKey struct {
+	Key             Key
+	Namespace, Name string // "" for none
+	Age             time.Duration
+}
+
+// A WaitingKey is callers of one kind that wait for a key by asking again and again.
+type WaitingKey struct {
+	Key     Key
+	Holding Key // what each of them holds itself, if Holds
+	Holds   bool
+	Waiters int
+	Age     time.Duration // of the longest wait
+}
+
+// FindRegistry finds the registry's tables, in schema, or, if that is empty, where the search_path
+// of db's connections finds them. The error is a *Failure or ctx's.
+func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return Registry{}, Fail(err)
+	}
+	defer conn.Close()
+	r, err := findRegistry(ctx, conn, schema)
+	switch {
+	case err != nil:
+		return r, Fail(err)
+	case r.Heartbeats.Name != "" && r.Waits.Name != "":
+		return r, nil
+	case schema == "":
+		return r, &Failure{Kind: Statement, State: undefinedTable,
+			Reason: "there are no tables lock_heartbeats and lock_waits in the search_path: create them with HeartbeatSchema, or name their schema"}
+	}
+	return r, &Failure{Kind: Statement, State: undefinedTable,
+		Reason: "there are no tables lock_heartbeats and lock_waits in the schema that was named: create them there with HeartbeatSchema"}
+}
+
+// Register is an Exec without arguments: several statements in one transaction and one round trip. It
+// waits for nobody's locks for long, nor for the disk or a standby.
+func (s *postgresSession) Register(tables Registry, r *Register) error {
+	n, err := unlessClosed(func() (int64, error) { return rows(context.Background(), s.conn, tables.register(s.pid, r)) })
+	if err == nil && n != 1 {
+		err = errOtherProcess
+	}
+	return Fail(err)
+}
+
+func (tables Registry) register(pid int64, r *Register) string {
+	const me = "(SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"
+	statements := []string{
+		"SELECT set_config('lock_timeout', '100ms', true), set_config('synchronous_commit', 'off', true)",
+		"DELETE FROM " + tables.Heartbeats.Name + " WHERE pid = pg_backend_pid() AND backend_start = " + me + notAmong("key_space, key_id", r.heldKeys()),
+	}
+	if len(r.Held) > 0 {
+		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS h (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, expires, heartbeat, shared)
+			SELECT %d, pg_backend_pid(), %s, s, k, namespace, name, %s, statement_timestamp() - age, statement_timestamp() + %s, statement_timestamp(), shared
+			FROM (VALUES %s) AS v (s, k, namespace, name, age, shared)
+			ON CONFLICT (pid, backend_start, key_space, key_id) DO UPDATE SET process = excluded.process, namespace = excluded.namespace, name = excluded.name,
+			acquired = excluded.acquired, expires = excluded.expires, heartbeat = excluded.heartbeat, shared = excluded.shared`,
+			tables.Heartbeats.Name, r.Process, me, text(r.Holder), interval(r.Lease), r.heldRows()))
+	}
+	if !r.NoWaits {
+		statements = append(statements, "DELETE FROM "+tables.Waits.Name+" WHERE process = "+strconv.FormatInt(r.Process, 10)+
+			notAmong("key_space, key_id, held_space, held_id", r.waitKeys()))
+	}
+	if !r.NoWaits && len(r.Waits) > 0 {
+		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS w (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
+			SELECT %d, s, k, hs, hk, waiters, statement_timestamp() - age, statement_timestamp(), statement_timestamp() + %s
+			FROM (VALUES %s) AS v (s, k, hs, hk, waiters, age)
+			ON CONFLICT (process, key_space, key_id, held_space, held_id) DO UPDATE SET waiters = excluded.waiters, since = excluded.since,
+			heartbeat = excluded.heartbeat, expires = excluded.expires`,
+			tables.Waits.Name, r.Process, interval(r.Lease), r.waitRows()))
+	}
+	if r.IsFirst {
+		statements = append(statements, tables.sweepDead(tables.Heartbeats, notHeld), tables.sweepDead(tables.Waits, "true"))
+	}
+	statements = append(statements, fmt.Sprintf("SELECT 1 WHERE pg_backend_pid() = %d", pid))
+	return strings.Join(statements, ";\n")
+}
+
+// What a session removes when it comes is what has been dead for long, and little of it.
+const (
+	deadFor   = 10 * time.Minute
+	deadLimit = 1000
+)
+
+func (Registry) sweepDead(table RegistryTable, dead string) string {
+	return fmt.Sprintf(sweepStatement, table.Name, deadFor.Microseconds(), dead, deadLimit)
+}
+
+// notAmong is the condition that a row's columns are none of keys.
+func notAmong(columns string, keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return " AND (" + columns + ") NOT IN (VALUES " + strings.Join(keys, ",") + ")"
+}
+
+func (r *Register) heldKeys() (all []string) {
+	for _, h := range r.Held {
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint)", h.Key.Exclusive().Space, h.Key.ID))
+	}
+	return all
+}
+
+func (r *Register) heldRows() string {
+	var all []string
+	for _, h := range r.Held {
+		name := "NULL::text"
+		if h.Name != "" {
+			name = text(h.Name)
+		}
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %s, %s, %t)", h.Key.Exclusive().Space, h.Key.ID, text(h.Namespace), name, interval(h.Age), h.Key.IsShared()))
+	}
+	return strings.Join(all, ",")
+}
+
+// holding is the columns of what w's callers hold.
+func (w WaitingKey) holding() string {
+	if !w.Holds {
+		return "-1, 0::bigint"
+	}
+	return fmt.Sprintf("%d, (%d)::bigint", w.Holding.Exclusive().Space, w.Holding.ID)
+}
+
+func (r *Register) waitKeys() (all []string) {
+	for _, w := range r.Waits {
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
+	}
+	return all
+}
+
+func (r *Register) waitRows() string {
+	var all []string
+	for _, w := range r.Waits {
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %d, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding(), w.Waiters, interval(w.Age)))
+	}
+	return strings.Join(all, ",")
+}
+
+func interval(d time.Duration) string {
+	return "interval '" + strconv.FormatInt(max(d.Microseconds(), 0), 10) + " microseconds'"
+}
+
+// longestText is how many bytes of a text for people are written.
+const longestText = 200
+
+// text is s as a literal of what PostgreSQL can store, whatever is set of strings; cut where it is
+// long.
+func text(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) > longestText {
+		cut := longestText
+		for !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut]
+	}
+	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
+}

@@ -1,0 +1,252 @@
+package sqllock_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// registering is a Session that writes into a registry, with heartbeats that a test can wait for.
+func registering(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
+	return session(t, driver, dsn, append([]sqllock.Option{sqllock.WithRegistry(""), sqllock.WithHeartbeat(20 * time.Millisecond)}, opts...)...)
+}
+
+func registry(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db := open(t, driver, dsn)
+	execute(t, db, sqllock.HeartbeatSchema)
+	return db
+}
+
+func lockOf(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
+	t.Helper()
+	lock, err := s.TryLock(t.Context(), key)
+	if err != nil {
+		t.Fatalf("TryLock: %v", err)
+	}
+	return lock
+}
+
+// registration is what the registry says of key, which is held; the zero Registration if nothing.
+func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r sqllock.Registration) {
+	t.Helper()
+	s, err := sqllock.Inspect(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.Holders {
+		if h.Key.Int64() == key.Int64() && h.Registration != nil {
+			return *h.Registration
+		}
+	}
+	return r
+}
+
+// What a Session holds and who waits for it is in the registry from the next heartbeat on, with a name
+// only if the lock was given one, and goes when it goes.
+func TestRegistryIsWritten(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		s := registering(t, driver, dsn, sqllock.WithHolder(`the "worker" o'clock \ 7`))
+		plain, named, read := sqllock.Namespace("registry").Key("secret"), sqllock.Pair(-3, 4), sqllock.ID(-5)
+		lock := lockOf(t, s, plain)
+		with := lockOf(t, s, named)
+		with.SetName("it's a \\ name\x00" + strings.Repeat("ü", 200))
+		if _, err := s.TryRLock(t.Context(), read); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "all three are registered", func() bool {
+			return number(t, db, "SELECT count(*) FROM lock_heartbeats") == 3
+		})
+		lockertest.Eventually(t, "the name is there", func() bool { return registration(t, db, named).Name != "" })
+		h := registration(t, db, named)
+		if !strings.HasPrefix(h.Name, "it's a \\ name\uFFFDüü") || len(h.Name) > 200 || h.Holder != `the "worker" o'clock \ 7` {
+			t.Errorf("name %q, holder %q", h.Name, h.Holder)
+		}
+		if h := registration(t, db, plain); h.Name != "" || h.Namespace != "registry" {
+			t.Errorf("a lock without a name: name %q, namespace %q", h.Name, h.Namespace)
+		}
+		if registration(t, db, read).Session == 0 { // it counts for a lock of the same mode only
+			t.Error("a reader's lock is not registered as one")
+		}
+		before := registration(t, db, plain)
+		lockertest.Eventually(t, "heartbeats go on", func() bool { return registration(t, db, plain).Heartbeat.After(before.Heartbeat) })
+		if after := registration(t, db, plain); after.Acquired.Sub(before.Acquired).Abs() > time.Second || !after.Expires.After(after.Heartbeat) {
+			t.Errorf("acquired %v, then %v; expires %v", before.Acquired, after.Acquired, after.Expires)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		bound, unbind := with.Bind(ctx)
+		defer unbind()
+		for _, ctx := range []context.Context{ctx, ctx, bound} {
+			waiting.Go(func() { _, _ = s.Lock(ctx, plain) })
+		}
+		waiting.Go(func() { _, _ = s.LockAll(bound, sqllock.ID(77), plain) })
+		lockertest.Eventually(t, "who waits is registered, with what he holds", func() bool {
+			return number(t, db, "SELECT count(*) FROM lock_waits WHERE held_space = -1 AND waiters = 2") == 1 &&
+				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM lock_waits WHERE held_space = 1") == 3
+		})
+		cancel()
+		waiting.Wait()
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "nobody waits, and one lock less is held", func() bool {
+			return number(t, db, "SELECT count(*) FROM lock_waits") == 0 && number(t, db, "SELECT count(*) FROM lock_heartbeats") == 2
+		})
+	})
+}
+
+// The registry is written while there is traffic, too, when no heartbeat is due by itself.
+func TestRegistryIsWrittenUnderLoad(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		s := registering(t, driver, dsn)
+		_ = lockOf(t, s, sqllock.ID(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		var busy sync.WaitGroup
+		for i := range 4 {
+			busy.Go(func() {
+				for ctx.Err() == nil {
+					if lock, err := s.TryLock(ctx, sqllock.ID(int64(10+i))); err == nil {
+						_ = lock.Unlock()
+					}
+				}
+			})
+		}
+		lockertest.Eventually(t, "the lock is registered", func() bool { return registration(t, db, sqllock.ID(1)).Session != 0 })
+		first := registration(t, db, sqllock.ID(1)).Heartbeat
+		lockertest.Eventually(t, "heartbeats go on", func() bool { return registration(t, db, sqllock.ID(1)).Heartbeat.After(first) })
+		cancel()
+		busy.Wait()
+	})
+}
+
+// Two callers, each of whom holds what the other waits for, in one Session or in two: a cycle that
+// PostgreSQL cannot see, and that is certain.
+func TestRegistryShowsCyclesOfPollers(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		one, two := registering(t, driver, dsn), registering(t, driver, dsn)
+		for name, sessions := range map[string][2]*sqllock.Session{"one Session": {one, one}, "two Sessions": {one, two}} {
+			a, b := sqllock.Namespace(sqllock.Namespace(name)).Key("a"), sqllock.Namespace(sqllock.Namespace(name)).Key("b")
+			ctx, cancel := context.WithCancel(t.Context())
+			var waiting sync.WaitGroup
+			locks := [2]*sqllock.Lock{lockOf(t, sessions[0], a), lockOf(t, sessions[1], b)}
+			for i, lock := range locks {
+				bound, unbind := lock.Bind(ctx)
+				defer unbind()
+				waiting.Go(func() { _, _ = sessions[i].Lock(bound, locks[1-i].Key()) })
+			}
+			lockertest.Eventually(t, name+": a cycle that is certain", func() bool {
+				s, err := sqllock.Inspect(t.Context(), db)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return slices.ContainsFunc(s.Cycles(), func(c sqllock.Cycle) bool { return c.Certain })
+			})
+			cancel()
+			waiting.Wait()
+			lockertest.Eventually(t, name+": no cycle any more", func() bool {
+				s, err := sqllock.Inspect(t.Context(), db)
+				return err == nil && len(s.Cycles()) == 0
+			})
+		}
+	})
+}
+
+// Open says what is missing: the tables, those of the schema that was named, a right, PostgreSQL.
+func TestRegistryMisuse(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		refused := func(what, says string, opts ...sqllock.Option) {
+			t.Helper()
+			s, err := sqllock.Open(t.Context(), open(t, driver, dsn), opts...)
+			if err == nil {
+				_ = s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), says) || errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, sqllock.ErrNotExclusive) {
+				t.Errorf("%s: %v, want an error of its own that says %q", what, err, says)
+			}
+		}
+		refused("no tables", "HeartbeatSchema", sqllock.WithRegistry(""))
+		refused("no tables, lazily", "HeartbeatSchema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
+		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+sqllock.HeartbeatSchema+`; RESET search_path`)
+		refused("tables in another schema", "name their schema", sqllock.WithRegistry(""))
+		refused("a schema without them", "HeartbeatSchema", sqllock.WithRegistry("public"))
+		if s := session(t, driver, dsn, sqllock.WithRegistry("o'ther")); s.Close() != nil {
+			t.Error("the schema that has them is refused")
+		}
+		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;
+			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".lock_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+		refused("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))
+	})
+}
+
+// A registry that cannot be written any more costs no lock, and is told of once.
+func TestRegistryNeverCostsALock(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		var log lockedBuffer
+		s := registering(t, driver, dsn, sqllock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		lock := lockOf(t, s, sqllock.ID(1))
+		lockertest.Eventually(t, "the lock is registered", func() bool { return registration(t, db, sqllock.ID(1)).Session != 0 })
+
+		// Somebody has the table for himself.
+		tx := transaction(t, db)
+		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE lock_heartbeats IN ACCESS EXCLUSIVE MODE"); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot be written") })
+		if err := lockOf(t, s, sqllock.ID(2)).Unlock(); err != nil {
+			t.Errorf("a lock taken meanwhile: %v", err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "it is written again", func() bool { return strings.Contains(log.String(), "written again") })
+
+		// It is gone, and stays so for another connection.
+		execute(t, db, "DROP TABLE lock_heartbeats, lock_waits")
+		lockertest.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "cannot be written") == 2 })
+		if lock.Err() != nil || s.Stats().Losses != 0 {
+			t.Errorf("the lock: %v; %d losses", lock.Err(), s.Stats().Losses)
+		}
+		number(t, db, "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+		lockertest.Eventually(t, "it serves again without a registry", func() bool {
+			lock, err := s.TryLock(t.Context(), sqllock.ID(3))
+			return err == nil && lock.Unlock() == nil
+		})
+		if text := log.String(); strings.Contains(text, "127.0.0.1") || strings.Contains(text, dsn) {
+			t.Errorf("the log tells where the database is: %s", text)
+		}
+	})
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
