@@ -1,0 +1,127 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Any number may read a report at once; nobody rebuilds it meanwhile.
+func ExampleSession_TryRLock() {
+	db, remove := exampleDatabase()
+	defer remove()
+	locks, err := sqllock.Open(context.Background(), db)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	report := sqllock.Namespace("report").Key("2026-11")
+	first, _ := locks.TryRLock(context.Background(), report)
+	second, _ := locks.TryRLock(context.Background(), report)
+	_, err = locks.TryLock(context.Background(), report)
+	fmt.Println(err)
+	_, _ = first.Unlock(), second.Unlock()
+	rebuild, err := locks.TryLock(context.Background(), report)
+	fmt.Println(err)
+	_ = rebuild.Unlock()
+	// Output:
+	// sqllock: key is held
+	// <nil>
+}
+
+// A reader that asks for the key again waits for who waits for it to go: a deadlock.
+func ExampleSession_RLock_incorrect() {
+	locks := sqllock.NewMemory()
+	ctx, cancel := context.WithCancel(context.Background())
+	reader, _ := locks.TryRLock(ctx, sqllock.ID(1))
+	writer := make(chan error)
+	go func() {
+		_, err := locks.Lock(ctx, sqllock.ID(1))
+		writer <- err
+	}()
+	for {
+		again, err := locks.TryRLock(ctx, sqllock.ID(1))
+		if errors.Is(err, sqllock.ErrHeld) { // by the time that the writer has come
+			fmt.Println(err)
+			break
+		}
+		_ = again.Unlock()
+	}
+	cancel()
+	<-writer
+	_ = reader.Unlock()
+	// Output: sqllock: key is held
+}
+
+// A transfer needs both accounts, and nobody else between them. In whatever order two transfers
+// name them, neither blocks the other for ever.
+func ExampleSession_TryLockAll() {
+	db, remove := exampleDatabase()
+	defer remove()
+	locks, err := sqllock.Open(context.Background(), db)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	account := sqllock.Namespace("account")
+	both, err := locks.TryLockAll(context.Background(), account.Key("from"), account.Key("to"))
+	fmt.Println(len(both), err)
+	_, err = locks.TryLockAll(context.Background(), account.Key("to"), account.Key("savings"))
+	fmt.Println(err)
+	fmt.Println(both.Unlock())
+	// Output:
+	// 2 <nil>
+	// sqllock: key is held
+	// <nil>
+}
+
+// A transaction that must not see a report half rebuilt.
+func ExampleTryRTx() {
+	db, remove := exampleDatabase()
+	defer remove()
+	report := sqllock.Namespace("report").Key("2026-11")
+	for range 2 {
+		tx, err := db.BeginTx(context.Background(), nil)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = tx.Rollback() }()
+		fmt.Println(sqllock.TryRTx(context.Background(), tx, report))
+	}
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// Who is at it, for people: the key's number is what the database has; a name is there only
+// because the program has said it.
+func ExampleWithRegistry() {
+	db, remove := exampleDatabase()
+	defer remove()
+	if _, err := db.Exec(sqllock.HeartbeatSchema); err != nil { // once, in a migration
+		fmt.Println(err)
+		return
+	}
+	locks, err := sqllock.Open(context.Background(), db, sqllock.WithRegistry(""))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	lock, err := locks.TryLock(context.Background(), sqllock.Namespace("invoice").Key("4711"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lock.SetName("invoice 4711")
+	// From the next heartbeat on sqllock.Inspect, and SELECT * FROM lock_heartbeats, tell of it.
+	fmt.Println(lock.Unlock())
+	// Output: <nil>
+}
