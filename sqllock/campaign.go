@@ -69,7 +69,7 @@ func WithBackoff(least, most time.Duration) CampaignOption {
 //
 // NewCampaign panics if locks is nil.
 func NewCampaign(locks Locker, key Key, opts ...CampaignOption) *Campaign {
-	if locks == nil {
+	if isNil(locks) {
 		panic("sqllock: NewCampaign needs a Locker that is not nil")
 	}
 	c := &Campaign{locks: locks, key: key, minPause: minCampaignPause, maxPause: maxCampaignPause}

@@ -75,16 +75,16 @@ func TestCampaignCause(t *testing.T) {
 func TestCampaignPanic(t *testing.T) {
 	m := sqllock.NewMemory()
 	c := sqllock.NewCampaign(m, office)
-	var left context.Context
+	var left func() error
 	func() {
 		defer func() {
 			if got := recover(); got != errBroken {
 				t.Errorf("recovered %v, want what the leader panicked with", got)
 			}
 		}()
-		_ = c.Run(t.Context(), func(ctx context.Context) error { left = ctx; panic(errBroken) })
+		_ = c.Run(t.Context(), func(ctx context.Context) error { left = ctx.Err; panic(errBroken) })
 	}()
-	if left.Err() == nil {
+	if left() == nil {
 		t.Error("the leader's context outlived it")
 	}
 	wantLeader(t, -1, c)
@@ -227,10 +227,11 @@ func TestCampaignLateGrant(t *testing.T) {
 
 func TestCampaignMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(){
-		"no locker":   func() { sqllock.NewCampaign(nil, office) },
-		"no pause":    func() { sqllock.WithBackoff(0, time.Second) },
-		"less":        func() { sqllock.WithBackoff(2, 1) },
-		"no function": func() { _ = sqllock.NewCampaign(sqllock.NewMemory(), office).Run(t.Context(), nil) },
+		"no locker":     func() { sqllock.NewCampaign(nil, office) },
+		"a nil session": func() { sqllock.NewCampaign((*sqllock.Session)(nil), office) },
+		"no pause":      func() { sqllock.WithBackoff(0, time.Second) },
+		"less":          func() { sqllock.WithBackoff(2, 1) },
+		"no function":   func() { _ = sqllock.NewCampaign(sqllock.NewMemory(), office).Run(t.Context(), nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
