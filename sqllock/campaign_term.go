@@ -66,7 +66,6 @@ func (c *Campaign) begin(now term) {
 	defer c.mu.Unlock()
 	c.now = now
 	c.terms++
-	c.err = nil
 }
 
 func (c *Campaign) end() {

@@ -52,13 +52,15 @@ func ExampleCampaign_incorrect() {
 	key := sqllock.Namespace("leader").Key("mailer")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	work, end := make(chan string), make(chan struct{})
+	led, end, work := make(chan bool), make(chan bool), make(chan string)
 	go func() {
 		_ = sqllock.NewCampaign(locks, key).Run(ctx, func(context.Context) error {
 			go func() { <-end; work <- "the first one works" }()
+			close(led)
 			return nil
 		})
 	}()
+	<-led
 	_ = sqllock.NewCampaign(locks, key).Run(ctx, func(context.Context) error {
 		close(end)
 		fmt.Println(<-work, "while the second one leads")
