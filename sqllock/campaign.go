@@ -93,11 +93,12 @@ var errRunning = errors.New("sqllock: the Campaign is running already: make anot
 // after a pause (see [WithBackoff]): nil is a leader that resigns, an error while its
 // context was good is a leader that failed, for which the pause grows. [Campaign.Status] tells the
 // last error. Who wants to campaign no more ends ctx. A panic of lead gives the key back
-// and goes on.
+// and goes on up.
 //
-// What the locker answers is taken the same way, ErrUnavailable and ErrCapacity among it: Run goes on. Its own error is
-// ctx's, joined by one with which lead has ended after that; or at once ErrClosed or
-// ErrNotExclusive, which waiting does not mend; or that the Campaign is running already.
+// Run goes on, likewise after a pause, when the locker answers with an error, be it ErrUnavailable or ErrCapacity. It
+// returns ctx's error, joined by that of lead if it ended with one after ctx had; or, at once,
+// ErrClosed or ErrNotExclusive of the locker, which waiting does not mend; or an error that says that the
+// Campaign is running already. It panics if lead is nil.
 func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
 		panic("sqllock: Campaign.Run needs a func that is not nil")

@@ -1,7 +1,6 @@
 package sqllock_test
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -89,5 +88,5 @@ func (b *book) check(t *testing.T) {
 	if len(entries) < 2 {
 		t.Errorf("only %d reigns", len(entries))
 	}
-	t.Log(fmt.Sprint(len(entries), " reigns, none beside another"))
+	t.Logf("%d reigns", len(entries))
 }
