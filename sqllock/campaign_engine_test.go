@@ -112,7 +112,7 @@ func TestCampaignLosses(t *testing.T) {
 			<-ctx.Done()
 			return answer(ctx)
 		})
-		for i := range len(answers) {
+		for i := range answers {
 			server.mu.Lock()
 			now := server.sessions[len(server.sessions)-1]
 			server.mu.Unlock()
