@@ -60,6 +60,18 @@ func (b *book) since(moment time.Time, not int) (who int, at time.Time, ok bool)
 	return who, at, ok
 }
 
+// token is that of the last reign of a process.
+func (b *book) token(who int) (token string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for r, s := range b.reigns {
+		if r.who == who {
+			token = max(token, s.token)
+		}
+	}
+	return token
+}
+
 // check fails the test if two led at once, or a later leader's token was not the greater.
 func (b *book) check(t *testing.T) {
 	t.Helper()
