@@ -1,0 +1,245 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func TestCampaignContextEnds(t *testing.T) {
+	errFlush := errors.New("flush")
+	tests := []struct {
+		name  string
+		held  bool // by another, all the time
+		lead  func(context.Context) error
+		want  []error
+		terms int
+	}{
+		{"while waiting", true, untilEnd, []error{context.Canceled}, 0},
+		{"while leading", false, untilEnd, []error{context.Canceled}, 1},
+		{"while leading, nil", false, func(ctx context.Context) error { <-ctx.Done(); return nil }, []error{context.Canceled}, 1},
+		{"while leading, and it fails", false, func(ctx context.Context) error { <-ctx.Done(); return errFlush }, []error{context.Canceled, errFlush}, 1},
+		{"in a pause", false, func(context.Context) error { return errBroken }, []error{context.Canceled}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := sqllock.NewMemory()
+				if tt.held {
+					if _, err := m.TryLock(t.Context(), office); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c := sqllock.NewCampaign(m, office)
+				stop := campaign(t, c, tt.lead)
+				synctest.Wait()
+				err := stop()
+				for _, want := range tt.want {
+					if !errors.Is(err, want) {
+						t.Errorf("Run: %v, want %v", err, want)
+					}
+				}
+				if n := c.Status().Terms; n != tt.terms {
+					t.Errorf("%d terms, want %d", n, tt.terms)
+				}
+				if lock, err := m.TryLock(t.Context(), office); (err == nil) == tt.held {
+					t.Errorf("TryLock after Run: %v", err)
+				} else if err == nil {
+					_ = lock.Unlock()
+				}
+			})
+		})
+	}
+}
+
+// The cause of Run's context is that of the leader's.
+func TestCampaignCause(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := sqllock.NewCampaign(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
+		cancel(errBroken)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if err != context.Canceled {
+		t.Errorf("Run: %v, want context.Canceled", err)
+	}
+	if cause := context.Cause(ctx); cause != errBroken {
+		t.Errorf("cause: %v", cause)
+	}
+}
+
+func TestCampaignPanic(t *testing.T) {
+	m := sqllock.NewMemory()
+	c := sqllock.NewCampaign(m, office)
+	var left func() error
+	func() {
+		defer func() {
+			if got := recover(); got != errBroken {
+				t.Errorf("recovered %v, want what the leader panicked with", got)
+			}
+		}()
+		_ = c.Run(t.Context(), func(ctx context.Context) error { left = ctx.Err; panic(errBroken) })
+	}()
+	if left() == nil {
+		t.Error("the leader's context outlived it")
+	}
+	wantLeader(t, -1, c)
+	lock, err := m.TryLock(t.Context(), office)
+	if err != nil {
+		t.Fatalf("TryLock after the panic: %v", err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := c.Run(ctx, func(context.Context) error { cancel(); return nil }); err != context.Canceled {
+		t.Errorf("Run after a panic: %v", err)
+	}
+}
+
+func TestCampaignRunsOnce(t *testing.T) {
+	c := sqllock.NewCampaign(sqllock.NewMemory(), office)
+	ctx, cancel := context.WithCancel(t.Context())
+	_ = c.Run(ctx, func(context.Context) error {
+		defer cancel()
+		if err := c.Run(ctx, untilEnd); err == nil || errors.Is(err, context.Canceled) {
+			t.Errorf("a second Run meanwhile: %v", err)
+		}
+		return nil
+	})
+	if n := c.Status().Terms; n != 1 {
+		t.Errorf("%d terms", n)
+	}
+}
+
+// Resign does not take the key from a leader that is slow to stop.
+func TestCampaignResignWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		a, b := sqllock.NewCampaign(m, office), sqllock.NewCampaign(m, office)
+		a.Resign() // nothing to resign from
+		slow := make(chan struct{})
+		stop := campaign(t, a, func(ctx context.Context) error {
+			<-ctx.Done()
+			if cause := context.Cause(ctx); cause != sqllock.ErrResigned {
+				t.Errorf("cause: %v", cause)
+			}
+			<-slow
+			return nil
+		})
+		synctest.Wait()
+		campaign(t, b, untilEnd)
+		synctest.Wait()
+		b.Resign()
+		a.Resign()
+		time.Sleep(time.Hour)
+		wantLeader(t, 0, a, b)
+		close(slow)
+		synctest.Wait()
+		wantLeader(t, 1, a, b)
+		_ = stop()
+	})
+}
+
+// A lockerFunc is a Locker of a test's own.
+type lockerFunc func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error)
+
+func (f lockerFunc) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+	panic("a Campaign waits")
+}
+
+func (f lockerFunc) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	return f(ctx, key)
+}
+
+func TestCampaignLockerErrors(t *testing.T) {
+	tests := []struct {
+		err  error
+		ends bool
+	}{
+		{sqllock.ErrUnavailable, false},
+		{sqllock.ErrCapacity, false},
+		{errBroken, false},
+		{sqllock.ErrClosed, true},
+		{sqllock.ErrNotExclusive, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.err.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := sqllock.NewMemory()
+				var asked []time.Time
+				c := sqllock.NewCampaign(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+					if asked = append(asked, time.Now()); len(asked) <= 3 {
+						return nil, tt.err
+					}
+					return m.Lock(ctx, key)
+				}), office)
+				stop := campaign(t, c, untilEnd)
+				synctest.Wait()
+				if err := c.Status().Err; err != tt.err {
+					t.Errorf("Err of the status: %v", err)
+				}
+				time.Sleep(time.Minute)
+				if tt.ends {
+					wantLeader(t, -1, c)
+					if err := stop(); err != tt.err || len(asked) != 1 {
+						t.Errorf("Run: %v after %d attempts", err, len(asked))
+					}
+					return
+				}
+				wantLeader(t, 0, c)
+				if c.Status().Err != nil {
+					t.Errorf("Err of a leader's status: %v", c.Status().Err)
+				}
+				for i := 1; i < len(asked); i++ {
+					if asked[i].Sub(asked[i-1]) < time.Second/2 {
+						t.Errorf("attempt %d came %v after the one before", i, asked[i].Sub(asked[i-1]))
+					}
+				}
+			})
+		})
+	}
+}
+
+// A grant that comes as the context ends begins no term.
+func TestCampaignLateGrant(t *testing.T) {
+	m := sqllock.NewMemory()
+	ctx, cancel := context.WithCancel(t.Context())
+	late := lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+		defer cancel()
+		return m.Lock(ctx, key)
+	})
+	err := sqllock.NewCampaign(late, office).Run(ctx, func(context.Context) error {
+		t.Error("it leads")
+		return nil
+	})
+	if err != context.Canceled {
+		t.Errorf("Run: %v", err)
+	}
+	if _, err := m.TryLock(t.Context(), office); err != nil {
+		t.Errorf("TryLock: %v", err)
+	}
+}
+
+func TestCampaignMisuse(t *testing.T) {
+	for name, misuse := range map[string]func(){
+		"no locker":     func() { sqllock.NewCampaign(nil, office) },
+		"a nil session": func() { sqllock.NewCampaign((*sqllock.Session)(nil), office) },
+		"no pause":      func() { sqllock.WithBackoff(0, time.Second) },
+		"less":          func() { sqllock.WithBackoff(2, 1) },
+		"no function":   func() { _ = sqllock.NewCampaign(sqllock.NewMemory(), office).Run(t.Context(), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if text, ok := recover().(string); !ok || len(text) < 9 || text[:9] != "sqllock: " {
+					t.Errorf("recovered %q, want a panic that names the package", text)
+				}
+			}()
+			misuse()
+		})
+	}
+}

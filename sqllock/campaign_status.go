@@ -1,0 +1,66 @@
+package sqllock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A CampaignStatus is what [Campaign.Status] tells, for a health check.
+type CampaignStatus struct {
+	// Leader: this process leads at the moment of the call. It is the lock's Err
+	// at the call, so that a process that was frozen past its lease does not call itself
+	// leader when it wakes. It stays true while a leader that resigns winds up.
+	Leader bool
+
+	// Since is when the term began; the zero Time if Leader is false.
+	Since time.Time
+
+	// Token is the fencing token of the term's lock: of two terms, whoever leads, the
+	// later has the greater one as strings compare, as long as the database is the same
+	// system. Something that is not in the database can so refuse a leader that is
+	// past. It is the token of [Fence], drawn when the term begins. It is
+	// empty if Leader is false, for a lock that has none (of Memory, PerTx and OnConn), or if
+	// the database did not give one.
+	Token string
+
+	// Terms counts those that this Campaign has begun.
+	Terms int
+
+	// Err is why this process does not lead, if that is known: ErrLost or
+	// ErrResigned, with the function's own error if it had one; or that; or the
+	// locker's. nil while leading, while the first election is awaited,
+	// and after a function that returned nil.
+	Err error
+}
+
+// Status tells whether this process leads. It never blocks, and may be called
+// before, while and after Run runs.
+func (c *Campaign) Status() CampaignStatus {
+	c.mu.Lock()
+	now, s := c.now, CampaignStatus{Terms: c.terms, Err: c.err}
+	c.mu.Unlock()
+	if now.lock == nil {
+		return s
+	}
+	if s.Err = now.lock.Err(); s.Err == nil {
+		s.Leader, s.Since, s.Token = true, now.since, now.token
+	}
+	return s
+}
+
+// tokenText is l's token, drawn if need be, and empty if it cannot be had.
+func (l *Lock) tokenText(ctx context.Context) string {
+	token, err := l.token(ctx)
+	if err != nil {
+		return ""
+	}
+	return textOf(token)
+}
+
+// textOf is t, of a width that lets texts compare as tokens do.
+func textOf(t dialect.Token) string {
+	return fmt.Sprintf("%016x-%016x-%016x", uint64(t.System), uint64(t.Epoch), uint64(t.Number))
+}

@@ -1,0 +1,81 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A term is one time of being leader.
+type term struct {
+	lock  *Lock
+	since time.Time
+	token string
+}
+
+// serve leads for a term with lock, which it gives back. failed and err are as those of stand.
+func (c *Campaign) serve(ctx context.Context, lock *Lock, lead func(context.Context) error) (failed bool, err error) {
+	now := term{lock: lock, token: lock.tokenText(ctx), since: time.Now()}
+	if ctx.Err() != nil || lock.Err() != nil { // over before it has begun
+		c.note(lock.Unlock())
+		return false, ctx.Err()
+	}
+	cause, err := c.runTerm(ctx, now, lead)
+	c.note(together(cause, err))
+	if ended := ctx.Err(); ended != nil {
+		return false, together(ended, err)
+	}
+	return cause == nil && err != nil && time.Since(now.since) < c.maxPause, nil
+}
+
+// runTerm runs lead for a term. It returns why lead's context ended, nil if lead
+// returned before, and lead's error, unless that only repeats what the context says.
+func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Context) error) (cause, err error) {
+	bound, cancel := now.lock.Bind(ctx)
+	c.begin(now)
+	defer func() {
+		ended := bound.Err()
+		if ended != nil {
+			cause = context.Cause(bound)
+		}
+		c.end()
+		cancel() // what lead may have left behind stops before the key is free
+		if errors.Is(now.lock.Unlock(), ErrLost) && cause == nil {
+			cause = ErrLost
+		}
+		if err != nil && (err == cause || err == ended) {
+			err = nil
+		}
+	}()
+	return nil, lead(bound)
+}
+
+// together is two errors as one.
+func together(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+func (c *Campaign) begin(now term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+	c.terms++
+}
+
+func (c *Campaign) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = term{}
+}
+
+func (c *Campaign) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
