@@ -48,7 +48,7 @@ func TestKeysPageExcludes(t *testing.T) {
 // excludes checks that what take takes on conn is key.
 func excludes(t *testing.T, conn *sql.Conn, s *sqllock.Session, key sqllock.Key, take, give string) {
 	t.Helper()
-	mustLock(t, s, key).Unlock()
+	giveBack(t, mustLock(t, s, key))
 	says(t, conn, take, true)
 	if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("TryLock of key %d, taken by %.60s…: %v, want ErrHeld", key.Int64(), take, err)
@@ -56,8 +56,13 @@ func excludes(t *testing.T, conn *sql.Conn, s *sqllock.Session, key sqllock.Key,
 	says(t, conn, give, true)
 	lock := mustLock(t, s, key)
 	says(t, conn, take, false)
+	giveBack(t, lock)
+}
+
+func giveBack(t *testing.T, lock *sqllock.Lock) {
+	t.Helper()
 	if err := lock.Unlock(); err != nil {
-		t.Error(err)
+		t.Errorf("Unlock: %v", err)
 	}
 }
 
@@ -91,7 +96,7 @@ func TestKeysPageHolder(t *testing.T) {
 					t.Errorf("holder of %d, while %d is held: pid %d, want %d", id, n, pid, found)
 				}
 			}
-			lock.Unlock()
+			giveBack(t, lock)
 		}
 		for _, pair := range [][2]int{{0, 0}, {-7, 8}, {math.MinInt32, math.MaxInt32}, {math.MaxInt32, math.MinInt32}} {
 			lock := mustLock(t, s, sqllock.Pair(int32(pair[0]), int32(pair[1])))
@@ -101,7 +106,7 @@ func TestKeysPageHolder(t *testing.T) {
 					t.Errorf("holder of %d, %d, while %v is held: pid %d, want %d", pair[0], object, pair, pid, found)
 				}
 			}
-			lock.Unlock()
+			giveBack(t, lock)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -165,7 +164,7 @@ func TestKeysPageEncoding(t *testing.T) {
 		latin := open(t, driver, cluster.DSN("latin")+"&client_encoding=UTF8") // pgx does not ask for it by itself
 		unicode := open(t, driver, cluster.DSN(""))
 		for _, db := range []*sql.DB{latin, unicode} {
-			if got, want := answerInSQL(t, db, query), fmt.Sprint(sqllock.Namespace("export").Key("Zoë").Int64()); got != want {
+			if got, want := answerInSQL(t, db, query), strconv.FormatInt(sqllock.Namespace("export").Key("Zoë").Int64(), 10); got != want {
 				t.Errorf("%s: key %s, in Go %s", driver, got, want)
 			}
 		}

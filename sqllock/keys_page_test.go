@@ -2,6 +2,7 @@ package sqllock_test
 
 import (
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -186,7 +187,7 @@ func (c keyCall) MarshalJSON() ([]byte, error) {
 		case int64:
 			args = append(args, map[string]string{"integer": strconv.FormatInt(arg, 10)})
 		case []byte:
-			args = append(args, map[string]string{"bytes": fmt.Sprintf("%x", arg)})
+			args = append(args, map[string]string{"bytes": hex.EncodeToString(arg)})
 		}
 	}
 	return json.Marshal(map[string]any{"function": c.function, "args": args})

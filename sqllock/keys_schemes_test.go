@@ -28,7 +28,7 @@ func TestTwoSchemes(t *testing.T) {
 						inside = doAll(ctx, there, second, func(context.Context) error { return nil })
 						return nil
 					})
-					want := error(sqllock.ErrHeld)
+					want := sqllock.ErrHeld
 					if one != other && one != "both" && other != "both" {
 						want = nil // both get in
 					}
