@@ -1,6 +1,7 @@
 package sqllock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -105,7 +106,8 @@ func TestSetLocalWithoutBeginDoesNothing(t *testing.T) {
 }
 
 // A session may take its own lock again, and then owes as many unlocks: on a pool's
-// connection, a second request's try-lock is true. A Session of the kit refuses it.
+// connection, a second request's try-lock is true. A Session of the kit refuses it, or
+// lets it wait until its context ends.
 func TestOwnSessionMayTakeAgain(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -120,6 +122,17 @@ func TestOwnSessionMayTakeAgain(t *testing.T) {
 		lock := mustLock(t, s, sqllock.ID(2))
 		if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("TryLock again in a Session: %v, want ErrHeld", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error, 1)
+		go func() {
+			_, err := s.Lock(ctx, sqllock.ID(2))
+			waited <- err
+		}()
+		lockertest.Eventually(t, "it waits for itself", func() bool { return s.Stats().Waiting == 1 })
+		cancel()
+		if err := <-waited; !errors.Is(err, context.Canceled) {
+			t.Errorf("Lock again in a Session: %v, want the end of its context", err)
 		}
 		giveBack(t, lock)
 	})

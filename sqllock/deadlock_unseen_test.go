@@ -69,11 +69,13 @@ func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 func boundedByLockTx(t *testing.T, s *sqllock.Session, tx *sql.Tx, key sqllock.Key) {
 	t.Helper()
 	lock := mustLock(t, s, key)
-	if err := sqllock.LockTx(t.Context(), tx, key, 50*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a deadlock fails, it does not hang
+	defer cancel()
+	if err := sqllock.LockTx(ctx, tx, key, 50*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("LockTx of a key of the same process: %v, want ErrHeld", err)
 	}
 	giveBack(t, lock)
-	if err := sqllock.LockTx(t.Context(), tx, key, time.Minute); err != nil {
+	if err := sqllock.LockTx(ctx, tx, key, time.Minute); err != nil {
 		t.Errorf("LockTx afterwards: %v", err)
 	}
 }

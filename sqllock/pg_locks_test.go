@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,12 +97,13 @@ func TestPgLocksShowsOtherDatabases(t *testing.T) {
 
 // An ordinary role sees who holds and who waits, since when and for whom; what the
 // others are doing and from where only with pg_monitor. It may not end their
-// sessions, nor set deadlock_timeout.
+// sessions without pg_signal_backend, nor set deadlock_timeout.
 func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		db := open(t, driver, cluster.DSN(""))
-		execute(t, db, "CREATE ROLE ordinary; CREATE ROLE monitor IN ROLE pg_monitor")
-		holder, waiter, observer := connection(t, db), connection(t, db), connection(t, db)
+		execute(t, db, "CREATE ROLE ordinary; CREATE ROLE monitor IN ROLE pg_monitor; CREATE ROLE signaller IN ROLE pg_signal_backend; CREATE ROLE service LOGIN")
+		asService := open(t, driver, regexp.MustCompile("//[^@]*@").ReplaceAllString(cluster.DSN(""), "//service@"))
+		holder, waiter, observer := connection(t, asService), connection(t, asService), connection(t, db)
 		executeOn(t, holder, "SET application_name = 'holder'")
 		executeOn(t, holder, "SELECT pg_advisory_lock(1)")
 		holderPID, waiterPID := backendPID(t, holder), backendPID(t, waiter)
@@ -138,7 +140,8 @@ func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 			}
 			executeOn(t, observer, "RESET ROLE")
 		}
-		executeOn(t, holder, "SELECT pg_advisory_unlock(1)")
+		executeOn(t, observer, "SET ROLE signaller")
+		says(t, observer, "SELECT pg_terminate_backend("+strconv.Itoa(holderPID)+")", true)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
