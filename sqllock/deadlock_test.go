@@ -1,9 +1,11 @@
 package sqllock_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -79,9 +81,11 @@ func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
 		err   error
 	}
 	results := make(chan result, len(parties))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // what is not found fails, it does not hang
+	defer cancel()
 	for i, p := range parties {
 		go func() {
-			_, err := conns[i].ExecContext(t.Context(), p.then)
+			_, err := conns[i].ExecContext(ctx, p.then)
 			results <- result{i, err}
 		}()
 		if i == 0 {

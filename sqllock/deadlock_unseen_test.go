@@ -39,8 +39,10 @@ func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 			}
 		}))
 		got := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that it fails, and does not hang
+		defer cancel()
 		go func() {
-			_, err := tx.ExecContext(t.Context(), "SELECT pg_advisory_xact_lock(1)")
+			_, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(1)")
 			got <- err
 		}()
 		select {
@@ -128,7 +130,9 @@ func TestPostgresMissesDeadlockOfPollers(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		toA, toB := wait(ctx, a, two), wait(t.Context(), b, one)
+		bound, release := context.WithTimeout(t.Context(), time.Minute) // so that it fails, and does not hang
+		defer release()
+		toA, toB := wait(ctx, a, two), wait(bound, b, one)
 		asked := func(s *sqllock.Session) bool { return s.Stats().Waiting == 1 && s.Stats().Exchanges >= 10 }
 		lockertest.Eventually(t, "both have asked again and again", func() bool {
 			if n := number(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"); n != 0 {

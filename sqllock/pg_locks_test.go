@@ -1,6 +1,7 @@
 package sqllock_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -108,8 +110,10 @@ func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 		executeOn(t, holder, "SELECT pg_advisory_lock(1)")
 		holderPID, waiterPID := backendPID(t, holder), backendPID(t, waiter)
 		ended := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that it fails, and does not hang
+		defer cancel()
 		go func() {
-			_, err := waiter.ExecContext(t.Context(), "SELECT pg_advisory_lock(1)")
+			_, err := waiter.ExecContext(ctx, "SELECT pg_advisory_lock(1)")
 			ended <- err
 		}()
 		lockertest.Eventually(t, "one waits", func() bool { return waits(t, db, waiterPID) })
