@@ -1,0 +1,139 @@
+package sqllock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// What is often said otherwise of PostgreSQL's advisory locks, on plain
+// connections without the kit. docs/deadlocks.md says it in words.
+
+// lock_timeout ends a wait with SQLSTATE 55P03, and is nothing to a try-lock:
+// that one says no, however short the timeout, and never fails.
+func TestLockTimeoutBoundsWaitsNotTries(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		holder, other := connection(t, db), connection(t, db)
+		executeOn(t, holder, "SELECT pg_advisory_lock(1)")
+		executeOn(t, other, "SET lock_timeout = '1ms'")
+		for _, wait := range []string{"pg_advisory_lock(1)", "pg_advisory_xact_lock(1)", "pg_advisory_lock_shared(1)"} {
+			if _, err := other.ExecContext(t.Context(), "SELECT "+wait); sqlState(err) != "55P03" {
+				t.Errorf("%s: %v, want SQLSTATE 55P03", wait, err)
+			}
+		}
+		for _, try := range []string{"pg_try_advisory_lock(1)", "pg_try_advisory_xact_lock(1)"} {
+			says(t, other, "SELECT "+try, false)
+		}
+		says(t, other, "SELECT pg_try_advisory_lock(2)", true)
+	})
+}
+
+// 55P03 does not show that nothing was granted: of a statement that takes two
+// locks and fails at the second a session keeps the first. A transaction's goes.
+func TestLockTimeoutLeavesWhatWasGranted(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		holder, other := connection(t, db), connection(t, db)
+		executeOn(t, holder, "SELECT pg_advisory_lock(2)")
+		executeOn(t, other, "SET lock_timeout = '1ms'")
+		for left, function := range []string{"pg_advisory_xact_lock", "pg_advisory_lock"} { // in this order: the second leaves one
+			_, err := other.ExecContext(t.Context(), "SELECT "+function+"(1), "+function+"(2)")
+			if sqlState(err) != "55P03" {
+				t.Fatalf("%s: %v, want SQLSTATE 55P03", function, err)
+			}
+			if n := advisoryLocksOf(t, db, backendPID(t, other)); n != left {
+				t.Errorf("%s: %d locks are left, want %d", function, n, left)
+			}
+		}
+	})
+}
+
+// Only its own session can unlock a session's lock; another's unlock says false,
+// as warning, and does nothing. Who wants it free ends the session.
+func TestOnlyItsSessionUnlocks(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		holder, watchdog := connection(t, db), connection(t, db)
+		executeOn(t, holder, "SELECT pg_advisory_lock(1)")
+		says(t, watchdog, "SELECT pg_advisory_unlock(1)", false)
+		executeOn(t, watchdog, "SELECT pg_advisory_unlock_all()")
+		says(t, watchdog, "SELECT pg_try_advisory_lock(1)", false)
+		pid := backendPID(t, holder)
+		if n := advisoryLocksOf(t, db, pid); n != 1 {
+			t.Errorf("the holder has %d locks, want 1", n)
+		}
+		number(t, db, "SELECT pg_terminate_backend($1::int)::int", pid)
+		lockertest.Eventually(t, "the lock of the ended session is free", func() bool { return advisoryLocksOf(t, db, pid) == 0 })
+		says(t, watchdog, "SELECT pg_try_advisory_lock(1)", true)
+	})
+}
+
+// A transaction's try-lock that is sent without BEGIN says true to everybody: its
+// transaction is the statement.
+func TestTransactionsTryLockWithoutBeginLimitsNothing(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		a, b := connection(t, db), connection(t, db)
+		for range 3 {
+			says(t, a, "SELECT pg_try_advisory_xact_lock(1)", true)
+			says(t, b, "SELECT pg_try_advisory_xact_lock(1)", true)
+		}
+		if n := advisoryLocks(t, db); n != 0 {
+			t.Errorf("%d locks in the database", n)
+		}
+		executeOn(t, a, "BEGIN")
+		says(t, a, "SELECT pg_try_advisory_xact_lock(1)", true)
+		says(t, b, "SELECT pg_try_advisory_xact_lock(1)", false)
+		executeOn(t, a, "ROLLBACK")
+	})
+}
+
+// SET LOCAL without BEGIN changes nothing for the statements after it.
+func TestSetLocalWithoutBeginDoesNothing(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		conn := connection(t, open(t, driver, dsn))
+		executeOn(t, conn, "SET LOCAL lock_timeout = '1234ms'")
+		says(t, conn, "SELECT current_setting('lock_timeout') = '1234ms'", false)
+		executeOn(t, conn, "BEGIN")
+		executeOn(t, conn, "SET LOCAL lock_timeout = '1234ms'")
+		says(t, conn, "SELECT current_setting('lock_timeout') = '1234ms'", true)
+		executeOn(t, conn, "ROLLBACK")
+	})
+}
+
+// A session may take its own lock again, and then owes as many unlocks: on a pool's
+// connection, a second request's try-lock is true. A Session of the kit refuses it, or
+// lets it wait until its context ends.
+func TestOwnSessionMayTakeAgain(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		conn, other := connection(t, db), connection(t, db)
+		says(t, conn, "SELECT pg_try_advisory_lock(1)", true)
+		says(t, conn, "SELECT pg_try_advisory_lock(1)", true)
+		says(t, conn, "SELECT pg_advisory_unlock(1)", true)
+		says(t, other, "SELECT pg_try_advisory_lock(1)", false)
+		says(t, conn, "SELECT pg_advisory_unlock(1)", true)
+		says(t, other, "SELECT pg_try_advisory_lock(1)", true)
+		s := session(t, driver, dsn)
+		lock := mustLock(t, s, sqllock.ID(2))
+		if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryLock again in a Session: %v, want ErrHeld", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error, 1)
+		go func() {
+			_, err := s.Lock(ctx, sqllock.ID(2))
+			waited <- err
+		}()
+		lockertest.Eventually(t, "it waits for itself", func() bool { return s.Stats().Waiting == 1 })
+		cancel()
+		if err := <-waited; !errors.Is(err, context.Canceled) {
+			t.Errorf("Lock again in a Session: %v, want the end of its context", err)
+		}
+		giveBack(t, lock)
+	})
+}

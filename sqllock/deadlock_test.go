@@ -1,0 +1,160 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// A party of a deadlock: it takes first, then then, which the other has.
+type party struct {
+	begin       bool // in a transaction
+	first, then string
+	keeps       bool // what it took first outlives an error: it is a session's lock
+}
+
+// PostgreSQL finds a deadlock of which advisory locks are a part, ends one
+// party's statement with SQLSTATE 40P01, and leaves that party the locks of its
+// session: until it gives them back itself, the other one waits. See
+// TestLockTxDeadlock for two transactions.
+func TestPostgresFindsDeadlocks(t *testing.T) {
+	const row = "SELECT FROM rows WHERE id = 1 FOR UPDATE"
+	tests := []struct {
+		name string
+		a, b party
+	}{
+		{
+			"two sessions' locks",
+			party{first: "SELECT pg_advisory_lock(1)", then: "SELECT pg_advisory_lock(2)", keeps: true},
+			party{first: "SELECT pg_advisory_lock(2)", then: "SELECT pg_advisory_lock(1)", keeps: true},
+		},
+		{
+			"a session's and a transaction's",
+			party{first: "SELECT pg_advisory_lock(1)", then: "SELECT pg_advisory_lock(2)", keeps: true},
+			party{begin: true, first: "SELECT pg_advisory_xact_lock(2)", then: "SELECT pg_advisory_xact_lock(1)"},
+		},
+		{
+			"a session's, inside a transaction",
+			party{begin: true, first: "SELECT pg_advisory_lock(1)", then: "SELECT pg_advisory_lock(2)", keeps: true},
+			party{begin: true, first: "SELECT pg_advisory_lock(2)", then: "SELECT pg_advisory_lock(1)", keeps: true},
+		},
+		{
+			"a session's and a row's",
+			party{first: "SELECT pg_advisory_lock(1)", then: row, keeps: true},
+			party{begin: true, first: row, then: "SELECT pg_advisory_lock(1)"},
+		},
+		{
+			"a transaction's and a row's",
+			party{begin: true, first: "SELECT pg_advisory_xact_lock(1, 1)", then: row},
+			party{begin: true, first: row, then: "SELECT pg_advisory_xact_lock(1, 1)"},
+		},
+	}
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		execute(t, open(t, driver, cluster.DSN("")), "CREATE TABLE rows AS SELECT 1 AS id")
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				findsDeadlock(t, open(t, driver, cluster.DSN("")), tt.a, tt.b)
+			})
+		}
+	}, pgtest.WithSettings(map[string]string{"deadlock_timeout": "50ms"}))
+}
+
+func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
+	t.Helper()
+	var conns []*sql.Conn
+	var pids []int
+	for _, p := range parties {
+		conn := connection(t, db)
+		if p.begin {
+			executeOn(t, conn, "BEGIN")
+		}
+		executeOn(t, conn, p.first)
+		conns, pids = append(conns, conn), append(pids, backendPID(t, conn))
+	}
+	type result struct {
+		party int
+		err   error
+	}
+	results := make(chan result, len(parties))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // what is not found fails, it does not hang
+	defer cancel()
+	for i, p := range parties {
+		go func() {
+			_, err := conns[i].ExecContext(ctx, p.then)
+			results <- result{i, err}
+		}()
+		if i == 0 {
+			lockertest.Eventually(t, "the first party waits", func() bool { return waits(t, db, pids[0]) })
+		}
+	}
+	first := <-results
+	if first.err == nil {
+		// The victim's lock was its transaction's, free at once: the other one may be faster.
+		second := <-results
+		if parties[second.party].keeps {
+			t.Error("the other party did not wait for the lock of the victim's session")
+		}
+		first, results = second, nil
+	}
+	if sqlState(first.err) != "40P01" {
+		t.Fatalf("the victim got %v, want SQLSTATE 40P01", first.err)
+	}
+	if victim := first.party; parties[victim].keeps {
+		if !waits(t, db, pids[1-victim]) || len(results) != 0 {
+			t.Error("the other party does not wait for the lock of the victim's session")
+		}
+		keepsLock(t, db, conns[victim], parties[victim].begin)
+		executeOn(t, conns[victim], "SELECT pg_advisory_unlock_all()")
+	}
+	if results == nil {
+		return
+	}
+	if other := <-results; other.err != nil {
+		t.Errorf("the other party got %v", other.err)
+	}
+}
+
+// keepsLock checks that the victim of a deadlock has its session's lock, also
+// after ROLLBACK.
+func keepsLock(t *testing.T, db *sql.DB, victim *sql.Conn, inTransaction bool) {
+	t.Helper()
+	if inTransaction {
+		executeOn(t, victim, "ROLLBACK")
+	}
+	if n := advisoryLocksOf(t, db, backendPID(t, victim)); n != 1 {
+		t.Errorf("the victim has %d locks, want the one of its session", n)
+	}
+}
+
+func executeOn(t *testing.T, conn *sql.Conn, query string) {
+	t.Helper()
+	if _, err := conn.ExecContext(t.Context(), query); err != nil {
+		t.Fatalf("%.60s: %v", query, err)
+	}
+}
+
+func backendPID(t *testing.T, conn *sql.Conn) int {
+	t.Helper()
+	var pid int
+	if err := conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// waits reports whether a server process waits for a lock of any kind.
+func waits(t *testing.T, db *sql.DB, pid int) bool {
+	t.Helper()
+	return number(t, db, fmt.Sprintf("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %d", pid)) > 0
+}
+
+// advisoryLocksOf counts the advisory locks that a server process holds.
+func advisoryLocksOf(t *testing.T, db *sql.DB, pid int) int {
+	t.Helper()
+	return number(t, db, fmt.Sprintf("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %d", pid))
+}

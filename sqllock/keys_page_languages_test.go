@@ -1,0 +1,129 @@
+package sqllock_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What asks the functions of the page, in their own language: calls in JSON on
+// standard input, answers in JSON, one a line, on standard output.
+const (
+	askPython = `
+import json, sys
+
+def _argument(arg):
+    (kind, value), = arg.items()
+    return {"text": str, "integer": int, "bytes": bytes.fromhex}[kind](value)
+
+for _call in json.loads(sys.stdin.buffer.read()):
+    try:
+        _answer = globals()[_call["function"]](*map(_argument, _call["args"]))
+    except OverflowError:
+        _answer = "does not fit"
+    except UnicodeEncodeError:
+        _answer = "not text"
+    print(json.dumps(", ".join(map(str, _answer)) if isinstance(_answer, tuple) else str(_answer)))
+`
+	// Integers are given as BigInt and, where that is exact, as Number too.
+	askNode = `
+const _oneWord = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+const _argument = (integer) => ({ text, integer: digits, bytes }) =>
+  text !== undefined ? text : bytes !== undefined ? Buffer.from(bytes, "hex") : integer(digits);
+const _answer = (call, integer) => {
+  try {
+    const answer = eval(_oneWord(call.function))(...call.args.map(_argument(integer)));
+    return Array.isArray(answer) ? answer.join(", ") : String(answer);
+  } catch (e) {
+    if (e instanceof RangeError) return "does not fit";
+    throw e;
+  }
+};
+for (const call of JSON.parse(require("node:fs").readFileSync(0, "utf8"))) {
+  const answer = _answer(call, BigInt);
+  if (call.args.every((arg) => !arg.integer || Number.isSafeInteger(Number(arg.integer)))) {
+    const again = _answer(call, Number);
+    if (again !== answer) throw new Error(call.function + ": a Number gives " + again + ", a BigInt " + answer);
+  }
+  console.log(JSON.stringify(answer));
+}
+`
+)
+
+// A keyLanguage is one that the page has functions in.
+type keyLanguage struct {
+	name, program, file, ask string
+}
+
+var keyLanguages = []keyLanguage{
+	{"python", "python3", "keys.py", askPython},
+	{"js", "node", "keys.cjs", askNode},
+}
+
+// answers runs the page's code and gives it calls, in JSON.
+func (l keyLanguage) answers(t *testing.T, calls []byte) []string {
+	t.Helper()
+	program, err := exec.LookPath(l.program)
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skipf("the page's %s is not checked here: there is no %s in PATH", l.name, l.program)
+	}
+	file := filepath.Join(t.TempDir(), l.file)
+	code := strings.Join(readKeysPage(t).all(t, l.name), "\n") + l.ask
+	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program, file)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(calls), &stderr
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", l.program, err, stderr.String())
+	}
+	var answers []string
+	for line := range strings.Lines(string(output)) {
+		var answer string
+		if err := json.Unmarshal([]byte(line), &answer); err != nil {
+			t.Fatalf("%s says %q: %v", l.program, line, err)
+		}
+		answers = append(answers, answer)
+	}
+	return answers
+}
+
+// Python and Node compute the keys that Go does.
+func TestKeysPageLanguages(t *testing.T) {
+	for _, language := range keyLanguages {
+		t.Run(language.program, func(t *testing.T) {
+			t.Parallel()
+			// What SQL has no check for: a task outside of its service's numbers.
+			calls := append(keyCalls(),
+				keyCall{"task_key", []any{int64(billing), int64(1000)}, overflow},
+				keyCall{"task_key", []any{int64(billing), int64(-1)}, overflow})
+			text, err := json.Marshal(calls)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareKeys(t, calls, language.answers(t, text))
+		})
+	}
+}
+
+// Half a character is an error in Python, and the same name as every other half
+// in Node.
+func TestHalfACharacter(t *testing.T) {
+	const calls = `[{"function": "key", "args": [{"text": "n"}, {"text": "\ud800"}]}, {"function": "key", "args": [{"text": "n"}, {"text": "\udc01"}]}]`
+	for _, language := range keyLanguages {
+		t.Run(language.program, func(t *testing.T) {
+			t.Parallel()
+			answers := language.answers(t, []byte(calls))
+			if len(answers) != 2 || answers[0] != answers[1] || (answers[0] == "not text") != (language.program == "python3") {
+				t.Errorf("the keys of two halves: %q", answers)
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package sqllock_test
+
+import (
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lib/pq"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A pageQuery is a query of the page, with the psql variables that it sets first.
+type pageQuery struct {
+	variables, values []string
+	text              string
+}
+
+// query is SQL block i of a section.
+func (p keysPage) query(tb testing.TB, section string, i int) pageQuery {
+	tb.Helper()
+	if i >= len(p[section]["sql"]) {
+		tb.Fatalf("section %q has no SQL block %d", section, i)
+	}
+	var q pageQuery
+	for line := range strings.Lines(p[section]["sql"][i]) {
+		set, ok := strings.CutPrefix(line, `\set `)
+		if !ok {
+			q.text += line
+			continue
+		}
+		variable, value, _ := strings.Cut(strings.TrimSpace(set), " ")
+		q.variables = append(q.variables, variable)
+		q.values = append(q.values, strings.Trim(value, "'"))
+	}
+	q.text = strings.TrimSuffix(q.text, ";")
+	return q
+}
+
+// with is the query as psql sends it when its variables have these values.
+func (q pageQuery) with(tb testing.TB, values ...string) string {
+	tb.Helper()
+	if len(values) != len(q.variables) {
+		tb.Fatalf("%d values for variables %v", len(values), q.variables)
+	}
+	var pairs []string
+	for i, variable := range q.variables {
+		if !strings.Contains(q.text, ":'"+variable+"'") {
+			tb.Fatalf("the query does not use %s", variable)
+		}
+		pairs = append(pairs, ":'"+variable+"'", pq.QuoteLiteral(values[i]))
+	}
+	return strings.NewReplacer(pairs...).Replace(q.text)
+}
+
+// A pageFunction is what the page calls a scheme, and where its SQL is.
+type pageFunction struct {
+	section string
+	block   int
+}
+
+// schemesInSQL is the functions of the page whose SQL computes what they do. That of
+// a slot under a secret is a name's, with the slot in the namespace; see sqlArgs.
+var schemesInSQL = map[string]pageFunction{
+	"key":            {"Names", 0},
+	"join":           {"Names", 1},
+	"slot_key":       {"Slots", 0},
+	"keyed_key":      {"Names that strangers choose", 1},
+	"keyed_slot_key": {"Names that strangers choose", 1},
+	"composite_key":  {"Type and id in one bigint", 0},
+	"task_key":       {"A service's tasks", 0},
+}
+
+var withPgcrypto = pageFunction{"Names that strangers choose", 0}
+
+// sqlArgs is the call's arguments as a person at psql gives them.
+func (c keyCall) sqlArgs() []string {
+	var args []string
+	for _, arg := range c.args {
+		switch arg := arg.(type) {
+		case string:
+			args = append(args, arg)
+		case int64:
+			args = append(args, strconv.FormatInt(arg, 10))
+		case []byte:
+			args = append(args, hex.EncodeToString(arg))
+		}
+	}
+	if c.function == "keyed_slot_key" {
+		args = []string{args[0], args[1] + "#" + args[3], args[2]}
+	}
+	return args
+}
+
+// SQL computes the keys that Go does, through either driver.
+func TestKeysPageSQL(t *testing.T) {
+	page := readKeysPage(t)
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		pgcrypto := createPgcrypto(t, db)
+		var calls []keyCall
+		var answers []string
+		for _, call := range keyCalls() {
+			f, ok := schemesInSQL[call.function]
+			if !ok {
+				continue // a pair: it is not computed
+			}
+			calls, answers = append(calls, call), append(answers, answerInSQL(t, db, page.query(t, f.section, f.block).with(t, call.sqlArgs()...)))
+			if f == schemesInSQL["keyed_key"] && pgcrypto {
+				query := page.query(t, withPgcrypto.section, withPgcrypto.block)
+				calls, answers = append(calls, call), append(answers, answerInSQL(t, db, query.with(t, call.sqlArgs()...)))
+			}
+		}
+		compareKeys(t, calls, answers)
+	})
+}
+
+// createPgcrypto reports whether the server has the extension; packages of
+// PostgreSQL without contrib do not.
+func createPgcrypto(t *testing.T, db *sql.DB) bool {
+	t.Helper()
+	if number(t, db, "SELECT count(*) FROM pg_available_extensions WHERE name = 'pgcrypto'") == 0 {
+		t.Log("pgcrypto's SQL is not checked here: the server does not have the extension")
+		return false
+	}
+	execute(t, db, "CREATE EXTENSION pgcrypto")
+	return true
+}
+
+func answerInSQL(t *testing.T, db *sql.DB, query string) string {
+	t.Helper()
+	var answer string
+	err := db.QueryRow(query).Scan(&answer)
+	if sqlState(err) == "22003" {
+		return overflow
+	}
+	if err != nil {
+		t.Fatalf("%.300s: %v", query, err)
+	}
+	return answer
+}
+
+// sqlState is the SQLSTATE of a server's error, empty for others.
+func sqlState(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	return ""
+}
+
+// A name has the same key in a database of another encoding, where hashtext and
+// hashtextextended have another number for it.
+func TestKeysPageEncoding(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	execute(t, open(t, "pgx", cluster.DSN("")), "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+	query := readKeysPage(t).query(t, "Names", 0).with(t, "export", "Zoë")
+	for _, driver := range pgtest.Drivers() {
+		latin := open(t, driver, cluster.DSN("latin")+"&client_encoding=UTF8") // pgx does not ask for it by itself
+		unicode := open(t, driver, cluster.DSN(""))
+		for _, db := range []*sql.DB{latin, unicode} {
+			if got, want := answerInSQL(t, db, query), strconv.FormatInt(sqllock.Namespace("export").Key("Zoë").Int64(), 10); got != want {
+				t.Errorf("%s: key %s, in Go %s", driver, got, want)
+			}
+		}
+		for _, hash := range []string{"hashtext('Zoë')", "hashtextextended('Zoë', 0)"} {
+			if answerInSQL(t, latin, "SELECT "+hash) == answerInSQL(t, unicode, "SELECT "+hash) {
+				t.Errorf("%s: %s is the same in both encodings: the page says otherwise", driver, hash)
+			}
+		}
+	}
+}
+
+// What the page warns of: NULL takes nothing and says nothing; an id that does not
+// fit is an error; a shift of 32-bit integers by 32 is none.
+func TestKeysPageTraps(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		name := readKeysPage(t).query(t, "Names", 0)
+		null := strings.Replace(name.text, ":'id'", "NULL", 1)
+		name.text, name.variables = null, name.variables[:1]
+		conn := connection(t, db)
+		var taken sql.NullBool
+		err := conn.QueryRowContext(t.Context(), "SELECT pg_try_advisory_lock(("+name.with(t, "export")+"))").Scan(&taken)
+		if err != nil || taken.Valid {
+			t.Errorf("a try-lock of NULL: %v, %v, want NULL", taken, err)
+		}
+		if n := advisoryLocks(t, db); n != 0 {
+			t.Errorf("%d locks after a try-lock of NULL", n)
+		}
+		if _, err := db.Exec("SELECT pg_try_advisory_lock(2, 3000000000)"); sqlState(err) != "42883" {
+			t.Errorf("a pair that does not fit: %v, want SQLSTATE 42883", err)
+		}
+		if n := number(t, db, "SELECT 2 << 32"); n != 2 {
+			t.Errorf("2 << 32 is %d", n)
+		}
+	})
+}
