@@ -89,7 +89,7 @@ func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
 			results <- result{i, err}
 		}()
 		if i == 0 {
-			lockertest.Eventually(t, "the first party waits", func() bool { return waits(t, db, pids[0]) })
+			lockertest.Eventually(t, "the first party waits", func() bool { return isBlocked(t, db, pids[0]) })
 		}
 	}
 	first := <-results
@@ -105,7 +105,7 @@ func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
 		t.Fatalf("the victim got %v, want SQLSTATE 40P01", first.err)
 	}
 	if victim := first.party; parties[victim].keeps {
-		if !waits(t, db, pids[1-victim]) || len(results) != 0 {
+		if !isBlocked(t, db, pids[1-victim]) || len(results) != 0 {
 			t.Error("the other party does not wait for the lock of the victim's session")
 		}
 		keepsLock(t, db, conns[victim], parties[victim].begin)
@@ -147,8 +147,8 @@ func backendPID(t *testing.T, conn *sql.Conn) int {
 	return pid
 }
 
-// waits reports whether a server process waits for a lock of any kind.
-func waits(t *testing.T, db *sql.DB, pid int) bool {
+// isBlocked reports whether a server process waits for a lock of any kind.
+func isBlocked(t *testing.T, db *sql.DB, pid int) bool {
 	t.Helper()
 	return number(t, db, fmt.Sprintf("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %d", pid)) > 0
 }

@@ -116,7 +116,7 @@ func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 			_, err := waiter.ExecContext(ctx, "SELECT pg_advisory_lock(1)")
 			ended <- err
 		}()
-		lockertest.Eventually(t, "one waits", func() bool { return waits(t, db, waiterPID) })
+		lockertest.Eventually(t, "one waits", func() bool { return isBlocked(t, db, waiterPID) })
 
 		shows := fmt.Sprintf(`(SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 			WHERE l.pid = %d AND l.objid = 1 AND l.granted AND a.application_name = 'holder')
