@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// mysqlParse is MySQL's and MariaDB's error of a statement that they do not understand. The
-// transaction lives after it as before.
+// mysqlParse is MySQL's and MariaDB's error of a statement that they do not understand. The transaction lives
+// after it as before.
 const mysqlParse = 1064
 
-// Mark moves key's mark in the table latchkey_marks up to "to", as part of tx, and keeps the row
-// locked until tx ends. It reports false, and has changed nothing, if the mark is there already or
-// beyond: then MySQL's statement has failed, PostgreSQL's and SQLite's have not.
+// Mark moves key's mark in the table latchkey_marks up to "to", as part of tx, and keeps the row locked until
+// tx ends. It reports false, and has changed nothing, if the mark is there already or beyond: then MySQL's
+// statement has failed, PostgreSQL's and SQLite's have not.
 //
-// A transaction does not tell which database it is in. It is spoken to as PostgreSQL and SQLite
-// first, and where that is not understood, as MySQL, for which it is harmless.
+// A transaction does not tell which database it is in. It is spoken to as PostgreSQL and SQLite first, and
+// where that is not understood, as MySQL, for which it is harmless.
 func Mark(ctx context.Context, tx Execer, key Key, to int64) (bool, error) {
 	result, err := tx.ExecContext(ctx, markStatement(key, to))
 	if number, _, ok := mysqlError(err); ok && number == mysqlParse {
@@ -46,8 +46,8 @@ func markStatement(key Key, to int64) string {
 }
 
 // mysqlMark is the same in MySQL's. How many rows it changed depends on the driver's settings
-// (clientFoundRows), so a mark that is not to move makes a sum that no BIGINT holds, which is an
-// error in every mode.
+// (clientFoundRows), so a mark that is not to move makes a sum that no BIGINT holds, which is an error in every
+// mode.
 func mysqlMark(key Key, to int64) string {
 	return fmt.Sprintf("INSERT INTO latchkey_marks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
 		" ON DUPLICATE KEY UPDATE mark = IF(mark < %[3]d, %[3]d, 9223372036854775807 + (mark >= %[3]d)),"+
