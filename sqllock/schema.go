@@ -3,14 +3,15 @@ package sqllock
 import "github.com/latchkey-go/latchkey/internal/dialect"
 
 // Schema is the statements that make every table that latchkey can use in a database of
-// this kind, [Fence]'s among them, for those who keep them in migrations, or whose
+// this kind, those of [Fence] and [Advance] among them, for those who keep them in migrations, or whose
 // services may not create tables:
 //
 //	fmt.Print(sqllock.Schema(sqllock.PostgreSQL))
 //
 // Without it, Open makes those that a lease table needs, on SQLite [Fence]'s, too; on
 // MySQL and MariaDB a Session makes a table at the first key with a secret, and two at the
-// first Fence. PostgreSQL's advisory locks need no table, but Fence does.
+// first Fence. PostgreSQL's advisory locks need no table, but Fence does. Advance's table nobody makes
+// but you, in any database.
 //
 // What is there already stays as it is, so the statements may be run again, by two
 // processes at once, too: of these PostgreSQL may refuse one, which then is to run them
@@ -21,7 +22,7 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 func Schema(d Dialect) string {
 	switch d {
 	case PostgreSQL:
-		return dialect.PostgreSQLSchema(FenceSchema)
+		return dialect.PostgreSQLSchema(FenceSchema, MarkSchema)
 	case SQLite:
 		return dialect.SQLiteSchema()
 	case MySQL:

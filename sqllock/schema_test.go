@@ -7,14 +7,14 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Each kind's statements make the fence's table and what else that kind needs. (Package
+// Each kind's statements make the fence's table, the marks' and what else that kind needs. (Package
 // internal/databases runs them.)
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	for d, tables := range map[sqllock.Dialect][]string{
-		sqllock.PostgreSQL: {"sessions", "locks", "claims", "tokens", "fence"},
-		sqllock.SQLite:     {"sessions", "locks", "claims", "tokens", "fence"},
-		sqllock.MySQL:      {"claims", "tokens", "fence"},
+		sqllock.PostgreSQL: {"sessions", "locks", "claims", "tokens", "fence", "marks"},
+		sqllock.SQLite:     {"sessions", "locks", "claims", "tokens", "fence", "marks"},
+		sqllock.MySQL:      {"claims", "tokens", "fence", "marks"},
 	} {
 		schema := sqllock.Schema(d)
 		for _, table := range tables {

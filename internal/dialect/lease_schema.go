@@ -50,16 +50,18 @@ CREATE TABLE IF NOT EXISTS latchkey_tokens (
 );
 INSERT INTO latchkey_tokens (only_row, system, number) VALUES (1, RANDOM, 0) ON CONFLICT DO NOTHING`
 
-// PostgreSQLSchema is the statements, for people, that make the tables of LeaseTable, and
-// with fence that of Fence.
-func PostgreSQLSchema(fence string) string { return script(append(leaseTables(postgresTypes), fence)) }
+// PostgreSQLSchema is the statements, for people, that make the tables of LeaseTable, and then
+// those of others, which are Fence's and Mark's.
+func PostgreSQLSchema(others ...string) string {
+	return script(append(leaseTables(postgresTypes), others...))
+}
 
 // SQLiteSchema is the same for SQLite.
-func SQLiteSchema() string { return script(append(leaseTables(sqliteTypes), SQLiteFence)) }
+func SQLiteSchema() string { return script(append(leaseTables(sqliteTypes), SQLiteFence, SQLiteMarks)) }
 
-// MySQLSchema is the statements that make the tables of MySQL's claims, tokens and fences.
+// MySQLSchema is the statements that make the tables of MySQL's claims, tokens, fences and marks.
 func MySQLSchema() string {
-	return script([]string{mysqlClaims, mysqlTokens, mysqlTokensRow, MySQLFence})
+	return script([]string{mysqlClaims, mysqlTokens, mysqlTokensRow, MySQLFence, MySQLMarks})
 }
 
 func script(statements []string) string { return strings.Join(statements, ";\n") + ";\n" }

@@ -1,0 +1,130 @@
+package databases
+
+import (
+	"database/sql"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// eachMarks runs test on a fresh database of each kind, with Schema's tables and one that the work
+// writes to.
+func eachMarks(t *testing.T, test func(t *testing.T, o lockertest.Orders, db *sql.DB)) {
+	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
+		d := sqllock.PostgreSQL
+		switch o.Driver {
+		case "sqlite":
+			d = sqllock.SQLite
+			o.DSN += "&_txlock=immediate" // a transaction that reads first, and then writes, is refused beside others
+		case "mysql":
+			d = sqllock.MySQL
+		}
+		db := pool(t, o)
+		for statement := range strings.SplitSeq(strings.TrimSpace(sqllock.Schema(d)), ";\n") {
+			execute(t, db, statement)
+		}
+		execute(t, db, "CREATE TABLE work (who INTEGER)")
+		test(t, o, db)
+	})
+}
+
+// markedWork commits the work and the mark of one key, whatever Advance has said.
+func markedWork(t *testing.T, db *sql.DB, to int64) error {
+	t.Helper()
+	tx, err := db.Begin()
+	if err != nil {
+		t.Error(err)
+		return err
+	}
+	markErr := sqllock.Advance(t.Context(), tx, sqllock.Pair(-1, 1), to)
+	_, writeErr := tx.Exec("INSERT INTO work VALUES (1)")
+	commitErr := tx.Commit()
+	if passed := writeErr == nil && commitErr == nil; passed != (markErr == nil) {
+		t.Errorf("Advance said %v; write %v, commit %v", markErr, writeErr, commitErr)
+	}
+	return markErr
+}
+
+func TestAdvance(t *testing.T) {
+	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
+		if o.Driver == "mysql" {
+			db = open(t, o.Driver, o.DSN+"?clientFoundRows=true") // then a row that is left alone counts
+		}
+		for _, step := range []struct {
+			to   int64
+			want error
+		}{
+			{math.MinInt64, nil},
+			{math.MinInt64, sqllock.ErrPassed},
+			{-7, nil},
+			{-8, sqllock.ErrPassed},
+			{-7, sqllock.ErrPassed},
+			{0, nil},
+			{math.MaxInt64, nil},
+			{math.MaxInt64, sqllock.ErrPassed},
+			{-7, sqllock.ErrPassed},
+		} {
+			if err := markedWork(t, db, step.to); err != step.want {
+				t.Errorf("to %d: %v, want %v", step.to, err, step.want)
+			}
+		}
+		if n := number(t, db, "SELECT count(*) FROM work"); n != 4 {
+			t.Errorf("the work of %d marks is in the database, want that of 4", n)
+		}
+	})
+}
+
+// Of several who bring a key to the same marks at once, without any lock, one does for each mark.
+func TestAdvanceTogether(t *testing.T) {
+	const callers, marks = 4, 10
+	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
+		var (
+			wg   sync.WaitGroup
+			done [marks]atomic.Int32
+		)
+		for range callers {
+			wg.Go(func() {
+				for i := range done {
+					switch err := markedWork(t, db, int64(i)); err {
+					case nil:
+						done[i].Add(1)
+					case sqllock.ErrPassed:
+					default:
+						t.Errorf("Advance: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var all int
+		for i := range done {
+			n := int(done[i].Load())
+			if n > 1 {
+				t.Errorf("mark %d: %d have moved it", i, n)
+			}
+			all += n
+		}
+		if n := number(t, db, "SELECT count(*) FROM work"); n != all || done[marks-1].Load() != 1 {
+			t.Errorf("%d have moved a mark, %d works are in the database; the last mark: %d", all, n, done[marks-1].Load())
+		}
+	})
+}
+
+// Each kind says what to create.
+func TestAdvanceWithoutTable(t *testing.T) {
+	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
+		execute(t, db, "DROP TABLE latchkey_marks")
+		want := map[string]string{"sqlite": "Schema(SQLite)", "mysql": "Schema(MySQL)"}[o.Driver]
+		if want == "" {
+			want = "MarkSchema"
+		}
+		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
+			t.Errorf("Advance: %v, want a word of %s", err, want)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package dialect
+
+import (
+	"context"
+	"fmt"
+)
+
+// mysqlParse is MySQL's and MariaDB's error of a statement that they do not understand. The transaction lives
+// after it as before.
+const mysqlParse = 1064
+
+// Mark moves key's mark in the table latchkey_marks up to "to", as part of tx, and keeps the row locked until
+// tx ends. It reports false, and has changed nothing, if the mark is there already or beyond: then MySQL's
+// statement has failed, PostgreSQL's and SQLite's have not.
+//
+// A transaction does not tell which database it is in. It is spoken to as PostgreSQL and SQLite first, and
+// where that is not understood, as MySQL, for which it is harmless.
+func Mark(ctx context.Context, tx Execer, key Key, to int64) (bool, error) {
+	result, err := tx.ExecContext(ctx, markStatement(key, to))
+	if number, _, ok := mysqlError(err); ok && number == mysqlParse {
+		return markMySQL(ctx, tx, key, to)
+	}
+	if isNoFence(err) { // SQLite's, of any table
+		return false, &Failure{Kind: Statement, Reason: "there is no table latchkey_marks in the file that the transaction is in: create it with the statements of Schema(SQLite)"}
+	}
+	if err != nil {
+		return false, Fail(err)
+	}
+	n, err := result.RowsAffected()
+	return n == 1, Fail(err)
+}
+
+func markMySQL(ctx context.Context, tx Execer, key Key, to int64) (bool, error) {
+	_, err := tx.ExecContext(ctx, mysqlMark(key, to))
+	if number, _, _ := mysqlError(err); number == mysqlOutOfRange {
+		return false, nil
+	}
+	return err == nil, Fail(err)
+}
+
+// markStatement is Mark's in the words of PostgreSQL and of SQLite. It changes one row or none.
+func markStatement(key Key, to int64) string {
+	return fmt.Sprintf("INSERT INTO latchkey_marks AS marks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
+		" ON CONFLICT (key_space, key_id) DO UPDATE SET mark = excluded.mark, marked_at = excluded.marked_at"+
+		" WHERE marks.mark < excluded.mark", key.Space, key.ID, to)
+}
+
+// mysqlMark is the same in MySQL's. How many rows it changed depends on the driver's settings
+// (clientFoundRows), so a mark that is not to move makes a sum that no BIGINT holds, which is an error in every
+// mode.
+func mysqlMark(key Key, to int64) string {
+	return fmt.Sprintf("INSERT INTO latchkey_marks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
+		" ON DUPLICATE KEY UPDATE mark = IF(mark < %[3]d, %[3]d, 9223372036854775807 + (mark >= %[3]d)),"+
+		" marked_at = CURRENT_TIMESTAMP(6)", key.Space, key.ID, to)
+}
+
+// The tables of marks, with the columns of sqllock.MarkSchema.
+const (
+	SQLiteMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	key_space INTEGER NOT NULL,
+	key_id    INTEGER NOT NULL,
+	mark      INTEGER NOT NULL,
+	marked_at TEXT    NOT NULL DEFAULT CURRENT_TIMESTAMP,
+	PRIMARY KEY (key_space, key_id)
+)`
+
+	MySQLMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	key_space SMALLINT NOT NULL,
+	key_id    BIGINT NOT NULL,
+	mark      BIGINT NOT NULL,
+	marked_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+	PRIMARY KEY (key_space, key_id)
+) ENGINE = InnoDB`
+)

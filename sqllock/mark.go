@@ -1,0 +1,84 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// MarkSchema makes the one table that [Advance] needs in PostgreSQL (for other databases see [Schema]), with a
+// row for each key that was ever marked: run it once, or take it into your migrations. The table must be found
+// by the search_path of the transactions that use it, the same one for all that use a key; their role needs
+// INSERT, SELECT and UPDATE on it.
+//
+// A mark is as durable as the commit: with synchronous_commit = off a crash of the server may take the last
+// ones back, and what was done once is done again.
+//
+// A row may go when nobody will ask for a mark as low as its own any more, and not before: a job's when the job
+// is no more.
+const MarkSchema = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	key_space smallint NOT NULL,
+	key_id    bigint   NOT NULL,
+	mark      bigint   NOT NULL,
+	marked_at timestamptz NOT NULL DEFAULT now(),
+	PRIMARY KEY (key_space, key_id)
+) WITH (fillfactor = 70)`
+
+// ErrPassed is the answer of [Advance] when the key's mark is there already, or beyond.
+var ErrPassed = errors.New("sqllock: the mark has been passed already")
+
+// Advance moves key's mark up to "to" in tx, or fails with ErrPassed if it is there already or beyond: what
+// outlives a lock, so that who gets the lock later sees how far the work has come. A key that has no mark yet
+// takes any. Marks are whatever rises: the time of a scheduled job's tick in milliseconds, an offset in a
+// stream, a version.
+//
+// Of several transactions that bring a key to one mark, exactly one commits, with or without a lock: the others
+// wait for its end, in one row of the table that [MarkSchema] makes. What that promises for the work the mark
+// stands for depends on when tx commits:
+//   - before the work: it is done at most once;
+//   - with the work's effect, which is in tx as well: exactly once;
+//   - after the work: at least once, by several if there is no lock around it.
+//
+// A key's mark has nothing to do with whether the key is locked: lock and mark may share one. The error of the
+// server has an SQLState method: a serialization failure (40001, 40P01) is one of the transaction, which may be
+// tried again. If the connection ends in the Commit, it is not known whether the mark has moved: to ask again,
+// in another transaction, is safe, and ErrPassed may then be the echo of one's own.
+//
+// As with [Fence], the transaction is rolled back after any error: its Commit writes nothing, even if the error
+// is ignored. Call it outside any savepoint: a rollback to an older one takes the mark back. A transaction may
+// advance several keys, in one order everywhere: else two of them may deadlock. It is one statement without
+// arguments, which works behind transaction poolers and with any driver; on MySQL and MariaDB it takes two
+// round trips. On SQLite it locks the whole file until tx ends: see [SQLite].
+func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
+	err := advance(ctx, tx, key, to)
+	if err != nil {
+		_ = tx.Rollback()
+	}
+	return err
+}
+
+func advance(ctx context.Context, tx Tx, key Key, to int64) error {
+	moved, err := dialect.Mark(ctx, tx, key.id(), to)
+	switch {
+	case err == nil && !moved:
+		return ErrPassed
+	case err != nil && ctx.Err() != nil: // of which some drivers tell only that the server has cancelled it
+		return fmt.Errorf("%w: %w", ctx.Err(), markError(err))
+	}
+	return markError(err)
+}
+
+// markError says what to do about a table that is missing, or that the role may not use.
+func markError(err error) error {
+	switch dialect.SQLState(err) {
+	case "42S02": // MySQL's
+		return fmt.Errorf("sqllock: there is no table latchkey_marks in the database: create it with Schema(MySQL): %w", err)
+	case "42P01":
+		return fmt.Errorf("sqllock: there is no table latchkey_marks in the search_path: create it with MarkSchema, or, if it is in another schema, add that to the search_path: %w", err)
+	case "42501":
+		return fmt.Errorf("sqllock: the role may not use the table latchkey_marks: grant it INSERT, SELECT and UPDATE: %w", err)
+	}
+	return txError(true, err)
+}

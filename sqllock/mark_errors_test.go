@@ -1,0 +1,125 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Where the table cannot be used, the error says what to do, and no work is done.
+func TestAdvanceWithoutTable(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		execute(t, db, "CREATE TABLE work (who text)")
+		refused := func(name string, db *sql.DB, state string, words ...string) {
+			t.Helper()
+			err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, name)
+			if err == nil || stateOf(err) != state {
+				t.Fatalf("%s: %v, want SQLSTATE %s", name, err, state)
+			}
+			for _, word := range words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%s: %v says nothing of %s", name, err, word)
+				}
+			}
+			tellsNothing(t, err, dsn)
+		}
+		refused("no table", db, "42P01", "MarkSchema", "search_path")
+
+		execute(t, db, "CREATE SCHEMA jobs")
+		elsewhere := open(t, driver, dsn+"&search_path=jobs,public")
+		execute(t, elsewhere, sqllock.MarkSchema)
+		refused("another schema", db, "42P01", "another schema", "search_path")
+		if err := markedWork(t.Context(), t, elsewhere, sqllock.ID(1), 1, "found"); err != nil {
+			t.Errorf("with the schema in the search_path: %v", err)
+		}
+
+		execute(t, db, sqllock.MarkSchema)
+		role := "clerk_" + driver
+		execute(t, db, "CREATE ROLE "+role+"; GRANT INSERT ON work TO "+role)
+		t.Cleanup(func() {
+			_, _ = db.Exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
+		})
+		clerk := open(t, driver, dsn+"&role="+role)
+		refused("no right", clerk, "42501", "grant it INSERT, SELECT and UPDATE")
+		execute(t, db, "GRANT INSERT, SELECT, UPDATE ON latchkey_marks TO "+role)
+		if err := markedWork(t.Context(), t, clerk, sqllock.ID(1), 1, "with the right"); err != nil {
+			t.Errorf("with the rights of the error's text: %v", err)
+		}
+	})
+}
+
+func TestAdvanceErrors(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		done := transaction(t, db)
+		if err := done.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqllock.Advance(t.Context(), done, sqllock.ID(1), 1); !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("on a transaction that is done: %v, want sql.ErrTxDone", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := markedWork(ended, t, db, sqllock.ID(1), 1, "ended"); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v, want context.Canceled", err)
+		}
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "then"); err != nil {
+			t.Errorf("the mark has moved without a commit: %v", err)
+		}
+	})
+}
+
+// The end of the caller's context is told as such while it waits for another transaction.
+func TestAdvanceContextEnds(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		first := transaction(t, db)
+		if err := sqllock.Advance(t.Context(), first, sqllock.ID(1), 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		passed := make(chan error, 1)
+		go func() { passed <- markedWork(ctx, t, db, sqllock.ID(1), 1, "second") }()
+		lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
+		cancel()
+		if err := <-passed; !errors.Is(err, context.Canceled) {
+			t.Errorf("Advance: %v, want context.Canceled", err)
+		}
+	})
+}
+
+// A crash of the server takes what was not committed with it, the mark and the work alike.
+func TestAdvanceAcrossCrash(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		db := marked(t, driver, cluster.DSN(""))
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "committed"); err != nil {
+			t.Fatal(err)
+		}
+		tx := transaction(t, db)
+		if err := sqllock.Advance(t.Context(), tx, sqllock.ID(1), 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Restart(true); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqllock.Advance(t.Context(), tx, sqllock.ID(1), 3); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("in the transaction that the crash ended: %v, want ErrUnavailable", err)
+		}
+		lockertest.Eventually(t, "the pool has noticed", func() bool { return db.Ping() == nil })
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "again"); err != sqllock.ErrPassed {
+			t.Errorf("the mark that was committed: %v, want ErrPassed", err)
+		}
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 2, "tried again"); err != nil {
+			t.Errorf("the mark that was not: %v", err)
+		}
+	}, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
+}

@@ -1,0 +1,196 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// marked is a database with the table of marks and one that the work writes to.
+func marked(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db := open(t, driver, dsn)
+	execute(t, db, sqllock.MarkSchema)
+	execute(t, db, "CREATE TABLE work (who text)")
+	return db
+}
+
+// markedWork brings key to a mark with the work of who, and commits whatever Advance has said, as a
+// careless caller would. It returns Advance's error.
+func markedWork(ctx context.Context, t *testing.T, db *sql.DB, key sqllock.Key, to int64, who string) error {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	markErr := sqllock.Advance(ctx, tx, key, to)
+	_, writeErr := tx.Exec("INSERT INTO work VALUES ($1)", who)
+	commitErr := tx.Commit()
+	if passed := writeErr == nil && commitErr == nil; passed != (markErr == nil) {
+		t.Errorf("%s: Advance said %v; write %v, commit %v", who, markErr, writeErr, commitErr)
+	}
+	return markErr
+}
+
+func TestAdvance(t *testing.T) {
+	keys := map[string]sqllock.Key{
+		"name":          sqllock.Namespace("mark").Key("report"),
+		"smallest":      sqllock.ID(math.MinInt64),
+		"pair":          sqllock.Pair(-1, 1),
+		"id like pair":  sqllock.ID(sqllock.Pair(-1, 1).Int64()),
+		"smallest pair": sqllock.Pair(math.MinInt32, math.MinInt32),
+	}
+	steps := []struct {
+		to   int64
+		want error
+	}{
+		{math.MinInt64, nil},
+		{math.MinInt64, sqllock.ErrPassed},
+		{-7, nil},
+		{-7, sqllock.ErrPassed},
+		{-8, sqllock.ErrPassed},
+		{0, nil},
+		{1_790_000_000_000, nil},
+		{1_789_999_999_999, sqllock.ErrPassed},
+		{math.MaxInt64, nil},
+		{math.MaxInt64, sqllock.ErrPassed},
+		{math.MinInt64, sqllock.ErrPassed},
+	}
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		for name, key := range keys {
+			for _, step := range steps {
+				if err := markedWork(t.Context(), t, db, key, step.to, name); err != step.want {
+					t.Errorf("%s to %d: %v, want %v", name, step.to, err, step.want)
+				}
+			}
+			if n := number(t, db, "SELECT count(*) FROM work WHERE who = $1", name); n != 5 {
+				t.Errorf("%s: the work of %d marks is in the database, want that of 5", name, n)
+			}
+		}
+	})
+}
+
+// Who comes second waits for the first, and goes by whether it has committed.
+func TestAdvanceWaits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mark *int64 // that the key has already
+		end  func(*sql.Tx) error
+		want error
+	}{
+		"no mark, commit":   {nil, (*sql.Tx).Commit, sqllock.ErrPassed},
+		"no mark, rollback": {nil, (*sql.Tx).Rollback, nil},
+		"a mark, commit":    {new(int64), (*sql.Tx).Commit, sqllock.ErrPassed},
+		"a mark, rollback":  {new(int64), (*sql.Tx).Rollback, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver, dsn string) {
+				db := marked(t, driver, dsn)
+				key := sqllock.ID(1)
+				if tt.mark != nil {
+					if err := markedWork(t.Context(), t, db, key, *tt.mark, "before"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				first := transaction(t, db)
+				if err := sqllock.Advance(t.Context(), first, key, 5); err != nil {
+					t.Fatal(err)
+				}
+				second := make(chan error, 1)
+				go func() { second <- markedWork(t.Context(), t, db, key, 5, "second") }()
+				lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
+				if err := tt.end(first); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-second; err != tt.want {
+					t.Errorf("the second: %v, want %v", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Of many who bring a key to the same marks at once, without any lock, one does for each mark.
+func TestAdvanceTogether(t *testing.T) {
+	const callers, marks = 8, 20
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		db.SetMaxOpenConns(callers)
+		var (
+			wg   sync.WaitGroup
+			done [marks]atomic.Int32
+		)
+		for range callers {
+			wg.Go(func() {
+				for i := range done {
+					switch err := markedWork(t.Context(), t, db, sqllock.ID(1), int64(i), "together"); err {
+					case nil:
+						done[i].Add(1)
+					case sqllock.ErrPassed:
+					default:
+						t.Errorf("Advance: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var all int32
+		for i := range done {
+			if n := done[i].Load(); n > 1 {
+				t.Errorf("mark %d: %d have moved it", i, n)
+			}
+			all += done[i].Load()
+		}
+		if n := number(t, db, "SELECT count(*) FROM work"); n != int(all) || done[marks-1].Load() != 1 {
+			t.Errorf("%d have moved a mark, %d works are in the database; the last mark: %d", all, n, done[marks-1].Load())
+		}
+	})
+}
+
+// A snapshot older than another's mark is an error of the transaction, not of the mark.
+func TestAdvanceSerializationFailure(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.Exec("SELECT 1 FROM work"); err != nil {
+			t.Fatal(err)
+		}
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "first"); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqllock.Advance(t.Context(), tx, sqllock.ID(1), 2); stateOf(err) != "40001" || errors.Is(err, sqllock.ErrPassed) {
+			t.Errorf("Advance: %v, want SQLSTATE 40001", err)
+		}
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 2, "again"); err != nil {
+			t.Errorf("tried again: %v", err)
+		}
+	})
+}
+
+// A mark and the lock of the same key have nothing to do with each other.
+func TestAdvanceBesideLock(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := markedWork(ctx, t, db, sqllock.ID(1), 1, "beside"); err != nil {
+			t.Errorf("Advance: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
