@@ -27,6 +27,7 @@ type Middleware struct {
 	problemType      string
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil: problem+json
+	details          map[verdict]string                                      // in place of those for everybody
 	answers          map[verdict]answer
 }
 
