@@ -55,21 +55,26 @@ func bankWithoutAnswers(t *testing.T, driver, dsn string) *bank {
 	return b
 }
 
-func openDB(t *testing.T, driver, dsn string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 func (b *bank) do(query string, args ...any) {
 	b.t.Helper()
 	if _, err := b.db.Exec(query, args...); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// setUp carries out statements in one session, in which %s is the database's name,
+// and has all that come later begin anew.
+func (b *bank) setUp(statements string) {
+	b.t.Helper()
+	var name string
+	if err := b.db.QueryRow("SELECT current_database()").Scan(&name); err != nil {
+		b.t.Fatal(err)
+	}
+	for statement := range strings.SplitSeq(strings.ReplaceAll(statements, "%s", name), "; ") {
+		b.do(statement)
+	}
+	_ = b.db.Close()
+	b.db = openDB(b.t, b.driver, b.dsn)
 }
 
 func (b *bank) number(query string, args ...any) (n int) {
@@ -91,12 +96,7 @@ func (b *bank) wantEffects(want int) {
 // locks is a Session of its own, as another instance would have.
 func (b *bank) locks() *sqllock.Session {
 	b.t.Helper()
-	s, err := sqllock.Open(b.t.Context(), openDB(b.t, b.driver, b.dsn), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { _ = s.Close() })
-	return s
+	return openSession(b.t, openDB(b.t, b.driver, b.dsn))
 }
 
 // once is an Idempotency over locks for the tests' user.

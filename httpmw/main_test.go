@@ -11,6 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	crashingInstance() // does not return in a process that is to crash
 	code := pgtest.Main(m)
 	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
