@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -162,9 +163,7 @@ func ask(ctx context.Context, s *httptest.Server, d demand) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	for name, values := range d.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, d.header)
 	if d.who == "" {
 		d.who = "ada"
 	}
