@@ -30,8 +30,13 @@ import (
 // Invariant: the answer to a key is committed with its effect, or neither is. The
 // row of a key is inserted before the handler runs, so that the table's primary
 // key holds back, or rolls back, everybody else for whom the lock was not enough:
-// a request let in without a lock, a process that froze and lost it. Effects
-// outside of that transaction are not covered: pass the key on to who has them.
+// a request let in without a lock, a process that froze and lost it. So it needs no
+// [sqllock.Fence].
+//
+// Effects outside of that transaction are not covered: pass the key on to who has
+// them. Nor is a server that loses what it has committed, as one with
+// synchronous_commit = off may in a crash, or by a failover to a standby that lagged
+// behind: it loses the answer with the effect, and the client may have been told.
 type Idempotency struct {
 	answers   answerStore
 	limiter   *ratelimit.Limiter
@@ -116,7 +121,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 // next's context carries the lock ([sqllock.FromContext]), which may be absent,
 // and ends with the request or the loss of the lock. The transaction does not end
 // with it: a next that goes on without its client leaves an answer to
-// the retry.
+// the retry. So [http.TimeoutHandler] belongs around.
 func (i *Idempotency) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")

@@ -71,7 +71,7 @@ func storeError(err error) error {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: the stored answer was just forgotten, or just stored", sqllock.ErrUnavailable)
 	case !errors.As(err, &server), server.SQLState() == "":
-		return fmt.Errorf("%w: the answer's transaction got no reply", sqllock.ErrUnavailable)
+		return fmt.Errorf("%w: the answer's transaction got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
 	case server.SQLState() == "25P02": // a statement of the transaction failed before ours
 		return ErrTxUnusable
 	}

@@ -227,7 +227,26 @@ func TestIdempotencyTxUnusable(t *testing.T) {
 	})
 }
 
-// A limit on time goes around: who is told 503 finds the answer later.
+// Rows that the handler forgets to close keep its answer from being stored: nothing is
+// done, and the log has an idea.
+func TestIdempotencyRowsLeftOpen(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			b.record(r)
+			tx, _ := httpmw.EffectTx(r.Context())
+			rows, err := tx.QueryContext(r.Context(), "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is the bug
+			if err != nil || !rows.Next() || rows.Err() != nil {
+				t.Errorf("no rows: %v", err)
+			}
+		}))
+		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusServiceUnavailable)
+		b.wantEffects(0)
+		b.wantLog("left rows of it open")
+	})
+}
+
+// Options of a Middleware are those of an Idempotency, too; the handler of refusals gets the
+// reason.
 func TestIdempotencyRejectHandler(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
