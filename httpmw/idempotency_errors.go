@@ -59,26 +59,36 @@ var statementErrors = map[string]string{
 	"25006": "the database or the transaction is read-only",
 }
 
+// errNoTx: there is nothing yet that the server could have answered.
+var errNoTx = fmt.Errorf("%w: no transaction could be begun within %v: the database is away, or all of its pool is in use",
+	sqllock.ErrUnavailable, claimPatience)
+
 // storeError is err of a statement of ours without the driver's own, whose text
 // names hosts and users.
 func storeError(err error) error {
-	var server interface{ SQLState() string }
+	state := sqlState(err)
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, sql.ErrTxDone):
+	case err == nil, errors.Is(err, errNoTx):
+		return err
+	case errors.Is(err, sql.ErrTxDone), state == "25P02": // a statement before ours has failed
 		return ErrTxUnusable
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: the stored answer was just forgotten, or just stored", sqllock.ErrUnavailable)
-	case !errors.As(err, &server), server.SQLState() == "":
+	case state == "":
 		return fmt.Errorf("%w: the answer's transaction got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
-	case server.SQLState() == "25P02": // a statement of the transaction failed before ours
-		return ErrTxUnusable
 	}
-	state := server.SQLState()
 	what, ok := statementErrors[state]
 	if !ok {
 		what = "the database did not carry out the answer's transaction"
 	}
 	return &statementError{state, what}
+}
+
+// sqlState is the server's code; "" if err is not the server's.
+func sqlState(err error) string {
+	var server interface{ SQLState() string }
+	if !errors.As(err, &server) {
+		return ""
+	}
+	return server.SQLState()
 }

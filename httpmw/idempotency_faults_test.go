@@ -26,6 +26,36 @@ func TestIdempotencyFailsClosed(t *testing.T) {
 	b.wantLog("unavailable")
 }
 
+// A dry run admits all, locks or not: what is done once does not depend on them. But
+// without a key there is nothing to be done once.
+func TestIdempotencyDryRun(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	l := ratelimit.OneAtATime(locker{err: sqllock.ErrHeld}, "pay", ratelimit.WithDryRun())
+	s := b.serve(b.onceBy(l), b.pay(http.StatusCreated))
+	mustAsk(t, s, demand{}).want(t, http.StatusBadRequest)
+	first := mustAsk(t, s, demand{key: "k-1"})
+	first.want(t, http.StatusCreated)
+	mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, first)
+	b.wantEffects(1)
+}
+
+// With all connections in use a request is not kept for ever.
+func TestIdempotencyPoolInUse(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.db.SetMaxOpenConns(1)
+		g := newGate(t)
+		s := b.serve(b.once(b.locks()), g)
+		first := asking(t, s, demand{key: "k-1"})
+		receive(t, g.inside, "first request")
+		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusServiceUnavailable)
+		b.wantLog("pool is in use")
+		close(g.leave)
+		receive(t, first, "first answer").want(t, http.StatusOK)
+		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusOK)
+	})
+}
+
 // waiters counts who waits for another one's transaction.
 func (b *bank) waiters() int {
 	b.t.Helper()

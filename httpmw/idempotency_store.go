@@ -100,6 +100,9 @@ func (s *answerStore) begin(ctx context.Context, asked payload) (*claim, error) 
 	}
 	if err != nil {
 		cancel()
+		if sqlState(err) == "" {
+			err = errNoTx
+		}
 		return nil, err
 	}
 	return &claim{tx: tx, ctx: txCtx, cancel: cancel, asked: asked}, nil
