@@ -109,10 +109,14 @@ func TestIdempotencyOtherPayload(t *testing.T) {
 		}
 		first := mustAsk(t, s, same())
 		for name, change := range map[string]func(d *demand){
-			"body":         func(d *demand) { d.body = "11" },
-			"no body":      func(d *demand) { d.body = "" },
-			"path":         func(d *demand) { d.path = "/b?x=1" },
-			"query":        func(d *demand) { d.path = "/a?x=2" },
+			"body":    func(d *demand) { d.body = "11" },
+			"no body": func(d *demand) { d.body = "" },
+			"path":    func(d *demand) { d.path = "/b?x=1" },
+			"query":   func(d *demand) { d.path = "/a?x=2" },
+			"cut between the two": func(d *demand) {
+				d.header.Set("Content-Type", "text/plain1")
+				d.body = "0"
+			},
 			"content type": func(d *demand) { d.header.Set("Content-Type", "application/json") },
 		} {
 			d := same()
@@ -194,6 +198,7 @@ func TestIdempotencyScope(t *testing.T) {
 	locks := b.locks()
 	pay := b.serve(b.once(locks), b.pay(http.StatusCreated))
 	refund := b.serve(b.onceBy(ratelimit.OneAtATime(locks, "refund")), b.pay(http.StatusCreated))
+	shifted := b.serve(b.once(locks, httpmw.WithRoute(httpmw.Header("X-Route"))), b.pay(http.StatusCreated))
 	for i, try := range []struct {
 		s *httptest.Server
 		d demand
@@ -203,7 +208,7 @@ func TestIdempotencyScope(t *testing.T) {
 		{pay, demand{key: "k-1", who: "bob"}},
 		{pay, demand{key: "k-1", path: "/other"}},
 		{refund, demand{key: "k-1"}},
-		{pay, demand{key: "1k-1", who: "ad"}}, // Join's trap
+		{shifted, demand{key: "k-1", who: "bo", header: http.Header{"X-Route": {"b/"}}}}, // bo + b/ is not bob + /
 	} {
 		r := mustAsk(t, try.s, try.d)
 		r.want(t, http.StatusCreated)
@@ -313,4 +318,34 @@ func TestIdempotencyClientGone(t *testing.T) {
 		})
 		b.wantEffects(1)
 	})
+}
+
+// When the client gets the first byte, all is committed and the lock given back: it may
+// send the next request at once, to any instance.
+func TestIdempotencyFirstByte(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
+		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
+		meanwhile := make(chan reply, 1)
+		around := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			here.Config.Handler.ServeHTTP(beginning{w, func() {
+				if answer, err := ask(t.Context(), there, demand{key: "k-1"}); err == nil {
+					meanwhile <- answer
+				}
+			}}, r)
+		}))
+		first := mustAsk(t, around, demand{key: "k-1"})
+		receive(t, meanwhile, "answer of the meantime").wantReplay(t, first)
+	})
+}
+
+// A beginning calls back before the answer begins.
+type beginning struct {
+	http.ResponseWriter
+	begins func()
+}
+
+func (w beginning) WriteHeader(status int) {
+	w.begins()
+	w.ResponseWriter.WriteHeader(status)
 }
