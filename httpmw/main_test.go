@@ -2,6 +2,7 @@ package httpmw_test
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	crashingInstance()                             // does not return in a process that is to crash
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in what tests provoke
 	code := pgtest.Main(m)
 	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

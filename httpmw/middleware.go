@@ -8,6 +8,9 @@
 // if told so, while the first is being served, by whichever instance. Requests
 // are told apart by a [KeyFunc]: build it on who the client was shown to be, not
 // on what it says. A client that chooses its key can block another's.
+//
+// An [Idempotency] is for the header Idempotency-Key: it has a request take effect
+// once, and answers those that repeat it as it answered the first.
 package httpmw
 
 import (
@@ -27,6 +30,7 @@ type Middleware struct {
 	problemType      string
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil: problem+json
+	details          map[verdict]string                                      // in place of those for everybody
 	answers          map[verdict]answer
 }
 

@@ -30,11 +30,26 @@ var details = map[verdict]string{
 	badKey:  "The request does not say properly whom or what it is for.",
 	gone:    "The request ended before it could be admitted.",
 	unknown: "It cannot be told now whether the request may be served.",
+
+	badBody:      "The request's body could not be read.",
+	tooLarge:     "The request's body is too large.",
+	otherPayload: "The idempotency key was used for another request before: a new request needs a new key.",
+	broken:       "The server could not serve the request as it should.",
+}
+
+// idempotencyDetails are in place of details for an Idempotency.
+var idempotencyDetails = map[verdict]string{
+	busy:    "A request with this idempotency key is being served.",
+	badKey:  "The request needs a header Idempotency-Key, once: one string of 1 to 255 printable ASCII characters; and must say whom it is for.",
+	unknown: "It cannot be told now whether the request was served: send it again, with the same idempotency key.",
 }
 
 func (m *Middleware) makeAnswers() map[verdict]answer {
 	answers := make(map[verdict]answer, len(details))
 	for v, detail := range details {
+		if m.details[v] != "" {
+			detail = m.details[v]
+		}
 		status := m.status(v)
 		p := problem{blankType, http.StatusText(status), status, detail}
 		if v == busy && m.problemType != blankType {

@@ -18,6 +18,12 @@ const (
 	badKey          // none, or one that cannot be
 	gone            // the request's context ended first
 	unknown         // it cannot be told whether the key is free
+
+	// Of an Idempotency.
+	badBody
+	tooLarge
+	otherPayload
+	broken // by whoever built the server
 )
 
 func verdictOn(err error) verdict {
@@ -25,6 +31,14 @@ func verdictOn(err error) verdict {
 	switch {
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
+	case errors.Is(err, errBadBody):
+		return badBody
+	case errors.Is(err, ErrBodyTooLarge):
+		return tooLarge
+	case errors.Is(err, ErrOtherPayload):
+		return otherPayload
+	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute):
+		return broken
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -44,8 +58,14 @@ func (m *Middleware) status(v verdict) int {
 			return http.StatusConflict
 		}
 		return http.StatusTooManyRequests
-	case badKey:
+	case badKey, badBody:
 		return http.StatusBadRequest
+	case tooLarge:
+		return http.StatusRequestEntityTooLarge
+	case otherPayload:
+		return http.StatusUnprocessableEntity
+	case broken:
+		return http.StatusInternalServerError
 	default:
 		return http.StatusServiceUnavailable
 	}
@@ -55,7 +75,7 @@ func (m *Middleware) status(v verdict) int {
 func retryAfter(v verdict, err error) int64 {
 	var refusal *ratelimit.BusyError
 	switch {
-	case v == badKey:
+	case v != busy && v != gone && v != unknown: // trying again does not help
 		return 0
 	case errors.As(err, &refusal):
 		return wholeSeconds(refusal.RetryAfter)

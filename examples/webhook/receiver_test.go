@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+var testSecret = []byte("s3cret")
+
+// newTestReceiver is a receiver on a database of its own, with its tables.
+func newTestReceiver(t *testing.T) (*receiver, string) {
+	t.Helper()
+	url := pgtest.Database(t)
+	if err := migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return &receiver{db: pool(t, url), secret: testSecret}, url
+}
+
+func pool(t *testing.T, url string) *sql.DB {
+	t.Helper()
+	db, err := openPool(url, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func do(t *testing.T, url, statement string) {
+	t.Helper()
+	if _, err := pool(t, url).Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openSession(t *testing.T, url string) *sqllock.Session {
+	t.Helper()
+	s, err := sqllock.Open(t.Context(), pool(t, url), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// post sends h a webhook, signed as secret and at say.
+func post(t *testing.T, h http.Handler, body []byte, secret []byte, at time.Time) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, "/webhooks", bytes.NewReader(body))
+	r.Header.Set(signatureHeader, sign(secret, body, at))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func payloadOf(t *testing.T, e event) []byte {
+	t.Helper()
+	body, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// Who has not signed gets nowhere near the event: neither to its effect, nor to its
+// lock.
+func TestSignature(t *testing.T) {
+	t.Parallel()
+	rc, url := newTestReceiver(t)
+	h := rc.handler(openSession(t, url))
+	body := payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1})
+	now := time.Now()
+	for name, tt := range map[string]struct {
+		body   []byte
+		secret []byte
+		at     time.Time
+		want   int
+	}{
+		"other secret": {body, []byte("guessed"), now, http.StatusUnauthorized},
+		"too old":      {body, testSecret, now.Add(-tolerance - time.Second), http.StatusUnauthorized},
+		"too new":      {body, testSecret, now.Add(tolerance + 2*time.Second), http.StatusUnauthorized},
+		"not JSON":     {[]byte("x"), testSecret, now, http.StatusBadRequest},
+		"no id":        {[]byte(`{"account":"a"}`), testSecret, now, http.StatusBadRequest},
+		"NUL in id":    {[]byte(`{"id":"a\u0000","account":"a"}`), testSecret, now, http.StatusBadRequest},
+		"too large":    {bytes.Repeat([]byte(" "), maxBody+1), testSecret, now, http.StatusRequestEntityTooLarge},
+	} {
+		if w := post(t, h, tt.body, tt.secret, tt.at); w.Code != tt.want {
+			t.Errorf("%s: %d, want %d", name, w.Code, tt.want)
+		}
+	}
+	for _, signature := range []string{"", "t=1", "t=1,v1=zz", "t=x,v1=00", strings.Replace(sign(testSecret, body, now), "t=", "t=1", 1)} {
+		if signed(testSecret, body, signature, now) {
+			t.Errorf("signature %q is taken", signature)
+		}
+	}
+	if w := post(t, h, body, testSecret, now.Add(-tolerance/2)); w.Code != http.StatusOK {
+		t.Errorf("a good one: %d %s", w.Code, w.Body)
+	}
+	wantEntries(t, rc.db, 1)
+}
+
+func wantEntries(t *testing.T, db *sql.DB, want int) {
+	t.Helper()
+	var n, processed int
+	if err := db.QueryRow("SELECT (SELECT count(*) FROM ledger), (SELECT count(*) FROM processed_events)").Scan(&n, &processed); err != nil {
+		t.Fatal(err)
+	}
+	if n != want || processed != want {
+		t.Errorf("%d entries and %d events processed, want %d", n, processed, want)
+	}
+}
+
+// A duplicate in flight is refused, one that has been done is answered as before, and
+// one with another payload is refused for good.
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	rc, url := newTestReceiver(t)
+	here, there := openSession(t, url), openSession(t, url)
+	h := rc.handler(here)
+	e := event{ID: "evt-1", Account: "a", Amount: 1}
+	body := payloadOf(t, e)
+
+	inFlight, err := ratelimit.OneAtATime(there, "webhook").Acquire(t.Context(), e.ID) // another process is at it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := post(t, h, body, testSecret, time.Now()); w.Code != http.StatusConflict || w.Header().Get("Retry-After") == "" {
+		t.Errorf("in flight: %d %v, want 409 with Retry-After", w.Code, w.Header())
+	}
+	wantEntries(t, rc.db, 0)
+	if err := inFlight.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	first, again := post(t, h, body, testSecret, time.Now()), post(t, h, body, testSecret, time.Now())
+	if first.Code != http.StatusOK || first.Body.String() != again.Body.String() ||
+		first.Header().Get("Webhook-Replayed") != "" || again.Header().Get("Webhook-Replayed") == "" {
+		t.Errorf("first %d %s, then %d %s", first.Code, first.Body, again.Code, again.Body)
+	}
+	e.Amount = 1000
+	if w := post(t, h, payloadOf(t, e), testSecret, time.Now()); w.Code != http.StatusUnprocessableEntity {
+		t.Errorf("another payload: %d, want 422", w.Code)
+	}
+	wantEntries(t, rc.db, 1)
+}
+
+// With -wait a duplicate waits and is answered as the first.
+func TestDuplicateWaits(t *testing.T) {
+	t.Parallel()
+	rc, url := newTestReceiver(t)
+	rc.wait = time.Minute
+	session := openSession(t, url)
+	h := rc.handler(session)
+	body := payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1})
+	inFlight, err := ratelimit.OneAtATime(openSession(t, url), "webhook").Acquire(t.Context(), "evt-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan *httptest.ResponseRecorder, 1)
+	go func() { answer <- post(t, h, body, testSecret, time.Now()) }()
+	eventually(t, "the duplicate waits", func() bool { return session.Stats().Waiting == 1 })
+	if err := inFlight.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if w := <-answer; w.Code != http.StatusOK {
+		t.Errorf("after the wait: %d", w.Code)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) { // polling, not hoping
+		if time.Now().After(end) {
+			t.Fatalf("it did not come true that %s", what)
+		}
+	}
+}
+
+// Without the lock, as for a process that was frozen and lost it, the primary key
+// decides: one does it, the others get its outcome.
+func TestWithoutLock(t *testing.T) {
+	t.Parallel()
+	rc, _ := newTestReceiver(t)
+	rc.work = time.Millisecond
+	e, err := parseEvent(payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		all     sync.WaitGroup
+		first   atomic.Int32
+		entries sync.Map
+	)
+	for range 8 {
+		all.Go(func() {
+			o, err := rc.once(t.Context(), e)
+			if err != nil {
+				t.Error(err)
+			}
+			if !o.again {
+				first.Add(1)
+			}
+			entries.Store(o.Entry, true)
+		})
+	}
+	all.Wait()
+	n := 0
+	entries.Range(func(any, any) bool { n++; return true })
+	if first.Load() != 1 || n != 1 {
+		t.Errorf("%d did it, with %d entries", first.Load(), n)
+	}
+	wantEntries(t, rc.db, 1)
+}
+
+// A sender that hangs up in the middle does not undo the work.
+func TestSenderHangsUp(t *testing.T) {
+	t.Parallel()
+	rc, url := newTestReceiver(t)
+	h := rc.handler(openSession(t, url))
+	hungUp := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		cancel()
+		rc.ServeHTTP(w, r.WithContext(ctx))
+	})
+	body := payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1})
+	post(t, verify(testSecret, hungUp), body, testSecret, time.Now())
+	if w := post(t, h, body, testSecret, time.Now()); w.Header().Get("Webhook-Replayed") == "" {
+		t.Errorf("the retry: %d, want it to find the work done", w.Code)
+	}
+	wantEntries(t, rc.db, 1)
+}
+
+// Tables that go while receivers run: 503, so that the sender tries again.
+func TestTablesDropped(t *testing.T) {
+	t.Parallel()
+	rc, url := newTestReceiver(t)
+	h := rc.handler(openSession(t, url))
+	do(t, url, "DROP TABLE processed_events")
+	body := payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1})
+	if w := post(t, h, body, testSecret, time.Now()); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("without the table: %d", w.Code)
+	}
+	if err := migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	if w := post(t, h, body, testSecret, time.Now()); w.Code != http.StatusOK {
+		t.Errorf("with it again: %d", w.Code)
+	}
+	wantEntries(t, rc.db, 1)
+}
+
+// The accounts notice what is lost and what is done twice.
+func TestAccountsCanFail(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, meddle, complaint string
+	}{
+		{"all is well", "SELECT 1", "no receiver was killed"}, // and only that is missing
+		{"repeated", "INSERT INTO ledger (event_id, account, amount) SELECT event_id, account, amount FROM ledger LIMIT 1", "do not tally"},
+		{"lost", "DELETE FROM ledger WHERE id = 1", "do not tally"},
+		{"another amount", "UPDATE ledger SET amount = 5 WHERE id = 1", "do not tally"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			rc, url := newTestReceiver(t)
+			var sent []event
+			for i := range 3 {
+				e := event{ID: fmt.Sprint("run-", i), Account: "a", Amount: 1}
+				if _, err := rc.once(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+				sent = append(sent, e)
+			}
+			do(t, url, tt.meddle)
+			s := &sender{fleet: &fleet{}}
+			if err := s.account(t.Context(), url, "run-", sent, io.Discard); err == nil || !strings.Contains(err.Error(), tt.complaint) {
+				t.Errorf("the accounts say %v, want %q", err, tt.complaint)
+			}
+		})
+	}
+}
+
+func TestParseCrash(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		"": true, "after-commit:1": true, "before-commit:20": true,
+		"after-commit": false, "after-commit:0": false, "sometime:1": false, "after-commit:x": false,
+	} {
+		if c, err := parseCrash(text); (err == nil) != ok || (c == nil) != (text == "" || !ok) {
+			t.Errorf("%q: %v, %v", text, c, err)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// The whole show: two receivers, both killed once, duplicates at once to both.
+func TestShow(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		url  func(t *testing.T) string
+		args []string
+		want []string
+	}{
+		{"refusing, throwaway database", func(*testing.T) string { return "" }, nil, []string{`(?m)^\d+ +409 in flight$`}},
+		{"waiting", func(t *testing.T) string { return pgtest.Database(t) }, []string{"-wait", "10s"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var stdout, stderr bytes.Buffer
+			show := command(t, tt.url(t), tt.args...)
+			show.Stdout, show.Stderr = &stdout, &stderr
+			if err := show.Run(); err != nil {
+				t.Fatalf("%v\n%s%s", err, &stdout, &stderr)
+			}
+			for _, pattern := range append(tt.want,
+				`kills itself after-commit`, `kills itself before-commit`,
+				`(?m)^1 +422 other payload$`, `(?m)^1 +401 bad signature$`, `(?m)^\d+ +answered from before$`,
+				`200 events sent, \d+ deliveries, 200 effects, 0 of them repeated`,
+				`exactly once`) {
+				if !regexp.MustCompile(pattern).Match(stdout.Bytes()) {
+					t.Errorf("no %s in\n%s", pattern, &stdout)
+				}
+			}
+			if !strings.Contains(stderr.String(), "another payload") {
+				t.Errorf("nobody is told of an event with two payloads:\n%s", &stderr)
+			}
+			if strings.Contains(stderr.String(), "127.0.0.1") || strings.Contains(stderr.String(), "postgres://") {
+				t.Errorf("a host is in the log:\n%s", &stderr)
+			}
+		})
+	}
+}
+
+// The database goes in the middle and is back only when receivers have said that they
+// cannot work: nothing is lost, nothing done twice.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
+	var stderr bytes.Buffer
+	show := command(t, cluster.DSN(""), "-events", "400")
+	show.Stderr = &stderr
+	stdout, err := show.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := show.Start(); err != nil {
+		t.Fatal(err)
+	}
+	all, killed := followShow(t, stdout, cluster)
+	if err := show.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, all, &stderr)
+	}
+	if !killed || !strings.Contains(all, "400 effects, 0 of them repeated") || !regexp.MustCompile(`\d+ +503 try again`).MatchString(all) {
+		t.Errorf("the database was killed: %v\n%s", killed, all)
+	}
+	if !strings.Contains(stderr.String(), "the database does not answer") {
+		t.Errorf("receivers do not say why:\n%s", &stderr)
+	}
+}
+
+// followShow reads what the show prints, kills the server in the middle, and starts
+// it again when a receiver has said that it cannot work.
+func followShow(t *testing.T, stdout io.Reader, cluster *pgtest.Cluster) (all string, killed bool) {
+	t.Helper()
+	var text strings.Builder
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+		switch {
+		case lines.Text() == "100 events begun":
+			if err := cluster.Kill(); err != nil {
+				t.Error(err)
+			}
+			killed = true
+		case strings.Contains(lines.Text(), "cannot work now") && killed:
+			if err := cluster.StartAgain(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	return text.String(), killed
+}
+
+// A receiver without its tables does not start, and says what to do.
+func TestSchemaMissing(t *testing.T) {
+	t.Parallel()
+	missing, elsewhere := pgtest.Database(t), pgtest.Database(t)
+	do(t, elsewhere, "CREATE SCHEMA other")
+	inOther := withSearchPath(elsewhere, "other")
+	if out, err := command(t, inOther, "-migrate").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, tt := range map[string]struct {
+		url string
+		ok  bool
+	}{
+		"missing":              {missing, false},
+		"in another schema":    {elsewhere, false},
+		"in the search_path":   {inOther, true},
+		"wrong search_path":    {withSearchPath(elsewhere, "nowhere"), false},
+		"no database at all":   {"postgres://127.0.0.1:1/none", false},
+		"not a database's url": {"redis://ann:secret@db.example/0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := command(t, tt.url, "-receiver").CombinedOutput() // its input is empty: it ends as soon as it serves
+			if (err == nil) != tt.ok || tt.ok != bytes.Contains(out, []byte(`"address"`)) {
+				t.Errorf("it ends with %v\n%s", err, out)
+			}
+			hint := regexp.MustCompile(`-migrate.*search_path|does not answer|DATABASE_URL`)
+			if !tt.ok && !hint.Match(out) || bytes.Contains(out, []byte("secret")) || bytes.Contains(out, []byte("postgres://postgres")) {
+				t.Errorf("it says\n%s", out)
+			}
+		})
+	}
+}
+
+func withSearchPath(url, path string) string {
+	if strings.Contains(url, "?") {
+		return url + "&search_path=" + path
+	}
+	return url + "?search_path=" + path
+}

@@ -1,0 +1,138 @@
+package httpmw_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// exampleBank is a throwaway database with the tables of the examples.
+func exampleBank() (db *sql.DB, done func()) {
+	dsn, drop, err := pgtest.Temporary(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if db, err = sql.Open("pgx", dsn); err != nil {
+		log.Fatal(err)
+	}
+	for _, ddl := range []string{httpmw.IdempotencySchema, "CREATE TABLE ledger (amount int)"} { // once, in a migration
+		if _, err := db.Exec(ddl); err != nil {
+			log.Fatal(err)
+		}
+	}
+	return db, func() {
+		_ = db.Close()
+		_ = drop()
+	}
+}
+
+// send sends a payment and prints how it is answered.
+func send(h http.Handler, key, body string) {
+	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	fmt.Print(w.Code, " ", http.StatusText(w.Code))
+	if w.Header().Get("Idempotency-Replayed") != "" {
+		fmt.Print(", replayed")
+	}
+	fmt.Println()
+}
+
+// Payments that are booked once, however often they are sent.
+func ExampleNewIdempotency() {
+	db, done := exampleBank()
+	defer done()
+	locks := sqllock.NewMemory() // a service uses a sqllock.Session
+	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(locks, "payments"), httpmw.FromContext(userID))
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			tx, _ := httpmw.EffectTx(r.Context())
+			if _, err := tx.ExecContext(r.Context(), "INSERT INTO ledger VALUES (10)"); err != nil {
+				http.Error(w, "try again", http.StatusServiceUnavailable) // rolled back: the retry is a new try
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		}))))
+	send(mux, `"k-1"`, "10 to bob")
+	send(mux, `"k-1"`, "10 to bob")  // the client has not got the answer
+	send(mux, `"k-1"`, "99 to carl") // a client's bug
+	send(mux, "", "10 to bob")
+
+	var n int
+	if err := db.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("payments:", n)
+	// Output:
+	// 201 Created
+	// 201 Created, replayed
+	// 422 Unprocessable Entity
+	// 400 Bad Request
+	// payments: 1
+}
+
+// What the handler writes beside the transaction is not undone with it, and is done
+// again by the retry.
+func ExampleEffectTx_incorrect() {
+	db, done := exampleBank()
+	defer done()
+	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID))
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			if _, err := db.ExecContext(r.Context(), "INSERT INTO ledger VALUES (10)"); err != nil { // not EffectTx's
+				log.Fatal(err)
+			}
+			http.Error(w, "the mail server is away", http.StatusServiceUnavailable)
+		}))))
+	send(mux, "k-1", "10 to bob")
+	send(mux, "k-1", "10 to bob")
+
+	var n int
+	if err := db.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("payments:", n)
+	// Output:
+	// 503 Service Unavailable
+	// 503 Service Unavailable
+	// payments: 2
+}
+
+// Old answers are removed from time to time, by any instance or all.
+func ExampleIdempotency_Forget() {
+	db, done := exampleBank()
+	defer done()
+	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID))
+	fmt.Println(payments.Forget(context.Background(), 24*time.Hour))
+	// Output: 0 <nil>
+}
+
+// Another router's route, here that of an Idempotency around the mux.
+func ExampleWithRoute() {
+	db, done := exampleBank()
+	defer done()
+	path := httpmw.WithRoute(func(r *http.Request) (string, error) { return r.Method + " " + r.URL.Path, nil })
+	once := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "api"), httpmw.FromContext(userID), path)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /payments", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusCreated) })
+	send(authenticate("user-1", once.Handler(mux)), "k-1", "10 to bob")
+	// Output: 201 Created
+}

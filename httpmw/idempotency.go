@@ -1,0 +1,228 @@
+package httpmw
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+)
+
+// An Idempotency lets a request take effect once for each value of its header
+// Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), however often and
+// to whichever instance it is sent, and answers the others as the first was
+// answered. It is made by [NewIdempotency] and safe for concurrent use.
+//
+// The handler does its effect in the transaction that [EffectTx] finds, and its
+// answer is stored in the same one:
+//
+//	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(session, "payments"), httpmw.FromContext(auth.UserID))
+//	mux.Handle("POST /payments", authenticate(payments.Handler(pay)))
+//
+//	func pay(w http.ResponseWriter, r *http.Request) {
+//		tx, _ := httpmw.EffectTx(r.Context())
+//		… tx.ExecContext(r.Context(), "INSERT INTO ledger …") …
+//		w.WriteHeader(http.StatusCreated)
+//	}
+//
+// Invariant: the answer to a key is committed with its effect, or neither is. The
+// row of a key is inserted before the handler runs, so that the table's primary
+// key holds back, or rolls back, everybody else for whom the lock was not enough:
+// a request let in without a lock, a process that froze and lost it. So it needs no
+// [sqllock.Fence].
+//
+// Effects outside of that transaction are not covered: pass the key on to who has
+// them. Nor is a server that loses what it has committed, as one with
+// synchronous_commit = off may in a crash, or by a failover to a standby that lagged
+// behind: it loses the answer with the effect, and the client may have been told.
+type Idempotency struct {
+	answers   answerStore
+	limiter   *ratelimit.Limiter
+	principal KeyFunc
+	route     KeyFunc
+	refusals  *Middleware // how requests are refused, not whether
+	log       *slog.Logger
+
+	maxBody   int64 // bytes of a request
+	maxAnswer int   // bytes of an answer
+}
+
+// NewIdempotency makes an Idempotency that stores answers in db, which needs the
+// table of [IdempotencySchema], and lets one request at a time through for each
+// key. While that one is in flight, the others are refused with 409 Conflict, or
+// with [ratelimit.WithWait] wait and get its answer.
+//
+// A key counts for the principal that principal finds, and for the route:
+// principals and routes may use equal keys without meeting. The principal should
+// be the authenticated user. The route is the pattern of [http.ServeMux] that
+// matched (but see [WithRoute]). Limiters of different namespaces have
+// different keys, too.
+//
+// db is PostgreSQL, best the service's own pool, not the small one of the locks:
+// each request in flight has a connection of it for its transaction.
+//
+// It panics if db, l or principal is nil, or l is not [ratelimit.OneAtATime].
+func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ...IdempotencyOption) *Idempotency {
+	switch {
+	case db == nil:
+		panic("httpmw: NewIdempotency needs a *sql.DB that is not nil")
+	case l == nil:
+		panic("httpmw: NewIdempotency needs a *ratelimit.Limiter that is not nil")
+	case l.Limit() != 1:
+		panic("httpmw: NewIdempotency needs a limiter of one at a time: see ratelimit.OneAtATime")
+	case principal == nil:
+		panic("httpmw: NewIdempotency needs a KeyFunc that is not nil")
+	}
+	i := &Idempotency{
+		answers: answerStore{db: db}, limiter: l, principal: principal, route: muxPattern,
+		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
+		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20,
+	}
+	for _, opt := range opts {
+		opt.idempotency(i)
+	}
+	i.refusals.conflict = true
+	i.refusals.answers = i.refusals.makeAnswers()
+	return i
+}
+
+// Handler is next, done once for each key:
+//
+//	400  no Idempotency-Key, or one that cannot be, or no principal
+//	409  a request with this key is in flight; with Retry-After
+//	413  the payload is too large to be compared ([WithMaxBody])
+//	422  the key was used with another payload
+//	500  the answer is too large to be stored ([WithMaxAnswer]), next has ended
+//	     the transaction itself, there is no route
+//	503  it cannot be told now; with Retry-After
+//
+// Each is a problem as those of [Middleware.Reject]; of a 500 and a 503 nothing
+// has been done that a retry does not find. Otherwise the answer is next's, or
+// the stored one with the header Idempotency-Replayed: true. The
+// header's value is a string of structured fields, as the draft wants it,
+// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes, or without them, as
+// many clients send it: both are one key, 1 to 255 printable ASCII characters.
+// Method, URL, Content-Type and body must be the same again.
+//
+// What becomes of next's effect and of its answer depends on the status:
+//
+//	2xx, 3xx  the effect is committed, the answer stored
+//	4xx       the effect is rolled back, the answer stored; but nothing is stored
+//	          of those that a retry may change: 401, 407, 408, 409, 423, 425, 429
+//	5xx       the effect is rolled back, nothing is stored: a retry runs next again
+//
+// A panic rolls back and goes on. Only when all is committed and the lock is
+// given back the client is sent a byte. So the answer is buffered, and next's
+// ResponseWriter is no [http.Flusher] or [http.Hijacker]: streams do not fit. The
+// stored header is without Set-Cookie and what belongs to the connection.
+//
+// next's context carries the lock ([sqllock.FromContext]), which may be absent,
+// and ends with the request or the loss of the lock. The transaction does not end
+// with it: a next that goes on without its client leaves an answer to
+// the retry. So [http.TimeoutHandler] belongs around.
+func (i *Idempotency) Handler(next http.Handler) http.Handler {
+	if next == nil {
+		panic("httpmw: Handler needs an http.Handler that is not nil")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := i.serve(w, r, next); err != nil {
+			i.report(r, err)
+			i.refusals.Reject(w, r, err)
+		}
+	})
+}
+
+// effectTxKey is the context key of the handler's transaction.
+type effectTxKey struct{}
+
+// EffectTx finds the transaction in which the handler of an [Idempotency] does
+// its effect; it reports whether there is one. The handler must neither commit
+// nor roll it back: that is up to the answer's status. It does not end with the
+// request's context: pass that to each statement.
+//
+// It is not [sqllock.TxFromContext], which finds the transaction of a PerTx lock.
+func EffectTx(ctx context.Context) (*sql.Tx, bool) {
+	tx, ok := ctx.Value(effectTxKey{}).(*sql.Tx)
+	return tx, ok
+}
+
+// serve answers r, or returns why not, with nothing written.
+func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
+	asked, err := i.read(w, r) // all of the body, before the lock is taken
+	if err != nil {
+		_ = i.limiter.Refuse(err) // for its Observer: without a key there is nothing to admit, in a dry run either
+		return err
+	}
+	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; nobody else is left to tell
+	ctx, cancel := lock.Bind(r.Context())
+	defer cancel()
+	answer, err := i.answer(ctx, r, asked, next)
+	if err != nil {
+		return err
+	}
+	_ = lock.Unlock() // all is committed: who comes next finds it
+	answer.send(w)
+	return nil
+}
+
+// answer is the stored answer, or that of next, stored if it is to be.
+func (i *Idempotency) answer(ctx context.Context, r *http.Request, asked payload, next http.Handler) (*storedAnswer, error) {
+	claim, err := i.answers.claim(ctx, asked)
+	switch {
+	case errors.Is(err, errInFlight):
+		return nil, i.inFlight()
+	case err != nil:
+		return nil, err
+	case claim.stored != nil:
+		return claim.stored.to(asked)
+	}
+	defer claim.rollback() // also if next panics
+	fresh, err := i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), r, asked, next)
+	if err != nil {
+		return nil, err
+	}
+	switch fateOf(fresh.status) {
+	case committed:
+		return fresh, claim.commit(fresh)
+	case stored:
+		claim.rollback()
+		return i.answers.store(ctx, asked, fresh)
+	default:
+		return fresh, nil
+	}
+}
+
+// run runs next and records its answer.
+func (i *Idempotency) run(ctx context.Context, r *http.Request, asked payload, next http.Handler) (*storedAnswer, error) {
+	w := newRecorder(i.maxAnswer)
+	inner := asked.restore(r.WithContext(ctx))
+	next.ServeHTTP(w, inner)
+	carryBack(r, inner)
+	return w.answer()
+}
+
+// inFlight is the refusal of a request that the lock has let in beside another:
+// there was none, or it was lost.
+func (i *Idempotency) inFlight() error {
+	err := &ratelimit.BusyError{Namespace: string(i.limiter.Namespace()), RetryAfter: claimPatience}
+	_ = i.limiter.Refuse(err)
+	return err
+}
+
+// report logs what somebody should look at: a key of two payloads, and what the
+// client is told no more of than 500 or 503.
+func (i *Idempotency) report(r *http.Request, err error) {
+	ctx := context.WithoutCancel(r.Context())
+	switch verdictOn(err) {
+	case otherPayload:
+		i.log.WarnContext(ctx, "httpmw: refused a request", "route", r.Pattern, "error", err)
+	case broken, unknown:
+		i.log.ErrorContext(ctx, "httpmw: failed a request", "route", r.Pattern, "error", err)
+	}
+}

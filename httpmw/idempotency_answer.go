@@ -1,0 +1,156 @@
+package httpmw
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A storedAnswer is the answer of a handler, to be stored, or stored before.
+type storedAnswer struct {
+	fingerprint []byte // of a stored one: what it is the answer to
+	status      int
+	header      http.Header
+	body        []byte
+	replayed    bool
+}
+
+// to is a as the answer to p.
+func (a *storedAnswer) to(p payload) (*storedAnswer, error) {
+	switch {
+	case !bytes.Equal(a.fingerprint, p.fingerprint[:]):
+		return nil, ErrOtherPayload
+	case a.status == 0:
+		return nil, errNoAnswer
+	}
+	return a, nil
+}
+
+// send writes a. Headers that others have set on w stay, but for those that the
+// handler has set, too.
+func (a *storedAnswer) send(w http.ResponseWriter) {
+	h := w.Header()
+	maps.Copy(h, a.header)
+	if a.replayed {
+		h.Set("Idempotency-Replayed", "true")
+	}
+	h.Del("Content-Length")
+	if bodyAllowed(a.status) {
+		h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // a client that has gone asks again
+}
+
+func bodyAllowed(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// A fate is what becomes of an effect and its answer.
+type fate uint8
+
+const (
+	forgotten fate = iota // both are as if they had not been
+	stored                // the answer alone stays
+	committed             // both stay
+)
+
+// fateOf says which answers are remembered; [Idempotency.Handler] lists them.
+func fateOf(status int) fate {
+	switch status {
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
+		return forgotten
+	}
+	switch {
+	case status < 400:
+		return committed
+	case status < 500:
+		return stored
+	}
+	return forgotten
+}
+
+// notStored are header fields of one connection or one moment, or too secret to lie
+// in a table.
+var notStored = []string{
+	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Set-Cookie",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// encodeHeader is h as it is sent, which is what is stored of it.
+func encodeHeader(h http.Header) []byte {
+	kept := make(http.Header, len(h))
+	for name, values := range h {
+		if !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !strings.HasPrefix(name, http.TrailerPrefix) {
+			kept[name] = slices.DeleteFunc(slices.Clone(values), hasControl)
+		}
+	}
+	var b bytes.Buffer
+	_ = kept.Write(&b) // leaves out names that cannot be sent; a Buffer does not fail
+	return b.Bytes()
+}
+
+// hasControl reports whether value could not be read again.
+func hasControl(value string) bool {
+	return strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == '\x7f' })
+}
+
+func decodeHeader(encoded []byte) (http.Header, error) {
+	lines := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(encoded, "\r\n"...))))
+	h, err := lines.ReadMIMEHeader()
+	return http.Header(h), err
+}
+
+// A recorder is the ResponseWriter that keeps an answer until it may be sent. It has
+// no Flush, Hijack or Unwrap on purpose: there is no way around it.
+type recorder struct {
+	limit    int
+	header   http.Header // as the handler sees it
+	sent     http.Header // as it was when the answer began; nil before
+	status   int         // 0 before
+	body     bytes.Buffer
+	overflow bool
+}
+
+func newRecorder(limit int) *recorder { return &recorder{limit: limit, header: make(http.Header)} }
+
+func (w *recorder) Header() http.Header { return w.header }
+
+// WriteHeader begins the answer. 1xx come before it, and are dropped.
+func (w *recorder) WriteHeader(status int) {
+	if status < 100 || status > 999 { // as net/http does, and here, not when the effect is committed
+		panic(fmt.Sprintf("httpmw: invalid status %d", status))
+	}
+	if w.status == 0 && status >= 200 {
+		w.status, w.sent = status, w.header.Clone()
+	}
+}
+
+// Write fails with ErrAnswerTooLarge beyond the limit.
+func (w *recorder) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	switch {
+	case !bodyAllowed(w.status):
+		return 0, http.ErrBodyNotAllowed
+	case len(p) > w.limit-w.body.Len():
+		w.overflow = true
+		return 0, ErrAnswerTooLarge
+	}
+	return w.body.Write(p)
+}
+
+// answer is what was recorded; that of a handler which wrote nothing is 200.
+func (w *recorder) answer() (*storedAnswer, error) {
+	if w.overflow {
+		return nil, ErrAnswerTooLarge
+	}
+	w.WriteHeader(http.StatusOK)
+	return &storedAnswer{status: w.status, header: w.sent, body: w.body.Bytes()}, nil
+}

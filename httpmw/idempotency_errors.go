@@ -1,0 +1,94 @@
+package httpmw
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Why an [Idempotency] refuses or fails a request, beside the errors of
+// [ratelimit.Limiter.Acquire] and [ErrNoKey]; for [WithRejectHandler]. None holds
+// a key. That the database is away is sqllock.ErrUnavailable; an error of the
+// server has an SQLState method.
+var (
+	// ErrOtherPayload: the key was used with another payload. 422.
+	ErrOtherPayload = errors.New("httpmw: the idempotency key was used with another payload")
+
+	// ErrBodyTooLarge: the payload has more bytes than [WithMaxBody] allows. 413.
+	ErrBodyTooLarge = errors.New("httpmw: the request's body is too large")
+
+	// ErrAnswerTooLarge: the handler's answer has more bytes than
+	// [WithMaxAnswer] allows. Its effect was rolled back. 500.
+	ErrAnswerTooLarge = errors.New("httpmw: the handler's answer is too large to be stored: see WithMaxAnswer")
+
+	// ErrTxUnusable: the handler has answered with success, but ended its
+	// transaction itself, or ignored the error of a statement in it. What it had not
+	// committed is rolled back; what it had is not done again. 500.
+	ErrTxUnusable = errors.New("httpmw: the handler left its transaction ended or failed: it must not commit or roll back EffectTx's transaction, nor answer with success after an error of it")
+
+	// ErrNoRoute: it cannot be told which route the request is for. 500.
+	ErrNoRoute = errors.New("httpmw: the request has no route: put the Idempotency inside of the mux, or pass WithRoute")
+)
+
+var errBadBody = errors.New("httpmw: the request's body could not be read")
+
+// errNoAnswer: the row is there, without an answer. Only a handler that commits by
+// itself leaves one.
+var errNoAnswer = fmt.Errorf("%w: a request with this key did, and its answer is not known", ErrTxUnusable)
+
+// A statementError is an answer of the server, without its text, which may quote
+// what was sent.
+type statementError struct{ state, what string }
+
+func (e *statementError) Error() string {
+	return "httpmw: " + e.what + " (SQLSTATE " + e.state + ")"
+}
+
+// SQLState is the server's code.
+func (e *statementError) SQLState() string { return e.state }
+
+// statementErrors say what to change.
+var statementErrors = map[string]string{
+	"42P01": "there is no table latchkey_answers in the search_path: create it with IdempotencySchema",
+	"42703": "the table latchkey_answers is not as IdempotencySchema makes it",
+	"42804": "the table latchkey_answers is not as IdempotencySchema makes it",
+	"42P10": "the table latchkey_answers is not as IdempotencySchema makes it",
+	"42501": "the role needs SELECT, INSERT, UPDATE and DELETE on the table latchkey_answers",
+	"25006": "the database or the transaction is read-only",
+}
+
+// errNoTx: there is nothing yet that the server could have answered.
+var errNoTx = fmt.Errorf("%w: no transaction could be begun within %v: the database is away, or all of its pool is in use",
+	sqllock.ErrUnavailable, claimPatience)
+
+// storeError is err of a statement of ours without the driver's own, whose text
+// names hosts and users.
+func storeError(err error) error {
+	state := sqlState(err)
+	switch {
+	case err == nil, errors.Is(err, errNoTx):
+		return err
+	case errors.Is(err, sql.ErrTxDone), state == "25P02": // a statement before ours has failed
+		return ErrTxUnusable
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("%w: the stored answer was just forgotten, or just stored", sqllock.ErrUnavailable)
+	case state == "":
+		return fmt.Errorf("%w: the answer's transaction got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
+	}
+	what, ok := statementErrors[state]
+	if !ok {
+		what = "the database did not carry out the answer's transaction"
+	}
+	return &statementError{state, what}
+}
+
+// sqlState is the server's code; "" if err is not the server's.
+func sqlState(err error) string {
+	var server interface{ SQLState() string }
+	if !errors.As(err, &server) {
+		return ""
+	}
+	return server.SQLState()
+}

@@ -1,0 +1,56 @@
+package httpmw
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// forgetBatch is how many rows one transaction of Forget deletes at the most.
+const forgetBatch = 1000
+
+const forgetSQL = `DELETE FROM latchkey_answers WHERE key IN (
+	SELECT key FROM latchkey_answers WHERE created_at < now() - $1 * interval '1 microsecond'
+	ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
+
+// Forget deletes the answers that are older than olderThan by the server's clock,
+// a thousand in a transaction, and returns how many it has deleted, also with an
+// error. A key that is forgotten is new: olderThan must be longer than any client
+// retries. A day is usual. Several instances may call it at once, each from time to
+// time.
+//
+// It deletes those of every Idempotency on the table. It fails if olderThan is not
+// positive, with ctx's error, with sqllock.ErrUnavailable, or as a request would.
+func (i *Idempotency) Forget(ctx context.Context, olderThan time.Duration) (deleted int64, err error) {
+	if olderThan <= 0 {
+		return 0, errors.New("httpmw: Forget needs a positive duration")
+	}
+	for {
+		n, err := i.answers.forget(ctx, olderThan)
+		deleted += n
+		if err != nil || n < forgetBatch {
+			return deleted, ended(ctx, storeError(err))
+		}
+	}
+}
+
+// forget deletes a batch, and returns how many it had.
+func (s *answerStore) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	result, err := tx.ExecContext(ctx, forgetSQL, olderThan.Microseconds(), forgetBatch)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return 0, err
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, err
+	}
+	return n, nil
+}

@@ -1,0 +1,298 @@
+package httpmw_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A handler that panics leaves nothing behind: no effect, no answer, no lock, no
+// transaction. The panic goes on.
+func TestIdempotencyPanic(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(b.locks())
+		for name, end := range map[string]func(){
+			"value":  func() { panic("boom") },
+			"abort":  func() { panic(http.ErrAbortHandler) },
+			"goexit": runtime.Goexit,
+		} {
+			t.Run(name, func(t *testing.T) {
+				d := demand{key: "k-" + name}
+				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					b.record(r)
+					w.WriteHeader(http.StatusCreated)
+					end()
+				}))
+				if r, err := ask(t.Context(), s, d); err == nil && name != "goexit" {
+					t.Errorf("answered %d, want the connection to end", r.StatusCode)
+				}
+				if n := b.number("SELECT count(*) FROM ledger"); n != 0 {
+					t.Errorf("%d effects of a handler that panicked", n)
+				}
+				r := mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), d)
+				r.want(t, http.StatusCreated)
+				if r.Header.Get("Idempotency-Replayed") != "" {
+					t.Error("the answer of a handler that panicked was stored")
+				}
+				b.do("DELETE FROM ledger")
+			})
+		}
+		if n := b.db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are still in use", n)
+		}
+	})
+}
+
+// What does not fit is refused, and nothing of it is done.
+func TestIdempotencySizes(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	locks := b.locks()
+	var wrote error
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.record(r)
+		_, _ = io.WriteString(w, "1234")
+		_, wrote = io.WriteString(w, r.Header.Get("X-More"))
+	})
+	s := b.serve(b.once(locks, httpmw.WithMaxAnswer(5), httpmw.WithMaxBody(3)), h)
+	more := func(text string) http.Header { return http.Header{"X-More": {text}} }
+
+	mustAsk(t, s, demand{key: "k-1", body: "1234"}).want(t, http.StatusRequestEntityTooLarge)
+	mustAsk(t, s, demand{key: "k-2", header: more("56")}).want(t, http.StatusInternalServerError)
+	if !errors.Is(wrote, httpmw.ErrAnswerTooLarge) {
+		t.Errorf("Write: %v, want ErrAnswerTooLarge", wrote)
+	}
+	b.wantLog("WithMaxAnswer")
+	b.wantEffects(0)
+	mustAsk(t, s, demand{key: "k-2", body: "123", header: more("5")}).want(t, http.StatusOK)
+	b.wantEffects(1)
+
+	around := serve(t, http.MaxBytesHandler(s.Config.Handler, 1)) // a limit of somebody else
+	mustAsk(t, around, demand{key: "k-3", body: "12"}).want(t, http.StatusRequestEntityTooLarge)
+}
+
+// A body that ends too early is no payload.
+func TestIdempotencyBodyBreaks(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+	r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("1"), brokenReader{}))
+	r.Header.Set(user, "ada")
+	r.Header.Set("Idempotency-Key", "k-1")
+	r.Pattern = "/"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusBadRequest {
+		t.Errorf("status %d, want 400", w.Code)
+	}
+	b.wantEffects(0)
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// The handler's ResponseWriter is as net/http's, but for what would send a byte too
+// early.
+func TestIdempotencyResponseWriter(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, flusher := w.(http.Flusher)
+		_, hijacker := w.(http.Hijacker)
+		if flusher || hijacker {
+			t.Error("the writer can flush or hijack")
+		}
+		control := http.NewResponseController(w)
+		if err := control.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Flush: %v, want ErrNotSupported", err)
+		}
+		if _, _, err := control.Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Hijack: %v, want ErrNotSupported", err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("status 42 did not panic")
+				}
+			}()
+			w.WriteHeader(42)
+		}()
+		w.Header().Set("X-Early", "1")
+		w.Header().Set("Content-Length", "12345") // wrong
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNoContent)
+		w.Header().Set("X-Late", "1")
+		w.WriteHeader(http.StatusTeapot)
+		if _, err := io.WriteString(w, "body"); !errors.Is(err, http.ErrBodyNotAllowed) {
+			t.Errorf("Write after 204: %v, want ErrBodyNotAllowed", err)
+		}
+	}))
+	for _, replayed := range []string{"", "true"} {
+		r := mustAsk(t, s, demand{key: "k-1"})
+		r.want(t, http.StatusNoContent)
+		if r.Header.Get("X-Early") != "1" || r.Header.Get("X-Late") != "" || r.Header.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("header %v", r.Header)
+		}
+	}
+}
+
+// A value that could not be read again is not stored: the rest can.
+func TestIdempotencyControlCharacters(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["X-Values"] = []string{"bad\x01", "good", "caf\xe9"}
+	}))
+	for _, want := range []string{"bad\x01 good caf\xe9", "good caf\xe9"} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set(user, "ada")
+		r.Header.Set("Idempotency-Key", "k-1")
+		r.Pattern = "/"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := strings.Join(w.Header().Values("X-Values"), " "); w.Code != http.StatusOK || got != want {
+			t.Errorf("%d %q, want 200 %q", w.Code, got, want)
+		}
+	}
+}
+
+// What stands around the handler keeps its headers; one that writes nothing
+// answers 200.
+func TestIdempotencyHeadersAround(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	inner := http.NewServeMux()
+	inner.Handle("/", b.once(b.locks()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	id := 0
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id++
+		w.Header().Set("X-Request-Id", string(rune('0'+id)))
+		inner.ServeHTTP(w, r)
+	}))
+	for _, want := range []string{"1", "2"} {
+		r := mustAsk(t, s, demand{key: "k-1"})
+		r.want(t, http.StatusOK)
+		if got := r.Header.Get("X-Request-Id"); got != want {
+			t.Errorf("request id %q, want %s", got, want)
+		}
+	}
+}
+
+// A handler that ends its transaction itself, or hides that a statement failed, is
+// found out, and does nothing twice.
+func TestIdempotencyTxUnusable(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(b.locks())
+		for _, tt := range []struct {
+			name    string
+			break_  string
+			effects int
+		}{
+			{"commits", "commit", 1},
+			{"rolls back", "rollback", 0},
+			{"hides an error", "SELECT 1/0", 0},
+			{"rolls back by SQL", "ROLLBACK", 0},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				b.do("DELETE FROM ledger")
+				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					b.record(r)
+					tx, _ := httpmw.EffectTx(r.Context())
+					switch tt.break_ {
+					case "commit":
+						_ = tx.Commit()
+					case "rollback":
+						_ = tx.Rollback()
+					default:
+						_, _ = tx.ExecContext(r.Context(), tt.break_)
+					}
+					w.WriteHeader(http.StatusCreated)
+				}))
+				for range 2 {
+					mustAsk(t, s, demand{key: `"` + tt.name + `"`}).want(t, http.StatusInternalServerError)
+				}
+				b.wantEffects(tt.effects)
+				b.wantLog("must not commit")
+			})
+		}
+	})
+}
+
+// Rows that the handler forgets to close keep its answer from being stored: nothing is
+// done, and the log has an idea.
+func TestIdempotencyRowsLeftOpen(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			b.record(r)
+			tx, _ := httpmw.EffectTx(r.Context())
+			rows, err := tx.QueryContext(r.Context(), "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is the bug
+			if err != nil || !rows.Next() || rows.Err() != nil {
+				t.Errorf("no rows: %v", err)
+			}
+		}))
+		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusServiceUnavailable)
+		b.wantEffects(0)
+		b.wantLog("left rows of it open")
+	})
+}
+
+// Options of a Middleware are those of an Idempotency, too; the handler of refusals gets the
+// reason.
+func TestIdempotencyRejectHandler(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	var got error
+	seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { got = err })
+	s := b.serve(b.once(b.locks(), seen, httpmw.WithProblemType("https://example.com/busy")), b.pay(http.StatusCreated))
+	for _, tt := range []struct {
+		d    demand
+		want error
+	}{
+		{demand{}, httpmw.ErrNoKey},
+		{demand{key: `"`}, ratelimit.ErrBadID},
+		{demand{key: "k-1"}, nil},
+		{demand{key: "k-1", body: "2"}, httpmw.ErrOtherPayload},
+	} {
+		got = nil
+		mustAsk(t, s, tt.d)
+		if !errors.Is(got, tt.want) {
+			t.Errorf("the reject handler gets %v, want %v", got, tt.want)
+		}
+	}
+}
+
+func TestIdempotencyMisusePanics(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay")
+	key := httpmw.Header(user)
+	for name, misuse := range map[string]func(){
+		"nil db":        func() { httpmw.NewIdempotency(nil, l, key) },
+		"nil limiter":   func() { httpmw.NewIdempotency(b.db, nil, key) },
+		"nil principal": func() { httpmw.NewIdempotency(b.db, l, nil) },
+		"two at a time": func() { httpmw.NewIdempotency(b.db, ratelimit.AtMost(2, sqllock.NewMemory(), "pay"), key) },
+		"nil handler":   func() { httpmw.NewIdempotency(b.db, l, key).Handler(nil) },
+		"nil route":     func() { httpmw.WithRoute(nil) },
+		"nil logger":    func() { httpmw.WithLogger(nil) },
+		"no body":       func() { httpmw.WithMaxBody(0) },
+		"no answer":     func() { httpmw.WithMaxAnswer(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if text, _ := recover().(string); !strings.HasPrefix(text, "httpmw: ") {
+					t.Errorf("panic %q, want one that begins with the package's name", text)
+				}
+			}()
+			misuse()
+		})
+	}
+}
