@@ -166,10 +166,6 @@ func TestCycles(t *testing.T) {
 			name: "a Session that cannot give back", holders: holders{registered(5, 50)}, waiters: waiters{waits(1, 50, 5)}, blocked: []sqllock.Blocked{blocked(5, 1)},
 			want: []string{"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for that process -> process 5 waits for a row, a table or the like (PostgreSQL ends it)"},
 		},
-		{
-			name:    "a claim is nobody's lock",
-			holders: holders{{Key: sqllock.ID(10), Claim: true, Shared: true, Process: sqllock.ServerProcess{PID: 5}}, registered(5, 50)}, waiters: waiters{polls(5, 50, 10)},
-		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -48,16 +48,14 @@ type edge struct {
 // A waitGraph is who certainly waits for whom.
 type waitGraph struct {
 	edges     map[party][]edge
-	holders   map[Key][]Holder   // claims aside
+	holders   map[Key][]Holder
 	bySession map[int64][]Holder // those with a registration
 }
 
 func newWaitGraph(s *Snapshot) *waitGraph {
 	g := &waitGraph{edges: make(map[party][]edge), holders: make(map[Key][]Holder), bySession: make(map[int64][]Holder)}
 	for _, h := range s.Holders {
-		if !h.Claim {
-			g.holders[h.Key] = append(g.holders[h.Key], h)
-		}
+		g.holders[h.Key] = append(g.holders[h.Key], h)
 		if h.Registration != nil {
 			g.bySession[h.Registration.Session] = append(g.bySession[h.Registration.Session], h)
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +16,12 @@ import (
 
 // A connector counts connections that are wanted, and gives none.
 type connector struct {
-	wanted  int
+	wanted  atomic.Int64
 	connect func() error
 }
 
 func (c *connector) Connect(context.Context) (driver.Conn, error) {
-	c.wanted++
+	c.wanted.Add(1)
 	return nil, c.connect()
 }
 
@@ -46,8 +47,8 @@ func TestWatchDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &connector{connect: func() error { return io.ErrUnexpectedEOF }}
 		told := watchFor(t, c, time.Minute+time.Second)
-		if c.wanted != 13 { // at 0 s, 5 s, …, 60 s
-			t.Errorf("%d attempts in a minute, want 13", c.wanted)
+		if n := c.wanted.Load(); n != 13 { // at 0 s, 5 s, …, 60 s
+			t.Errorf("%d attempts in a minute, want 13", n)
 		}
 		if len(told) != 1 || told[0].Kind != WatchFailed || !errors.Is(told[0].Err, ErrUnavailable) {
 			t.Errorf("told %+v", told)
@@ -62,8 +63,8 @@ func TestWatchStuckDriver(t *testing.T) {
 		release := make(chan struct{})
 		c := &connector{connect: func() error { <-release; return io.ErrUnexpectedEOF }}
 		told := watchFor(t, c, time.Minute)
-		if c.wanted != 1 {
-			t.Errorf("%d questions are stuck in the driver, want 1", c.wanted)
+		if n := c.wanted.Load(); n != 1 {
+			t.Errorf("%d questions are stuck in the driver, want 1", n)
 		}
 		if len(told) != 1 || !errors.Is(told[0].Err, ErrUnavailable) || !strings.Contains(told[0].Err.Error(), "5s") {
 			t.Errorf("told %+v", told)
