@@ -7,19 +7,19 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Each kind's statements make the fence's table, the marks' and what else that kind needs. (Package
+// Each kind's statements make the fence's table, the marks', and what else that kind needs or has. (Package
 // internal/databases runs them.)
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	for d, tables := range map[sqllock.Dialect][]string{
-		sqllock.PostgreSQL: {"sessions", "locks", "claims", "tokens", "fence", "marks"},
-		sqllock.SQLite:     {"sessions", "locks", "claims", "tokens", "fence", "marks"},
-		sqllock.MySQL:      {"claims", "tokens", "fence", "marks"},
+		sqllock.PostgreSQL: {"latchkey_sessions", "latchkey_locks", "latchkey_claims", "latchkey_tokens", "latchkey_fence", "latchkey_marks", "lock_heartbeats", "lock_waits"},
+		sqllock.SQLite:     {"latchkey_sessions", "latchkey_locks", "latchkey_claims", "latchkey_tokens", "latchkey_fence", "latchkey_marks"},
+		sqllock.MySQL:      {"latchkey_claims", "latchkey_tokens", "latchkey_fence", "latchkey_marks"},
 	} {
 		schema := sqllock.Schema(d)
 		for _, table := range tables {
-			if !strings.Contains(schema, "CREATE TABLE IF NOT EXISTS latchkey_"+table+" (") {
-				t.Errorf("%s: no table latchkey_%s in %s", d, table, schema)
+			if !strings.Contains(schema, "CREATE TABLE IF NOT EXISTS "+table+" (") {
+				t.Errorf("%s: no table %s in %s", d, table, schema)
 			}
 		}
 		if n := strings.Count(schema, "CREATE TABLE"); n != len(tables) {

@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS latchkey_tokens (
 INSERT INTO latchkey_tokens (only_row, system, number) VALUES (1, RANDOM, 0) ON CONFLICT DO NOTHING`
 
 // PostgreSQLSchema is the statements, for people, that make the tables of LeaseTable, and then
-// those of others, which are Fence's and Mark's.
+// those of others.
 func PostgreSQLSchema(others ...string) string {
 	return script(append(leaseTables(postgresTypes), others...))
 }
