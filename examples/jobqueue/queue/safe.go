@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,6 +20,8 @@ func safe(err error) error {
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: no answer in time", ErrUnavailable)
+	case errors.Is(err, sql.ErrTxDone):
+		return errors.New("queue: an Effect ended its transaction: leave Commit and Rollback to the queue")
 	case !errors.As(err, &server) || away(server.SQLState()):
 		return ErrUnavailable
 	case server.SQLState() == "42P01":
