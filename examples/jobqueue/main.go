@@ -31,6 +31,7 @@ type flags struct {
 	outage  time.Duration
 	workers int
 	seed    uint64
+	verbose bool
 
 	worker string // how it starts itself: the way
 	schema string
@@ -49,6 +50,7 @@ func parseFlags(args []string) (flags, error) {
 	set.DurationVar(&f.outage, "outage", 2*time.Second, "how long the throwaway database is away in the midst of it (0: not)")
 	set.IntVar(&f.workers, "workers", 8, "jobs at a time in each process")
 	set.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "of what is random")
+	set.BoolVar(&f.verbose, "v", false, "have the workers log what happens to them")
 	set.StringVar(&f.worker, "worker", "", "be a worker, one `way` (how it starts itself)")
 	set.StringVar(&f.schema, "schema", "", "of a worker")
 	set.DurationVar(&f.lease, "lease", 5*time.Second, "after how long a frozen worker loses its locks")

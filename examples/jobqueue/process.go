@@ -29,7 +29,7 @@ func startProcess(f flags, way, url, schema string) (*process, error) {
 		return nil, err
 	}
 	p := &process{ready: make(chan struct{}), ended: make(chan struct{}), outcomes: map[string]int{}}
-	p.command = exec.Command(self, "-worker", way, "-schema", schema, "-workers", strconv.Itoa(f.workers), "-lease", f.lease.String()) //nolint:gosec,noctx // ourselves
+	p.command = exec.Command(self, "-worker", way, "-schema", schema, "-workers", strconv.Itoa(f.workers), "-lease", f.lease.String(), "-v="+strconv.FormatBool(f.verbose)) //nolint:gosec,noctx // ourselves
 	p.command.Env = append(os.Environ(), "DATABASE_URL="+url)
 	p.command.Stderr = os.Stderr
 	if p.stdin, err = p.command.StdinPipe(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -23,6 +24,9 @@ var ways = map[string]func(*queue.Queue, queue.Locks) queue.Way{
 // runWorker works on jobs until its input ends, and prints the attempts that were
 // neither done nor failed.
 func runWorker(ctx context.Context, f flags, in io.Reader, out io.Writer) error {
+	if !f.verbose {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {

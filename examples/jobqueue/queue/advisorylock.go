@@ -39,18 +39,23 @@ func (w *advisoryLock) close()                   {}
 const page = 64
 
 func (w *advisoryLock) take(ctx context.Context) (*hold, error) {
-	for offset := 0; ; offset += page { // further down, if all these are in somebody's hands
+	for offset := 0; ; {
 		jobs, err := w.candidates(ctx, offset)
 		if err != nil || len(jobs) == 0 {
-			return nil, err
+			return nil, safe(err)
 		}
-		if h, err := w.first(ctx, jobs); h != nil || err != nil {
-			return h, err
+		h, err := w.first(ctx, jobs)
+		switch {
+		case errors.Is(err, sqllock.ErrHeld): // all are in somebody's hands: further down
+			offset += page
+		case errors.Is(err, sql.ErrNoRows): // the list is out of date
+		default:
+			return h, safe(err)
 		}
 	}
 }
 
-const candidates = `SELECT ` + columns + ` FROM jobs
+const candidates = `SELECT id, kind, priority FROM jobs
 	WHERE status = 'ready' AND run_at <= now() AND kind = ANY($1::text[])
 	ORDER BY priority DESC, run_at, id LIMIT $2 OFFSET $3`
 
@@ -60,14 +65,15 @@ func (w *advisoryLock) candidates(ctx context.Context, offset int) (jobs []Job, 
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	if err := w.q.db.SelectContext(ctx, &jobs, candidates, w.q.names, page, offset); err != nil {
-		return nil, safe(err)
+		return nil, err
 	}
 	rand.Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(b.Priority, a.Priority) })
 	return jobs, nil
 }
 
-// first is the first of jobs that is free and still due; nil if none is.
+// first is the first of jobs that is free. It fails with ErrHeld if none is, and with
+// sql.ErrNoRows if that one was not due any more.
 func (w *advisoryLock) first(ctx context.Context, jobs []Job) (*hold, error) {
 	keys := make([]sqllock.Key, 0, len(jobs))
 	ids := make(map[sqllock.Key]int64, len(jobs))
@@ -77,25 +83,16 @@ func (w *advisoryLock) first(ctx context.Context, jobs []Job) (*hold, error) {
 			keys, ids[key] = append(keys, key), job.ID
 		}
 	}
-	for len(keys) > 0 {
-		lock, err := w.locks.TryAny(ctx, keys...)
-		if errors.Is(err, sqllock.ErrHeld) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, safe(err)
-		}
-		job, err := w.begin(ctx, ids[lock.Key()])
-		if err == nil {
-			return &hold{job: job, status: "ready", lock: lock, fence: lock, giveUp: func(Outcome) { _ = lock.Unlock() }}, nil
-		}
-		_ = lock.Unlock() // if the database does not answer, the session's end frees it
-		if !errors.Is(err, sql.ErrNoRows) {
-			return nil, safe(err)
-		}
-		keys = slices.DeleteFunc(keys, func(k sqllock.Key) bool { return k == lock.Key() })
+	lock, err := w.locks.TryAny(ctx, keys...)
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil
+	job, err := w.begin(ctx, ids[lock.Key()])
+	if err != nil {
+		_ = lock.Unlock() // if the database does not answer, the session's end frees it
+		return nil, err
+	}
+	return &hold{job: job, status: "ready", lock: lock, fence: lock, giveUp: func(Outcome) { _ = lock.Unlock() }}, nil
 }
 
 // lockKey is the key that a job runs under: its own, or its kind's, if that is to run
