@@ -97,7 +97,7 @@ func (t *trial) disturb(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
