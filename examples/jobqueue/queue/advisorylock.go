@@ -39,15 +39,20 @@ func (w *advisoryLock) close()                   {}
 const page = 64
 
 func (w *advisoryLock) take(ctx context.Context) (*hold, error) {
+	var busy []string // singleton kinds in somebody's hands
 	for offset := 0; ; {
-		jobs, err := w.candidates(ctx, offset)
+		jobs, err := w.candidates(ctx, busy, offset)
 		if err != nil || len(jobs) == 0 {
 			return nil, safe(err)
 		}
 		h, err := w.first(ctx, jobs)
 		switch {
 		case errors.Is(err, sqllock.ErrHeld): // all are in somebody's hands: further down
-			offset += page
+			if singles := w.singles(jobs); len(singles) > 0 {
+				busy, offset = append(busy, singles...), 0
+			} else {
+				offset += page
+			}
 		case errors.Is(err, sql.ErrNoRows): // the list is out of date
 		default:
 			return h, safe(err)
@@ -56,15 +61,15 @@ func (w *advisoryLock) take(ctx context.Context) (*hold, error) {
 }
 
 const candidates = `SELECT id, kind, priority FROM jobs
-	WHERE status = 'ready' AND run_at <= now() AND kind = ANY($1::text[])
-	ORDER BY priority DESC, run_at, id LIMIT $2 OFFSET $3`
+	WHERE status = 'ready' AND run_at <= now() AND kind = ANY($1::text[]) AND kind <> ALL($2::text[])
+	ORDER BY priority DESC, run_at, id LIMIT $3 OFFSET $4`
 
 // candidates are jobs that look due, the highest priority first. Those of one priority
 // are shuffled, for else all workers of the fleet would try the same ones.
-func (w *advisoryLock) candidates(ctx context.Context, offset int) (jobs []Job, err error) {
+func (w *advisoryLock) candidates(ctx context.Context, busy []string, offset int) (jobs []Job, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if err := w.q.db.SelectContext(ctx, &jobs, candidates, w.q.names, page, offset); err != nil {
+	if err := w.q.db.SelectContext(ctx, &jobs, candidates, w.q.names, literal(busy), page, offset); err != nil {
 		return nil, err
 	}
 	rand.Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
@@ -93,6 +98,17 @@ func (w *advisoryLock) first(ctx context.Context, jobs []Job) (*hold, error) {
 		return nil, err
 	}
 	return &hold{job: job, status: "ready", lock: lock, fence: lock, giveUp: func(Outcome) { _ = lock.Unlock() }}, nil
+}
+
+// singles is the singleton kinds among jobs: without them, what waits for its turn would
+// fill page after page.
+func (w *advisoryLock) singles(jobs []Job) (kinds []string) {
+	for _, job := range jobs {
+		if w.q.kinds[job.Kind].Singleton && !slices.Contains(kinds, job.Kind) {
+			kinds = append(kinds, job.Kind)
+		}
+	}
+	return kinds
 }
 
 // lockKey is the key that a job runs under: its own, or its kind's, if that is to run

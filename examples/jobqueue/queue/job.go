@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -31,6 +32,33 @@ type Kind struct {
 	Work      Work          // required
 	Timeout   time.Duration // ends the context of Work; 0: none
 	Singleton bool          // at most one job of the kind runs at a time, in the whole fleet
+}
+
+// names is the names of all kinds, and of the singletons among them.
+func (k Kinds) names() (all, singletons string) {
+	if len(k) == 0 {
+		panic("queue: Open needs kinds")
+	}
+	var names, single []string
+	for name, kind := range k {
+		if kind.Work == nil {
+			panic("queue: a kind needs Work")
+		}
+		if names = append(names, name); kind.Singleton {
+			single = append(single, name)
+		}
+	}
+	return literal(names), literal(single)
+}
+
+// literal is names as PostgreSQL reads a text[]: unlike slices, every driver takes it.
+func literal(names []string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	var quoted []string
+	for _, name := range names {
+		quoted = append(quoted, `"`+escape.Replace(name)+`"`)
+	}
+	return "{" + strings.Join(quoted, ",") + "}"
 }
 
 // Work does a job, outside any transaction: it may take hours, and talk to others. Its

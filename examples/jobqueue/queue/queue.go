@@ -16,7 +16,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -35,9 +34,11 @@ type Locks interface {
 type Queue struct {
 	db      *sqlx.DB
 	kinds   Kinds
-	names   string // of the kinds, for SQL
 	schema  string // where the table is
 	options options
+
+	names      string // of the kinds, as literal gives them
+	singletons string // of those that are
 }
 
 // Open finds the tables of [Schema]. If they are missing, or in a schema that is not in
@@ -47,7 +48,8 @@ func Open(ctx context.Context, db *sqlx.DB, kinds Kinds, opts ...Option) (*Queue
 	if db == nil {
 		panic("queue: Open needs a *sqlx.DB that is not nil")
 	}
-	q := &Queue{db: db, kinds: kinds, names: kinds.names(), options: defaults()}
+	q := &Queue{db: db, kinds: kinds, options: defaults()}
+	q.names, q.singletons = kinds.names()
 	for _, opt := range opts {
 		opt(&q.options)
 	}
@@ -158,23 +160,4 @@ func mustBePositive(option string, d time.Duration) {
 	if d <= 0 {
 		panic("queue: " + option + " needs a positive duration")
 	}
-}
-
-// names is the kinds as text[] literal reads them.
-func (k Kinds) names() string {
-	if len(k) == 0 {
-		panic("queue: Open needs kinds")
-	}
-	var names []string
-	for name, kind := range k {
-		if kind.Work == nil {
-			panic("queue: a kind needs Work")
-		}
-		names = append(names, quoted(name))
-	}
-	return "{" + strings.Join(names, ",") + "}"
-}
-
-func quoted(name string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }

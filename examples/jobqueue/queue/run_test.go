@@ -110,6 +110,7 @@ func TestFailures(t *testing.T) {
 		want string // in the error
 	}{
 		{"an error", fails(boom), "boom"},
+		{`a "name"\, {odd}`, fails(boom), "boom"},
 		{"a panic", func(context.Context, Job) (Effect, error) { panic("ouch") }, "panic: ouch"},
 		{"a panic with an error", func(context.Context, Job) (Effect, error) { panic(boom) }, "panic: boom"},
 		{"bytes that PostgreSQL refuses", fails(errors.New("a\x00b\xff")), "a?b?"},
@@ -231,4 +232,24 @@ func TestBackoff(t *testing.T) {
 	if d := backoff(maxBackoff, 1<<30); d <= 0 {
 		t.Errorf("the longest backoff overflows: %v", d)
 	}
+}
+
+// TestSingletonBacklog: more jobs of a singleton kind than a page has candidates, one of
+// them in hand, do not hide the next job of another kind.
+func TestSingletonBacklog(t *testing.T) {
+	eachWay(t, func(t *testing.T, f *fixture) {
+		f.exec("INSERT INTO jobs (kind, priority) SELECT 'single', 1 FROM generate_series(1, $1::int)", 3*page)
+		other := f.enqueue(Job{Kind: "k"})
+		w := f.process(Kinds{"single": {Work: record, Singleton: true}, "k": {Work: record}})
+		h := mustTake(t, w)
+		defer h.giveUp(Abandoned)
+		next := mustTake(t, w)
+		defer next.giveUp(Abandoned)
+		if h.job.Kind != "single" || next.job.ID != other {
+			t.Errorf("jobs of kinds %q and %q are in hand", h.job.Kind, next.job.Kind)
+		}
+		if h, err := w.take(t.Context()); h != nil || err != nil {
+			t.Errorf("a third: %v, %v", h, err)
+		}
+	})
 }

@@ -52,7 +52,7 @@ func TestSecondLook(t *testing.T) {
 				other.queue().run(t.Context(), h)
 			}}
 			w := f.way(f.queue(kinds), locks).(*advisoryLock)
-			jobs, err := w.candidates(t.Context(), 0)
+			jobs, err := w.candidates(t.Context(), nil, 0)
 			if err != nil || len(jobs) != 1 {
 				t.Fatalf("candidates: %v, %v", jobs, err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"sync"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -49,9 +48,9 @@ func (w *skipLocked) take(ctx context.Context) (*hold, error) {
 // for the other. It leaves out singleton kinds that look busy; their lock decides.
 const claim = `UPDATE jobs SET status = 'running', worker = $1, claimed_at = now(), attempt = attempt + 1
 	WHERE id = (
-		SELECT id FROM jobs j
+		SELECT id FROM jobs
 		WHERE status = 'ready' AND run_at <= now() AND kind = ANY($2::text[]) AND kind <> ALL($4::text[])
-			AND NOT (kind = ANY($3::text[]) AND EXISTS (SELECT FROM jobs r WHERE r.status = 'running' AND r.kind = j.kind))
+			AND kind <> ALL(ARRAY(SELECT kind FROM jobs WHERE status = 'running' AND kind = ANY($3::text[])))
 		ORDER BY priority DESC, run_at, id
 		LIMIT 1 FOR UPDATE SKIP LOCKED)
 	RETURNING ` + columns
@@ -62,7 +61,7 @@ func (w *skipLocked) claim(ctx context.Context, me *identity) (*hold, error) {
 	var busy []string // singleton kinds that somebody else holds
 	for {
 		h := &hold{status: "running", lock: me.lock, giveUp: func(o Outcome) { w.leave(me, o == Abandoned) }}
-		err := w.q.db.GetContext(ctx, &h.job, claim, me.id, w.q.names, w.q.singletons(), "{"+strings.Join(busy, ",")+"}")
+		err := w.q.db.GetContext(ctx, &h.job, claim, me.id, w.q.names, w.q.singletons, literal(busy))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, nil
 		}
@@ -76,7 +75,7 @@ func (w *skipLocked) claim(ctx context.Context, me *identity) (*hold, error) {
 		if putErr := w.putBack(ctx, me, h.job); putErr != nil || !errors.Is(err, sqllock.ErrHeld) {
 			return nil, errors.Join(err, putErr)
 		}
-		busy = append(busy, quoted(h.job.Kind))
+		busy = append(busy, h.job.Kind)
 	}
 }
 
@@ -103,15 +102,4 @@ func (w *skipLocked) putBack(ctx context.Context, me *identity, job Job) error {
 	_, err := w.q.db.ExecContext(ctx, `UPDATE jobs SET status = 'ready', worker = NULL, attempt = attempt - 1
 		WHERE id = $1 AND status = 'running' AND worker = $2 AND attempt = $3`, job.ID, me.id, job.Attempt)
 	return err
-}
-
-// singletons is the kinds that are, as text[] literal.
-func (q *Queue) singletons() string {
-	var names []string
-	for name, kind := range q.kinds {
-		if kind.Singleton {
-			names = append(names, quoted(name))
-		}
-	}
-	return "{" + strings.Join(names, ",") + "}"
 }
