@@ -204,14 +204,16 @@ func TestStop(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.enqueue(Job{Kind: "k"})
 		began, goOn := make(chan struct{}), make(chan struct{})
-		stop := f.start(f.process(Kinds{"k": {Work: func(ctx context.Context, job Job) (Effect, error) {
+		w := f.process(Kinds{"k": {Work: func(ctx context.Context, job Job) (Effect, error) {
 			close(began)
 			<-goOn
 			return nil, ctx.Err()
-		}}}), 2)
-		<-began
+		}}})
+		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
-		go func() { stop(); close(stopped) }()
+		go func() { Run(ctx, w, 2); close(stopped) }()
+		<-began
+		stop()
 		select {
 		case <-stopped:
 			t.Error("Run did not wait for the job in hand")

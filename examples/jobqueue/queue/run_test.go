@@ -196,11 +196,12 @@ func TestSingleton(t *testing.T) {
 		f.enqueue(Job{Kind: "other"})
 		kinds := Kinds{
 			"single": {Singleton: true, Work: func(ctx context.Context, job Job) (Effect, error) {
+				defer inside.Add(-1)
 				if inside.Add(1) > 1 {
 					overlaps.Add(1)
+					return nil, nil
 				}
 				<-meanwhile // gives others the time to come in, and shows that other kinds run
-				inside.Add(-1)
 				return nil, nil
 			}},
 			"other": {Work: func(context.Context, Job) (Effect, error) {
@@ -218,6 +219,29 @@ func TestSingleton(t *testing.T) {
 		if n := f.count("SELECT max(attempt) FROM jobs"); n != 1 {
 			t.Errorf("a job needed %d attempts: what was put back counts", n)
 		}
+	})
+}
+
+// TestSingletonLock: the table shows no running job of the kind, as for two claims at
+// once, and yet the kind is taken: the lock decides, and leaves no trace on the job.
+func TestSingletonLock(t *testing.T) {
+	eachWay(t, func(t *testing.T, f *fixture) {
+		f.enqueue(Job{Kind: "single"})
+		w := f.process(Kinds{"single": {Work: record, Singleton: true}})
+		lock, err := f.locks().TryLock(t.Context(), w.queue().kindKey("single"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := w.take(t.Context()); h != nil || err != nil {
+			t.Errorf("take while the kind is taken: %v, %v", h, err)
+		}
+		if f.count("SELECT count(*) FROM jobs WHERE status = 'ready' AND attempt = 0 AND worker IS NULL") != 1 {
+			t.Error("the job is not as it was")
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		mustTake(t, w).giveUp(Abandoned)
 	})
 }
 
