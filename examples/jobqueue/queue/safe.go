@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// ErrUnavailable: the database did not answer.
+// ErrUnavailable says that the database did not answer.
 var ErrUnavailable = errors.New("queue: database is unavailable")
 
 // safe is err without what a driver adds to it, which may be a host or a user.

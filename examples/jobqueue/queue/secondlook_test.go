@@ -27,10 +27,10 @@ func (l *late) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, 
 func TestSecondLook(t *testing.T) {
 	tests := []struct {
 		name  string
-		begin func(*advisoryLock, context.Context, int64) (Job, error)
+		begin func(context.Context, *advisoryLock, int64) (Job, error)
 		want  int // how often the job is worked on
 	}{
-		{"with it", (*advisoryLock).begin, 1},
+		{"with it", func(ctx context.Context, w *advisoryLock, id int64) (Job, error) { return w.begin(ctx, id) }, 1},
 		{"incorrect: without it", beginIncorrectly, 2},
 	}
 	for _, tt := range tests {
@@ -61,7 +61,7 @@ func TestSecondLook(t *testing.T) {
 				t.Fatalf("the lock of the finished job is not free: %v", err)
 			}
 			defer lock.Unlock()
-			if job, err := tt.begin(w, t.Context(), id); err == nil {
+			if job, err := tt.begin(t.Context(), w, id); err == nil {
 				w.q.run(t.Context(), &hold{job: job, status: "ready", lock: lock, fence: lock, giveUp: func(Outcome) {}})
 			}
 			if worked != tt.want {
@@ -72,7 +72,7 @@ func TestSecondLook(t *testing.T) {
 }
 
 // beginIncorrectly trusts the first look.
-func beginIncorrectly(w *advisoryLock, ctx context.Context, id int64) (job Job, err error) {
+func beginIncorrectly(ctx context.Context, w *advisoryLock, id int64) (job Job, err error) {
 	err = w.q.db.GetContext(ctx, &job, "SELECT "+columns+" FROM jobs WHERE id = $1", id)
 	return job, err
 }

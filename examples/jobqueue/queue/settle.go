@@ -57,8 +57,7 @@ func final(err error) bool {
 
 // unwrapped is an effect's own error as it is, another without what may be in it.
 func unwrapped(err error) error {
-	var effect effectError
-	if errors.As(err, &effect) {
+	if effect, ok := errors.AsType[effectError](err); ok {
 		return effect.error
 	}
 	return safe(err)
