@@ -2,7 +2,9 @@ package sqllock_test
 
 import (
 	"database/sql"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,26 +12,19 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// stuckQuery is for psql: who holds and who waits, with what the registry says.
-const stuckQuery = `SELECT CASE WHEN l.granted THEN 'holds' ELSE 'waits' END AS what,
-       CASE l.objsubid WHEN 1 THEN ((l.classid::bigint << 32) | l.objid::bigint)::text
-                       ELSE l.classid::int4 || ', ' || l.objid::int4 END AS key,
-       CASE l.mode WHEN 'ShareLock' THEN 'shared' ELSE 'exclusive' END AS mode,
-       l.pid, pg_blocking_pids(l.pid) AS blocked_by, a.application_name, a.client_addr, a.state,
-       h.namespace, h.name, h.holder, now() - coalesce(h.acquired, l.waitstart) AS since, now() - h.heartbeat AS heartbeat_age
-FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
-LEFT JOIN lock_heartbeats h ON l.granted AND h.pid = l.pid AND h.backend_start = a.backend_start AND h.key_space = l.objsubid - 1
-      AND h.key_id = ((l.classid::bigint << 32) | l.objid::bigint) AND h.shared = (l.mode = 'ShareLock')
-WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-UNION ALL
-SELECT 'polls', CASE w.key_space WHEN 0 THEN w.key_id::text ELSE (w.key_id >> 32) || ', ' || (w.key_id & 4294967295)::bit(32)::int4 END,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       'session ' || w.process || ', ' || w.waiters || ' callers' || CASE w.held_space WHEN -1 THEN '' ELSE ' holding ' || w.held_id END,
-       now() - w.since, now() - w.heartbeat
-FROM lock_waits w WHERE w.expires > now()
-ORDER BY key, what`
-
+// The query of docs/operations.md that tells who holds and who waits, with what the registry
+// says.
 func TestStuckQuery(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Who is stuck")
+	_, stuckQuery, _ := strings.Cut(section, "```sql\n")
+	stuckQuery, _, ok := strings.Cut(stuckQuery, ";\n```")
+	if !ok {
+		t.Fatal("the page has no query")
+	}
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn)
