@@ -76,7 +76,8 @@ type source interface {
 // An entry is one key of a table.
 //
 // Invariant: an idle entry that is wanted will be asked for without more ado: by
-// its timer, or because one of its asks stands in the source's queue.
+// its timer, or because one of its asks stands in the source's queue; or a set is first in line for it, and
+// another of the set's keys is not idle, or will be asked for, which decides about the set.
 type entry struct {
 	key   dialect.Key
 	state state
