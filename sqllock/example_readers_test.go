@@ -52,9 +52,11 @@ func ExampleSession_RLock_incorrect() {
 		_ = again.Unlock()
 	}
 	cancel()
-	<-writer
+	fmt.Println(errors.Is(<-writer, context.Canceled))
 	_ = reader.Unlock()
-	// Output: sqllock: key is held
+	// Output:
+	// sqllock: key is held
+	// true
 }
 
 // A transfer needs both accounts, and nobody else between them. In whatever order two transfers

@@ -33,13 +33,13 @@ func (ls Locks) Err() error {
 // Bind is ctx with all locks in it, ended by the loss of any: [Lock.Bind] of each, one in
 // the other. [FromContext] gives the last of them.
 func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
-	bound, cancel = context.WithCancel(ctx)
-	for _, l := range ls {
-		inner, unbind := l.Bind(bound)
-		outer := cancel
-		bound, cancel = inner, func() { unbind(); outer() }
+	if len(ls) == 0 {
+		return context.WithCancel(ctx)
 	}
-	return bound, cancel
+	last := len(ls) - 1
+	outer, cancelOuter := ls[:last].Bind(ctx)
+	bound, unbind := ls[last].Bind(outer)
+	return bound, func() { unbind(); cancelOuter() }
 }
 
 // Unlock gives all back, at the same time, and waits as long as [Lock.Unlock] does. Its error is that

@@ -140,7 +140,7 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 		db := registry(t, driver, dsn)
 		one, two := registering(t, driver, dsn), registering(t, driver, dsn)
 		for name, sessions := range map[string][2]*sqllock.Session{"one Session": {one, one}, "two Sessions": {one, two}} {
-			a, b := sqllock.Namespace(sqllock.Namespace(name)).Key("a"), sqllock.Namespace(sqllock.Namespace(name)).Key("b")
+			a, b := sqllock.Namespace(name).Key("a"), sqllock.Namespace(name).Key("b")
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiting sync.WaitGroup
 			locks := [2]*sqllock.Lock{lockOf(t, sessions[0], a), lockOf(t, sessions[1], b)}

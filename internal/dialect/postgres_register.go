@@ -78,34 +78,34 @@ func (s *postgresSession) Register(tables Registry, r *Register) error {
 	return Fail(err)
 }
 
-func (tables Registry) register(pid int64, r *Register) string {
+func (r Registry) register(pid int64, what *Register) string {
 	const me = "(SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"
 	statements := []string{
 		"SELECT set_config('lock_timeout', '100ms', true), set_config('synchronous_commit', 'off', true)",
-		"DELETE FROM " + tables.Heartbeats.Name + " WHERE pid = pg_backend_pid() AND backend_start = " + me + notAmong("key_space, key_id", r.heldKeys()),
+		"DELETE FROM " + r.Heartbeats.Name + " WHERE pid = pg_backend_pid() AND backend_start = " + me + notAmong("key_space, key_id", what.heldKeys()),
 	}
-	if len(r.Held) > 0 {
+	if len(what.Held) > 0 {
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS h (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, expires, heartbeat, shared)
 			SELECT %d, pg_backend_pid(), %s, s, k, namespace, name, %s, statement_timestamp() - age, statement_timestamp() + %s, statement_timestamp(), shared
 			FROM (VALUES %s) AS v (s, k, namespace, name, age, shared)
 			ON CONFLICT (pid, backend_start, key_space, key_id) DO UPDATE SET process = excluded.process, namespace = excluded.namespace, name = excluded.name,
 			acquired = excluded.acquired, expires = excluded.expires, heartbeat = excluded.heartbeat, shared = excluded.shared`,
-			tables.Heartbeats.Name, r.Process, me, text(r.Holder), interval(r.Lease), r.heldRows()))
+			r.Heartbeats.Name, what.Process, me, text(what.Holder), interval(what.Lease), what.heldRows()))
 	}
-	if !r.NoWaits {
-		statements = append(statements, "DELETE FROM "+tables.Waits.Name+" WHERE process = "+strconv.FormatInt(r.Process, 10)+
-			notAmong("key_space, key_id, held_space, held_id", r.waitKeys()))
+	if !what.NoWaits {
+		statements = append(statements, "DELETE FROM "+r.Waits.Name+" WHERE process = "+strconv.FormatInt(what.Process, 10)+
+			notAmong("key_space, key_id, held_space, held_id", what.waitKeys()))
 	}
-	if !r.NoWaits && len(r.Waits) > 0 {
+	if !what.NoWaits && len(what.Waits) > 0 {
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS w (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
 			SELECT %d, s, k, hs, hk, waiters, statement_timestamp() - age, statement_timestamp(), statement_timestamp() + %s
 			FROM (VALUES %s) AS v (s, k, hs, hk, waiters, age)
 			ON CONFLICT (process, key_space, key_id, held_space, held_id) DO UPDATE SET waiters = excluded.waiters, since = excluded.since,
 			heartbeat = excluded.heartbeat, expires = excluded.expires`,
-			tables.Waits.Name, r.Process, interval(r.Lease), r.waitRows()))
+			r.Waits.Name, what.Process, interval(what.Lease), what.waitRows()))
 	}
-	if r.IsFirst {
-		statements = append(statements, tables.sweepDead(tables.Heartbeats, notHeld), tables.sweepDead(tables.Waits, "true"))
+	if what.IsFirst {
+		statements = append(statements, r.sweepDead(r.Heartbeats, notHeld), r.sweepDead(r.Waits, "true"))
 	}
 	statements = append(statements, fmt.Sprintf("SELECT 1 WHERE pg_backend_pid() = %d", pid))
 	return strings.Join(statements, ";\n")
