@@ -225,15 +225,16 @@ func (ws waitingKeys) count(k waitingKey, a *ask, at time.Duration) {
 	w.Age = max(w.Age, at-a.since)
 }
 
-// noteWait notes for the registry since when a waits, and which locks of Sessions its caller
-// holds: those that its context carries. table.mu is not held: contexts may be anybody's.
+// noteWait notes for the registry since when a waits, and which of this table's locks its caller
+// holds: those that its context carries. (Another Session's may be in another database, where
+// the key is somebody else's.) table.mu is not held: contexts may be anybody's.
 func (t *table) noteWait(a *ask) {
 	if !t.registers {
 		return
 	}
 	a.since = now()
 	for c := carrier(a.ctx); c != nil; c = carrier(c.parent) {
-		if l := c.lock; l.lease != nil && l.ended.Load() == endNot {
+		if l := c.lock; l.home == home(t) && l.ended.Load() == endNot {
 			a.holding = append(a.holding, l.key.id())
 		}
 	}

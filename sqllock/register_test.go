@@ -93,8 +93,11 @@ func TestRegistryIsWritten(t *testing.T) {
 			waiting.Go(func() { _, _ = s.Lock(ctx, plain) })
 		}
 		waiting.Go(func() { _, _ = s.LockAll(bound, sqllock.ID(77), plain) })
+		elsewhere, unbindElsewhere := lockOf(t, session(t, driver, dsn), sqllock.ID(99)).Bind(ctx) // of another Session: not known to be of this database
+		defer unbindElsewhere()
+		waiting.Go(func() { _, _ = s.Lock(elsewhere, plain) })
 		lockertest.Eventually(t, "who waits is registered, with what he holds", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_waits WHERE held_space = -1 AND waiters = 2") == 1 &&
+			return number(t, db, "SELECT count(*) FROM lock_waits WHERE held_space = -1 AND waiters = 3") == 1 &&
 				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM lock_waits WHERE held_space = 1") == 3
 		})
 		cancel()
