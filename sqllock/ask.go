@@ -201,7 +201,7 @@ func (t *table) enlistLocked(a *ask) {
 			return
 		case e == nil:
 			e = t.newEntryLocked(key.id())
-		case !a.waits && e.waited():
+		case !a.waits && e.waitedBefore(a):
 			continue // refused: others are in line
 		}
 		if key.print != 0 {
@@ -210,6 +210,10 @@ func (t *table) enlistLocked(a *ask) {
 		e.asks = append(e.asks, a)
 		a.entries[i] = e
 		a.open++
+		if e.state == idle && e.polling && !a.waits { // readers wait in line before one who tries
+			e.polling = false
+			e.timer.Stop()
+		}
 		if e.state == idle && !e.polling {
 			fresh++
 			last = e
@@ -223,6 +227,12 @@ func (t *table) enlistLocked(a *ask) {
 	case fresh > 1:
 		t.source.askGroup(a)
 	}
+}
+
+// waitedBefore reports whether somebody is in line for e whom a, who only tries, may not pass: anybody, but for
+// readers by a reader.
+func (e *entry) waitedBefore(a *ask) bool {
+	return slices.ContainsFunc(e.asks, func(other *ask) bool { return other.waits && !(other.shared && a.shared) })
 }
 
 // waited reports whether somebody is in line for e. Those who only try come

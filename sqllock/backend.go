@@ -87,7 +87,7 @@ func (b *backend) run(l *lease) {
 	defer b.s.tasks.Done()
 	for failures := 0; !b.done(); {
 		if l == nil {
-			session, err := b.connect(b.s.ctx, b.s.enrolled)
+			session, err := b.connect(b.s.ctx, b.s.enrollLater)
 			if err != nil {
 				b.unreachable(fromDialect(err))
 				b.rest(failures)

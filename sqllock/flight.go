@@ -172,6 +172,10 @@ func (l *lease) takeGroupsLocked(room int) {
 			continue
 		}
 		entries := a.share()
+		if l.beyondClaimsLocked(entries) {
+			t.refusedGroupLocked(a, entries, errMaxClaims)
+			continue
+		}
 		missing, refused := l.missingLocked(entries)
 		switch {
 		case len(entries) == 0: // others ask for all of them: a gets their answer
@@ -181,7 +185,7 @@ func (l *lease) takeGroupsLocked(room int) {
 			a.grouped = true
 			b.groups = append(b.groups, a)
 			continue
-		case len(entries) > l.session.Room():
+		case len(entries) > l.session.Room(), a.least() > b.s.options.maxHeld:
 			t.refusedGroupLocked(a, entries, errManyKeys)
 		case len(entries) > fits: // next time
 			a.grouped = true
@@ -202,6 +206,26 @@ func (l *lease) takeGroupsLocked(room int) {
 			}
 		}
 	}
+}
+
+// beyondClaimsLocked reports whether entries need more claims than l may have beside those
+// that are in use.
+func (l *lease) beyondClaimsLocked(entries []*entry) bool {
+	if len(entries) <= maxClaims-len(l.claims) {
+		return false
+	}
+	needed := make(map[claim]bool)
+	for _, e := range entries {
+		if e.claim != (claim{}) {
+			needed[e.claim] = true
+		}
+	}
+	for c, s := range l.claims {
+		if s.held > 0 {
+			needed[c] = true
+		}
+	}
+	return len(needed) > maxClaims
 }
 
 // groupLocked adds entries, of a, to the flight.

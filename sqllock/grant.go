@@ -78,7 +78,7 @@ func (t *table) refusedLocked(e *entry, err error) {
 	switch {
 	case err != ErrHeld:
 		t.pollAfterLocked(e, jitter(pollAway))
-	case slices.ContainsFunc(e.asks, func(a *ask) bool { return !a.waits }):
+	case e.tried():
 		t.resumeLocked(e)
 	default:
 		e.polls++
@@ -200,7 +200,7 @@ func (t *table) freedLocked(e *entry, err error) {
 	switch {
 	case len(e.asks) == 0:
 		t.tidyLocked(e)
-	case e.asks[0].waits && now()-e.since >= fairness && t.handOver != forever:
+	case e.asks[0].waits && now()-e.since >= fairness && t.handOver != forever && !e.tried():
 		e.since = 0
 		t.pollAfterLocked(e, yieldFor)
 	default:

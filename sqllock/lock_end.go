@@ -63,7 +63,7 @@ func (l *Lock) lose(how uint32) {
 // OnEnd has f called once when the lock ends, with the cause: ErrReleased,
 // ErrLost, or ErrClosed when its Session was closed. If it has ended already,
 // f is called at once. f runs in the goroutine that ends the lock: the caller's
-// of Unlock, before the key is given back, or the Session's. It must not block
+// of Unlock, before the key is given back (of [Locks.Unlock] one of its own), or the Session's. It must not block
 // nor call Unlock, and must not panic on a loss.
 func (l *Lock) OnEnd(f func(cause error)) {
 	if l == nil {

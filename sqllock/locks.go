@@ -16,7 +16,7 @@ import (
 // Keys that the database cannot tell apart, such as one that was named twice, have one lock.
 //
 // Each can be used and given back by itself, too. The methods may be called at once from
-// several goroutines; those of a nil Locks are safe.
+// several goroutines; those of a nil Locks are safe: there is nothing that could be lost.
 type Locks []*Lock
 
 // Err is nil while all are certainly held, as [Lock.Err] tells; else the error of the first that
@@ -56,10 +56,11 @@ func (ls Locks) Unlock() error {
 
 // acquireAll takes all of keys or none.
 func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
-	distinct := distinctKeys(keys)
+	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
 	})
+	distinct = slices.CompactFunc(distinct, func(a, b Key) bool { return a.id() == b.id() })
 	switch len(distinct) {
 	case 0:
 		return nil, errNoKeys
@@ -83,21 +84,19 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 	defer t.noteSet(ctx, keys)()
 	for n := 1; ; n++ {
 		locks, err := t.acquireAll(ctx, keys)
-		pause := pollPause(n)
+		pause := jitter(pollAway)
 		switch {
-		case ctx.Err() != nil && err != nil:
-			return nil, err
-		case errors.Is(err, ErrUnavailable):
-			pause = jitter(pollAway)
-		case !errors.Is(err, ErrHeld):
+		case err == nil, errors.Is(err, ErrClosed), errors.Is(err, errManyKeys), errors.Is(err, errNoKeys):
 			return locks, err
+		case errors.Is(err, ErrHeld):
+			pause = pollPause(n)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			if isUnavailable(err) {
+			if isUnavailable(err) || errors.Is(err, ErrNotExclusive) {
 				return nil, fmt.Errorf("%w: %w", err, ctx.Err())
 			}
 			return nil, ctx.Err()
@@ -105,18 +104,19 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 	}
 }
 
-// noteSet notes for the registry that a caller waits for keys, until done is called.
+// noteSet notes that a caller waits for keys, until done is called.
 func (t *table) noteSet(ctx context.Context, keys []Key) (done func()) {
-	if !t.registers {
-		return func() {}
-	}
 	a := &ask{ctx: ctx, keys: keys, all: true}
 	t.noteWait(a)
 	t.mu.Lock()
-	t.sets[a] = struct{}{}
+	t.waiting++
+	if t.registers {
+		t.sets[a] = struct{}{}
+	}
 	t.mu.Unlock()
 	return func() {
 		t.mu.Lock()
+		t.waiting--
 		delete(t.sets, a)
 		t.mu.Unlock()
 	}

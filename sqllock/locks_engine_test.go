@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,5 +213,132 @@ func TestLockAllIsReconciled(t *testing.T) {
 		locks, err = s.TryLockAll(background, ID(1), ID(2))
 		wantErr(t, "after it", called{err: err}, nil)
 		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
+	})
+}
+
+// A set does not pass who waits for one of its keys, and costs no statement then.
+func TestLockAllStandsBack(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(1))
+		waits := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		_, err := s.TryLockAll(background, ID(1), ID(2))
+		wantErr(t, "a set with a key that somebody waits for", called{err: err}, ErrHeld)
+		for _, b := range server.session(0).sent() {
+			if len(b.All) > 0 {
+				t.Error("the set was asked for")
+			}
+		}
+		server.giveUp(ID(1))
+		time.Sleep(time.Second)
+		wantErr(t, "who waits", returned(t, "Lock", waits), nil)
+	})
+}
+
+// A set that joins a release is granted as a whole when the keys are free.
+func TestLockAllJoinsARelease(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(2))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(background, s, ID(99))
+		released := beginUnlock(lock)
+		set := beginAll(background, s, ID(1), ID(2))
+		resume()
+		wantErr(t, "blocker", returned(t, "TryLock", blocker), nil)
+		wantErr(t, "Unlock", returned(t, "Unlock", released), nil)
+		synctest.Wait()
+		if got := <-set; got.err != nil || len(got.locks) != 2 || got.locks.Err() != nil {
+			t.Errorf("the set: %v, %v", got.locks, got.err)
+		}
+	})
+}
+
+// A set of keys made with secrets needs their claims, as many as a connection may have, and refuses more at once.
+func TestLockAllClaims(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		keys := make([]Key, maxClaims+1)
+		for i := range keys {
+			keys[i] = Namespace("n" + strconv.Itoa(i)).Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
+		}
+		_, err := s.TryLockAll(background, keys...)
+		wantErr(t, "a set of more namespaces than a connection has claims for", called{err: err}, ErrCapacity)
+		locks, err := s.TryLockAll(background, keys[1:]...)
+		wantErr(t, "one of as many", called{err: err}, nil)
+		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
+		locks, err = s.TryLockAll(background, keys[:60]...)
+		wantErr(t, "another, for which idle claims must go", called{err: err}, nil)
+		_, err = s.TryLockAll(background, keys[60:]...)
+		wantErr(t, "one that would need those in use", called{err: err}, ErrCapacity)
+		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
+
+		other := &fakeSession{server: server}
+		server.mu.Lock()
+		server.claims[other] = map[dialect.Claim]bool{dialect.ClaimOf("disputed", 1): true}
+		server.mu.Unlock()
+		_, err = s.TryLockAll(background, ID(1), Namespace("disputed").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x"))
+		wantErr(t, "a set with a key whose secret is disputed", called{err: err}, ErrNotExclusive)
+	}, WithMaxHeld(1000))
+}
+
+// LockAll goes on waiting while the database is away, or there is no room; and says so when its time is up.
+func TestLockAllGoesOnWaiting(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		held := Locks{mustTry(t, s, ID(8)), mustTry(t, s, ID(9))}
+		got := make(chan calledAll, 1)
+		go func() {
+			locks, err := s.LockAll(background, ID(1), ID(2))
+			got <- calledAll{locks, err}
+		}()
+		time.Sleep(time.Second)
+		if s.Stats().Waiting != 1 {
+			t.Errorf("%d wait", s.Stats().Waiting)
+		}
+		away := time.Now().Add(3 * time.Second)
+		server.onOpen = func(int) error {
+			if time.Now().Before(away) {
+				return errGone
+			}
+			return nil
+		}
+		server.session(0).hooks(func() error { return errGone }, nil)
+		_, _ = s.TryLock(background, ID(7))
+		ctx, cancel := context.WithTimeout(background, 2*time.Second)
+		defer cancel()
+		_, err := s.LockAll(ctx, ID(1), ID(2))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("LockAll whose time is up while the database is away: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if r := <-got; r.err != nil || r.locks.Err() != nil {
+			t.Errorf("LockAll: %v", r.err)
+		}
+		if err := held.Unlock(); !errors.Is(err, ErrLost) {
+			t.Errorf("Unlock of what was lost: %v", err)
+		}
+	}, WithMaxHeld(3))
+}
+
+// The methods of Locks tell of whichever is lost, and leave nothing bound.
+func TestLocksTellOfAny(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		locks, err := s.TryLockAll(background, ID(1), ID(2), ID(3))
+		wantErr(t, "TryLockAll", called{err: err}, nil)
+		bound, done := locks.Bind(background)
+		locks[1].lose(endLost)
+		if locks.Err() != ErrLost || context.Cause(bound) != ErrLost {
+			t.Errorf("Err: %v, cause: %v", locks.Err(), context.Cause(bound))
+		}
+		done()
+		for i, l := range locks {
+			if n := len(l.more.bound); n != 0 {
+				t.Errorf("lock %d has %d contexts bound", i, n)
+			}
+		}
+		if err := locks.Unlock(); !errors.Is(err, ErrLost) || locks[0].Err() != ErrReleased || locks[2].Err() != ErrReleased {
+			t.Errorf("Unlock: %v", err)
+		}
+		if (Locks)(nil).Err() != nil || (Locks)(nil).Unlock() != nil {
+			t.Error("no locks tell of a loss")
+		}
 	})
 }

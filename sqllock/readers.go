@@ -1,6 +1,10 @@
 package sqllock
 
-import "github.com/latchkey-go/latchkey/internal/dialect"
+import (
+	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
 
 // Readers share an entry: one lock in the database, of a mode that excludes who wants the key
 // alone, and several locks here. What holds for every entry holds for theirs; besides:
@@ -11,13 +15,24 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 
 // mayJoinLocked reports whether another reader, who asks for it as key, may share e.
 func (t *table) mayJoinLocked(e *entry, key Key) bool {
-	return e.state == held && e.shared && len(e.asks) == 0 && e.suits(key) && (e.holds.lease == nil || !e.holds.lease.expired())
+	return e.state == held && e.shared && len(e.asks) == 0 && e.suits(key) && !e.overLocked()
+}
+
+// overLocked reports whether e, which is held, is so on a lease that has passed; then its lock, and all
+// others there, are about to end.
+func (e *entry) overLocked() bool {
+	l := e.holds.lease
+	if l == nil || !l.expired() {
+		return false
+	}
+	go l.lose(lossLease) // which needs table.mu
+	return true
 }
 
 // admitLocked lets readers in to e, which is this process's for readers, as far as nobody waits
 // before them who does not read.
 func (t *table) admitLocked(e *entry) {
-	if e.admitting { // by a caller of ours
+	if e.admitting || t.closed || e.overLocked() { // admitting: a caller of ours does
 		return
 	}
 	e.admitting = true
@@ -47,6 +62,11 @@ func (t *table) refusedReadersLocked(e *entry, err error) {
 		}
 	}
 	t.keepGoingLocked(e)
+}
+
+// tried reports whether somebody only tries for e.
+func (e *entry) tried() bool {
+	return slices.ContainsFunc(e.asks, func(a *ask) bool { return !a.waits })
 }
 
 // first is who is to get e's key: the first in line, but for those who want others with it.

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,5 +169,132 @@ func TestNoReaders(t *testing.T) {
 		wantErr(t, "RLock", returned(t, "RLock", reads), errors.ErrUnsupported)
 		wantErr(t, "RLock", returned(t, "RLock", reads2), errors.ErrUnsupported)
 		wantErr(t, "Lock", returned(t, "Lock", alone), nil)
+	})
+}
+
+// A reader who tries is not refused for one who waits to read: nobody holds the key alone, nor wants it so.
+func TestReadersPassReaders(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		waits := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		tries := beginRead(background, s, ID(1))
+		resume()
+		wantErr(t, "who waits", returned(t, "RLock", waits), nil)
+		wantErr(t, "who tries", returned(t, "TryRLock", tries), nil)
+
+		// While somebody elsewhere has the key, who tries is told so at once, and not when the other asks again.
+		server.steal(ID(2))
+		waits = begin(func() (*Lock, error) { return s.RLock(background, ID(2)) })
+		began := now()
+		_, err := s.TryRLock(background, ID(2))
+		wantErr(t, "who tries", called{err: err}, ErrHeld)
+		if took := now() - began; took != 0 {
+			t.Errorf("it took %v of virtual time", took)
+		}
+		server.giveUp(ID(2))
+		time.Sleep(time.Second)
+		wantErr(t, "who waits", returned(t, "RLock", waits), nil)
+	})
+}
+
+// Of those who came while the question was under way a reader behind somebody who waits to have the key
+// alone waits, too.
+func TestReadersAreAdmittedInLine(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		first := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		behind := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		resume()
+		got := returned(t, "RLock", first)
+		pending(t, "who waits to have it alone", alone)
+		pending(t, "the reader behind him", behind)
+		mustUnlock(t, got.lock)
+		got = returned(t, "Lock", alone)
+		pending(t, "the reader behind him", behind)
+		mustUnlock(t, got.lock)
+		wantErr(t, "the reader behind him", returned(t, "RLock", behind), nil)
+	})
+}
+
+// Close lets nobody in: not a reader either who stood behind somebody that it sends away.
+func TestCloseAdmitsNoReaders(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		first := mustRead(t, s, ID(1))
+		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		behind := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		_ = s.Close()
+		wantErr(t, "who waited to have it alone", returned(t, "Lock", alone), ErrClosed)
+		wantErr(t, "the reader behind him", returned(t, "RLock", behind), ErrClosed)
+		if first.Err() != ErrLost {
+			t.Errorf("the reader: %v", first.Err())
+		}
+	})
+}
+
+// After a suspend that the lease did not survive no reader joins, and none is left waiting for those that
+// are gone.
+func TestReadersAfterSuspend(t *testing.T) {
+	var asleep atomic.Int64
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		first, second := mustRead(t, s, ID(1)), mustRead(t, s, ID(1))
+		time.Sleep(1500 * time.Millisecond)
+		asleep.Add(int64(s.options.trust()))
+		joined := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		time.Sleep(10 * time.Second)
+		if got := returned(t, "RLock", joined); got.err != nil || got.lock.Err() != nil {
+			t.Errorf("a reader after it: %v", got.err)
+		}
+		for _, l := range []*Lock{first, second} {
+			if err := l.Unlock(); err != ErrLost {
+				t.Errorf("a reader from before: %v, want ErrLost", err)
+			}
+		}
+	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
+}
+
+// An Unlock that is not the last reader's tells of a loss, too, that only the clock knows of.
+func TestReadersUnlockAfterSuspend(t *testing.T) {
+	var asleep atomic.Int64
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		first := mustRead(t, s, ID(1))
+		_ = mustRead(t, s, ID(1))
+		asleep.Add(int64(s.options.trust()))
+		if err := first.Unlock(); err != ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		synctest.Wait()
+		alone := mustTry(t, s, ID(1))
+		if first.Unlock() != ErrLost || alone.entry.heldBy(first) || alone.Err() != nil {
+			t.Error("a reader from before a loss holds what somebody has alone")
+		}
+		mustUnlock(t, alone)
+	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
+}
+
+// A key made with a secret is shared by those only who asked for it under the same claim, though one without a secret
+// has the same number.
+func TestReadersOfOneNumber(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		keyed := Namespace("n").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
+		plain := ID(keyed.Int64())
+		reader := mustRead(t, s, plain)
+		_, err := s.TryRLock(background, keyed)
+		wantErr(t, "a reader by another name", called{err: err}, ErrHeld)
+		waits := begin(func() (*Lock, error) { return s.RLock(background, keyed) })
+		pending(t, "one who waits", waits)
+		mustUnlock(t, reader)
+		time.Sleep(time.Second)
+		got := returned(t, "RLock", waits)
+		wantErr(t, "one who waited", got, nil)
+		server.mu.Lock()
+		claims := len(server.claims[server.sessions[0]])
+		server.mu.Unlock()
+		if claims != 1 {
+			t.Errorf("%d claims, want 1", claims)
+		}
+		mustUnlock(t, got.lock)
 	})
 }

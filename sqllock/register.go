@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +18,11 @@ import (
 // trip; see [Inspect] and [Watch]. The tables are in the schema of this name, spelt as in the catalog, or, if it
 // is empty, where the search_path finds them; the role needs SELECT, INSERT, UPDATE and DELETE on them.
 //
-// Open fails if the tables are not there or may not be written to. Later the registry never costs a lock:
-// what cannot be written is logged, and tried again with the next heartbeat. It does not wait
-// for the disk. Locks that are held for less than a heartbeat mostly do not show.
+// Open fails if the tables are not there or may not be written to (one WithLazyOpen that connects later logs it, and
+// tries again with its next connection). After that the registry never costs a lock: what cannot be written is
+// logged, and tried again with the next heartbeat. It does not wait for the disk. Only what has been held, or waited for,
+// for a heartbeat is written. That takes as long as some tens of acquisitions for a few such locks, and some 20 ms, in which
+// the connection does nothing else, for a thousand.
 //
 // A name is written only if the lock has been given one: [Lock.SetName].
 //
@@ -90,10 +94,24 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	return err
 }
 
-// enrolled is enroll for a connection that comes when Open has returned: it does without the registry
-// rather than fail.
-func (s *Session) enrolled(ctx context.Context, session dialect.Session) error {
+// enrollFirst is enroll for Open's own connection: it fails if a table, a column or a right is missing (SQLSTATEs of class
+// 42), which a program is told at the start.
+func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) error {
 	err := s.enroll(ctx, session)
+	if strings.HasPrefix(dialect.SQLState(err), "42") {
+		return &enrollError{err}
+	}
+	return s.withoutRegistry(err)
+}
+
+// enrollLater is enroll for a connection that comes when Open has returned: it does without the registry
+// rather than fail.
+func (s *Session) enrollLater(ctx context.Context, session dialect.Session) error {
+	return s.withoutRegistry(s.enroll(ctx, session))
+}
+
+// withoutRegistry is err of enroll, unless the session lives: then that is logged.
+func (s *Session) withoutRegistry(err error) error {
 	if err == nil || !survived(err) {
 		return err
 	}
@@ -101,7 +119,7 @@ func (s *Session) enrolled(ctx context.Context, session dialect.Session) error {
 	return nil
 }
 
-// A enrollError is why Open with [WithRegistry] fails: not for the locks' sake.
+// An enrollError is why Open with [WithRegistry] fails: not for the locks' sake.
 type enrollError struct{ err error }
 
 func (e *enrollError) Error() string { return "sqllock: " + e.err.Error() }
@@ -159,16 +177,19 @@ func (l *lease) toRegister() *dialect.Register {
 	at := now()
 	waits := make(waitingKeys)
 	for e := range t.entries.all() {
-		if e.holds.lease == l && e.state == held {
+		if e.holds.lease == l && e.state == held && at-e.acquired >= s.options.heartbeat {
 			r.Held = append(r.Held, e.heldKey(at))
 		}
 		for _, a := range e.asks {
-			if a.waits {
+			if a.waits && at-a.since >= s.options.heartbeat {
 				waits.add(e.key, a, at)
 			}
 		}
 	}
 	for w := range t.sets {
+		if at-w.since < s.options.heartbeat {
+			continue
+		}
 		for _, k := range w.keys {
 			waits.add(k.id(), w, at)
 		}
@@ -234,8 +255,9 @@ func (t *table) noteWait(a *ask) {
 	}
 	a.since = now()
 	for c := carrier(a.ctx); c != nil; c = carrier(c.parent) {
-		if l := c.lock; l.home == home(t) && l.ended.Load() == endNot {
-			a.holding = append(a.holding, l.key.id())
+		key := c.lock.key.id()
+		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(a.holding, key) {
+			a.holding = append(a.holding, key)
 		}
 	}
 }

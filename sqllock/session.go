@@ -103,13 +103,7 @@ func (s *Session) begin(ctx context.Context, first *backend) (dialect.Session, e
 	if err := s.options.validate(); err != nil { // what was right for another dialect
 		return nil, err
 	}
-	session, err := first.connect(ctx, func(ctx context.Context, session dialect.Session) error {
-		err := s.enroll(ctx, session)
-		if err != nil && survived(err) {
-			err = &enrollError{err}
-		}
-		return err
-	})
+	session, err := first.connect(ctx, s.enrollFirst)
 	return session, fromDialect(err)
 }
 
@@ -155,27 +149,47 @@ func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 // and readers that never leave the key all at once keep it from being had alone. Fence
 // refuses a reader's lock: what is fenced is writing.
 func (s *Session) TryRLock(ctx context.Context, key Key) (*Lock, error) {
+	if err := s.readers(); err != nil {
+		return nil, err
+	}
 	return s.table.acquireShared(ctx, key, false)
 }
 
 // RLock is TryRLock that waits until ctx ends, as Lock does.
 func (s *Session) RLock(ctx context.Context, key Key) (*Lock, error) {
+	if err := s.readers(); err != nil {
+		return nil, err
+	}
 	return s.table.acquireShared(ctx, key, true)
+}
+
+// readers is errReaders if it is known that there are no readers' locks. While it is not, the first statement tells.
+func (s *Session) readers() error {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	if d := s.options.dialect; d != nil && !d.Traits().Readers {
+		return errReaders
+	}
+	return nil
 }
 
 // TryLockAll takes all of keys or none, in one round trip, or fails as TryLock does: with
 // ErrHeld if one of them is held. No order of keys and no crossing of sets leads to a deadlock: it
 // tries, and the database looks at the keys of each set in one order, so that of two
-// that want some of the same keys at the same moment one can get its own. (MySQL
-// and MariaDB give back in a second round trip what they took of a set that is not complete; there
-// the two may refuse each other.) A set is for one connection: of more keys than a statement may
-// carry it is refused with ErrCapacity.
+// that want some of the same keys at the same moment one can get its own.
+//
+// So it is with PostgreSQL's advisory locks. On other databases, and in a lease table, the
+// free keys of a set that is not complete are taken and given back in a second round trip: for that moment
+// they are refused to others, and two such sets may refuse each other.
+//
+// A set is for one connection: of more keys than a statement may carry, or than WithMaxHeld, it is refused
+// with ErrCapacity. On MySQL with a very small max_allowed_packet others' single keys may keep a set from its turn.
 func (s *Session) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return s.table.acquireAll(ctx, keys)
 }
 
-// LockAll is TryLockAll that waits until ctx ends, with the errors of Lock. It holds none of keys
-// while it waits, and has no place in any line: it tries from time to time, and who
+// LockAll is TryLockAll that waits until ctx ends, with the errors of Lock, and ErrCapacity for a set that is too
+// large. It keeps none of keys while it waits, and has no place in any line: it tries from time to time, and who
 // waits for one key alone may come first.
 func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return s.table.awaitAll(ctx, keys)
@@ -294,5 +308,5 @@ const proofPatience = 2 * time.Second
 var (
 	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
 	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
-	errManyKeys = fmt.Errorf("%w: more keys at once than a statement may carry (max_allowed_packet)", ErrCapacity)
+	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
 )

@@ -178,8 +178,7 @@ func (s *postgresSession) Exchange(b *Batch) error {
 
 // exchangeRaw is Exchange on the driver's connection.
 func (s *postgresSession) exchangeRaw(c any) error {
-	f := formOf(s.batch)
-	row, err := s.statements.exchange(c.(driver.Conn), f, s.batch)
+	row, f, err := s.statements.exchange(c.(driver.Conn), s.batch)
 	if err != nil {
 		return err
 	}

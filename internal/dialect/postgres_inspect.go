@@ -68,6 +68,8 @@ type InspectedPoll struct {
 // A Registry is where the tables of heartbeats and of waits are.
 type Registry struct {
 	Heartbeats, Waits RegistryTable
+
+	UTF8 bool // the database's encoding, for who writes
 }
 
 // A RegistryTable is one of the two.

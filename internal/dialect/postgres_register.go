@@ -3,10 +3,12 @@ package dialect
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -55,6 +57,9 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 	}
 	defer conn.Close()
 	r, err := findRegistry(ctx, conn, schema)
+	if err == nil {
+		r.UTF8, err = holds(ctx, conn, "current_setting('server_encoding') = 'UTF8'")
+	}
 	switch {
 	case err != nil:
 		return r, Fail(err)
@@ -69,7 +74,8 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 }
 
 // Register is an Exec without arguments: several statements in one transaction and one round trip. It
-// waits for nobody's locks for long, nor for the disk or a standby.
+// waits for nobody's locks for long, nor for the disk or a standby, and each statement of it, a trigger's
+// work included, is given up before callers of locks would get no answer.
 func (s *postgresSession) Register(tables Registry, r *Register) error {
 	n, err := unlessClosed(func() (int64, error) { return rows(context.Background(), s.conn, tables.register(s.pid, r)) })
 	if err == nil && n != 1 {
@@ -81,7 +87,7 @@ func (s *postgresSession) Register(tables Registry, r *Register) error {
 func (r Registry) register(pid int64, what *Register) string {
 	const me = "(SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"
 	statements := []string{
-		"SELECT set_config('lock_timeout', '100ms', true), set_config('synchronous_commit', 'off', true)",
+		"SELECT set_config('lock_timeout', '100ms', true), set_config('statement_timeout', '300ms', true), set_config('synchronous_commit', 'off', true)",
 		"DELETE FROM " + r.Heartbeats.Name + " WHERE pid = pg_backend_pid() AND backend_start = " + me + notAmong("key_space, key_id", what.heldKeys()),
 	}
 	if len(what.Held) > 0 {
@@ -90,7 +96,7 @@ func (r Registry) register(pid int64, what *Register) string {
 			FROM (VALUES %s) AS v (s, k, namespace, name, age, shared)
 			ON CONFLICT (pid, backend_start, key_space, key_id) DO UPDATE SET process = excluded.process, namespace = excluded.namespace, name = excluded.name,
 			acquired = excluded.acquired, expires = excluded.expires, heartbeat = excluded.heartbeat, shared = excluded.shared`,
-			r.Heartbeats.Name, what.Process, me, text(what.Holder), interval(what.Lease), what.heldRows()))
+			r.Heartbeats.Name, what.Process, me, r.text(what.Holder), interval(what.Lease), what.heldRows(r)))
 	}
 	if !what.NoWaits {
 		statements = append(statements, "DELETE FROM "+r.Waits.Name+" WHERE process = "+strconv.FormatInt(what.Process, 10)+
@@ -136,14 +142,14 @@ func (r *Register) heldKeys() (all []string) {
 	return all
 }
 
-func (r *Register) heldRows() string {
+func (r *Register) heldRows(tables Registry) string {
 	var all []string
 	for _, h := range r.Held {
 		name := "NULL::text"
 		if h.Name != "" {
-			name = text(h.Name)
+			name = tables.text(h.Name)
 		}
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %s, %s, %t)", h.Key.Exclusive().Space, h.Key.ID, text(h.Namespace), name, interval(h.Age), h.Key.IsShared()))
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %s, %s, %t)", h.Key.Exclusive().Space, h.Key.ID, tables.text(h.Namespace), name, interval(h.Age), h.Key.IsShared()))
 	}
 	return strings.Join(all, ",")
 }
@@ -178,10 +184,17 @@ func interval(d time.Duration) string {
 // longestText is how many bytes of a text for people are written.
 const longestText = 200
 
-// text is s as a literal of what PostgreSQL can store, whatever is set of strings; cut where it is
-// long.
-func text(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+// text is an expression for what the database can store of s, cut where it is long: everything
+// in UTF-8, else what is ASCII of it. Its bytes travel as hex digits, which are the same in every encoding of a
+// client and need no quotes.
+func (r Registry) text(s string) string {
+	const unknown = '?'
+	s = strings.Map(func(c rune) rune {
+		if c == 0 || c > unicode.MaxASCII && !r.UTF8 {
+			return unknown
+		}
+		return c
+	}, strings.ToValidUTF8(s, string(unknown)))
 	if len(s) > longestText {
 		cut := longestText
 		for !utf8.RuneStart(s[cut]) {
@@ -189,5 +202,5 @@ func text(s string) string {
 		}
 		s = s[:cut]
 	}
-	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
+	return "convert_from(decode('" + hex.EncodeToString([]byte(s)) + "', 'hex'), 'UTF8')"
 }

@@ -20,13 +20,21 @@ type statements struct {
 	row  [1 + 2*spaces + 2]driver.Value // a column for each part, after the first
 }
 
-// exchange runs the statement of b on conn and returns its row.
-func (s *statements) exchange(conn driver.Conn, f form, b *Batch) ([]driver.Value, error) {
+// maxPrepared bounds the forms that are prepared, each of which costs the server 20 to 130 KiB.
+const maxPrepared = 32
+
+// exchange runs the statement of b on conn and returns its row, and its form: of b, or, when
+// so many are prepared that there is to be no other, that with all parts.
+func (s *statements) exchange(conn driver.Conn, b *Batch) ([]driver.Value, form, error) {
+	f := formOf(b)
+	if s.prepared[f] == nil && len(s.prepared) >= maxPrepared {
+		f = single - 1
+	}
 	stmt := s.prepared[f]
 	if stmt == nil {
 		var err error
 		if stmt, err = prepare(conn, f.query()); err != nil {
-			return nil, err
+			return nil, f, err
 		}
 		if s.prepared == nil {
 			s.prepared = make(map[form]driver.Stmt)
@@ -35,7 +43,7 @@ func (s *statements) exchange(conn driver.Conn, f form, b *Batch) ([]driver.Valu
 	}
 	args := s.argsOf(f, b)
 	row := s.row[:1+len(args)]
-	return row, queryRow(stmt, args, row)
+	return row, f, queryRow(stmt, args, row)
 }
 
 // argsOf is the arguments of f, in the order of its parts. They are made anew: a
