@@ -67,6 +67,28 @@ func TestUnlockAfterSuspend(t *testing.T) {
 	}
 }
 
+// Nor does a reader join those whose lock a suspend has ended. Each of those is told by Unlock, also while
+// others read on and nothing goes to the server.
+func TestReadersAfterSuspend(t *testing.T) {
+	var asleep atomic.Int64
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		mustRead(t, s, ID(1))
+		asleep.Add(int64(s.options.trust()))
+		if lock, err := s.TryRLock(background, ID(1)); err == nil && lock.Err() != nil {
+			t.Errorf("a reader got a lock whose Err is %v", lock.Err())
+		}
+		time.Sleep(ticks)
+
+		readers := []*Lock{mustRead(t, s, ID(2)), mustRead(t, s, ID(2))}
+		asleep.Add(int64(s.options.trust()))
+		for i, l := range readers {
+			if err := l.Unlock(); err != ErrLost {
+				t.Errorf("reader %d: Unlock: %v, want ErrLost", i, err)
+			}
+		}
+	}, suspended(&asleep))
+}
+
 // Suspends shorter than the lease, with heartbeats in between, cost nothing.
 func TestShortSuspends(t *testing.T) {
 	var asleep atomic.Int64

@@ -76,6 +76,24 @@ func TestReadersDoNotOvertake(t *testing.T) {
 	})
 }
 
+// Nor is he who stands in line between readers, when those before him are let in.
+func TestReadersDoNotOvertakeInLine(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		first := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		alone := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		later := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		resume()
+		reader := returned(t, "RLock", first)
+		pending(t, "who wants it alone", alone)
+		pending(t, "a reader behind him", later)
+		mustUnlock(t, reader.lock)
+		mustUnlock(t, returned(t, "Lock", alone).lock)
+		mustUnlock(t, returned(t, "RLock", later).lock)
+	})
+}
+
 // A reader who joins the question of somebody who wants the key alone is not refused by its
 // answer: readers elsewhere do not exclude it.
 func TestReaderJoinsAQuestion(t *testing.T) {
@@ -110,13 +128,65 @@ func TestReaderJoinsAQuestion(t *testing.T) {
 	})
 }
 
+// A reader who has come before the question of somebody who wants the key alone was sent, and goes
+// into the same statement behind him, is not refused by its answer, either.
+func TestReaderBehindOneAlone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		other, err := Open(background, s.db, withFake(server), withoutLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		elsewhere := mustRead(t, other, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(background, s, ID(2))
+		alone := beginTry(background, s, ID(1))
+		reads := beginRead(background, s, ID(1))
+		resume()
+		wantErr(t, "blocker", returned(t, "TryLock", blocker), nil)
+		wantErr(t, "who wants it alone", returned(t, "TryLock", alone), ErrHeld)
+		wantErr(t, "the reader", returned(t, "TryRLock", reads), nil)
+		mustUnlock(t, elsewhere)
+	})
+}
+
+// Readers who have waited for one who had the key alone read together: his lock, which excludes them, is not
+// handed on to the first of them.
+func TestReadersAfterOneAlone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		alone := mustTry(t, s, ID(1))
+		first := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		second := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
+		pending(t, "a reader", first)
+		pending(t, "another", second)
+		mustUnlock(t, alone)
+		for _, c := range []<-chan called{first, second} {
+			reader := returned(t, "RLock", c)
+			wantErr(t, "RLock", reader, nil)
+			defer mustUnlock(t, reader.lock)
+		}
+	})
+}
+
 // All readers on a connection learn of its loss.
 func TestReadersAreLost(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		readers := []*Lock{mustRead(t, s, ID(1)), mustRead(t, s, ID(1)), mustRead(t, s, ID(2))}
+		told := 0
+		for _, l := range readers {
+			l.OnEnd(func(cause error) {
+				if cause == ErrLost {
+					told++
+				}
+			})
+		}
 		server.session(0).hooks(func() error { return errGone }, nil)
 		_, _ = s.TryLock(background, ID(3))
 		synctest.Wait()
+		if told != len(readers) { // before they look, for who looks is told by that
+			t.Errorf("%d of %d readers were told of the loss", told, len(readers))
+		}
 		for i, l := range readers {
 			if l.Err() != ErrLost || l.Unlock() != ErrLost {
 				t.Errorf("reader %d: %v", i, l.Err())
@@ -141,10 +211,17 @@ func TestReadersAreReconciled(t *testing.T) {
 		if kept.Err() != nil {
 			t.Errorf("a lock from before: %v", kept.Err())
 		}
+		failures := 0
+		server.session(0).hooks(func() error { // nothing is given back the first time
+			if failures++; failures == 1 {
+				return &failedStatement
+			}
+			return nil
+		}, nil)
 		mustUnlock(t, lock)
 		mustUnlock(t, kept)
-		if n := server.held(); n != 0 {
-			t.Errorf("%d locks are left in the database", n)
+		if n := server.held(); n != 0 || failures < 2 {
+			t.Errorf("%d locks are left in the database after %d statements", n, failures)
 		}
 	})
 }

@@ -217,6 +217,9 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 		if err := lockOf(t, s, sqllock.ID(2)).Unlock(); err != nil {
 			t.Errorf("a lock taken meanwhile: %v", err)
 		}
+		if lock.Err() != nil || s.Stats().Losses != 0 {
+			t.Fatalf("the lock: %v; %d losses", lock.Err(), s.Stats().Losses)
+		}
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
