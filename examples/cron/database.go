@@ -60,7 +60,7 @@ func openPool(databaseURL string) (*sql.DB, error) {
 func (d *database) execute(ctx context.Context, statements ...string) error {
 	for _, s := range statements {
 		if _, err := d.db.ExecContext(ctx, s); err != nil {
-			return fmt.Errorf("the database of DATABASE_URL cannot be used: %w", quiet(err))
+			return fmt.Errorf("the database of DATABASE_URL cannot be used: %w", withoutDriverText(err))
 		}
 	}
 	return nil

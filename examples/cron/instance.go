@@ -109,7 +109,7 @@ func (s *service) robfig(ctx context.Context) (*cron.Cron, error) {
 			return nil, err
 		}
 		once := cron.NewChain(cron.Recover(s.events), Singleton(ctx, s.ticks, job.name, schedule))
-		c.Schedule(s.clock.seen(schedule), once.Then(job.work)) // elsewhere: c.Schedule(schedule, …)
+		c.Schedule(s.clock.shift(schedule), once.Then(job.work)) // elsewhere: c.Schedule(schedule, …)
 	}
 	return c, nil
 }

@@ -5,7 +5,7 @@
 // It starts four instances of itself whose clocks differ by seconds, on the PostgreSQL that DATABASE_URL names, else on
 // a throwaway one, kills two of them in their work, and prints tick for tick who ran it, and who was refused and why.
 //
-// To take over: schedule.go, ticks.go, run.go, observer.go and quiet.go, with robfig.go for robfig/cron, or
+// To take over: schedule.go, ticks.go, run.go, observer.go and driver_text.go, with robfig.go for robfig/cron, or
 // gocron.go and elector.go for gocron. instance.go shows how they are used; all else is the show around it.
 package main
 

@@ -29,7 +29,7 @@ func TestSchedulersThroughOutage(t *testing.T) {
 			for _, by := range []time.Duration{0, 1700 * time.Millisecond, -1100 * time.Millisecond} {
 				c := newCrontab(t, driver, dsn, by, &robfig)
 				s := parse(t, "* * * * * *")
-				c.cron.Schedule(c.clock.seen(s), Singleton(t.Context(), c.ticks, "robfig", s)(JobFunc(func(context.Context) {})))
+				c.cron.Schedule(c.clock.shift(s), Singleton(t.Context(), c.ticks, "robfig", s)(JobFunc(func(context.Context) {})))
 				c.cron.Start()
 
 				clock := newSkewedClock(by)

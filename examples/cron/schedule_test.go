@@ -26,7 +26,7 @@ var expressions = []string{
 
 // The latest tick is the last of those that the schedule counts up, also where the clocks are put forward and
 // back.
-func TestLatest(t *testing.T) {
+func TestLatestTick(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, zone := range []string{"UTC", "Europe/Berlin", "America/New_York"} {
@@ -37,7 +37,7 @@ func TestLatest(t *testing.T) {
 				time.Date(2026, 10, 25, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
 			} {
 				now := day.Add(time.Duration(random.Int64N(int64(24 * time.Hour))))
-				got, ok := latest(s, now)
+				got, ok := latestTick(s, now)
 				if !ok || got.After(now) || !s.Next(got).After(now) || !s.Next(got.Add(-1)).Equal(got) {
 					t.Errorf("%s %s at %v: %v, %t; then %v", zone, expression, now, got, ok, s.Next(got))
 				}
@@ -46,15 +46,15 @@ func TestLatest(t *testing.T) {
 	}
 }
 
-func TestLatestOfNone(t *testing.T) {
+func TestTickForNone(t *testing.T) {
 	t.Parallel()
-	if tick, ok := meant(parse(t, "0 0 30 2 *"), time.Now()); ok {
+	if tick, ok := tickFor(parse(t, "0 0 30 2 *"), time.Now()); ok {
 		t.Errorf("the 30th of February is %v", tick)
 	}
 }
 
 // Instances that run a job at different moments mean the same tick, which is not any of these moments.
-func TestMeant(t *testing.T) {
+func TestTickFor(t *testing.T) {
 	t.Parallel()
 	second := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	tests := []struct {
@@ -75,7 +75,7 @@ func TestMeant(t *testing.T) {
 		{"short interval", Every(100 * time.Millisecond), 250 * time.Millisecond, 200 * time.Millisecond},
 	}
 	for _, tt := range tests {
-		got, ok := meant(tt.s, second.Add(tt.now))
+		got, ok := tickFor(tt.s, second.Add(tt.now))
 		if !ok || !got.Equal(second.Add(tt.want)) {
 			t.Errorf("%s: %v, %t, want %v", tt.name, got, ok, second.Add(tt.want))
 		}

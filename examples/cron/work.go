@@ -34,7 +34,7 @@ type work struct {
 
 func (w *work) do(ctx context.Context, job string, takes time.Duration) {
 	if err := w.steps(ctx, job, takes); err != nil {
-		w.events.send(event{What: failed, Job: job, Why: quiet(err).Error()})
+		w.events.send(event{What: failed, Job: job, Why: withoutDriverText(err).Error()})
 	}
 }
 
