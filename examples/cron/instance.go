@@ -74,7 +74,7 @@ func (s *service) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	elector := NewElector(s.locks, sqllock.Namespace(namespace).Key("leader"))
+	elector := NewElector(s.locks, sqllock.Namespace(namespace).Key("leader"), s.events.observer())
 	electing, err := s.gocronElector(running, elector)
 	if err != nil {
 		return err
@@ -84,9 +84,18 @@ func (s *service) run(ctx context.Context) error {
 	electing.Start()
 	s.events.send(event{What: ready})
 	<-ctx.Done()
-	err = errors.Join(locking.Shutdown(), electing.Shutdown(), elector.Close())
+	err = errors.Join(locking.Shutdown(), leave(electing, elector))
 	<-crontab.Stop().Done()
 	return err
+}
+
+// leave shuts the elected scheduler down and lets another lead, unless a task is left that does not end: then
+// the end of this process does.
+func leave(s gocron.Scheduler, e *Elector) error {
+	if err := s.Shutdown(); err != nil {
+		return err
+	}
+	return e.Close()
 }
 
 // robfig is three jobs of robfig/cron.

@@ -67,7 +67,7 @@ func TestTickFor(t *testing.T) {
 		{"a little late", parse(t, "* * * * * *"), 400 * time.Millisecond, 0},
 		{"nearly the next", parse(t, "* * * * * *"), 950 * time.Millisecond, time.Second},
 		{"a timer that is early", parse(t, "* * * * * *"), -5 * time.Millisecond, 0},
-		{"a daily timer that is early", parse(t, "CRON_TZ=UTC 0 3 * * *"), -time.Second, 0},
+		{"a daily timer that is early", parse(t, "CRON_TZ=UTC 0 3 * * *"), -800 * time.Millisecond, 0},
 		{"a daily timer that is another's", parse(t, "CRON_TZ=UTC 0 3 * * *"), -2 * time.Second, -24 * time.Hour},
 		{"interval", Every(5 * time.Second), 4 * time.Second, 0},
 		{"interval, by an instance that started later", Every(5 * time.Second), 1300 * time.Millisecond, 0},
@@ -78,6 +78,27 @@ func TestTickFor(t *testing.T) {
 		got, ok := tickFor(tt.s, second.Add(tt.now))
 		if !ok || !got.Equal(second.Add(tt.want)) {
 			t.Errorf("%s: %v, %t, want %v", tt.name, got, ok, second.Add(tt.want))
+		}
+	}
+}
+
+// An instance that comes once in an interval, at a whole second and by timers that are some milliseconds early
+// or late, means each tick once, at whatever second it has started.
+func TestTickForEachOnce(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	jitter := []time.Duration{0, 3, -4, -3, 5, -2, 4}
+	for _, every := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, time.Minute, time.Hour} {
+		for second := time.Duration(0); second < min(every, time.Minute); second += time.Second {
+			var last time.Time
+			for i, j := range jitter {
+				now := start.Add(every - second + time.Duration(i)*every + j*time.Millisecond)
+				tick, ok := tickFor(Every(every), now)
+				if !ok || i > 0 && !tick.Equal(last.Add(every)) {
+					t.Fatalf("every %v, %v before the multiple: tick %v at %v, after %v", every, second, tick, now, last)
+				}
+				last = tick
+			}
 		}
 	}
 }
@@ -106,7 +127,7 @@ func TestMisuse(t *testing.T) {
 		"no locks":              func() { NewTicks(nil, nil, "cron") },
 		"no clock":              func() { WithClock(nil) },
 		"not ahead":             func() { WithMaxAhead(0) },
-		"no locks to elect by":  func() { NewElector(nil, key("x")) },
+		"no locks to elect by":  func() { NewElector(nil, key("x"), Observer{}) },
 	} {
 		func() {
 			defer func() {
