@@ -15,8 +15,9 @@ const (
 	elected = "elected"
 )
 
-// runsTable is the evidence: a row for each run. Nothing in it forbids two of one tick.
-const runsTable = `CREATE TABLE cron_example_runs (
+// runsTable makes the table of a name that is the evidence: a row for each run. Nothing in it forbids two of one
+// tick.
+const runsTable = `CREATE TABLE %s (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	job      text        NOT NULL,
 	tick     timestamptz NOT NULL,
@@ -28,6 +29,7 @@ const runsTable = `CREATE TABLE cron_example_runs (
 // work is what the jobs do: several transactions with time between them.
 type work struct {
 	db       *sql.DB
+	runs     string // the table of them
 	events   *events
 	instance int
 }
@@ -41,7 +43,7 @@ func (w *work) do(ctx context.Context, job string, takes time.Duration) {
 func (w *work) steps(ctx context.Context, job string, takes time.Duration) error {
 	tick, _ := TickFromContext(ctx)
 	var id int64
-	err := w.db.QueryRowContext(ctx, "INSERT INTO cron_example_runs (job, tick, instance) VALUES ($1, $2, $3) RETURNING id",
+	err := w.db.QueryRowContext(ctx, "INSERT INTO "+w.runs+" (job, tick, instance) VALUES ($1, $2, $3) RETURNING id",
 		job, tick, w.instance).Scan(&id)
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func (w *work) steps(ctx context.Context, job string, takes time.Duration) error
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	_, err = w.db.ExecContext(ctx, "UPDATE cron_example_runs SET ended = clock_timestamp() WHERE id = $1", id)
+	_, err = w.db.ExecContext(ctx, "UPDATE "+w.runs+" SET ended = clock_timestamp() WHERE id = $1", id)
 	if err == nil {
 		w.events.send(event{What: worked, Job: job, Tick: tick})
 	}
