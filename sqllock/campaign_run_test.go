@@ -22,7 +22,11 @@ func TestCampaignContextEnds(t *testing.T) {
 		{"while waiting", true, untilEnd, []error{context.Canceled}, 0},
 		{"while leading", false, untilEnd, []error{context.Canceled}, 1},
 		{"while leading, nil", false, func(ctx context.Context) error { <-ctx.Done(); return nil }, []error{context.Canceled}, 1},
-		{"while leading, and it fails", false, func(ctx context.Context) error { <-ctx.Done(); return errFlush }, []error{context.Canceled, errFlush}, 1},
+		{
+			"while leading, and it fails", false,
+			func(ctx context.Context) error { <-ctx.Done(); return errFlush },
+			[]error{context.Canceled, errFlush}, 1,
+		},
 		{"in a pause", false, func(context.Context) error { return errBroken }, []error{context.Canceled}, 1},
 	}
 	for _, tt := range tests {
@@ -53,6 +57,37 @@ func TestCampaignContextEnds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An error of the locker's own, after the context has ended, does not hide that it has.
+func TestCampaignContextEndsInError(t *testing.T) {
+	for _, own := range []error{sqllock.ErrUnavailable, sqllock.ErrClosed, errBroken} {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := sqllock.NewCampaign(lockerFunc(func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+			cancel()
+			return nil, own
+		}), office)
+		if err := c.Run(ctx, untilEnd); !errors.Is(err, context.Canceled) || !errors.Is(err, own) {
+			t.Errorf("Run: %v, want context.Canceled and %v", err, own)
+		}
+	}
+}
+
+// An uncomparable is an error that == panics of.
+type uncomparable []string
+
+func (u uncomparable) Error() string { return u[0] }
+
+func TestCampaignUncomparableError(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := sqllock.NewCampaign(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
+		cancel(uncomparable{"broken"})
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if got := (uncomparable{}); !errors.Is(err, context.Canceled) || !errors.As(err, &got) {
+		t.Errorf("Run: %v, want context.Canceled and the cause", err)
 	}
 }
 
@@ -173,7 +208,7 @@ func TestCampaignLockerErrors(t *testing.T) {
 				m := sqllock.NewMemory()
 				var asked []time.Time
 				c := sqllock.NewCampaign(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-					if asked = append(asked, time.Now()); len(asked) <= 3 {
+					if asked = append(asked, time.Now()); len(asked) <= 8 {
 						return nil, tt.err
 					}
 					return m.Lock(ctx, key)
@@ -196,8 +231,8 @@ func TestCampaignLockerErrors(t *testing.T) {
 					t.Errorf("Err of a leader's status: %v", c.Status().Err)
 				}
 				for i := 1; i < len(asked); i++ {
-					if asked[i].Sub(asked[i-1]) < time.Second/2 {
-						t.Errorf("attempt %d came %v after the one before", i, asked[i].Sub(asked[i-1]))
+					if pause := asked[i].Sub(asked[i-1]); pause < time.Second/2 || pause > 3*time.Second {
+						t.Errorf("attempt %d came %v after the one before", i, pause)
 					}
 				}
 			})

@@ -23,7 +23,10 @@ func TestDemonstration(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"OK:", "Instances killed: 2;", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_marks stays", "(killed)", "passed: ", "held: ", "(outlived "} {
+	for _, want := range []string{
+		"OK:", "Instances killed: 2;", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_marks stays",
+		"(killed)", "passed: ", "held: ", "(outlived ",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("it does not say %q", want)
 		}

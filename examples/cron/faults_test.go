@@ -39,7 +39,8 @@ func TestTableMissing(t *testing.T) {
 			execute(t, inSchema, sqllock.MarkSchema)
 			refused("table in another schema", "another schema")
 			ran := false
-			if err := NewTicks(locker, inSchema, "cron").Do(t.Context(), "report", Every(time.Hour), func(context.Context) { ran = true }); err != nil || !ran {
+			err := NewTicks(locker, inSchema, "cron").Do(t.Context(), "report", Every(time.Hour), func(context.Context) { ran = true })
+			if err != nil || !ran {
 				t.Errorf("with the schema in the search_path: %v, run %t", err, ran)
 			}
 		})

@@ -12,7 +12,8 @@ import (
 // parse parses a cron expression with seconds.
 func parse(tb testing.TB, expression string) cron.Schedule {
 	tb.Helper()
-	s, err := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor).Parse(expression)
+	fields := cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
+	s, err := cron.NewParser(fields).Parse(expression)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -106,7 +107,9 @@ func TestTickForEachOnce(t *testing.T) {
 func TestDueBetween(t *testing.T) {
 	t.Parallel()
 	tick := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	for took, want := range map[time.Duration]int{0: 0, 999 * time.Millisecond: 0, time.Second: 1, 2500 * time.Millisecond: 2, time.Hour: 1000} {
+	for took, want := range map[time.Duration]int{
+		0: 0, 999 * time.Millisecond: 0, time.Second: 1, 2500 * time.Millisecond: 2, time.Hour: 1000,
+	} {
 		if got := dueBetween(Every(time.Second), tick, tick.Add(took)); got != want {
 			t.Errorf("%v: %d ticks, want %d", took, got, want)
 		}
