@@ -87,11 +87,11 @@ func TestVerdict(t *testing.T) {
 func TestMissed(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	after := func(n time.Duration) time.Time { return at.Add(n * 2 * time.Second) }
-	run := func(n time.Duration, outlived int) []event {
+	after := func(n int) time.Time { return at.Add(time.Duration(n) * 2 * time.Second) }
+	run := func(n, outlived int) []event {
 		return []event{{began, 1, slow, after(n), "", 0, 0}, {worked, 1, slow, after(n), "", 0, 0}, {ended, 1, slow, after(n), "", 0, outlived}}
 	}
-	nobody := func(n time.Duration, why string) []event { return []event{{refused, 2, slow, after(n), why, 0, 0}} }
+	nobody := func(n int, why string) []event { return []event{{refused, 2, slow, after(n), why, 0, 0}} }
 	for name, tt := range map[string]struct {
 		told [][]event
 		want int

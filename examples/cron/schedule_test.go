@@ -88,12 +88,12 @@ func TestTickFor(t *testing.T) {
 func TestTickForEachOnce(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	jitter := []time.Duration{0, 3, -4, -3, 5, -2, 4}
+	jitter := []int{0, 3, -4, -3, 5, -2, 4} // milliseconds
 	for _, every := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, time.Minute, time.Hour} {
 		for second := time.Duration(0); second < min(every, time.Minute); second += time.Second {
 			var last time.Time
 			for i, j := range jitter {
-				now := start.Add(every - second + time.Duration(i)*every + j*time.Millisecond)
+				now := start.Add(every - second + time.Duration(i)*every + time.Duration(j)*time.Millisecond)
 				tick, ok := tickFor(Every(every), now)
 				if !ok || i > 0 && !tick.Equal(last.Add(every)) {
 					t.Fatalf("every %v, %v before the multiple: tick %v at %v, after %v", every, second, tick, now, last)
