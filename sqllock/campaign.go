@@ -102,8 +102,9 @@ var errRunning = errors.New("sqllock: the Campaign is running already: make anot
 // and goes on up.
 //
 // Run goes on, likewise after a pause, when the locker answers with an error, be it ErrUnavailable or ErrCapacity. It
-// returns ctx's error, joined by that of lead if it ended with one after ctx had, or by the locker's if that had another; or, at once,
-// ErrClosed or ErrNotExclusive of the locker, which waiting does not mend; or an error that says that the
+// returns ctx's error, joined by that of lead if it ended with one after ctx had, or by the locker's
+// if that had one of its own; or, at once, ErrClosed or ErrNotExclusive of the locker, which
+// waiting does not mend; or an error that says that the
 // Campaign is running already. It panics if lead is nil.
 func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
