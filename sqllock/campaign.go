@@ -50,11 +50,17 @@ const (
 	maxCampaignPause = 30 * time.Second
 )
 
+// maxLockerPause is how long a process waits at the most after an error of the locker, which
+// has a backoff of its own: nobody leads until it asks again.
+const maxLockerPause = 3 * time.Second
+
 // WithBackoff sets how long a process stays out of the race when a term of its own
 // is over, so that others get their turn and a leader that is broken does not
 // spin: least, doubled with each term in a row that its function ended with an error, up
 // to most, and less a random part of up to a half. A term as long as most counts as
-// a good one, whatever it ended with. The default is 1 s, up to 30 s.
+// a good one, whatever it ended with. The default is 1 s, up to 30 s. After errors of the
+// locker, as of a database that is away, the pause grows likewise, but not beyond 3 s, or least if
+// that is more.
 //
 // WithBackoff panics if least is not positive, or greater than most.
 func WithBackoff(least, most time.Duration) CampaignOption {
@@ -96,8 +102,9 @@ var errRunning = errors.New("sqllock: the Campaign is running already: make anot
 // and goes on up.
 //
 // Run goes on, likewise after a pause, when the locker answers with an error, be it ErrUnavailable or ErrCapacity. It
-// returns ctx's error, joined by that of lead if it ended with one after ctx had; or, at once,
-// ErrClosed or ErrNotExclusive of the locker, which waiting does not mend; or an error that says that the
+// returns ctx's error, joined by that of lead if it ended with one after ctx had, or by the locker's
+// if that had one of its own; or, at once, ErrClosed or ErrNotExclusive of the locker, which
+// waiting does not mend; or an error that says that the
 // Campaign is running already. It panics if lead is nil.
 func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
@@ -108,35 +115,35 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error
 	}
 	defer c.running.Store(false)
 	for pause := c.minPause; ; {
-		failed, err := c.stand(ctx, lead)
+		most, err := c.stand(ctx, lead)
 		if err != nil {
 			c.note(err)
 			return err
 		}
-		if !failed {
-			pause = c.minPause
-		}
+		pause = max(c.minPause, min(pause, most))
 		if err := rest(ctx, jitter(pause)); err != nil {
 			return err
 		}
-		if failed {
+		if most > 0 {
 			pause += min(pause, c.maxPause-pause)
 		}
 	}
 }
 
-// stand waits for the key and leads for a term; failed says that it would be no use
-// to try again soon. err is for Run to return.
-func (c *Campaign) stand(ctx context.Context, lead func(context.Context) error) (failed bool, err error) {
+// stand waits for the key and leads for a term; most is how far the pauses may grow by now, 0 if
+// there is no reason for them to grow. err is for Run to return.
+func (c *Campaign) stand(ctx context.Context, lead func(context.Context) error) (most time.Duration, err error) {
 	lock, err := c.locks.Lock(ctx, c.key)
 	switch {
 	case err == nil:
 		return c.serve(ctx, lock, lead)
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+		return 0, errors.Join(ctx.Err(), err)
 	case ctx.Err() != nil, errors.Is(err, ErrClosed), errors.Is(err, ErrNotExclusive):
-		return false, err
+		return 0, err
 	}
 	c.note(err)
-	return true, nil
+	return maxLockerPause, nil
 }
 
 // rest pauses, or returns ctx's error if it ends before.

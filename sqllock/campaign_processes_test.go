@@ -94,7 +94,10 @@ func newElection(t *testing.T, driver string) *election {
 	t.Helper()
 	e := &election{driver: driver, dsn: pgtest.Database(t), candidates: make(map[int]*candidate)}
 	e.db = open(t, driver, e.dsn)
-	for _, ddl := range []string{sqllock.FenceSchema, `CREATE TABLE deeds (id bigserial PRIMARY KEY, who int NOT NULL, token text COLLATE "C" NOT NULL)`} {
+	for _, ddl := range []string{
+		sqllock.FenceSchema,
+		`CREATE TABLE deeds (id bigserial PRIMARY KEY, who int NOT NULL, token text COLLATE "C" NOT NULL)`,
+	} {
 		if _, err := e.db.Exec(ddl); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +142,8 @@ func (e *election) takeOver(t *testing.T, end func(*testing.T, *candidate), mend
 // checkDeeds checks that no write came after one of a later leader.
 func (e *election) checkDeeds(t *testing.T) {
 	t.Helper()
-	if n := number(t, e.db, `SELECT count(*) FROM (SELECT token, lag(token) OVER (ORDER BY id) AS before FROM deeds) d WHERE token < before`); n > 0 {
+	if n := number(t, e.db, `SELECT count(*) FROM (SELECT token, lag(token) OVER (ORDER BY id) AS before FROM deeds) d
+		WHERE token < before`); n > 0 {
 		t.Errorf("%d times a leader wrote after a later one", n)
 	}
 	if n := number(t, e.db, `SELECT count(DISTINCT token) FROM deeds`); n < 3*takeOvers {

@@ -22,7 +22,11 @@ func TestCampaignContextEnds(t *testing.T) {
 		{"while waiting", true, untilEnd, []error{context.Canceled}, 0},
 		{"while leading", false, untilEnd, []error{context.Canceled}, 1},
 		{"while leading, nil", false, func(ctx context.Context) error { <-ctx.Done(); return nil }, []error{context.Canceled}, 1},
-		{"while leading, and it fails", false, func(ctx context.Context) error { <-ctx.Done(); return errFlush }, []error{context.Canceled, errFlush}, 1},
+		{
+			"while leading, and it fails", false,
+			func(ctx context.Context) error { <-ctx.Done(); return errFlush },
+			[]error{context.Canceled, errFlush}, 1,
+		},
 		{"in a pause", false, func(context.Context) error { return errBroken }, []error{context.Canceled}, 1},
 	}
 	for _, tt := range tests {
@@ -154,55 +158,6 @@ func (f lockerFunc) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error)
 
 func (f lockerFunc) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	return f(ctx, key)
-}
-
-func TestCampaignLockerErrors(t *testing.T) {
-	tests := []struct {
-		err  error
-		ends bool
-	}{
-		{sqllock.ErrUnavailable, false},
-		{sqllock.ErrCapacity, false},
-		{errBroken, false},
-		{sqllock.ErrClosed, true},
-		{sqllock.ErrNotExclusive, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.err.Error(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := sqllock.NewMemory()
-				var asked []time.Time
-				c := sqllock.NewCampaign(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-					if asked = append(asked, time.Now()); len(asked) <= 3 {
-						return nil, tt.err
-					}
-					return m.Lock(ctx, key)
-				}), office)
-				stop := campaign(t, c, untilEnd)
-				synctest.Wait()
-				if err := c.Status().Err; err != tt.err {
-					t.Errorf("Err of the status: %v", err)
-				}
-				time.Sleep(time.Minute)
-				if tt.ends {
-					wantLeader(t, -1, c)
-					if err := stop(); err != tt.err || len(asked) != 1 {
-						t.Errorf("Run: %v after %d attempts", err, len(asked))
-					}
-					return
-				}
-				wantLeader(t, 0, c)
-				if c.Status().Err != nil {
-					t.Errorf("Err of a leader's status: %v", c.Status().Err)
-				}
-				for i := 1; i < len(asked); i++ {
-					if asked[i].Sub(asked[i-1]) < time.Second/2 {
-						t.Errorf("attempt %d came %v after the one before", i, asked[i].Sub(asked[i-1]))
-					}
-				}
-			})
-		})
-	}
 }
 
 // A grant that comes as the context ends begins no term.

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 )
 
@@ -13,19 +14,22 @@ type term struct {
 	token string
 }
 
-// serve leads for a term with lock, which it gives back. failed and err are as those of stand.
-func (c *Campaign) serve(ctx context.Context, lock *Lock, lead func(context.Context) error) (failed bool, err error) {
+// serve leads for a term with lock, which it gives back. most and err are as those of stand.
+func (c *Campaign) serve(ctx context.Context, lock *Lock, lead func(context.Context) error) (most time.Duration, err error) {
 	now := term{lock: lock, token: lock.tokenText(ctx), since: time.Now()}
 	if ctx.Err() != nil || lock.Err() != nil { // over before it has begun
 		c.note(lock.Unlock())
-		return false, ctx.Err()
+		return 0, ctx.Err()
 	}
 	cause, err := c.runTerm(ctx, now, lead)
 	c.note(together(cause, err))
 	if ended := ctx.Err(); ended != nil {
-		return false, together(ended, err)
+		return 0, together(ended, err)
 	}
-	return cause == nil && err != nil && time.Since(now.since) < c.maxPause, nil
+	if cause == nil && err != nil && time.Since(now.since) < c.maxPause {
+		return c.maxPause, nil
+	}
+	return 0, nil
 }
 
 // runTerm runs lead for a term. It returns why lead's context ended, nil if lead
@@ -43,12 +47,15 @@ func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Cont
 		if errors.Is(now.lock.Unlock(), ErrLost) && cause == nil {
 			cause = ErrLost
 		}
-		if err != nil && (err == cause || err == ended) {
+		if same(err, cause) || same(err, ended) {
 			err = nil
 		}
 	}()
 	return nil, lead(bound)
 }
+
+// same reports whether a and b are one error. Those of a type that cannot be compared never are.
+func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // together is two errors as one.
 func together(a, b error) error {

@@ -78,3 +78,48 @@ func ExampleAdvance_incorrect() {
 	// the report is sent
 	// the report is sent
 }
+
+// A reader of a stream that goes on where it was: the mark is committed with what was done, so an entry is
+// neither left out nor done twice.
+func ExampleMark() {
+	ctx := context.Background()
+	db, done := exampleDatabase()
+	defer done()
+	if _, err := db.ExecContext(ctx, sqllock.MarkSchema); err != nil { // once, in a migration
+		log.Fatal(err)
+	}
+	key := sqllock.Namespace("stream").Key("orders")
+	entries := []string{"order", "payment", "refund"} // the offsets are 1, 2, 3
+	for range 2 {                                     // it is started, stops after two entries, and is started again
+		at, ok, err := sqllock.Mark(ctx, db, key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("so far:", at, ok)
+		for i, entry := range entries[at:min(at+2, 3)] {
+			if err := follow(ctx, db, key, at+int64(i)+1, entry); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	// Output:
+	// so far: 0 false
+	// done: order
+	// done: payment
+	// so far: 2 true
+	// done: refund
+}
+
+// follow does what entry asks for, and moves the mark to its offset, in one transaction.
+func follow(ctx context.Context, db *sql.DB, key sqllock.Key, offset int64, entry string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := sqllock.Advance(ctx, tx, key, offset); err != nil {
+		return err
+	}
+	fmt.Println("done:", entry) // elsewhere: statements of tx
+	return tx.Commit()
+}

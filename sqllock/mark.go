@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -47,10 +48,16 @@ var ErrPassed = errors.New("sqllock: the mark has been passed already")
 // in another transaction, is safe, and ErrPassed may then be the echo of one's own.
 //
 // As with [Fence], the transaction is rolled back after any error: its Commit writes nothing, even if the error
-// is ignored. Call it outside any savepoint: a rollback to an older one takes the mark back. A transaction may
-// advance several keys, in one order everywhere: else two of them may deadlock. It is one statement without
-// arguments, which works behind transaction poolers and with any driver; on MySQL and MariaDB it takes two
-// round trips. On SQLite it locks the whole file until tx ends: see [SQLite].
+// is ignored. Close rows before: while some of tx are open, Advance fails, and its rollback waits until they
+// have been read. Call it outside any savepoint: a rollback to an older one takes the mark back. A transaction
+// may advance several keys, in one order everywhere: else two of them may deadlock. On MySQL and MariaDB return
+// on the first error of the transaction, and use no DDL in it: a deadlock (1213) and DDL end it there, and what
+// is sent on the same tx after that is committed at once, without the mark.
+//
+// It is one statement without arguments, which works behind transaction poolers and with any driver; on MySQL
+// and MariaDB it takes two round trips. On SQLite it locks the whole file until tx ends: see [SQLite].
+//
+// [Mark] tells how far a key has come.
 func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
 	err := advance(ctx, tx, key, to)
 	if err != nil {
@@ -61,10 +68,34 @@ func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
 
 func advance(ctx context.Context, tx Tx, key Key, to int64) error {
 	moved, err := dialect.Mark(ctx, tx, key.id(), to)
-	switch {
-	case err == nil && !moved:
+	if err == nil && !moved {
 		return ErrPassed
-	case err != nil && ctx.Err() != nil: // of which some drivers tell only that the server has cancelled it
+	}
+	return markErrorIn(ctx, err)
+}
+
+// A Querier is whom [Mark] asks: a *sql.DB, *sql.Conn or *sql.Tx, or one of sqlx.
+type Querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Mark is how far key has come by those [Advance] calls that are committed, and by its own if db is a
+// transaction; ok is false, and at 0, if the key has no mark yet. It is where a stream goes on, or a look
+// before a lock is taken for a mark that is there already.
+//
+// It takes no lock and waits for none: the mark may have moved when it returns, so what is up to Advance stays
+// up to it. Its errors are those of Advance, and never ErrPassed; ErrUnavailable if the database is away, or ctx's
+// error if that has ended. It is a query without arguments, for which pgx behind a transaction pooler wants
+// default_query_exec_mode=exec in the DSN; Advance does not.
+func Mark(ctx context.Context, db Querier, key Key) (at int64, ok bool, err error) {
+	at, ok, err = dialect.MarkOf(ctx, db, key.id())
+	return at, ok, markErrorIn(ctx, err)
+}
+
+// markErrorIn is markError, with ctx's error if that has ended: of it some drivers tell only that the server
+// has cancelled the statement.
+func markErrorIn(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), markError(err))
 	}
 	return markError(err)
@@ -76,7 +107,8 @@ func markError(err error) error {
 	case "42S02": // MySQL's
 		return fmt.Errorf("sqllock: there is no table latchkey_marks in the database: create it with Schema(MySQL): %w", err)
 	case "42P01":
-		return fmt.Errorf("sqllock: there is no table latchkey_marks in the search_path: create it with MarkSchema, or, if it is in another schema, add that to the search_path: %w", err)
+		return fmt.Errorf("sqllock: there is no table latchkey_marks in the search_path:"+
+			" create it with MarkSchema, or, if it is in another schema, add that to the search_path: %w", err)
 	case "42501":
 		return fmt.Errorf("sqllock: the role may not use the table latchkey_marks: grant it INSERT, SELECT and UPDATE: %w", err)
 	}

@@ -30,6 +30,11 @@ func TestAdvanceWithoutTable(t *testing.T) {
 				}
 			}
 			tellsNothing(t, err, dsn)
+			_, ok, err := sqllock.Mark(t.Context(), db, sqllock.ID(1))
+			if err == nil || ok || stateOf(err) != state || !strings.Contains(err.Error(), words[0]) {
+				t.Errorf("%s: Mark: %t, %v, want SQLSTATE %s and %s", name, ok, err, state, words[0])
+			}
+			tellsNothing(t, err, dsn)
 		}
 		refused("no table", db, "42P01", "MarkSchema", "search_path")
 
@@ -71,6 +76,12 @@ func TestAdvanceErrors(t *testing.T) {
 		if err := markedWork(ended, t, db, sqllock.ID(1), 1, "ended"); !errors.Is(err, context.Canceled) {
 			t.Errorf("with an ended context: %v, want context.Canceled", err)
 		}
+		if _, ok, err := sqllock.Mark(ended, db, sqllock.ID(1)); ok || !errors.Is(err, context.Canceled) {
+			t.Errorf("Mark with an ended context: %t, %v, want context.Canceled", ok, err)
+		}
+		if _, ok, err := sqllock.Mark(t.Context(), done, sqllock.ID(1)); ok || !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("Mark in a transaction that is done: %t, %v, want sql.ErrTxDone", ok, err)
+		}
 		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "then"); err != nil {
 			t.Errorf("the mark has moved without a commit: %v", err)
 		}
@@ -94,6 +105,21 @@ func TestAdvanceContextEnds(t *testing.T) {
 		if err := <-passed; !errors.Is(err, context.Canceled) {
 			t.Errorf("Advance: %v, want context.Canceled", err)
 		}
+	})
+}
+
+// A database that is away is told as such, without its address.
+func TestMarkDatabaseAway(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		db := open(t, driver, cluster.DSN(""))
+		if err := cluster.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		_, ok, err := sqllock.Mark(t.Context(), db, sqllock.ID(1))
+		if ok || !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Mark: %t, %v, want ErrUnavailable", ok, err)
+		}
+		tellsNothing(t, err, cluster.DSN(""))
 	})
 }
 

@@ -67,14 +67,47 @@ func TestAdvance(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		for name, key := range keys {
+			if at, ok, err := sqllock.Mark(t.Context(), db, key); err != nil || ok || at != 0 {
+				t.Errorf("Mark of %s before any: %d, %t, %v", name, at, ok, err)
+			}
+			want := int64(math.MinInt64)
 			for _, step := range steps {
 				if err := markedWork(t.Context(), t, db, key, step.to, name); err != step.want {
 					t.Errorf("%s to %d: %v, want %v", name, step.to, err, step.want)
+				}
+				want = max(want, step.to)
+				if at, ok, err := sqllock.Mark(t.Context(), db, key); err != nil || !ok || at != want {
+					t.Errorf("Mark of %s after %d: %d, %t, %v, want %d", name, step.to, at, ok, err, want)
 				}
 			}
 			if n := number(t, db, "SELECT count(*) FROM work WHERE who = $1", name); n != 5 {
 				t.Errorf("%s: the work of %d marks is in the database, want that of 5", name, n)
 			}
+		}
+	})
+}
+
+// Mark sees what is committed, does not wait for what is not, and in a transaction sees its own.
+func TestMarkBesideAdvance(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		tx := transaction(t, db)
+		if err := sqllock.Advance(t.Context(), tx, sqllock.ID(1), 7); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if at, ok, err := sqllock.Mark(ctx, db, sqllock.ID(1)); err != nil || ok {
+			t.Errorf("beside a transaction: %d, %t, %v, want none", at, ok, err)
+		}
+		if at, ok, err := sqllock.Mark(ctx, tx, sqllock.ID(1)); err != nil || !ok || at != 7 {
+			t.Errorf("in the transaction: %d, %t, %v, want 7", at, ok, err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if at, ok, err := sqllock.Mark(ctx, db, sqllock.ID(1)); err != nil || !ok || at != 7 {
+			t.Errorf("after its commit: %d, %t, %v, want 7", at, ok, err)
 		}
 	})
 }

@@ -20,15 +20,15 @@ func (c *skewedClock) Now() time.Time                  { return time.Now().Add(c
 func (c *skewedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 func (c *skewedClock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
-// seen is s for robfig/cron on a machine with this clock: its own cannot be set, so the schedule is shifted.
-func (c *skewedClock) seen(s cron.Schedule) cron.Schedule { return shifted{s, c.by} }
+// shift is s for robfig/cron on a machine with this clock: its own cannot be set, so the schedule is shifted.
+func (c *skewedClock) shift(s cron.Schedule) cron.Schedule { return shiftedSchedule{s, c.by} }
 
-type shifted struct {
+type shiftedSchedule struct {
 	cron.Schedule
 	by time.Duration
 }
 
-func (s shifted) Next(t time.Time) time.Time {
+func (s shiftedSchedule) Next(t time.Time) time.Time {
 	next := s.Schedule.Next(t.Add(s.by))
 	if next.IsZero() {
 		return next

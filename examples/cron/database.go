@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // any driver of PostgreSQL will do
@@ -16,33 +19,49 @@ import (
 
 // A database is where the instances keep their locks, marks and work.
 type database struct {
-	url string
-	db  *sql.DB
+	url       string
+	db        *sql.DB
+	throwaway bool   // it goes with this process
+	demo      string // the demonstration's name, of which there may be others on this database
 }
+
+// namespace is the jobs' of a demonstration.
+func namespace(demo string) sqllock.Namespace { return sqllock.Namespace("cron-example-" + demo) }
+
+// runsName is the name of its table of runs.
+func runsName(demo string) string { return "cron_example_runs_" + demo }
 
 // withDatabase calls f with the database that DATABASE_URL names, or a throwaway one, and what the
 // demonstration needs in it.
 func withDatabase(ctx context.Context, f func(*database) error) (err error) {
-	d := &database{url: os.Getenv("DATABASE_URL")}
+	d := &database{url: os.Getenv("DATABASE_URL"), demo: strings.ToLower(rand.Text()[:10])}
 	if d.url == "" {
 		dsn, drop, err := pgtest.Temporary(ctx)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = drop() }() // the server goes with this process
-		d.url = dsn
+		d.url, d.throwaway = dsn, true
 	}
 	if d.db, err = openPool(d.url); err != nil {
 		return err
 	}
 	defer d.db.Close()
-	if err := d.execute(ctx, sqllock.MarkSchema, "DROP TABLE IF EXISTS cron_example_runs", runsTable); err != nil {
+	if err := d.execute(ctx, sqllock.MarkSchema, fmt.Sprintf(runsTable, runsName(d.demo))); err != nil {
 		return err
 	}
-	defer func() {
-		err = errors.Join(err, d.execute(context.WithoutCancel(ctx), "DROP TABLE cron_example_runs"))
-	}()
+	defer func() { err = errors.Join(err, d.clear(context.WithoutCancel(ctx))) }()
 	return f(d)
+}
+
+// clear removes what is the demonstration's alone. The table of marks may be others', too.
+func (d *database) clear(ctx context.Context) error {
+	var ids []string
+	for _, s := range schedules {
+		ids = append(ids, strconv.FormatInt(namespace(d.demo).Key(s.job).Int64(), 10))
+	}
+	return d.execute(ctx, "DROP TABLE "+runsName(d.demo),
+		"DELETE FROM latchkey_marks WHERE key_space = 0 AND key_id IN ("+strings.Join(ids, ", ")+")")
 }
 
 // openPool is a pool on the database that databaseURL names. The driver's error would show it.
@@ -60,14 +79,14 @@ func openPool(databaseURL string) (*sql.DB, error) {
 func (d *database) execute(ctx context.Context, statements ...string) error {
 	for _, s := range statements {
 		if _, err := d.db.ExecContext(ctx, s); err != nil {
-			return fmt.Errorf("the database of DATABASE_URL cannot be used: %w", quiet(err))
+			return fmt.Errorf("the database of DATABASE_URL cannot be used: %w", withoutDriverText(err))
 		}
 	}
 	return nil
 }
 
-// ask scans the one number that query yields.
+// ask scans the one number that query, of the table %[1]s of runs, yields.
 func (d *database) ask(ctx context.Context, query string) (n int, err error) {
-	err = d.db.QueryRowContext(ctx, query).Scan(&n)
+	err = d.db.QueryRowContext(ctx, fmt.Sprintf(query, runsName(d.demo))).Scan(&n)
 	return n, err
 }

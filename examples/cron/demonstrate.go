@@ -20,8 +20,9 @@ func demonstrate(ctx context.Context, d *database, f flags, out io.Writer) (err 
 	killer := &killer{fleet: fleet}
 	go collect(events, killer, collected)
 	fmt.Fprintf(out, "%d instances, each a process, on one PostgreSQL; their clocks are ahead by %v. Five jobs, which each instance\n"+
-		"schedules. Two instances are killed in a run. This takes %v, and some more until these have come to one …\n", len(skews), skews, f.length)
-	err = fleet.start(ctx, d.url, events)
+		"schedules. Two instances are killed in a run. This takes %v, and some more until these have come to one …\n",
+		len(skews), skews, f.length)
+	err = fleet.start(ctx, d, events)
 	if err == nil {
 		err = act(ctx, killer, f.length)
 	}
@@ -32,6 +33,9 @@ func demonstrate(ctx context.Context, d *database, f flags, out io.Writer) (err 
 		return err
 	}
 	printTicks(out, all)
+	if !d.throwaway {
+		fmt.Fprintln(out, "\nThe table latchkey_marks stays in the database; what else the demonstration made there goes.")
+	}
 	return printVerdict(ctx, out, d, all, fleet)
 }
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,14 +23,20 @@ func TestDemonstration(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"OK:", "Instances killed: 2;", "Ticks run twice: 0.", "(killed)", "passed: ", "held: ", "(outlived "} {
+	for _, want := range []string{
+		"OK:", "Instances killed: 2;", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_marks stays",
+		"(killed)", "passed: ", "held: ", "(outlived ",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("it does not say %q", want)
 		}
 	}
 	db := open(t, "pgx", dsn)
-	if n := number(t, db, "SELECT count(*) FROM pg_tables WHERE tablename = 'cron_example_runs'"); n != 0 {
+	if n := number(t, db, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'cron_example%'"); n != 0 {
 		t.Error("it leaves its table")
+	}
+	if n := number(t, db, "SELECT count(*) FROM latchkey_marks"); n != 0 {
+		t.Errorf("it leaves %d marks", n)
 	}
 	if n := locks(t, db); n != 0 {
 		t.Errorf("it leaves %d locks", n)
@@ -42,7 +50,7 @@ func TestDemonstration(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	row := "INSERT INTO cron_example_runs (job, tick, instance, began, ended) VALUES ('slow', '2026-11-21T03:00:0"
+	row := "INSERT INTO cron_example_runs_test (job, tick, instance, began, ended) VALUES ('slow', '2026-11-21T03:00:0"
 	events := []event{
 		{began, 1, slow, at, "", 0, 0},
 		{working, 1, slow, at, "", 0, 0},
@@ -62,16 +70,42 @@ func TestVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t, "pgx", pgtest.Database(t))
-			execute(t, db, runsTable)
+			execute(t, db, fmt.Sprintf(runsTable, runsName("test")))
 			for _, r := range tt.rows {
 				execute(t, db, row+r)
 			}
 			var out bytes.Buffer
-			err := printVerdict(t.Context(), &out, &database{db: db}, events, &fleet{})
+			err := printVerdict(t.Context(), &out, &database{db: db, demo: "test"}, events, &fleet{})
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// Of the ticks that nobody ran, those are missed that no run has kept from being run.
+func TestMissed(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	after := func(n int) time.Time { return at.Add(time.Duration(n) * 2 * time.Second) }
+	run := func(n, outlived int) []event {
+		return []event{{began, 1, slow, after(n), "", 0, 0}, {worked, 1, slow, after(n), "", 0, 0}, {ended, 1, slow, after(n), "", 0, outlived}}
+	}
+	nobody := func(n int, why string) []event { return []event{{refused, 2, slow, after(n), why, 0, 0}} }
+	for name, tt := range map[string]struct {
+		told [][]event
+		want int
+	}{
+		"each run":              {[][]event{run(0, 0), nobody(0, passed), run(1, 0)}, 0},
+		"held by one who left":  {[][]event{run(0, 0), nobody(1, held), run(2, 0)}, 1},
+		"outlived":              {[][]event{run(0, 2), nobody(1, held), nobody(2, held), run(3, 0)}, 0},
+		"outlived, and another": {[][]event{run(0, 1), nobody(1, held), nobody(2, held), run(3, 0)}, 1},
+		"killed":                {[][]event{run(0, 0)[:1], nobody(1, held), nobody(2, held), run(3, 0)}, 1},
+		"before and after all":  {[][]event{nobody(0, held), run(1, 0), nobody(2, held)}, 0},
+	} {
+		if n := missed(slices.Concat(tt.told...)); n != tt.want {
+			t.Errorf("%s: %d missed, want %d", name, n, tt.want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
@@ -16,8 +17,9 @@ import (
 // An Elector alone does not keep a tick from being run twice: the clock of the next leader may be behind that
 // of the last. Each job wants OncePerTick besides.
 type Elector struct {
-	locks sqllock.Locker
-	key   sqllock.Key
+	locks    sqllock.Locker
+	key      sqllock.Key
+	observer Observer
 
 	// turn is held, by who has put something in, while the lock is taken or given back: that is I/O, but of two
 	// jobs that are due at once neither may take the other's lock for a rival's. It protects lock and closed.
@@ -26,17 +28,27 @@ type Elector struct {
 	closed bool
 }
 
-// NewElector makes an Elector with the lock of key. It panics if locks is nil.
-func NewElector(locks sqllock.Locker, key sqllock.Key) *Elector {
+// NewElector makes an Elector with the lock of key. gocron tells nobody why an Elector refuses, so o, as
+// Logged(slog.Default()), is told of each refusal but sqllock.ErrHeld: one without a job. It panics if locks is
+// nil.
+func NewElector(locks sqllock.Locker, key sqllock.Key, o Observer) *Elector {
 	if locks == nil {
 		panic("cron: NewElector needs a Locker")
 	}
-	return &Elector{locks: locks, key: key, turn: make(chan struct{}, 1)}
+	return &Elector{locks: locks, key: key, observer: o, turn: make(chan struct{}, 1)}
 }
 
 // IsLeader is nil if this instance holds the lock, or could take it just now. Otherwise it is sqllock.ErrHeld
 // if another leads, sqllock.ErrUnavailable if nobody knows, sqllock.ErrClosed after Close.
 func (e *Elector) IsLeader(ctx context.Context) error {
+	err := e.elect(ctx)
+	if err != nil && !errors.Is(err, sqllock.ErrHeld) {
+		return e.observer.refuse("", time.Time{}, err)
+	}
+	return err
+}
+
+func (e *Elector) elect(ctx context.Context) error {
 	select {
 	case e.turn <- struct{}{}:
 		defer func() { <-e.turn }()
@@ -56,8 +68,8 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	return err
 }
 
-// Bind is ctx for a task of the leader: it also ends, with cause sqllock.ErrLost, when this instance does not
-// lead any more. Call it first in the task.
+// Bind is ctx for a task of the leader: it also ends when this instance does not lead any more, with cause
+// sqllock.ErrLost, or sqllock.ErrResigned by Close. Call it first in the task.
 func (e *Elector) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
@@ -67,12 +79,14 @@ func (e *Elector) Bind(ctx context.Context) (context.Context, context.CancelFunc
 	return e.lock.Bind(ctx)
 }
 
-// Close gives the lock back, so that another leads at once. Close it when the scheduler has been shut down: the
-// contexts of tasks end with it.
+// Close ends the contexts of tasks, with cause sqllock.ErrResigned, and then gives the lock back, so that another
+// leads at once. It does not wait for tasks: call it when the scheduler's Shutdown has returned nil. If that
+// failed, a task still runs: do not call it then, and the end of the process frees the lock.
 func (e *Elector) Close() error {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
 	e.closed = true
+	e.lock.Cancel(sqllock.ErrResigned)
 	if err := e.lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
 		return err
 	}

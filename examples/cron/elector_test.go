@@ -25,7 +25,7 @@ func TestElector(t *testing.T) {
 		}
 		join := func(by time.Duration) *member {
 			clock := newSkewedClock(by)
-			m := &member{elector: NewElector(session(t, driver, dsn), key("leader"))}
+			m := &member{elector: NewElector(session(t, driver, dsn), key("leader"), Observer{})}
 			m.s = scheduler(t, clock, gocron.WithDistributedElector(m.elector))
 			newJob(t, m.s, func() { m.runs.Add(1) }, gocron.WithEventListeners(
 				OncePerTick(t.Context(), instance(t, driver, dsn, clock, &m.told), Every(interval))))
@@ -43,7 +43,7 @@ func TestElector(t *testing.T) {
 		if err := behind.elector.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("IsLeader beside a leader: %v, want ErrHeld", err)
 		}
-		if err := errors.Join(ahead.s.Shutdown(), ahead.elector.Close()); err != nil {
+		if err := leave(ahead.s, ahead.elector); err != nil {
 			t.Fatal(err)
 		}
 		if err := ahead.elector.IsLeader(t.Context()); err != sqllock.ErrClosed {
@@ -74,7 +74,7 @@ func TestElectorAskedAtOnce(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		locker := session(t, driver, dsn)
 		for range 20 {
-			e := NewElector(locker, key("leader"))
+			e := NewElector(locker, key("leader"), Observer{})
 			answers := make(chan error)
 			for range 4 {
 				go func() { answers <- e.IsLeader(t.Context()) }()
@@ -94,8 +94,9 @@ func TestElectorAskedAtOnce(t *testing.T) {
 // Who loses the lock does not lead, its tasks hear of it, and then it asks again.
 func TestElectorLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		var told record
 		db := open(t, driver, dsn)
-		e := NewElector(session(t, driver, dsn), key("leader"))
+		e := NewElector(session(t, driver, dsn), key("leader"), told.observer())
 		unled, cancelUnled := e.Bind(t.Context())
 		defer cancelUnled()
 		if err := e.IsLeader(t.Context()); err != nil {
@@ -117,7 +118,73 @@ func TestElectorLoss(t *testing.T) {
 			t.Errorf("IsLeader in a queue, with an ended context: %v", err)
 		}
 		<-e.turn
+		if n := len(told.refused); n == 0 || told.refused[n-1] != (Refused{Err: context.Canceled}) {
+			t.Errorf("the observer was told %v, want the last refusal", told.refused)
+		}
 		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A refusal that is not another's leadership is told, each time.
+func TestElectorTells(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{sqllock.ErrHeld, sqllock.ErrUnavailable, sqllock.ErrCapacity} {
+		var told record
+		e := NewElector(refusing{err}, key("leader"), told.observer())
+		for range 2 {
+			if got := e.IsLeader(t.Context()); got != err {
+				t.Errorf("IsLeader: %v, want %v", got, err)
+			}
+		}
+		if err == sqllock.ErrHeld && len(told.refused) != 0 {
+			t.Errorf("told of another's leadership: %v", told.refused)
+		}
+		if err != sqllock.ErrHeld && (len(told.refused) != 2 || told.refused[0] != (Refused{Err: err})) {
+			t.Errorf("%v: told %v", err, told.refused)
+		}
+	}
+}
+
+// refusing is a Locker that grants nothing.
+type refusing struct{ err error }
+
+func (r refusing) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, r.err }
+func (r refusing) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, r.err }
+
+// Close ends the contexts of tasks first; and where a task does not end, the lock is not given back under it.
+func TestElectorCloses(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		other := NewElector(session(t, driver, dsn), key("leader"), Observer{})
+		e := NewElector(session(t, driver, dsn), key("leader"), Observer{})
+		s := scheduler(t, newSkewedClock(0), gocron.WithDistributedElector(e), gocron.WithStopTimeout(time.Millisecond))
+		runs, end := make(chan context.Context, 1), make(chan struct{})
+		newJob(t, s, func(ctx context.Context) {
+			bound, cancel := e.Bind(context.WithoutCancel(ctx))
+			defer cancel()
+			runs <- bound
+			<-end
+		}, gocron.WithSingletonMode(gocron.LimitModeReschedule))
+		s.Start()
+		bound := <-runs
+		if err := leave(s, e); !errors.Is(err, gocron.ErrStopJobsTimedOut) {
+			t.Errorf("leave while a task goes on: %v, want ErrStopJobsTimedOut", err)
+		}
+		if err := other.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) || bound.Err() != nil {
+			t.Errorf("IsLeader of another while a task goes on: %v, want ErrHeld; the task's context: %v", err, bound.Err())
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if cause := context.Cause(bound); cause != sqllock.ErrResigned {
+			t.Errorf("a task's context ended with %v, want ErrResigned", cause)
+		}
+		if err := other.IsLeader(t.Context()); err != nil {
+			t.Errorf("IsLeader of another after Close: %v", err)
+		}
+		close(end)
+		if err := other.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -39,7 +39,8 @@ func TestTableMissing(t *testing.T) {
 			execute(t, inSchema, sqllock.MarkSchema)
 			refused("table in another schema", "another schema")
 			ran := false
-			if err := NewTicks(locker, inSchema, "cron").Do(t.Context(), "report", Every(time.Hour), func(context.Context) { ran = true }); err != nil || !ran {
+			err := NewTicks(locker, inSchema, "cron").Do(t.Context(), "report", Every(time.Hour), func(context.Context) { ran = true })
+			if err != nil || !ran {
 				t.Errorf("with the schema in the search_path: %v, run %t", err, ran)
 			}
 		})
@@ -116,25 +117,11 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// losesIt is a Locker whose locks are lost before the caller has them.
-type losesIt struct {
-	sqllock.Locker
-	lose func(*sqllock.Lock)
-}
-
-func (l losesIt) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	lock, err := l.Locker.TryLock(ctx, key)
-	if err == nil {
-		l.lose(lock)
-	}
-	return lock, err
-}
-
 // Who loses the lock before the mark is moved leaves the tick to whoever has the lock now.
 func TestLostBeforeMark(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		loser := losesIt{session(t, driver, dsn), func(lock *sqllock.Lock) {
+		loser := hooked{session(t, driver, dsn), func(lock *sqllock.Lock) {
 			execute(t, db, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 			lockertest.Eventually(t, "the loss is known", func() bool { return lock.Err() == sqllock.ErrLost })

@@ -14,9 +14,9 @@ type fleet struct {
 	instances []*process
 }
 
-func (f *fleet) start(ctx context.Context, databaseURL string, events chan<- event) error {
+func (f *fleet) start(ctx context.Context, d *database, events chan<- event) error {
 	for i, skew := range skews {
-		p, err := startProcess(ctx, i+1, skew, databaseURL, events)
+		p, err := startProcess(ctx, i+1, skew, d, events)
 		if err != nil {
 			return fmt.Errorf("instance %d: %w", i+1, err)
 		}

@@ -13,9 +13,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// namespace keeps the jobs' names apart from the keys of other locks in the database.
-const namespace = "cron"
-
 // runInstance is the main function of a service with scheduled jobs: this file is the recipe.
 func runInstance(ctx context.Context, f flags, out io.Writer) error {
 	// A small *sql.DB for the locks alone: whatever fills the service's own pool cannot keep them from the
@@ -41,9 +38,10 @@ func runInstance(ctx context.Context, f flags, out io.Writer) error {
 
 	clock := newSkewedClock(f.skew) // a service has time.Now, right to some seconds
 	events := newEvents(out, f.instance)
-	ticks := NewTicks(locks, db, namespace, WithClock(clock.Now), WithObserver(events.observer()))
-	w := &work{db: db, events: events, instance: f.instance}
-	s := &service{clock: clock, ticks: ticks, locks: locks, events: events, work: w}
+	ns := namespace(f.demo) // elsewhere a constant: it keeps the jobs' names apart from the keys of other locks
+	ticks := NewTicks(locks, db, ns, WithClock(clock.Now), WithObserver(events.observer()))
+	w := &work{db: db, runs: runsName(f.demo), events: events, instance: f.instance}
+	s := &service{clock: clock, ticks: ticks, locks: locks, ns: ns, events: events, work: w}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -59,6 +57,7 @@ type service struct {
 	clock  *skewedClock
 	ticks  *Ticks
 	locks  sqllock.Locker
+	ns     sqllock.Namespace
 	events *events
 	work   *work
 }
@@ -74,7 +73,7 @@ func (s *service) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	elector := NewElector(s.locks, sqllock.Namespace(namespace).Key("leader"))
+	elector := NewElector(s.locks, s.ns.Key("leader"), s.events.observer())
 	electing, err := s.gocronElector(running, elector)
 	if err != nil {
 		return err
@@ -84,9 +83,18 @@ func (s *service) run(ctx context.Context) error {
 	electing.Start()
 	s.events.send(event{What: ready})
 	<-ctx.Done()
-	err = errors.Join(locking.Shutdown(), electing.Shutdown(), elector.Close())
+	err = errors.Join(locking.Shutdown(), leave(electing, elector))
 	<-crontab.Stop().Done()
 	return err
+}
+
+// leave shuts the elected scheduler down and lets another lead, unless a task is left that does not end: then
+// the end of this process does.
+func leave(s gocron.Scheduler, e *Elector) error {
+	if err := s.Shutdown(); err != nil {
+		return err
+	}
+	return e.Close()
 }
 
 // robfig is three jobs of robfig/cron.
@@ -109,7 +117,7 @@ func (s *service) robfig(ctx context.Context) (*cron.Cron, error) {
 			return nil, err
 		}
 		once := cron.NewChain(cron.Recover(s.events), Singleton(ctx, s.ticks, job.name, schedule))
-		c.Schedule(s.clock.seen(schedule), once.Then(job.work)) // elsewhere: c.Schedule(schedule, …)
+		c.Schedule(s.clock.shift(schedule), once.Then(job.work)) // elsewhere: c.Schedule(schedule, …)
 	}
 	return c, nil
 }

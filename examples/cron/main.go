@@ -5,7 +5,7 @@
 // It starts four instances of itself whose clocks differ by seconds, on the PostgreSQL that DATABASE_URL names, else on
 // a throwaway one, kills two of them in their work, and prints tick for tick who ran it, and who was refused and why.
 //
-// To take over: schedule.go, ticks.go, run.go, observer.go and quiet.go, with robfig.go for robfig/cron, or
+// To take over: schedule.go, ticks.go, run.go, observer.go and driver_text.go, with robfig.go for robfig/cron, or
 // gocron.go and elector.go for gocron. instance.go shows how they are used; all else is the show around it.
 package main
 
@@ -23,6 +23,7 @@ import (
 // flags are the command line.
 type flags struct {
 	instance int
+	demo     string
 	skew     time.Duration
 	length   time.Duration
 }
@@ -31,6 +32,7 @@ func parseFlags(args []string) (flags, error) {
 	var f flags
 	set := flag.NewFlagSet("cron", flag.ContinueOnError)
 	set.IntVar(&f.instance, "instance", 0, "be instance `n` (how it starts itself)")
+	set.StringVar(&f.demo, "demonstration", "", "the `name` of the demonstration that it is in")
 	set.DurationVar(&f.skew, "skew", 0, "how far the instance's clock is ahead")
 	set.DurationVar(&f.length, "for", 9*time.Second, "how long the instances work, at the least")
 	return f, set.Parse(args)

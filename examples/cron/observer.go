@@ -28,9 +28,9 @@ type Ended struct {
 
 // Refused is a tick that this instance does not run, which may mean that another one does.
 type Refused struct {
-	Job  string
+	Job  string    // "" where an Elector could not tell who leads: then it is all jobs
 	Tick time.Time // zero if none is due
-	Err  error     // Begin's
+	Err  error     // that of Begin, Pass or IsLeader
 }
 
 func (o *Observer) begin(r *Run) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"testing"
 	"time"
 
@@ -13,11 +14,67 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// awayFor is how long the database is away, at the least.
-const awayFor = 3 * time.Second
+var awayFor = flag.Duration("away-for", 3*time.Second, "how long the database is away, at the least")
 
-// Instances of both schedulers that lose their database for some seconds say so, do not run a tick twice, and
-// go on by themselves.
+// An outageFleet is instances of each kind of scheduler, and what their observers were told.
+type outageFleet struct {
+	robfig, locker, elected record
+	electors                [3]record
+}
+
+func startOutageFleet(t *testing.T, driver, dsn string) *outageFleet {
+	t.Helper()
+	f := &outageFleet{}
+	for i, by := range []time.Duration{0, 1700 * time.Millisecond, -1100 * time.Millisecond} {
+		c := newCrontab(t, driver, dsn, by, &f.robfig)
+		s := parse(t, "* * * * * *")
+		c.cron.Schedule(c.clock.shift(s), Singleton(t.Context(), c.ticks, "robfig", s)(JobFunc(func(context.Context) {})))
+		c.cron.Start()
+
+		clock := newSkewedClock(by)
+		g := scheduler(t, clock)
+		newJob(t, g, func() {}, gocron.WithDistributedJobLocker(NewLocker(instance(t, driver, dsn, clock, &f.locker), Every(interval))))
+		g.Start()
+
+		e := NewElector(session(t, driver, dsn), key("leader"), f.electors[i].observer())
+		ticks := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "elected", WithClock(clock.Now), WithObserver(f.elected.observer()))
+		g = scheduler(t, clock, gocron.WithDistributedElector(e))
+		newJob(t, g, func() {}, gocron.WithEventListeners(OncePerTick(t.Context(), ticks, Every(interval))))
+		g.Start()
+	}
+	return f
+}
+
+// goesOn waits until more ticks were run, by schedulers of each kind.
+func (f *outageFleet) goesOn(t *testing.T) {
+	t.Helper()
+	for _, r := range []*record{&f.robfig, &f.locker, &f.elected} {
+		before := r.runs()
+		lockertest.Eventually(t, "more ticks are run", func() bool { return r.runs() >= before+3 })
+	}
+}
+
+// saysAway waits until the database's absence is the last that was told: of jobs, and by each Elector.
+func (f *outageFleet) saysAway(t *testing.T) {
+	t.Helper()
+	for _, r := range []*record{&f.robfig, &f.locker, &f.electors[0], &f.electors[1], &f.electors[2]} {
+		lockertest.Eventually(t, "they say that the database is away", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			n := len(r.refused)
+			return n > 0 && errors.Is(r.refused[n-1].Err, sqllock.ErrUnavailable)
+		})
+	}
+}
+
+func (r *record) runs() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.began)
+}
+
+// Instances of all schedulers that lose their database for some seconds say so, do not run a tick twice, and go
+// on by themselves.
 func TestSchedulersThroughOutage(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -25,52 +82,30 @@ func TestSchedulersThroughOutage(t *testing.T) {
 			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
 			dsn := cluster.DSN("")
 			execute(t, open(t, driver, dsn), sqllock.MarkSchema)
-			var robfig, locker record
-			for _, by := range []time.Duration{0, 1700 * time.Millisecond, -1100 * time.Millisecond} {
-				c := newCrontab(t, driver, dsn, by, &robfig)
-				s := parse(t, "* * * * * *")
-				c.cron.Schedule(c.clock.seen(s), Singleton(t.Context(), c.ticks, "robfig", s)(JobFunc(func(context.Context) {})))
-				c.cron.Start()
-
-				clock := newSkewedClock(by)
-				g := scheduler(t, clock)
-				newJob(t, g, func() {}, gocron.WithDistributedJobLocker(NewLocker(instance(t, driver, dsn, clock, &locker), Every(interval))))
-				g.Start()
-			}
-			atLeast(t, &robfig, 2, 1)
-			atLeast(t, &locker, 5, 1)
+			f := startOutageFleet(t, driver, dsn)
+			f.goesOn(t)
 			if err := cluster.Restart(true); err != nil { // a crash
 				t.Fatal(err)
 			}
-			goOn(t, &robfig, &locker)
+			f.goesOn(t)
 			if err := cluster.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			back := time.Now().Add(awayFor)
-			for _, r := range []*record{&robfig, &locker} {
-				lockertest.Eventually(t, "they say that the database is away", func() bool {
-					r.mu.Lock()
-					defer r.mu.Unlock()
-					return time.Now().After(back) && errors.Is(r.refused[len(r.refused)-1].Err, sqllock.ErrUnavailable)
-				})
+			back := time.NewTimer(*awayFor)
+			f.saysAway(t)
+			<-back.C
+			ran := f.robfig.runs() + f.locker.runs() + f.elected.runs()
+			f.saysAway(t)
+			if n := f.robfig.runs() + f.locker.runs() + f.elected.runs(); n != ran {
+				t.Errorf("%d ticks were run while the database is away", n-ran)
 			}
 			if err := cluster.StartAgain(); err != nil {
 				t.Fatal(err)
 			}
-			goOn(t, &robfig, &locker)
-			robfig.once(t, Every(time.Second))
-			locker.once(t, Every(interval))
+			f.goesOn(t)
+			f.robfig.once(t, Every(time.Second))
+			f.locker.once(t, Every(interval))
+			f.elected.once(t, Every(interval))
 		})
-	}
-}
-
-// goOn waits until more ticks were run, by each of rs.
-func goOn(t *testing.T, rs ...*record) {
-	t.Helper()
-	for _, r := range rs {
-		r.mu.Lock()
-		before := len(r.ended)
-		r.mu.Unlock()
-		atLeast(t, r, before+3, 0)
 	}
 }

@@ -14,7 +14,6 @@ import (
 // A process is an instance, seen from outside.
 type process struct {
 	number  int
-	skew    time.Duration
 	command *exec.Cmd
 	stdin   io.Closer
 	killed  bool
@@ -29,14 +28,14 @@ const (
 
 // startProcess starts this program again, as instance n, and waits until it works. All that it tells goes to
 // events. The database's name travels in the environment, where other users of the machine do not see it.
-func startProcess(ctx context.Context, n int, skew time.Duration, databaseURL string, events chan<- event) (*process, error) {
+func startProcess(ctx context.Context, n int, skew time.Duration, d *database, events chan<- event) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{number: n, skew: skew, ended: make(chan struct{})}
-	p.command = exec.Command(self, "-instance", strconv.Itoa(n), "-skew", skew.String())
-	p.command.Env = append(os.Environ(), "DATABASE_URL="+databaseURL)
+	p := &process{number: n, ended: make(chan struct{})}
+	p.command = exec.Command(self, "-instance", strconv.Itoa(n), "-demonstration", d.demo, "-skew", skew.String())
+	p.command.Env = append(os.Environ(), "DATABASE_URL="+d.url)
 	p.command.Stderr = os.Stderr
 	if p.stdin, err = p.command.StdinPipe(); err != nil {
 		return nil, err

@@ -12,12 +12,16 @@ import (
 )
 
 // schedules are what the jobs are, for people.
-var schedules = []struct{ job, what string }{
-	{steady, "robfig/cron, each second, takes 100ms"},
-	{slow, "robfig/cron, each 2 seconds, takes 5s: it outlives its tick"},
-	{panics, "robfig/cron, each 3 seconds, panics"},
-	{locked, "gocron with the Locker, each 2 seconds, takes 100ms"},
-	{elected, "gocron with the Elector, each 2 seconds, takes 100ms"},
+var schedules = []struct {
+	job   string
+	every time.Duration
+	what  string
+}{
+	{steady, time.Second, "robfig/cron, each second, takes 100ms"},
+	{slow, 2 * time.Second, "robfig/cron, each 2 seconds, takes 5s: it outlives its tick"},
+	{panics, 3 * time.Second, "robfig/cron, each 3 seconds, panics"},
+	{locked, 2 * time.Second, "gocron with the Locker, each 2 seconds, takes 100ms"},
+	{elected, 2 * time.Second, "gocron with the Elector, each 2 seconds, takes 100ms"},
 }
 
 // A fate is what became of a tick.
@@ -58,6 +62,14 @@ func (f *fate) note(e event) {
 	case ended:
 		f.outlived = e.Outlived
 	}
+}
+
+// kept is how many later ticks the run kept from being run.
+func (f *fate) kept() int {
+	if f.worked < len(f.ran) { // killed, after a moment
+		return 1
+	}
+	return f.outlived
 }
 
 // run says who ran the tick, and how that ended.

@@ -31,7 +31,7 @@ func newCrontab(t *testing.T, driver, dsn string, by time.Duration, told *record
 
 // add schedules job as a reader would, with Recover outside.
 func (c *crontab) add(ctx context.Context, logger cron.Logger, name string, s cron.Schedule, job cron.Job) {
-	c.cron.Schedule(c.clock.seen(s), cron.NewChain(cron.Recover(logger), Singleton(ctx, c.ticks, name, s)).Then(job))
+	c.cron.Schedule(c.clock.shift(s), cron.NewChain(cron.Recover(logger), Singleton(ctx, c.ticks, name, s)).Then(job))
 }
 
 // Instances of robfig/cron whose clocks differ run each tick once.

@@ -49,8 +49,8 @@ func common(s Schedule) Schedule {
 // horizon is how far back a last tick is looked for. A cron expression that has none in five years has none.
 const horizon = 5 * 366 * 24 * time.Hour
 
-// latest is the last tick of s at now or before it, if there is one.
-func latest(s Schedule, now time.Time) (tick time.Time, ok bool) {
+// latestTick is the last tick of s at now or before it, if there is one.
+func latestTick(s Schedule, now time.Time) (tick time.Time, ok bool) {
 	due := func(t time.Time) bool {
 		next := s.Next(t)
 		return !next.IsZero() && !next.After(now)
@@ -69,17 +69,21 @@ func latest(s Schedule, now time.Time) (tick time.Time, ok bool) {
 	return s.Next(before), true
 }
 
-// meant is the tick for which a scheduler that runs a job at now does so: not now itself, of which every
+// maxEarly is not a whole second: an instance that comes at whole seconds from its start would stand on that
+// border, now before it and now behind, and mean one tick twice and the next one never.
+const maxEarly = 900 * time.Millisecond
+
+// tickFor is the tick for which a scheduler that runs a job at now does so: not now itself, of which every
 // instance has another, but the latest tick. Timers run by another clock than the one that people set, so one
-// may fire a little early: a tick that is due within a tenth of the interval, and a second, is meant already.
-func meant(s Schedule, now time.Time) (tick time.Time, ok bool) {
+// may fire a little early: a tick that is due within a tenth of the interval, and maxEarly, is meant already.
+func tickFor(s Schedule, now time.Time) (tick time.Time, ok bool) {
 	early := time.Duration(0)
 	if next := s.Next(now); !next.IsZero() {
 		if after := s.Next(next); !after.IsZero() {
-			early = min(after.Sub(next)/10, time.Second)
+			early = min(after.Sub(next)/10, maxEarly)
 		}
 	}
-	return latest(s, now.Add(early))
+	return latestTick(s, now.Add(early))
 }
 
 // dueBetween counts the ticks of s after tick and until now, up to a thousand.

@@ -12,7 +12,8 @@ import (
 // parse parses a cron expression with seconds.
 func parse(tb testing.TB, expression string) cron.Schedule {
 	tb.Helper()
-	s, err := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor).Parse(expression)
+	fields := cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
+	s, err := cron.NewParser(fields).Parse(expression)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -26,7 +27,7 @@ var expressions = []string{
 
 // The latest tick is the last of those that the schedule counts up, also where the clocks are put forward and
 // back.
-func TestLatest(t *testing.T) {
+func TestLatestTick(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, zone := range []string{"UTC", "Europe/Berlin", "America/New_York"} {
@@ -37,7 +38,7 @@ func TestLatest(t *testing.T) {
 				time.Date(2026, 10, 25, 0, 0, 0, 0, time.UTC), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
 			} {
 				now := day.Add(time.Duration(random.Int64N(int64(24 * time.Hour))))
-				got, ok := latest(s, now)
+				got, ok := latestTick(s, now)
 				if !ok || got.After(now) || !s.Next(got).After(now) || !s.Next(got.Add(-1)).Equal(got) {
 					t.Errorf("%s %s at %v: %v, %t; then %v", zone, expression, now, got, ok, s.Next(got))
 				}
@@ -46,15 +47,15 @@ func TestLatest(t *testing.T) {
 	}
 }
 
-func TestLatestOfNone(t *testing.T) {
+func TestTickForNone(t *testing.T) {
 	t.Parallel()
-	if tick, ok := meant(parse(t, "0 0 30 2 *"), time.Now()); ok {
+	if tick, ok := tickFor(parse(t, "0 0 30 2 *"), time.Now()); ok {
 		t.Errorf("the 30th of February is %v", tick)
 	}
 }
 
 // Instances that run a job at different moments mean the same tick, which is not any of these moments.
-func TestMeant(t *testing.T) {
+func TestTickFor(t *testing.T) {
 	t.Parallel()
 	second := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	tests := []struct {
@@ -67,7 +68,7 @@ func TestMeant(t *testing.T) {
 		{"a little late", parse(t, "* * * * * *"), 400 * time.Millisecond, 0},
 		{"nearly the next", parse(t, "* * * * * *"), 950 * time.Millisecond, time.Second},
 		{"a timer that is early", parse(t, "* * * * * *"), -5 * time.Millisecond, 0},
-		{"a daily timer that is early", parse(t, "CRON_TZ=UTC 0 3 * * *"), -time.Second, 0},
+		{"a daily timer that is early", parse(t, "CRON_TZ=UTC 0 3 * * *"), -800 * time.Millisecond, 0},
 		{"a daily timer that is another's", parse(t, "CRON_TZ=UTC 0 3 * * *"), -2 * time.Second, -24 * time.Hour},
 		{"interval", Every(5 * time.Second), 4 * time.Second, 0},
 		{"interval, by an instance that started later", Every(5 * time.Second), 1300 * time.Millisecond, 0},
@@ -75,9 +76,30 @@ func TestMeant(t *testing.T) {
 		{"short interval", Every(100 * time.Millisecond), 250 * time.Millisecond, 200 * time.Millisecond},
 	}
 	for _, tt := range tests {
-		got, ok := meant(tt.s, second.Add(tt.now))
+		got, ok := tickFor(tt.s, second.Add(tt.now))
 		if !ok || !got.Equal(second.Add(tt.want)) {
 			t.Errorf("%s: %v, %t, want %v", tt.name, got, ok, second.Add(tt.want))
+		}
+	}
+}
+
+// An instance that comes once in an interval, at a whole second and by timers that are some milliseconds early
+// or late, means each tick once, at whatever second it has started.
+func TestTickForEachOnce(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	jitter := []int{0, 3, -4, -3, 5, -2, 4} // milliseconds
+	for _, every := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second, time.Minute, time.Hour} {
+		for second := time.Duration(0); second < min(every, time.Minute); second += time.Second {
+			var last time.Time
+			for i, j := range jitter {
+				now := start.Add(every - second + time.Duration(i)*every + time.Duration(j)*time.Millisecond)
+				tick, ok := tickFor(Every(every), now)
+				if !ok || i > 0 && !tick.Equal(last.Add(every)) {
+					t.Fatalf("every %v, %v before the multiple: tick %v at %v, after %v", every, second, tick, now, last)
+				}
+				last = tick
+			}
 		}
 	}
 }
@@ -85,7 +107,9 @@ func TestMeant(t *testing.T) {
 func TestDueBetween(t *testing.T) {
 	t.Parallel()
 	tick := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	for took, want := range map[time.Duration]int{0: 0, 999 * time.Millisecond: 0, time.Second: 1, 2500 * time.Millisecond: 2, time.Hour: 1000} {
+	for took, want := range map[time.Duration]int{
+		0: 0, 999 * time.Millisecond: 0, time.Second: 1, 2500 * time.Millisecond: 2, time.Hour: 1000,
+	} {
 		if got := dueBetween(Every(time.Second), tick, tick.Add(took)); got != want {
 			t.Errorf("%v: %d ticks, want %d", took, got, want)
 		}
@@ -106,7 +130,7 @@ func TestMisuse(t *testing.T) {
 		"no locks":              func() { NewTicks(nil, nil, "cron") },
 		"no clock":              func() { WithClock(nil) },
 		"not ahead":             func() { WithMaxAhead(0) },
-		"no locks to elect by":  func() { NewElector(nil, key("x")) },
+		"no locks to elect by":  func() { NewElector(nil, key("x"), Observer{}) },
 	} {
 		func() {
 			defer func() {

@@ -85,9 +85,12 @@ func NewTicks(locks sqllock.Locker, db *sql.DB, ns sqllock.Namespace, opts ...Op
 // sqllock.ErrPassed, sqllock.ErrUnavailable and others of the database, ErrClockAhead, ErrNotDue. The caller
 // must End what it gets.
 func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error) {
-	tick, ok := meant(s, t.now())
+	tick, ok := tickFor(s, t.now())
 	if !ok {
 		return nil, t.observer.refuse(job, tick, ErrNotDue)
+	}
+	if err := t.passed(ctx, job, tick); err != nil {
+		return nil, t.observer.refuse(job, tick, err)
 	}
 	lock, err := t.locks.TryLock(ctx, t.ns.Key(job))
 	if err != nil {
@@ -100,6 +103,18 @@ func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error)
 	run := &Run{Job: job, Tick: tick, Began: t.now(), ticks: t, schedule: s, lock: lock}
 	t.observer.begin(run)
 	return run, nil
+}
+
+// passed is sqllock.ErrPassed if the tick has been run already. Who is late for it must not have taken the lock
+// to learn that: the next tick may be due meanwhile for another, and is not run by who finds the lock held.
+func (t *Ticks) passed(ctx context.Context, job string, tick time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	at, ok, err := sqllock.Mark(ctx, t.db, t.ns.Key(job))
+	if err == nil && ok && at >= tick.UnixMilli() {
+		return sqllock.ErrPassed
+	}
+	return err
 }
 
 // Do runs work under Begin's lock. Its context is ctx, and ends when the lock is lost. The error is Begin's, or
@@ -127,7 +142,7 @@ func (t *Ticks) mark(ctx context.Context, job string, tick time.Time, held func(
 	defer cancel()
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("cron: the mark of the tick could not be moved: %w", quiet(err))
+		return fmt.Errorf("cron: the mark of the tick could not be moved: %w", withoutDriverText(err))
 	}
 	defer func() { _ = tx.Rollback() }()
 	if err := t.inTime(ctx, tx, tick); err != nil {
@@ -140,7 +155,7 @@ func (t *Ticks) mark(ctx context.Context, job string, tick time.Time, held func(
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("cron: it is not known whether the mark of the tick was moved: %w", quiet(err))
+		return fmt.Errorf("cron: it is not known whether the mark of the tick was moved: %w", withoutDriverText(err))
 	}
 	return nil
 }
@@ -151,7 +166,7 @@ func (t *Ticks) inTime(ctx context.Context, tx *sql.Tx, tick time.Time) error {
 	ahead, err := tx.ExecContext(ctx, fmt.Sprintf("SELECT 1 WHERE to_timestamp(%d / 1000.0) > clock_timestamp()",
 		tick.Add(-t.maxAhead).UnixMilli()))
 	if err != nil {
-		return fmt.Errorf("cron: the mark of the tick could not be moved: %w", quiet(err))
+		return fmt.Errorf("cron: the mark of the tick could not be moved: %w", withoutDriverText(err))
 	}
 	if n, _ := ahead.RowsAffected(); n > 0 { // drivers of PostgreSQL always know
 		return ErrClockAhead
@@ -162,7 +177,7 @@ func (t *Ticks) inTime(ctx context.Context, tx *sql.Tx, tick time.Time) error {
 // Pass moves job's mark to the tick of s that is due now without taking the job's lock: for who has the right
 // to run it already, as a leader has. Its errors are Begin's but for sqllock.ErrHeld.
 func (t *Ticks) Pass(ctx context.Context, job string, s Schedule) error {
-	tick, ok := meant(s, t.now())
+	tick, ok := tickFor(s, t.now())
 	if !ok {
 		return t.observer.refuse(job, tick, ErrNotDue)
 	}

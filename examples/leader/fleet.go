@@ -41,6 +41,7 @@ func (f *fleet) start(ctx context.Context) error {
 // stop has all candidates exit; called again it does nothing.
 func (f *fleet) stop() (err error) {
 	for _, p := range f.candidates { // all at once, then wait
+		_ = wake(p) // or it does not hear
 		p.tell()
 	}
 	for _, p := range f.candidates {
@@ -62,7 +63,7 @@ func (f *fleet) candidate(number int) *process {
 
 // awaitLeader waits until a candidate, but one, has led after a moment.
 func (f *fleet) awaitLeader(ctx context.Context, moment time.Time, not int) (*reign, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("nobody leads"))
 	defer cancel()
 	for {
 		if r := f.chronicle.after(moment, not); r != nil {
@@ -70,7 +71,7 @@ func (f *fleet) awaitLeader(ctx context.Context, moment time.Time, not int) (*re
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.New("nobody leads")
+			return nil, context.Cause(ctx)
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -37,6 +38,8 @@ func startProcess(ctx context.Context, number int, url string, c *chronicle) (*p
 	p.command = exec.Command(self, "-candidate", strconv.Itoa(number)) //nolint:noctx // it is told to end, and waited for
 	p.command.Env = append(os.Environ(), "DATABASE_URL="+url)
 	p.command.Stderr = os.Stderr
+	p.command.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithParent(p.command.SysProcAttr)
 	if p.stdin, err = p.command.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -54,7 +57,7 @@ func startProcess(ctx context.Context, number int, url string, c *chronicle) (*p
 	case <-p.ended:
 		err = errors.New("a candidate did not start")
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	case <-time.After(patience):
 		err = errSilent
 	}

@@ -20,7 +20,7 @@ type way struct {
 var ways = []way{
 	{"exit", func(p *process) error { p.tell(); return nil }, replace},
 	{"kill -9", func(p *process) error { return p.command.Process.Kill() }, replace},
-	{"freeze", func(p *process) error { return p.command.Process.Signal(syscall.SIGSTOP) }, wake},
+	{"freeze", func(p *process) error { return p.command.Process.Signal(syscall.SIGSTOP) }, thaw},
 }
 
 // replace starts another candidate for one that has ended.
@@ -29,10 +29,11 @@ func replace(ctx context.Context, f *fleet, p *process) error {
 	return f.start(ctx)
 }
 
-// wake ends a freeze: the process that led wakes up, and must see that it does not any more.
-func wake(_ context.Context, _ *fleet, p *process) error {
-	return p.command.Process.Signal(syscall.SIGCONT)
-}
+// thaw ends a freeze: the process that led wakes up, and must see that it does not any more.
+func thaw(_ context.Context, _ *fleet, p *process) error { return wake(p) }
+
+// wake does nothing to a process that is awake.
+func wake(p *process) error { return p.command.Process.Signal(syscall.SIGCONT) }
 
 // rounds is how often a leader goes in each way; reignFor how long it is let alone before.
 const (
@@ -87,7 +88,7 @@ func (f *fleet) takeOver(ctx context.Context, w way) (g going, err error) {
 	select {
 	case <-time.After(reignFor):
 	case <-ctx.Done():
-		return g, ctx.Err()
+		return g, context.Cause(ctx)
 	}
 	old, err := f.awaitLeader(ctx, time.Now(), 0)
 	if err != nil {
@@ -135,7 +136,8 @@ func printGoings(out io.Writer, goings []going) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "LEADER\tGOES BY\tNEXT\tLEADS AFTER\tHEALTH THEN\tHEALTH LATER")
 	for _, g := range goings {
-		fmt.Fprintf(table, "candidate %d\t%s\tcandidate %d\t%v\t%s\t%s\n", g.who, g.way, g.next, g.after.Round(time.Millisecond), g.healthNext, g.healthLater)
+		fmt.Fprintf(table, "candidate %d\t%s\tcandidate %d\t%v\t%s\t%s\n",
+			g.who, g.way, g.next, g.after.Round(time.Millisecond), g.healthNext, g.healthLater)
 	}
 	return table.Flush()
 }

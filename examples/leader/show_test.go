@@ -5,9 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"runtime"
 	"testing"
 	"time"
 
@@ -52,28 +50,10 @@ func TestShow(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if left := candidatesLeft(t); left > 0 {
+		if left := len(ofProgram(t)); left > 0 {
 			t.Errorf("%d processes are left", left)
 		}
 	})
-}
-
-// candidatesLeft counts the processes of the program, where the system lists them.
-func candidatesLeft(t *testing.T) (n int) {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		return 0
-	}
-	all, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil || len(all) == 0 {
-		t.Fatalf("processes: %v, %v", all, err)
-	}
-	for _, exe := range all {
-		if of, err := os.Readlink(exe); err == nil && of == program {
-			n++
-		}
-	}
-	return n
 }
 
 func TestVerdict(t *testing.T) {

@@ -55,6 +55,10 @@ func TestAdvance(t *testing.T) {
 		if o.Driver == "mysql" {
 			db = open(t, o.Driver, o.DSN+"?clientFoundRows=true") // then a row that is left alone counts
 		}
+		if at, ok, err := sqllock.Mark(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || ok || at != 0 {
+			t.Errorf("Mark before any: %d, %t, %v", at, ok, err)
+		}
+		want := int64(math.MinInt64)
 		for _, step := range []struct {
 			to   int64
 			want error
@@ -71,6 +75,10 @@ func TestAdvance(t *testing.T) {
 		} {
 			if err := markedWork(t, db, step.to); err != step.want {
 				t.Errorf("to %d: %v, want %v", step.to, err, step.want)
+			}
+			want = max(want, step.to)
+			if at, ok, err := sqllock.Mark(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || !ok || at != want {
+				t.Errorf("Mark after %d: %d, %t, %v, want %d", step.to, at, ok, err, want)
 			}
 		}
 		if n := number(t, db, "SELECT count(*) FROM work"); n != 4 {
@@ -125,6 +133,10 @@ func TestAdvanceWithoutTable(t *testing.T) {
 		}
 		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
 			t.Errorf("Advance: %v, want a word of %s", err, want)
+		}
+		_, ok, err := sqllock.Mark(t.Context(), db, sqllock.Pair(-1, 1))
+		if err == nil || ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
+			t.Errorf("Mark: %t, %v, want a word of %s", ok, err, want)
 		}
 	})
 }

@@ -2,6 +2,8 @@ package dialect
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 )
 
@@ -20,14 +22,42 @@ func Mark(ctx context.Context, tx Execer, key Key, to int64) (bool, error) {
 	if number, _, ok := mysqlError(err); ok && number == mysqlParse {
 		return markMySQL(ctx, tx, key, to)
 	}
-	if isNoFence(err) { // SQLite's, of any table
-		return false, &Failure{Kind: Statement, Reason: "there is no table latchkey_marks in the file that the transaction is in: create it with the statements of Schema(SQLite)"}
-	}
 	if err != nil {
-		return false, Fail(err)
+		return false, markFailure(err)
 	}
 	n, err := result.RowsAffected()
 	return n == 1, Fail(err)
+}
+
+// A Querier asks for one row.
+type Querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// MarkOf is how far key's mark has come by what is committed; ok is false if it has none. All databases
+// understand its statement.
+func MarkOf(ctx context.Context, db Querier, key Key) (at int64, ok bool, err error) {
+	err = db.QueryRowContext(ctx, fmt.Sprintf("SELECT mark FROM latchkey_marks WHERE key_space = %d AND key_id = %d", key.Space, key.ID)).
+		Scan(&at)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, false, nil
+	case err != nil:
+		return 0, false, markFailure(err)
+	}
+	return at, true, nil
+}
+
+// markFailure is Fail, which also knows SQLite's error of a table that is missing.
+func markFailure(err error) error {
+	if isNoFence(err) { // of any table
+		return &Failure{
+			Kind: Statement,
+			Reason: "there is no table latchkey_marks in the file that the transaction is in:" +
+				" create it with the statements of Schema(SQLite)",
+		}
+	}
+	return Fail(err)
 }
 
 func markMySQL(ctx context.Context, tx Execer, key Key, to int64) (bool, error) {

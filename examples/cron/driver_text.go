@@ -7,9 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// quiet is err without the driver's text, which may name hosts and users: sqllock.ErrUnavailable, the context's
+// withoutDriverText is err without the driver's text, which may name hosts and users: sqllock.ErrUnavailable, the context's
 // error, or the server's SQLSTATE.
-func quiet(err error) error {
+func withoutDriverText(err error) error {
 	var coded interface{ SQLState() string }
 	switch {
 	case errors.Is(err, context.Canceled):
