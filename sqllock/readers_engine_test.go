@@ -313,7 +313,7 @@ func TestCloseAdmitsNoReaders(t *testing.T) {
 
 // After a suspend that the lease did not survive no reader joins, and none is left waiting for those that
 // are gone.
-func TestReadersAfterSuspend(t *testing.T) {
+func TestReadersAreNotStranded(t *testing.T) {
 	var asleep atomic.Int64
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		first, second := mustRead(t, s, ID(1)), mustRead(t, s, ID(1))
