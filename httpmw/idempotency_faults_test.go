@@ -79,8 +79,8 @@ func TestIdempotencyFailsOpen(t *testing.T) {
 		second := asking(t, s, demand{key: "k-1"})
 		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
 		close(g.leave)
-		second2 := receive(t, second, "second answer")
-		second2.wantReplay(t, receive(t, first, "first answer"))
+		replay := receive(t, second, "second answer")
+		replay.wantReplay(t, receive(t, first, "first answer"))
 		b.wantEffects(1)
 		if n := b.runs.Load(); n != 1 {
 			t.Errorf("the handler ran %d times", n)

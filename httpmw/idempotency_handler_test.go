@@ -194,26 +194,27 @@ func TestIdempotencyTxUnusable(t *testing.T) {
 		i := b.once(b.locks())
 		for _, tt := range []struct {
 			name    string
-			break_  string
+			misuse  string
 			effects int
 		}{
 			{"commits", "commit", 1},
 			{"rolls back", "rollback", 0},
 			{"hides an error", "SELECT 1/0", 0},
 			{"rolls back by SQL", "ROLLBACK", 0},
+			{"commits by SQL", "COMMIT", 1},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				b.do("DELETE FROM ledger")
 				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					b.record(r)
 					tx, _ := httpmw.EffectTx(r.Context())
-					switch tt.break_ {
+					switch tt.misuse {
 					case "commit":
 						_ = tx.Commit()
 					case "rollback":
 						_ = tx.Rollback()
 					default:
-						_, _ = tx.ExecContext(r.Context(), tt.break_)
+						_, _ = tx.ExecContext(r.Context(), tt.misuse)
 					}
 					w.WriteHeader(http.StatusCreated)
 				}))
