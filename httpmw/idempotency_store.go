@@ -31,8 +31,8 @@ const (
 	// unless the server is stricter. It returns the table's full name: the handler may SET
 	// another search_path.
 	claimSQL = `INSERT INTO latchkey_answers (key, fingerprint) SELECT $1::bytea, $2::bytea
-		WHERE set_config('latchkey.lock_timeout', current_setting('lock_timeout'), true) IS NOT NULL
-		AND set_config('lock_timeout', '%[1]d', true) IS NOT NULL
+		WHERE set_config('lock_timeout', -- after the old one is kept
+			CASE WHEN set_config('latchkey.lock_timeout', current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
 		ON CONFLICT (key) DO NOTHING
 		RETURNING (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
 			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
