@@ -48,7 +48,7 @@ func TestIdempotencyStoresNoNames(t *testing.T) {
 	b := oneBank(t)
 	mustAsk(t, b.serve(b.once(b.locks()), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
 	var row string
-	if err := b.db.QueryRow("SELECT a::text || encode(key, 'escape') || encode(header, 'escape') FROM latchkey_answers a").Scan(&row); err != nil {
+	if err := b.db.QueryRow("SELECT a::text || encode(key, 'escape') || encode(fingerprint, 'escape') || encode(header, 'escape') || encode(body, 'escape') FROM latchkey_answers a").Scan(&row); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(row, "ada") || strings.Contains(row, "k-1") || strings.Contains(row, "secret") {
