@@ -38,6 +38,8 @@ func WithRoute(route KeyFunc) IdempotencyOption {
 // WithKey finds the key by key, in place of the header Idempotency-Key: for requests
 // that have an id of their own, such as a webhook's event id, if its signature has
 // been checked. It may have any length. A request without one is answered 400.
+// For webhooks whose answers need not be kept, a table of the ids alone will do, with
+// the id inserted in the effect's transaction: examples/webhook.
 //
 // It panics if key is nil.
 func WithKey(key KeyFunc) IdempotencyOption {
