@@ -152,9 +152,9 @@ func ExampleWithKey() {
 		r.Header.Set("Webhook-Event", "evt-1")
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
-		fmt.Println(w.Code, w.Header().Get("Idempotency-Replayed"))
+		fmt.Println(w.Code, w.Header().Get("Idempotency-Replayed") == "true")
 	}
 	// Output:
-	// 202
+	// 202 false
 	// 202 true
 }

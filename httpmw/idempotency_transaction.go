@@ -95,19 +95,27 @@ func (t *transaction) end() {
 	if t.over {
 		return
 	}
-	_ = t.step(context.Background(), commitPatience, t.close) // nothing is left to tell of
+	_ = t.step(context.Background(), commitPatience, t.rollback) // nobody is left to tell
+	if t.over {
+		return
+	}
 	t.over = true
 	t.cancel()
+	if t.conn != nil {
+		_ = t.conn.Close()
+	}
 }
 
-func (t *transaction) close() error {
+// rollback destroys the connection if it does not know that tx is over.
+func (t *transaction) rollback() error {
 	if t.tx == nil {
 		return nil
 	}
-	if err := t.tx.Rollback(); err != nil && !errors.Is(err, sql.ErrTxDone) {
+	err := t.tx.Rollback()
+	if err != nil && !errors.Is(err, sql.ErrTxDone) {
 		t.destroy()
 	}
-	return t.conn.Close()
+	return err
 }
 
 // destroy ends tx and its session, rather than give it back.
