@@ -84,7 +84,7 @@ func (t *transaction) step(ctx context.Context, limit time.Duration, do func() e
 	t.store.strays.Add(1)
 	go func() {
 		defer t.store.strays.Add(-1)
-		_ = <-done // of what was given up
+		<-done //nolint:errcheck // it was given up
 		t.destroy()
 	}()
 	return errNoReply
