@@ -136,3 +136,25 @@ func ExampleWithRoute() {
 	send(authenticate("user-1", once.Handler(mux)), "k-1", "10 to bob")
 	// Output: 201 Created
 }
+
+// A webhook's event, whose id is in a header that a signature covers, is the key.
+func ExampleWithKey() {
+	db, done := exampleBank()
+	defer done()
+	event := httpmw.WithKey(httpmw.Header("Webhook-Event"))
+	once := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "webhooks"), httpmw.FromContext(userID), event)
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /webhooks", authenticate("provider", once.Handler(http.HandlerFunc( // it checks the signature
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))))
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/webhooks", strings.NewReader("10 to bob"))
+		r.Header.Set("Webhook-Event", "evt-1")
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("Idempotency-Replayed") == "true")
+	}
+	// Output:
+	// 202 false
+	// 202 true
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -38,10 +39,11 @@ import (
 // synchronous_commit = off may in a crash, or by a failover to a standby that lagged
 // behind: it loses the answer with the effect, and the client may have been told.
 type Idempotency struct {
-	answers   answerStore
+	answers   *answerStore
 	limiter   *ratelimit.Limiter
 	principal KeyFunc
 	route     KeyFunc
+	key       KeyFunc
 	refusals  *Middleware // how requests are refused, not whether
 	log       *slog.Logger
 
@@ -56,9 +58,11 @@ type Idempotency struct {
 //
 // A key counts for the principal that principal finds, and for the route:
 // principals and routes may use equal keys without meeting. The principal should
-// be the authenticated user. The route is the pattern of [http.ServeMux] that
-// matched (but see [WithRoute]). Limiters of different namespaces have
-// different keys, too.
+// be the authenticated user; with the tenant ([Join]), if a user's name is unique
+// only within one. The route is the pattern of [http.ServeMux] that matched, of the
+// inner one if there are several (but see [WithRoute]). Limiters of different
+// namespaces have different keys, too. The host is no part of that: a service has
+// several names, and a retry by another one must not be done again. It is refused.
 //
 // db is PostgreSQL, best the service's own pool, not the small one of the locks:
 // each request in flight has a connection of it for its transaction.
@@ -76,7 +80,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		panic("httpmw: NewIdempotency needs a KeyFunc that is not nil")
 	}
 	i := &Idempotency{
-		answers: answerStore{db: db}, limiter: l, principal: principal, route: muxPattern,
+		answers: &answerStore{db: db, maxIdle: time.Minute}, limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
 		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20,
 	}
@@ -91,20 +95,26 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 // Handler is next, done once for each key:
 //
 //	400  no Idempotency-Key, or one that cannot be, or no principal
-//	409  a request with this key is in flight; with Retry-After
+//	409  a request with this key is in flight: it has the lock, or has the
+//	     key's row locked for two seconds; with Retry-After
 //	413  the payload is too large to be compared ([WithMaxBody])
 //	422  the key was used with another payload
 //	500  the answer is too large to be stored ([WithMaxAnswer]), next has ended
-//	     the transaction itself, there is no route
+//	     the transaction itself, a constraint is broken at the commit, there is
+//	     no route, the body was read before
 //	503  it cannot be told now; with Retry-After
 //
-// Each is a problem as those of [Middleware.Reject]; of a 500 and a 503 nothing
-// has been done that a retry does not find. Otherwise the answer is next's, or
+// Each is a problem as those of [Middleware.Reject]. After a 503 nobody knows
+// whether the effect was committed: if it was, a retry gets the stored answer, and
+// else runs next. After a 500 it was not, unless next has committed it itself:
+// then retries are answered 500. Otherwise the answer is next's, or
 // the stored one with the header Idempotency-Replayed: true. The
 // header's value is a string of structured fields, as the draft wants it,
 // "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes, or without them, as
 // many clients send it: both are one key, 1 to 255 printable ASCII characters.
-// Method, URL, Content-Type and body must be the same again.
+// Method, host (but not the port), URL (as the client sent it), Content-Type and body must be the same
+// again. Nothing around may read the body, not even by r.FormValue: that is found
+// out and answered 500.
 //
 // What becomes of next's effect and of its answer depends on the status:
 //
@@ -113,15 +123,17 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 //	          of those that a retry may change: 401, 407, 408, 409, 423, 425, 429
 //	5xx       the effect is rolled back, nothing is stored: a retry runs next again
 //
-// A panic rolls back and goes on. Only when all is committed and the lock is
-// given back the client is sent a byte. So the answer is buffered, and next's
-// ResponseWriter is no [http.Flusher] or [http.Hijacker]: streams do not fit. The
-// stored header is without Set-Cookie and what belongs to the connection.
+// If next panics the effect is rolled back, nothing is stored, and the panic goes up
+// to the server. The client is sent nothing before all is committed and the lock is
+// given back. So the answer is buffered, and next's ResponseWriter is no
+// [http.Flusher] or [http.Hijacker]: streams and trailers do not fit. Of the header,
+// what next has set is stored, without Set-Cookie and what belongs to the connection.
 //
 // next's context carries the lock ([sqllock.FromContext]), which may be absent,
 // and ends with the request or the loss of the lock. The transaction does not end
 // with it: a next that goes on without its client leaves an answer to
-// the retry. So [http.TimeoutHandler] belongs around.
+// the retry. So [http.TimeoutHandler] belongs around. next may run as long as it
+// likes, but its transaction may not be idle for longer than [WithMaxIdle].
 func (i *Idempotency) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
@@ -156,13 +168,16 @@ func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Ha
 		return err
 	}
 	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())
-	if err != nil {
+	switch {
+	case errors.Is(err, ratelimit.ErrBadID): // ours is a good one
+		return errShortIDs
+	case err != nil:
 		return err
 	}
 	defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; nobody else is left to tell
 	ctx, cancel := lock.Bind(r.Context())
 	defer cancel()
-	answer, err := i.answer(ctx, r, asked, next)
+	answer, err := i.answer(ctx, w.Header(), r, asked, next)
 	if err != nil {
 		return err
 	}
@@ -171,45 +186,42 @@ func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Ha
 	return nil
 }
 
-// answer is the stored answer, or that of next, stored if it is to be.
-func (i *Idempotency) answer(ctx context.Context, r *http.Request, asked payload, next http.Handler) (*storedAnswer, error) {
+// answer is the stored answer, or that of next, stored if it is to be. around is the
+// header as others have set it.
+func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Request, asked payload, next http.Handler) (*storedAnswer, error) {
 	claim, err := i.answers.claim(ctx, asked)
 	switch {
 	case errors.Is(err, errInFlight):
-		return nil, i.inFlight()
+		return nil, i.inFlight(r)
 	case err != nil:
 		return nil, err
 	case claim.stored != nil:
 		return claim.stored.to(asked)
 	}
-	defer claim.rollback() // also if next panics
-	fresh, err := i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), r, asked, next)
+	defer claim.end() // also if next panics
+	w := newRecorder(i.maxAnswer, around)
+	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
+	fresh, err := w.answer()
 	if err != nil {
 		return nil, err
 	}
-	switch fateOf(fresh.status) {
-	case committed:
-		return fresh, claim.commit(fresh)
-	case stored:
-		claim.rollback()
-		return i.answers.store(ctx, asked, fresh)
-	default:
-		return fresh, nil
+	if fate := fateOf(fresh.status); fate != forgotten {
+		err = claim.commit(ctx, fresh, fate == stored)
 	}
+	return fresh, err
 }
 
-// run runs next and records its answer.
-func (i *Idempotency) run(ctx context.Context, r *http.Request, asked payload, next http.Handler) (*storedAnswer, error) {
-	w := newRecorder(i.maxAnswer)
+// run runs next with the body that was read.
+func (i *Idempotency) run(ctx context.Context, w *recorder, r *http.Request, asked payload, next http.Handler) {
 	inner := asked.restore(r.WithContext(ctx))
 	next.ServeHTTP(w, inner)
 	carryBack(r, inner)
-	return w.answer()
 }
 
 // inFlight is the refusal of a request that the lock has let in beside another:
-// there was none, or it was lost.
-func (i *Idempotency) inFlight() error {
+// there was none, or it was lost. That is worth a word.
+func (i *Idempotency) inFlight(r *http.Request) error {
+	i.log.WarnContext(context.WithoutCancel(r.Context()), "httpmw: refused a request that the lock had let in beside another with its key", "route", r.Pattern)
 	err := &ratelimit.BusyError{Namespace: string(i.limiter.Namespace()), RetryAfter: claimPatience}
 	_ = i.limiter.Refuse(err)
 	return err

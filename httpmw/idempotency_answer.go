@@ -19,6 +19,8 @@ type storedAnswer struct {
 	header      http.Header
 	body        []byte
 	replayed    bool
+
+	around http.Header // what others had set before the handler; of one that is not replayed
 }
 
 // to is a as the answer to p.
@@ -32,13 +34,28 @@ func (a *storedAnswer) to(p payload) (*storedAnswer, error) {
 	return a, nil
 }
 
-// send writes a. Headers that others have set on w stay, but for those that the
-// handler has set, too.
+// toStore is the part of a's header that the handler has set, or added to.
+func (a *storedAnswer) toStore() http.Header {
+	set := make(http.Header, len(a.header))
+	for name, values := range a.header {
+		if !slices.Equal(values, a.around[name]) {
+			set[name] = values
+		}
+	}
+	return set
+}
+
+// send writes a. Of what others have set on w, that goes which the handler has
+// removed, or has set, too.
 func (a *storedAnswer) send(w http.ResponseWriter) {
 	h := w.Header()
-	maps.Copy(h, a.header)
 	if a.replayed {
+		maps.Copy(h, a.header)
 		h.Set("Idempotency-Replayed", "true")
+	} else {
+		clear(h)
+		maps.Copy(h, a.header)
+		maps.DeleteFunc(h, isTrailer) // with what they announce long gone
 	}
 	h.Del("Content-Length")
 	if bodyAllowed(a.status) {
@@ -81,14 +98,19 @@ func fateOf(status int) fate {
 // in a table.
 var notStored = []string{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Set-Cookie",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Te", "Transfer-Encoding", "Upgrade",
+}
+
+// isTrailer reports whether a field is for after the body, where nothing is sent.
+func isTrailer(name string, _ []string) bool {
+	return name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix)
 }
 
 // encodeHeader is h as it is sent, which is what is stored of it.
 func encodeHeader(h http.Header) []byte {
 	kept := make(http.Header, len(h))
 	for name, values := range h {
-		if !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !strings.HasPrefix(name, http.TrailerPrefix) {
+		if !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !isTrailer(name, nil) {
 			kept[name] = slices.DeleteFunc(slices.Clone(values), hasControl)
 		}
 	}
@@ -112,6 +134,7 @@ func decodeHeader(encoded []byte) (http.Header, error) {
 // no Flush, Hijack or Unwrap on purpose: there is no way around it.
 type recorder struct {
 	limit    int
+	around   http.Header // as it was before the handler
 	header   http.Header // as the handler sees it
 	sent     http.Header // as it was when the answer began; nil before
 	status   int         // 0 before
@@ -119,7 +142,10 @@ type recorder struct {
 	overflow bool
 }
 
-func newRecorder(limit int) *recorder { return &recorder{limit: limit, header: make(http.Header)} }
+// newRecorder begins with what others have set, to which the handler may add.
+func newRecorder(limit int, around http.Header) *recorder {
+	return &recorder{limit: limit, around: around.Clone(), header: around.Clone()}
+}
 
 func (w *recorder) Header() http.Header { return w.header }
 
@@ -152,5 +178,5 @@ func (w *recorder) answer() (*storedAnswer, error) {
 		return nil, ErrAnswerTooLarge
 	}
 	w.WriteHeader(http.StatusOK)
-	return &storedAnswer{status: w.status, header: w.sent, body: w.body.Bytes()}, nil
+	return &storedAnswer{status: w.status, header: w.sent, around: w.around, body: w.body.Bytes()}, nil
 }

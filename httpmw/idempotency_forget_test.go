@@ -45,3 +45,25 @@ func TestIdempotencyForget(t *testing.T) {
 		}
 	})
 }
+
+// Two at once do not wait for each other, and count each row once.
+func TestIdempotencyForgetTwice(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(b.locks())
+		b.do(`INSERT INTO latchkey_answers (key, fingerprint, status, created_at)
+			SELECT sha256(n::text::bytea), '', 200, now() - interval '2 days' FROM generate_series(1, 2500) n`)
+		tx, err := b.db.Begin() // another instance in the middle of a batch
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.Exec("DELETE FROM latchkey_answers WHERE key IN (SELECT key FROM latchkey_answers ORDER BY created_at LIMIT 500)"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if n, err := i.Forget(ctx, time.Hour); n != 2000 || err != nil {
+			t.Errorf("forgot %d, %v; want 2000, without a wait for the other", n, err)
+		}
+	})
+}

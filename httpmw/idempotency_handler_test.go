@@ -1,6 +1,7 @@
 package httpmw_test
 
 import (
+	"database/sql"
 	"errors"
 	"io"
 	"net/http"
@@ -145,106 +146,6 @@ func TestIdempotencyResponseWriter(t *testing.T) {
 	}
 }
 
-// A value that could not be read again is not stored: the rest can.
-func TestIdempotencyControlCharacters(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header()["X-Values"] = []string{"bad\x01", "good", "caf\xe9"}
-	}))
-	for _, want := range []string{"bad\x01 good caf\xe9", "good caf\xe9"} {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.Header.Set(user, "ada")
-		r.Header.Set("Idempotency-Key", "k-1")
-		r.Pattern = "/"
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if got := strings.Join(w.Header().Values("X-Values"), " "); w.Code != http.StatusOK || got != want {
-			t.Errorf("%d %q, want 200 %q", w.Code, got, want)
-		}
-	}
-}
-
-// What stands around the handler keeps its headers; one that writes nothing
-// answers 200.
-func TestIdempotencyHeadersAround(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	inner := http.NewServeMux()
-	inner.Handle("/", b.once(b.locks()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	id := 0
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id++
-		w.Header().Set("X-Request-Id", string(rune('0'+id)))
-		inner.ServeHTTP(w, r)
-	}))
-	for _, want := range []string{"1", "2"} {
-		r := mustAsk(t, s, demand{key: "k-1"})
-		r.want(t, http.StatusOK)
-		if got := r.Header.Get("X-Request-Id"); got != want {
-			t.Errorf("request id %q, want %s", got, want)
-		}
-	}
-}
-
-// A handler that ends its transaction itself, or hides that a statement failed, is
-// found out, and does nothing twice.
-func TestIdempotencyTxUnusable(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		i := b.once(b.locks())
-		for _, tt := range []struct {
-			name    string
-			break_  string
-			effects int
-		}{
-			{"commits", "commit", 1},
-			{"rolls back", "rollback", 0},
-			{"hides an error", "SELECT 1/0", 0},
-			{"rolls back by SQL", "ROLLBACK", 0},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				b.do("DELETE FROM ledger")
-				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					b.record(r)
-					tx, _ := httpmw.EffectTx(r.Context())
-					switch tt.break_ {
-					case "commit":
-						_ = tx.Commit()
-					case "rollback":
-						_ = tx.Rollback()
-					default:
-						_, _ = tx.ExecContext(r.Context(), tt.break_)
-					}
-					w.WriteHeader(http.StatusCreated)
-				}))
-				for range 2 {
-					mustAsk(t, s, demand{key: `"` + tt.name + `"`}).want(t, http.StatusInternalServerError)
-				}
-				b.wantEffects(tt.effects)
-				b.wantLog("must not commit")
-			})
-		}
-	})
-}
-
-// Rows that the handler forgets to close keep its answer from being stored: nothing is
-// done, and the log has an idea.
-func TestIdempotencyRowsLeftOpen(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			b.record(r)
-			tx, _ := httpmw.EffectTx(r.Context())
-			rows, err := tx.QueryContext(r.Context(), "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is the bug
-			if err != nil || !rows.Next() || rows.Err() != nil {
-				t.Errorf("no rows: %v", err)
-			}
-		}))
-		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusServiceUnavailable)
-		b.wantEffects(0)
-		b.wantLog("left rows of it open")
-	})
-}
-
 // Options of a Middleware are those of an Idempotency, too; the handler of refusals gets the
 // reason.
 func TestIdempotencyRejectHandler(t *testing.T) {
@@ -285,6 +186,9 @@ func TestIdempotencyMisusePanics(t *testing.T) {
 		"nil logger":    func() { httpmw.WithLogger(nil) },
 		"no body":       func() { httpmw.WithMaxBody(0) },
 		"no answer":     func() { httpmw.WithMaxAnswer(0) },
+		"nil key":       func() { httpmw.WithKey(nil) },
+		"no idle time":  func() { httpmw.WithMaxIdle(0) },
+		"read-only":     func() { httpmw.WithTxOptions(sql.TxOptions{ReadOnly: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

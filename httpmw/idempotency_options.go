@@ -3,10 +3,13 @@ package httpmw
 import (
 	"database/sql"
 	"log/slog"
+	"maps"
+	"time"
 )
 
-// An IdempotencyOption changes an [Idempotency]. Each [Option] is one, as far as it
-// is about how requests are refused; 409 is always the answer to one in flight.
+// An IdempotencyOption changes an [Idempotency]. An [Option] of a [Middleware] is one,
+// too: it changes how requests are refused, but for [WithConflict], without which
+// the answer to one in flight is 409 already.
 type IdempotencyOption interface{ idempotency(i *Idempotency) }
 
 func (o Option) idempotency(i *Idempotency) { o(i.refusals) }
@@ -20,12 +23,34 @@ func (o idempotencyOption) idempotency(i *Idempotency) { o(i) }
 // mux. The route must not change from one release to the next: retries would
 // be done again. A request without one is answered 500, by [ErrNoRoute].
 //
+// With a mux inside of a mux the pattern is the inner one's: two mounts of an inner mux
+// are one route, so that a key which is used under both is refused with 422. Pass a route
+// that has the outer prefix, if clients may do that.
+//
 // It panics if route is nil.
 func WithRoute(route KeyFunc) IdempotencyOption {
 	if route == nil {
 		panic("httpmw: WithRoute needs a KeyFunc that is not nil")
 	}
 	return idempotencyOption(func(i *Idempotency) { i.route = route })
+}
+
+// WithKey finds the key by key, in place of the header Idempotency-Key: for requests
+// that have an id of their own, such as a webhook's event id, if its signature has
+// been checked. It may have any length. A request without one is answered 400.
+// For webhooks whose answers need not be kept, a table of the ids alone will do, with
+// the id inserted in the effect's transaction: examples/webhook.
+//
+// It panics if key is nil.
+func WithKey(key KeyFunc) IdempotencyOption {
+	if key == nil {
+		panic("httpmw: WithKey needs a KeyFunc that is not nil")
+	}
+	return idempotencyOption(func(i *Idempotency) {
+		i.key = key
+		i.refusals.details = maps.Clone(idempotencyDetails)
+		delete(i.refusals.details, badKey) // it tells of the header
+	})
 }
 
 // WithMaxBody sets how many bytes the body of a request may have, which is read into
@@ -48,9 +73,27 @@ func WithMaxAnswer(n int) IdempotencyOption {
 
 // WithTxOptions sets how the handler's transaction is begun, such as its
 // isolation; by default as the database has it. A serialization failure at its
-// commit is answered 503: the retry runs the handler again.
+// commit is answered 503: the retry runs the handler again. It panics if opts is
+// read-only: the answer is written in that transaction.
 func WithTxOptions(opts sql.TxOptions) IdempotencyOption {
+	if opts.ReadOnly {
+		panic("httpmw: WithTxOptions needs a transaction that is not read-only")
+	}
 	return idempotencyOption(func(i *Idempotency) { i.answers.txOptions = opts })
+}
+
+// WithMaxIdle sets how long the handler's transaction may be idle, that is between two
+// statements, in whole milliseconds: a minute by default, which is longer than servers
+// give a request as a rule. The server then rolls it back, and the key is free
+// (idle_in_transaction_session_timeout; a stricter one of the server's own stays).
+// So a process that is frozen, or cut off, does not keep its key for ever.
+//
+// It panics if d is less than a millisecond.
+func WithMaxIdle(d time.Duration) IdempotencyOption {
+	if d < time.Millisecond {
+		panic("httpmw: WithMaxIdle needs a millisecond at least")
+	}
+	return idempotencyOption(func(i *Idempotency) { i.answers.maxIdle = d })
 }
 
 // WithLogger sets where keys that come with two payloads and failures are

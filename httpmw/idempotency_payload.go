@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/joinkey"
@@ -41,7 +42,7 @@ func (p payload) restore(r *http.Request) *http.Request {
 // read reads what r asks for.
 func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, error) {
 	names := []string{string(i.limiter.Namespace())}
-	for _, name := range []KeyFunc{i.principal, i.routeOf, headerKey} {
+	for _, name := range []KeyFunc{i.principal, i.routeOf, i.key} {
 		part, err := name(r)
 		if err == nil && part == "" {
 			err = ErrNoKey
@@ -56,11 +57,25 @@ func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, err
 		return payload{}, err
 	}
 	return payload{
-		key: digest(names...),
-		fingerprint: digest(r.Method, r.URL.EscapedPath(), r.URL.RawQuery,
-			r.Header.Get("Content-Type"), string(body)),
-		body: body,
+		key:         digest(names...),
+		fingerprint: digest(r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)),
+		body:        body,
 	}, nil
+}
+
+// hostname is the host that r is for, without the port, which instances may differ in.
+func hostname(r *http.Request) string {
+	return strings.ToLower((&url.URL{Host: r.Host}).Hostname())
+}
+
+// target is path and query as the client sent them: a mux or http.StripPrefix around us
+// may have changed r.URL.
+func target(r *http.Request) string {
+	sent, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil { // no server's request
+		sent = r.URL
+	}
+	return sent.EscapedPath() + "?" + sent.RawQuery
 }
 
 // digest is a hash of parts: different parts have different ones.
@@ -73,12 +88,17 @@ func digest(parts ...string) [sha256.Size]byte {
 }
 
 func (i *Idempotency) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.Form != nil || r.PostForm != nil || r.MultipartForm != nil {
+		return nil, ErrBodyConsumed
+	}
 	if r.Body == nil {
 		return nil, nil
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, i.maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
+	case err == nil && int64(len(body)) < r.ContentLength:
+		return nil, ErrBodyConsumed
 	case err == nil:
 		return body, nil
 	case errors.As(err, &tooLarge): // ours, or that of a limit around us

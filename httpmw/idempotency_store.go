@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,7 +17,7 @@ import (
 // they are; [Idempotency.Forget] removes old ones.
 const IdempotencySchema = `CREATE TABLE IF NOT EXISTS latchkey_answers (
 	key         bytea       PRIMARY KEY, -- SHA-256 of namespace, principal, route and key
-	fingerprint bytea       NOT NULL,    -- SHA-256 of method, URL, Content-Type and body
+	fingerprint bytea       NOT NULL,    -- SHA-256 of method, host, URL, Content-Type and body
 	status      integer,                 -- null while the handler runs, which nobody else sees
 	header      bytea,
 	body        bytea,
@@ -24,16 +26,39 @@ const IdempotencySchema = `CREATE TABLE IF NOT EXISTS latchkey_answers (
 CREATE INDEX IF NOT EXISTS latchkey_answers_created_at ON latchkey_answers (created_at)`
 
 const (
-	claimSQL = `INSERT INTO latchkey_answers (key, fingerprint) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING`
-	findSQL  = `SELECT fingerprint, coalesce(status, 0), coalesce(header, ''), coalesce(body, '') FROM latchkey_answers WHERE key = $1`
-	fillSQL  = `UPDATE latchkey_answers SET status = $2, header = $3, body = $4 WHERE key = $1`
-	storeSQL = `INSERT INTO latchkey_answers (key, fingerprint, status, header, body) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (key) DO NOTHING`
+	// claimSQL waits for another one's transaction with that key, but not for long: only
+	// here lock_timeout is ours. From then on the transaction may be idle for so long,
+	// unless the server is stricter. It returns the table's full name: the handler may SET
+	// another search_path.
+	claimSQL = `INSERT INTO latchkey_answers (key, fingerprint) SELECT $1::bytea, $2::bytea
+		WHERE set_config('lock_timeout', -- after the old one is kept
+			CASE WHEN set_config('latchkey.lock_timeout', current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
+		ON CONFLICT (key) DO NOTHING
+		RETURNING (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+			WHERE c.oid = latchkey_answers.tableoid),
+		set_config('lock_timeout', current_setting('latchkey.lock_timeout'), true),
+		CASE WHEN current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN '1 millisecond' AND '%[2]d milliseconds'
+			THEN set_config('idle_in_transaction_session_timeout', '%[2]d', true) END`
+
+	effectSQL = `SAVEPOINT latchkey_effect`
+	undoSQL   = `ROLLBACK TO SAVEPOINT latchkey_effect`
+
+	findSQL = `SELECT fingerprint, coalesce(status, 0), coalesce(header, ''), coalesce(body, '') FROM latchkey_answers WHERE key = $1`
+
+	// fillSQL changes a row of this transaction alone: after a COMMIT of the handler's
+	// own there is none.
+	fillSQL = `UPDATE %s SET status = $2, header = $3, body = $4 WHERE key = $1 AND xmin = pg_catalog.pg_current_xact_id()::xid`
 )
 
 const (
 	// claimPatience bounds how long a request waits for the transaction of another
 	// one with its key, beside which the lock has let it in; and for a connection.
 	claimPatience = 2 * time.Second
+
+	// replyPatience bounds how long the server may take for a statement of ours, beside
+	// that.
+	replyPatience = 3 * time.Second
 
 	// commitPatience bounds what is left to do after the handler, whose client may have gone.
 	commitPatience = 5 * time.Second
@@ -43,6 +68,8 @@ const (
 type answerStore struct {
 	db        *sql.DB
 	txOptions sql.TxOptions
+	maxIdle   time.Duration // of the handler's transaction
+	strays    atomic.Int32  // steps that were given up and are not over
 }
 
 // A claim is what was found under a key: a stored answer, or nothing, and then it
@@ -52,10 +79,10 @@ type answerStore struct {
 // tries waits for its end. So of two for whom there is no lock one alone commits.
 type claim struct {
 	stored *storedAnswer // nil: the key is new, and tx open
-	tx     *sql.Tx
-	ctx    context.Context // of tx's own statements
-	cancel context.CancelFunc
 	asked  payload
+	table  string // its full name
+
+	transaction
 }
 
 // errInFlight: another transaction has the key, and goes on.
@@ -64,48 +91,34 @@ var errInFlight = errors.New("httpmw: the key is in flight")
 // claim finds the answer to asked, or begins the transaction that makes it. ctx bounds
 // claim, not the transaction.
 func (s *answerStore) claim(ctx context.Context, asked payload) (_ *claim, err error) {
-	c, err := s.begin(ctx, asked)
-	if err != nil {
+	c := &claim{asked: asked}
+	if err := c.begin(ctx, s); err != nil {
 		return nil, ended(ctx, storeError(err))
 	}
 	defer func() {
 		if err != nil || c.stored != nil {
-			c.rollback()
+			c.end()
 		}
 	}()
-	bound, stop := context.WithTimeout(ctx, claimPatience)
-	defer stop()
-	disarm := context.AfterFunc(bound, c.cancel)
-	inserted, err := affected(c.tx.ExecContext(c.ctx, claimSQL, asked.key[:], asked.fingerprint[:]))
-	if err == nil && !inserted {
-		c.stored, err = find(c.ctx, c.tx, asked)
-	}
-	if !disarm() { // c.ctx has ended, whatever else has come of it
-		return nil, ended(ctx, errInFlight)
+	err = c.step(ctx, claimPatience+replyPatience, c.insert)
+	if sqlState(err) == lockNotAvailable {
+		return nil, errInFlight
 	}
 	return c, ended(ctx, storeError(err))
 }
 
-// begin begins the transaction. Its context ends with ctx, or after a while, until
-// begin has returned, and then not by itself any more.
-func (s *answerStore) begin(ctx context.Context, asked payload) (*claim, error) {
-	bound, stop := context.WithTimeout(ctx, claimPatience)
-	defer stop()
-	txCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	disarm := context.AfterFunc(bound, cancel)
-	tx, err := s.db.BeginTx(txCtx, &s.txOptions)
-	if err == nil && !disarm() {
-		_ = tx.Rollback()
-		err = bound.Err()
+// insert inserts the key's row and begins the handler's part, or finds the answer.
+func (c *claim) insert() error {
+	query := fmt.Sprintf(claimSQL, claimPatience.Milliseconds(), c.store.maxIdle.Milliseconds())
+	var lockTimeout, maxIdle sql.NullString // as set
+	err := c.tx.QueryRowContext(c.ctx, query, c.asked.key[:], c.asked.fingerprint[:]).Scan(&c.table, &lockTimeout, &maxIdle)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		c.stored, err = find(c.ctx, c.tx, c.asked)
+	case err == nil:
+		_, err = c.tx.ExecContext(c.ctx, effectSQL)
 	}
-	if err != nil {
-		cancel()
-		if sqlState(err) == "" {
-			err = errNoTx
-		}
-		return nil, err
-	}
-	return &claim{tx: tx, ctx: txCtx, cancel: cancel, asked: asked}, nil
+	return err
 }
 
 // find reads the answer that is stored for asked, in tx.
@@ -120,58 +133,33 @@ func find(ctx context.Context, tx *sql.Tx, asked payload) (*storedAnswer, error)
 	return a, err
 }
 
-// commit stores a and commits it with the effect.
-func (c *claim) commit(a *storedAnswer) error {
-	bound := time.AfterFunc(commitPatience, c.cancel)
-	defer bound.Stop()
-	filled, err := affected(c.tx.ExecContext(c.ctx, fillSQL, c.asked.key[:], a.status, encodeHeader(a.header), a.body))
-	switch {
-	case err != nil:
-		return storeError(err)
-	case !filled: // the row's insertion was rolled back, to a savepoint of before or by SQL
-		return ErrTxUnusable
-	}
-	return storeError(c.tx.Commit())
-}
-
-// rollback undoes what is not committed.
-func (c *claim) rollback() {
-	_ = c.tx.Rollback()
-	c.cancel()
-}
-
-// store stores a without an effect. If somebody else was first, theirs is the
-// answer.
-func (s *answerStore) store(ctx context.Context, asked payload, a *storedAnswer) (*storedAnswer, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitPatience)
-	defer cancel()
-	tx, err := s.db.BeginTx(ctx, nil) // behind a transaction pooler arguments need one
-	if err != nil {
-		return nil, storeError(err)
-	}
-	defer tx.Rollback()
-	first, err := affected(tx.ExecContext(ctx, storeSQL, asked.key[:], asked.fingerprint[:], a.status, encodeHeader(a.header), a.body))
-	if err == nil && !first {
-		if a, err = find(ctx, tx, asked); err == nil {
-			return a.to(asked)
+// commit stores a and commits it, with the effect or, if that is to be undone,
+// without.
+func (c *claim) commit(ctx context.Context, a *storedAnswer, undo bool) error {
+	defer c.end()
+	return effectError(c.step(context.WithoutCancel(ctx), commitPatience, func() error {
+		if undo {
+			if _, err := c.tx.ExecContext(c.ctx, undoSQL); err != nil {
+				return err
+			}
 		}
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil {
-		return nil, storeError(err)
-	}
-	return a, nil
+		if err := c.fill(a); err != nil {
+			return err
+		}
+		return c.tx.Commit()
+	}))
 }
 
-// affected reports whether a statement changed a row.
-func affected(result sql.Result, err error) (bool, error) {
+// fill completes the key's row.
+func (c *claim) fill(a *storedAnswer) error {
+	result, err := c.tx.ExecContext(c.ctx, fmt.Sprintf(fillSQL, c.table), c.asked.key[:], a.status, encodeHeader(a.toStore()), a.body)
 	if err != nil {
-		return false, err
+		return err
 	}
-	n, err := result.RowsAffected()
-	return n > 0, err
+	if n, err := result.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	return ErrTxUnusable // the handler has ended the transaction, by SQL
 }
 
 // ended is ctx's error in place of err, if ctx has ended: it is the reason.

@@ -1,7 +1,6 @@
 package httpmw_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,7 +47,7 @@ func TestIdempotencyStoresNoNames(t *testing.T) {
 	b := oneBank(t)
 	mustAsk(t, b.serve(b.once(b.locks()), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
 	var row string
-	if err := b.db.QueryRow("SELECT a::text || encode(key, 'escape') || encode(header, 'escape') FROM latchkey_answers a").Scan(&row); err != nil {
+	if err := b.db.QueryRow("SELECT a::text || encode(key, 'escape') || encode(fingerprint, 'escape') || encode(header, 'escape') || encode(body, 'escape') FROM latchkey_answers a").Scan(&row); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(row, "ada") || strings.Contains(row, "k-1") || strings.Contains(row, "secret") {
@@ -290,62 +289,4 @@ func TestIdempotencyFates(t *testing.T) {
 			})
 		}
 	})
-}
-
-// A client that goes away does not undo what its request did, if the handler goes
-// on; its retry finds the answer.
-func TestIdempotencyClientGone(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
-		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			g.inside <- r
-			<-r.Context().Done()
-			b.record(r)
-		}))
-		ctx, cancel := context.WithCancel(t.Context())
-		gone := make(chan error, 1)
-		go func() {
-			_, err := ask(ctx, s, demand{key: "k-1"})
-			gone <- err
-		}()
-		receive(t, g.inside, "request")
-		cancel()
-		if err := receive(t, gone, "end of the client"); err == nil {
-			t.Error("the client got an answer")
-		}
-		lockertest.Eventually(t, "the retry gets the answer", func() bool {
-			return mustAsk(t, s, demand{key: "k-1"}).Header.Get("Idempotency-Replayed") == "true"
-		})
-		b.wantEffects(1)
-	})
-}
-
-// When the client gets the first byte, all is committed and the lock given back: it may
-// send the next request at once, to any instance.
-func TestIdempotencyFirstByte(t *testing.T) {
-	eachBank(t, func(t *testing.T, b *bank) {
-		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
-		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
-		meanwhile := make(chan reply, 1)
-		around := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			here.Config.Handler.ServeHTTP(beginning{w, func() {
-				if answer, err := ask(t.Context(), there, demand{key: "k-1"}); err == nil {
-					meanwhile <- answer
-				}
-			}}, r)
-		}))
-		first := mustAsk(t, around, demand{key: "k-1"})
-		receive(t, meanwhile, "answer of the meantime").wantReplay(t, first)
-	})
-}
-
-// A beginning calls back before the answer begins.
-type beginning struct {
-	http.ResponseWriter
-	begins func()
-}
-
-func (w beginning) WriteHeader(status int) {
-	w.begins()
-	w.ResponseWriter.WriteHeader(status)
 }

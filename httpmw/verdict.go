@@ -37,7 +37,8 @@ func verdictOn(err error) verdict {
 		return tooLarge
 	case errors.Is(err, ErrOtherPayload):
 		return otherPayload
-	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute):
+	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute),
+		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs):
 		return broken
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey

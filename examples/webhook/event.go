@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"strings"
 )
 
 // An event is what a webhook tells of.
@@ -18,15 +21,29 @@ type event struct {
 
 // parseEvent reads body, whose signature has been checked.
 func parseEvent(body []byte) (event, error) {
-	var e event
-	if err := json.Unmarshal(body, &e); err != nil {
+	var sent struct {
+		event
+		Amount *int64 `json:"amount"` // nil: there is none, which is not 0
+	}
+	if err := json.Unmarshal(body, &sent); err != nil {
 		return event{}, errors.New("the body is not an event in JSON")
 	}
-	if e.ID == "" || len(e.ID) > 255 || e.Account == "" {
-		return event{}, errors.New("an event needs an id of up to 255 bytes and an account")
+	e := sent.event
+	if e.ID == "" || len(e.ID) > 255 || e.Account == "" || sent.Amount == nil {
+		return event{}, errors.New("an event needs an id of up to 255 bytes, an account and an amount")
 	}
-	e.payload = sha256.Sum256(body)
+	if strings.ContainsRune(e.ID+e.Account, 0) { // PostgreSQL's text has none: it would never be processed
+		return event{}, errors.New("an event's id and account must not hold a NUL")
+	}
+	e.Amount, e.payload = *sent.Amount, sha256.Sum256(body)
 	return e, nil
+}
+
+// trace is what may be logged of e, whose id may be personal data: the first half of
+// encode(sha256(event_id::bytea), 'hex').
+func (e event) trace() slog.Attr {
+	sum := sha256.Sum256([]byte(e.ID))
+	return slog.String("event_sha256", hex.EncodeToString(sum[:16]))
 }
 
 type eventKey struct{}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -14,7 +15,7 @@ import (
 // and ever after.
 type outcome struct {
 	Event string `json:"event"`
-	Entry int64  `json:"entry"` // in the ledger
+	Entry int64  `json:"entry,omitempty"` // in the ledger; 0: it has been removed since
 
 	again bool // it had been processed before
 }
@@ -42,6 +43,10 @@ func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 		return outcome{}, err
 	}
 	defer tx.Rollback()
+	// Should this process freeze, the server ends the transaction, and the event is free.
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", rc.maxIdle.Milliseconds())); err != nil {
+		return outcome{}, err
+	}
 	result, err := tx.ExecContext(ctx,
 		"INSERT INTO processed_events (event_id, payload_hash) VALUES ($1, $2) ON CONFLICT (event_id) DO NOTHING",
 		e.ID, e.payload[:])
@@ -73,12 +78,13 @@ func book(ctx context.Context, tx *sql.Tx, e event) (outcome, error) {
 	return o, err
 }
 
-// before is the outcome of an event that has been processed before.
+// before is the outcome of an event that has been processed before. That stays true
+// when its entry has been removed from the ledger.
 func before(ctx context.Context, tx *sql.Tx, e event) (outcome, error) {
 	var payload []byte
 	o := outcome{Event: e.ID, again: true}
 	err := tx.QueryRowContext(ctx,
-		"SELECT payload_hash, ledger.id FROM processed_events JOIN ledger USING (event_id) WHERE event_id = $1",
+		"SELECT payload_hash, coalesce(ledger.id, 0) FROM processed_events LEFT JOIN ledger USING (event_id) WHERE event_id = $1",
 		e.ID).Scan(&payload, &o.Entry)
 	if err == nil && !bytes.Equal(payload, e.payload[:]) {
 		err = errOtherPayload

@@ -48,17 +48,18 @@ func runReceiver(ctx context.Context, f flags) error {
 		return err
 	}
 	defer session.Close()
-	rc := &receiver{db: work, secret: []byte(secret), wait: f.wait, work: f.work, crash: crash}
+	rc := &receiver{db: work, secret: []byte(secret), wait: f.wait, maxIdle: time.Minute, work: f.work, crash: crash}
 	return serveUntilTold(ctx, rc.handler(session))
 }
 
 // A receiver takes events whose signature is right, one delivery of each at a time.
 type receiver struct {
-	db     *sql.DB
-	secret []byte
-	wait   time.Duration // how long a duplicate waits for the one in flight; 0: it is refused
-	work   time.Duration // how long an effect takes, for the show
-	crash  *crash        // nil in real life
+	db      *sql.DB
+	secret  []byte
+	wait    time.Duration // how long a duplicate waits for the one in flight; 0: it is refused
+	maxIdle time.Duration // how long a transaction may be between two statements
+	work    time.Duration // how long an effect takes, for the show
+	crash   *crash        // nil in real life
 }
 
 // handler is the service.
@@ -88,13 +89,19 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	done, err := rc.once(ctx, e)
 	switch {
 	case errors.Is(err, errOtherPayload): // somebody must look at this: the sender's bug, or worse
-		slog.Error("an event has come again with another payload; the first one counts", "event", e.ID)
+		slog.Error("an event has come again with another payload; the first one counts", e.trace())
 		http.Error(w, "this event has come before with another payload", http.StatusUnprocessableEntity)
+	case poisonous(err): // to send it again would not help: somebody must look at this, too
+		slog.Error("an event cannot be processed", e.trace(), "error", reason(err))
+		http.Error(w, "this event cannot be processed", http.StatusUnprocessableEntity)
 	case err != nil:
-		slog.Error("an event could not be processed; it will be sent again", "event", e.ID, "error", reason(err))
+		slog.Error("an event could not be processed; it will be sent again", e.trace(), "error", reason(err))
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "try again later", http.StatusServiceUnavailable)
 	default:
+		if done.Entry == 0 {
+			slog.Warn("an event has come again whose entry in the ledger has been removed", e.trace())
+		}
 		rc.crash.at(afterCommit, e.ID, done.again)
 		done.send(w)
 	}

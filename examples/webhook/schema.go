@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -48,10 +49,20 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// poisonous reports whether the database has refused what the event says, and will
+// again: bad data (class 22) or a broken constraint (23).
+func poisonous(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && (strings.HasPrefix(server.Code, "22") || strings.HasPrefix(server.Code, "23"))
+}
+
 // reason is err in words that may be logged: a driver's own name hosts and users.
 func reason(err error) string {
 	var server *pgconn.PgError
-	if !errors.As(err, &server) {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "the event's row in processed_events was deleted just now"
+	case !errors.As(err, &server):
 		return "the database does not answer"
 	}
 	switch server.Code {

@@ -1,0 +1,90 @@
+package httpmw_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A value that could not be read again is not stored: the rest can.
+func TestIdempotencyControlCharacters(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["X-Values"] = []string{"bad\x01", "good", "caf\xe9"}
+	}))
+	for _, want := range []string{"bad\x01 good caf\xe9", "good caf\xe9"} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set(user, "ada")
+		r.Header.Set("Idempotency-Key", "k-1")
+		r.Pattern = "/"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := strings.Join(w.Header().Values("X-Values"), " "); w.Code != http.StatusOK || got != want {
+			t.Errorf("%d %q, want 200 %q", w.Code, got, want)
+		}
+	}
+}
+
+// What stands around the handler keeps its headers; one that writes nothing
+// answers 200.
+func TestIdempotencyHeadersAround(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	inner := http.NewServeMux()
+	inner.Handle("/", b.once(b.locks()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	id := 0
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id++
+		w.Header().Set("X-Request-Id", string(rune('0'+id)))
+		inner.ServeHTTP(w, r)
+	}))
+	for _, want := range []string{"1", "2"} {
+		r := mustAsk(t, s, demand{key: "k-1"})
+		r.want(t, http.StatusOK)
+		if got := r.Header.Get("X-Request-Id"); got != want {
+			t.Errorf("request id %q, want %s", got, want)
+		}
+	}
+}
+
+// What others have set before is the handler's to add to and to remove; a replay
+// brings what the handler had set, and leaves the rest as it is now.
+func TestIdempotencyHeadersAdded(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		w.Header().Add("Set-Cookie", "b=2")
+		w.Header().Del("X-Removed")
+		w.Header().Set("Trailer", "X-Sum")
+		w.Header().Set(http.TrailerPrefix+"X-Late", "1")
+	}))
+	requests := 0
+	around := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		w.Header().Set("Vary", "Origin")
+		w.Header().Set("Set-Cookie", "a=1")
+		w.Header().Set("X-Removed", "x")
+		w.Header().Set("X-Count", strings.Repeat("x", requests))
+		h.ServeHTTP(w, r)
+	})
+	first, again := serveKey(around, httptest.NewRequest(http.MethodPost, "/", nil)), serveKey(around, httptest.NewRequest(http.MethodPost, "/", nil))
+	for name, want := range map[string][2][]string{
+		"Vary":                        {{"Origin", "Accept"}, {"Origin", "Accept"}},
+		"Set-Cookie":                  {{"a=1", "b=2"}, {"a=1"}},
+		"X-Removed":                   {nil, {"x"}},
+		"X-Count":                     {{"x"}, {"xx"}},
+		"Trailer":                     {nil, nil},
+		http.TrailerPrefix + "X-Late": {nil, nil},
+		"Idempotency-Replayed":        {nil, {"true"}},
+	} {
+		if !slices.Equal(first.Header()[name], want[0]) || !slices.Equal(again.Header()[name], want[1]) {
+			t.Errorf("%s: first %q, then %q; want %q", name, first.Header()[name], again.Header()[name], want)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package httpmw_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// serveKey has h answer r as ada's request with the key k-1.
+func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	r.Header.Set(user, "ada")
+	r.Header.Set("Idempotency-Key", "k-1")
+	if r.Pattern == "" {
+		r.Pattern = "/"
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// A body that was read before cannot be compared: nothing is done, and the log says what
+// to change.
+func TestIdempotencyBodyConsumed(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+	for name, read := range map[string]func(r *http.Request){
+		"form":      func(r *http.Request) { _ = r.FormValue("to") },
+		"multipart": func(r *http.Request) { _, _ = r.MultipartReader() },
+		"in part":   func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 2)) },
+		"form of unknown length": func(r *http.Request) {
+			r.ContentLength = -1
+			_ = r.FormValue("to")
+		},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("to=bob"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if name == "multipart" {
+			r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+		}
+		read(r)
+		if w := serveKey(h, r); w.Code != http.StatusInternalServerError {
+			t.Errorf("%s: %d, want 500", name, w.Code)
+		}
+	}
+	b.wantEffects(0)
+	b.wantLog("put the Idempotency outside")
+}
+
+// What the fingerprint must tell apart beside what TestIdempotencyOtherPayload sends.
+func TestIdempotencyFingerprint(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	pay := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+	inner := http.NewServeMux()
+	inner.Handle("/pay", pay)
+	outer := http.NewServeMux()
+	outer.Handle("/v1/", http.StripPrefix("/v1", inner))
+	outer.Handle("/v2/", http.StripPrefix("/v2", inner))
+	ask := func(method, target string) int { return serveKey(outer, httptest.NewRequest(method, target, nil)).Code }
+
+	if got := ask(http.MethodPost, "http://a.example/v1/pay?x=1"); got != http.StatusCreated {
+		t.Fatalf("status %d", got)
+	}
+	for _, tt := range []struct {
+		method, target string
+		want           int
+	}{
+		{http.MethodPost, "http://a.example/v1/pay?x=1", http.StatusCreated},
+		{http.MethodPost, "http://A.example:8080/v1/pay?x=1", http.StatusCreated}, // another instance
+		{http.MethodPut, "http://a.example/v1/pay?x=1", http.StatusUnprocessableEntity},
+		{http.MethodPost, "http://a.example/v2/pay?x=1", http.StatusUnprocessableEntity}, // another mount
+		{http.MethodPost, "http://b.example/v1/pay?x=1", http.StatusUnprocessableEntity},
+		{http.MethodPost, "http://a.example/v1/pay?x=2", http.StatusUnprocessableEntity},
+	} {
+		if got := ask(tt.method, tt.target); got != tt.want {
+			t.Errorf("%s %s: %d, want %d", tt.method, tt.target, got, tt.want)
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "http://a.example/pay?x=1", nil) // made by hand, for no server
+	r.RequestURI, r.URL, r.Pattern = "", &url.URL{Path: "/v1/pay", RawQuery: "x=1"}, "/pay"
+	if w := serveKey(pay, r); w.Header().Get("Idempotency-Replayed") == "" {
+		t.Errorf("without RequestURI: %d, want the URL to count", w.Code)
+	}
+	b.wantEffects(1)
+}
+
+// The handler finds the body and its length; what it parses is known outside.
+func TestIdempotencyRequestOfHandler(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	route := httpmw.WithRoute(func(*http.Request) (string, error) { return "pay", nil })
+	h := b.once(sqllock.NewMemory(), route).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 3 {
+			t.Errorf("length %d, want 3", r.ContentLength)
+		}
+		b.record(r)
+		r.Pattern = "POST /inner"
+	}))
+	r := httptest.NewRequest(http.MethodPost, "/", io.NopCloser(strings.NewReader("abc")))
+	r.ContentLength = -1
+	r.Header.Set(user, "ada")
+	r.Header.Set("Idempotency-Key", "k-1")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if r.Pattern != "POST /inner" {
+		t.Errorf("the pattern outside is %q, want what a mux inside has found", r.Pattern)
+	}
+	if n := b.number("SELECT count(*) FROM ledger WHERE note = 'abc'"); n != 1 {
+		t.Errorf("%d effects of the body, want 1", n)
+	}
+}
+
+// The key can be found elsewhere: a request without one is not told of the header.
+func TestIdempotencyWithKey(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	s := b.serve(b.once(b.locks(), httpmw.WithKey(httpmw.Header("X-Event"))), b.pay(http.StatusCreated))
+	event := func(id string) http.Header { return http.Header{"X-Event": {id}} }
+	long := strings.Repeat("é ", 1000) + "1"
+	first := mustAsk(t, s, demand{header: event(long)})
+	first.want(t, http.StatusCreated)
+	mustAsk(t, s, demand{header: event(long)}).wantReplay(t, first)
+	mustAsk(t, s, demand{header: event("2"), key: "k-1"}).want(t, http.StatusCreated)
+	none := mustAsk(t, s, demand{key: "k-1"})
+	none.want(t, http.StatusBadRequest)
+	if strings.Contains(none.text, "Idempotency-Key") {
+		t.Errorf("told of a header that does not count: %s", none.text)
+	}
+	b.wantEffects(2)
+}
+
+// A limiter that takes no ids of 64 bytes is the server's fault, not the client's.
+func TestIdempotencyShortIDs(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(63))
+	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+	b.wantLog("WithMaxIDLen")
+	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(64))
+	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
+}
+
+// The limiter's Observer hears of what an Idempotency refuses by itself.
+func TestIdempotencyObserver(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	refused := make(chan error, 10)
+	observer := ratelimit.Observer{Refused: func(err error) { refused <- err }}
+	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen(), ratelimit.WithObserver(observer))
+	g := newGate(t)
+	s := b.serve(b.onceBy(l), g)
+	mustAsk(t, s, demand{}).want(t, http.StatusBadRequest)
+	first := asking(t, s, demand{key: "k-1"})
+	receive(t, g.inside, "first request")
+	mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusConflict)
+	close(g.leave)
+	receive(t, first, "first answer").want(t, http.StatusOK)
+	for _, want := range []error{httpmw.ErrNoKey, ratelimit.ErrBusy} {
+		if err := receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
+			t.Errorf("the Observer hears of %v, want %v", err, want)
+		}
+	}
+}

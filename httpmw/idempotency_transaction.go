@@ -1,0 +1,129 @@
+package httpmw
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"time"
+)
+
+// maxStrays bounds the goroutines, and so the connections, that a stuck driver may
+// keep.
+const maxStrays = 100
+
+// A transaction is one with its connection, whose steps end in time even if the server
+// is frozen or the network silent: some drivers then heed no context, and Commit and
+// Rollback have none.
+//
+// Invariant: a connection goes back to the pool only when its transaction is
+// known to be over; one in doubt is destroyed.
+type transaction struct {
+	store  *answerStore
+	conn   *sql.Conn
+	tx     *sql.Tx
+	ctx    context.Context // of tx and our statements in it
+	cancel context.CancelFunc
+	over   bool // ended, or given up: what is left to do is done, or others do it
+}
+
+// begin begins t. Without an error, the caller must end it.
+func (t *transaction) begin(ctx context.Context, s *answerStore) error {
+	if s.strays.Load() >= maxStrays {
+		return errNoTx
+	}
+	t.store = s
+	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	dialing, stop := context.WithTimeout(ctx, claimPatience)
+	defer stop()
+	err := t.step(ctx, claimPatience, func() error { return t.open(dialing) })
+	if err == nil {
+		return nil
+	}
+	t.end()
+	if sqlState(err) == "" {
+		return errNoTx
+	}
+	return err
+}
+
+// open takes a connection and begins tx on it. What the pool has may be dead, as all of
+// it is after a restart of the server: then it tries another.
+func (t *transaction) open(ctx context.Context) (err error) {
+	for range 1 + t.store.db.Stats().OpenConnections {
+		if t.conn, err = t.store.db.Conn(ctx); err != nil {
+			return err
+		}
+		t.tx, err = t.conn.BeginTx(t.ctx, &t.store.txOptions)
+		if err == nil {
+			return nil
+		}
+		t.destroy()
+		if !errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
+	}
+	return err
+}
+
+// step does do, and returns when do has, when ctx ends or when the time is up. Then
+// t is given up: whenever do returns, the connection is destroyed.
+func (t *transaction) step(ctx context.Context, limit time.Duration, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	t.over = true
+	t.cancel()
+	t.store.strays.Add(1)
+	go func() {
+		defer t.store.strays.Add(-1)
+		<-done //nolint:errcheck // it was given up
+		t.destroy()
+	}()
+	return errNoReply
+}
+
+// end rolls back what is not committed, and gives the connection back.
+func (t *transaction) end() {
+	if t.over {
+		return
+	}
+	_ = t.step(context.Background(), commitPatience, t.rollback) // nobody is left to tell
+	if t.over {
+		return
+	}
+	t.over = true
+	t.cancel()
+	if t.conn != nil {
+		_ = t.conn.Close()
+	}
+}
+
+// rollback destroys the connection if it does not know that tx is over.
+func (t *transaction) rollback() error {
+	if t.tx == nil {
+		return nil
+	}
+	err := t.tx.Rollback()
+	if err != nil && !errors.Is(err, sql.ErrTxDone) {
+		t.destroy()
+	}
+	return err
+}
+
+// destroy ends tx and its session, rather than give it back.
+func (t *transaction) destroy() {
+	if t.tx != nil {
+		_ = t.tx.Rollback()
+	}
+	if t.conn != nil {
+		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}
