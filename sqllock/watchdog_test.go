@@ -39,10 +39,10 @@ func (w *watch) report(f sqllock.Finding) {
 }
 
 // startWatch looks at db all the time.
-func startWatch(t *testing.T, db *sql.DB, opts ...sqllock.InspectOption) *watch {
+func startWatch(t *testing.T, db *sql.DB, opts ...sqllock.WatchOption) *watch {
 	t.Helper()
 	w := &watch{t: t}
-	opts = append([]sqllock.InspectOption{sqllock.WithInterval(time.Millisecond), sqllock.WithWatchLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
+	opts = append([]sqllock.WatchOption{sqllock.WithInterval(time.Millisecond), sqllock.WithWatchLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
 	ended := errors.New("the test has ended")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error)
