@@ -367,6 +367,17 @@ func TestSnapshotString(t *testing.T) {
 		}
 	}
 	t.Logf("\n%s", text)
+
+	for name, want := range map[string]string{"bob  billing/1": `"bob  billing/1"`, `"x"`: `"\"x\""`, "-": `"-"`, "ann": "ann", " ": `" "`} {
+		h.Registration.Name = name
+		if text := (&sqllock.Snapshot{At: noon, Holders: holders{h}}).String(); !strings.Contains(text, "  "+want+"  ") {
+			t.Errorf("name %q is not written %s:\n%s", name, want, text)
+		}
+	}
+	ring := &sqllock.Snapshot{At: noon, Holders: holders{held(1, 10), held(2, 20)}, Waiters: waiters{waits(1, 20, 2), waits(2, 10, 1)}}
+	if text := ring.String(); !strings.HasSuffix(text, "cycle: process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)\n") {
+		t.Errorf("no cycle at the end of\n%s", text)
+	}
 }
 
 func TestInspectMisuse(t *testing.T) {

@@ -114,3 +114,13 @@ func as(t *testing.T, driver, dsn, role string) *sql.DB {
 	_, rest, _ = strings.Cut(rest, "@")
 	return open(t, driver, before+"://"+role+"@"+rest)
 }
+
+// However long a program's name is, a Session's ends in latchkey.
+func TestApplicationNameIsCut(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		mustLock(t, session(t, driver, dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
+		if name := holder(t, inspect(t, open(t, driver, dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
+			t.Errorf("%q", name)
+		}
+	})
+}

@@ -78,6 +78,9 @@ func newWaitGraph(s *Snapshot) *waitGraph {
 		}
 	}
 	g.releases()
+	for _, edges := range g.edges {
+		slices.SortStableFunc(edges, func(a, b edge) int { return cmp.Compare(a.to, b.to) })
+	}
 	return g
 }
 

@@ -1,9 +1,6 @@
 package sqllock
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // knots is the sets of parties each of whom waits, by whatever way, for each of the others: all rings are
 // within one. It takes time in proportion to the edges (Tarjan's algorithm), as almost always nobody is in a ring.
@@ -80,7 +77,7 @@ func (g *waitGraph) paths(start, stop int, within []bool) *paths {
 		p.last[i].from = -1
 	}
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
-		for _, e := range g.sorted(queue[0]) {
+		for _, e := range g.edges[queue[0]] {
 			if p.last[e.to].from >= 0 || within != nil && !within[e.to] {
 				continue
 			}
@@ -93,15 +90,6 @@ func (g *waitGraph) paths(start, stop int, within []bool) *paths {
 		}
 	}
 	return p
-}
-
-// sorted is the edges of a party, in order.
-func (g *waitGraph) sorted(i int) []edge {
-	compare := func(a, b edge) int { return cmp.Compare(a.to, b.to) }
-	if !slices.IsSortedFunc(g.edges[i], compare) {
-		slices.SortStableFunc(g.edges[i], compare)
-	}
-	return g.edges[i]
 }
 
 // to is the steps from the start to end, at least one; nil if there is no way.
