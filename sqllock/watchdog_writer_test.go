@@ -175,37 +175,3 @@ func TestWatchTerminatesOnce(t *testing.T) {
 	resume()
 	w.await(1, "it is gone", late(sqllock.ID(1), true))
 }
-
-// A sweep waits for nobody's table, and says nothing of it; and with a role that may not see which processes are there it
-// leaves the rows of locks that are held.
-func TestWatchSweepsWithRespect(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		role, asReader := reader(t, driver, dsn, db)
-		execute(t, db, "GRANT SELECT, UPDATE, DELETE ON lock_heartbeats, lock_waits TO "+role)
-		mustLock(t, session(t, driver, dsn, quiet), sqllock.ID(1))
-		beat{key: sqllock.ID(1), age: 2 * time.Hour}.write(t, db)
-		execute(t, db, `INSERT INTO lock_heartbeats SELECT 1, 1 << 30, now(), 0, 2, '', NULL, 'host/1', now(), now() - interval '1 hour', now()`)
-		poll(t, db, 1, nil, sqllock.ID(1), -time.Hour)
-
-		tx, _ := client(t, db)
-		if _, err := tx.Exec("LOCK TABLE lock_heartbeats IN SHARE MODE"); err != nil {
-			t.Fatal(err)
-		}
-		first := startWatch(t, asReader)
-		lockertest.Eventually(t, "the other table is swept", func() bool { return number(t, db, "SELECT count(*) FROM lock_waits") == 0 })
-		if n := first.count(failed(false, "55P03")) + first.count(failed(false, "unavailable")); n != 0 {
-			t.Errorf("it says that it failed: %+v", first.findings)
-		}
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
-		startWatch(t, asReader)
-		lockertest.Eventually(t, "the dead row is removed", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE key_id = 2") == 0
-		})
-		if n := number(t, db, "SELECT count(*) FROM lock_heartbeats"); n != 1 {
-			t.Error("the row of a held lock was removed by one who cannot see whose it is")
-		}
-	})
-}
