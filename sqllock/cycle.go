@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Cycle is a ring of waits: each waits for what the next one has, the last for what the first
@@ -12,11 +13,10 @@ type Cycle struct {
 	Waits []Wait // from the one with the lowest PID, and then key
 
 	// Certain: every wait is known to be that of the one who holds what the wait before wants. Else it is not known
-	// which lock, or whether any, the callers hold who poll in the last step of the ring: one of their
-	// Session's is in it.
+	// which lock, if any, the polling callers in the last step hold: one of their Session's is in it.
 	//
-	// What polls is known as of its last heartbeat: only a Cycle that two snapshots, a heartbeat apart, have in
-	// common is more than the shadow of one.
+	// What polls is known as of its last heartbeat: what one Snapshot shows may be over already. A Cycle that two have in
+	// common, between which all its pollers have had a heartbeat, is more than that.
 	Certain bool
 
 	// EndsByItself: all waits are the server's, which sees such a ring and ends one of the waits (SQLSTATE 40P01)
@@ -29,6 +29,8 @@ type Wait struct {
 	PID  int  // the server process that waits, or on which Held is held
 	Held *Key // the lock of the caller that waits; nil: the server process does
 	For  *Key // what it waits for; nil: a row, a table or the like, or, if Held is not nil, that its own server process goes on
+
+	heartbeat time.Time // of a caller that polls; else zero
 }
 
 // Cycles finds who waits for each other: server processes, by pg_blocking_pids, and callers of Sessions that write
@@ -39,17 +41,22 @@ type Wait struct {
 // that holds a Session's lock and waits for it in a transaction of its own.
 func (s *Snapshot) Cycles() []Cycle {
 	g := newWaitGraph(s)
-	found := rings{seen: make(map[string]bool), certain: make(map[party]bool)}
-	for _, p := range g.parties() {
-		if ring := g.paths(p).to(p); ring != nil {
-			found.add(ring, true)
+	found := rings{graph: g, seen: make(map[string]bool), certain: make(map[int]bool)}
+	for _, knot := range g.knots() {
+		within := make([]bool, len(g.parties))
+		for _, p := range knot {
+			within[p] = true
+		}
+		for _, p := range knot {
+			found.add(g.paths(p, p, within).to(p), true)
 		}
 	}
 	slices.SortStableFunc(found.cycles, compareCycles)
 	certain := len(found.cycles)
-	for _, w := range s.Waiters {
-		if w.Poll != nil && !w.Poll.Holding {
-			g.possible(w, &found)
+	ways := make(map[int]*paths)
+	for i := range s.Waiters {
+		if w := &s.Waiters[i]; w.Poll != nil && !w.Poll.Holding {
+			g.possible(w, ways, &found)
 		}
 	}
 	slices.SortStableFunc(found.cycles[certain:], compareCycles)
@@ -58,14 +65,17 @@ func (s *Snapshot) Cycles() []Cycle {
 
 // possible finds the rings that close if callers who poll hold, meanwhile, one of their
 // Session's locks. One such guess in a ring is the most: two waits of nobody knows whom say nothing.
-func (g *waitGraph) possible(w Waiter, found *rings) {
+// ways is what it remembers.
+func (g *waitGraph) possible(w *Waiter, ways map[int]*paths, found *rings) {
 	for _, wanted := range g.holders[w.Key] {
-		from := partyOf(wanted)
-		paths := g.paths(from)
-		for _, h := range g.bySession[w.Poll.Session] {
-			caller := partyOf(h)
-			if way := paths.to(caller); way != nil && caller != from {
-				found.add(append(way, step{caller, edge{to: from, key: w.Key, advisory: true}}), false)
+		from := g.indexOf(wanted)
+		if ways[from] == nil {
+			ways[from] = g.paths(from, -1, nil)
+		}
+		for _, caller := range ways[from].reached {
+			if caller != from && g.parties[caller].held && g.sessions[caller] == w.Poll.Session {
+				closing := step{caller, edge{to: from, key: &w.Key, poll: w.Poll}}
+				found.add(append(ways[from].to(caller), closing), false)
 			}
 		}
 	}
@@ -73,16 +83,17 @@ func (g *waitGraph) possible(w Waiter, found *rings) {
 
 // rings is the cycles found, each once.
 type rings struct {
+	graph   *waitGraph
 	cycles  []Cycle
 	seen    map[string]bool
-	certain map[party]bool // parties of a certain cycle
+	certain map[int]bool // parties of a certain cycle
 }
 
 func (r *rings) add(ring []step, certain bool) {
 	if !certain && !slices.ContainsFunc(ring, func(s step) bool { return !r.certain[s.from] }) {
 		return // who is certainly stuck need not be possibly stuck
 	}
-	c := cycleOf(ring, certain)
+	c := r.graph.cycle(ring, certain)
 	if id := c.String(); !r.seen[id] {
 		r.seen[id] = true
 		r.cycles = append(r.cycles, c)
@@ -94,22 +105,23 @@ func (r *rings) add(ring []step, certain bool) {
 	}
 }
 
-// cycleOf turns ring so that the least party is the first.
-func cycleOf(ring []step, certain bool) Cycle {
+// cycle turns ring so that the least party is the first.
+func (g *waitGraph) cycle(ring []step, certain bool) Cycle {
 	least := 0
 	for i, s := range ring {
-		if compareParties(s.from, ring[least].from) < 0 {
+		if s.from < ring[least].from {
 			least = i
 		}
 	}
 	c := Cycle{Certain: certain, EndsByItself: certain}
 	for _, s := range slices.Concat(ring[least:], ring[:least]) {
-		w := Wait{PID: s.from.pid}
-		if s.from.held {
-			w.Held = &s.from.key
+		p := g.parties[s.from]
+		w := Wait{PID: p.pid, For: s.edge.key}
+		if p.held {
+			w.Held = &p.key
 		}
-		if s.edge.advisory {
-			w.For = &s.edge.key
+		if s.edge.poll != nil {
+			w.heartbeat = s.edge.poll.Heartbeat
 		}
 		c.Waits = append(c.Waits, w)
 		c.EndsByItself = c.EndsByItself && s.edge.server

@@ -206,3 +206,35 @@ func TestCycleFields(t *testing.T) {
 		t.Errorf("the caller: %+v", caller)
 	}
 }
+
+// queue is n who wait for key 10, each for all before it.
+func queue(n int) *sqllock.Snapshot {
+	s := &sqllock.Snapshot{At: noon, Holders: holders{held(1, 10)}}
+	before := []int{1}
+	for pid := 2; pid < n+2; pid++ {
+		s.Waiters = append(s.Waiters, waits(pid, 10, slices.Clone(before)...))
+		before = append(before, pid)
+	}
+	return s
+}
+
+// A queue is what Cycles sees most.
+func BenchmarkCyclesQueue(b *testing.B) {
+	s := queue(800)
+	for b.Loop() {
+		if len(s.Cycles()) != 0 {
+			b.Fatal("a cycle in a queue")
+		}
+	}
+}
+
+// The worst: all of the queue are in a cycle with its last.
+func BenchmarkCyclesKnot(b *testing.B) {
+	s := queue(800)
+	s.Blocked = []sqllock.Blocked{blocked(1, 801)}
+	for b.Loop() {
+		if len(s.Cycles()) == 0 {
+			b.Fatal("no cycle")
+		}
+	}
+}

@@ -59,11 +59,12 @@ func ExampleSnapshot_Cycles() {
 	// the holder of key 1 on process 101 waits for key 2 -> the holder of key 2 on process 102 waits for key 1
 }
 
-// One process of the fleet watches: the one that has the lock for it.
+// One process of the fleet watches: the leader.
 func ExampleWatch() {
-	ctx := context.Background()
 	db, done := exampleDatabase()
 	defer done()
+	ctx, cancel := context.WithCancel(context.Background()) // of the process
+	defer cancel()
 	if _, err := db.ExecContext(ctx, sqllock.HeartbeatSchema); err != nil { // once, in a migration
 		log.Fatal(err)
 	}
@@ -73,16 +74,14 @@ func ExampleWatch() {
 	}
 	defer locks.Close()
 
-	err = sqllock.Do(ctx, locks, sqllock.Namespace("watchdog").Key("locks"), func(ctx context.Context) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		report := func(f sqllock.Finding) { // page somebody
-			fmt.Println(f.Kind)
-			cancel() // the Example has seen enough
-		}
+	report := func(f sqllock.Finding) { // page somebody
+		fmt.Println(f.Kind)
+		cancel() // the Example has seen enough
+	}
+	err = sqllock.NewCampaign(locks, sqllock.Namespace("leader").Key("watchdog")).Run(ctx, func(ctx context.Context) error {
 		return sqllock.Watch(ctx, db, report,
 			sqllock.WithInterval(10*time.Millisecond),
-			sqllock.WithLongHeld(50*time.Millisecond)) // the watchdog's own lock is held for longer
+			sqllock.WithLongHeld(50*time.Millisecond)) // the leader's own lock is held for longer
 	})
 	fmt.Println(err)
 	// Output:

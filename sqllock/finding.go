@@ -9,11 +9,12 @@ type Finding struct {
 	Over  bool      // it is so no longer; the rest is as it was last seen
 	Since time.Time // when Watch first saw it, by the database's clock; of WatchFailed by this process's
 
-	Holder *Holder // of LateHeartbeat and HeldLong
+	Holder *Holder // of LateHeartbeat, RegistryNotWritten and HeldLong
 	Cycle  *Cycle  // of WaitCycle
 
-	// Terminated: Watch has ended the server session of Holder, as [WithTerminate] told it to. It is told
-	// beside the beginning and the end, at most once for each session.
+	// Terminated: Watch has ended the server session of Holder, as [WithTerminate] told it to; or it has tried to, the
+	// answer was lost, and at the next look the session was gone. It is told beside the beginning and the end, at most
+	// once for each session.
 	Terminated bool
 
 	Err error // of WatchFailed
@@ -25,17 +26,24 @@ type FindingKind string
 // The kinds of findings.
 const (
 	// LateHeartbeat: the last heartbeat for a lock is too old (WithLate), and the very server process that was to
-	// have the next one still holds the lock.
+	// have the next one still holds the lock and has had nothing else to do for as long either.
 	LateHeartbeat FindingKind = "late heartbeat"
 
-	// WaitCycle: server processes, or callers of Sessions, wait for each other, at two looks in a row.
+	// RegistryNotWritten: the last heartbeat for a lock is too old, but its server process has been busy since. So its
+	// Session lives, and it is the registry that cannot be written: somebody has the table locked, the disk is full,
+	// a right was taken away, the clock has stepped; the Session's log says which. (With track_activities off, the server
+	// does not tell what its processes do, and every late heartbeat is this.) Nobody is ended for it.
+	RegistryNotWritten FindingKind = "registry not written"
+
+	// WaitCycle: server processes, or callers of Sessions, wait for each other, at two looks in a row between
+	// which each of these callers has had a heartbeat.
 	WaitCycle FindingKind = "wait cycle"
 
 	// HeldLong: a lock is held for longer than WithLongHeld allows.
 	HeldLong FindingKind = "held for long"
 
 	// WatchFailed: Watch cannot do its work, or a part of it: the database is away, a table or a right is missing. Err
-	// says which; Watch goes on.
+	// says which; Watch goes on. Another reason is another Finding.
 	WatchFailed FindingKind = "watch failed"
 )
 
@@ -59,8 +67,10 @@ type processID struct {
 	start int64 // in microseconds, as the database counts
 }
 
-func (h *Holder) lockID() lockID {
-	return lockID{processID{h.Process.PID, h.Process.Start.UnixMicro()}, h.Key, h.Shared}
+func (h *Holder) lockID() lockID { return lockID{h.processID(), h.Key, h.Shared} }
+
+func (h *Holder) processID() processID {
+	return processID{h.Process.PID, h.Process.Start.UnixMicro()}
 }
 
 func (f *Finding) episode() episode {

@@ -2,17 +2,18 @@ package sqllock
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
-// A diagnosis is what one look after another shows. It remembers what was seen before, and asks nothing.
+// A diagnosis compares each look with the one before. It asks nothing.
 //
 // Invariant: open is what was told to have begun and not yet to be over, in the order in which it began.
 type diagnosis struct {
 	late, long time.Duration // of inspectOptions
 
 	open  []Finding
-	rings map[string]bool      // cycles of the look before
+	rings map[string]ring      // cycles of the look before
 	since map[lockID]time.Time // when locks were first seen, if long matters
 }
 
@@ -49,12 +50,23 @@ func (d *diagnosis) look(s *Snapshot) (news, over []Finding) {
 
 // lateLocks is the locks whose heartbeat is late. That their process holds them is what makes them holders.
 func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
-	for i, h := range s.Holders {
-		if h.Registration != nil && s.At.Sub(h.Registration.Heartbeat) >= d.lateAge(h.Registration) {
-			found = append(found, Finding{Kind: LateHeartbeat, Holder: &s.Holders[i]})
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		if h.Registration == nil || s.At.Sub(h.Registration.Heartbeat) < d.lateAge(h.Registration) {
+			continue
 		}
+		kind := RegistryNotWritten
+		if h.Process.silentFor(d.lateAge(h.Registration), s.At) {
+			kind = LateHeartbeat
+		}
+		found = append(found, Finding{Kind: kind, Holder: h})
 	}
 	return found
+}
+
+// silentFor is whether p's client has asked for nothing for so long.
+func (p ServerProcess) silentFor(age time.Duration, at time.Time) bool {
+	return strings.HasPrefix(p.State, "idle") && !p.StateSince.IsZero() && at.Sub(p.StateSince) >= age
 }
 
 // lateAge is the age at which the heartbeat of r is late.
@@ -65,19 +77,40 @@ func (d *diagnosis) lateAge(r *Registration) time.Duration {
 	return r.Expires.Sub(r.Heartbeat) / 2
 }
 
-// cycles is those that the look before showed too: what polls is known as of a heartbeat, and who waits in
+// A ring is a cycle that was seen without a gap.
+type ring struct {
+	first Cycle // when it was first seen
+	lasts bool  // it was seen again, and each who polls in it has had a heartbeat since
+}
+
+// cycles is those that last: what polls is known as of a heartbeat, and who waits in
 // the server may have been looked at a moment after the locks.
 func (d *diagnosis) cycles(s *Snapshot) (found []Finding) {
-	rings := make(map[string]bool)
+	rings := make(map[string]ring)
 	for _, c := range s.Cycles() {
 		id := c.String()
-		rings[id] = true
-		if d.rings[id] {
+		r, seen := d.rings[id]
+		if !seen {
+			r.first = c
+		}
+		r.lasts = r.lasts || seen && c.newerThan(r.first)
+		rings[id] = r
+		if r.lasts {
 			found = append(found, Finding{Kind: WaitCycle, Cycle: &c})
 		}
 	}
 	d.rings = rings
 	return found
+}
+
+// newerThan is whether all who poll in c have had a heartbeat since the same cycle was old.
+func (c Cycle) newerThan(old Cycle) bool {
+	for i, w := range c.Waits {
+		if !w.heartbeat.IsZero() && !w.heartbeat.After(old.Waits[i].heartbeat) {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {

@@ -44,7 +44,7 @@ func TestLateAge(t *testing.T) {
 	} {
 		beat := at.Add(-tt.age)
 		s := &Snapshot{At: at, Holders: []Holder{
-			{Key: ID(1), Registration: &Registration{Heartbeat: beat, Expires: beat.Add(tt.rest)}},
+			{Key: ID(1), Process: ServerProcess{State: "idle", StateSince: beat}, Registration: &Registration{Heartbeat: beat, Expires: beat.Add(tt.rest)}},
 			{Key: ID(2)}, // nobody has promised a heartbeat
 		}}
 		d := diagnosis{late: tt.late}
@@ -73,6 +73,61 @@ func TestLongHeldCountsFromTheFirstLook(t *testing.T) {
 		news, over := d.look(&Snapshot{At: at.Add(time.Duration(i) * time.Second), Holders: look.holders})
 		if len(news) != look.news || len(over) != look.over {
 			t.Errorf("look %d: %d new and %d over, want %d and %d", i+1, len(news), len(over), look.news, look.over)
+		}
+	}
+}
+
+// A late heartbeat of a process that was at work since, or is, tells of the registry.
+func TestLateIsWhoIsSilentToo(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name  string
+		state string
+		since time.Duration // before the look; 0: hidden
+		want  FindingKind
+	}{
+		{"idle", "idle", 5 * time.Second, LateHeartbeat},
+		{"idle in a transaction", "idle in transaction", 5 * time.Second, LateHeartbeat},
+		{"idle a moment ago", "idle", 4999 * time.Millisecond, RegistryNotWritten},
+		{"at work", "active", time.Hour, RegistryNotWritten},
+		{"hidden", "", 0, RegistryNotWritten},
+		{"not tracked", "disabled", 0, RegistryNotWritten},
+	} {
+		p := ServerProcess{PID: 1, State: tt.state}
+		if tt.since > 0 {
+			p.StateSince = at.Add(-tt.since)
+		}
+		beat := at.Add(-time.Minute)
+		s := &Snapshot{At: at, Holders: []Holder{{Key: ID(1), Process: p, Registration: &Registration{Heartbeat: beat, Expires: beat.Add(10 * time.Second)}}}}
+		var d diagnosis
+		if news, _ := d.look(s); len(news) != 1 || news[0].Kind != tt.want {
+			t.Errorf("%s: %+v, want %s", tt.name, news, tt.want)
+		}
+	}
+}
+
+// A cycle is told when each who polls in it has had another heartbeat, not by the same ones again.
+func TestCycleNeedsNewHeartbeats(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ring := func(first, second int) *Snapshot { // which heartbeats the two have had
+		beat := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
+		lock := func(n int, k int64) Holder {
+			return Holder{Key: ID(k), Process: ServerProcess{PID: n}, Registration: &Registration{Session: int64(n), Acquired: at, Heartbeat: at, Expires: at.Add(time.Hour)}}
+		}
+		poll := func(n int, holds, wants int64, heartbeat int) Waiter {
+			return Waiter{Key: ID(wants), Poll: &Poll{Session: int64(n), Callers: 1, Holding: true, Held: ID(holds), Heartbeat: beat(heartbeat)}}
+		}
+		return &Snapshot{At: at, Holders: []Holder{lock(1, 1), lock(2, 2)}, Waiters: []Waiter{poll(1, 1, 2, first), poll(2, 2, 1, second)}}
+	}
+	var d diagnosis
+	for i, look := range []struct {
+		shows *Snapshot
+		news  int
+	}{{ring(1, 1), 0}, {ring(1, 1), 0}, {ring(2, 1), 0}, {ring(3, 1), 0}, {ring(3, 2), 1}, {ring(3, 2), 0}} {
+		if news, over := d.look(look.shows); len(news) != look.news || len(over) != 0 {
+			t.Errorf("look %d: %d new and %d over, want %d", i+1, len(news), len(over), look.news)
 		}
 	}
 }

@@ -6,12 +6,14 @@ package sqllock
 // than a heartbeat never shows in it.
 //
 // Who reads it needs SELECT; Watch, which removes what dead processes leave, DELETE and UPDATE
-// too. The name may be personal data: give SELECT to those who may see it.
+// too. The name may be personal data: give SELECT to those who may see it. Let this role's owner, the
+// database's owner or a superuser create the tables: others' are used only if their schema is named. They
+// may not be views, foreign tables or partitioned.
 const HeartbeatSchema = `CREATE TABLE IF NOT EXISTS lock_heartbeats ( -- a row for each lock held by a Session that writes heartbeats
 	process       bigint      NOT NULL, -- the Session's random number
 	pid           int         NOT NULL, -- of the server process that holds the lock
 	backend_start timestamptz NOT NULL, -- of that process, as in pg_stat_activity: a pid comes again
-	key_space     smallint    NOT NULL, -- 0: bigint, 1: two integers
+	key_space     smallint    NOT NULL CHECK (key_space IN (0, 1)), -- 0: bigint, 1: two integers
 	key_id        bigint      NOT NULL, -- two integers: the first in the high 32 bits
 	namespace     text        NOT NULL, -- empty: none
 	name          text,                 -- only if allowed: it may be personal data
@@ -24,9 +26,9 @@ const HeartbeatSchema = `CREATE TABLE IF NOT EXISTS lock_heartbeats ( -- a row f
 ) WITH (fillfactor = 70);
 CREATE TABLE IF NOT EXISTS lock_waits ( -- a row for each key that callers of such a Session wait for by asking again and again
 	process    bigint      NOT NULL, -- the Session's random number
-	key_space  smallint    NOT NULL,
+	key_space  smallint    NOT NULL CHECK (key_space IN (0, 1)),
 	key_id     bigint      NOT NULL,
-	held_space smallint    NOT NULL, -- a lock that the waiting caller holds; -1: none is known, or it waits for any of several keys
+	held_space smallint    NOT NULL CHECK (held_space IN (-1, 0, 1)), -- a lock that the waiting caller holds; -1: none is known, or it waits for any of several keys
 	held_id    bigint      NOT NULL,
 	waiters    int         NOT NULL, -- callers
 	since      timestamptz NOT NULL, -- the longest wait

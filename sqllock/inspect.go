@@ -10,8 +10,8 @@ import (
 )
 
 // Inspect looks who holds and who waits for the advisory locks of db's database, whichever program took
-// them, with what the registry of [HeartbeatSchema] says of them where it is there. It reads only: in two
-// short questions and one statement for everything, on a connection of the pool, which should not be the one that a caller has
+// them, with what the registry of [HeartbeatSchema] says of them where it is there. It reads only, in two
+// short questions and a transaction that the server keeps from writing, with one statement for everything, on a connection of the pool, which should not be the one that a caller has
 // locks on ([OnConn]). It returns when ctx ends, however stuck the driver is.
 //
 // PostgreSQL shows an ordinary role who holds which key; states, addresses and registrations of

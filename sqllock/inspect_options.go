@@ -5,12 +5,22 @@ import (
 	"time"
 )
 
-// An InspectOption changes what [Inspect] and [Watch] do. Inspect heeds
-// WithRegistrySchema only.
-type InspectOption func(*inspectOptions)
+// An InspectOption changes what [Inspect] does, and is one of [Watch] too.
+type InspectOption interface {
+	WatchOption
+	setInspect(o *inspectOptions)
+}
+
+// A WatchOption changes what [Watch] does.
+type WatchOption interface{ setWatch(o *watchOptions) }
 
 type inspectOptions struct {
-	schema    string // of the registry; empty: by the search_path
+	schema string // of the registry; empty: by the search_path
+}
+
+type watchOptions struct {
+	inspectOptions
+
 	interval  time.Duration
 	late      time.Duration // 0: half the lease that a row tells of
 	long      time.Duration // 0: no lock is held for too long
@@ -18,33 +28,47 @@ type inspectOptions struct {
 	log       *slog.Logger
 }
 
+type inspectOption func(*inspectOptions)
+
+func (f inspectOption) setInspect(o *inspectOptions) { f(o) }
+func (f inspectOption) setWatch(o *watchOptions)     { f(&o.inspectOptions) }
+
+type watchOption func(*watchOptions)
+
+func (f watchOption) setWatch(o *watchOptions) { f(o) }
+
 const defaultInterval = 5 * time.Second
 
 // WithRegistrySchema says in which schema the tables of [HeartbeatSchema] are, spelt as in the
-// catalog, without quotes. By default the search_path finds them. It panics if schema is empty.
+// catalog, without quotes. To name it is to trust who owns them. By default the search_path finds them, if they
+// belong to this role, the database's owner or a superuser. It panics if schema is empty.
 func WithRegistrySchema(schema string) InspectOption {
 	if schema == "" {
 		panic("sqllock: WithRegistrySchema needs a schema's name")
 	}
-	return func(o *inspectOptions) { o.schema = schema }
+	return inspectOption(func(o *inspectOptions) { o.schema = schema })
 }
 
-// WithInterval sets how long Watch rests between two looks: 5 s by default. It panics if every is not positive.
-func WithInterval(every time.Duration) InspectOption {
+// WithInterval sets how long Watch rests between two looks: 5 s by default. Each look reads the server's table of locks,
+// for which all who lock wait a moment. It panics if every is not positive.
+func WithInterval(every time.Duration) WatchOption {
 	if every <= 0 {
 		panic("sqllock: WithInterval needs a positive duration")
 	}
-	return func(o *inspectOptions) { o.interval = every }
+	return watchOption(func(o *watchOptions) { o.interval = every })
 }
 
-// WithLate sets how old the last heartbeat of a held lock may be before Watch
-// calls it late. By default that is half of the lease of its Session: two and a half heartbeats, if
-// WithHeartbeat was left alone. It panics if age is less than a microsecond.
-func WithLate(age time.Duration) InspectOption {
+// WithLate sets how old the last heartbeat of a held lock may be, and for how long its server process may have had
+// nothing to do, before Watch calls it late. By default that is half of the lease of its Session: two and a half
+// heartbeats, if WithHeartbeat was left alone. It panics if age is less than a microsecond.
+//
+// With less than a heartbeat every idle Session is late between two of them, and with WithTerminate is ended; with
+// more than the lease none is, since the server ends it before.
+func WithLate(age time.Duration) WatchOption {
 	if age < time.Microsecond {
 		panic("sqllock: WithLate needs a positive duration")
 	}
-	return func(o *inspectOptions) { o.late = age }
+	return watchOption(func(o *watchOptions) { o.late = age })
 }
 
 // WithLongHeld has Watch also report each lock that anybody holds for longer than
@@ -52,42 +76,53 @@ func WithLate(age time.Duration) InspectOption {
 //
 // PostgreSQL does not tell since when a lock is held. The registry does; a lock that is not in it
 // counts from Watch's first look at it, and one that its session gave back and took
-// again between two looks counts as held all the time.
-func WithLongHeld(limit time.Duration) InspectOption {
+// again between two looks counts as held all the time. The lock that Watch itself runs under counts too.
+func WithLongHeld(limit time.Duration) WatchOption {
 	if limit <= 0 {
 		panic("sqllock: WithLongHeld needs a positive duration")
 	}
-	return func(o *inspectOptions) { o.long = limit }
+	return watchOption(func(o *watchOptions) { o.long = limit })
 }
 
 // WithTerminate lets Watch end the server session (pg_terminate_backend) of a lock whose heartbeat
-// is late, if should says so; it is asked at every look for as long as that is so. With the session go all
-// locks of its process, or of that part of it that is on this connection. Without this option Watch ends
-// nothing. It panics if should is nil.
+// is late ([LateHeartbeat], not [RegistryNotWritten]), if should says so. It is asked once Watch has seen for the age of
+// WithLate, by this process's clock and at two looks at least, that neither a heartbeat came nor the session did
+// anything, and from then on at every look for as long as that is so. With the session go all locks of its process, or
+// of that part of it that is on this connection. Without this option Watch ends nothing. It panics if should is nil.
 //
-// Whether it is still the same process, holds the lock, and is late is looked at again in the
+// Whether it is still the same process, holds the lock, and is late and silent is looked at again in the
 // statement that ends it. The role must be that of the session or a member of it, or have
 // pg_signal_backend; only a superuser ends a superuser's session.
-func WithTerminate(should func(Finding) bool) InspectOption {
+//
+// Who may write lock_heartbeats decides, with should, who may be ended: of sessions that hold an advisory lock and are
+// silent, those that he says have promised a heartbeat. Give INSERT and UPDATE on it to the roles of Sessions only.
+func WithTerminate(should func(Finding) bool) WatchOption {
 	if should == nil {
 		panic("sqllock: WithTerminate needs a function that decides")
 	}
-	return func(o *inspectOptions) { o.terminate = should }
+	return watchOption(func(o *watchOptions) { o.terminate = should })
 }
 
 // WithWatchLogger sets where Watch says what it finds; slog.Default() is the default. Nothing logged
 // holds a key, a name, a holder or a host. It panics if log is nil.
-func WithWatchLogger(log *slog.Logger) InspectOption {
+func WithWatchLogger(log *slog.Logger) WatchOption {
 	if log == nil {
 		panic("sqllock: WithWatchLogger needs a logger")
 	}
-	return func(o *inspectOptions) { o.log = log }
+	return watchOption(func(o *watchOptions) { o.log = log })
 }
 
-func newInspectOptions(opts []InspectOption) inspectOptions {
-	o := inspectOptions{interval: defaultInterval, log: slog.Default()}
+func newInspectOptions(opts []InspectOption) (o inspectOptions) {
 	for _, opt := range opts {
-		opt(&o)
+		opt.setInspect(&o)
+	}
+	return o
+}
+
+func newWatchOptions(opts []WatchOption) watchOptions {
+	o := watchOptions{interval: defaultInterval, log: slog.Default()}
+	for _, opt := range opts {
+		opt.setWatch(&o)
 	}
 	return o
 }

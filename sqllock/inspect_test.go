@@ -3,7 +3,6 @@ package sqllock_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -241,46 +240,6 @@ func TestInspectForeignTable(t *testing.T) {
 	})
 }
 
-// An ordinary role sees who holds what, and is told what it does not see.
-func TestInspectOrdinaryRole(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		role, asReader := reader(t, driver, dsn, db)
-		key := sqllock.ID(1)
-		mustLock(t, session(t, driver, dsn), key)
-		pid := beat{session: 1, key: key}.write(t, db)
-
-		got := inspect(t, asReader)
-		if h := holder(t, got, key); h.Process.PID != pid || !strings.HasSuffix(h.Process.Application, "latchkey") || h.Registration != nil {
-			t.Errorf("without rights: %+v", h)
-		}
-		if got.Heartbeats != sqllock.TableUnreadable || got.Hidden != 0 {
-			t.Errorf("without SELECT: %v, %d hidden", got.Heartbeats, got.Hidden)
-		}
-		execute(t, db, "GRANT SELECT ON lock_heartbeats, lock_waits TO "+role)
-		if got := inspect(t, asReader); got.Heartbeats != sqllock.TableRead || got.Hidden != 1 || holder(t, got, key).Registration != nil ||
-			!strings.Contains(got.String(), "pg_read_all_stats") {
-			t.Errorf("without pg_read_all_stats: %v, %d hidden\n%v", got.Heartbeats, got.Hidden, got)
-		}
-		execute(t, db, "GRANT pg_read_all_stats TO "+role)
-		if got := inspect(t, asReader); got.Hidden != 0 || holder(t, got, key).Registration == nil {
-			t.Errorf("with pg_read_all_stats: %d hidden\n%v", got.Hidden, got)
-		}
-	})
-}
-
-// reader is a role that owns nothing, and a pool of its.
-func reader(t *testing.T, driver, dsn string, owner *sql.DB) (role string, asReader *sql.DB) {
-	t.Helper()
-	role = "reader_" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))
-	execute(t, owner, "CREATE ROLE "+role)
-	t.Cleanup(func() {
-		execute(t, owner, "DROP OWNED BY "+role)
-		execute(t, owner, "DROP ROLE "+role)
-	})
-	return role, open(t, driver, dsn+"&role="+role)
-}
-
 // A lock may belong to a prepared transaction, which has no process.
 func TestInspectPreparedTransaction(t *testing.T) {
 	t.Parallel()
@@ -299,74 +258,6 @@ func TestInspectPreparedTransaction(t *testing.T) {
 	if h := holder(t, inspect(t, db), sqllock.ID(1)); h.Process.PID != 0 || h.Shared {
 		t.Errorf("%+v", h)
 	}
-}
-
-// What is asked of the wrong server says so.
-func TestInspectWrongServer(t *testing.T) {
-	t.Parallel()
-	standby, err := pgtest.New(t).Standby()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, driver := range pgtest.Drivers() {
-		db := open(t, driver, standby.DSN(""))
-		if _, err := sqllock.Inspect(t.Context(), db); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "standby") {
-			t.Errorf("%s: on a standby: %v", driver, err)
-		}
-	}
-}
-
-// While the server is frozen, Inspect ends with its context, also with a driver that heeds none.
-func TestInspectIsBounded(t *testing.T) {
-	t.Parallel()
-	cluster := pgtest.New(t)
-	for _, driver := range pgtest.Drivers() {
-		db := open(t, driver, cluster.DSN(""))
-		inspect(t, db)
-		if err := cluster.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err := sqllock.Inspect(ctx, db)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v", driver, err)
-		}
-		if err := cluster.Thaw(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := cluster.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sqllock.Inspect(t.Context(), open(t, "pgx", cluster.DSN(""))); !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), "127.0.0.1") {
-		t.Errorf("stopped: %v", err)
-	}
-}
-
-// The text has the keys' numbers and what the registry has, and nobody forges a line by a name.
-func TestSnapshotString(t *testing.T) {
-	t.Parallel()
-	h := registered(5, 50)
-	h.Process.Application, h.Registration.Name, h.Registration.Namespace = "shop latchkey", "ann\nforged", "export"
-	pair := held(6, 0)
-	pair.Key = sqllock.Pair(-7, 8)
-	s := &sqllock.Snapshot{At: noon.Add(2 * time.Second), Holders: holders{h, pair, {Key: sqllock.Pair(9, 9), Claim: true}},
-		Waiters: waiters{waits(1, 50, 5), polls(5, 50, 60)}, Blocked: []sqllock.Blocked{blocked(8, 9)},
-		Heartbeats: sqllock.TableRead, Waits: sqllock.TableMissing}
-	text := s.String()
-	for _, want := range []string{`"ann\nforged"`, "shop latchkey", "export", "3s", "2s ago", "-7, 8", "callers of session 5: 1, holding 50",
-		"process 8 waits for a row", "table lock_waits: missing"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-	for _, unwanted := range []string{"\nforged", "9, 9", "lock_heartbeats"} {
-		if strings.Contains(text, unwanted) {
-			t.Errorf("%q in\n%s", unwanted, text)
-		}
-	}
-	t.Logf("\n%s", text)
 }
 
 func TestInspectMisuse(t *testing.T) {

@@ -36,6 +36,10 @@ func TestStuckQuery(t *testing.T) {
 		inBackground(t, tx, "SELECT pg_advisory_xact_lock(-7, -8)")
 		lockertest.Eventually(t, "it waits", func() bool { return len(inspect(t, db).Waiters) == 1 })
 		poll(t, db, 5, &key, wanted, time.Minute)
+		poll(t, db, 6, &wanted, key, time.Minute)
+		if n := number(t, db, "SELECT count(*) FROM ("+stuckQuery+") q WHERE holder = 'session 6, 2 callers holding -7, -8'"); n != 1 {
+			t.Errorf("%d who poll and hold a Pair, as the key column has it; want 1", n)
+		}
 		type row struct {
 			what, key string
 			blocked   bool
@@ -62,12 +66,13 @@ func TestStuckQuery(t *testing.T) {
 			{"holds", "-7, -8", false, sql.NullString{}},
 			{"waits", "-7, -8", true, sql.NullString{}},
 			{"polls", "-7, -8", false, sql.NullString{}},
+			{"polls", strconv.FormatInt(key.Int64(), 10), false, sql.NullString{}},
 		} {
 			if !got[want] {
 				t.Errorf("no %+v in %+v", want, got)
 			}
 		}
-		if len(got) != 4 {
+		if len(got) != 5 {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -27,9 +27,21 @@ type TableState string
 // The states of a table.
 const (
 	TableRead       TableState = "read"
-	TableMissing    TableState = "missing"    // not there, or not in the schema looked at
+	TableMissing    TableState = "missing"    // not there, not in the schema looked at, or no table but a view or the like
 	TableUnreadable TableState = "unreadable" // this role lacks SELECT on it, or USAGE on its schema
+
+	// TableUntrusted: the search_path finds it, but it belongs to somebody else than this role, the database's owner or
+	// a superuser, who could have this role run his code. Who trusts it names its schema: [WithRegistrySchema].
+	TableUntrusted TableState = "untrusted"
 )
+
+// reason is why the table was not read, in words.
+func (t TableState) reason() string {
+	if t == TableUntrusted {
+		return "untrusted, since its owner is neither this role nor the database's owner nor a superuser: name its schema (WithRegistrySchema) if you trust him"
+	}
+	return string(t)
+}
 
 // A Holder is a server process that holds an advisory lock.
 type Holder struct {
@@ -64,6 +76,7 @@ type ServerProcess struct {
 	Application string    // application_name; a Session's ends in "latchkey"
 	Address     string    // the client's; empty on a Unix socket
 	State       string    // as in pg_stat_activity: "idle", "active", "idle in transaction", …
+	StateSince  time.Time // when State began: of an idle process the end of its last statement
 }
 
 // A Waiter waits for an advisory lock: a server process in pg_advisory_lock, or callers of a Session, which polls.

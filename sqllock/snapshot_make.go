@@ -73,6 +73,8 @@ func stateOf(t dialect.RegistryTable) TableState {
 	switch {
 	case t.Name == "":
 		return TableMissing
+	case t.Untrusted:
+		return TableUntrusted
 	case !t.Readable:
 		return TableUnreadable
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // String is s as tables for people, with the keys' numbers, and names where the registry has them:
-// not for logs. Claims are left out.
+// not for logs. Claims are left out. At the end are the [Snapshot.Cycles].
 func (s *Snapshot) String() string {
 	var b strings.Builder
 	s.writeHolders(&b)
@@ -26,11 +26,14 @@ func (s *Snapshot) String() string {
 		state TableState
 	}{{"lock_heartbeats", s.Heartbeats}, {"lock_waits", s.Waits}} {
 		if table.state != TableRead {
-			fmt.Fprintf(&b, "table %s: %s\n", table.name, table.state)
+			fmt.Fprintf(&b, "table %s: %s\n", table.name, table.state.reason())
 		}
 	}
 	if s.Hidden > 0 {
 		fmt.Fprintf(&b, "registrations that this role may not check: %d (grant pg_read_all_stats)\n", s.Hidden)
+	}
+	for _, c := range s.Cycles() {
+		fmt.Fprintf(&b, "cycle: %v\n", c)
 	}
 	return b.String()
 }
@@ -75,14 +78,20 @@ func (s *Snapshot) writeWaiters(w io.Writer) {
 // row writes a line whose cells cannot forge others: names are chosen by anybody.
 func row(w io.Writer, cells ...string) {
 	for i, c := range cells {
-		if strings.ContainsFunc(c, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			cells[i] = strconv.Quote(c)
-		}
-		if c == "" {
+		switch {
+		case c == "":
 			cells[i] = "-"
+		case forges(c):
+			cells[i] = strconv.Quote(c)
 		}
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+// forges is whether a cell of this text would look like the end of one, like none, or like a quoted one.
+func forges(text string) bool {
+	return text == "-" || strings.HasPrefix(text, `"`) || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") || strings.Contains(text, "  ") ||
+		strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // age is how long before s something was; empty if that is not known.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -13,8 +12,10 @@ import (
 
 // Watch looks at the locks of db's database again and again until ctx ends, and tells report, and its log, who
 // is stuck: locks whose heartbeat is late while they are held, cycles of waits, with WithLongHeld
-// also locks held for long. It ends nobody unless WithTerminate says so. Once a minute it
-// removes what dead processes left in the registry more than ten minutes before, a thousand rows of each table at the most.
+// also locks held for long. It ends nobody unless WithTerminate says so.
+//
+// Once a minute it removes from the registry what expired more than ten minutes before and is of no lock that is held, a
+// thousand rows of each table; at the next look again, while there are as many. It waits for nobody there.
 //
 // report is called by Watch's own goroutine, one call at a time; nil only logs. What goes on is
 // told once. A database that is away, or a right that is missing, is a Finding too: Watch goes on.
@@ -25,18 +26,19 @@ import (
 //
 // It returns the cause of ctx's end; or, at once, an error that matches errors.ErrUnsupported if the database is not
 // PostgreSQL. It panics if db is nil.
-func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...InspectOption) error {
+func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...WatchOption) error {
 	if db == nil {
 		panic("sqllock: Watch needs a *sql.DB that is not nil")
 	}
 	if report == nil {
 		report = func(Finding) {}
 	}
-	o := newInspectOptions(opts)
+	o := newWatchOptions(opts)
 	w := &watchdog{
 		db: db, options: o, report: report,
 		diagnosis: diagnosis{late: o.late, long: o.long},
-		failures:  make(map[string]Finding), ended: make(map[processID]bool), busy: make(chan struct{}, 1),
+		failures:  make(map[string]Finding), ended: make(map[processID]bool), unanswered: make(map[processID]Finding),
+		busy: make(chan struct{}, 1),
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -63,14 +65,16 @@ const (
 // A watchdog is one call of Watch. One goroutine uses it.
 type watchdog struct {
 	db      *sql.DB
-	options inspectOptions
+	options watchOptions
 	report  func(Finding)
 
-	diagnosis diagnosis
-	failures  map[string]Finding // WatchFailed that is not over, by the part of the work
-	ended     map[processID]bool // sessions that were ended and may still be there
-	sweepAt   time.Duration      // by now: not before
-	busy      chan struct{}      // holds a token while a question is with the driver
+	diagnosis  diagnosis
+	failures   map[string]Finding    // WatchFailed that is not over, by the part of the work
+	still      map[lockID]stillness  // if terminate matters
+	ended      map[processID]bool    // sessions that were ended and may still be there
+	unanswered map[processID]Finding // sessions that may have been ended
+	sweepAt    time.Duration         // by now: not before
+	busy       chan struct{}         // holds a token while a question is with the driver
 }
 
 // The parts of a watchdog's work that fail each by itself.
@@ -84,6 +88,7 @@ const (
 
 // look looks once. Its error is one that ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
+	asked := now()
 	i, err := inquire(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
 		return dialect.Inspect(ctx, w.db, w.options.schema)
 	})
@@ -101,7 +106,7 @@ func (w *watchdog) look(ctx context.Context) error {
 	w.part(partRegistry, registryError(s))
 	w.part(partHidden, hiddenError(s))
 	w.tell(w.diagnosis.look(s))
-	w.terminate(ctx, i.Registry)
+	w.terminate(ctx, i.Registry, s, asked)
 	w.sweep(ctx, i.Registry)
 	return nil
 }
@@ -110,8 +115,8 @@ func registryError(s *Snapshot) error {
 	if s.Heartbeats == TableRead && s.Waits == TableRead {
 		return nil
 	}
-	return fmt.Errorf("sqllock: late heartbeats and callers that poll are not seen in full: table lock_heartbeats is %s, lock_waits is %s (see HeartbeatSchema and WithRegistrySchema)",
-		s.Heartbeats, s.Waits)
+	return fmt.Errorf("sqllock: late heartbeats and callers that poll are not seen in full: table lock_heartbeats is %s; lock_waits is %s (see HeartbeatSchema and WithRegistrySchema)",
+		s.Heartbeats.reason(), s.Waits.reason())
 }
 
 func hiddenError(s *Snapshot) error {
@@ -120,55 +125,6 @@ func hiddenError(s *Snapshot) error {
 	}
 	return errors.New("sqllock: late heartbeats are not seen in full: this role may not see when other roles' sessions started: grant it pg_read_all_stats (or pg_monitor)")
 }
-
-// terminate ends the sessions of late locks that WithTerminate's function condemns, each once.
-func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry) {
-	if w.options.terminate == nil {
-		return
-	}
-	var failed error
-	present := make(map[processID]bool)
-	for _, f := range w.diagnosis.open {
-		if f.Kind != LateHeartbeat || ctx.Err() != nil {
-			continue
-		}
-		process := f.Holder.lockID().process
-		present[process] = true
-		if w.ended[process] || !w.options.terminate(f) {
-			continue
-		}
-		done, err := w.end(ctx, registry, f.Holder)
-		if err != nil && failed == nil {
-			failed = terminateError(err)
-		}
-		if done {
-			w.ended[process] = true
-			f.Terminated = true
-			w.tell([]Finding{f}, nil)
-		}
-	}
-	if ctx.Err() == nil {
-		maps.DeleteFunc(w.ended, func(p processID, _ bool) bool { return !present[p] })
-		w.part(partTerminate, failed)
-	}
-}
-
-// end ends the session of h if it is late.
-func (w *watchdog) end(ctx context.Context, registry dialect.Registry, h *Holder) (bool, error) {
-	return inquire(ctx, w, func(ctx context.Context) (bool, error) {
-		return registry.Terminate(ctx, w.db, dialect.LateLock{
-			PID: h.Process.PID, Start: h.Process.Start, Key: h.Key.id(), Shared: h.Shared, Late: w.options.late})
-	})
-}
-
-func terminateError(err error) error {
-	if dialect.SQLState(err) == insufficientPrivilege {
-		return fmt.Errorf("sqllock: this role may not end the session of a late lock: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
-	}
-	return err
-}
-
-const insufficientPrivilege = "42501"
 
 // sweep removes what dead processes have left.
 func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {

@@ -2,26 +2,37 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
 
-// part notes how a part of the work went, and tells when that changes between well and not.
+// part notes how a part of the work went, and tells when that changes between well and not, or for another
+// reason.
 func (w *watchdog) part(name string, err error) {
 	f, failing := w.failures[name]
-	switch {
-	case err != nil && !failing:
+	if failing && err != nil && sameReason(f.Err, err) {
+		return
+	}
+	if failing {
+		delete(w.failures, name)
+		f.Over = true
+		if err == nil {
+			w.options.log.Info("sqllock: the watchdog can do its work again", "part", name)
+		}
+		w.report(f)
+	}
+	if err != nil {
 		f = Finding{Kind: WatchFailed, Since: time.Now(), Err: err}
 		w.failures[name] = f
 		w.options.log.Error("sqllock: the watchdog cannot do its work in full", "error", err)
-	case err == nil && failing:
-		delete(w.failures, name)
-		f.Over = true
-		w.options.log.Info("sqllock: the watchdog can do its work again", "part", name)
-	default:
-		return
+		w.report(f)
 	}
-	w.report(f)
+}
+
+// sameReason is whether two errors need not be told apart: a database that is away is so in many words.
+func sameReason(a, b error) bool {
+	return a.Error() == b.Error() || errors.Is(a, ErrUnavailable) && errors.Is(b, ErrUnavailable)
 }
 
 // tell reports findings one by one. The log has a line for all of one kind of one process.
@@ -73,6 +84,10 @@ func (l line) words() (slog.Level, string) {
 		return slog.LevelInfo, "sqllock: locks whose heartbeat was late are gone, or it came"
 	case l.kind == LateHeartbeat:
 		return slog.LevelWarn, "sqllock: locks are held whose heartbeat is late"
+	case l.kind == RegistryNotWritten && l.over:
+		return slog.LevelInfo, "sqllock: locks whose registration was not renewed are gone, or it was, or they are late"
+	case l.kind == RegistryNotWritten:
+		return slog.LevelWarn, "sqllock: the registry is not written for locks whose session lives"
 	case l.over:
 		return slog.LevelInfo, "sqllock: locks held for long are gone"
 	}

@@ -19,7 +19,7 @@ func terminated(f sqllock.Finding) bool { return f.Terminated }
 func TestWatchTerminates(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
-		s := session(t, driver, dsn)
+		s := session(t, driver, dsn, quiet)
 		key, other := sqllock.ID(1), sqllock.ID(2)
 		lock := mustLock(t, s, key)
 		mustLock(t, s, other)
@@ -70,7 +70,7 @@ func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachDriver(t, func(t *testing.T, driver, dsn string) {
 				db := withRegistry(t, driver, dsn)
-				s := session(t, driver, dsn)
+				s := session(t, driver, dsn, quiet)
 				lock, witness := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
 				beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
 				var asked atomic.Int64
@@ -103,7 +103,7 @@ func TestWatchDoesNotTerminateANewSession(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		dsn := pgtest.Database(t)
 		db := withRegistry(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		lock := mustLock(t, session(t, driver, dsn, quiet), sqllock.ID(1))
 		beat{key: sqllock.ID(1), age: time.Hour, earlier: true}.write(t, db)
 		w := startWatch(t, db, sqllock.WithTerminate(func(f sqllock.Finding) bool { return f.Holder.Key == sqllock.ID(1) }))
 		w.anotherLook(db, sqllock.ID(2))
@@ -118,7 +118,7 @@ func TestWatchWithoutRights(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		role, asReader := reader(t, driver, dsn, db)
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		lock := mustLock(t, session(t, driver, dsn, quiet), sqllock.ID(1))
 		beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
 		var asked atomic.Int64
 		w := startWatch(t, asReader, sqllock.WithTerminate(func(sqllock.Finding) bool { asked.Add(1); return true }))
@@ -151,7 +151,7 @@ func TestWatchTerminatesWithTheRight(t *testing.T) {
 		_, rest, _ = strings.Cut(rest, "@")
 		return open(t, "pgx", before+"://"+role+"@"+rest)
 	}
-	s, err := sqllock.Open(t.Context(), as("service"))
+	s, err := sqllock.Open(t.Context(), as("service"), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

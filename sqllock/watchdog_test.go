@@ -39,10 +39,10 @@ func (w *watch) report(f sqllock.Finding) {
 }
 
 // startWatch looks at db all the time.
-func startWatch(t *testing.T, db *sql.DB, opts ...sqllock.InspectOption) *watch {
+func startWatch(t *testing.T, db *sql.DB, opts ...sqllock.WatchOption) *watch {
 	t.Helper()
 	w := &watch{t: t}
-	opts = append([]sqllock.InspectOption{sqllock.WithInterval(time.Millisecond), sqllock.WithWatchLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
+	opts = append([]sqllock.WatchOption{sqllock.WithInterval(time.Millisecond), sqllock.WithWatchLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
 	ended := errors.New("the test has ended")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan error)
@@ -100,6 +100,9 @@ func failed(over bool, says string) func(sqllock.Finding) bool {
 	}
 }
 
+// quiet has a Session do nothing by itself for as long as a test takes.
+var quiet = sqllock.WithLease(time.Hour)
+
 // anything tells of every Finding.
 func anything(sqllock.Finding) bool { return true }
 
@@ -122,7 +125,7 @@ func (w *watch) anotherLook(db *sql.DB, key sqllock.Key) {
 func TestWatchLate(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
-		s := session(t, driver, dsn)
+		s := session(t, driver, dsn, quiet)
 		stuck, healthy, reused := sqllock.ID(710001), sqllock.ID(710002), sqllock.ID(710003)
 		lock := mustLock(t, s, stuck)
 		mustLock(t, s, healthy)
@@ -143,7 +146,7 @@ func TestWatchLate(t *testing.T) {
 		}
 		w.await(2, "its release is told", late(stuck, true))
 		w.anotherLook(db, sqllock.ID(2))
-		if n := w.count(anything); n != 8 {
+		if n := w.count(anything) - w.count(ofKind(sqllock.RegistryNotWritten, false)) - w.count(ofKind(sqllock.RegistryNotWritten, true)); n != 8 {
 			t.Errorf("%d findings, want 8: %+v", n, w.findings)
 		}
 		w.mu.Lock()
@@ -165,12 +168,16 @@ func TestWatchWithLate(t *testing.T) {
 	if _, err := tx.Exec("SELECT pg_advisory_xact_lock(1), pg_advisory_xact_lock(2)"); err != nil {
 		t.Fatal(err)
 	}
-	beat{key: sqllock.ID(1), age: 5 * time.Second}.write(t, db)
-	beat{key: sqllock.ID(2), age: 2 * time.Second, lease: time.Second}.write(t, db) // by default it would be late
-	w := startWatch(t, db, sqllock.WithLate(4*time.Second))
-	w.await(1, "what is older is told", late(sqllock.ID(1), false))
-	if n := w.count(late(sqllock.ID(2), false)); n != 0 {
-		t.Error("what is younger is told")
+	beat{key: sqllock.ID(1), age: 3 * time.Hour}.write(t, db)
+	beat{key: sqllock.ID(2), age: time.Hour, lease: time.Second}.write(t, db) // by default it would be late
+	w := startWatch(t, db, sqllock.WithLate(2*time.Hour))
+	w.await(1, "what is older is told, of a process that was at work since", ofKind(sqllock.RegistryNotWritten, false))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.findings {
+		if f.Holder == nil || f.Holder.Key != sqllock.ID(1) || f.Kind != sqllock.RegistryNotWritten {
+			t.Errorf("what is younger, or silent for less, is told: %+v", f)
+		}
 	}
 }
 
@@ -178,7 +185,7 @@ func TestWatchWithLate(t *testing.T) {
 func TestWatchCycle(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
-		s := session(t, driver, dsn)
+		s := session(t, driver, dsn, quiet)
 		held, wanted := sqllock.ID(1), sqllock.ID(2)
 		mustLock(t, s, held)
 		beat{session: 5, key: held}.write(t, db)
@@ -194,9 +201,21 @@ func TestWatchCycle(t *testing.T) {
 			t.Fatal("a cycle, and nobody polls")
 		}
 		poll(t, db, 5, nil, wanted, time.Minute)
-		w.await(1, "a possible cycle is told", ofKind(sqllock.WaitCycle, false))
+		w.anotherLook(db, sqllock.ID(4))
+		w.anotherLook(db, sqllock.ID(5))
+		if n := w.count(ofKind(sqllock.WaitCycle, false)); n != 0 {
+			t.Error("a cycle is told that one and the same heartbeat shows")
+		}
+		pollAgain := func(n int, what string) {
+			t.Helper()
+			lockertest.Eventually(t, what, func() bool {
+				execute(t, db, "UPDATE lock_waits SET heartbeat = now()")
+				return w.count(ofKind(sqllock.WaitCycle, false)) == n
+			})
+		}
+		pollAgain(1, "a possible cycle is told")
 		poll(t, db, 5, &held, wanted, time.Minute)
-		w.await(2, "a certain cycle is told", ofKind(sqllock.WaitCycle, false))
+		pollAgain(2, "a certain cycle is told")
 		w.await(1, "it is not the possible one any more", ofKind(sqllock.WaitCycle, true))
 		execute(t, db, "DELETE FROM lock_waits")
 		w.await(2, "its end is told", ofKind(sqllock.WaitCycle, true))
@@ -263,38 +282,4 @@ func TestWatchDatabaseAway(t *testing.T) {
 		w.anotherLook(db, sqllock.ID(2))
 		w.await(1, "it was told once", failed(false, ""))
 	}
-}
-
-// What dead processes left is removed, long after; nothing else.
-func TestWatchSweeps(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		const anHourAgo = "now() - interval '1 hour'"
-		row := `INSERT INTO lock_heartbeats SELECT 1, $1::int, now(), 0, i, '', NULL, 'host/1', now(), ` + anHourAgo + `, now() FROM generate_series($2::int, $3::int) AS i`
-		execute(t, db, row, 1<<30, 1, 2500)                       // more than one sweep removes
-		beat{key: sqllock.ID(1), age: 2 * time.Hour}.write(t, db) // late, but held
-		execute(t, db, row, 1<<30, 9001, 9001)                    // somebody has it locked
-		execute(t, db, strings.Replace(row, anHourAgo, "now() - interval '1 minute'", 1), 1<<30, 9002, 9002)
-		poll(t, db, 1, nil, sqllock.ID(1), -time.Hour)
-		poll(t, db, 1, nil, sqllock.ID(2), -time.Minute)
-		tx, _ := client(t, db)
-		if _, err := tx.Exec("SELECT FROM lock_heartbeats WHERE key_id = 9001 FOR UPDATE"); err != nil {
-			t.Fatal(err)
-		}
-		w := startWatch(t, db)
-		lockertest.Eventually(t, "the dead are removed", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE key_id NOT IN (1, 9001, 9002)") == 0
-		})
-		w.anotherLook(db, sqllock.ID(-5))
-		if n := number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE (key_id = 1 AND pid < 1 << 30) OR key_id IN (9001, 9002)"); n != 3 {
-			t.Errorf("%d rows are left of a held lock, a locked one and a fresh one, want 3", n)
-		}
-		if n := number(t, db, "SELECT count(*) FROM lock_waits"); n != 1 {
-			t.Errorf("%d waits are left, want the fresh one", n)
-		}
-		if n := w.count(ofKind(sqllock.WatchFailed, false)); n != 0 {
-			t.Errorf("it failed: %+v", w.findings)
-		}
-	})
 }

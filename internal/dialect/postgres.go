@@ -80,7 +80,7 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 		"'lock_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
 		"'search_path', 'pg_catalog'",
 		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
-		"'application_name', left(concat_ws(' ', nullif(current_setting('application_name'), ''), 'latchkey'), 63)",
+		"'application_name', concat_ws(' ', nullif(left(current_setting('application_name'), 54), ''), 'latchkey')",
 	}
 	// A pooled connection may hold locks that its last user forgot: taking one
 	// of them would be re-entry, and succeed.

@@ -26,6 +26,7 @@ type InspectedProcess struct {
 	Application string
 	Address     string
 	State       string
+	StateSince  time.Time
 }
 
 // An InspectedLock is an advisory lock that a process holds or waits for.
@@ -74,13 +75,14 @@ type Registry struct {
 
 // A RegistryTable is one of the two.
 type RegistryTable struct {
-	Name     string // with its schema, quoted; empty: it is not there
-	Readable bool   // by this role
+	Name      string // with its schema, quoted; empty: it is not there
+	Untrusted bool   // found by the search_path, and its owner is nobody whose code this role should run
+	Readable  bool   // by this role, and not Untrusted
 }
 
 // Inspect reads the locks of db's database, with the registry in schema, or, if that is
-// empty, where the search_path finds it. It does nothing but read. Its error is a
-// *Failure, ctx's, or one that wraps errors.ErrUnsupported.
+// empty, where the search_path finds it. It does nothing but read, which the server sees to. Its error
+// is a *Failure, ctx's, or one that wraps errors.ErrUnsupported.
 func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -121,7 +123,7 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 		version int
 		text    string
 	)
-	query := fmt.Sprintf(registryQuery, quoted(schema), quoted(schema))
+	query := fmt.Sprintf(registryQuery, quoted(schema), quoted(schema), quoted(schema))
 	if err := conn.QueryRowContext(ctx, query).Scan(&standby, &version, &text); err != nil {
 		return r, Fail(err)
 	}
@@ -139,20 +141,36 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 }
 
 func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
-	var text string
-	err := conn.QueryRowContext(ctx, r.inspectQuery()).Scan(&text)
+	text, err := readWithoutChange(ctx, conn, r.inspectQuery())
 	switch state := SQLState(err); {
-	case state == undefinedTable, state == undefinedColumn:
-		return nil, &Failure{Kind: Statement, State: state,
-			Reason: "lock_heartbeats or lock_waits is not a table made by HeartbeatSchema: name the schema of those that are (WithRegistrySchema)"}
+	case state == undefinedTable, state == undefinedColumn, state == undefinedFunction:
+		return nil, foreignTable(state)
 	case err != nil:
 		return nil, Fail(err)
 	}
 	i := &Inspection{Registry: r}
 	if err := json.Unmarshal([]byte(text), i); err != nil {
-		return nil, errNonsense
+		return nil, foreignTable("")
 	}
 	return i, nil
+}
+
+// readWithoutChange is the text that query answers. What it calls, however it came to, can change nothing.
+func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text string, err error) {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := tx.QueryRowContext(ctx, query).Scan(&text); err != nil {
+		return "", err
+	}
+	return text, tx.Commit()
+}
+
+func foreignTable(state string) error {
+	return &Failure{Kind: Statement, State: state,
+		Reason: "lock_heartbeats or lock_waits is not a table made by HeartbeatSchema: name the schema of those that are (WithRegistrySchema)"}
 }
 
 const (

@@ -14,12 +14,12 @@ type LateLock struct {
 	Start  time.Time // of the process
 	Key    Key
 	Shared bool
-	Late   time.Duration // how old its heartbeat must be; 0: half the lease that the row tells of
+	Late   time.Duration // how old its heartbeat must be, and how long idle the process; 0: half the lease that the row tells of
 }
 
 // Terminate ends the server process of l, if at this moment it is still that process, holds the
-// lock and has not had a heartbeat since: all that is asked in the statement that
-// ends it. It reports whether it did. Its error is a *Failure, with the server's SQLSTATE, or
+// lock, has not had a heartbeat since, and nothing else to do either, for a heartbeat may be late only because it
+// could not be written: all that is asked in the statement that ends it. It reports whether it did. Its error is a *Failure, with the server's SQLSTATE, or
 // ctx's.
 func (r Registry) Terminate(ctx context.Context, db *sql.DB, l LateLock) (bool, error) {
 	if !r.Heartbeats.Readable {
@@ -44,12 +44,12 @@ func (r Registry) terminateIfLate(l LateLock) string {
 	if l.Late > 0 {
 		late = "interval '" + strconv.FormatInt(max(l.Late.Microseconds(), 1), 10) + " microseconds'"
 	}
-	return fmt.Sprintf(`CASE WHEN EXISTS (SELECT FROM pg_stat_get_activity(%[1]d) WHERE backend_start = %[2]s)
-	AND EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %[1]d AND mode = '%[3]s' AND objsubid = %[4]d
+	return fmt.Sprintf(`CASE WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %[1]d AND mode = '%[3]s' AND objsubid = %[4]d
 		AND (classid::bigint << 32) | objid::bigint = (%[5]d)
 		AND database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())))
-	AND EXISTS (SELECT FROM %[6]s WHERE pid = %[1]d AND backend_start = %[2]s AND key_space = %[7]d AND key_id = (%[5]d)
-		AND shared = %[8]t AND heartbeat <= clock_timestamp() - %[9]s)
+	AND EXISTS (SELECT FROM ONLY %[6]s AS h JOIN pg_stat_get_activity(%[1]d) AS a USING (pid, backend_start)
+		WHERE backend_start = %[2]s AND key_space = %[7]d AND key_id = (%[5]d) AND shared = %[8]t
+		AND greatest(heartbeat, state_change) <= clock_timestamp() - %[9]s AND state LIKE 'idle%%' AND state_change IS NOT NULL)
 	THEN pg_terminate_backend(%[1]d) ELSE false END`,
 		l.PID, moment(l.Start), mode, l.Key.Space+1, l.Key.ID, r.Heartbeats.Name, l.Key.Space, l.Shared, late)
 }
@@ -59,8 +59,8 @@ func moment(t time.Time) string {
 }
 
 // Sweep deletes rows that expired longer than age ago, at most limit of each table: of
-// heartbeats those whose lock its process does not hold any more. It waits for nobody,
-// and reports how many went.
+// heartbeats those whose lock its process does not hold any more. It waits for nobody, for a table that
+// somebody has locked 100 ms, and reports how many went.
 func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limit int) (swept int64, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -74,8 +74,11 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 		if !s.table.Readable {
 			continue
 		}
-		n, err := rows(ctx, conn, fmt.Sprintf(sweepStatement, s.table.Name, age.Microseconds(), s.dead, limit))
+		n, err := rows(ctx, conn, sweepPatience+fmt.Sprintf(sweepStatement, s.table.Name, age.Microseconds(), s.dead, limit))
 		swept += n
+		if SQLState(err) == lockNotAvailable {
+			continue // the next time
+		}
 		if err != nil {
 			return swept, Fail(err)
 		}
@@ -83,12 +86,15 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 	return swept, nil
 }
 
-// sweepStatement reads pg_locks once, for that stops all who lock.
+// sweepPatience is for the statement after it, which is in the same transaction.
+const sweepPatience = "SELECT set_config('lock_timeout', '100ms', true);\n"
+
+// sweepStatement reads pg_locks once, for that stops all who lock. Tables that inherit have rows of the same ctid.
 const sweepStatement = `WITH held AS MATERIALIZED (
 	SELECT l.pid, l.objsubid - 1 AS space, (l.classid::bigint << 32) | l.objid::bigint AS id, l.mode = 'ShareLock' AS shared, a.backend_start
 	FROM pg_locks AS l JOIN pg_stat_get_activity(NULL) AS a USING (pid)
 	WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())))
-DELETE FROM %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s AS h
+DELETE FROM ONLY %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY %[1]s AS h
 	WHERE expires < statement_timestamp() - interval '%[2]d microseconds' AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
 
 // notHeld is whether the process of row h, or what may be that process, does not hold h's lock.

@@ -4,11 +4,22 @@ import "strings"
 
 // registryQuery finds the registry's tables. A role that may not use their schema sees them
 // all the same, in the catalog, and is told so.
+//
+// Only what is a table counts: a view or a foreign table is its owner's code, which would run with the rights of
+// who looks. Nor is a table trusted that the search_path finds but that somebody else than this role, the
+// database's owner or a superuser has made. Whether it is this role's own is asked first, since the rest
+// takes shared catalogs; see inspectQuery.
 const registryQuery = `SELECT pg_is_in_recovery(), current_setting('server_version_num')::int,
 	(SELECT coalesce(json_object_agg(c.relname, json_build_object('Name', format('%%I.%%I', n.nspname, c.relname),
-		'Readable', has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))), '{}')::text
-	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-	WHERE c.relname IN ('lock_heartbeats', 'lock_waits') AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+		'Untrusted', NOT t.trusted,
+		'Readable', t.trusted AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))), '{}')::text
+	FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace,
+	LATERAL (SELECT CASE WHEN %s <> '' THEN true
+		WHEN c.relowner = (SELECT usesysid FROM pg_stat_get_activity(pg_backend_pid())) AND current_setting('role') = 'none' THEN true
+		ELSE pg_get_userbyid(c.relowner) = current_user
+			OR c.relowner = (SELECT datdba FROM pg_database WHERE datname = current_database())
+			OR (SELECT rolsuper FROM pg_roles WHERE oid = c.relowner) END AS trusted) AS t
+	WHERE c.relname IN ('lock_heartbeats', 'lock_waits') AND c.relkind = 'r'
 	AND CASE WHEN %s = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = %s END)`
 
 // inspectQuery reads everything in one statement: pg_locks once, all registry rows of one
@@ -18,12 +29,22 @@ const registryQuery = `SELECT pg_is_in_recovery(), current_setting('server_versi
 func (r Registry) inspectQuery() string {
 	heartbeats, waits := noHeartbeats, noWaits
 	if r.Heartbeats.Readable {
-		heartbeats = r.Heartbeats.Name
+		heartbeats = "(SELECT * FROM ONLY " + r.Heartbeats.Name + " WHERE " + between("acquired", "heartbeat", "expires") + ")"
 	}
 	if r.Waits.Readable {
-		waits = r.Waits.Name
+		waits = "(SELECT * FROM ONLY " + r.Waits.Name + " WHERE key_space IN (0, 1) AND " + between("since", "heartbeat", "expires") + ")"
 	}
 	return strings.NewReplacer("HEARTBEATS", heartbeats, "WAITS", waits).Replace(inspectQuery)
+}
+
+// between leaves out rows with times that are none, such as infinity: one would make all the rest
+// unreadable.
+func between(times ...string) string {
+	conditions := make([]string, len(times))
+	for i, t := range times {
+		conditions[i] = t + " BETWEEN '1900-01-01' AND '9000-01-01'"
+	}
+	return strings.Join(conditions, " AND ")
 }
 
 // What stands for a table that is not there.
@@ -37,7 +58,7 @@ const (
 // The key's halves are classid and objid: see heldQuery.
 const inspectQuery = `WITH
 here AS MATERIALIZED (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())),
-activity AS MATERIALIZED (SELECT pid, datid, backend_start, application_name, client_addr, state FROM pg_stat_get_activity(NULL)),
+activity AS MATERIALIZED (SELECT pid, datid, backend_start, application_name, client_addr, state, state_change FROM pg_stat_get_activity(NULL)),
 every_lock AS MATERIALIZED (SELECT locktype, database, classid, objid, objsubid, pid, mode, granted, waitstart FROM pg_locks),
 advisory AS MATERIALIZED (
 	SELECT coalesce(pid, 0) AS pid, objsubid - 1 AS space, (classid::bigint << 32) | objid::bigint AS id,
@@ -62,6 +83,6 @@ SELECT json_build_object(
 			'HeldID', w.held_id, 'Waiters', w.waiters, 'Since', w.since, 'Heartbeat', w.heartbeat, 'Expires', w.expires))
 		FROM WAITS AS w WHERE w.expires > statement_timestamp()),
 	'Processes', (SELECT json_agg(json_build_object('PID', pid, 'Start', backend_start, 'Application', application_name,
-			'Address', host(client_addr), 'State', state))
+			'Address', host(client_addr), 'State', state, 'StateSince', state_change))
 		FROM activity WHERE pid IN (SELECT pid FROM advisory UNION SELECT pid FROM blocked UNION SELECT unnest(by) FROM blocked))
 )::text`

@@ -27,12 +27,23 @@ func lateLock(t *testing.T, db *sql.DB) (l LateLock, alive func() bool) {
 	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS beats (pid int, backend_start timestamptz, key_space smallint, key_id bigint,
 		shared boolean, heartbeat timestamptz, expires timestamptz)`)
 	if err == nil {
-		_, err = db.ExecContext(ctx, `INSERT INTO beats VALUES ($1, $2, 1, $3, false, now() - interval '40 seconds', now() + interval '20 seconds')`, l.PID, l.Start, l.Key.ID)
+		_, err = db.ExecContext(ctx, `INSERT INTO beats VALUES ($1, $2, 1, $3, false, now() - interval '40 seconds', now() - interval '39.998 seconds')`, l.PID, l.Start, l.Key.ID)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l, func() bool { return conn.PingContext(ctx) == nil }
+}
+
+// awaitSilence waits until a process has been idle for longer than a row's half lease.
+func awaitSilence(t *testing.T, db *sql.DB, pid int) {
+	t.Helper()
+	for silent := false; !silent; {
+		const query = "SELECT state = 'idle' AND state_change < clock_timestamp() - interval '5 milliseconds' FROM pg_stat_activity WHERE pid = $1"
+		if err := db.QueryRow(query, pid).Scan(&silent); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 var beats = Registry{Heartbeats: RegistryTable{Name: "beats", Readable: true}}
@@ -46,9 +57,10 @@ func TestTerminateLooksAgain(t *testing.T) {
 		want   bool
 	}{
 		{name: "late", want: true},
-		{name: "late by a given age", look: func(l *LateLock) { l.Late = 39 * time.Second }, want: true},
+		{name: "late by a given age", look: func(l *LateLock) { l.Late = 2 * time.Millisecond }, want: true},
 		{name: "not so late", look: func(l *LateLock) { l.Late = time.Minute }},
 		{name: "not late", change: "UPDATE beats SET heartbeat = now() - interval '20 seconds', expires = now() + interval '40 seconds'"},
+		{name: "late, but the process is busy", change: "UPDATE beats SET expires = heartbeat + interval '60 seconds'"},
 		{name: "no row", change: "DELETE FROM beats"},
 		{name: "a row of another lock", change: "UPDATE beats SET key_id = 1"},
 		{name: "a row of the other key space", change: "UPDATE beats SET key_space = 0"},
@@ -86,6 +98,7 @@ func TestTerminateLooksAgain(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				awaitSilence(t, db, l.PID)
 				ended, err := beats.Terminate(context.Background(), db, l)
 				if err != nil || ended != tt.want {
 					t.Errorf("Terminate: %v, %v, want %v", ended, err, tt.want)
