@@ -17,6 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	lockertest.Worker()                            // does not return in a process of a test with several
 	runCandidate()                                 // nor does this, in a candidate of TestCampaignTakeOver
+	runRegisteringHolder()                         // nor this
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
 	code := pgtest.Main(m)
 	if code == 0 {

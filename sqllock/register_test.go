@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -193,6 +194,10 @@ func TestRegistryMisuse(t *testing.T) {
 		if s := session(t, driver, dsn, sqllock.WithRegistry("o'ther")); s.Close() != nil {
 			t.Error("the schema that has them is refused")
 		}
+		stranger := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
+		execute(t, db, sqllock.HeartbeatSchema+"; CREATE ROLE "+stranger+"; ALTER TABLE lock_waits OWNER TO "+stranger)
+		refused("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
+		execute(t, db, "DROP TABLE lock_heartbeats, lock_waits; DROP ROLE "+stranger)
 		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;
 			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".lock_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
 		refused("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))

@@ -63,6 +63,9 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 	switch {
 	case err != nil:
 		return r, Fail(err)
+	case r.Heartbeats.Untrusted || r.Waits.Untrusted:
+		return r, &Failure{Kind: Statement, State: undefinedTable,
+			Reason: "the tables lock_heartbeats or lock_waits in the search_path belong to somebody else than this role, the database's owner or a superuser: name their schema if you trust their owner"}
 	case r.Heartbeats.Name != "" && r.Waits.Name != "":
 		return r, nil
 	case schema == "":
