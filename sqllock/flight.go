@@ -115,12 +115,13 @@ func (l *lease) takeTriesLocked(limit, room int) {
 	tries, rest := b.tries[:limit], b.tries[limit:]
 	b.tries, b.spare = append(b.spare[:0], rest...), b.tries // what follows may queue again
 	for _, e := range tries {
+		shared := e.wantsShared()
 		switch {
 		case e.state != queued || e.backend != b:
 		case len(e.asks) == 0: // all have given up
 			e.state = idle
 			t.tidyLocked(e)
-		case e.wantsShared() && !b.s.options.dialect.Traits().Readers:
+		case shared && !b.s.options.dialect.Traits().Readers:
 			t.refusedReadersLocked(e, errReaders)
 		case !l.hasLocked(e):
 			if err := l.wantLocked(e); err != nil {
@@ -131,7 +132,7 @@ func (l *lease) takeTriesLocked(limit, room int) {
 		case len(l.flight.tries) >= room:
 			t.refusedLocked(e, errMaxHeld)
 		default:
-			l.tryLocked(e, e.wantsShared())
+			l.tryLocked(e, shared)
 		}
 	}
 }

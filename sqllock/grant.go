@@ -34,8 +34,10 @@ func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
 	t.ownLocked(e, holds, at)
 	if e.shared {
 		t.admitLocked(e)
-	} else if a := e.first(); a != nil && !a.shared && e.suits(a.keyOf(e)) {
-		t.giveLocked(e, a, a.keyOf(e))
+	} else if a := e.first(); a != nil && !a.shared {
+		if key := a.keyOf(e); e.suits(key) {
+			t.giveLocked(e, a, key)
+		}
 	}
 	if e.state != held { // who asked has given up
 		t.releaseLocked(e)
@@ -101,16 +103,19 @@ func (t *table) unlock(l *Lock) error {
 		return ErrLost
 	}
 	e.lock = nil
-	delete(e.readers, l)
-	if len(e.readers) > 0 {
-		t.mu.Unlock()
-		return nil
+	if e.shared {
+		if delete(e.readers, l); len(e.readers) > 0 {
+			t.mu.Unlock()
+			return nil
+		}
 	}
-	if len(e.asks) > 0 && t.mayHandOverLocked(e, e.asks[0], e.firstKey()) {
-		t.reacquiredLocked(e)
-		t.giveLocked(e, e.asks[0], e.firstKey())
-		t.mu.Unlock()
-		return nil
+	if len(e.asks) > 0 {
+		if first, key := e.asks[0], e.firstKey(); t.mayHandOverLocked(e, first, key) {
+			t.reacquiredLocked(e)
+			t.giveLocked(e, first, key)
+			t.mu.Unlock()
+			return nil
+		}
 	}
 	var r *reply
 	if !t.asyncUnlock {

@@ -102,8 +102,11 @@ func (e *entry) addReader(l *Lock) {
 
 // heldBy reports whether l is e's lock, or one of its readers'.
 func (e *entry) heldBy(l *Lock) bool {
+	if !e.shared {
+		return e.lock == l
+	}
 	_, reads := e.readers[l]
-	return e.lock == l || reads
+	return reads
 }
 
 // appendHolders appends the locks that are held of e.
