@@ -112,7 +112,7 @@ func TestHijack(t *testing.T) {
 		t.Errorf("echo %q, %v; want hello", line, err)
 	}
 	receive(t, back, "lock of the hijacked connection")
-	get(t, s).want(t, http.StatusOK)
+	eventually(t, s, http.StatusOK)
 }
 
 // A file is sent by the server's ReadFrom, which lets the kernel copy it.

@@ -6,7 +6,7 @@ package sqllock
 // than a heartbeat never shows in it.
 //
 // Who reads it needs SELECT; Watch, which removes what dead processes leave, DELETE and UPDATE
-// too. The name may be personal data: give SELECT to those who may see it. Let this role's owner, the
+// too. The name may be personal data: give SELECT to those who may see it. Let the role that reads, the
 // database's owner or a superuser create the tables: others' are used only if their schema is named. They
 // may not be views, foreign tables or partitioned.
 const HeartbeatSchema = `CREATE TABLE IF NOT EXISTS lock_heartbeats ( -- a row for each lock held by a Session that writes heartbeats

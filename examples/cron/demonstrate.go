@@ -20,7 +20,7 @@ func demonstrate(ctx context.Context, d *database, f flags, out io.Writer) (err 
 	killer := &killer{fleet: fleet}
 	go collect(events, killer, collected)
 	fmt.Fprintf(out, "%d instances, each a process, on one PostgreSQL; their clocks are ahead by %v. Five jobs, which each instance\n"+
-		"schedules. Two instances are killed in a run. This takes %v, and some more until these have come to one …\n",
+		"schedules. Two instances are killed in a run. This takes %v, and a little longer, until each of the two is in a run and can be killed …\n",
 		len(skews), skews, f.length)
 	err = fleet.start(ctx, d, events)
 	if err == nil {

@@ -61,7 +61,7 @@ func printVerdict(ctx context.Context, out io.Writer, d *database, all []event, 
 	fmt.Fprintf(out, "\n%d runs on %d instances; %d times an instance was refused. cron.Recover reported %d panics.\n"+
 		"Instances killed: %d; runs that died with them, and are not run again: %d.\n"+
 		"Ticks run twice: %d. Runs beside another of the same job: %d.\n"+
-		"Ticks that nobody ran, though no run was under way: %d.\n",
+		"Ticks between a job's first run and its last that nobody ran, though no run was under way: %d.\n",
 		n[0], n[2], told[refused], told[panicked], f.killed(), n[1], n[3], n[4], missed(all))
 	switch {
 	case n[3] > 0:
