@@ -82,7 +82,7 @@ func (l *Lock) Key() Key {
 	return l.key
 }
 
-// Err is nil while the lock is certainly held, ErrLost once it may not be, and
+// Err is nil while the lock is certainly held, ErrLost once it may not be (also when its Session was closed), and
 // ErrReleased after Unlock.
 //
 // A Session's lock decides by the clock at the call: a process that was frozen
