@@ -31,6 +31,8 @@ var details = map[verdict]string{
 	gone:    "The request ended before it could be admitted.",
 	unknown: "It cannot be told now whether the request may be served.",
 
+	interrupted: "The request was interrupted while it was being served, and may have had effects.",
+
 	badBody:      "The request's body could not be read.",
 	tooLarge:     "The request's body is too large.",
 	otherPayload: "The idempotency key was used for another request before: a new request needs a new key.",
@@ -71,7 +73,8 @@ func (m *Middleware) makeAnswers() map[verdict]answer {
 //	429 with Retry-After  busy; 409 with WithConflict
 //	400                   no key in the request, or a bad one
 //	503 with Retry-After  anything else: the database is away, too many locks
-//	                      are held, the request's context ended, …
+//	                      are held, the request's context ended, its handler
+//	                      was interrupted ([ErrInterrupted]), …
 //
 // The body is application/problem+json (RFC 9457), unless WithRejectHandler has
 // written another. No part of the answer holds the key.

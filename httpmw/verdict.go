@@ -14,10 +14,11 @@ import (
 type verdict uint8
 
 const (
-	busy    verdict = iota
-	badKey          // none, or one that cannot be
-	gone            // the request's context ended first
-	unknown         // it cannot be told whether the key is free
+	busy        verdict = iota
+	badKey              // none, or one that cannot be
+	gone                // the request's context ended first
+	unknown             // it cannot be told whether the key is free
+	interrupted         // its handler began, and ended with the context
 
 	// Of an Idempotency.
 	badBody
@@ -29,6 +30,8 @@ const (
 func verdictOn(err error) verdict {
 	var key keyError
 	switch {
+	case errors.Is(err, ErrInterrupted): // whatever the cause
+		return interrupted
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
 	case errors.Is(err, errBadBody):
@@ -76,7 +79,7 @@ func (m *Middleware) status(v verdict) int {
 func retryAfter(v verdict, err error) int64 {
 	var refusal *ratelimit.BusyError
 	switch {
-	case v != busy && v != gone && v != unknown: // trying again does not help
+	case v != busy && v != gone && v != unknown && v != interrupted: // trying again does not help
 		return 0
 	case errors.As(err, &refusal):
 		return wholeSeconds(refusal.RetryAfter)

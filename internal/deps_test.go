@@ -2,7 +2,8 @@
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
-// httpmw and grpcmw share internal/joinkey besides.
+// httpmw and grpcmw share internal/joinkey besides, and ratelimit reports to
+// them by internal/waiting.
 package internal_test
 
 import (
@@ -29,9 +30,10 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 var mayImport = map[string][]string{
 	"internal/dialect": {},
 	"internal/joinkey": {},
+	"internal/waiting": {},
 	"sqllock":          {"internal/dialect"},
-	"ratelimit":        {"sqllock"},
-	"httpmw":           {"ratelimit", "sqllock", "internal/joinkey"},
+	"ratelimit":        {"sqllock", "internal/waiting"},
+	"httpmw":           {"ratelimit", "sqllock", "internal/joinkey", "internal/waiting"},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
