@@ -152,6 +152,27 @@ func (a *readAhead) handOver() {
 	a.stopped = true
 }
 
+// forHandler is the request's context without the end that cut brings about: the
+// server takes our deadline for the client's leaving.
+func (a *readAhead) forHandler() (context.Context, context.CancelFunc) {
+	ctx := context.WithoutCancel(a.Context)
+	stopTimer := func() {}
+	if deadline, ok := a.Context.Deadline(); ok {
+		ctx, stopTimer = context.WithDeadline(ctx, deadline)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(a.Context, func() {
+		if !a.wasCut.Load() {
+			cancel(context.Cause(a.Context))
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		stopTimer()
+	}
+}
+
 // Read is for the handler, after handOver.
 func (a *readAhead) Read(p []byte) (int, error) {
 	if n := a.pass(p); n > 0 || len(p) == 0 {
@@ -194,8 +215,8 @@ func (a *readAhead) cut() {
 		return
 	default:
 	}
+	a.wasCut.Store(true) // before the server ends the request's context
 	if http.NewResponseController(a.w).SetReadDeadline(longAgo) == nil {
-		a.wasCut.Store(true)
 		<-a.ended
 	}
 }

@@ -41,7 +41,13 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) (lock *sqlloc
 // serve has next serve r, which was admitted with lock.
 func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, lock *sqllock.Lock, ahead *readAhead, next http.Handler) {
 	defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; the client has its response
-	ctx, cancel := lock.Bind(r.Context())
+	around := r.Context()
+	if ahead != nil {
+		var end context.CancelFunc
+		around, end = ahead.forHandler()
+		defer end()
+	}
+	ctx, cancel := lock.Bind(around)
 	defer cancel()
 	inner := r.WithContext(ctx)
 	defer carryBack(r, inner)
