@@ -3,6 +3,7 @@ package sqllock
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // A release that waits in the queue of a lost connection is for that connection
@@ -10,12 +11,12 @@ import (
 // belongs there.
 func TestReleaseStaysOnItsConnection(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		first, second := mustTry(t, s, ID(0)), mustTry(t, s, ID(1))
-		synctest.Wait()
-		mustTry(t, s, ID(2)) // stays on the other connection
-		if got := s.Stats().Connections; got != 2 {
-			t.Fatalf("%d connections, want 2", got)
-		}
+		twoConnections(t, s)
+		s.table.mu.Lock()
+		first, second := s.table.entries.of(ID(0).id()).lock, s.table.entries.of(ID(1).id()).lock
+		s.table.mu.Unlock()
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(0)) })
+		time.Sleep(2 * fairness) // the key may not be handed over any more
 
 		// The release of ID(0) waits behind a statement that ends its connection.
 		fails, endFirst := hold(t)
@@ -29,14 +30,16 @@ func TestReleaseStaysOnItsConnection(t *testing.T) {
 		wantErr(t, "the release that was queued", returned(t, "Unlock", queued), ErrLost)
 
 		// The key is acquired on the other connection, and its release waits there.
-		again := mustTry(t, s, ID(0))
+		time.Sleep(2 * yieldFor)
+		again := returned(t, "Lock", waiter)
+		wantErr(t, "Lock", again, nil)
 		busy, answer := hold(t)
 		server.session(1).hooks(busy, nil)
 		ahead := beginTry(background, s, ID(3))
-		queued = beginUnlock(again)
+		queued = beginUnlock(again.lock)
 
 		connect() // the first connection is replaced, and its queue is sent
-		synctest.Wait()
+		time.Sleep(yieldFor)
 		for _, b := range server.session(2).sent() {
 			if len(b.Release) > 0 {
 				t.Errorf("the new connection releases %v, which it does not hold", b.Release)
