@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
