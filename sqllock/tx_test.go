@@ -281,6 +281,36 @@ func TestPerTxLoss(t *testing.T) {
 	})
 }
 
+// The lease of a lock is a setting of its transaction alone. The connection goes
+// back to the pool as it was, however the transaction ends.
+func TestPerTxLeavesSettingsAlone(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		db.SetMaxOpenConns(1)
+		locker := sqllock.PerTx(db, sqllock.WithLease(time.Minute))
+		for name, commit := range map[string]bool{"committed": true, "rolled back": false} {
+			lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, _ := sqllock.TxFromContext(lock.Context())
+			var timeout string
+			if err := tx.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "1min" {
+				t.Errorf("%s: the timeout of the transaction is %q, %v; want 1min", name, timeout, err)
+			}
+			if commit {
+				err = tx.Commit()
+			}
+			if err := errors.Join(err, lock.Unlock()); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "0" {
+				t.Errorf("%s: the timeout of the pooled connection is %q, %v; want 0", name, timeout, err)
+			}
+		}
+	})
+}
+
 // A pool without a connection to spare is an answer within a second.
 func TestPerTxPoolExhausted(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
