@@ -10,9 +10,9 @@ import (
 )
 
 // A heldBody is the request body of an admitted request. Its Read fails once the
-// handler's context has ended with the loss of the lock, or with WithMaxHold: a
-// handler that waits for a body that never comes would hold on for ever. The end
-// of the request's own context is left to the server, as without a lock.
+// handler's context has ended with the loss of the lock, or with WithMaxHold.
+// Otherwise a handler whose body never arrives would not see that end. The end of
+// the request's own context is left to the server, as without a lock.
 //
 // Handlers pass a body on to other goroutines, which may read it after the
 // handler has returned.

@@ -79,9 +79,9 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 // then ends. It does not find out behind more than 1 MiB, or with "Expect:
 // 100-continue". In next it does not find out before next has read the body.
 //
-// Put it inside of [http.TimeoutHandler], which answers while its handler still
-// runs: TimeoutHandler(m.Handler(h)), or else the next request runs beside it.
-// Put it inside of [http.ServeMux] too, if the key is a [PathValue].
+// Put it inside of [http.TimeoutHandler], which responds while its handler still
+// runs: TimeoutHandler(m.Handler(h)). Otherwise the next request overlaps with that
+// handler. Put it inside of [http.ServeMux] too, if the key is a [PathValue].
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
@@ -100,9 +100,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// carryBack gives the request that came what the handler left in its copy:
-// net/http removes the files of the MultipartForm it finds there, and what logs
-// or measures requests finds the Pattern there.
+// carryBack gives the request that came what the handler left in its copy.
+// net/http removes the files of its MultipartForm. Logs and metrics read its
+// Pattern.
 func carryBack(r, inner *http.Request) {
 	if r.MultipartForm == nil {
 		r.MultipartForm = inner.MultipartForm

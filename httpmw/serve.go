@@ -8,12 +8,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// ErrInterrupted is matched by the error with which a handler's request is
-// rejected that began and ended without a response, because its context ended:
-// the lock was lost, or held for too long, or the request itself ended. Such a
-// request may have had effects; one that was not admitted had none. The error
-// matches the context's cause too, such as [sqllock.ErrLost] or
-// [ratelimit.ErrMaxHold].
+// ErrInterrupted reports that a handler was interrupted: its context ended, and
+// then it returned without a response. The lock was lost, or held for too long, or
+// the request ended. Such a request may have had effects. A request that was not
+// admitted had none.
+//
+// [Middleware.Reject] gets it for such a request. The error also matches the cause
+// of the context's end, such as [sqllock.ErrLost] or [ratelimit.ErrMaxHold].
 var ErrInterrupted = errors.New("httpmw: the request was interrupted")
 
 // interruption is ErrInterrupted with its cause.
