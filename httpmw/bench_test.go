@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -56,13 +57,23 @@ func BenchmarkWriter(b *testing.B) {
 		_, _ = io.WriteString(w, "done")
 	})
 	for name, w := range serverWriters {
-		b.Run(name+"/unwrapped", func(b *testing.B) { benchmarkWriter(b, w(), unwrapped(h)) })
-		b.Run(name+"/handler", func(b *testing.B) { benchmarkWriter(b, w(), limited(sqllock.NewMemory()).Handler(h)) })
+		b.Run(name+"/unwrapped", func(b *testing.B) { benchmarkWriter(b, w(), unwrapped(h), nil) })
+		b.Run(name+"/handler", func(b *testing.B) { benchmarkWriter(b, w(), limited(sqllock.NewMemory()).Handler(h), nil) })
 	}
+	reads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = r.Body.Read(nil)
+		h(w, r)
+	})
+	post := serverWriters["HTTP/1"]
+	b.Run("body/unwrapped", func(b *testing.B) { benchmarkWriter(b, post(), unwrapped(reads), endedBody{}) })
+	b.Run("body/handler", func(b *testing.B) {
+		benchmarkWriter(b, post(), limited(sqllock.NewMemory()).Handler(reads), endedBody{})
+	})
 }
 
-func benchmarkWriter(b *testing.B, w http.ResponseWriter, h http.Handler) {
+func benchmarkWriter(b *testing.B, w http.ResponseWriter, h http.Handler, body io.ReadCloser) {
 	r := benchmarkRequest(b)
+	r.Body = body
 	b.ReportAllocs()
 	for b.Loop() {
 		h.ServeHTTP(w, r)
@@ -79,6 +90,7 @@ var serverWriters = map[string]func() http.ResponseWriter{
 			canHijack
 			canRead
 			canNotify
+			canDelay
 		}{ResponseWriter: &discardWriter{header: make(http.Header)}}
 	},
 	"HTTP/2": func() http.ResponseWriter {
@@ -91,24 +103,41 @@ var serverWriters = map[string]func() http.ResponseWriter{
 	},
 }
 
-// The ResponseWriter costs at most two allocations.
+// The ResponseWriter and the request body cost at most two allocations.
 func TestWriterAllocations(t *testing.T) {
-	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil {
+			_, _ = r.Body.Read(nil)
+		}
 		w.Header()["Content-Length"] = four
 		_, _ = w.Write(done)
 	})
 	for name, w := range serverWriters {
-		r := request("/", user+": ada")
-		count := func(h http.Handler) float64 {
-			w := w()
-			return testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) })
-		}
-		before, after := count(unwrapped(h)), count(limited(sqllock.NewMemory()).Handler(h))
-		if after > before+2 {
-			t.Errorf("%s: %v allocations, want at most two more than the %v without", name, after, before)
+		for _, body := range []io.ReadCloser{nil, endedBody{}} {
+			r := request("/", user+": ada")
+			r.Body = body
+			count := func(h http.Handler) float64 {
+				w := w()
+				return testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) })
+			}
+			before, after := count(unwrapped(h)), count(limited(sqllock.NewMemory()).Handler(h))
+			if after > before+2 {
+				t.Errorf("%s, body %T: %v allocations, want at most two more than the %v without", name, body, after, before)
+			}
 		}
 	}
 }
+
+// canDelay is for the deadlines of a request whose body is read ahead.
+type canDelay struct{}
+
+func (canDelay) SetReadDeadline(time.Time) error { return nil }
+
+// An endedBody has been read.
+type endedBody struct{}
+
+func (endedBody) Read([]byte) (int, error) { return 0, io.EOF }
+func (endedBody) Close() error             { return nil }
 
 var (
 	four = []string{"4"}

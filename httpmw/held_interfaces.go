@@ -179,13 +179,7 @@ func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifi
 			http.CloseNotifier
 		}{w, hijackingWriter{w}, copyingWriter{w}, notify}
 	case flusher | hijacker | readerFrom | closeNotifier:
-		return struct {
-			*heldWriter
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			http.CloseNotifier
-		}{w, flushingWriter{w}, hijackingWriter{w}, copyingWriter{w}, notify}
+		return http1Writer{w}
 	case pusher | closeNotifier:
 		return struct {
 			*heldWriter
@@ -193,12 +187,7 @@ func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifi
 			http.CloseNotifier
 		}{w, push, notify}
 	case flusher | pusher | closeNotifier:
-		return struct {
-			*heldWriter
-			http.Flusher
-			http.Pusher
-			http.CloseNotifier
-		}{w, flushingWriter{w}, push, notify}
+		return http2Writer{w}
 	case hijacker | pusher | closeNotifier:
 		return struct {
 			*heldWriter

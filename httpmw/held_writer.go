@@ -24,7 +24,7 @@ type heldWriter struct {
 	w    http.ResponseWriter
 	lock *sqllock.Lock
 	r    *http.Request // as it came
-	body heldBody
+	body *heldBody     // nil: the request has none
 
 	header http.Header // of w; nil until the handler asks for it
 	state  writerState
@@ -53,21 +53,20 @@ const (
 // the header, and over HTTP/1 no less. The header ends a response to HEAD.
 const headBuffer = 4 << 10
 
-// newHeldWriter also gives inner, the copy of r that the handler gets, a body
-// that ends with its context. ahead is nil unless r has waited.
-func newHeldWriter(w http.ResponseWriter, r, inner *http.Request, lock *sqllock.Lock, ahead *readAhead) *heldWriter {
-	held := &heldWriter{w: w, lock: lock, r: r}
-	switch {
-	case ahead != nil:
-		held.body.ReadCloser = ahead
-	case r.Body == nil, r.Body == http.NoBody:
-		return held
-	default:
-		held.body.ReadCloser = r.Body
+// newHeldWriter is for a request that is admitted, or that may wait.
+func (m *Middleware) newHeldWriter(w http.ResponseWriter, r *http.Request) *heldWriter {
+	if !hasBody(r) {
+		return &heldWriter{w: w, r: r}
 	}
-	held.body.ahead, held.body.w, held.body.outer, held.body.inner = ahead, w, r, inner
-	inner.Body = &held.body
-	return held
+	both := &struct { // one allocation
+		heldWriter
+		body heldBody
+	}{heldWriter: heldWriter{w: w, r: r}}
+	b := &both.body
+	both.heldWriter.body = b
+	b.ReadCloser, b.w, b.outer, b.reads = r.Body, w, r, &m.reads
+	b.ahead.Context, b.ahead.body, b.ahead.w, b.ahead.all = r.Context(), r.Body, w, &m.ahead
+	return &both.heldWriter
 }
 
 // begin finds out how the response with status ends.
@@ -104,7 +103,7 @@ func (w *heldWriter) contentLength() (int64, bool) {
 
 // beforeHeader ends what would keep the server from writing the header.
 func (w *heldWriter) beforeHeader() {
-	if w.body.ReadCloser != nil && w.body.beforeHeader(w.duplex) {
+	if w.body != nil && w.body.beforeHeader(w.duplex) {
 		w.w.Header().Set("Connection", "close")
 		w.closes = true
 	}
@@ -112,7 +111,7 @@ func (w *heldWriter) beforeHeader() {
 
 // handlerEnded is called however the handler has ended, also twice.
 func (w *heldWriter) handlerEnded() {
-	if w.body.ReadCloser == nil {
+	if w.body == nil {
 		return
 	}
 	w.body.finish()
@@ -127,7 +126,7 @@ func (w *heldWriter) handlerEnded() {
 func (w *heldWriter) end() {
 	begun := w.state != unbegun && w.state != hijacked
 	_ = w.release() // a client that has gone does not miss it
-	if begun && w.body.ReadCloser != nil && !w.closes && w.body.spoiled(w.duplex) {
+	if begun && w.body != nil && !w.closes && w.body.spoiled(w.duplex) {
 		_ = http.NewResponseController(w.w).Flush()
 		panic(http.ErrAbortHandler)
 	}

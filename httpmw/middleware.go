@@ -35,7 +35,8 @@ type Middleware struct {
 	details          map[verdict]string                                      // in place of those for everybody
 	answers          map[verdict]answer
 
-	ahead atomic.Int64 // bytes that its readAheads have
+	reads bodyReads
+	ahead atomic.Int64 // bytes of the bodies that are read ahead
 }
 
 // New makes a Middleware that admits a request if l does for the id that key
@@ -87,16 +88,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch lock, ahead, err := m.admit(w, r); {
-		case err != nil && ahead != nil:
-			m.rejectWaiting(w, r, ahead, err)
-		case err != nil:
-			m.Reject(w, r, err)
-		case lock == nil && ahead == nil: // admitted without a lock: nothing is different
-			next.ServeHTTP(w, r)
-		default:
-			m.serve(w, r, lock, ahead, next)
-		}
+		m.handle(w, r, next)
 	})
 }
 

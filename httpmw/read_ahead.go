@@ -45,18 +45,16 @@ type readAhead struct {
 	wasCut atomic.Bool   // the deadline of cut is in force
 }
 
-// newReadAhead makes a readAhead for r, which begins when r begins to wait. It
-// returns nil if there is no need or no way to read ahead:
+// mayReadAhead reports whether the body of a request that waits is read ahead:
 //
 //   - HTTP/2 reports a client that leaves at once, as does HTTP/1 without a body;
 //   - with Expect: 100-continue the first Read would ask the client for its body;
 //   - without a read deadline a Read could not be ended.
-func (m *Middleware) newReadAhead(w http.ResponseWriter, r *http.Request) *readAhead {
-	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody || r.Header["Expect"] != nil || !hasReadDeadline(w) {
-		return nil
-	}
-	return &readAhead{Context: r.Context(), body: r.Body, w: w, all: &m.ahead}
+func mayReadAhead(w http.ResponseWriter, r *http.Request) bool {
+	return r.ProtoMajor == 1 && hasBody(r) && r.Header["Expect"] == nil && hasReadDeadline(w)
 }
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
 // hasReadDeadline reports whether [http.ResponseController] can set one on w.
 func hasReadDeadline(w http.ResponseWriter) bool {
@@ -89,7 +87,7 @@ func (a *readAhead) WaitBegins() {
 }
 
 // begun reports whether the request has waited. The wait is over.
-func (a *readAhead) begun() bool { return a != nil && a.ended != nil }
+func (a *readAhead) begun() bool { return a.ended != nil }
 
 func (a *readAhead) run() {
 	defer close(a.ended)
