@@ -10,10 +10,9 @@ import (
 // readCheck is how long a Read may go on after the end of its handler's context.
 const readCheck = 50 * time.Millisecond
 
-// bodyReads are the bodies of a Middleware that are being read. Most reads are
-// over in an instant. So one goroutine looks after all of them from time to time,
-// while there are any: a [context.AfterFunc] for each would cost more than all
-// else that the Middleware does.
+// bodyReads are the bodies of a Middleware that are being read. One goroutine looks
+// after all of them from time to time, while there are any. Most reads are over in
+// an instant: a [context.AfterFunc] for each would be the larger cost.
 type bodyReads struct {
 	mu      sync.Mutex // protects the following
 	bodies  map[*heldBody]struct{}

@@ -104,9 +104,17 @@ func carryBack(r, inner *http.Request) {
 	}
 }
 
-// Acquire admits r or says why not: for frameworks in which [Middleware.Handler]
-// does not fit, such as gin. Its errors are those of [ratelimit.Limiter.Acquire],
-// of the KeyFunc, and [ErrNoKey]; what to answer is up to [Middleware.Reject].
+// Acquire admits r or says why not. It is for frameworks in which
+// [Middleware.Handler] does not fit; examples/routers puts Handler into gin and
+// echo. Its errors are those of [ratelimit.Limiter.Acquire], of the KeyFunc, and
+// [ErrNoKey]. [Middleware.Reject] responds to each.
+//
+// Acquire knows no ResponseWriter, so it lacks what Handler does with one:
+//
+//   - the client may have a whole response before the lock is back;
+//   - a handler that was interrupted has no response of its own;
+//   - over HTTP/1 a waiting request with a body does not notice that its client
+//     has left.
 //
 // The caller must Unlock the lock, which may be nil, and should give the request
 // a context that ends with it:
