@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -53,10 +54,18 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 }
 
 // Header takes the id from the header field called name. A field that is given
-// twice is refused. See [KeyFunc] for whom to trust. It panics if name is empty.
+// twice is rejected. [KeyFunc] says which values to trust.
+//
+// Header("Host") is the host that the request is for, in lower case. It includes
+// the port if the client sent one.
+//
+// Header panics if name is empty.
 func Header(name string) KeyFunc {
 	mustName("Header", name)
 	one := oneOf("header " + name)
+	if http.CanonicalHeaderKey(name) == "Host" { // net/http keeps it in r.Host
+		return func(r *http.Request) (string, error) { return one([]string{strings.ToLower(r.Host)}) }
+	}
 	return func(r *http.Request) (string, error) { return one(r.Header.Values(name)) }
 }
 

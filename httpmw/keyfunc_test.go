@@ -42,6 +42,12 @@ func withPathValue(id string) *http.Request {
 	return r
 }
 
+func withoutHost() *http.Request { // HTTP/1.0 allows it
+	r := request("/")
+	r.Host = ""
+	return r
+}
+
 // empty is a KeyFunc of somebody's who does not look at what he finds.
 func empty(*http.Request) (string, error) { return "", nil }
 
@@ -58,6 +64,8 @@ var keyFuncTests = []struct {
 	{"empty header", httpmw.Header("X-User"), request("/", "X-User: "), "", httpmw.ErrNoKey},
 	{"header twice", httpmw.Header("X-User"), request("/", "X-User: ada", "x-user: eve"), "", ratelimit.ErrBadID},
 	{"header twice, one empty", httpmw.Header("X-User"), request("/", "X-User: ada", "X-User: "), "", ratelimit.ErrBadID},
+	{"host", httpmw.Header("host"), request("http://Acme.example:8080/"), "acme.example:8080", nil},
+	{"no host", httpmw.Header("Host"), withoutHost(), "", httpmw.ErrNoKey},
 
 	{"cookie", httpmw.Cookie("sid"), request("/", "Cookie: a=b; sid=ada"), "ada", nil},
 	{"cookie, other case", httpmw.Cookie("sid"), request("/", "Cookie: SID=ada"), "", httpmw.ErrNoKey},
