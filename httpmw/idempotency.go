@@ -1,6 +1,7 @@
 package httpmw
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -82,11 +83,12 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 	i := &Idempotency{
 		answers: &answerStore{db: db, maxIdle: time.Minute}, limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
-		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20,
+		maxBody:  1 << 20, maxAnswer: 1 << 20,
 	}
 	for _, opt := range opts {
 		opt.idempotency(i)
 	}
+	i.log = cmp.Or(i.refusals.log, slog.Default())
 	i.refusals.conflict = true
 	i.refusals.answers = i.refusals.makeAnswers()
 	return i
@@ -129,6 +131,9 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 // [http.Flusher] or [http.Hijacker]: streams and trailers do not fit. Of the header,
 // what next has set is stored, without Set-Cookie and what belongs to the connection.
 //
+// A request for which a KeyFunc returns [ErrBypass] goes to next as it is: without
+// a lock, a transaction or a stored response.
+//
 // next's context carries the lock ([sqllock.FromContext]), which may be absent,
 // and ends with the request or the loss of the lock. The transaction does not end
 // with it: a next that goes on without its client leaves an answer to
@@ -163,6 +168,10 @@ func EffectTx(ctx context.Context) (*sql.Tx, bool) {
 // serve answers r, or returns why not, with nothing written.
 func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
 	asked, err := i.read(w, r) // all of the body, before the lock is taken
+	if errors.Is(err, ErrBypass) {
+		next.ServeHTTP(w, r)
+		return nil
+	}
 	if err != nil {
 		_ = i.limiter.Refuse(err) // for its Observer: without a key there is nothing to admit, in a dry run either
 		return err

@@ -42,13 +42,16 @@ func (p payload) restore(r *http.Request) *http.Request {
 // read reads what r asks for.
 func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, error) {
 	names := []string{string(i.limiter.Namespace())}
-	for _, name := range []KeyFunc{i.principal, i.routeOf, i.key} {
+	for n, name := range []KeyFunc{i.principal, i.routeOf, i.key} {
 		part, err := name(r)
 		if err == nil && part == "" {
 			err = ErrNoKey
 		}
+		if n == 0 && errors.Is(err, ErrNoKey) { // of the others, that is the client's mistake
+			i.refusals.reportNoKey(r, err)
+		}
 		if err != nil {
-			return payload{}, keyError{err}
+			return payload{}, newKeyError(r, err)
 		}
 		names = append(names, part)
 	}

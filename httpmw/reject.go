@@ -70,6 +70,7 @@ func (m *Middleware) makeAnswers() map[verdict]answer {
 //
 //	429 with Retry-After  busy; 409 with WithConflict
 //	400                   no key in the request, or a bad one
+//	500                   a KeyFunc failed with an error of its own
 //	503 with Retry-After  anything else: the database is away, too many locks
 //	                      are held, the request's context ended, …
 //

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A verdict is why a request was not admitted, as far as its answer goes.
@@ -18,12 +19,12 @@ const (
 	badKey          // none, or one that cannot be
 	gone            // the request's context ended first
 	unknown         // it cannot be told whether the key is free
+	broken          // a fault of the server's own
 
 	// Of an Idempotency.
 	badBody
 	tooLarge
 	otherPayload
-	broken // by whoever built the server
 )
 
 func verdictOn(err error) verdict {
@@ -40,15 +41,28 @@ func verdictOn(err error) verdict {
 	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute),
 		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs):
 		return broken
+	case errors.As(err, &key):
+		return verdictOnKey(key)
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return gone
-	case errors.As(err, &key):
-		return badKey
 	default:
 		return unknown
 	}
+}
+
+// verdictOnKey is the verdict on a KeyFunc's error.
+func verdictOnKey(err keyError) verdict {
+	switch {
+	case err.ended:
+		return gone
+	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
+		return badKey
+	case errors.Is(err, sqllock.ErrUnavailable):
+		return unknown
+	}
+	return broken
 }
 
 // status is v's HTTP status; [Middleware.Reject] lists them.
