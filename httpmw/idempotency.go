@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -80,7 +79,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		panic("httpmw: NewIdempotency needs a KeyFunc that is not nil")
 	}
 	i := &Idempotency{
-		answers: &answerStore{db: db, maxIdle: time.Minute}, limiter: l, principal: principal, route: muxPattern, key: headerKey,
+		answers: newAnswerStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
 		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20,
 	}
