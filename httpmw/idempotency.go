@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // An Idempotency lets a request take effect once for each value of its header
@@ -201,7 +202,7 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	defer claim.end() // also if next panics
 	w := newRecorder(i.maxAnswer, around)
 	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
-	fresh, err := w.answer()
+	fresh, err := w.answer(interruption(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +210,19 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 		err = claim.commit(ctx, fresh, fate == stored)
 	}
 	return fresh, err
+}
+
+// interruption returns why the bound context ctx of a handler has ended, or nil
+// if it has not. A lost lock counts at once: the handler may have asked
+// [sqllock.Lock.Err] before any timer has ended ctx.
+func interruption(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if lock, ok := sqllock.FromContext(ctx); ok && errors.Is(lock.Err(), sqllock.ErrLost) {
+		return sqllock.ErrLost
+	}
+	return nil
 }
 
 // run runs next with the body that was read.

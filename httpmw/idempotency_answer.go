@@ -172,10 +172,15 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// answer is what was recorded; that of a handler which wrote nothing is 200.
-func (w *recorder) answer() (*storedAnswer, error) {
-	if w.overflow {
+// answer returns what the handler wrote. A handler that wrote nothing means 200,
+// as in net/http, unless the reason interrupted is not nil: such a handler has
+// most likely given up halfway.
+func (w *recorder) answer(interrupted error) (*storedAnswer, error) {
+	switch {
+	case w.overflow:
 		return nil, ErrAnswerTooLarge
+	case w.status == 0 && interrupted != nil:
+		return nil, fmt.Errorf("%w: %w", ErrInterrupted, interrupted)
 	}
 	w.WriteHeader(http.StatusOK)
 	return &storedAnswer{status: w.status, header: w.sent, around: w.around, body: w.body.Bytes()}, nil
