@@ -48,8 +48,9 @@ type Idempotency struct {
 	refusals  *Middleware // how requests are refused, not whether
 	log       *slog.Logger
 
-	maxBody   int64 // bytes of a request
-	maxAnswer int   // bytes of an answer
+	maxBody    int64 // bytes of a request
+	maxAnswer  int   // bytes of an answer
+	storeError func(status int) bool
 }
 
 // NewIdempotency makes an Idempotency that stores answers in db, which needs the
@@ -83,7 +84,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 	i := &Idempotency{
 		answers: &answerStore{db: db, maxIdle: time.Minute}, limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
-		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20,
+		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
 	for _, opt := range opts {
 		opt.idempotency(i)
@@ -202,12 +203,13 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	defer claim.end() // also if next panics
 	w := newRecorder(i.maxAnswer, around)
 	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
-	fresh, err := w.answer(interruption(ctx))
+	interrupted := interruption(ctx)
+	fresh, err := w.answer(interrupted)
 	if err != nil {
 		return nil, err
 	}
-	if fate := fateOf(fresh.status); fate != forgotten {
-		err = claim.commit(ctx, fresh, fate == stored)
+	if d := i.disposition(fresh.status, interrupted != nil); d != discarded {
+		err = claim.commit(ctx, fresh, d == stored)
 	}
 	return fresh, err
 }

@@ -69,31 +69,6 @@ func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// A fate is what becomes of an effect and its answer.
-type fate uint8
-
-const (
-	forgotten fate = iota // both are as if they had not been
-	stored                // the answer alone stays
-	committed             // both stay
-)
-
-// fateOf says which answers are remembered; [Idempotency.Handler] lists them.
-func fateOf(status int) fate {
-	switch status {
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
-		return forgotten
-	}
-	switch {
-	case status < 400:
-		return committed
-	case status < 500:
-		return stored
-	}
-	return forgotten
-}
-
 // notStored are header fields of one connection or one moment, or too secret to lie
 // in a table.
 var notStored = []string{
