@@ -14,10 +14,11 @@ import (
 type verdict uint8
 
 const (
-	busy    verdict = iota
-	badKey          // none, or one that cannot be
-	gone            // the request's context ended first
-	unknown         // it cannot be told whether the key is free
+	busy        verdict = iota
+	badKey              // none, or one that cannot be
+	gone                // the request's context ended first
+	unknown             // it cannot be told whether the key is free
+	interrupted         // the handler's context ended before it wrote a response
 
 	// Of an Idempotency.
 	badBody
@@ -31,6 +32,8 @@ func verdictOn(err error) verdict {
 	switch {
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
+	case errors.Is(err, ErrInterrupted): // before the cause that it wraps
+		return interrupted
 	case errors.Is(err, errBadBody):
 		return badBody
 	case errors.Is(err, ErrBodyTooLarge):
@@ -76,7 +79,7 @@ func (m *Middleware) status(v verdict) int {
 func retryAfter(v verdict, err error) int64 {
 	var refusal *ratelimit.BusyError
 	switch {
-	case v != busy && v != gone && v != unknown: // trying again does not help
+	case v != busy && v != gone && v != unknown && v != interrupted: // trying again does not help
 		return 0
 	case errors.As(err, &refusal):
 		return wholeSeconds(refusal.RetryAfter)
