@@ -7,9 +7,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // An Idempotency lets a request take effect once for each value of its header
@@ -48,8 +48,9 @@ type Idempotency struct {
 	refusals  *Middleware // how requests are refused, not whether
 	log       *slog.Logger
 
-	maxBody   int64 // bytes of a request
-	maxAnswer int   // bytes of an answer
+	maxBody    int64 // bytes of a request
+	maxAnswer  int   // bytes of an answer
+	storeError func(status int) bool
 }
 
 // NewIdempotency makes an Idempotency that stores answers in db, which needs the
@@ -81,9 +82,9 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		panic("httpmw: NewIdempotency needs a KeyFunc that is not nil")
 	}
 	i := &Idempotency{
-		answers: &answerStore{db: db, maxIdle: time.Minute}, limiter: l, principal: principal, route: muxPattern, key: headerKey,
+		answers: newAnswerStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
-		maxBody:  1 << 20, maxAnswer: 1 << 20,
+		maxBody: 1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
 	for _, opt := range opts {
 		opt.idempotency(i)
@@ -210,14 +211,28 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	defer claim.end() // also if next panics
 	w := newRecorder(i.maxAnswer, around)
 	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
-	fresh, err := w.answer()
+	interrupted := interruption(ctx)
+	fresh, err := w.answer(interrupted)
 	if err != nil {
 		return nil, err
 	}
-	if fate := fateOf(fresh.status); fate != forgotten {
-		err = claim.commit(ctx, fresh, fate == stored)
+	if d := i.disposition(fresh.status, interrupted != nil); d != discarded {
+		err = claim.commit(ctx, fresh, d == stored)
 	}
 	return fresh, err
+}
+
+// interruption returns why the bound context ctx of a handler has ended, or nil
+// if it has not. A lost lock counts at once: the handler may have asked
+// [sqllock.Lock.Err] before any timer has ended ctx.
+func interruption(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if lock, ok := sqllock.FromContext(ctx); ok && errors.Is(lock.Err(), sqllock.ErrLost) {
+		return sqllock.ErrLost
+	}
+	return nil
 }
 
 // run runs next with the body that was read.

@@ -69,31 +69,6 @@ func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// A fate is what becomes of an effect and its answer.
-type fate uint8
-
-const (
-	forgotten fate = iota // both are as if they had not been
-	stored                // the answer alone stays
-	committed             // both stay
-)
-
-// fateOf says which answers are remembered; [Idempotency.Handler] lists them.
-func fateOf(status int) fate {
-	switch status {
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
-		return forgotten
-	}
-	switch {
-	case status < 400:
-		return committed
-	case status < 500:
-		return stored
-	}
-	return forgotten
-}
-
 // notStored are header fields of one connection or one moment, or too secret to lie
 // in a table.
 var notStored = []string{
@@ -172,10 +147,15 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// answer is what was recorded; that of a handler which wrote nothing is 200.
-func (w *recorder) answer() (*storedAnswer, error) {
-	if w.overflow {
+// answer returns what the handler wrote. A handler that wrote nothing means 200,
+// as in net/http, unless the reason interrupted is not nil: such a handler has
+// most likely given up halfway.
+func (w *recorder) answer(interrupted error) (*storedAnswer, error) {
+	switch {
+	case w.overflow:
 		return nil, ErrAnswerTooLarge
+	case w.status == 0 && interrupted != nil:
+		return nil, fmt.Errorf("%w: %w", ErrInterrupted, interrupted)
 	}
 	w.WriteHeader(http.StatusOK)
 	return &storedAnswer{status: w.status, header: w.sent, around: w.around, body: w.body.Bytes()}, nil

@@ -70,6 +70,29 @@ func WithMaxAnswer(n int) IdempotencyOption {
 	return idempotencyOption(func(i *Idempotency) { i.maxAnswer = n })
 }
 
+// WithStoredErrors stores a response whose status is 400 or more if store reports
+// true for the status. A retry then gets that response. The effect is rolled back
+// either way.
+//
+// The default stores 402 Payment Required alone. It is the one 4xx that reports
+// the outcome of an operation: to charge a declined card again is a second
+// charge. Every other 4xx reports something that may change: the request, the
+// client's rights, or the state of a resource. A corrected request, or one that is
+// sent later, then works with the same key. Store more if the handler has effects
+// outside of its transaction that must not be repeated after an error.
+//
+// Some responses are never stored: 421, 444, 449, 460 and 499, and every error
+// that the handler writes after its context has ended. For these, and for a
+// response below 400, store is not called.
+//
+// store must be safe for concurrent use. WithStoredErrors panics if store is nil.
+func WithStoredErrors(store func(status int) bool) IdempotencyOption {
+	if store == nil {
+		panic("httpmw: WithStoredErrors needs a func that is not nil")
+	}
+	return idempotencyOption(func(i *Idempotency) { i.storeError = store })
+}
+
 // WithTxOptions sets how the handler's transaction is begun, such as its
 // isolation; by default as the database has it. A serialization failure at its
 // commit is answered 503: the retry runs the handler again. It panics if opts is

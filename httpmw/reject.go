@@ -31,6 +31,8 @@ var details = map[verdict]string{
 	gone:    "The request ended before it could be admitted.",
 	unknown: "It cannot be told now whether the request may be served.",
 
+	interrupted: "The request was interrupted before there was a response to it.",
+
 	badBody:      "The request's body could not be read.",
 	tooLarge:     "The request's body is too large.",
 	otherPayload: "The idempotency key was used for another request before: a new request needs a new key.",
@@ -42,6 +44,8 @@ var idempotencyDetails = map[verdict]string{
 	busy:    "A request with this idempotency key is being served.",
 	badKey:  "The request needs a header Idempotency-Key, once: one string of 1 to 255 printable ASCII characters; and must say whom it is for.",
 	unknown: "It cannot be told now whether the request was served: send it again, with the same idempotency key.",
+
+	interrupted: "The request was interrupted. Send it again, with the same idempotency key.",
 }
 
 func (m *Middleware) makeAnswers() map[verdict]answer {

@@ -15,11 +15,12 @@ import (
 type verdict uint8
 
 const (
-	busy    verdict = iota
-	badKey          // none, or one that cannot be
-	gone            // the request's context ended first
-	unknown         // it cannot be told whether the key is free
-	broken          // a fault of the server's own
+	busy        verdict = iota
+	badKey              // none, or one that cannot be
+	gone                // the request's context ended first
+	unknown             // it cannot be told whether the key is free
+	interrupted         // the handler's context ended before it wrote a response
+	broken              // a fault of the server's own
 
 	// Of an Idempotency.
 	badBody
@@ -32,6 +33,8 @@ func verdictOn(err error) verdict {
 	switch {
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
+	case errors.Is(err, ErrInterrupted): // before the cause that it wraps
+		return interrupted
 	case errors.Is(err, errBadBody):
 		return badBody
 	case errors.Is(err, ErrBodyTooLarge):
@@ -39,7 +42,7 @@ func verdictOn(err error) verdict {
 	case errors.Is(err, ErrOtherPayload):
 		return otherPayload
 	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute),
-		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs):
+		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs), errors.Is(err, errWiring):
 		return broken
 	case errors.As(err, &key):
 		return verdictOnKey(key)
@@ -90,7 +93,7 @@ func (m *Middleware) status(v verdict) int {
 func retryAfter(v verdict, err error) int64 {
 	var refusal *ratelimit.BusyError
 	switch {
-	case v != busy && v != gone && v != unknown: // trying again does not help
+	case v != busy && v != gone && v != unknown && v != interrupted: // trying again does not help
 		return 0
 	case errors.As(err, &refusal):
 		return wholeSeconds(refusal.RetryAfter)
