@@ -84,14 +84,14 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 	i := &Idempotency{
 		answers: newAnswerStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
-		maxBody: 1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
+		maxBody:  1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
 	for _, opt := range opts {
 		opt.idempotency(i)
 	}
 	i.log = cmp.Or(i.refusals.log, slog.Default())
 	i.refusals.conflict = true
-	i.refusals.answers = i.refusals.makeAnswers()
+	i.refusals.problems = i.refusals.makeProblems()
 	return i
 }
 

@@ -33,8 +33,9 @@ type Middleware struct {
 	problemType      string
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil: problem+json
+	busyText         string                                                  // "": the limit's name and size
 	details          map[verdict]string                                      // in place of those for everybody
-	answers          map[verdict]answer
+	problems         map[verdict]problem
 
 	log     *slog.Logger // nil: slog.Default
 	reports wiring.Reports
@@ -53,7 +54,7 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 	for _, opt := range opts {
 		opt(m)
 	}
-	m.answers = m.makeAnswers()
+	m.problems = m.makeProblems()
 	return m
 }
 

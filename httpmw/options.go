@@ -15,6 +15,18 @@ func WithConflict() Option {
 	return func(m *Middleware) { m.conflict = true }
 }
 
+// WithBusyText sets the sentence that a person reads when the limit is full, such
+// as "You can run one export at a time." When to try again is added to it. The
+// default names the limiter's namespace and its limit.
+//
+// The text must not hold an id. WithBusyText panics if text is empty.
+func WithBusyText(text string) Option {
+	if text == "" {
+		panic("httpmw: WithBusyText needs a text that is not empty")
+	}
+	return func(m *Middleware) { m.busyText = text }
+}
+
 // WithRejectHandler has f write the answers to refused requests. err is what
 // Acquire returned: compare it with errors.Is to [ratelimit.ErrBusy] and others.
 // The headers Cache-Control and Retry-After are set already, to be changed at

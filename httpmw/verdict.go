@@ -26,6 +26,8 @@ const (
 	badBody
 	tooLarge
 	otherPayload
+
+	verdicts = iota // how many there are
 )
 
 func verdictOn(err error) verdict {
@@ -89,11 +91,16 @@ func (m *Middleware) status(v verdict) int {
 	}
 }
 
+// passes reports whether it may help to try again later.
+func (v verdict) passes() bool {
+	return v == busy || v == gone || v == unknown || v == interrupted
+}
+
 // retryAfter is what the client is told to wait, in whole seconds; 0: nothing.
 func retryAfter(v verdict, err error) int64 {
 	var refusal *ratelimit.BusyError
 	switch {
-	case v != busy && v != gone && v != unknown && v != interrupted: // trying again does not help
+	case !v.passes():
 		return 0
 	case errors.As(err, &refusal):
 		return wholeSeconds(refusal.RetryAfter)
