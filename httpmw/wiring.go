@@ -19,5 +19,5 @@ func (m *Middleware) reportNoKey(r *http.Request, err error) {
 // report logs text about r's route. A pattern is not an id; the URL may hold one.
 func (m *Middleware) report(r *http.Request, level slog.Level, text string, attrs ...slog.Attr) {
 	attrs = append(attrs, slog.String("namespace", string(m.limiter.Namespace())))
-	m.reports.Log(r.Context(), m.log, level, text, r.Pattern, attrs...)
+	m.reports.Log(r.Context(), m.log, level, text, slog.String("route", r.Pattern), attrs...)
 }

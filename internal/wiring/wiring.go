@@ -34,17 +34,17 @@ type report struct {
 	silent int       // times that it happened since, without one
 }
 
-// Log writes a line with text, route (unless it is empty) and attrs, and with
+// Log writes a line with text, the route (unless it is empty) and attrs, and with
 // "times" if the mistake has happened more than once since the last line. Text
-// must be a constant, and route must not hold an id. A nil log is
+// must be a constant, and route a string that holds no id. A nil log is
 // [slog.Default].
-func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, text, route string, attrs ...slog.Attr) {
-	times := r.due(place{text, route})
+func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, text string, route slog.Attr, attrs ...slog.Attr) {
+	times := r.due(place{text, route.Value.String()})
 	if times == 0 {
 		return
 	}
-	if route != "" {
-		attrs = append(attrs, slog.String("route", route))
+	if route.Value.String() != "" {
+		attrs = append(attrs, route)
 	}
 	if times > 1 {
 		attrs = append(attrs, slog.Int("times", times))

@@ -23,7 +23,7 @@ func TestOnceAMinute(t *testing.T) {
 		report := func(text, route string, lines int, want string) {
 			t.Helper()
 			out.Reset()
-			reports.Log(t.Context(), log, slog.LevelWarn, text, route, slog.String("namespace", "export"))
+			reports.Log(t.Context(), log, slog.LevelWarn, text, slog.String("route", route), slog.String("namespace", "export"))
 			if got := strings.Count(out.String(), "\n"); got != lines || !strings.Contains(out.String(), want) {
 				t.Errorf("%s on %s: logged %q, want %d lines with %s", text, route, out.String(), lines, want)
 			}
@@ -51,7 +51,7 @@ func TestRoutesAreBounded(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&out, nil))
 		var reports wiring.Reports
 		for i := range 5000 {
-			reports.Log(t.Context(), log, slog.LevelWarn, "a", fmt.Sprint("/", i))
+			reports.Log(t.Context(), log, slog.LevelWarn, "a", slog.String("route", fmt.Sprint("/", i)))
 		}
 		if got := strings.Count(out.String(), "\n"); got > 1001 {
 			t.Errorf("%d lines in a minute, want at most 1001", got)
