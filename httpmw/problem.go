@@ -126,8 +126,10 @@ func (m *Middleware) makeProblems() map[verdict]problem {
 
 // problemFor is the problem of v, which is the verdict on err.
 func (m *Middleware) problemFor(v verdict, err error) problem {
-	if mistake := (clientError{}); v == badKey && errors.As(err, &mistake) {
-		return m.newProblem(v, mistake.detail+correctIt)
+	if v == badKey {
+		if mistake := (clientError{}); errors.As(err, &mistake) {
+			return m.newProblem(v, mistake.detail+correctIt)
+		}
 	}
 	return m.problems[v]
 }
