@@ -5,14 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/joinkey"
-	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // A payload is what a request asks for, and under which key.
@@ -119,54 +117,3 @@ func (i *Idempotency) routeOf(r *http.Request) (string, error) {
 
 // muxPattern is the route unless there is WithRoute.
 func muxPattern(r *http.Request) (string, error) { return r.Pattern, nil }
-
-const (
-	keyHeader = "Idempotency-Key"
-	maxKeyLen = 255
-)
-
-var oneKeyHeader = oneOf("header " + keyHeader)
-
-// headerKey is the value of Idempotency-Key.
-func headerKey(r *http.Request) (string, error) {
-	value, err := oneKeyHeader(r.Header.Values(keyHeader))
-	if err != nil {
-		return "", err
-	}
-	key, ok := parseKey(value)
-	if !ok || key == "" || len(key) > maxKeyLen {
-		return "", errBadKeyHeader
-	}
-	return key, nil
-}
-
-var errBadKeyHeader = fmt.Errorf("httpmw: header %s: %w: it is not one string of 1 to %d printable ASCII characters",
-	keyHeader, ratelimit.ErrBadID, maxKeyLen)
-
-// parseKey reads a string of structured fields (RFC 9651, 3.3.3) without
-// parameters, or a bare word. A comma in a bare word is refused: a proxy may have
-// made one value of two.
-func parseKey(value string) (key string, ok bool) {
-	quoted, ok := strings.CutPrefix(value, `"`)
-	if !ok {
-		return value, !strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) })
-	}
-	var b strings.Builder
-	for i := 0; i < len(quoted); i++ {
-		switch c := quoted[i]; {
-		case c == '"':
-			return b.String(), i == len(quoted)-1
-		case c < ' ' || c > '~':
-			return "", false
-		case c != '\\':
-			b.WriteByte(c)
-		default:
-			i++
-			if i == len(quoted) || (quoted[i] != '"' && quoted[i] != '\\') {
-				return "", false
-			}
-			b.WriteByte(quoted[i])
-		}
-	}
-	return "", false
-}
