@@ -129,8 +129,7 @@ func find(ctx context.Context, tx *sql.Tx, asked payload) (*storedAnswer, error)
 	if err != nil { // sql.ErrNoRows, if it was forgotten, or is younger than the transaction
 		return nil, err
 	}
-	a.header, err = decodeHeader(header)
-	return a, err
+	return a, a.decodeHeader(header)
 }
 
 // commit stores a and commits it, with the effect or, if that is to be undone,
@@ -152,7 +151,7 @@ func (c *claim) commit(ctx context.Context, a *storedAnswer, undo bool) error {
 
 // fill completes the key's row.
 func (c *claim) fill(a *storedAnswer) error {
-	result, err := c.tx.ExecContext(c.ctx, fmt.Sprintf(fillSQL, c.table), c.asked.key[:], a.status, encodeHeader(a.toStore()), a.body)
+	result, err := c.tx.ExecContext(c.ctx, fmt.Sprintf(fillSQL, c.table), c.asked.key[:], a.status, a.encodeHeader(), a.body)
 	if err != nil {
 		return err
 	}
