@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -66,8 +65,24 @@ type Idempotency struct {
 // namespaces have different keys, too. The host is no part of that: a service has
 // several names, and a retry by another one must not be done again. It is refused.
 //
-// db is PostgreSQL, best the service's own pool, not the small one of the locks:
-// each request in flight has a connection of it for its transaction.
+// db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds out
+// which; another database is 500, and the log says so. Best is the service's own
+// pool, not the small one of the locks: each request in flight has a connection of it
+// for its transaction. Together all Idempotencies of a process leave one connection
+// of db to their handlers, so that a handler that asks db again does not wait for
+// ever. A request beyond that waits for at most two seconds and is 503 then. The log
+// names the cause: raise SetMaxOpenConns, or use the transaction of [EffectTx]. A pool
+// of one connection carries one transaction, and has none to spare for its handler.
+//
+// What differs between the databases:
+//   - In MySQL and MariaDB the table needs InnoDB. DDL in the handler commits what the
+//     handler did before it. The response is 500 then, also for each retry.
+//   - A file of SQLite has one writer, so that one handler runs at a time. Keep the
+//     locks in another file, and let the handler write by EffectTx's transaction
+//     only. The handler must return on the first error of a statement: SQLite may
+//     have ended the transaction with it.
+//   - In SQLite nothing ends the transaction of a process that is frozen: see
+//     [WithMaxIdle].
 //
 // It panics if db, l or principal is nil, or l is not [ratelimit.OneAtATime].
 func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ...IdempotencyOption) *Idempotency {
@@ -82,7 +97,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		panic("httpmw: NewIdempotency needs a KeyFunc that is not nil")
 	}
 	i := &Idempotency{
-		answers: &answerStore{db: db, maxIdle: time.Minute}, limiter: l, principal: principal, route: muxPattern, key: headerKey,
+		answers: newAnswerStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
 		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}

@@ -45,7 +45,9 @@ func oneBank(t *testing.T) *bank { return newBank(t, pgtest.Drivers()[0], pgtest
 func newBank(t *testing.T, driver, dsn string) *bank {
 	t.Helper()
 	b := bankWithoutAnswers(t, driver, dsn)
-	b.do(httpmw.IdempotencySchema)
+	for _, statement := range httpmw.IdempotencySchema(sqllock.PostgreSQL) {
+		b.do(statement)
+	}
 	return b
 }
 

@@ -106,10 +106,14 @@ func WithTxOptions(opts sql.TxOptions) IdempotencyOption {
 }
 
 // WithMaxIdle sets how long the handler's transaction may be idle, that is between two
-// statements, in whole milliseconds: a minute by default, which is longer than servers
-// give a request as a rule. The server then rolls it back, and the key is free
-// (idle_in_transaction_session_timeout; a stricter one of the server's own stays).
-// So a process that is frozen, or cut off, does not keep its key for ever.
+// statements: a minute by default, which is longer than most servers give a request. The
+// server then rolls it back, and the key is free. So a process that is frozen, or cut
+// off, does not keep its key for ever.
+//
+// PostgreSQL counts whole milliseconds (idle_in_transaction_session_timeout), MySQL and
+// MariaDB whole seconds, rounded up (wait_timeout). A stricter setting of the server
+// stays. SQLite has no such bound: a frozen process keeps the file's only write lock until
+// it goes on or ends.
 //
 // It panics if d is less than a millisecond.
 func WithMaxIdle(d time.Duration) IdempotencyOption {
