@@ -53,6 +53,14 @@ func WithKey(key KeyFunc) IdempotencyOption {
 	})
 }
 
+// WithOptionalKey passes every request without a key on to the handler, POST and
+// PATCH too. It is for an API in use, whose clients begin to send keys one after
+// the other. Such a request is not limited, and a retry of it takes effect again.
+// [EffectTx] reports false for it, so that its handler begins a transaction itself.
+func WithOptionalKey() IdempotencyOption {
+	return idempotencyOption(func(i *Idempotency) { i.keyOptional = true })
+}
+
 // WithMaxBody sets how many bytes the body of a request may have, which is read into
 // memory: 1 MiB by default. It panics if n is not positive.
 func WithMaxBody(n int64) IdempotencyOption {

@@ -37,25 +37,25 @@ func (p payload) restore(r *http.Request) *http.Request {
 	return r
 }
 
-// read reads what r asks for.
-func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, error) {
-	names := []string{string(i.limiter.Namespace())}
-	for _, name := range []KeyFunc{i.principal, i.routeOf, i.key} {
-		part, err := name(r)
-		if err == nil && part == "" {
-			err = ErrNoKey
-		}
-		if err != nil {
-			return payload{}, keyError{err}
-		}
-		names = append(names, part)
+// read reads what r asks for, under key.
+func (i *Idempotency) read(w http.ResponseWriter, r *http.Request, key string) (payload, error) {
+	principal, err := i.principal(r)
+	if err == nil && principal == "" {
+		err = ErrNoKey
+	}
+	if err != nil {
+		return payload{}, keyError{err}
+	}
+	route, err := i.routeOf(r)
+	if err != nil {
+		return payload{}, err
 	}
 	body, err := i.readBody(w, r)
 	if err != nil {
 		return payload{}, err
 	}
 	return payload{
-		key:         digest(names...),
+		key:         digest(string(i.limiter.Namespace()), principal, route, key),
 		fingerprint: digest(r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)),
 		body:        body,
 	}, nil
