@@ -47,9 +47,10 @@ type Idempotency struct {
 	refusals  *Middleware // how requests are refused, not whether
 	log       *slog.Logger
 
-	keyOptional bool  // also for POST and the like
-	maxBody     int64 // bytes of a request
-	maxAnswer   int   // bytes of an answer
+	fields      []string // of the header, in the fingerprint: canonical, sorted
+	keyOptional bool     // also for POST and the like
+	maxBody     int64    // bytes of a request
+	maxAnswer   int      // bytes of an answer
 	storeError  func(status int) bool
 }
 
@@ -102,7 +103,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
 		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
-	for _, opt := range opts {
+	for _, opt := range append([]IdempotencyOption{WithFingerprintHeaders("If-Match", "X-Http-Method-Override")}, opts...) {
 		opt.idempotency(i)
 	}
 	i.refusals.conflict = true

@@ -56,9 +56,22 @@ func (i *Idempotency) read(w http.ResponseWriter, r *http.Request, key string) (
 	}
 	return payload{
 		key:         digest(string(i.limiter.Namespace()), principal, route, key),
-		fingerprint: digest(r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)),
+		fingerprint: digest(i.asked(r, body)...),
 		body:        body,
 	}, nil
+}
+
+// asked lists what must be the same when a key comes again. A header field that r
+// has not is left out, with its name. So a field that joins the list later changes
+// no fingerprint of a request without it.
+func (i *Idempotency) asked(r *http.Request, body []byte) []string {
+	parts := []string{r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)}
+	for _, name := range i.fields {
+		if values := r.Header.Values(name); len(values) > 0 {
+			parts = append(parts, name, strings.Join(values, ", ")) // as a proxy may join them
+		}
+	}
+	return parts
 }
 
 // hostname is the host that r is for, without the port, which instances may differ in.
