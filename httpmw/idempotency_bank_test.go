@@ -156,6 +156,7 @@ func (b *bank) record(r *http.Request) {
 type demand struct {
 	method, key, who, path, body string
 	header                       http.Header
+	chunked                      bool // the body has no Content-Length
 }
 
 // ask sends d and reads the whole answer.
@@ -165,6 +166,9 @@ func ask(ctx context.Context, s *httptest.Server, d demand) (reply, error) {
 	r, err := http.NewRequestWithContext(ctx, cmp.Or(d.method, http.MethodPost), s.URL+d.path, strings.NewReader(d.body))
 	if err != nil {
 		return reply{}, err
+	}
+	if d.chunked {
+		r.Body, r.ContentLength, r.GetBody = io.NopCloser(strings.NewReader(d.body)), -1, nil
 	}
 	maps.Copy(r.Header, d.header)
 	if d.who == "" {

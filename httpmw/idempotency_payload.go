@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -96,28 +95,6 @@ func digest(parts ...string) [sha256.Size]byte {
 		joined = joinkey.Append(joined, part)
 	}
 	return sha256.Sum256(joined)
-}
-
-func (i *Idempotency) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.Form != nil || r.PostForm != nil || r.MultipartForm != nil {
-		return nil, ErrBodyConsumed
-	}
-	if r.Body == nil {
-		return nil, nil
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, i.maxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case err == nil && int64(len(body)) < r.ContentLength:
-		return nil, ErrBodyConsumed
-	case err == nil:
-		return body, nil
-	case errors.As(err, &tooLarge): // ours, or that of a limit around us
-		return nil, ErrBodyTooLarge
-	case r.Context().Err() != nil:
-		return nil, r.Context().Err()
-	}
-	return nil, errBadBody
 }
 
 func (i *Idempotency) routeOf(r *http.Request) (string, error) {

@@ -26,35 +26,6 @@ func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// A body that was read before cannot be compared: nothing is done, and the log says what
-// to change.
-func TestIdempotencyBodyConsumed(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
-	for name, read := range map[string]func(r *http.Request){
-		"form":      func(r *http.Request) { _ = r.FormValue("to") },
-		"multipart": func(r *http.Request) { _, _ = r.MultipartReader() },
-		"in part":   func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 2)) },
-		"form of unknown length": func(r *http.Request) {
-			r.ContentLength = -1
-			_ = r.FormValue("to")
-		},
-	} {
-		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("to=bob"))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		if name == "multipart" {
-			r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
-		}
-		read(r)
-		if w := serveKey(h, r); w.Code != http.StatusInternalServerError {
-			t.Errorf("%s: %d, want 500", name, w.Code)
-		}
-	}
-	b.wantEffects(0)
-	b.wantLog("put the Idempotency outside")
-}
-
 // What the fingerprint must tell apart beside what TestIdempotencyOtherPayload sends.
 func TestIdempotencyFingerprint(t *testing.T) {
 	t.Parallel()
