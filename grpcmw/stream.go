@@ -24,13 +24,17 @@ import (
 // then on.
 //
 // Once the lock is lost RecvMsg and SendMsg fail with ABORTED; the error matches
-// [sqllock.ErrLost]. A RecvMsg that already waits for the client goes on
+// [sqllock.ErrLost]. A handler that returns it, or its context's error, ends the
+// call with ABORTED and RetryInfo. A RecvMsg that already waits for the client goes on
 // waiting: a handler that may wait for long watches its context beside it.
 //
 // StreamServerInterceptor panics if l or key is nil.
 func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
 	g := newGuard("StreamServerInterceptor", l, key, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if g.exempt(info.FullMethod) {
+			return handler(srv, ss)
+		}
 		s := newStream(g, ss, interceptors.NewServerCallMeta(info.FullMethod, info, nil))
 		defer s.end()
 		id, err := g.key(ss.Context(), s.call)
@@ -42,6 +46,9 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 		err = handler(srv, s)
 		if refusal := s.refusal(); refusal != nil {
 			return refusal
+		}
+		if interrupted := g.interruption(s.ctx, err); interrupted != nil {
+			return g.refuse(interrupted, ss.SetTrailer)
 		}
 		return err
 	}

@@ -79,7 +79,7 @@ func ExampleMiddleware_Handler() {
 	// Output:
 	// 429 Retry-After: 1
 	// application/problem+json
-	// {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"As many requests as may be served at a time are being served already."}
+	// {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"The limit \"export\" admits one request at a time, and another request is in progress. Try again in 1 second."}
 }
 
 // A handler finds its lock in its context, which ends when the lock is lost.
@@ -181,6 +181,16 @@ func ExampleMiddleware_Acquire() {
 	// work, told to stop: false
 	// 200 OK
 	// 400 Bad Request
+}
+
+// What a person reads can be in the service's own words.
+func ExampleWithBusyText() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	m := httpmw.New(exports, httpmw.FromContext(userID), httpmw.WithBusyText("You can run one export at a time."))
+	w := httptest.NewRecorder()
+	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
+	fmt.Print(w.Body)
+	// Output: {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"You can run one export at a time. Try again in 1 second."}
 }
 
 func ExampleMiddleware_Reject() {
@@ -356,7 +366,7 @@ func ExampleWithProblemType() {
 	w := httptest.NewRecorder()
 	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
 	fmt.Print(w.Body)
-	// Output: {"type":"https://api.example/problems/busy","title":"Another request is in progress","status":429,"detail":"As many requests as may be served at a time are being served already."}
+	// Output: {"type":"https://api.example/problems/busy","title":"Another request is in progress","status":429,"detail":"The limit \"export\" admits one request at a time, and another request is in progress. Try again in 1 second."}
 }
 
 func ExampleWithRateLimitHeaders() {

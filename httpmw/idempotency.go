@@ -1,6 +1,7 @@
 package httpmw
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -101,13 +102,14 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 	i := &Idempotency{
 		answers: newAnswerStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
-		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
+		maxBody:  1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
 	for _, opt := range append([]IdempotencyOption{WithFingerprintHeaders("If-Match", "X-Http-Method-Override")}, opts...) {
 		opt.idempotency(i)
 	}
+	i.log = cmp.Or(i.refusals.log, slog.Default())
 	i.refusals.conflict = true
-	i.refusals.answers = i.refusals.makeAnswers()
+	i.refusals.problems = i.refusals.makeProblems()
 	return i
 }
 
@@ -148,6 +150,9 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 // [http.Flusher] or [http.Hijacker]: streams and trailers do not fit. Of the header,
 // what next has set is stored, without Set-Cookie and what belongs to the connection.
 //
+// A request for which a KeyFunc returns [ErrBypass] goes to next as it is: without
+// a lock, a transaction or a stored response.
+//
 // next's context carries the lock ([sqllock.FromContext]), which may be absent,
 // and ends with the request or the loss of the lock. The transaction does not end
 // with it: a next that goes on without its client leaves an answer to
@@ -158,17 +163,7 @@ func (i *Idempotency) Handler(next http.Handler) http.Handler {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, bypass, err := i.keyOf(r)
-		switch {
-		case bypass:
-			next.ServeHTTP(w, r)
-			return
-		case err == nil:
-			err = i.serve(w, r, key, next)
-		default:
-			_ = i.limiter.Refuse(err) // for its Observer: a dry run rejects too, since there is nothing to do once
-		}
-		if err != nil {
+		if err := i.serve(w, r, next); err != nil {
 			i.report(r, err)
 			i.refusals.Reject(w, r, err)
 		}
@@ -189,11 +184,15 @@ func EffectTx(ctx context.Context) (*sql.Tx, bool) {
 	return tx, ok
 }
 
-// serve responds to r, whose key is known, or returns why not, with nothing written.
-func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, key string, next http.Handler) error {
-	asked, err := i.read(w, r, key) // all of the body, before the lock is taken
+// serve responds to r, or returns why not, with nothing written.
+func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
+	asked, err := i.read(w, r) // all of the body, before the lock is taken
+	if errors.Is(err, ErrBypass) {
+		next.ServeHTTP(w, r)
+		return nil
+	}
 	if err != nil {
-		_ = i.limiter.Refuse(err)
+		_ = i.limiter.Refuse(err) // for its Observer: a dry run rejects too, since there is nothing to do once
 		return err
 	}
 	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())

@@ -20,18 +20,21 @@ func keyUse(method string) (counts, required bool) {
 	return true, true
 }
 
-// keyOf returns the key of r. bypass reports that r has none, and needs none.
-func (i *Idempotency) keyOf(r *http.Request) (key string, bypass bool, err error) {
+// keyOf returns the key of r. The error is ErrBypass if r has none and needs none.
+func (i *Idempotency) keyOf(r *http.Request) (string, error) {
 	counts, required := keyUse(r.Method)
 	if !counts {
-		return "", true, nil
+		return "", ErrBypass
 	}
-	key, err = i.key(r)
+	key, err := i.key(r)
 	if err == nil && key == "" {
 		err = ErrNoKey
 	}
-	if err != nil {
-		return "", errors.Is(err, ErrNoKey) && (!required || i.keyOptional), keyError{err}
+	switch {
+	case err == nil:
+		return key, nil
+	case errors.Is(err, ErrNoKey) && (!required || i.keyOptional):
+		return "", ErrBypass
 	}
-	return key, false, nil
+	return "", newKeyError(r, err)
 }

@@ -2,7 +2,6 @@ package httpmw
 
 import (
 	"database/sql"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -157,14 +156,4 @@ func WithMaxIdle(d time.Duration) IdempotencyOption {
 		panic("httpmw: WithMaxIdle needs a millisecond at least")
 	}
 	return idempotencyOption(func(i *Idempotency) { i.answers.maxIdle = d })
-}
-
-// WithLogger sets where keys that come with two payloads and failures are
-// reported; slog.Default() is the default. Nothing logged holds a key, a
-// principal, a host or a connection string. It panics if log is nil.
-func WithLogger(log *slog.Logger) IdempotencyOption {
-	if log == nil {
-		panic("httpmw: WithLogger needs a *slog.Logger that is not nil")
-	}
-	return idempotencyOption(func(i *Idempotency) { i.log = log })
 }

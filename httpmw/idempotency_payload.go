@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -36,14 +37,22 @@ func (p payload) restore(r *http.Request) *http.Request {
 	return r
 }
 
-// read reads what r asks for, under key.
-func (i *Idempotency) read(w http.ResponseWriter, r *http.Request, key string) (payload, error) {
+// read reads what r asks for. The error is ErrBypass if the handler should run as if
+// there were no Idempotency: nothing has been read of r then.
+func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, error) {
+	key, err := i.keyOf(r)
+	if err != nil {
+		return payload{}, err
+	}
 	principal, err := i.principal(r)
 	if err == nil && principal == "" {
 		err = ErrNoKey
 	}
+	if errors.Is(err, ErrNoKey) { // whereas no Idempotency-Key is the client's mistake
+		i.refusals.reportNoKey(r, err)
+	}
 	if err != nil {
-		return payload{}, keyError{err}
+		return payload{}, newKeyError(r, err)
 	}
 	route, err := i.routeOf(r)
 	if err != nil {
@@ -99,7 +108,10 @@ func digest(parts ...string) [sha256.Size]byte {
 
 func (i *Idempotency) routeOf(r *http.Request) (string, error) {
 	route, err := i.route(r)
-	if err != nil || route == "" {
+	switch {
+	case errors.Is(err, ErrBypass):
+		return "", err
+	case err != nil, route == "":
 		return "", ErrNoRoute
 	}
 	return route, nil

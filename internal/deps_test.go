@@ -2,8 +2,8 @@
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
-// httpmw and grpcmw share internal/joinkey besides, and httpmw reads the error
-// codes of databases by internal/dialect (docs/decisions/0015).
+// httpmw and grpcmw share internal/joinkey and internal/wiring besides, and httpmw
+// reads the error codes of databases by internal/dialect (docs/decisions/0015).
 package internal_test
 
 import (
@@ -30,13 +30,15 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 var mayImport = map[string][]string{
 	"internal/dialect": {},
 	"internal/joinkey": {},
+	"internal/wiring":  {},
 	"sqllock":          {"internal/dialect"},
 	"ratelimit":        {"sqllock"},
-	"httpmw":           {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey"},
+	"httpmw":           {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/wiring"},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
 		"internal/joinkey",
+		"internal/wiring",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
 		"google.golang.org/genproto/googleapis/rpc",
@@ -163,6 +165,7 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", module + "/ratelimit", false},
 		{"sqllock/a.go", module + "/internal/joinkey", false},
 		{"internal/joinkey/a.go", module + "/sqllock", false},
+		{"internal/wiring/a.go", module + "/ratelimit", false},
 		{"sqllock/a.go", "github.com/lib/pq", false},
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
