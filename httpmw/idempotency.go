@@ -47,9 +47,11 @@ type Idempotency struct {
 	refusals  *Middleware // how requests are refused, not whether
 	log       *slog.Logger
 
-	maxBody    int64 // bytes of a request
-	maxAnswer  int   // bytes of an answer
-	storeError func(status int) bool
+	fields      []string // of the header, in the fingerprint: canonical, sorted
+	keyOptional bool     // also for POST and the like
+	maxBody     int64    // bytes of a request
+	maxAnswer   int      // bytes of an answer
+	storeError  func(status int) bool
 }
 
 // NewIdempotency makes an Idempotency that stores answers in db, which needs the
@@ -101,7 +103,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
 		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
-	for _, opt := range opts {
+	for _, opt := range append([]IdempotencyOption{WithFingerprintHeaders("If-Match", "X-Http-Method-Override")}, opts...) {
 		opt.idempotency(i)
 	}
 	i.refusals.conflict = true
@@ -156,7 +158,17 @@ func (i *Idempotency) Handler(next http.Handler) http.Handler {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := i.serve(w, r, next); err != nil {
+		key, bypass, err := i.keyOf(r)
+		switch {
+		case bypass:
+			next.ServeHTTP(w, r)
+			return
+		case err == nil:
+			err = i.serve(w, r, key, next)
+		default:
+			_ = i.limiter.Refuse(err) // for its Observer: a dry run rejects too, since there is nothing to do once
+		}
+		if err != nil {
 			i.report(r, err)
 			i.refusals.Reject(w, r, err)
 		}
@@ -177,11 +189,11 @@ func EffectTx(ctx context.Context) (*sql.Tx, bool) {
 	return tx, ok
 }
 
-// serve answers r, or returns why not, with nothing written.
-func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
-	asked, err := i.read(w, r) // all of the body, before the lock is taken
+// serve responds to r, whose key is known, or returns why not, with nothing written.
+func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, key string, next http.Handler) error {
+	asked, err := i.read(w, r, key) // all of the body, before the lock is taken
 	if err != nil {
-		_ = i.limiter.Refuse(err) // for its Observer: without a key there is nothing to admit, in a dry run either
+		_ = i.limiter.Refuse(err)
 		return err
 	}
 	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())

@@ -183,6 +183,8 @@ func TestIdempotencyMisusePanics(t *testing.T) {
 		"two at a time": func() { httpmw.NewIdempotency(b.db, ratelimit.AtMost(2, sqllock.NewMemory(), "pay"), key) },
 		"nil handler":   func() { httpmw.NewIdempotency(b.db, l, key).Handler(nil) },
 		"nil route":     func() { httpmw.WithRoute(nil) },
+		"no headers":    func() { httpmw.WithFingerprintHeaders() },
+		"empty header":  func() { httpmw.WithFingerprintHeaders("Prefer", "") },
 		"nil errors":    func() { httpmw.WithStoredErrors(nil) },
 		"nil logger":    func() { httpmw.WithLogger(nil) },
 		"no body":       func() { httpmw.WithMaxBody(0) },

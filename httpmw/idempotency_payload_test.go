@@ -93,6 +93,57 @@ func TestIdempotencyFingerprint(t *testing.T) {
 	b.wantEffects(1)
 }
 
+// Header fields that change what a request does are part of its fingerprint: two
+// by default, others by an option. Other fields are not.
+func TestIdempotencyFingerprintHeaders(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		locks := b.locks()
+		usual := b.serve(b.once(locks), b.pay(http.StatusCreated))
+		more := b.serve(b.once(locks, httpmw.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
+		const same, other = http.StatusCreated, http.StatusUnprocessableEntity
+		for name, tt := range map[string]struct {
+			first, then       http.Header
+			wantUsual, wantBy int // of an Idempotency with the option
+		}{
+			"none":     {nil, nil, same, same},
+			"changed":  {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
+			"added":    {nil, http.Header{"If-Match": {`"1"`}}, other, other},
+			"empty":    {nil, http.Header{"If-Match": {""}}, other, other},
+			"dropped":  {http.Header{"If-Match": {`"1"`}}, nil, other, other},
+			"same":     {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"1"`}}, same, same},
+			"joined":   {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
+			"override": {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
+			"moved": {
+				http.Header{"If-Match": {"DELETE"}},
+				http.Header{"X-Http-Method-Override": {"DELETE"}}, other, other,
+			},
+			"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
+			"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
+			"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
+		} {
+			t.Run(name, func(t *testing.T) {
+				for who, s := range map[string]*httptest.Server{"usual": usual, "more": more} {
+					want := map[string]int{"usual": tt.wantUsual, "more": tt.wantBy}[who]
+					d := demand{key: "k-1", who: who + name, header: tt.first, body: "x"}
+					mustAsk(t, s, d).want(t, http.StatusCreated)
+					d.header = tt.then
+					if r := mustAsk(t, s, d); r.StatusCode != want {
+						t.Errorf("%s: %d, want %d", who, r.StatusCode, want)
+					}
+				}
+			})
+		}
+		// A body that looks like what precedes a field is not one.
+		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).want(t, same)
+		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).want(t, other)
+
+		// What one instance with the option and one without it have stored is the
+		// same, if the request has no such field.
+		first := mustAsk(t, usual, demand{key: "k-2"})
+		mustAsk(t, more, demand{key: "k-2"}).wantReplay(t, first)
+	})
+}
+
 // The handler finds the body and its length; what it parses is known outside.
 func TestIdempotencyRequestOfHandler(t *testing.T) {
 	t.Parallel()
