@@ -48,9 +48,11 @@ type Idempotency struct {
 	refusals  *Middleware // how requests are refused, not whether
 	log       *slog.Logger
 
-	maxBody    int64 // bytes of a request
-	maxAnswer  int   // bytes of an answer
-	storeError func(status int) bool
+	fields      []string // of the header, in the fingerprint: canonical, sorted
+	keyOptional bool     // also for POST and the like
+	maxBody     int64    // bytes of a request
+	maxAnswer   int      // bytes of an answer
+	storeError  func(status int) bool
 }
 
 // NewIdempotency makes an Idempotency that stores answers in db, which needs the
@@ -66,8 +68,24 @@ type Idempotency struct {
 // namespaces have different keys, too. The host is no part of that: a service has
 // several names, and a retry by another one must not be done again. It is refused.
 //
-// db is PostgreSQL, best the service's own pool, not the small one of the locks:
-// each request in flight has a connection of it for its transaction.
+// db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds out
+// which; another database is 500, and the log says so. Best is the service's own
+// pool, not the small one of the locks: each request in flight has a connection of it
+// for its transaction. Together all Idempotencies of a process leave one connection
+// of db to their handlers, so that a handler that asks db again does not wait for
+// ever. A request beyond that waits for at most two seconds and is 503 then. The log
+// names the cause: raise SetMaxOpenConns, or use the transaction of [EffectTx]. A pool
+// of one connection carries one transaction, and has none to spare for its handler.
+//
+// What differs between the databases:
+//   - In MySQL and MariaDB the table needs InnoDB. DDL in the handler commits what the
+//     handler did before it. The response is 500 then, also for each retry.
+//   - A file of SQLite has one writer, so that one handler runs at a time. Keep the
+//     locks in another file, and let the handler write by EffectTx's transaction
+//     only. The handler must return on the first error of a statement: SQLite may
+//     have ended the transaction with it.
+//   - In SQLite nothing ends the transaction of a process that is frozen: see
+//     [WithMaxIdle].
 //
 // It panics if db, l or principal is nil, or l is not [ratelimit.OneAtATime].
 func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ...IdempotencyOption) *Idempotency {
@@ -86,7 +104,7 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
 		maxBody:  1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
-	for _, opt := range opts {
+	for _, opt := range append([]IdempotencyOption{WithFingerprintHeaders("If-Match", "X-Http-Method-Override")}, opts...) {
 		opt.idempotency(i)
 	}
 	i.log = cmp.Or(i.refusals.log, slog.Default())
@@ -166,7 +184,7 @@ func EffectTx(ctx context.Context) (*sql.Tx, bool) {
 	return tx, ok
 }
 
-// serve answers r, or returns why not, with nothing written.
+// serve responds to r, or returns why not, with nothing written.
 func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
 	asked, err := i.read(w, r) // all of the body, before the lock is taken
 	if errors.Is(err, ErrBypass) {
@@ -174,7 +192,7 @@ func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Ha
 		return nil
 	}
 	if err != nil {
-		_ = i.limiter.Refuse(err) // for its Observer: without a key there is nothing to admit, in a dry run either
+		_ = i.limiter.Refuse(err) // for its Observer: a dry run rejects too, since there is nothing to do once
 		return err
 	}
 	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())

@@ -35,8 +35,8 @@ var (
 	// ErrNoRoute: it cannot be told which route the request is for. 500.
 	ErrNoRoute = errors.New("httpmw: the request has no route: put the Idempotency inside of the mux, or pass WithRoute")
 
-	// ErrBodyConsumed: the body was read, all or in part, before the Idempotency could
-	// compare it. 500.
+	// ErrBodyConsumed: a handler around has read the body, so that the Idempotency
+	// cannot compare it. An empty body of unknown length looks the same. 500.
 	ErrBodyConsumed = errors.New("httpmw: the request's body or form was read before: put the Idempotency outside of what reads it")
 )
 

@@ -108,7 +108,7 @@ func (m *mysqlTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *sto
 		return err
 	}
 	return unlessNone(tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET status = ?, header = ?, body = ? WHERE `key` = %s", m.name, hexLiteral(asked.key[:])),
-		a.status, encodeHeader(a.toStore()), a.body))
+		a.status, a.encodeHeader(), a.body))
 }
 
 // leave rolls back first what may be open, for autocommit = 1 would commit it.

@@ -3,6 +3,8 @@ package httpmw
 import (
 	"database/sql"
 	"maps"
+	"net/http"
+	"slices"
 	"time"
 )
 
@@ -49,6 +51,40 @@ func WithKey(key KeyFunc) IdempotencyOption {
 		i.key = key
 		i.refusals.details = maps.Clone(idempotencyDetails)
 		delete(i.refusals.details, badKey) // it tells of the header
+	})
+}
+
+// WithOptionalKey passes every request without a key on to the handler, POST and
+// PATCH too. It is for an API in use, whose clients begin to send keys one after
+// the other. Such a request is not limited, and a retry of it takes effect again.
+// [EffectTx] reports false for it, so that its handler begins a transaction itself.
+func WithOptionalKey() IdempotencyOption {
+	return idempotencyOption(func(i *Idempotency) { i.keyOptional = true })
+}
+
+// WithFingerprintHeaders adds header fields to what must be the same when a key
+// comes again: fields that change what the request does. If-Match and
+// X-HTTP-Method-Override always belong to it, and so does Content-Type. A request
+// that has other values of them, or has one of them more or less, is rejected with
+// 422.
+//
+// Leave out fields that change only how the response looks, such as Accept and
+// Prefer, and fields that differ from one retry to the next, such as trace ids.
+//
+// It panics if there are no names or one is empty.
+func WithFingerprintHeaders(names ...string) IdempotencyOption {
+	if len(names) == 0 {
+		panic("httpmw: WithFingerprintHeaders needs a name at least")
+	}
+	canonical := make([]string, len(names))
+	for i, name := range names {
+		mustName("WithFingerprintHeaders", name)
+		canonical[i] = http.CanonicalHeaderKey(name)
+	}
+	return idempotencyOption(func(i *Idempotency) {
+		i.fields = append(i.fields, canonical...)
+		slices.Sort(i.fields)
+		i.fields = slices.Compact(i.fields)
 	})
 }
 
@@ -105,10 +141,14 @@ func WithTxOptions(opts sql.TxOptions) IdempotencyOption {
 }
 
 // WithMaxIdle sets how long the handler's transaction may be idle, that is between two
-// statements, in whole milliseconds: a minute by default, which is longer than servers
-// give a request as a rule. The server then rolls it back, and the key is free
-// (idle_in_transaction_session_timeout; a stricter one of the server's own stays).
-// So a process that is frozen, or cut off, does not keep its key for ever.
+// statements: a minute by default, which is longer than most servers give a request. The
+// server then rolls it back, and the key is free. So a process that is frozen, or cut
+// off, does not keep its key for ever.
+//
+// PostgreSQL counts whole milliseconds (idle_in_transaction_session_timeout), MySQL and
+// MariaDB whole seconds, rounded up (wait_timeout). A stricter setting of the server
+// stays. SQLite has no such bound: a frozen process keeps the file's only write lock until
+// it goes on or ends.
 //
 // It panics if d is less than a millisecond.
 func WithMaxIdle(d time.Duration) IdempotencyOption {

@@ -79,7 +79,7 @@ func (*postgresTable) find(ctx context.Context, tx *sql.Tx, asked payload) *sql.
 }
 
 func (p *postgresTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedAnswer) error {
-	return unlessNone(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, p.name), asked.key[:], a.status, encodeHeader(a.toStore()), a.body))
+	return unlessNone(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, p.name), asked.key[:], a.status, a.encodeHeader(), a.body))
 }
 
 func (*postgresTable) leave(context.Context, *sql.Conn, bool) error { return nil }

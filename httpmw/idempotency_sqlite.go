@@ -68,7 +68,7 @@ func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *stor
 		return err
 	}
 	return unlessNone(tx.ExecContext(ctx, "UPDATE latchkey_answers SET status = ?, header = ?, body = ? WHERE key = "+hexLiteral(asked.key[:]),
-		a.status, encodeHeader(a.toStore()), a.body))
+		a.status, a.encodeHeader(), a.body))
 }
 
 // leave ends what may be open: a COMMIT that finds the file busy leaves its

@@ -103,8 +103,7 @@ func (c *claim) find() (*storedAnswer, error) {
 		return nil, err
 	}
 	a.status = int(status.Int64)
-	a.header, err = decodeHeader(header)
-	return a, err
+	return a, a.decodeHeader(header)
 }
 
 // commit stores a and commits it, with the effect or, if that is to be undone,

@@ -78,7 +78,25 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		{"bad escape", []string{`"a\b"`}, bad},
 		{"ends in escape", []string{`"a\`}, bad},
 		{"not closed", []string{`"a`}, bad},
-		{"parameters", []string{`"a";b=1`}, bad},
+		{"parameters", []string{`"a";b=1;c;d="x\"y"; *e=*t/o:k;f=:YQ==:;g=?1;h=-1.25;i=@1659578233;j=%"f%c3%bc"`}, ok},
+		{"parameter of a bare word", []string{`a;b=1`}, bad},
+		{"space before a parameter", []string{`"a" ;b=1`}, bad},
+		{"no parameter", []string{`"a";`}, bad},
+		{"parameter without a value", []string{`"a";b=`}, bad},
+		{"parameter with a capital", []string{`"a";B=1`}, bad},
+		{"parameter in two words", []string{`"a";b=1 2`}, bad},
+		{"list in a parameter", []string{`"a";b=1, "c"`}, bad},
+		{"string not closed in a parameter", []string{`"a";b="c`}, bad},
+		{"key after a parameter", []string{`"a";b=1"c"`}, bad},
+		{"boolean", []string{`"a";b=?2`}, bad},
+		{"bytes not closed", []string{`"a";b=:YQ==`}, bad},
+		{"integer too long", []string{`"a";b=1234567890123456`}, bad},
+		{"decimal too precise", []string{`"a";b=1.2345`}, bad},
+		{"decimal without digits", []string{`"a";b=1.`}, bad},
+		{"date with a fraction", []string{`"a";b=@1.5`}, bad},
+		{"sign alone", []string{`"a";b=-`}, bad},
+		{"display string with a bad octet", []string{`"a";b=%"%C3"`}, bad},
+		{"display string that is not UTF-8", []string{`"a";b=%"%c3"`}, bad},
 		{"quote inside", []string{`a"b`}, bad},
 		{"bare with space", []string{"a b"}, bad},
 		{"not ASCII", []string{"\"é\""}, bad},
@@ -96,7 +114,11 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		})
 	}
 	quoted := mustAsk(t, s, demand{key: `"k-1"`})
-	mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, quoted) // one key in two spellings
+	for _, spelling := range []string{"k-1", `"k-1";p=1`, `"k-1";q`} { // of one key
+		mustAsk(t, s, demand{key: spelling}).wantReplay(t, quoted)
+	}
+	mustAsk(t, s, demand{key: `"k-1;p=1"`}).want(t, http.StatusCreated)
+	b.wantEffects(int(b.runs.Load()))
 }
 
 // The same key with another payload is refused, and people are told.
