@@ -229,7 +229,7 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	defer claim.end() // also if next panics
 	w := newRecorder(i.maxAnswer, around)
 	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
-	interrupted := interruption(ctx)
+	interrupted := interruptedBy(ctx)
 	fresh, err := w.answer(interrupted)
 	if err != nil {
 		return nil, err
@@ -240,10 +240,10 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	return fresh, err
 }
 
-// interruption returns why the bound context ctx of a handler has ended, or nil
+// interruptedBy returns why the bound context ctx of a handler has ended, or nil
 // if it has not. A lost lock counts at once: the handler may have asked
 // [sqllock.Lock.Err] before any timer has ended ctx.
-func interruption(ctx context.Context) error {
+func interruptedBy(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
