@@ -15,9 +15,12 @@ package httpmw
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 
+	"github.com/latchkey-go/latchkey/internal/wiring"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -32,11 +35,15 @@ type Middleware struct {
 	problemType      string
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil: problem+json
+	busyText         string                                                  // "": the limit's name and size
 	details          map[verdict]string                                      // in place of those for everybody
-	answers          map[verdict]answer
+	problems         map[verdict]problem
 
 	reads bodyReads
 	ahead atomic.Int64 // bytes of the bodies that are read ahead
+
+	log     *slog.Logger // nil: slog.Default
+	reports wiring.Reports
 }
 
 // New makes a Middleware that admits a request if l does for the id that key
@@ -52,7 +59,7 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 	for _, opt := range opts {
 		opt(m)
 	}
-	m.answers = m.makeAnswers()
+	m.problems = m.makeProblems()
 	return m
 }
 
@@ -106,8 +113,8 @@ func carryBack(r, inner *http.Request) {
 
 // Acquire admits r or says why not. It is for frameworks in which
 // [Middleware.Handler] does not fit; examples/routers puts Handler into gin and
-// echo. Its errors are those of [ratelimit.Limiter.Acquire], of the KeyFunc, and
-// [ErrNoKey]. [Middleware.Reject] responds to each.
+// echo. Its errors are those of [ratelimit.Limiter.Acquire] and of the KeyFunc.
+// [Middleware.Reject] writes the response to each.
 //
 // Acquire knows no ResponseWriter, so it lacks what Handler does with one:
 //
@@ -115,6 +122,10 @@ func carryBack(r, inner *http.Request) {
 //   - a handler that was interrupted has no response of its own;
 //   - over HTTP/1 a waiting request with a body does not notice that its client
 //     has left.
+//
+// A request whose context carries a lock of this limit for this id asks for a
+// second place: the limit is on its road twice. That is logged ([WithLogger]).
+// With [ratelimit.OneAtATime] such a request is always busy.
 //
 // The caller must Unlock the lock, which may be nil, and should give the request
 // a context that ends with it:
@@ -135,8 +146,30 @@ func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
 // acquire is Acquire with a context of ours around the request's.
 func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Lock, error) {
 	id, err := m.key(r)
-	if err != nil {
-		return nil, m.limiter.Refuse(keyError{err})
+	if err == nil && id == "" {
+		err = ErrNoKey
+	}
+	switch {
+	case errors.Is(err, ErrBypass):
+		return nil, nil
+	case err != nil:
+		return nil, m.unkeyed(r, newKeyError(r, err))
+	}
+	if m.limiter.Carried(r.Context(), id) {
+		m.report(r, slog.LevelError, twiceText, slog.Int("limit", m.limiter.Limit()))
 	}
 	return m.limiter.Acquire(ctx, id)
+}
+
+// unkeyed rejects r, whose KeyFunc has failed with err; nil in a dry run.
+func (m *Middleware) unkeyed(r *http.Request, err keyError) error {
+	switch verdictOn(err) {
+	case badKey:
+		if errors.Is(err, ErrNoKey) {
+			m.reportNoKey(r, err)
+		}
+	case broken:
+		m.report(r, slog.LevelError, failedText, slog.Any("error", err))
+	}
+	return m.limiter.Refuse(err)
 }

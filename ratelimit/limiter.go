@@ -138,6 +138,21 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 	return nil, l.Refuse(err)
 }
 
+// Carried reports whether ctx carries a lock of this limit for id that is still
+// held. A request with such a context has a place already, for example from a
+// middleware around it. An Acquire under ctx asks for another place. With
+// [OneAtATime] there is none, however long the request waits.
+//
+// Limiters of one namespace share their limit, so each reports what the others
+// hold. Carried costs no query.
+func (l *Limiter) Carried(ctx context.Context, id string) bool {
+	if _, ok := sqllock.FromContext(ctx); !ok {
+		return false
+	}
+	lock, ok := sqllock.FromContext(ctx, l.slotKeys(id).keys()...)
+	return ok && lock.Err() == nil
+}
+
 // Refuse is for what stands in front of l and refuses a request before there is
 // an id to Acquire. It tells the Observer and returns err, or nil, to admit the
 // request, in a dry run.
