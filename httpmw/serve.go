@@ -28,6 +28,7 @@ func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Ha
 	ctx := r.Context()
 	if mayReadAhead(w, r) {
 		held = m.newHeldWriter(w, r)
+		defer held.body.finish() // if an Observer panics: nothing reads on
 		ctx = &held.body.ahead
 	}
 	lock, err := m.acquire(ctx, r)

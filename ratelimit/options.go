@@ -73,7 +73,8 @@ func WithDryRun() Option {
 // WithMaxHold ends the work's contexts, those of the lock's Context and Bind,
 // with cause [ErrMaxHold] once the lock has been held for maxHold. The lock
 // itself stays held until its Unlock, so that no other request begins beside
-// work that has not noticed yet.
+// work that has not noticed yet. Work that waits for its request's body notices
+// behind httpmw's Handler: Read of the body fails.
 //
 // It panics if maxHold is not positive.
 func WithMaxHold(maxHold time.Duration) Option {
