@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -115,10 +116,28 @@ func (b *heldBody) finish() {
 	}
 }
 
+// settle waits for a Read that began in the wait, if it may touch the response's
+// header: [http.MaxBytesReader] does, when there is too much. Only the server's
+// own body is known not to.
+func (b *heldBody) settle() {
+	if b == nil || !b.ahead.begun() || reflect.TypeOf(b.ahead.body).String() == "*http.body" {
+		return
+	}
+	if b.enter() != nil {
+		b.ahead.cut()
+		return
+	}
+	<-b.ahead.ended
+	_ = b.leave(nil)
+}
+
 // beforeHeader ends what would keep the server from writing a header; it reports
 // whether that has broken the connection for the next request.
 func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
-	if b.ahead.begun() && !duplex {
+	switch {
+	case duplex:
+		b.settle()
+	case b.ahead.begun():
 		b.ahead.cut()
 	}
 	return b.broken()
