@@ -171,8 +171,8 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 //	402       the effect is rolled back, the response stored
 //	others    the effect is rolled back, nothing is stored: a retry runs next again
 //
-// [WithStoredErrors] stores others, or not even 402. If next writes nothing, that
-// is a 200. If next panics, the effect is rolled back, nothing is stored, and the
+// [WithStoredErrors] stores others, or not even 402. A next that writes nothing
+// means 200. If next panics, the effect is rolled back, nothing is stored, and the
 // panic goes on to the server.
 //
 // The context of next ends when the client leaves, the server shuts down or the lock
@@ -180,6 +180,10 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 // effect, so next should write it when its effect is complete. If next has written
 // nothing, the effect is rolled back and the response is 503 ([ErrInterrupted]).
 // An error that next writes is the response, and is not stored.
+//
+// What is inside of the Idempotency may write in the name of a silent handler: gin
+// writes 200, and some middlewares for compression end an empty stream. A handler in
+// these must write an error when it gives up.
 //
 // The transaction does not end with that context. A next that goes on without its
 // client leaves a response to the retry. next may run as long as it likes, but its
