@@ -11,10 +11,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Why an [Idempotency] refuses or fails a request, beside the errors of
-// [ratelimit.Limiter.Acquire] and [ErrNoKey]; for [WithRejectHandler]. None holds
-// a key. That the database is away is sqllock.ErrUnavailable; an error of the
-// server has an SQLState method.
+// Errors by which an [Idempotency] rejects or fails a request, for
+// [WithRejectHandler]. Others are those of [ratelimit.Limiter.Acquire] and
+// [ErrNoKey]. None holds a key. If the database is away, or the pool is in use, the
+// error matches sqllock.ErrUnavailable. An error of the server has an SQLState method.
 var (
 	// ErrOtherPayload: the key was used with another payload. 422.
 	ErrOtherPayload = errors.New("httpmw: the idempotency key was used with another payload")
@@ -26,11 +26,12 @@ var (
 	// [WithMaxAnswer] allows. Its effect was rolled back. 500.
 	ErrAnswerTooLarge = errors.New("httpmw: the handler's answer is too large to be stored: see WithMaxAnswer")
 
-	// ErrTxUnusable: the handler has ended its transaction itself, or has answered with
-	// success after an error of a statement in it, or what it did breaks a constraint
-	// that is checked at the commit. What it had not committed itself is rolled back;
-	// what it had is not done again. 500.
-	ErrTxUnusable = errors.New("httpmw: the handler left its transaction ended or failed: it must not commit or roll back EffectTx's transaction, nor answer with success after an error of it")
+	// ErrTxUnusable: the transaction is not the handler's any more. The handler has
+	// ended it; or wrote a success after the database had failed it; or broke a
+	// constraint that is checked at the commit. In MySQL and MariaDB, DDL ends it, and a
+	// deadlock fails it. What the handler had not committed is rolled back, and what it
+	// had is not done again. 500.
+	ErrTxUnusable = errors.New("httpmw: the handler left its transaction ended or failed: it must not commit or roll back EffectTx's transaction, nor write a success after an error of it; in MySQL and MariaDB, DDL commits it")
 
 	// ErrInterrupted: the context of the handler ended before the handler wrote a
 	// response. Its effect was rolled back and nothing was stored. The cause

@@ -14,12 +14,11 @@ import (
 )
 
 // A poolShare admits the transactions of idempotent requests to one pool, so that
-// they never use all of its connections: a handler that asks the pool for another
-// one gets it in time, and its transaction ends.
+// they never use all of its connections. A handler that asks the pool for another
+// connection gets it in time, and its transaction ends.
 //
 // Invariant: taken is the number of admitted transactions that have not given
-// their place back; a place is never given to a later request while an earlier one
-// waits.
+// their place back. No request gets a place while an earlier one waits.
 type poolShare struct {
 	mu      sync.Mutex // protects the fields below; never held across I/O
 	taken   int

@@ -12,7 +12,7 @@ import (
 // keep.
 const maxStrays = 100
 
-// A transaction is one with its connection, whose steps end in time even if the server
+// A transaction has a connection of its own. Its steps end in time even if the server
 // is frozen or the network silent: some drivers then heed no context, and Commit and
 // Rollback have none.
 //
