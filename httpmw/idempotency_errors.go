@@ -120,7 +120,7 @@ var statementErrors = map[string]string{
 	"mysql 1792": readOnly,
 	"mysql 1836": readOnly,
 	"sqlite 8":   readOnly,
-	"sqlite 5":   "another transaction writes to the database file, and SQLite has one writer at a time",
+	"sqlite 5":   "another transaction keeps the database file, and SQLite has one writer at a time",
 }
 
 const readOnly = "the database is read-only"

@@ -118,3 +118,13 @@ func (s *answerStore) poolError() error {
 	return fmt.Errorf("%w: transactions of idempotent requests use %d of the pool's %d connections, and the last one is left for their handlers:"+
 		" raise SetMaxOpenConns, or use EffectTx's transaction in the handler instead of the pool", sqllock.ErrUnavailable, max(0, size-1), size)
 }
+
+const poolOfOneHint = "httpmw: a handler was interrupted while its transaction had the pool's only connection, and a caller waited for one:" +
+	" use EffectTx's transaction in the handler instead of the pool, or raise SetMaxOpenConns"
+
+// starved reports whether t has the pool's only connection, and a caller has begun to
+// wait for one since. That may be t's own handler, which then waits for itself.
+func (t *transaction) starved() bool {
+	stats := t.store.db.Stats()
+	return stats.MaxOpenConnections == 1 && stats.WaitCount > t.waits
+}
