@@ -237,6 +237,35 @@ func ExampleWithConflict() {
 	// rpc error: code = Aborted desc = The limit "document" admits one call at a time, and another call is in progress. Try again in 1 second.
 }
 
+// The status can be in the service's own words.
+func ExampleWithBusyText() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.FromContext(authenticated),
+		grpcmw.WithBusyText("You can run one export at a time."))
+
+	_ = call(login("alice"), intercept, "/export.Service/Export", nil, func(context.Context, any) (any, error) {
+		fmt.Println(call(login("alice"), intercept, "/export.Service/Export", nil, done))
+		return nil, nil
+	})
+	// Output:
+	// rpc error: code = ResourceExhausted desc = You can run one export at a time. Try again in 1 second.
+}
+
+// A balancer's health check has no user. It is not limited unless asked for.
+func ExampleWithAllServices() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	key := grpcmw.FromContext(authenticated)
+	for _, intercept := range []grpc.UnaryServerInterceptor{
+		grpcmw.UnaryServerInterceptor(exports, key),
+		grpcmw.UnaryServerInterceptor(exports, key, grpcmw.WithAllServices()),
+	} {
+		fmt.Println(call(context.Background(), intercept, "/grpc.health.v1.Health/Check", nil, done))
+	}
+	// Output:
+	// <nil>
+	// rpc error: code = InvalidArgument desc = grpcmw: no key in the call
+}
+
 // Clients read why, and when to try again, from the status's details.
 func ExampleWithErrorDomain() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")

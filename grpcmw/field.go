@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Field takes the key from a field of the request message, by its path in the
-// .proto file's names: "user.id" is field id of the message in field user. On a
-// stream it is the first message that counts.
+// Field takes the key from a field of the request message. The path is in the
+// names of the .proto file: "user.id" is field id of the message in field user. On
+// a stream the first message counts.
 //
 // The field is a string, or an integer of any kind, which gives its decimal
 // form; for anything else write a KeyFunc. A field that is not set, or set to

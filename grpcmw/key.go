@@ -17,8 +17,8 @@ import (
 // [ErrNeedMessage]. ctx is the call's context.
 //
 // A key must come from something the caller cannot choose, such as the identity
-// that authentication has put into ctx. Who may choose a key may also choose a
-// victim's, and lock it out.
+// that authentication has put into ctx. A caller that may choose its key may choose
+// a victim's, and lock it out.
 //
 // Its error decides what becomes of the call:
 //
@@ -79,10 +79,9 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 	}
 }
 
-// Metadata takes the key from the call's metadata: for names that a trusted
-// proxy sets and strips from what clients send, and for idempotency keys in a
-// [Join] with the user. The client chooses all other metadata, and with it whom
-// to lock out: never take a user's name from there.
+// Metadata takes the key from the entry called name of the call's metadata. Use it
+// for entries that a trusted proxy sets, and strips from what clients send. The
+// client chooses all other entries: never take a user's name from there.
 //
 // Without the name, or with an empty value, the error is ErrNoKey, and its text
 // has the name. If it is

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// An Option changes how the interceptors answer calls that they refuse.
+// An Option changes how the interceptors limit and reject calls.
 type Option func(*guard)
 
-// WithConflict answers a call whose key is busy with ABORTED, in place of
-// RESOURCE_EXHAUSTED: for keys that name a resource or a piece of work (an
-// idempotency key), where "in conflict with another call" is nearer to the
-// truth than "your quota is used up".
+// WithConflict makes the status of a call whose key is busy ABORTED, in place of
+// RESOURCE_EXHAUSTED. It is for keys that name a resource or a piece of work. Such
+// a call is in conflict with another one, and no quota is used up.
 func WithConflict() Option {
 	return func(g *guard) { g.conflict = true }
 }
@@ -50,9 +49,9 @@ func WithPushback(d time.Duration) Option {
 	return func(g *guard) { g.pushback = d }
 }
 
-// WithBusyText sets the sentence of the status for a busy key, such as "You can
-// run one export at a time." When to try again is added to it. The default names
-// the limiter's namespace and its limit.
+// WithBusyText sets the sentence of the status for a busy key. An example is "You
+// can run one export at a time." The interceptor adds when to try again. The
+// default names the limiter's namespace and its limit.
 //
 // The text must not hold a key. WithBusyText panics if text is empty.
 func WithBusyText(text string) Option {

@@ -21,9 +21,9 @@ const (
 	reasonLost     = "LOCK_LOST"
 )
 
-// awayRetry is what a client is told to wait while locks cannot be taken: about
-// what a session takes to reconnect, and at random, so that clients rejected at
-// one moment do not come back at one.
+// awayRetry is what a client is told to wait while locks cannot be taken. A session
+// takes about as long to reconnect. It is random, so that clients that are rejected
+// at one moment do not come back at one.
 func awayRetry() time.Duration {
 	return (time.Second + rand.N(2*time.Second)).Round(time.Millisecond)
 }

@@ -177,7 +177,7 @@ func (w *recorder) answer(interrupted error) (*storedAnswer, error) {
 	case w.overflow:
 		return nil, ErrAnswerTooLarge
 	case w.status == 0 && interrupted != nil:
-		return nil, fmt.Errorf("%w: %w", ErrInterrupted, interrupted)
+		return nil, interruption{interrupted}
 	}
 	w.WriteHeader(http.StatusOK)
 	return &storedAnswer{status: w.status, header: w.sent, around: w.around, body: w.body.Bytes()}, nil

@@ -33,11 +33,6 @@ var (
 	// had is not done again. 500.
 	ErrTxUnusable = errors.New("httpmw: the handler left its transaction ended or failed: it must not commit or roll back EffectTx's transaction, nor write a success after an error of it; in MySQL and MariaDB, DDL commits it")
 
-	// ErrInterrupted: the context of the handler ended before the handler wrote a
-	// response. Its effect was rolled back and nothing was stored. The cause
-	// matches too: [context.Canceled], [sqllock.ErrLost]. 503.
-	ErrInterrupted = errors.New("httpmw: the request was interrupted before its handler wrote a response")
-
 	// ErrNoRoute: it cannot be told which route the request is for. 500.
 	ErrNoRoute = errors.New("httpmw: the request has no route: put the Idempotency inside of the mux, or pass WithRoute")
 

@@ -36,13 +36,13 @@ func WithRoute(route KeyFunc) IdempotencyOption {
 	return idempotencyOption(func(i *Idempotency) { i.route = route })
 }
 
-// WithKey finds the key by key, in place of the header Idempotency-Key: for requests
-// that have an id of their own, such as a webhook's event id, if its signature has
-// been checked. It may have any length. A request without one is answered 400.
-// For webhooks whose answers need not be kept, a table of the ids alone will do, with
-// the id inserted in the effect's transaction: examples/webhook.
+// WithKey finds the key by key in place of the header Idempotency-Key. It is for
+// requests that have an id of their own, such as the id of a webhook's event, if
+// its signature has been checked. The key may have any length. If key returns
+// [ErrNoKey], the method decides, as without the header. Where responses need not
+// be kept, a table of the ids alone will do: see examples/webhook.
 //
-// It panics if key is nil.
+// WithKey panics if key is nil.
 func WithKey(key KeyFunc) IdempotencyOption {
 	if key == nil {
 		panic("httpmw: WithKey needs a KeyFunc that is not nil")

@@ -94,7 +94,7 @@ func Header(name string) KeyFunc {
 }
 
 // Cookie takes the id from the cookie called name. A cookie that is given twice
-// is refused. See [KeyFunc] for whom to trust. It panics if name is empty.
+// is rejected. [KeyFunc] says which values to trust. It panics if name is empty.
 func Cookie(name string) KeyFunc {
 	mustName("Cookie", name)
 	one := oneOf("cookie " + name)
@@ -107,9 +107,9 @@ func Cookie(name string) KeyFunc {
 	}
 }
 
-// Query takes the id from the parameter called name of the request's URL. One
-// that is given twice is refused, and so is a query that is malformed anywhere.
-// See [KeyFunc] for whom to trust. It panics if name is empty.
+// Query takes the id from the parameter called name of the request's URL. A
+// parameter that is given twice is rejected, and so is a query that is malformed
+// anywhere. [KeyFunc] says which values to trust. It panics if name is empty.
 func Query(name string) KeyFunc {
 	mustName("Query", name)
 	one := oneOf("query parameter " + name)

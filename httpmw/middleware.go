@@ -14,9 +14,11 @@
 package httpmw
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/latchkey-go/latchkey/internal/wiring"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -36,6 +38,8 @@ type Middleware struct {
 	busyText         string                                                  // "": the limit's name and size
 	details          map[verdict]string                                      // in place of those for everybody
 	problems         map[verdict]problem
+
+	ahead atomic.Int64 // bytes that its readAheads have
 
 	log     *slog.Logger // nil: slog.Default
 	reports wiring.Reports
@@ -61,40 +65,45 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 // Handler is next behind the Limiter. A request that is not admitted is answered
 // by [Middleware.Reject].
 //
-// next gets a request whose context carries the lock ([sqllock.FromContext]) and
-// ends with the request or, with cause [sqllock.ErrLost], with the loss of the
-// lock, whichever comes first; and the ResponseWriter as it came.
+// next gets a request whose context carries the lock ([sqllock.FromContext]). The
+// context ends with the request. It also ends, with a cause, when the lock is lost
+// ([sqllock.ErrLost]) or held for too long ([ratelimit.ErrMaxHold]). From then on
+// Read of the request body fails with that cause, also one that waits for a slow
+// client, if the ResponseWriter can set a read deadline. A Write to a slow client
+// is bounded by [http.Server.WriteTimeout] alone. If next returns after the end of
+// its context and has written nothing, the response is 503: see [ErrInterrupted].
 //
-// The lock goes back when next returns or panics, which is before the client can
-// have the whole response, with one exception: over HTTP/1, a next that sets
-// Content-Length and writes that much, flushed or too much for the server's
-// buffers, completes the response by itself, as does one that flushes an answer
-// without a body. Its client may ask again a moment before the lock is back, and
-// be refused. Such a handler can give the lock back early, by Unlock, before it
-// writes the last byte. When next has hijacked the connection the lock still
-// lasts until next returns.
+// The lock goes back when next returns or panics. The client never has the whole
+// response before that, unless next has hijacked the connection. The
+// ResponseWriter keeps back what would complete a response earlier: the last byte
+// of a body with a Content-Length, and the Flush of a response without a body.
+// The rest is sent as next writes it. After an early Unlock nothing is kept back:
+// the byte goes out with the next Write or Flush, or when next returns. The
+// ResponseWriter has the optional interfaces of the one that came.
+//
+// While a request waits over HTTP/1, up to 1 MiB of its body is read ahead. The
+// server finds out only by reading that a client has left, and a waiting request
+// then ends. It does not find out behind more than 1 MiB, or with "Expect:
+// 100-continue". In next it does not find out before next has read the body.
 //
 // Put it inside of [http.TimeoutHandler], which answers while its handler still
 // runs: TimeoutHandler(m.Handler(h)), or else the next request runs beside it.
-// Put it inside of [http.ServeMux] too, if the key is a [PathValue]. A request
-// body that next does not read keeps the server from noticing that the client
-// has gone, and so from ending the context.
+// Put it inside of [http.ServeMux] too, if the key is a [PathValue].
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lock, err := m.Acquire(r)
-		if err != nil {
+		switch lock, ahead, err := m.admit(w, r); {
+		case err != nil && ahead != nil:
+			m.rejectWaiting(w, r, ahead, err)
+		case err != nil:
 			m.Reject(w, r, err)
-			return
+		case lock == nil && ahead == nil: // admitted without a lock: nothing is different
+			next.ServeHTTP(w, r)
+		default:
+			m.serve(w, r, lock, ahead, next)
 		}
-		defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; nobody else is left to tell
-		ctx, cancel := lock.Bind(r.Context())
-		defer cancel()
-		inner := r.WithContext(ctx)
-		next.ServeHTTP(w, inner)
-		carryBack(r, inner)
 	})
 }
 
@@ -132,6 +141,11 @@ func carryBack(r, inner *http.Request) {
 //	defer cancel()
 //	next(w, r.WithContext(ctx))
 func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
+	return m.acquire(r.Context(), r)
+}
+
+// acquire is Acquire with a context of ours around the request's.
+func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Lock, error) {
 	id, err := m.key(r)
 	if err == nil && id == "" {
 		err = ErrNoKey
@@ -145,7 +159,7 @@ func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
 	if m.limiter.Carried(r.Context(), id) {
 		m.report(r, slog.LevelError, twiceText, slog.Int("limit", m.limiter.Limit()))
 	}
-	return m.limiter.Acquire(r.Context(), id)
+	return m.limiter.Acquire(ctx, id)
 }
 
 // unkeyed rejects r, whose KeyFunc has failed with err; nil in a dry run.

@@ -8,16 +8,16 @@ import (
 // An Option changes how a [Middleware] answers.
 type Option func(*Middleware)
 
-// WithConflict answers a busy key with 409 Conflict instead of 429 Too Many
-// Requests: for keys that name a resource or an idempotency key, where the
-// client has not sent too much but collides with another request.
+// WithConflict makes the response to a busy key 409 Conflict instead of 429 Too
+// Many Requests. It is for keys that name a resource: the client has not sent too
+// much, but collides with another request.
 func WithConflict() Option {
 	return func(m *Middleware) { m.conflict = true }
 }
 
-// WithBusyText sets the sentence that a person reads when the limit is full, such
-// as "You can run one export at a time." When to try again is added to it. The
-// default names the limiter's namespace and its limit.
+// WithBusyText sets the sentence that a person reads when the limit is full. An
+// example is "You can run one export at a time." The Middleware adds when to try
+// again. The default names the limiter's namespace and its limit.
 //
 // The text must not hold an id. WithBusyText panics if text is empty.
 func WithBusyText(text string) Option {

@@ -18,7 +18,7 @@ var details = map[verdict]string{
 	gone:    "The request ended while it waited for its turn.",
 	unknown: "The lock service is unavailable.",
 
-	interrupted: "The request was interrupted before its response.",
+	interrupted: "The request was interrupted, and may have had effects.",
 
 	badBody:      "The body of the request could not be read. Send the request again.",
 	tooLarge:     "The body of the request is too large. Send a smaller one.",

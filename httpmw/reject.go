@@ -14,7 +14,8 @@ import (
 //	400                   no key in the request, or a bad one
 //	500                   a KeyFunc failed with an error of its own
 //	503 with Retry-After  anything else: the database is away, too many locks
-//	                      are held, the request's context ended, …
+//	                      are held, the request's context ended, its handler
+//	                      was interrupted ([ErrInterrupted]), …
 //
 // The body is application/problem+json (RFC 9457), unless WithRejectHandler has
 // written another. Its detail is for people. It says which limit is full, what to

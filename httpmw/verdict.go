@@ -19,7 +19,7 @@ const (
 	badKey              // none, or one that cannot be
 	gone                // the request's context ended first
 	unknown             // it cannot be told whether the key is free
-	interrupted         // the handler's context ended before it wrote a response
+	interrupted         // its handler began, and ended with the context
 	broken              // a fault of the server's own
 
 	// Of an Idempotency.
@@ -33,10 +33,10 @@ const (
 func verdictOn(err error) verdict {
 	var key keyError
 	switch {
+	case errors.Is(err, ErrInterrupted): // whatever the cause
+		return interrupted
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
-	case errors.Is(err, ErrInterrupted): // before the cause that it wraps
-		return interrupted
 	case errors.Is(err, errBadBody):
 		return badBody
 	case errors.Is(err, ErrBodyTooLarge):

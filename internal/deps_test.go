@@ -2,8 +2,9 @@
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
-// httpmw and grpcmw share internal/joinkey and internal/wiring besides, and httpmw
-// reads the error codes of databases by internal/dialect (docs/decisions/0015).
+// httpmw and grpcmw share internal/joinkey and internal/wiring besides, and
+// ratelimit reports to them by internal/waiting. httpmw reads the error codes of
+// databases by internal/dialect (docs/decisions/0015).
 package internal_test
 
 import (
@@ -30,10 +31,11 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 var mayImport = map[string][]string{
 	"internal/dialect": {},
 	"internal/joinkey": {},
+	"internal/waiting": {},
 	"internal/wiring":  {},
 	"sqllock":          {"internal/dialect"},
-	"ratelimit":        {"sqllock"},
-	"httpmw":           {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/wiring"},
+	"ratelimit":        {"sqllock", "internal/waiting"},
+	"httpmw":           {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/waiting", "internal/wiring"},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -175,6 +176,7 @@ func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, wait
 		return nil, 0, l.busy()
 	}
 	defer l.leaveLine()
+	waiting.Begin(ctx)
 	began := time.Now()
 	lock, err = l.wait(ctx, keys)
 	return lock, max(time.Since(began), 1), err

@@ -34,10 +34,11 @@ type report struct {
 	silent int       // times that it happened since, without one
 }
 
-// Log writes a line with text, the route (unless it is empty) and attrs, and with
-// "times" if the mistake has happened more than once since the last line. Text
-// must be a constant, and route a string that holds no id. A nil log is
-// [slog.Default].
+// Log writes a line with text, attrs, and the route unless that is empty. If the
+// mistake has happened more than once since the last line, "times" says how often.
+//
+// Text must be a constant. The route must be a string, and must not hold an id. A
+// nil log is [slog.Default].
 func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, text string, route slog.Attr, attrs ...slog.Attr) {
 	times := r.due(place{text, route.Value.String()})
 	if times == 0 {
