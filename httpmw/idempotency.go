@@ -273,6 +273,9 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	w := newRecorder(i.maxAnswer, around)
 	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
 	interrupted := interruptedBy(ctx)
+	if interrupted != nil && claim.starved() {
+		i.log.WarnContext(context.WithoutCancel(ctx), poolOfOneHint, "route", r.Pattern)
+	}
 	fresh, err := w.answer(interrupted)
 	if err != nil {
 		return nil, err
