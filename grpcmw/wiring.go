@@ -17,8 +17,9 @@ const (
 // reportKey logs err of a KeyFunc, for which a call of method is refused, if it
 // is not for the client to mend.
 func (g *guard) reportKey(ctx context.Context, method string, refused *refusal, err error) {
+	var wrongField *fieldError // of every call of the method
 	switch {
-	case refused.fault:
+	case refused.fault, errors.As(err, &wrongField):
 		g.report(ctx, method, slog.LevelError, failedText, slog.Any("error", err))
 	case errors.Is(err, ErrNoKey) && !errors.Is(err, errNoMessage):
 		g.report(ctx, method, slog.LevelWarn, noKeyText, slog.Any("error", err))

@@ -198,6 +198,17 @@ func TestKeyFuncErrors(t *testing.T) {
 	}
 }
 
+// A path that does not fit the method's message is in the log.
+func TestReportsWrongField(t *testing.T) {
+	var log logbook
+	intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), grpcmw.Field("user"), log.option())
+	_, err := intercept(t.Context(), &pb.SimpleRequest{ResponseStatus: named(secret)}, unaryInfo, nil)
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("%v, want INVALID_ARGUMENT", err)
+	}
+	log.want(t, "a call", 1, "level=ERROR", "a KeyFunc failed", "the message has no field user", "method=/test.Service/Call")
+}
+
 // Health checks and reflection are not limited by interceptors for the whole
 // server, unless asked for.
 func TestInfrastructureIsNotLimited(t *testing.T) {
