@@ -287,11 +287,12 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 }
 
 // interruptedBy returns why the bound context ctx of a handler has ended, or nil
-// if it has not. A lost lock counts at once: the handler may have asked
-// [sqllock.Lock.Err] before any timer has ended ctx.
+// if it has not. Err of a bound context looks at the lock's clock. A lock that is
+// just being lost counts too: the handler may have heard of that by
+// [sqllock.Lock.Err], or by [sqllock.Lock.Context], before ctx ends.
 func interruptedBy(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
+	if err := ctx.Err(); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	if lock, ok := sqllock.FromContext(ctx); ok && errors.Is(lock.Err(), sqllock.ErrLost) {
 		return sqllock.ErrLost
