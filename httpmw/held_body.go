@@ -1,6 +1,7 @@
 package httpmw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -90,7 +91,7 @@ func (b *heldBody) endLocked() {
 	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
 		return
 	}
-	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", context.Cause(ctx))
+	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 }
 
 // interrupt ends a Read under way if the handler's context has ended. It holds the
