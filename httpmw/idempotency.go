@@ -303,8 +303,8 @@ func interruptedBy(ctx context.Context) error {
 // run runs next with the body that was read.
 func (i *Idempotency) run(ctx context.Context, w *recorder, r *http.Request, asked payload, next http.Handler) {
 	inner := asked.restore(r.WithContext(ctx))
+	defer carryBack(r, inner) // also if next panics
 	next.ServeHTTP(w, inner)
-	carryBack(r, inner)
 }
 
 // inFlight is the refusal of a request that the lock has let in beside another:
