@@ -57,7 +57,7 @@ func (t *postgresTables) me(s *stamp) string {
 }
 
 func (t *postgresTables) expiry(s *stamp) string {
-	return "clock_timestamp() + interval '" + strconv.FormatInt(s.lease.Microseconds(), 10) + " microseconds'"
+	return "clock_timestamp() + " + interval(s.lease)
 }
 
 // alive begins the list of what such a statement returns: whether the session
