@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"math"
 	"net"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -38,16 +37,16 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
 	}
-	conn, err := db.Conn(ctx)
+	conn, err := take(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
 		return nil, Fail(err)
 	}
-	witness, err := db.Conn(ctx)
+	witness, err := take(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
-		discard(conn)
+		conn.discard()
 		return nil, Fail(err)
 	}
-	p := proof{session: conn, witness: witness, patience: set.Proof, anyVersion: d.AnyVersionString}
+	p := proof{session: conn.Conn, witness: witness.Conn, patience: set.Proof, anyVersion: d.AnyVersionString}
 	pid, err := p.run(ctx)
 	if state := SQLState(err); state == featureNotSupported || state == undefinedFunction {
 		err = refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
@@ -56,16 +55,22 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {
-		discard(witness)
+		witness.discard()
 	}
 	if err == nil {
-		err = setUp(ctx, conn, set)
+		_, err = inPatience(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, setUp(ctx, conn.Conn, set)
+		})
 	}
 	if err != nil {
-		discard(conn)
+		conn.discard()
 		return nil, Fail(err)
 	}
-	s := &postgresSession{conn: conn, pid: pid, socket: socketOf(conn, set.Socket)}
+	s := &postgresSession{conn: conn.Conn, pid: pid, socket: conn.socket, abort: func() {}}
+	s.statements.ctx = context.Background()
+	if s.socket == nil {
+		s.statements.ctx, s.abort = context.WithCancel(s.statements.ctx)
+	}
 	s.exchangeOn = s.exchangeRaw
 	return s, nil
 }
@@ -116,46 +121,6 @@ func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
 	return result.RowsAffected()
 }
 
-// destroy closes conn for good: what it holds in the server ends with it. It
-// waits for a statement in flight.
-func destroy(conn *sql.Conn) {
-	_, _ = unlessClosed(func() (int64, error) {
-		return 0, conn.Raw(func(any) error { return driver.ErrBadConn })
-	})
-	_ = conn.Close()
-}
-
-// unlessClosed is what call returns, or sql.ErrConnDone if its connection is
-// closed at the same moment: database/sql then dereferences nil, in grabConn's
-// users, between its check and its lock. The connection's owner may close it
-// while our goroutine is at work.
-func unlessClosed(call func() (int64, error)) (n int64, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			if _, ok := r.(runtime.Error); !ok {
-				panic(r)
-			}
-			err = sql.ErrConnDone
-		}
-	}()
-	return call()
-}
-
-// discard is destroy that does not wait long.
-func discard(conn *sql.Conn) {
-	destroyed := make(chan struct{})
-	go func() {
-		destroy(conn)
-		close(destroyed)
-	}()
-	timer := time.NewTimer(100 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-destroyed:
-	case <-timer.C:
-	}
-}
-
 func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
 
 // postgresSession is a Session on one connection of its own.
@@ -163,6 +128,7 @@ type postgresSession struct {
 	conn   *sql.Conn
 	pid    int64    // of the server process: every answer must come from it
 	socket net.Conn // nil where it cannot be reached
+	abort  func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
 
 	statements statements
 	batch      *Batch          // of the exchange under way
@@ -206,7 +172,7 @@ func (s *postgresSession) Held() ([]Key, error) {
 		pid  int64
 		list string
 	)
-	if err := s.conn.QueryRowContext(context.Background(), heldQuery).Scan(&pid, &list); err != nil {
+	if err := s.conn.QueryRowContext(s.statements.ctx, heldQuery).Scan(&pid, &list); err != nil {
 		return nil, Fail(err)
 	}
 	if pid != s.pid {
@@ -231,12 +197,16 @@ func (s *postgresSession) Room() int { return math.MaxInt }
 func (s *postgresSession) Socket() net.Conn { return s.socket }
 
 func (s *postgresSession) Abort() {
+	s.abort()
 	if s.socket != nil {
 		_ = s.socket.Close()
 	}
 }
 
-func (s *postgresSession) Destroy() { destroy(s.conn) }
+func (s *postgresSession) Destroy() {
+	destroy(s.conn, terminateOwn)
+	s.abort()
+}
 
 var (
 	errOtherProcess = &Failure{Kind: NotExclusive, Reason: "another server process answered than before: " + behindPooler}

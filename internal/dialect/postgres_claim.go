@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -92,7 +91,7 @@ func (s *postgresSession) compute(condition string, claims []Claim, leftOut []bo
 		list string
 	)
 	// The condition has side effects, so that the planner keeps it where it is.
-	err = s.conn.QueryRowContext(context.Background(), `SELECT pg_backend_pid(), coalesce(string_agg(i::text, ','), '')
+	err = s.conn.QueryRowContext(s.statements.ctx, `SELECT pg_backend_pid(), coalesce(string_agg(i::text, ','), '')
 		FROM (SELECT i, `+condition+` AS yes FROM unnest($1::text::int[], $2::text::int[], $3::text::int[]) AS u (i, c, p)) AS v
 		WHERE yes`, array(indices), array(classes), array(prints)).Scan(&pid, &list)
 	if err != nil {

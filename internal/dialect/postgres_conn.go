@@ -45,7 +45,7 @@ func (c *Conn) Release(key Key) (bool, error) {
 }
 
 // Destroy closes the connection: what it holds in the server ends with it.
-func (c *Conn) Destroy() { destroy(c.conn) }
+func (c *Conn) Destroy() { destroy(c.conn, terminateOwn) }
 
 func survived(err error) bool {
 	var failure *Failure

@@ -39,7 +39,7 @@ func (s *postgresSession) Token() (t Token, err error) {
 		pid     int64
 		setting string
 	)
-	err = s.conn.QueryRowContext(context.Background(), tokenQuery).Scan(&pid, &setting, &t.System, &t.Epoch, &t.Number)
+	err = s.conn.QueryRowContext(s.statements.ctx, tokenQuery).Scan(&pid, &setting, &t.System, &t.Epoch, &t.Number)
 	switch {
 	case err != nil:
 		return Token{}, Fail(err)

@@ -80,7 +80,7 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 // waits for nobody's locks for long, nor for the disk or a standby, and each statement of it, a trigger's
 // work included, is given up before callers of locks would get no answer.
 func (s *postgresSession) Register(tables Registry, r *Register) error {
-	n, err := unlessClosed(func() (int64, error) { return rows(context.Background(), s.conn, tables.register(s.pid, r)) })
+	n, err := unlessClosed(func() (int64, error) { return rows(s.statements.ctx, s.conn, tables.register(s.pid, r)) })
 	if err == nil && n != 1 {
 		err = errOtherProcess
 	}
