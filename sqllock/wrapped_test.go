@@ -80,10 +80,10 @@ func (w wrapper) Connect(ctx context.Context) (driver.Conn, error) {
 	return wrappedConn{parent: c}, nil
 }
 
-// openWrapped is open with a wrapper around the driver.
-func openWrapped(t *testing.T, name, dsn string, hides bool) *sql.DB {
+// connectorOf is the Connector of a driver.
+func connectorOf(t *testing.T, name, dsn string) (connector driver.Connector) {
 	t.Helper()
-	connector, err := driver.Connector(nil), error(nil)
+	var err error
 	if name == "pgx" {
 		connector, err = stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(dsn)
 	} else {
@@ -92,7 +92,13 @@ func openWrapped(t *testing.T, name, dsn string, hides bool) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := sql.OpenDB(wrapper{connector, hides})
+	return connector
+}
+
+// openWrapped is open with a wrapper around the driver.
+func openWrapped(t *testing.T, name, dsn string, hides bool) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(wrapper{connectorOf(t, name, dsn), hides})
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

@@ -20,7 +20,7 @@ func (LeaseTable) Traits() Traits { return Traits{Lease: defaultLease, Parting: 
 
 // Open makes the tables if they are missing, and a session in them.
 func (LeaseTable) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
-	t := &postgresTables{pool: pool{db: db, find: set.Socket}, patience: max(callBound(set)/2, time.Millisecond)}
+	t := &postgresTables{pool: pool{db: db, find: set.Socket, ready: tidy}, patience: max(callBound(set)/2, time.Millisecond)}
 	if err := t.prove(ctx); err != nil {
 		return nil, Fail(err)
 	}

@@ -75,15 +75,21 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	return s, nil
 }
 
-// setUp makes conn a session of locks: it starts with none, the server ends it
-// when it is silent for a lease, and no statement on it takes for ever.
+// setUp makes conn a session of locks. It starts with none, the server ends it
+// when it is silent for a lease, and no statement on it takes for ever. What the
+// last user of the connection has set for transactions does not hold for ours.
 func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	milliseconds := func(n int64) string { return strconv.FormatInt(max(n, 1), 10) }
+	lease := milliseconds(set.Lease.Milliseconds())
 	settings := []string{
-		"'idle_session_timeout', '" + milliseconds(set.Lease.Milliseconds()) + "'",
+		"'idle_session_timeout', '" + lease + "'",
+		"'idle_in_transaction_session_timeout', '" + lease + "'", // it takes over where there is a transaction after all
 		"'statement_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
 		"'lock_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
-		"'search_path', 'pg_catalog'",
+		"'search_path', 'pg_catalog, pg_temp'", // without pg_temp, a temporary table of the last user's comes first
+		"'default_transaction_read_only', 'off'",
+		"'default_transaction_isolation', 'read committed'",
+		"'default_transaction_deferrable', 'off'",
 		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
 		"'application_name', concat_ws(' ', nullif(left(current_setting('application_name'), 54), ''), 'latchkey')",
 	}
@@ -93,15 +99,23 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	for _, s := range settings {
 		calls = append(calls, "pg_catalog.set_config("+s+", false)")
 	}
+	// This one ends with the transaction, and so with the statement, if that is
+	// in none.
+	calls = append(calls, "pg_catalog.set_config('latchkey.transaction', 'open', true)")
 	if _, err := conn.ExecContext(ctx, "SELECT "+strings.Join(calls, ", ")); err != nil {
 		return err
 	}
-	lease := milliseconds(set.Lease.Milliseconds())
-	kept, err := holds(ctx, conn, "(SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout') = '"+lease+"'")
-	if err == nil && !kept {
-		err = refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
+	switch n, err := rows(ctx, conn, "SELECT FROM generate_series(1, CASE"+
+		" WHEN current_setting('latchkey.transaction', true) = 'open' THEN 1"+
+		" WHEN (SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout') <> '"+lease+"' THEN 2 ELSE 0 END)"); {
+	case err != nil:
+		return err
+	case n == 1:
+		return refuse("something keeps a transaction open on each connection of the pool: the server would not free the locks of a silent process in time")
+	case n == 2:
+		return refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
 	}
-	return err
+	return nil
 }
 
 // holds reports whether an SQL condition is true. The answer travels in the

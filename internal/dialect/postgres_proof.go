@@ -23,6 +23,12 @@ type proof struct {
 
 // run returns the process id of session's server process.
 func (p *proof) run(ctx context.Context) (pid int64, err error) {
+	for _, conn := range []*sql.Conn{p.session, p.witness} {
+		_, err := inPatience(ctx, p.patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, tidy(ctx, conn) })
+		if err != nil {
+			return 0, err
+		}
+	}
 	if err := p.server(ctx); err != nil {
 		return 0, err
 	}

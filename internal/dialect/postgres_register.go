@@ -56,6 +56,9 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 		return Registry{}, Fail(err)
 	}
 	defer conn.Close()
+	if err := tidy(ctx, conn); err != nil {
+		return Registry{}, Fail(err)
+	}
 	r, err := findRegistry(ctx, conn, schema)
 	if err == nil {
 		r.UTF8, err = holds(ctx, conn, "current_setting('server_encoding') = 'UTF8'")
