@@ -42,7 +42,9 @@ var leftBehind = map[string][]string{
 
 func TestOpenOnUsedConnections(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		execute(t, open(t, driver, dsn), sqllock.HeartbeatSchema)
+		for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) {
+			execute(t, open(t, driver, dsn), statement)
+		}
 		for name, statements := range leftBehind {
 			t.Run(name, func(t *testing.T) {
 				db := open(t, driver, dsn)

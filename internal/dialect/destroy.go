@@ -62,7 +62,7 @@ func closePgx(c any) (closed bool) {
 			closed = false
 		}
 	}()
-	v := call(reflect.ValueOf(c), "Conn")
+	v := pgxConn(c)
 	if !v.IsValid() {
 		return false
 	}

@@ -45,7 +45,7 @@ func isIdle(conn *sql.Conn) (idle, known bool) {
 			idle, known = v.Uint() == ready, true
 			return nil
 		}
-		if v := call(call(reflect.ValueOf(c), "Conn"), "PgConn"); v.IsValid() {
+		if v := pgConn(c); v.IsValid() {
 			if conn, ok := reflect.TypeAssert[interface{ TxStatus() byte }](v); ok {
 				idle, known = conn.TxStatus() == ready, true
 			}
