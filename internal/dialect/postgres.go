@@ -91,7 +91,7 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 		"'default_transaction_isolation', 'read committed'",
 		"'default_transaction_deferrable', 'off'",
 		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
-		"'application_name', concat_ws(' ', nullif(left(current_setting('application_name'), 54), ''), 'latchkey')",
+		"'application_name', pg_catalog.btrim(pg_catalog.concat_ws(' ', pg_catalog.left(pg_catalog.current_setting('application_name'), 54), 'latchkey'))",
 	}
 	// A pooled connection may hold locks that its last user forgot: taking one
 	// of them would be re-entry, and succeed.
@@ -105,9 +105,9 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	if _, err := conn.ExecContext(ctx, "SELECT "+strings.Join(calls, ", ")); err != nil {
 		return err
 	}
-	switch n, err := rows(ctx, conn, "SELECT FROM generate_series(1, CASE"+
-		" WHEN current_setting('latchkey.transaction', true) = 'open' THEN 1"+
-		" WHEN (SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout') <> '"+lease+"' THEN 2 ELSE 0 END)"); {
+	switch n, err := rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, CASE"+
+		" WHEN pg_catalog.current_setting('latchkey.transaction', true) = 'open' THEN 1"+
+		" WHEN (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout') <> '"+lease+"' THEN 2 ELSE 0 END)"); {
 	case err != nil:
 		return err
 	case n == 1:
@@ -176,10 +176,10 @@ func (s *postgresSession) exchangeRaw(c any) error {
 // halves are classid and objid of objsubid 1, in the other of objsubid 2. A
 // session's own are all of its own database. It touches no shared catalog: to
 // lock one needs room in the server's lock table, which may be what is missing.
-const heldQuery = `SELECT pg_backend_pid(), coalesce(string_agg(
+const heldQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(
 	(objsubid - 1 + CASE mode WHEN 'ShareLock' THEN 2 ELSE 0 END)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
-	FROM pg_locks
-	WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted`
+	FROM pg_catalog.pg_locks
+	WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid() AND granted`
 
 func (s *postgresSession) Held() ([]Key, error) {
 	var (
