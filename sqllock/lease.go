@@ -29,7 +29,8 @@ type lease struct {
 	gone         chan struct{} // closed when dead
 	stopped      chan struct{} // closed when run has returned
 
-	pace         pace          // run's own, as the next two
+	pace         pace          // run's own, as the next three
+	tended       time.Duration // when tend was last called
 	registered   time.Duration // when what is held was last written into the registry
 	unregistered bool          // which failed
 
@@ -121,6 +122,7 @@ func (l *lease) lose(why string) {
 	}
 	l.retireLocked()
 	b.lostLocked()
+	b.s.leaveLocked(l)
 	b.s.counters.losses++
 	var locks []*Lock
 	for e := range t.entries.all() {

@@ -18,7 +18,8 @@ func (l *lease) run() {
 	quiet := min(watchAfter, every)
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	soon := true  // the timer fires within quiet
+	soon := true // the timer fires within quiet
+	l.tend()
 	last := now() // when a statement was last answered, about
 	for {
 		due := false
@@ -60,6 +61,9 @@ func (l *lease) run() {
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
 	sent := l.drawTokens()
+	if due || l.flight.sent-l.tended >= l.backend.s.options.heartbeat {
+		sent = l.tend() || sent
+	}
 	sent = l.stakeClaims() || sent
 	sent = l.register(due) || sent
 	if !l.take(l.gather(), due && !sent) {
@@ -76,6 +80,13 @@ func (l *lease) exchange(due bool) bool {
 	}
 	l.lose(err.Error())
 	return false
+}
+
+// tend does what is due once a heartbeat beside the statements of locks, and
+// before the first of them. It reports whether it sent anything.
+func (l *lease) tend() bool {
+	l.tended = now()
+	return l.endLeft()
 }
 
 // spare reports whether l's backend is not needed any more, and ends it then:

@@ -50,6 +50,7 @@ type Session struct {
 	backends  []*backend    // at least one
 	growAfter time.Duration // no other connection until then; 0: none has failed
 	disputes  map[claim]dispute
+	left      []dialect.Process // of lost connections: the server may still have them
 	counters  counters
 }
 

@@ -61,11 +61,15 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	if err == nil {
 		err = setUp(ctx, conn, set)
 	}
+	var process Process
+	if err == nil {
+		process, err = processOf(ctx, conn, pid)
+	}
 	if err != nil {
 		discard(conn)
 		return nil, Fail(err)
 	}
-	s := &postgresSession{conn: conn, pid: pid, socket: socketOf(conn, set.Socket)}
+	s := &postgresSession{conn: conn, pid: pid, process: process, socket: socketOf(conn, set.Socket)}
 	s.exchangeOn = s.exchangeRaw
 	return s, nil
 }
@@ -88,6 +92,7 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	for _, s := range settings {
 		calls = append(calls, "pg_catalog.set_config("+s+", false)")
 	}
+	calls = append(calls, cutOff(set.Lease)...)
 	if _, err := conn.ExecContext(ctx, "SELECT "+strings.Join(calls, ", ")); err != nil {
 		return err
 	}
@@ -160,9 +165,10 @@ func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: r
 
 // postgresSession is a Session on one connection of its own.
 type postgresSession struct {
-	conn   *sql.Conn
-	pid    int64    // of the server process: every answer must come from it
-	socket net.Conn // nil where it cannot be reached
+	conn    *sql.Conn
+	pid     int64 // of the server process: every answer must come from it
+	process Process
+	socket  net.Conn // nil where it cannot be reached
 
 	statements statements
 	batch      *Batch          // of the exchange under way
