@@ -61,8 +61,12 @@ func (l *lease) run() {
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
 	sent := l.drawTokens()
-	if due || l.flight.sent-l.tended >= l.backend.s.options.heartbeat {
-		sent = l.tend() || sent
+	if l.looks || due || l.flight.sent-l.tended >= l.backend.s.options.heartbeat {
+		tended := l.tend()
+		if tended && due { // which was the heartbeat
+			l.backend.s.countBeat()
+		}
+		sent = sent || tended
 	}
 	sent = l.stakeClaims() || sent
 	sent = l.register(due) || sent
@@ -85,8 +89,13 @@ func (l *lease) exchange(due bool) bool {
 // tend does what is due once a heartbeat beside the statements of locks, and
 // before the first of them. It reports whether it sent anything.
 func (l *lease) tend() bool {
-	l.tended = now()
-	return l.endLeft()
+	due := l.tended == 0 || now()-l.tended >= l.backend.s.options.heartbeat
+	sent := false
+	if due {
+		l.tended = now()
+		sent = l.endLeft()
+	}
+	return l.look(due) || sent
 }
 
 // spare reports whether l's backend is not needed any more, and ends it then:
