@@ -21,12 +21,12 @@ type wire struct {
 	toServer bool // what is sent to the server is lost
 	toClient bool // what is sent to the client is lost
 	refuses  bool // a new connection ends at once
-	accepted int
+	hung     int  // connections begun in a cut that have lost something
 	closed   bool
 }
 
 // startWire starts a wire to the server of dsn, and returns dsn through it.
-func startWire(t *testing.T, dsn string) (w *wire, through string) {
+func startWire(t testing.TB, dsn string) (w *wire, through string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -61,11 +61,11 @@ func (w *wire) change(f func(*wire)) {
 	f(w)
 }
 
-// connections is how many connections were made through w.
-func (w *wire) connections() int {
+// hanging is how many connections that began in a cut have lost something.
+func (w *wire) hanging() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.accepted
+	return w.hung
 }
 
 func (w *wire) accept() {
@@ -81,7 +81,6 @@ func (w *wire) accept() {
 func (w *wire) connect(client net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.accepted++
 	if w.closed || w.refuses {
 		_ = client.Close()
 		return
@@ -92,7 +91,7 @@ func (w *wire) connect(client net.Conn) {
 		return
 	}
 	w.conns[client], w.conns[server] = struct{}{}, struct{}{}
-	l := new(link)
+	l := &link{inCut: w.toServer || w.toClient}
 	w.tasks.Go(func() { w.carry(l, server, client, true) })
 	w.tasks.Go(func() { w.carry(l, client, server, false) })
 }
@@ -100,6 +99,8 @@ func (w *wire) connect(client net.Conn) {
 // A link is one connection through a wire. Once it has lost something it carries
 // nothing more in that direction, and does not pass on an end.
 type link struct {
+	inCut bool // it began in a cut
+
 	mu   sync.Mutex // protects lost
 	lost [2]bool    // to the server, to the client
 }
@@ -139,7 +140,12 @@ func (w *wire) pass(l *link, written []byte, toServer bool) []byte {
 	if toServer {
 		direction, lost = 0, w.toServer
 	}
-	l.lost[direction] = l.lost[direction] || lost
+	if lost && len(written) > 0 {
+		if l.inCut && l.lost == [2]bool{} {
+			w.hung++
+		}
+		l.lost[direction] = true
+	}
 	switch {
 	case l.lost[direction]:
 		return nil
