@@ -94,14 +94,8 @@ func newElection(t *testing.T, driver string) *election {
 	t.Helper()
 	e := &election{driver: driver, dsn: pgtest.Database(t), candidates: make(map[int]*candidate)}
 	e.db = open(t, driver, e.dsn)
-	for _, ddl := range []string{
-		sqllock.FenceSchema,
-		`CREATE TABLE deeds (id bigserial PRIMARY KEY, who int NOT NULL, token text COLLATE "C" NOT NULL)`,
-	} {
-		if _, err := e.db.Exec(ddl); err != nil {
-			t.Fatal(err)
-		}
-	}
+	create(t, e.db, sqllock.FenceSchema(sqllock.PostgreSQL))
+	execute(t, e.db, `CREATE TABLE deeds (id bigserial PRIMARY KEY, who int NOT NULL, token text COLLATE "C" NOT NULL)`)
 	for range 3 {
 		e.start(t)
 	}

@@ -16,7 +16,7 @@ func ExampleFence() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
 	defer done()
-	for _, ddl := range []string{sqllock.FenceSchema, "CREATE TABLE account AS SELECT 100 AS balance"} { // once, in a migration
+	for _, ddl := range append(sqllock.FenceSchema(sqllock.PostgreSQL), "CREATE TABLE account AS SELECT 100 AS balance") { // once, in a migration
 		if _, err := db.ExecContext(ctx, ddl); err != nil {
 			log.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func ExampleFence_incorrect() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
 	defer done()
-	for _, ddl := range []string{sqllock.FenceSchema, "CREATE TABLE account AS SELECT 100 AS balance"} {
+	for _, ddl := range append(sqllock.FenceSchema(sqllock.PostgreSQL), "CREATE TABLE account AS SELECT 100 AS balance") {
 		if _, err := db.ExecContext(ctx, ddl); err != nil {
 			log.Fatal(err)
 		}

@@ -65,8 +65,10 @@ func ExampleWatch() {
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background()) // of the process
 	defer cancel()
-	if _, err := db.ExecContext(ctx, sqllock.HeartbeatSchema); err != nil { // once, in a migration
-		log.Fatal(err)
+	for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) { // once, in a migration
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			log.Fatal(err)
+		}
 	}
 	locks, err := sqllock.Open(ctx, db)
 	if err != nil {

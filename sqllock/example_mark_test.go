@@ -16,8 +16,10 @@ func ExampleAdvance() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
 	defer done()
-	if _, err := db.ExecContext(ctx, sqllock.MarkSchema); err != nil { // once, in a migration
-		log.Fatal(err)
+	for _, statement := range sqllock.MarkSchema(sqllock.PostgreSQL) { // once, in a migration
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			log.Fatal(err)
+		}
 	}
 	locks, err := sqllock.Open(ctx, db)
 	if err != nil {
@@ -85,8 +87,10 @@ func ExampleMark() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
 	defer done()
-	if _, err := db.ExecContext(ctx, sqllock.MarkSchema); err != nil { // once, in a migration
-		log.Fatal(err)
+	for _, statement := range sqllock.MarkSchema(sqllock.PostgreSQL) { // once, in a migration
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			log.Fatal(err)
+		}
 	}
 	key := sqllock.Namespace("stream").Key("orders")
 	entries := []string{"order", "payment", "refund"} // the offsets are 1, 2, 3

@@ -107,9 +107,11 @@ func ExampleTryRTx() {
 func ExampleWithRegistry() {
 	db, remove := exampleDatabase()
 	defer remove()
-	if _, err := db.Exec(sqllock.HeartbeatSchema); err != nil { // once, in a migration
-		fmt.Println(err)
-		return
+	for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) { // once, in a migration
+		if _, err := db.Exec(statement); err != nil {
+			fmt.Println(err)
+			return
+		}
 	}
 	locks, err := sqllock.Open(context.Background(), db, sqllock.WithRegistry(""))
 	if err != nil {

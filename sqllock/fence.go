@@ -9,29 +9,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// FenceSchema makes the one table that [Fence] needs in PostgreSQL (in other databases the Session makes it, or
-// [Schema]), with a row for each key
-// that was ever fenced: run it once, or take it into your migrations. The table
-// must be found by the search_path of the transactions that are fenced, the same
-// one for all that write under a key; their role needs INSERT, SELECT and UPDATE
-// on it.
-//
-// A row may go when nobody can still hold a lock of the time it tells of: no
-// process will wake up, and no transaction begin to write, with a lock that old. A day
-// is long:
-//
-//	DELETE FROM latchkey_fence WHERE fenced_at < now() - interval '1 day'
-const FenceSchema = `CREATE TABLE IF NOT EXISTS latchkey_fence (
-	key_space smallint NOT NULL,
-	key_id    bigint   NOT NULL,
-	system    bigint   NOT NULL, -- pg_control_system()
-	timeline  bigint   NOT NULL,
-	lsn       bigint   NOT NULL,
-	fenced_at timestamptz NOT NULL DEFAULT now(),
-	stale     boolean  NOT NULL DEFAULT false CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
-	PRIMARY KEY (key_space, key_id)
-) WITH (fillfactor = 70)`
-
 // ErrFenced is the answer of [Fence] when a transaction of somebody who got the
 // lock later has been fenced already.
 var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
@@ -65,7 +42,7 @@ var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
 // Session's pool, which must have one to spare, for a few round trips and a commit; a lease table brings it along with the
 // lock. After that Fence is one statement. Transactions of
 // one key that are fenced run one after the other, since each locks the key's row
-// in [FenceSchema]'s table until it ends. On SQLite each locks the whole file, also for the locks that are
+// in the table latchkey_fence until it ends. On SQLite each locks the whole file, also for the locks that are
 // in it: see [SQLite]. tx may be of another session, another
 // role, another driver, or behind a transaction pooler, and
 // should be of the same database system: rows of another system are replaced
@@ -101,9 +78,9 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 func fenceError(err error) error {
 	switch dialect.SQLState(err) { // a table that is not there, in PostgreSQL and in MySQL
 	case "42S02":
-		return fmt.Errorf("sqllock: there is no table latchkey_fence in the database: create it with Schema(MySQL): %w", err)
+		return fmt.Errorf("sqllock: there is no table latchkey_fence in the database: create it with FenceSchema(MySQL): %w", err)
 	case "42P01":
-		return fmt.Errorf("sqllock: there is no table latchkey_fence in the search_path: create it with FenceSchema: %w", err)
+		return fmt.Errorf("sqllock: there is no table latchkey_fence in the search_path: create it with FenceSchema(PostgreSQL): %w", err)
 	}
 	return txError(true, err)
 }

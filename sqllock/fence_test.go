@@ -18,9 +18,17 @@ import (
 func fenced(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
-	execute(t, db, sqllock.FenceSchema)
+	create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 	execute(t, db, "CREATE TABLE work (who text)")
 	return db
+}
+
+// create runs the statements of a schema.
+func create(t *testing.T, db *sql.DB, schema []string) {
+	t.Helper()
+	for _, statement := range schema {
+		execute(t, db, statement)
+	}
 }
 
 func execute(t *testing.T, db *sql.DB, query string, args ...any) {

@@ -27,7 +27,9 @@ func TestInspectRunsNobodysCode(t *testing.T) {
 				t.Errorf("%s: no tables: %s, %s", driver, s.Heartbeats, s.Waits)
 			}
 		}
-		execute(t, mallory, "DROP VIEW public.lock_waits; DROP TABLE public.lock_heartbeats;"+sqllock.HeartbeatSchema+"GRANT SELECT ON lock_heartbeats, lock_waits TO PUBLIC")
+		execute(t, mallory, "DROP VIEW public.lock_waits; DROP TABLE public.lock_heartbeats")
+		create(t, mallory, sqllock.HeartbeatSchema(sqllock.PostgreSQL))
+		execute(t, mallory, "GRANT SELECT ON lock_heartbeats, lock_waits TO PUBLIC")
 		s := inspect(t, admin)
 		if s.Heartbeats != sqllock.TableUntrusted || s.Waits != sqllock.TableUntrusted || !strings.Contains(s.String(), "WithRegistrySchema") {
 			t.Errorf("%s: his tables: %s, %s\n%v", driver, s.Heartbeats, s.Waits, s)

@@ -9,24 +9,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// MarkSchema makes the one table that [Advance] needs in PostgreSQL (for other databases see [Schema]), with a
-// row for each key that was ever marked: run it once, or take it into your migrations. The table must be found
-// by the search_path of the transactions that use it, the same one for all that use a key; their role needs
-// INSERT, SELECT and UPDATE on it.
-//
-// A mark is as durable as the commit: with synchronous_commit = off a crash of the server may take the last
-// ones back, and what was done once is done again.
-//
-// A row may go when nobody will ask for a mark as low as its own any more, and not before: a job's when the job
-// is no more.
-const MarkSchema = `CREATE TABLE IF NOT EXISTS latchkey_marks (
-	key_space smallint NOT NULL,
-	key_id    bigint   NOT NULL,
-	mark      bigint   NOT NULL,
-	marked_at timestamptz NOT NULL DEFAULT now(),
-	PRIMARY KEY (key_space, key_id)
-) WITH (fillfactor = 70)`
-
 // ErrPassed is the answer of [Advance] when the key's mark is there already, or beyond.
 var ErrPassed = errors.New("sqllock: the mark has been passed already")
 
@@ -36,7 +18,7 @@ var ErrPassed = errors.New("sqllock: the mark has been passed already")
 // stream, a version.
 //
 // Of several transactions that bring a key to one mark, exactly one commits, with or without a lock: the others
-// wait for its end, in one row of the table that [MarkSchema] makes. What that promises for the work the mark
+// wait for its end, in one row of the table of [MarkSchema]. What that promises for the work the mark
 // stands for depends on when tx commits:
 //   - before the work: it is done at most once;
 //   - with the work's effect, which is in tx as well: exactly once;
@@ -105,10 +87,10 @@ func markErrorIn(ctx context.Context, err error) error {
 func markError(err error) error {
 	switch dialect.SQLState(err) {
 	case "42S02": // MySQL's
-		return fmt.Errorf("sqllock: there is no table latchkey_marks in the database: create it with Schema(MySQL): %w", err)
+		return fmt.Errorf("sqllock: there is no table latchkey_marks in the database: create it with MarkSchema(MySQL): %w", err)
 	case "42P01":
 		return fmt.Errorf("sqllock: there is no table latchkey_marks in the search_path:"+
-			" create it with MarkSchema, or, if it is in another schema, add that to the search_path: %w", err)
+			" create it with MarkSchema(PostgreSQL), or, if it is in another schema, add that to the search_path: %w", err)
 	case "42501":
 		return fmt.Errorf("sqllock: the role may not use the table latchkey_marks: grant it INSERT, SELECT and UPDATE: %w", err)
 	}

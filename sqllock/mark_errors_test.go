@@ -40,13 +40,13 @@ func TestAdvanceWithoutTable(t *testing.T) {
 
 		execute(t, db, "CREATE SCHEMA jobs")
 		elsewhere := open(t, driver, dsn+"&search_path=jobs,public")
-		execute(t, elsewhere, sqllock.MarkSchema)
+		create(t, elsewhere, sqllock.MarkSchema(sqllock.PostgreSQL))
 		refused("another schema", db, "42P01", "another schema", "search_path")
 		if err := markedWork(t.Context(), t, elsewhere, sqllock.ID(1), 1, "found"); err != nil {
 			t.Errorf("with the schema in the search_path: %v", err)
 		}
 
-		execute(t, db, sqllock.MarkSchema)
+		create(t, db, sqllock.MarkSchema(sqllock.PostgreSQL))
 		role := "clerk_" + driver
 		execute(t, db, "CREATE ROLE "+role+"; GRANT INSERT ON work TO "+role)
 		t.Cleanup(func() {

@@ -18,7 +18,7 @@ import (
 func marked(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
-	execute(t, db, sqllock.MarkSchema)
+	create(t, db, sqllock.MarkSchema(sqllock.PostgreSQL))
 	execute(t, db, "CREATE TABLE work (who text)")
 	return db
 }

@@ -168,9 +168,7 @@ func TestReadersExclude(t *testing.T) {
 func TestReadersAreNotFenced(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		if _, err := db.ExecContext(t.Context(), sqllock.FenceSchema); err != nil {
-			t.Fatal(err)
-		}
+		create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 		lock, err := session(t, driver, dsn).TryRLock(t.Context(), sqllock.ID(1))
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func registering(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqll
 func registry(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
-	execute(t, db, sqllock.HeartbeatSchema)
+	create(t, db, sqllock.HeartbeatSchema(sqllock.PostgreSQL))
 	return db
 }
 
@@ -188,14 +188,14 @@ func TestRegistryMisuse(t *testing.T) {
 		}
 		refused("no tables", "HeartbeatSchema", sqllock.WithRegistry(""))
 		refused("no tables, lazily", "HeartbeatSchema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
-		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+sqllock.HeartbeatSchema+`; RESET search_path`)
+		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+`; RESET search_path`)
 		refused("tables in another schema", "name their schema", sqllock.WithRegistry(""))
 		refused("a schema without them", "HeartbeatSchema", sqllock.WithRegistry("public"))
 		if s := session(t, driver, dsn, sqllock.WithRegistry("o'ther")); s.Close() != nil {
 			t.Error("the schema that has them is refused")
 		}
 		stranger := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
-		execute(t, db, sqllock.HeartbeatSchema+"; CREATE ROLE "+stranger+"; ALTER TABLE lock_waits OWNER TO "+stranger)
+		execute(t, db, strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE lock_waits OWNER TO "+stranger)
 		refused("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
 		execute(t, db, "DROP TABLE lock_heartbeats, lock_waits; DROP ROLE "+stranger)
 		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;

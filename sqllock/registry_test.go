@@ -73,8 +73,8 @@ func spaceOf(key sqllock.Key) int {
 func withRegistry(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
-	execute(t, db, sqllock.HeartbeatSchema)
-	execute(t, db, sqllock.HeartbeatSchema) // it may be run again
+	create(t, db, sqllock.HeartbeatSchema(sqllock.PostgreSQL))
+	create(t, db, sqllock.HeartbeatSchema(sqllock.PostgreSQL)) // it may be run again
 	return db
 }
 

@@ -1,36 +1,93 @@
 package sqllock
 
-import (
-	"strings"
+import "github.com/latchkey-go/latchkey/internal/dialect"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
-)
+// Schema returns the statements that create the tables which a [Session] needs in
+// a database of kind d. Run them in a migration if the service may not create
+// tables:
+//
+//	for _, statement := range sqllock.Schema(sqllock.PostgreSQL) {
+//		if _, err := db.ExecContext(ctx, statement); err != nil {
+//			return err
+//		}
+//	}
+//
+// Each element is one statement, without a semicolon anywhere in it. It needs no
+// setting of the driver, and it changes nothing that is there, so it may run
+// again. Of two processes that run it at once on PostgreSQL, one may fail, and
+// succeeds when it tries again.
+//
+// The tables are these:
+//   - PostgreSQL: those of [WithLeaseTable]. Advisory locks need none.
+//   - SQLite: those of every Session.
+//   - MySQL and MariaDB: the one of keys with a secret ([Namespace.Keyed]).
+//
+// Without Schema, a Session with the right to create tables makes them itself.
+// The tables of other features are in [FenceSchema], [MarkSchema] and
+// [HeartbeatSchema].
+//
+// Schema panics if d is not a constant of this package.
+func Schema(d Dialect) []string { return statements(d, dialect.SessionSchema()) }
 
-// Schema is the statements that make every table that latchkey can use in a database of
-// this kind, those of [Fence], [Advance] and [WithRegistry] among them, for those who keep them in migrations, or whose
-// services may not create tables:
+// FenceSchema returns the statements that create the tables which [Fence] needs in
+// a database of kind d. Their form is that of [Schema].
 //
-//	fmt.Print(sqllock.Schema(sqllock.PostgreSQL))
+// On PostgreSQL nothing else creates the table latchkey_fence. The search_path of
+// the fenced transactions must find it, and all that write under a key must find
+// the same one. Their role needs INSERT, SELECT and UPDATE on it. On SQLite the
+// table belongs in the file of the data, and Open creates it in the file of the
+// locks. On MySQL and MariaDB the first Fence creates what is missing.
 //
-// Without it, Open makes those that a lease table needs, on SQLite [Fence]'s, too; on
-// MySQL and MariaDB a Session makes a table at the first key with a secret, and two at the
-// first Fence. PostgreSQL's advisory locks need no table, but Fence does. The tables of Advance and of the registry nobody
-// makes but you, in any database; that of httpmw's Idempotency is not among them.
+// The table latchkey_fence has a row for each key that was ever fenced. A row may
+// be deleted once no process can still hold a lock from its time. A day is long:
 //
-// What is there already stays as it is, so the statements may be run again, by two
-// processes at once, too: of these PostgreSQL may refuse one, which then is to run them
-// again. They are separated by semicolons; go-sql-driver takes several at once with
-// multiStatements=true only.
+//	DELETE FROM latchkey_fence WHERE fenced_at < now() - interval '1 day'
 //
-// Schema panics for a Dialect that is not a constant of this package.
-func Schema(d Dialect) string {
+// FenceSchema panics if d is not a constant of this package.
+func FenceSchema(d Dialect) []string { return statements(d, dialect.FenceSchema()) }
+
+// MarkSchema returns the statements that create the table which [Advance] and
+// [Mark] need in a database of kind d. Their form is that of [Schema].
+//
+// Nothing else creates the table latchkey_marks. On PostgreSQL the search_path of
+// the transactions must find it, and all that use a key must find the same one.
+// Their role needs INSERT, SELECT and UPDATE on it.
+//
+// A mark is as durable as the commit. With synchronous_commit = off a crash of the
+// server may take the last marks back, and the work behind them is done again.
+//
+// The table has a row for each key that was ever marked. A row may be deleted once
+// no caller will ask again for a mark as low as its own.
+//
+// MarkSchema panics if d is not a constant of this package.
+func MarkSchema(d Dialect) []string { return statements(d, dialect.MarkSchema()) }
+
+// HeartbeatSchema returns the statements that create the tables of the registry in
+// a database of kind d. Their form is that of [Schema]. It returns none for SQLite
+// and MySQL, which have no registry.
+//
+// A Session with [WithRegistry] writes to the tables with each heartbeat: a lock
+// that is held for less than a heartbeat never shows there. [Inspect] and [Watch]
+// read the tables if they exist, and work without them.
+//
+// A role that reads them needs SELECT. The role of Watch, which removes the rows of
+// dead processes, needs DELETE and UPDATE too. The rows may hold personal data, so
+// grant SELECT with care. Let the role that reads, the owner of the database or a
+// superuser create the tables. Tables of another owner are used only if their
+// schema is named. The tables may not be views, foreign tables or partitioned.
+//
+// HeartbeatSchema panics if d is not a constant of this package.
+func HeartbeatSchema(d Dialect) []string { return statements(d, dialect.RegistrySchema()) }
+
+// statements returns those of s for d.
+func statements(d Dialect, s dialect.Schema) []string {
 	switch d {
 	case PostgreSQL:
-		return dialect.PostgreSQLSchema(FenceSchema, MarkSchema, strings.TrimSuffix(HeartbeatSchema, ";\n"))
+		return s.PostgreSQL
 	case SQLite:
-		return dialect.SQLiteSchema()
+		return s.SQLite
 	case MySQL:
-		return dialect.MySQLSchema()
+		return s.MySQL
 	}
-	panic("sqllock: Schema knows no dialect " + string(d))
+	panic("sqllock: there is no schema for the dialect " + string(d))
 }

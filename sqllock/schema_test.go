@@ -1,35 +1,118 @@
 package sqllock_test
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Each kind's statements make the fence's table, the marks', and what else that kind needs or has. (Package
-// internal/databases runs them.)
+// schemas is the schema of each feature.
+var schemas = map[string]func(sqllock.Dialect) []string{
+	"Schema": sqllock.Schema, "FenceSchema": sqllock.FenceSchema,
+	"MarkSchema": sqllock.MarkSchema, "HeartbeatSchema": sqllock.HeartbeatSchema,
+}
+
+// Each schema creates the tables of its feature and no other, and each of its
+// elements survives a tool that splits at semicolons.
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	for d, tables := range map[sqllock.Dialect][]string{
-		sqllock.PostgreSQL: {"latchkey_sessions", "latchkey_locks", "latchkey_claims", "latchkey_tokens", "latchkey_fence", "latchkey_marks", "lock_heartbeats", "lock_waits"},
-		sqllock.SQLite:     {"latchkey_sessions", "latchkey_locks", "latchkey_claims", "latchkey_tokens", "latchkey_fence", "latchkey_marks"},
-		sqllock.MySQL:      {"latchkey_claims", "latchkey_tokens", "latchkey_fence", "latchkey_marks"},
-	} {
-		schema := sqllock.Schema(d)
-		for _, table := range tables {
-			if !strings.Contains(schema, "CREATE TABLE IF NOT EXISTS "+table+" (") {
-				t.Errorf("%s: no table %s in %s", d, table, schema)
+	lease := []string{"latchkey_sessions", "latchkey_locks", "latchkey_claims", "latchkey_tokens"}
+	tests := []struct {
+		feature string
+		d       sqllock.Dialect
+		tables  []string
+	}{
+		{"Schema", sqllock.PostgreSQL, lease},
+		{"Schema", sqllock.SQLite, lease},
+		{"Schema", sqllock.MySQL, []string{"latchkey_claims"}},
+		{"FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
+		{"FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
+		{"FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},
+		{"MarkSchema", sqllock.PostgreSQL, []string{"latchkey_marks"}},
+		{"MarkSchema", sqllock.SQLite, []string{"latchkey_marks"}},
+		{"MarkSchema", sqllock.MySQL, []string{"latchkey_marks"}},
+		{"HeartbeatSchema", sqllock.PostgreSQL, []string{"lock_heartbeats", "lock_waits"}},
+		{"HeartbeatSchema", sqllock.SQLite, nil},
+		{"HeartbeatSchema", sqllock.MySQL, nil},
+	}
+	created := regexp.MustCompile(`CREATE TABLE IF NOT EXISTS (\w+) \(`)
+	for _, tt := range tests {
+		var tables []string
+		for _, statement := range schemas[tt.feature](tt.d) {
+			if strings.Contains(statement, ";") {
+				t.Errorf("%s(%s): a semicolon in %s", tt.feature, tt.d, statement)
+			}
+			for _, match := range created.FindAllStringSubmatch(statement, -1) {
+				tables = append(tables, match[1])
 			}
 		}
-		if n := strings.Count(schema, "CREATE TABLE"); n != len(tables) {
-			t.Errorf("%s: %d tables, want %d", d, n, len(tables))
+		if !slices.Equal(tables, tt.tables) {
+			t.Errorf("%s(%s) creates %q, want %q", tt.feature, tt.d, tables, tt.tables)
 		}
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("Schema of an unknown dialect did not panic")
+}
+
+// A caller may append to a schema without a change to the next caller's.
+func TestSchemaIsTheCallersOwn(t *testing.T) {
+	t.Parallel()
+	for name, schema := range schemas {
+		before := slices.Clone(schema(sqllock.PostgreSQL))
+		got := schema(sqllock.PostgreSQL)
+		for i := range got {
+			got[i] = "DROP TABLE work"
 		}
-	}()
-	sqllock.Schema("oracle")
+		if after := schema(sqllock.PostgreSQL); !slices.Equal(after, before) {
+			t.Errorf("%s: %q, want %q", name, after, before)
+		}
+	}
+}
+
+func TestSchemaOfAnUnknownDialect(t *testing.T) {
+	t.Parallel()
+	for name, schema := range schemas {
+		func() {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "sqllock: ") {
+					t.Errorf("%s: panic %q, want one of this package", name, text)
+				}
+			}()
+			schema("oracle")
+		}()
+	}
+}
+
+// Each statement runs alone, and again, in every way that the drivers send it.
+func TestSchemaRunsStatementByStatement(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		ways := []string{""}
+		if driver == "pgx" {
+			ways = []string{"", "&default_query_exec_mode=exec", "&default_query_exec_mode=simple_protocol"}
+		}
+		for _, way := range ways {
+			db := open(t, driver, dsn+way)
+			for range 2 {
+				for _, schema := range schemas {
+					create(t, db, schema(sqllock.PostgreSQL))
+				}
+			}
+		}
+		db := open(t, driver, dsn)
+		for name, schema := range schemas {
+			for _, statement := range schema(sqllock.PostgreSQL) {
+				prepared, err := db.Prepare(statement) // the server takes one statement here, and rejects two
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if _, err := prepared.Exec(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if err := prepared.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
 }

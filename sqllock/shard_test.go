@@ -254,9 +254,7 @@ func TestShardFence(t *testing.T) {
 		s := sqllock.Shard(session(t, driver, dsns[0]), session(t, driver, dsns[1]))
 		for place, dsn := range dsns {
 			db := open(t, driver, dsn)
-			if _, err := db.Exec(sqllock.FenceSchema); err != nil {
-				t.Fatal(err)
-			}
+			create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 			for i := range dsns {
 				key := keyOf(s, i, place)
 				old := hold(t, s, key)

@@ -47,7 +47,7 @@ func withDatabase(ctx context.Context, f func(*database) error) (err error) {
 		return err
 	}
 	defer d.db.Close()
-	if err := d.execute(ctx, sqllock.MarkSchema, fmt.Sprintf(runsTable, runsName(d.demo))); err != nil {
+	if err := d.execute(ctx, append(sqllock.MarkSchema(sqllock.PostgreSQL), fmt.Sprintf(runsTable, runsName(d.demo)))...); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.clear(context.WithoutCancel(ctx))) }()

@@ -36,7 +36,7 @@ func TestTableMissing(t *testing.T) {
 			refused("no table", "MarkSchema")
 			execute(t, db, "CREATE SCHEMA jobs")
 			inSchema := open(t, driver, dsn+"&search_path=jobs")
-			execute(t, inSchema, sqllock.MarkSchema)
+			create(t, inSchema)
 			refused("table in another schema", "another schema")
 			ran := false
 			err := NewTicks(locker, inSchema, "cron").Do(t.Context(), "report", Every(time.Hour), func(context.Context) { ran = true })
@@ -55,7 +55,7 @@ func TestDatabaseAway(t *testing.T) {
 			t.Parallel()
 			cluster := pgtest.New(t)
 			dsn := cluster.DSN("")
-			execute(t, open(t, driver, dsn), sqllock.MarkSchema)
+			create(t, open(t, driver, dsn))
 			clock := newHandClock()
 			s := Every(time.Second)
 			var (

@@ -40,7 +40,7 @@ func eachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.Database(t)
-			execute(t, open(t, driver, dsn), sqllock.MarkSchema)
+			create(t, open(t, driver, dsn))
 			test(t, driver, dsn)
 		})
 	}
@@ -54,6 +54,14 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+// create makes the table of marks.
+func create(t *testing.T, db *sql.DB) {
+	t.Helper()
+	for _, statement := range sqllock.MarkSchema(sqllock.PostgreSQL) {
+		execute(t, db, statement)
+	}
 }
 
 func execute(t *testing.T, db *sql.DB, query string) {

@@ -81,7 +81,7 @@ func TestSchedulersThroughOutage(t *testing.T) {
 			t.Parallel()
 			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
 			dsn := cluster.DSN("")
-			execute(t, open(t, driver, dsn), sqllock.MarkSchema)
+			create(t, open(t, driver, dsn))
 			f := startOutageFleet(t, driver, dsn)
 			f.goesOn(t)
 			if err := cluster.Restart(true); err != nil { // a crash

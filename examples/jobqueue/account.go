@@ -11,7 +11,7 @@ import (
 )
 
 // accountSchema has no unique constraint on purpose: that would hide what is done twice.
-const accountSchema = `;
+const accountSchema = `
 CREATE TABLE effects (job_id bigint NOT NULL, attempt integer NOT NULL);
 CREATE TABLE attempts (job_id bigint NOT NULL, attempt integer NOT NULL)`
 

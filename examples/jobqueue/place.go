@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -84,7 +85,7 @@ func (p *place) withSchema(ctx context.Context, do func(db *sqlx.DB, schema stri
 	if err := execute(ctx, db.DB, "CREATE SCHEMA "+schema); err != nil {
 		return err
 	}
-	err = execute(ctx, db.DB, queue.Schema+accountSchema)
+	err = execute(ctx, db.DB, strings.Join(append(queue.Schema(), accountSchema), ";"))
 	if err == nil {
 		err = do(db, schema)
 	}

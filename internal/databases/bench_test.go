@@ -137,7 +137,7 @@ func BenchmarkLeaseTable(b *testing.B) {
 	}
 	logged, unlogged := database(), database()
 	fast := open(b, "pgx", unlogged)
-	for statement := range strings.SplitSeq(sqllock.Schema(sqllock.PostgreSQL), ";\n") {
+	for _, statement := range sqllock.Schema(sqllock.PostgreSQL) {
 		execute(b, fast, strings.Replace(statement, "CREATE TABLE", "CREATE UNLOGGED TABLE", 1))
 	}
 	sideBySide(b, []string{"logged", "unlogged", "advisory"}, []way{

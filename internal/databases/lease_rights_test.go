@@ -29,7 +29,7 @@ func clerk(t *testing.T, driver, dsn string) (role string, owner, asClerk *sql.D
 // makeTables makes the tables as their owner, and lets role use them.
 func makeTables(t *testing.T, owner *sql.DB, role string) {
 	t.Helper()
-	execute(t, owner, sqllock.Schema(sqllock.PostgreSQL))
+	create(t, owner, sqllock.Schema(sqllock.PostgreSQL))
 	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_claims, latchkey_tokens TO "+role)
 }
 
@@ -82,7 +82,7 @@ func TestLeaseTableInTwoSchemas(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.Database(t)
 			owner := open(t, "pgx", dsn)
-			execute(t, owner, sqllock.Schema(sqllock.PostgreSQL))
+			create(t, owner, sqllock.Schema(sqllock.PostgreSQL))
 			execute(t, owner, "CREATE SCHEMA other")
 			execute(t, owner, "CREATE TABLE other.latchkey_sessions (LIKE public.latchkey_sessions INCLUDING ALL)")
 			if driver == "pgx" {

@@ -32,7 +32,7 @@ func TestLeaseTableFence(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		db := open(t, o.Driver, o.DSN)
 		if o.LeaseTable {
-			execute(t, db, sqllock.FenceSchema)
+			create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 		}
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
 		for _, tt := range []struct{ drawnBefore, emptied bool }{{drawnBefore: true}, {}, {emptied: true}} {
@@ -98,7 +98,7 @@ func TestLeaseTableFenceInPoolOfOne(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		s := session(t, db, o.Options()...)
 		if o.LeaseTable {
-			execute(t, db, sqllock.FenceSchema)
+			create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 		}
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
 		lock := mustLock(t, s, sqllock.ID(1))

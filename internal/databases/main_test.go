@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -53,6 +54,14 @@ func session(tb testing.TB, db *sql.DB, opts ...sqllock.Option) *sqllock.Session
 	}
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// create runs the statements of schemas.
+func create(tb testing.TB, db *sql.DB, schemas ...[]string) {
+	tb.Helper()
+	for _, statement := range slices.Concat(schemas...) {
+		execute(tb, db, statement)
+	}
 }
 
 func execute(tb testing.TB, db *sql.DB, query string, args ...any) {

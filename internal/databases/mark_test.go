@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// eachMarks runs test on a fresh database of each kind, with Schema's tables and one that the work
+// eachMarks runs test on a fresh database of each kind, with the table of marks and one that the work
 // writes to.
 func eachMarks(t *testing.T, test func(t *testing.T, o lockertest.Orders, db *sql.DB)) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
@@ -25,9 +25,7 @@ func eachMarks(t *testing.T, test func(t *testing.T, o lockertest.Orders, db *sq
 			d = sqllock.MySQL
 		}
 		db := pool(t, o)
-		for statement := range strings.SplitSeq(strings.TrimSpace(sqllock.Schema(d)), ";\n") {
-			execute(t, db, statement)
-		}
+		create(t, db, sqllock.MarkSchema(d))
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
 		test(t, o, db)
 	})
@@ -127,9 +125,9 @@ func TestAdvanceTogether(t *testing.T) {
 func TestAdvanceWithoutTable(t *testing.T) {
 	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
 		execute(t, db, "DROP TABLE latchkey_marks")
-		want := map[string]string{"sqlite": "Schema(SQLite)", "mysql": "Schema(MySQL)"}[o.Driver]
+		want := map[string]string{"sqlite": "MarkSchema(SQLite)", "mysql": "MarkSchema(MySQL)"}[o.Driver]
 		if want == "" {
-			want = "MarkSchema"
+			want = "MarkSchema(PostgreSQL)"
 		}
 		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
 			t.Errorf("Advance: %v, want a word of %s", err, want)

@@ -19,7 +19,8 @@ func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 	t.Helper()
 	o := lockertest.Orders{Driver: "mysql", DSN: mariadbtest.New(t, options...).Database(t)}
 	db := open(t, o.Driver, o.DSN+"?multiStatements=true")
-	execute(t, db, sqllock.Schema(sqllock.MySQL)+"CREATE TABLE work (who INT)")
+	create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
+	execute(t, db, "CREATE TABLE work (who INT)")
 	return o, db
 }
 
@@ -102,7 +103,7 @@ func TestMySQLErrandsOnUsedConnections(t *testing.T) {
 		t.Run(options, func(t *testing.T) {
 			t.Parallel()
 			o := mariadb(t)
-			execute(t, open(t, o.Driver, o.DSN+"?multiStatements=true"), sqllock.Schema(sqllock.MySQL))
+			create(t, open(t, o.Driver, o.DSN), sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
 			left := open(t, o.Driver, o.DSN+options)
 			leaveOpen(t, left, "START TRANSACTION")
 			a, b := connectTo(t, left, false), connect(t, o)

@@ -85,7 +85,7 @@ func TestMySQLFence(t *testing.T) {
 		t.Error("a token of another system is refused")
 	}
 	execute(t, db, "DROP TABLE latchkey_fence")
-	if err := fencedWork(t, db, stale, 3); err == nil || !strings.Contains(err.Error(), "Schema(MySQL)") {
+	if err := fencedWork(t, db, stale, 3); err == nil || !strings.Contains(err.Error(), "FenceSchema(MySQL)") {
 		t.Errorf("Fence without its table: %v", err)
 	}
 }
@@ -94,9 +94,9 @@ func TestMySQLFence(t *testing.T) {
 func TestMySQLSchema(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN+"?multiStatements=true")
+	db := open(t, o.Driver, o.DSN)
 	for range 2 {
-		execute(t, db, sqllock.Schema(sqllock.MySQL))
+		create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
 	}
 	if n := number(t, db, "SELECT count(*) FROM latchkey_tokens"); n != 1 {
 		t.Errorf("%d rows of tokens, want 1", n)
@@ -122,13 +122,14 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	if _, err := s.TryLock(t.Context(), keyed); err == nil || !strings.Contains(err.Error(), "Schema(MySQL)") {
 		t.Errorf("TryLock of a key with a secret: %v", err)
 	}
-	if err := fencedWork(t, db, lock, 1); err == nil || !strings.Contains(err.Error(), "Schema(MySQL)") {
+	if err := fencedWork(t, db, lock, 1); err == nil || !strings.Contains(err.Error(), "FenceSchema(MySQL)") {
 		t.Errorf("Fence: %v", err)
 	}
 	if err := lock.Err(); err != nil {
 		t.Errorf("the lock: %v", err)
 	}
-	execute(t, db, "CREATE TABLE work (who INT);"+sqllock.Schema(sqllock.MySQL))
+	create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
+	execute(t, db, "CREATE TABLE work (who INT)")
 	lockertest.Eventually(t, "the key with a secret is to be had", func() bool {
 		other, err := s.TryLock(t.Context(), keyed)
 		return err == nil && other.Unlock() == nil

@@ -2,6 +2,7 @@ package databases
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,7 @@ func TestMySQLReservedWords(t *testing.T) {
 	spoiler, db := newSpoiler(t, o)
 	var (
 		mu         sync.Mutex
-		statements = []string{sqllock.Schema(sqllock.MySQL)}
+		statements = slices.Concat(sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL), sqllock.MarkSchema(sqllock.MySQL))
 	)
 	record := func(query string) string {
 		mu.Lock()

@@ -100,7 +100,7 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 	case number == mysqlKilled:
 		return "the statement was interrupted: "
 	case number == mysqlDenied:
-		return "the user may not do this with latchkey's tables: run the statements of Schema(MySQL) once as one who may create them," +
+		return "the user may not do this with latchkey's tables: run the statements of Schema(MySQL) and FenceSchema(MySQL) once as a user who may create them," +
 			" and grant it SELECT, INSERT, UPDATE and DELETE: "
 	case strings.HasPrefix(state, "28"), number == 1044:
 		return "the server refused the user or the password: "

@@ -35,7 +35,7 @@ func sqliteCode(err error) (code int, ok bool) {
 		if !strings.Contains(reflect.Indirect(v).Type().PkgPath(), "sqlite") {
 			continue
 		}
-		if method := call(v, "Code"); method.IsValid() {
+		if method := result(v.MethodByName("Code")); method.IsValid() {
 			return integer(method)
 		}
 		if v = reflect.Indirect(v); v.Kind() == reflect.Struct {

@@ -99,7 +99,10 @@ func pgxMode(conn *sql.Conn) (mode string, known bool) {
 				known = false
 			}
 		}()
-		config := call(call(reflect.ValueOf(unwrap(c)), "Conn"), "Config")
+		config := pgxConn(unwrap(c))
+		if config.IsValid() {
+			config = result(config.MethodByName("Config"))
+		}
 		if !config.IsValid() {
 			return nil
 		}

@@ -49,19 +49,3 @@ CREATE TABLE IF NOT EXISTS latchkey_tokens (
 	number   NUMBER NOT NULL
 );
 INSERT INTO latchkey_tokens (only_row, system, number) VALUES (1, RANDOM, 0) ON CONFLICT DO NOTHING`
-
-// PostgreSQLSchema is the statements, for people, that make the tables of LeaseTable, and then
-// those of others.
-func PostgreSQLSchema(others ...string) string {
-	return script(append(leaseTables(postgresTypes), others...))
-}
-
-// SQLiteSchema is the same for SQLite.
-func SQLiteSchema() string { return script(append(leaseTables(sqliteTypes), SQLiteFence, SQLiteMarks)) }
-
-// MySQLSchema is the statements that make the tables of MySQL's claims, tokens, fences and marks.
-func MySQLSchema() string {
-	return script([]string{mysqlClaims, mysqlTokens, mysqlTokensRow, MySQLFence, MySQLMarks})
-}
-
-func script(statements []string) string { return strings.Join(statements, ";\n") + ";\n" }

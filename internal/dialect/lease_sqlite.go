@@ -96,7 +96,7 @@ func (t *sqliteTables) writeAhead(ctx context.Context, conn *sql.Conn) error {
 
 func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
-		for _, statement := range append(leaseTables(sqliteTypes), SQLiteFence) {
+		for _, statement := range append(leaseTables(sqliteTypes), sqliteFence) {
 			tx.exec(statement)
 		}
 		tx.reap(nil)

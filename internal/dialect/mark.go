@@ -54,7 +54,7 @@ func markFailure(err error) error {
 		return &Failure{
 			Kind: Statement,
 			Reason: "there is no table latchkey_marks in the file that the transaction is in:" +
-				" create it with the statements of Schema(SQLite)",
+				" create it with MarkSchema(SQLite)",
 		}
 	}
 	return Fail(err)
@@ -84,9 +84,17 @@ func mysqlMark(key Key, to int64) string {
 		" marked_at = CURRENT_TIMESTAMP(6)", key.Space, key.ID, to)
 }
 
-// The tables of marks, with the columns of sqllock.MarkSchema.
+// The tables of marks. Their columns have the same names in every database.
 const (
-	SQLiteMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	postgresMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	key_space smallint NOT NULL,
+	key_id    bigint   NOT NULL,
+	mark      bigint   NOT NULL,
+	marked_at timestamptz NOT NULL DEFAULT now(),
+	PRIMARY KEY (key_space, key_id)
+) WITH (fillfactor = 70)`
+
+	sqliteMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
 	key_space INTEGER NOT NULL,
 	key_id    INTEGER NOT NULL,
 	mark      INTEGER NOT NULL,
@@ -94,7 +102,7 @@ const (
 	PRIMARY KEY (key_space, key_id)
 )`
 
-	MySQLMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	mysqlMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
 	key_space SMALLINT NOT NULL,
 	key_id    BIGINT NOT NULL,
 	mark      BIGINT NOT NULL,

@@ -131,7 +131,7 @@ func noTables(err error) error {
 	}
 	failure := mysqlFailure(number, state)
 	if failure.Kind == Statement && number != mysqlDenied { // which says so itself
-		failure.Reason = "a table is missing and could not be made: run the statements of Schema(MySQL) once: " + failure.Reason
+		failure.Reason = "a table is missing and could not be made: run the statements of Schema(MySQL) and FenceSchema(MySQL) once: " + failure.Reason
 	}
 	return failure
 }

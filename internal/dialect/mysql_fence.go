@@ -10,7 +10,7 @@ import (
 // than the last time that the table knows of.
 func (s *mysqlSession) Token() (t Token, err error) {
 	err = s.errand(func(e errand) error {
-		return e.withTables([]string{mysqlTokens, mysqlTokensRow, MySQLFence}, func() error {
+		return e.withTables([]string{mysqlTokens, mysqlTokensRow, mysqlFenceTable}, func() error {
 			return e.transaction(func(e errand) (err error) {
 				t, err = e.token()
 				return err
@@ -83,8 +83,8 @@ const (
 
 	mysqlTokensRow = `INSERT IGNORE INTO latchkey_tokens (only_row, system_id, server_hash, epoch, number) VALUES (1, FLOOR(RAND() * 9007199254740991), 0, 0, 0)`
 
-	// MySQLFence is Fence's table.
-	MySQLFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
+	// mysqlFenceTable is the table of Fence.
+	mysqlFenceTable = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	key_space SMALLINT NOT NULL,
 	key_id    BIGINT NOT NULL,
 	system_id BIGINT NOT NULL, -- of latchkey_tokens

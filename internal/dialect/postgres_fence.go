@@ -66,7 +66,7 @@ func Fence(ctx context.Context, tx Execer, key Key, t Token) (bool, error) {
 	case isCheckViolation(err):
 		return false, nil
 	case isNoFence(err):
-		return false, &Failure{Kind: Statement, Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with the statements of Schema(SQLite)"}
+		return false, &Failure{Kind: Statement, Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with FenceSchema(SQLite)"}
 	case SQLState(err) == "": // it may not even have been sent
 		Spoil(ctx, tx)
 	}
@@ -102,8 +102,20 @@ func isCheckViolation(err error) bool {
 	return SQLState(err) == "23514"
 }
 
-// SQLiteFence is Fence's table in SQLite, with the columns of sqllock.FenceSchema.
-const SQLiteFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
+// postgresFence is the table of Fence in PostgreSQL.
+const postgresFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
+	key_space smallint NOT NULL,
+	key_id    bigint   NOT NULL,
+	system    bigint   NOT NULL, -- pg_control_system()
+	timeline  bigint   NOT NULL,
+	lsn       bigint   NOT NULL,
+	fenced_at timestamptz NOT NULL DEFAULT now(),
+	stale     boolean  NOT NULL DEFAULT false CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
+	PRIMARY KEY (key_space, key_id)
+) WITH (fillfactor = 70)`
+
+// sqliteFence is the table of Fence in SQLite, with the columns of postgresFence.
+const sqliteFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	key_space INTEGER NOT NULL,
 	key_id    INTEGER NOT NULL,
 	system    INTEGER NOT NULL, -- of latchkey_tokens

@@ -45,9 +45,11 @@ func handshakePID(conn *sql.Conn) (pid int64, known bool) {
 			}
 		}()
 		c = unwrap(c)
-		if v := call(call(call(reflect.ValueOf(c), "Conn"), "PgConn"), "PID"); v.IsValid() && v.CanUint() {
-			pid, known = int64(v.Uint()), true
-			return nil
+		if v := pgConn(c); v.IsValid() {
+			if v = result(v.MethodByName("PID")); v.IsValid() && v.CanUint() {
+				pid, known = int64(v.Uint()), true
+				return nil
+			}
 		}
 		if v := pqField(c, "pid", "processID"); v.IsValid() && v.CanInt() {
 			pid, known = v.Int(), true
@@ -70,10 +72,13 @@ func unwrap(c any) any {
 	return c
 }
 
-// pgxSocket goes through exported methods of pgx v5's stdlib.Conn:
-// Conn().PgConn().Conn().
+// pgxSocket returns what Conn().PgConn().Conn() of pgx v5's stdlib.Conn returns,
+// and nil for another driver's connection.
 func pgxSocket(c any) net.Conn {
-	v := call(call(call(reflect.ValueOf(c), "Conn"), "PgConn"), "Conn")
+	v := pgConn(c)
+	if v.IsValid() {
+		v = result(v.MethodByName("Conn"))
+	}
 	if !v.IsValid() {
 		return nil
 	}
@@ -81,17 +86,36 @@ func pgxSocket(c any) net.Conn {
 	return socket
 }
 
-// call calls v's method name, which must take nothing and return one value; the
-// zero Value if there is none.
-func call(v reflect.Value, name string) reflect.Value {
+// pgxConn returns what Conn() of pgx v5's stdlib.Conn returns, and the zero Value
+// for another driver's connection.
+//
+// Invariant: each call of MethodByName in this package has a constant name. With a
+// variable the linker keeps every exported method of the whole program.
+func pgxConn(c any) reflect.Value {
+	v := reflect.ValueOf(c)
 	if !v.IsValid() {
+		return v
+	}
+	return result(v.MethodByName("Conn"))
+}
+
+// pgConn returns what Conn().PgConn() of pgx v5's stdlib.Conn returns, and the zero
+// Value for another driver's connection.
+func pgConn(c any) reflect.Value {
+	v := pgxConn(c)
+	if v.IsValid() {
+		v = result(v.MethodByName("PgConn"))
+	}
+	return v
+}
+
+// result calls method, which must take nothing and return one value. It returns
+// the zero Value if method is not such a method.
+func result(method reflect.Value) reflect.Value {
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
 		return reflect.Value{}
 	}
-	m := v.MethodByName(name)
-	if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 {
-		return reflect.Value{}
-	}
-	return m.Call(nil)[0]
+	return method.Call(nil)[0]
 }
 
 // unexportedSocket reads lib/pq's unexported field c, or go-sql-driver/mysql's rawConn, which is the

@@ -60,7 +60,9 @@ type fixture struct {
 func newFixture(t *testing.T, driver, dsn string, way func(*Queue, Locks) Way) *fixture {
 	t.Helper()
 	f := &fixture{t: t, driver: driver, dsn: dsn, way: way, db: open(t, driver, dsn)}
-	f.exec(Schema)
+	for _, statement := range Schema() {
+		f.exec(statement)
+	}
 	return f
 }
 

@@ -10,6 +10,7 @@ import (
 )
 
 func TestMissingTables(t *testing.T) {
+	schema := strings.Join(Schema(), ";")
 	tests := []struct {
 		name string
 		ddl  string
@@ -17,9 +18,9 @@ func TestMissingTables(t *testing.T) {
 	}{
 		{"no table", "", []string{"no table latchkey_fence", "queue.Schema"}},
 		{"no jobs", "CREATE TABLE latchkey_fence (x int)", []string{"no table jobs", "queue.Schema"}},
-		{"in another schema", "CREATE SCHEMA work; SET search_path = work;" + Schema + "; RESET search_path", []string{`schema "work"`, "search_path"}},
-		{"there", Schema, nil},
-		{"twice", Schema + ";" + Schema, nil},
+		{"in another schema", "CREATE SCHEMA work; SET search_path = work;" + schema + "; RESET search_path", []string{`schema "work"`, "search_path"}},
+		{"there", schema, nil},
+		{"twice", schema + ";" + schema, nil},
 	}
 	kinds := Kinds{"k": {Work: record}}
 	for _, driver := range pgtest.Drivers() {

@@ -90,7 +90,7 @@ func (f *Fleet) furnish(ctx context.Context) error {
 		return err
 	}
 	f.DB.SetMaxIdleConns(0) // the server is restarted now and then
-	for _, statement := range []string{sqllock.FenceSchema, worker.Schema} {
+	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
 		if _, err := f.DB.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("fleet: schema: %w", err)
 		}

@@ -30,7 +30,7 @@ func openVault(driver, dsn string) (*vault, error) {
 
 // furnish makes the tables.
 func (v *vault) furnish(ctx context.Context) error {
-	for _, statement := range []string{sqllock.FenceSchema, worker.Schema} {
+	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
 		if _, err := v.db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("schema: %w", err)
 		}

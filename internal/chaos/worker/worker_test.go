@@ -35,8 +35,10 @@ func start(t *testing.T, driver string) *worker.Process {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.Exec(sqllock.FenceSchema + ";" + worker.Schema); err != nil {
-		t.Fatal(err)
+	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p, err := worker.Start(worker.Orders{
 		Process: 7, Driver: driver, DSN: dsn, Direct: dsn, Lease: 2 * time.Second,

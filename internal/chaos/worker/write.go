@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Schema makes the tables of fenced writes, FenceSchema's aside. N counts the writes of
+// Schema creates the tables of fenced writes, beside those of sqllock.FenceSchema. N counts the writes of
 // a key in the order of their commits, since each keeps the counter's row
 // locked until it commits.
 const Schema = `
