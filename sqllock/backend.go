@@ -135,11 +135,11 @@ func (b *backend) serve(session dialect.Session) *lease {
 		l.retireLocked()
 	} else {
 		b.lease, b.away, b.wasLost = l, nil, false
-		if socket := session.Socket(); socket != nil {
-			b.s.address = socket.RemoteAddr()
-		}
 		if b.down != nil {
 			b.down.Stop()
+		}
+		if socket := session.Socket(); socket != nil {
+			b.s.address = socket.RemoteAddr()
 		}
 	}
 	t.mu.Unlock()
