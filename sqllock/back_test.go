@@ -17,37 +17,48 @@ import (
 // arrives.
 func TestBackWhileAnAttemptHangs(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		for name, cut := range map[string]func(w *wire, on bool){
-			"to the client": func(w *wire, on bool) { w.toClient = on },
-			"to the server": func(w *wire, on bool) { w.toServer = on },
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				w, through := startWire(t, dsn)
-				book := new(logBook)
-				db := open(t, driver, through)
-				db.SetMaxOpenConns(5)
-				db.SetMaxIdleConns(0) // each attempt makes connections of its own
-				s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				w.change(func(w *wire) { cut(w, true) })
-				lockertest.Eventually(t, "the connection is lost", func() bool { return s.Stats().Losses == 1 })
-				// pgx sends a request to cancel first, on a connection of its own.
-				lockertest.Eventually(t, "an attempt to connect hangs", func() bool { return w.hanging() > 1 })
-				w.change(func(w *wire) { cut(w, false) })
-				lockertest.Eventually(t, "it serves again", func() bool {
-					_, err := s.TryLock(context.Background(), sqllock.ID(1))
-					return err == nil
-				})
-				if n := book.count("cannot connect"); n != 0 {
-					t.Error("the attempt that hung had to fail first")
-				}
-			})
-		}
+		backWhileAnAttemptHangs(t, driver, dsn, 5)
 	})
+}
+
+// A pool of two connections has none for a second attempt while one hangs: that
+// one is given up. lib/pq does not heed it.
+func TestBackWithASmallPool(t *testing.T) {
+	t.Parallel()
+	backWhileAnAttemptHangs(t, "pgx", pgtest.Database(t), 2)
+}
+
+func backWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
+	for name, cut := range map[string]func(w *wire, on bool){
+		"to the client": func(w *wire, on bool) { w.toClient = on },
+		"to the server": func(w *wire, on bool) { w.toServer = on },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, through := startWire(t, dsn)
+			book := new(logBook)
+			db := open(t, driver, through)
+			db.SetMaxOpenConns(pool)
+			db.SetMaxIdleConns(0) // each attempt makes connections of its own
+			s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			w.change(func(w *wire) { cut(w, true) })
+			lockertest.Eventually(t, "the connection is lost", func() bool { return s.Stats().Losses == 1 })
+			// pgx sends a request to cancel first, on a connection of its own.
+			lockertest.Eventually(t, "an attempt to connect hangs", func() bool { return w.hanging() > 1 })
+			w.change(func(w *wire) { cut(w, false) })
+			lockertest.Eventually(t, "it serves again", func() bool {
+				_, err := s.TryLock(context.Background(), sqllock.ID(1))
+				return err == nil
+			})
+			if n := book.count("cannot connect"); n != 0 {
+				t.Error("the attempt that hung had to fail first")
+			}
+		})
+	}
 }
 
 // BenchmarkBackAfterCut cuts the network for 5 to 10 s, once for each run, and
