@@ -44,6 +44,27 @@ func TestSuspend(t *testing.T) {
 	}, suspended(&asleep))
 }
 
+// The lease counts from the moment at which the statement was sent, also by the
+// clock that goes on while the machine is suspended. The server may have counted
+// from then.
+func TestSuspendAfterSlowResponse(t *testing.T) {
+	var asleep atomic.Int64
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		const slow = 500 * time.Millisecond
+		server.session(0).hooks(nil, func() error { time.Sleep(slow); return nil })
+		lock := mustTry(t, s, ID(1))
+		trust := s.options.trust()
+		asleep.Add(int64(trust - slow - 1))
+		if err := lock.Err(); err != nil {
+			t.Fatalf("Err just before the deadline: %v", err)
+		}
+		asleep.Add(1)
+		if err := lock.Err(); err != ErrLost {
+			t.Errorf("Err at the deadline: %v, want ErrLost", err)
+		}
+	}, suspended(&asleep))
+}
+
 // Nor is what a suspend has ended handed on to who is in line in this process,
 // without the server.
 func TestUnlockAfterSuspend(t *testing.T) {

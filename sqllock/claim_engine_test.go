@@ -110,6 +110,23 @@ func TestClaimIsGivenBack(t *testing.T) {
 	})
 }
 
+// A request for one of several keys that is granted the first leaves the others
+// untested. They use the claim no longer.
+func TestClaimIsGivenBackByUntestedKeys(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		payouts := Namespace("payouts").Keyed([]byte("secret"))
+		lock, err := s.TryAny(background, payouts.Key("ann"), payouts.Key("bob"), payouts.Key("eve"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, lock)
+		time.Sleep(time.Hour)
+		if n := len(server.claims[server.session(0)]); n != 0 {
+			t.Errorf("%d claims an hour after the last key, want none", n)
+		}
+	})
+}
+
 // Also on a connection that is never silent.
 func TestClaimIsGivenBackInTraffic(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {

@@ -43,6 +43,34 @@ func TestConnClosed(t *testing.T) {
 	})
 }
 
+// The owner of the connection may release its locks behind the locker's back.
+// Unlock reports that, and the connection serves no more.
+func TestConnLocksReleasedByItsOwner(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		conn := connection(t, open(t, driver, dsn))
+		locks := sqllock.OnConn(conn)
+		var held [2]*sqllock.Lock
+		for i := range held {
+			var err error
+			if held[i], err = locks.TryLock(t.Context(), sqllock.ID(int64(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
+			t.Fatal(err)
+		}
+		if err := held[0].Unlock(); err != sqllock.ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		if err := held[1].Err(); err != sqllock.ErrLost {
+			t.Errorf("Err of the other lock: %v, want ErrLost", err)
+		}
+		if _, err := locks.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrClosed) {
+			t.Errorf("TryLock afterwards: %v, want ErrClosed", err)
+		}
+	})
+}
+
 func TestConnTerminated(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)

@@ -105,6 +105,29 @@ func TestGrowthIsLimited(t *testing.T) {
 	}, withPerConn(2), WithMaxConns(3))
 }
 
+// Locks that are under way on one connection count against WithMaxHeld for the
+// others.
+func TestMaxHeldOverConnections(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		twoConnections(t, s) // three locks are held, on the first
+		hook, resume := hold(t)
+		server.session(1).hooks(hook, nil)
+		first := beginTry(background, s, ID(10)) // under way on the second
+		var rest []<-chan called
+		for i := range int64(4) { // some of them on the first, with room for none
+			rest = append(rest, beginTry(background, s, ID(11+i)))
+		}
+		resume()
+		wantErr(t, "the first", returned(t, "TryLock", first), nil)
+		for _, c := range rest {
+			wantErr(t, "one beyond the limit", returned(t, "TryLock", c), ErrCapacity)
+		}
+		if n := server.held(); n != 4 {
+			t.Errorf("%d locks in the database, want 4", n)
+		}
+	}, withPerConn(2), WithMaxConns(2), WithMaxHeld(4))
+}
+
 // A driver that is stuck costs a bounded number of goroutines, however often
 // another connection is wanted.
 func TestStuckGrowth(t *testing.T) {

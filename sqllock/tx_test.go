@@ -281,6 +281,80 @@ func TestPerTxLoss(t *testing.T) {
 	})
 }
 
+// A waiting caller gets a transaction of its own: never that of the last holder,
+// with what the last holder has left in it.
+func TestPerTxWaiterGetsItsOwnTransaction(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		if _, err := db.Exec("CREATE TABLE effects (what text)"); err != nil {
+			t.Fatal(err)
+		}
+		locker := sqllock.PerTx(db)
+		first, err := locker.TryLock(t.Context(), sqllock.ID(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		type result struct {
+			lock *sqllock.Lock
+			err  error
+		}
+		waiter := make(chan result, 1)
+		go func() {
+			lock, err := locker.Lock(t.Context(), sqllock.ID(1))
+			waiter <- result{lock, err}
+		}()
+		lockertest.Eventually(t, "the second caller waits", func() bool { return sqllock.InLine(locker) == 1 })
+		tx, _ := sqllock.TxFromContext(first.Context())
+		if _, err := tx.Exec("INSERT INTO effects VALUES ('given up')"); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Unlock(); err != nil { // rolls back
+			t.Fatal(err)
+		}
+		second := <-waiter
+		if second.err != nil {
+			t.Fatal(second.err)
+		}
+		tx, _ = sqllock.TxFromContext(second.lock.Context())
+		if err := errors.Join(tx.Commit(), second.lock.Unlock()); err != nil {
+			t.Errorf("the waiting caller's transaction: %v", err)
+		}
+		if n := number(t, db, "SELECT count(*) FROM effects"); n != 0 {
+			t.Errorf("%d effects of the first caller, which has committed nothing", n)
+		}
+	})
+}
+
+// The lease of a lock is a setting of its transaction alone. The connection goes
+// back to the pool as it was, however the transaction ends.
+func TestPerTxLeavesSettingsAlone(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		db.SetMaxOpenConns(1)
+		locker := sqllock.PerTx(db, sqllock.WithLease(time.Minute))
+		for name, commit := range map[string]bool{"committed": true, "rolled back": false} {
+			lock, err := locker.TryLock(t.Context(), sqllock.ID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, _ := sqllock.TxFromContext(lock.Context())
+			var timeout string
+			if err := tx.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "1min" {
+				t.Errorf("%s: the timeout of the transaction is %q, %v; want 1min", name, timeout, err)
+			}
+			if commit {
+				err = tx.Commit()
+			}
+			if err := errors.Join(err, lock.Unlock()); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.QueryRow("SHOW idle_in_transaction_session_timeout").Scan(&timeout); err != nil || timeout != "0" {
+				t.Errorf("%s: the timeout of the pooled connection is %q, %v; want 0", name, timeout, err)
+			}
+		}
+	})
+}
+
 // A pool without a connection to spare is an answer within a second.
 func TestPerTxPoolExhausted(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {

@@ -120,3 +120,25 @@ func TestClaim(t *testing.T) {
 		})
 	}
 }
+
+// A statement that takes claims may fail when some are taken. None of them stays.
+func TestClaimsThatDoNotFit(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
+			s := opened(t, driver, cluster.DSN(""))
+			const tooMany = 20_000
+			claims := make([]Claim, tooMany)
+			for i := range claims {
+				claims[i] = Claim{Class: int32(i), Print: 1}
+			}
+			if _, err := s.Claim(claims, nil); !survived(err) {
+				t.Fatalf("Claim: %v, want an error that the session survives", err)
+			}
+			if keys, err := s.Held(); err != nil || len(keys) > 0 {
+				t.Errorf("the session still holds %d locks, %v", len(keys), err)
+			}
+		})
+	}
+}
