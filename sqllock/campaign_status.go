@@ -57,7 +57,7 @@ func (l *Lock) tokenText(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
-	return textOf(token)
+	return textOf(*token)
 }
 
 // textOf is t, of a width that lets texts compare as tokens do.

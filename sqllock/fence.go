@@ -9,9 +9,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// ErrFenced is the answer of [Fence] when a transaction of somebody who got the
-// lock later has been fenced already.
-var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
+// ErrFenced is the error of [Fence] for a lock that is stale where the transaction
+// writes: a transaction of a later holder has been fenced there, or the lock was
+// granted by another server, or before the server restarted.
+var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later holder has been fenced," +
+	" or the transaction's server is not the one that granted the lock, or has restarted since")
 
 // Fence refuses tx if its lock is older than one that has been fenced before:
 // what a lock alone cannot promise, across a freeze, a suspended machine or a
@@ -65,14 +67,26 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 		dialect.Spoil(ctx, tx)
 		return err
 	}
-	passed, err := dialect.Fence(ctx, tx, lock.key.id(), token)
-	switch {
-	case err == nil && !passed:
-		return ErrFenced
-	case err != nil && ctx.Err() != nil: // of which some drivers tell only that the server has cancelled it
-		return fmt.Errorf("%w: %w", ctx.Err(), fenceError(err))
+	passage, err := dialect.Fence(ctx, tx, lock.key.id(), *token)
+	if passage == dialect.Elsewhere && token.Outlives {
+		if token, err = lock.drawInstead(ctx, token); err != nil {
+			dialect.Spoil(ctx, tx)
+			return err
+		}
+		passage, err = dialect.Fence(ctx, tx, lock.key.id(), *token)
 	}
-	return fenceError(err)
+	switch {
+	case err != nil && ctx.Err() != nil: // some drivers report only that the server has cancelled the statement
+		return fmt.Errorf("%w: %w", ctx.Err(), fenceError(err))
+	case err != nil:
+		return fenceError(err)
+	case passage == dialect.Elsewhere:
+		dialect.Spoil(ctx, tx)
+		return ErrFenced
+	case passage == dialect.Stopped:
+		return ErrFenced
+	}
+	return nil
 }
 
 func fenceError(err error) error {
@@ -92,32 +106,46 @@ var errNoToken = errors.New("sqllock: only the lock of a Session can be fenced" 
 
 var errReadersToken = errors.New("sqllock: a reader's lock cannot be fenced: readers do not exclude each other; take the key with TryLock or Lock to write")
 
-// token is l's, drawn if it has none yet.
-func (l *Lock) token(ctx context.Context) (dialect.Token, error) {
+// token returns l's token, and draws it if there is none yet.
+func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if l == nil {
-		return dialect.Token{}, errNoLock
+		return nil, errNoLock
 	}
 	if err := l.Err(); err != nil {
-		return dialect.Token{}, err
+		return nil, err
 	}
 	if l.lease == nil {
-		return dialect.Token{}, errNoToken
+		return nil, errNoToken
 	}
 	if l.shared {
-		return dialect.Token{}, errReadersToken
+		return nil, errReadersToken
 	}
 	if token := l.drawn(); token != nil {
-		return *token, nil
+		return token, nil
 	}
 	if token, ok := l.lease.session.Drawn(); ok {
-		l.noteToken(&token)
-	} else if err := l.lease.draw(ctx, l); err != nil {
-		return dialect.Token{}, err
+		l.noteToken(nil, &token)
+	} else if err := l.lease.draw(ctx, l, nil); err != nil {
+		return nil, err
 	}
-	if err := l.Err(); err != nil { // given back or lost meanwhile
-		return dialect.Token{}, err
+	return l.tokenIfHeld()
+}
+
+// drawInstead returns a token that takes the place of old. It is for a lock that
+// outlives its server: of that server's next life old says nothing.
+func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
+	if err := l.lease.draw(ctx, l, old); err != nil {
+		return nil, err
 	}
-	return *l.drawn(), nil
+	return l.tokenIfHeld()
+}
+
+// tokenIfHeld returns the token of l, unless l was released or lost meanwhile.
+func (l *Lock) tokenIfHeld() (*dialect.Token, error) {
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	return l.drawn(), nil
 }
 
 // drawn is the token of l, nil before the first.
@@ -130,26 +158,28 @@ func (l *Lock) drawn() *dialect.Token {
 	return l.more.token
 }
 
-// noteToken gives l its token, unless it has one: all transactions of a lock
-// have the same.
-func (l *Lock) noteToken(token *dialect.Token) {
+// noteToken gives l a token in the place of old, which is nil before the first. It
+// does nothing if l has another one by now: all transactions of a lock have the
+// same.
+func (l *Lock) noteToken(old, token *dialect.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if more := l.attachLocked(); more.token == nil {
+	if more := l.attachLocked(); more.token == old {
 		more.token = token
 	}
 }
 
-// A draw is a call that waits for the token of lock.
+// A draw is a call that waits for a token of lock in the place of old.
 type draw struct {
 	lock *Lock
+	old  *dialect.Token
 	err  error
 	done chan struct{} // closed when there is a token, or err
 }
 
-// draw waits until lock, which is on l, has a token.
-func (l *lease) draw(ctx context.Context, lock *Lock) error {
-	d := &draw{lock: lock, done: make(chan struct{})}
+// draw waits until lock, which is on l, has a token other than old.
+func (l *lease) draw(ctx context.Context, lock *Lock, old *dialect.Token) error {
+	d := &draw{lock: lock, old: old, done: make(chan struct{})}
 	t := l.backend.s.table
 	t.mu.Lock()
 	l.draws = append(l.draws, d)
@@ -192,7 +222,7 @@ func (l *lease) drawTokens() bool {
 	t.mu.Unlock()
 	for _, d := range draws {
 		if err == nil {
-			d.lock.noteToken(&token)
+			d.lock.noteToken(d.old, &token)
 		} else {
 			d.err = txError(true, err)
 		}
@@ -214,7 +244,7 @@ func (l *lease) takeDraws() []*draw {
 	l.draws = nil
 	var draws []*draw
 	for _, d := range all {
-		if d.lock.entry.lock == d.lock && d.lock.drawn() == nil {
+		if d.lock.entry.lock == d.lock && d.lock.drawn() == d.old {
 			draws = append(draws, d)
 		} else {
 			close(d.done)

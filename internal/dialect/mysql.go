@@ -49,7 +49,7 @@ func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error
 		pool: pool{db: db, find: set.Socket}, bound: errandBound(set),
 	}
 	if err == nil {
-		s.mariadb, s.server = server.mariadb, server.identity()
+		s.mariadb, s.server, s.serverName = server.mariadb, server.identity(), server.name()
 		s.names, s.limit = newMySQLNames(server.database), server.longest()
 		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
 		err = s.setUp(ctx, server, set)
@@ -104,6 +104,8 @@ type mysqlSession struct {
 	bound   time.Duration // of an errand
 	mariadb bool
 	server  int64 // says which one
+
+	serverName string // an expression of the same, for Token's Here
 
 	text   []byte // memory for the next statement
 	held   map[Key]struct{}
