@@ -52,7 +52,7 @@ var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later ho
 //
 // Idea and term: M. Kleppmann, "How to do distributed locking" (2016).
 func Fence(ctx context.Context, tx Tx, lock *Lock) error {
-	err := fence(ctx, tx, lock)
+	err := inContext(ctx, fence(ctx, tx, lock))
 	if err != nil {
 		// With rows still open, or by a rollback to a savepoint, the transaction
 		// would live on.
@@ -76,8 +76,6 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 		passage, err = dialect.Fence(ctx, tx, lock.key.id(), *token)
 	}
 	switch {
-	case err != nil && ctx.Err() != nil: // some drivers report only that the server has cancelled the statement
-		return fmt.Errorf("%w: %w", ctx.Err(), fenceError(err))
 	case err != nil:
 		return fenceError(err)
 	case passage == dialect.Elsewhere:
@@ -193,7 +191,7 @@ func (l *lease) draw(ctx context.Context, lock *Lock, old *dialect.Token) error 
 	case <-l.gone:
 		return ErrLost
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended(ctx)
 	case <-timer.C:
 		return errNoAnswer
 	}

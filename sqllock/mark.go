@@ -41,7 +41,7 @@ var ErrPassed = errors.New("sqllock: the mark has been passed already")
 //
 // [Mark] tells how far a key has come.
 func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
-	err := advance(ctx, tx, key, to)
+	err := inContext(ctx, advance(ctx, tx, key, to))
 	if err != nil {
 		_ = tx.Rollback()
 	}
@@ -53,7 +53,7 @@ func advance(ctx context.Context, tx Tx, key Key, to int64) error {
 	if err == nil && !moved {
 		return ErrPassed
 	}
-	return markErrorIn(ctx, err)
+	return markError(err)
 }
 
 // A Querier is whom [Mark] asks: a *sql.DB, *sql.Conn or *sql.Tx, or one of sqlx.
@@ -71,16 +71,7 @@ type Querier interface {
 // default_query_exec_mode=exec in the DSN; Advance does not.
 func Mark(ctx context.Context, db Querier, key Key) (at int64, ok bool, err error) {
 	at, ok, err = dialect.MarkOf(ctx, db, key.id())
-	return at, ok, markErrorIn(ctx, err)
-}
-
-// markErrorIn is markError, with ctx's error if that has ended: of it some drivers tell only that the server
-// has cancelled the statement.
-func markErrorIn(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ctx.Err(), markError(err))
-	}
-	return markError(err)
+	return at, ok, inContext(ctx, markError(err))
 }
 
 // markError says what to do about a table that is missing, or that the role may not use.
