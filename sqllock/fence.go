@@ -23,7 +23,8 @@ var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later ho
 //
 // It fails with ErrFenced if a later holder was first; with ErrLost or
 // ErrReleased if the lock is known to be gone; with ErrUnavailable if the lock's session
-// does not answer within a second, or ctx's error. An error of the server has an
+// does not answer within a second, or ctx's error. If the loss of a lock has ended ctx,
+// the error matches ErrLost and ctx's error. An error of the server has an
 // SQLState method: a serialization failure (40001, 40P01) is one of the transaction,
 // which may be tried again with the same lock. After any error the transaction
 // is rolled back: what is still sent on it fails with sql.ErrTxDone, and its Commit

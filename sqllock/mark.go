@@ -24,6 +24,9 @@ var ErrPassed = errors.New("sqllock: the mark has been passed already")
 //   - with the work's effect, which is in tx as well: exactly once;
 //   - after the work: at least once, by several if there is no lock around it.
 //
+// If ctx has ended, the error is ctx's. If the loss of a lock has ended ctx, or the
+// transaction of the lock that ctx carries, the error matches ErrLost too.
+//
 // A key's mark has nothing to do with whether the key is locked: lock and mark may share one. The error of the
 // server has an SQLState method: a serialization failure (40001, 40P01) is one of the transaction, which may be
 // tried again. If the connection ends in the Commit, it is not known whether the mark has moved: to ask again,

@@ -29,7 +29,8 @@ type Tx interface {
 // ErrNotExclusive on a standby, with an error that matches sql.ErrTxDone if tx
 // has ended, with ErrUnavailable if the connection is gone; an error of the
 // server has an SQLState method. ctx reaches the driver: it is the caller's own
-// transaction.
+// transaction. If ctx has ended, the error is ctx's, and ErrLost too if the loss of a
+// lock has ended it.
 func TryTx(ctx context.Context, tx Tx, key Key) error {
 	ok, err := dialect.TryXact(ctx, tx, key.id())
 	return inContext(ctx, txError(ok, err))
