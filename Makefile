@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue internal/bench internal/chaos internal/databases)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway internal/bench internal/chaos internal/databases)))
 
 # Where the root module compiles beside the system that runs its tests.
 SYSTEMS ?= windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64
