@@ -10,46 +10,56 @@ import (
 )
 
 // ErrFenced is the error of [Fence] for a lock that is stale where the transaction
-// writes: a transaction of a later holder has been fenced there, or the lock was
-// granted by another server, or before the server restarted.
+// writes. Either a transaction of a later holder has been fenced there, or the
+// server there is not the one that granted the lock, or it has restarted since.
 var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later holder has been fenced," +
 	" or the transaction's server is not the one that granted the lock, or has restarted since")
 
-// Fence refuses tx if its lock is older than one that has been fenced before:
-// what a lock alone cannot promise, across a freeze, a suspended machine or a
-// failover, the database then decides where the data is. Call it first in
-// the transaction, before its first read, and then do the work of the lock
-// in it.
+// Fence rejects tx if lock is stale where tx writes. A lock alone cannot promise
+// this across a freeze, a suspended machine or a failover: with Fence the database
+// decides, where the data is. Call Fence first in the transaction, before its first
+// read, and then do the work of the lock in it.
 //
-// It fails with ErrFenced if a later holder was first; with ErrLost or
-// ErrReleased if the lock is known to be gone; with ErrUnavailable if the lock's session
-// does not answer within a second, or ctx's error. If the loss of a lock has ended ctx,
-// the error matches ErrLost and ctx's error. An error of the server has an
-// SQLState method: a serialization failure (40001, 40P01) is one of the transaction,
-// which may be tried again with the same lock. After any error the transaction
-// is rolled back: what is still sent on it fails with sql.ErrTxDone, and its Commit
-// writes nothing, even if the error is ignored. (Statements sent beside it, on the
-// *sql.Conn that it was begun on, are not its own.)
+// The errors are these:
+//   - ErrFenced: a transaction of a later holder has been fenced before, or the
+//     server of tx is not the one that granted the lock, or it has restarted since.
+//     Only the locks of a lease table outlive a restart.
+//   - ErrLost or ErrReleased: the lock is known to be gone.
+//   - ErrUnavailable: the lock's session does not respond within a second.
+//   - ctx's error, and ErrLost with it if the loss of a lock has ended ctx.
+//   - An error of the server, which has an SQLState method. A serialization failure
+//     (40001, 40P01) is one of the transaction: try it again with the same lock.
 //
-// Close rows before: while some of tx are open, Fence fails, and its rollback waits
-// until they have been read; of rows scanned into sql.RawBytes, until they are
-// closed. Call it outside any savepoint: a rollback to an older one undoes the fence. A
-// transaction may be fenced for several keys, in one order everywhere: else two of
-// them may deadlock (40P01). On MySQL and MariaDB return on the first error of the transaction, and use no
-// DDL in it: a deadlock (1213) and DDL end it there, and what is sent on the same tx after that is committed
-// at once, unfenced.
+// After any error the transaction is rolled back. A later statement on it fails
+// with sql.ErrTxDone, and its Commit writes nothing, even if the caller ignores the
+// error. Statements on the *sql.Conn that tx was begun on are not part of tx.
 //
-// The lock must be a Session's. Its token is drawn at its first Fence: with PostgreSQL's
-// advisory locks on the lock's own session (system identifier, timeline, LSN), for a round trip and a flush of the
-// write-ahead log; on MySQL and MariaDB from a counter in a table, on another connection of the
-// Session's pool, which must have one to spare, for a few round trips and a commit; a lease table brings it along with the
-// lock. After that Fence is one statement. Transactions of
-// one key that are fenced run one after the other, since each locks the key's row
-// in the table latchkey_fence until it ends. On SQLite each locks the whole file, also for the locks that are
-// in it: see [SQLite]. tx may be of another session, another
-// role, another driver, or behind a transaction pooler, and
-// should be of the same database system: rows of another system are replaced
-// without comparison.
+// Four rules hold for the transaction:
+//   - Close its rows before. While some are open Fence fails, and its rollback waits
+//     until they have been read, or, if scanned into sql.RawBytes, closed.
+//   - Call Fence outside any savepoint: a rollback to an older one undoes the fence.
+//   - To fence it for several keys, use one order everywhere, or two transactions may
+//     deadlock (40P01).
+//   - On MySQL and MariaDB return on its first error, and use no DDL in it. A deadlock
+//     (1213) and DDL end the transaction there. Later statements on the same tx are
+//     then committed at once, unfenced.
+//
+// The lock must be a Session's. Its first Fence draws a token:
+//   - With PostgreSQL's advisory locks on the lock's own session, for a round trip and
+//     a flush of the write-ahead log. The token is the log's position there.
+//   - On MySQL and MariaDB from a counter in a table, for a few round trips and a
+//     commit. This needs a spare connection of the Session's pool.
+//   - A lease table brings the token along with the lock. After a restart of the
+//     server it draws another one, on a spare connection of the pool.
+//
+// After that Fence is one statement, and two on MySQL and MariaDB. Fenced
+// transactions of one key run one after the other, since each locks the key's row
+// in the table latchkey_fence until it ends. On SQLite each locks the whole file,
+// also for the locks that are in it: see [SQLite].
+//
+// The transaction may be of another session, role, driver or database than the
+// lock, or behind a transaction pooler. It must be on the server that granted the
+// lock.
 //
 // Idea and term: M. Kleppmann, "How to do distributed locking" (2016).
 func Fence(ctx context.Context, tx Tx, lock *Lock) error {
@@ -89,7 +99,10 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 }
 
 func fenceError(err error) error {
-	switch dialect.SQLState(err) { // a table that is not there, in PostgreSQL and in MySQL
+	switch dialect.SQLState(err) { // a right that is not there; a table, in PostgreSQL and in MySQL
+	case "42501":
+		return fmt.Errorf("sqllock: the role of the transaction needs INSERT, SELECT and UPDATE on the table latchkey_fence,"+
+			" and EXECUTE on pg_postmaster_start_time: %w", err)
 	case "42S02":
 		return fmt.Errorf("sqllock: there is no table latchkey_fence in the database: create it with FenceSchema(MySQL): %w", err)
 	case "42P01":

@@ -162,3 +162,16 @@ func timeline(t *testing.T, db *sql.DB) int {
 	t.Helper()
 	return number(t, db, "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int")
 }
+
+// The work may be in another database of the server than the lock.
+func TestFenceInAnotherDatabase(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, pgtest.Database(t))
+		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		for range 2 {
+			if err := fencedWork(t.Context(), t, db, lock, "elsewhere"); err != nil {
+				t.Errorf("Fence: %v", err)
+			}
+		}
+	})
+}

@@ -43,17 +43,17 @@ func postgresHere(life int64) string { return fmt.Sprintf("%s = %d", postgresLif
 // tokenQuery writes an empty message to the write-ahead log and returns where it
 // stands there. The log is on disk before the response comes, whatever
 // synchronous_commit says otherwise: a crash cannot give the place to another.
-const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn)
-	SELECT pg_backend_pid(), set_config('synchronous_commit', 'local', true), ` + postgresLife + `, system_identifier,
-		('x' || left(pg_walfile_name(lsn), 8))::bit(32)::bigint, (lsn - '0/0')::bigint
-	FROM message, pg_control_system()`
+const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', '') AS lsn)
+	SELECT pg_catalog.pg_backend_pid(), pg_catalog.set_config('synchronous_commit', 'local', true), ` + postgresLife + `, system_identifier,
+		('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint, (lsn - '0/0')::bigint
+	FROM message, pg_catalog.pg_control_system()`
 
 func (s *postgresSession) Token() (t Token, err error) {
 	var (
 		pid, life int64
 		setting   string
 	)
-	err = s.conn.QueryRowContext(context.Background(), tokenQuery).Scan(&pid, &setting, &life, &t.System, &t.Epoch, &t.Number)
+	err = s.conn.QueryRowContext(s.statements.ctx, tokenQuery).Scan(&pid, &setting, &life, &t.System, &t.Epoch, &t.Number)
 	switch {
 	case err != nil:
 		return Token{}, Fail(err)
@@ -174,10 +174,10 @@ func isCheckViolation(err error) bool {
 const postgresFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	key_space smallint NOT NULL,
 	key_id    bigint   NOT NULL,
-	system    bigint   NOT NULL, -- pg_control_system()
+	system    bigint   NOT NULL, -- pg_catalog.pg_control_system()
 	timeline  bigint   NOT NULL,
 	lsn       bigint   NOT NULL,
-	fenced_at timestamptz NOT NULL DEFAULT now(),
+	fenced_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	stale     boolean  NOT NULL DEFAULT false CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
 	PRIMARY KEY (key_space, key_id)
 ) WITH (fillfactor = 70)`
