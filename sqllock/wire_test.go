@@ -91,21 +91,21 @@ func (w *wire) connect(client net.Conn) {
 		return
 	}
 	w.conns[client], w.conns[server] = struct{}{}, struct{}{}
-	l := &link{inCut: w.toServer || w.toClient}
+	l := &wireConn{inCut: w.toServer || w.toClient}
 	w.tasks.Go(func() { w.carry(l, server, client, true) })
 	w.tasks.Go(func() { w.carry(l, client, server, false) })
 }
 
-// A link is one connection through a wire. Once it has lost something it carries
+// A wireConn is one connection through a wire. Once it has lost something it carries
 // nothing more in that direction, and does not pass on an end.
-type link struct {
+type wireConn struct {
 	inCut bool // it began in a cut
 
 	mu   sync.Mutex // protects lost
 	lost [2]bool    // to the server, to the client
 }
 
-func (w *wire) carry(l *link, to, from net.Conn, toServer bool) {
+func (w *wire) carry(l *wireConn, to, from net.Conn, toServer bool) {
 	buffer := make([]byte, 1<<16)
 	for {
 		n, err := from.Read(buffer)
@@ -124,14 +124,14 @@ func (w *wire) carry(l *link, to, from net.Conn, toServer bool) {
 	}
 }
 
-func (l *link) isCut() bool {
+func (l *wireConn) isCut() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost[0] || l.lost[1]
 }
 
 // pass is what arrives of a write.
-func (w *wire) pass(l *link, written []byte, toServer bool) []byte {
+func (w *wire) pass(l *wireConn, written []byte, toServer bool) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.mu.Lock()

@@ -97,7 +97,7 @@ func rollback(conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), spoilTimeout)
 	defer cancel()
 	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
-		destroy(conn)
+		destroy(conn, "")
 	}
 }
 
@@ -150,7 +150,7 @@ func (was lent) restore(conn *sql.Conn) {
 		err = pragma(ctx, conn, "main.synchronous", was.synchronous)
 	}
 	if err != nil {
-		destroy(conn)
+		destroy(conn, "")
 	}
 }
 

@@ -42,9 +42,9 @@ func (s *postgresSession) Process() Process { return s.process }
 
 // terminateQuery passes over what is not there, or is another process with the
 // same id. OFFSET keeps the join before the function with the effect.
-const terminateQuery = `SELECT pg_backend_pid(), coalesce(string_agg(i::text, ',') FILTER (WHERE pg_terminate_backend(pid)), '')
-	FROM (SELECT u.i, u.pid FROM unnest($1::text::int[], $2::text::bigint[]) WITH ORDINALITY AS u (pid, start, i)
-		CROSS JOIN LATERAL pg_stat_get_activity(u.pid) AS a WHERE ` + startOf + ` = u.start OFFSET 0) AS v`
+const terminateQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ',') FILTER (WHERE pg_catalog.pg_terminate_backend(pid)), '')
+	FROM (SELECT u.i, u.pid FROM ROWS FROM (pg_catalog.unnest($1::text::int[]), pg_catalog.unnest($2::text::bigint[])) WITH ORDINALITY AS u (pid, start, i)
+		CROSS JOIN LATERAL pg_catalog.pg_stat_get_activity(u.pid) AS a WHERE ` + startOf + ` = u.start OFFSET 0) AS v`
 
 func (s *postgresSession) Terminate(left []Process) (there []Process, err error) {
 	pids, starts := make([]string, len(left)), make([]string, len(left))
@@ -56,7 +56,7 @@ func (s *postgresSession) Terminate(left []Process) (there []Process, err error)
 		pid  int64
 		list string
 	)
-	err = s.conn.QueryRowContext(context.Background(), terminateQuery, array(pids), array(starts)).Scan(&pid, &list)
+	err = s.conn.QueryRowContext(s.statements.ctx, terminateQuery, array(pids), array(starts)).Scan(&pid, &list)
 	switch {
 	case err != nil:
 		return nil, Fail(err)

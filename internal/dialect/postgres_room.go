@@ -1,7 +1,5 @@
 package dialect
 
-import "context"
-
 // A LockTable is what a server says of the table of locks that all its clients
 // share.
 type LockTable struct {
@@ -19,14 +17,14 @@ type Surveyor interface {
 // lockTableQuery leaves out what is elsewhere: locks by the fast path, and those
 // of serializable transactions. It touches no shared catalog, for which there may
 // be no room.
-const lockTableQuery = `SELECT pg_backend_pid(),
-	current_setting('max_locks_per_transaction')::bigint * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint),
-	(SELECT count(*) FROM pg_locks WHERE NOT fastpath AND mode <> 'SIReadLock'),
-	(SELECT count(*) FROM pg_stat_get_activity(NULL) WHERE application_name LIKE '%latchkey')`
+const lockTableQuery = `SELECT pg_catalog.pg_backend_pid(),
+	pg_catalog.current_setting('max_locks_per_transaction')::bigint * (pg_catalog.current_setting('max_connections')::bigint + pg_catalog.current_setting('max_prepared_transactions')::bigint),
+	(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE NOT fastpath AND mode <> 'SIReadLock'),
+	(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_activity(NULL) WHERE application_name LIKE '%latchkey')`
 
 func (s *postgresSession) LockTable() (t LockTable, err error) {
 	var pid int64
-	err = s.conn.QueryRowContext(context.Background(), lockTableQuery).Scan(&pid, &t.Size, &t.Used, &t.Sessions)
+	err = s.conn.QueryRowContext(s.statements.ctx, lockTableQuery).Scan(&pid, &t.Size, &t.Used, &t.Sessions)
 	switch {
 	case err != nil:
 		return LockTable{}, Fail(err)
