@@ -4,11 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"io"
-	"net"
-	"net/url"
-	"sync"
-	"sync/atomic"
+	"errors"
 	"testing"
 	"time"
 
@@ -80,6 +76,17 @@ func (w wrapper) Connect(ctx context.Context) (driver.Conn, error) {
 	return wrappedConn{parent: c}, nil
 }
 
+// lib/pq out of reach is not among them: it heeds no context while the network is
+// silent, and there is nothing else to stop it by.
+var wrappedDrivers = []struct {
+	name, driver string
+	hides        bool
+}{
+	{"pgx", "pgx", false},
+	{"pq", "postgres", false},
+	{"pgx out of reach", "pgx", true},
+}
+
 // connectorOf is the Connector of a driver.
 func connectorOf(t *testing.T, name, dsn string) (connector driver.Connector) {
 	t.Helper()
@@ -103,129 +110,13 @@ func openWrapped(t *testing.T, name, dsn string, hides bool) *sql.DB {
 	return db
 }
 
-// A network is a TCP proxy whose connections can fall silent.
-type network struct {
-	listener net.Listener
-	target   string
-	ended    sync.WaitGroup
-
-	mu    sync.Mutex
-	up    chan struct{} // protected by mu; closed while new connections go through
-	links []*link       // protected by mu
-}
-
-// A link is one connection through a network, with its two ends.
-type link struct {
-	client, server net.Conn
-	silent         atomic.Bool // for good, as one that a device between has forgotten
-}
-
-// startNetwork returns a network in front of the server of dsn, and the DSN through it.
-func startNetwork(t *testing.T, dsn string) (*network, string) {
-	t.Helper()
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &network{target: u.Host, up: make(chan struct{})}
-	close(n.up)
-	if n.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	u.Host = n.listener.Addr().String()
-	n.ended.Go(n.accept)
-	t.Cleanup(n.close)
-	return n, u.String()
-}
-
-func (n *network) accept() {
-	for {
-		client, err := n.listener.Accept()
-		if err != nil {
-			return
-		}
-		n.ended.Go(func() { n.serve(client) })
-	}
-}
-
-func (n *network) serve(client net.Conn) {
-	n.mu.Lock()
-	up := n.up
-	n.mu.Unlock()
-	<-up
-	server, err := net.Dial("tcp", n.target)
-	if err != nil {
-		_ = client.Close()
-		return
-	}
-	l := &link{client: client, server: server}
-	n.mu.Lock()
-	n.links = append(n.links, l)
-	n.mu.Unlock()
-	n.ended.Go(func() { l.pump(client, server) })
-	l.pump(server, client)
-}
-
-// pump copies what comes, or loses it and its end.
-func (l *link) pump(to, from net.Conn) {
-	buffer := make([]byte, 32<<10)
-	for {
-		size, err := from.Read(buffer)
-		if l.silent.Load() {
-			_, _ = io.Copy(io.Discard, from)
-			return
-		}
-		if err == nil {
-			_, err = to.Write(buffer[:size])
-		}
-		if err != nil {
-			_ = to.Close()
-			return
-		}
-	}
-}
-
-// cut has all connections fall silent for good. New ones wait for heal.
-func (n *network) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.up = make(chan struct{})
-	for _, l := range n.links {
-		l.silent.Store(true)
-	}
-}
-
-func (n *network) heal() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	close(n.up)
-}
-
-func (n *network) close() {
-	_ = n.listener.Close()
-	n.mu.Lock()
-	for _, l := range n.links {
-		_ = l.client.Close()
-		_ = l.server.Close()
-	}
-	n.mu.Unlock()
-	n.ended.Wait()
-}
-
 // Behind a wrapper, too, a Session comes back after a cut, on a pool that has no
 // connection to spare for those that stay silent.
 func TestWrappedDriverAfterCut(t *testing.T) {
-	for _, tt := range []struct {
-		name, driver string
-		hides        bool
-	}{
-		{"pgx", "pgx", false},
-		{"pq", "postgres", false},
-		{"pgx out of reach", "pgx", true},
-	} {
+	for _, tt := range wrappedDrivers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			n, dsn := startNetwork(t, pgtest.Database(t))
+			n, dsn := startNetwork(t, pgtest.Database(t), "")
 			db := openWrapped(t, tt.driver, dsn, tt.hides)
 			db.SetMaxOpenConns(2)
 			s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second))
@@ -242,6 +133,25 @@ func TestWrappedDriverAfterCut(t *testing.T) {
 			})
 			n.heal()
 			servesAgain(t, s, sqllock.ID(0))
+		})
+	}
+}
+
+// A connection that falls silent while Open sets it up is closed, also where the
+// driver heeds no context: it does not keep its place in the pool.
+func TestOpenMeetsSilence(t *testing.T) {
+	for _, tt := range wrappedDrivers {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, dsn := startNetwork(t, pgtest.Database(t), "pg_advisory_unlock_all")
+			db := openWrapped(t, tt.driver, dsn, tt.hides)
+			if s, err := sqllock.Open(t.Context(), db); !errors.Is(err, sqllock.ErrUnavailable) {
+				if err == nil {
+					_ = s.Close()
+				}
+				t.Fatalf("Open: %v, want ErrUnavailable", err)
+			}
+			lockertest.Eventually(t, "the pool has all its places", func() bool { return db.Stats().InUse == 0 })
 		})
 	}
 }

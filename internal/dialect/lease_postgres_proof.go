@@ -159,8 +159,7 @@ func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	if err != nil || !t.genuine {
 		return err
 	}
-	// Aurora's log is not PostgreSQL's, and the places in it that this function tells are not to be relied on.
-	if t.logged, err = holds(ctx, conn, "pg_catalog.to_regproc('aurora_version') IS NULL"); err != nil || !t.logged {
+	if t.logged, err = holds(ctx, conn, "NOT "+onAurora); err != nil || !t.logged {
 		return err
 	}
 	_, err = conn.ExecContext(ctx, "SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_catalog.pg_control_system()")

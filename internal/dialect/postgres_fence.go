@@ -2,6 +2,8 @@ package dialect
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,7 +45,7 @@ func postgresHere(life int64) string { return fmt.Sprintf("%s = %d", postgresLif
 // tokenQuery writes an empty message to the write-ahead log and returns where it
 // stands there. The log is on disk before the response comes, whatever
 // synchronous_commit says otherwise: a crash cannot give the place to another.
-const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', '') AS lsn)
+const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', '') AS lsn WHERE NOT ` + onAurora + `)
 	SELECT pg_catalog.pg_backend_pid(), pg_catalog.set_config('synchronous_commit', 'local', true), ` + postgresLife + `, system_identifier,
 		('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint, (lsn - '0/0')::bigint
 	FROM message, pg_catalog.pg_control_system()`
@@ -55,6 +57,8 @@ func (s *postgresSession) Token() (t Token, err error) {
 	)
 	err = s.conn.QueryRowContext(s.statements.ctx, tokenQuery).Scan(&pid, &setting, &life, &t.System, &t.Epoch, &t.Number)
 	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Token{}, errAurora
 	case err != nil:
 		return Token{}, Fail(err)
 	case pid != s.pid:
@@ -62,6 +66,17 @@ func (s *postgresSession) Token() (t Token, err error) {
 	}
 	t.Here = postgresHere(life)
 	return t, nil
+}
+
+// onAurora holds on Aurora, whose log is not PostgreSQL's: a place in it, as
+// PostgreSQL's functions report it, is no token. A lease table has a counter
+// instead. Another session has none.
+const onAurora = "EXISTS (SELECT FROM pg_catalog.pg_proc WHERE proname = 'aurora_version')"
+
+var errAurora = &Failure{
+	Kind:   Statement,
+	Reason: "on Aurora a place in the write-ahead log is no token for Fence: pass WithLeaseTable(), which counts tokens in a table",
+	Cause:  errors.ErrUnsupported,
 }
 
 // A Passage is how a fence decided.
