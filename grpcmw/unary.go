@@ -25,7 +25,8 @@ import (
 // If the lock is lost while the handler runs, and the handler returns its
 // context's error, the status is ABORTED, with RetryInfo and ErrorInfo of reason
 // LOCK_LOST. If [ratelimit.WithMaxHold] ended the context, it is DEADLINE_EXCEEDED.
-// Any other error of the handler stays, and so does a response.
+// Any other error of the handler stays, and so does a response. Of several
+// interceptors, the one whose lock ended the context decides.
 //
 // Health checks and server reflection are not limited ([WithAllServices]). No
 // status, detail or trailer holds the key. To limit some methods only, wrap
@@ -50,7 +51,7 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 		bound, cancel := lock.Bind(ctx)
 		defer cancel() // first: what the handler left behind ends before the lock goes
 		resp, err := handler(bound, req)
-		if interrupted := g.interruption(bound, err); interrupted != nil {
+		if interrupted := g.interruption(ctx, bound, err); interrupted != nil {
 			return nil, g.refuse(interrupted, setTrailer)
 		}
 		return resp, err
