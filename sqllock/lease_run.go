@@ -87,7 +87,7 @@ func (l *lease) exchange(due bool) bool {
 }
 
 // tend does what is due once a heartbeat beside the statements of locks, and
-// before the first of them. It reports whether it sent anything.
+// before the first of them. It reports whether it sent a heartbeat with that.
 func (l *lease) tend() bool {
 	due := l.tended == 0 || now()-l.tended >= l.backend.s.options.heartbeat
 	sent := false

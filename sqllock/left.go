@@ -24,7 +24,7 @@ func (s *Session) leaveLocked(l *lease) {
 
 // endLeft ends the server processes that lost connections have left behind, when
 // l is new, and again with each heartbeat until they are gone. Their locks
-// have ended in this process. It reports whether it sent anything.
+// have ended in this process. It reports whether it sent a heartbeat with that.
 func (l *lease) endLeft() bool {
 	t, ok := l.session.(dialect.Terminator)
 	s := l.backend.s
@@ -50,11 +50,25 @@ func (l *lease) endLeft() bool {
 	s.table.mu.Lock()
 	s.left = append(there, s.left...)
 	s.table.mu.Unlock()
-	if err != nil && !l.bears(err) {
+	return l.aside(err)
+}
+
+// aside takes in the outcome of a statement that asks for no lock and gives none
+// back, and reports whether it was a heartbeat too.
+//
+// If the server has rejected it, the locks are as they were. But it proves
+// nothing, so the deadline stays, and a heartbeat is still due.
+func (l *lease) aside(err error) (beat bool) {
+	if err != nil && !survived(err) {
+		l.lose(err.Error())
 		return true
 	}
-	s.table.mu.Lock()
+	l.backend.s.table.mu.Lock()
+	defer l.backend.s.table.mu.Unlock()
+	if err != nil {
+		l.flight.underWay = false
+		return false
+	}
 	l.answeredLocked(now())
-	s.table.mu.Unlock()
 	return true
 }

@@ -97,7 +97,7 @@ func (s *Session) askedLocked() int {
 }
 
 // look looks how full the server's lock table is, if that is due or what is queued
-// waits for it. It reports whether it sent anything.
+// waits for it. It reports whether it sent a heartbeat with that.
 func (l *lease) look(due bool) bool {
 	surveyor, ok := l.session.(dialect.Surveyor)
 	s := l.backend.s
@@ -116,12 +116,13 @@ func (l *lease) look(due bool) bool {
 	table, err := surveyor.LockTable()
 	l.watch.answered()
 	full := isFull(err)
-	if err != nil && !l.bears(err) {
+	beat := l.aside(err)
+	s.table.mu.Lock()
+	if l.dead.Load() {
+		s.table.mu.Unlock()
 		return true
 	}
-	s.table.mu.Lock()
 	answered := now()
-	l.answeredLocked(answered)
 	l.looked = true
 	switch {
 	case err == nil:
@@ -139,7 +140,7 @@ func (l *lease) look(due bool) bool {
 	if news {
 		s.tellRoom(tight, table)
 	}
-	return true
+	return beat
 }
 
 func isFull(err error) bool {
