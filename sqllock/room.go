@@ -33,14 +33,16 @@ var (
 
 // A room is what a Session knows of the room in the server's lock table.
 //
-// Invariant: between two looks the Session's locks grow by share at most, or by
-// one set of keys of at most a quarter of what was free.
+// Invariant: between two looks the Session's locks grow by share and again at most,
+// or by one set of keys of at most a quarter of what was free. This counts from
+// the fewest that the Session had meanwhile: others may take what it gives back.
 type room struct {
 	known bool
 	at    time.Duration // of the last look
-	held  int           // locks that the Session had, or had asked for, at the last look
+	held  int           // locks that the Session had, or had asked for, at the last look; less what it has given back since beyond again
 	free  int           // places up to roomPart
 	share int           // of free, for this Session
+	again int           // of what it gives back, it may take so much again; others may have taken that
 	tight bool          // the log has said that there is none
 }
 
@@ -54,6 +56,7 @@ func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
 	if r.share == 0 && r.free >= 2*peers {
 		r.share = 1
 	}
+	r.again = t.Size / (sharePart * peers)
 }
 
 // moreLocked is how many keys more than the n that the Session has, or has asked
@@ -72,6 +75,7 @@ func (l *lease) roomLocked() (room, set int, beyond error) {
 	s := l.backend.s
 	n := s.askedLocked()
 	room, r := s.options.maxHeld-n, &s.room
+	r.held = min(r.held, n+r.again)
 	if !r.known || r.moreLocked(n) >= room {
 		return room, room, errMaxHeld
 	}

@@ -223,3 +223,39 @@ func TestLookAtAFullTable(t *testing.T) {
 		mustTry(t, s, ID(1))
 	})
 }
+
+// What a Session has given back others may have taken since: it may not take all of
+// that again without a look.
+func TestGivenBackAndTakenByOthers(t *testing.T) {
+	withTable(t, 6400, 8, func(t *testing.T, s *Session, table *fakeTable) {
+		locks := takeUntilFull(t, s, 0)
+		for _, lock := range locks {
+			mustUnlock(t, lock)
+		}
+		const others = 3800
+		table.change(func() { table.others = others })
+		if n := len(takeUntilFull(t, s, 10_000)); others+n > 6400*7/10 {
+			t.Errorf("%d places of 6400 are taken", others+n)
+		}
+	})
+}
+
+// Steady work beside other clients looks no more often for having little room.
+func TestSteadyWorkNearTheLimit(t *testing.T) {
+	withTable(t, 6400, 8, func(t *testing.T, s *Session, table *fakeTable) {
+		table.change(func() { table.others = 3600 })
+		before := table.looked()
+		for range 100 {
+			var locks []*Lock
+			for n := range int64(50) {
+				locks = append(locks, mustTry(t, s, ID(n)))
+			}
+			for _, lock := range locks {
+				mustUnlock(t, lock)
+			}
+		}
+		if n := table.looked() - before; n > 100 {
+			t.Errorf("%d looks for 100 rounds of 50 keys", n)
+		}
+	})
+}
