@@ -21,7 +21,7 @@ const (
 // Such a transaction is one statement, which has StatementTimeout, so the lease
 // never ends one that is at work.
 func cutOff(lease time.Duration) []string {
-	seconds := int64(max(lease/time.Second, 1))
+	seconds := int64((lease + time.Second - 1) / time.Second)
 	idle := min(max(seconds/2, 1), longestKeepalive)
 	interval := min(max(seconds/10, 1), longestKeepalive)
 	count := min(max((seconds-idle+interval-1)/interval, 1), mostKeepalives)

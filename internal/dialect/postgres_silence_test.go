@@ -16,13 +16,19 @@ func TestCutOff(t *testing.T) {
 		idle, interval, count, user int
 	}{
 		{2 * time.Second, 1, 1, 1, 2000},
-		{2500 * time.Millisecond, 1, 1, 1, 2500},
+		{2500 * time.Millisecond, 1, 1, 2, 2500},
+		{11900 * time.Millisecond, 6, 1, 6, 11_900},
 		{10 * time.Second, 5, 1, 5, 10_000},
 		{time.Hour, 1800, 360, 5, 3_600_000},
 		{24 * 24 * time.Hour, 32767, 32767, 63, 2_073_600_000},
 	} {
 		t.Run(tt.lease.String(), func(t *testing.T) {
 			t.Parallel()
+			// Where there is no tcp_user_timeout, this is when the server's kernel ends
+			// the connection. Sooner, and another client has the locks of a holder.
+			if silence := time.Duration(tt.idle+tt.count*tt.interval) * time.Second; silence < tt.lease {
+				t.Errorf("keepalives end the connection after %v", silence)
+			}
 			db, err := sql.Open("pgx", pgtest.Database(t))
 			if err != nil {
 				t.Fatal(err)
