@@ -55,7 +55,7 @@ func (l *Limiter) waitError(ctx, bounded context.Context, err error) error {
 		return l.explain(ctx.Err())
 	case ctx.Err() != nil || bounded.Err() == nil || !errors.Is(err, bounded.Err()):
 		return l.explain(err)
-	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrConfig):
+	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrConfig), errors.Is(err, sqllock.ErrCapacity):
 		return l.explain(overdue{err})
 	default:
 		return l.busy()
@@ -63,7 +63,7 @@ func (l *Limiter) waitError(ctx, bounded context.Context, err error) error {
 }
 
 // overdue is the error of a wait that our own deadline ended while the database
-// was away. It does not match that deadline's error, which would pass for the
+// was away, or had no room for another lock. It does not match that deadline's error, which would pass for the
 // caller's.
 type overdue struct{ err error }
 

@@ -150,6 +150,9 @@ func (t *table) inVainLocked(a *ask) error {
 		if e != nil && t.disputed(e) != nil {
 			return t.disputed(e)
 		}
+		if e != nil && e.full != nil {
+			return e.full
+		}
 	}
 	return nil
 }

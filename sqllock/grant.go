@@ -15,7 +15,7 @@ func (t *table) giveLocked(e *entry, a *ask, key Key) {
 // lockLocked is the lock of e's key, now held by a.
 func (t *table) lockLocked(e *entry, a *ask, key Key) *Lock {
 	e.state = held
-	e.polls = 0
+	e.polls, e.full = 0, nil
 	lock := &Lock{key: key, ctx: a.ctx, home: t, entry: e, lease: e.holds.lease, shared: e.shared}
 	if e.holds.tx != nil {
 		lock.tx = e.holds.tx.tx
@@ -61,8 +61,11 @@ func (t *table) ownLocked(e *entry, holds holding, at time.Duration) {
 // for again.
 func (t *table) refusedLocked(e *entry, err error) {
 	e.state = idle
-	e.since = 0
+	e.since, e.full = 0, nil
 	if err != ErrHeld {
+		if errors.Is(err, ErrCapacity) {
+			e.full = err
+		}
 		t.dismissLocked(e, err, everybody)
 	} else {
 		t.dismissBusyLocked(e)

@@ -96,7 +96,7 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			if isUnavailable(err) || errors.Is(err, ErrNotExclusive) || errors.Is(err, ErrConfig) {
+			if isUnavailable(err) || errors.Is(err, ErrNotExclusive) || errors.Is(err, ErrConfig) || errors.Is(err, ErrCapacity) {
 				return nil, fmt.Errorf("%w: %w", err, ended(ctx))
 			}
 			return nil, ended(ctx)

@@ -259,3 +259,46 @@ func TestSteadyWorkNearTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// A call that waits while there is no room says so when its context ends. It gets
+// the key when there is room again.
+func TestWaitForRoom(t *testing.T) {
+	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		waits := map[string]func(ctx context.Context) error{
+			"Lock":    func(ctx context.Context) error { _, err := s.Lock(ctx, ID(1)); return err },
+			"RLock":   func(ctx context.Context) error { _, err := s.RLock(ctx, ID(2)); return err },
+			"LockAny": func(ctx context.Context) error { _, err := s.LockAny(ctx, ID(3), ID(4)); return err },
+			"LockAll": func(ctx context.Context) error { _, err := s.LockAll(ctx, ID(5), ID(6)); return err },
+		}
+		other := mustTry(t, s, ID(9))
+		table.change(func() { table.others = 700 })
+		time.Sleep(2 * s.options.heartbeat)
+		for name, wait := range waits {
+			if err := wait(timeoutIn(t, time.Minute)); !errors.Is(err, ErrCapacity) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s without room: %v, want ErrCapacity and DeadlineExceeded", name, err)
+			}
+		}
+		if _, err := s.Lock(timeoutIn(t, time.Minute), ID(9)); errors.Is(err, ErrCapacity) {
+			t.Errorf("Lock of a key that this process holds: %v", err)
+		}
+		table.change(func() { table.others = 0 })
+		for name, wait := range waits {
+			if err := wait(timeoutIn(t, time.Minute)); err != nil {
+				t.Errorf("%s, and there is room again: %v", name, err)
+			}
+		}
+		for range 2 { // the second waits for a holder, not for room
+			if _, err := s.Lock(timeoutIn(t, time.Minute), ID(1)); errors.Is(err, ErrCapacity) {
+				t.Errorf("Lock of a key that had no room once: %v", err)
+			}
+		}
+		mustUnlock(t, other)
+	})
+}
+
+func timeoutIn(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

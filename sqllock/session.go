@@ -126,7 +126,8 @@ func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // the key goes through the database again, so that other processes get their
 // turn; across processes there is no order. Lock goes on waiting while the
 // database is away. Its errors are ErrClosed and ctx's; the latter matches
-// ErrUnavailable or ErrConfig too if the database was away when ctx ended, or ErrNotExclusive
+// ErrUnavailable or ErrConfig too if the database was away when ctx ended, ErrCapacity
+// if there was no room for another lock, or ErrNotExclusive
 // if the key was not to be had for its secret (see [Namespace.Keyed]).
 func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return s.table.acquire(ctx, key, true)

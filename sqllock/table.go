@@ -104,6 +104,7 @@ type entry struct {
 	polls    int           // attempts of the waiters since the key was last seen to move
 	timer    *time.Timer   // for the next attempt
 	polling  bool          // the timer runs
+	full     error         // ErrCapacity, if it was denied for that; nil since another answer
 }
 
 // holding is what a granted key lives on: one of these.
