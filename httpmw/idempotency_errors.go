@@ -53,6 +53,9 @@ var errSwitched = errors.New("httpmw: the handler wrote 101: it cannot switch pr
 // errShortIDs: ids of 64 bytes are too long for the limiter.
 var errShortIDs = errors.New("httpmw: an Idempotency needs a limiter whose WithMaxIDLen is 64 at least")
 
+// errOtherTable: the table lets a key in twice, or rolls nothing back.
+var errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errWiring, otherTable)
+
 // errTxOptions: no request gets a transaction.
 var errTxOptions = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions: pass an isolation level that it knows", errWiring)
 

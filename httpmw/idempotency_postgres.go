@@ -40,6 +40,8 @@ const (
 // transaction pooler may be between.
 type postgresDatabase struct{}
 
+func (postgresDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
+
 // maxSetting is the largest bound of idleness that the server accepts.
 const maxSetting = math.MaxInt32 * time.Millisecond
 

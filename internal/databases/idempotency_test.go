@@ -302,6 +302,33 @@ func TestIdempotencyWiring(t *testing.T) {
 	})
 }
 
+// A table of MariaDB that lets a key in twice, or rolls nothing back, is found out
+// before a handler runs.
+func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"no key":     "DROP PRIMARY KEY",
+		"wider key":  "DROP PRIMARY KEY, ADD PRIMARY KEY (`key`, fingerprint)",
+		"not unique": "DROP PRIMARY KEY, ADD KEY (`key`)",
+		"MyISAM":     "ENGINE = MyISAM",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := mariaBank(t, "")
+			execute(t, b.db, "ALTER TABLE latchkey_answers "+change)
+			h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusInternalServerError)
+			b.wantLog("is not as IdempotencySchema makes it")
+			if n := b.runs.Load(); n != 0 {
+				t.Errorf("the handler ran %d times", n)
+			}
+			execute(t, b.db, "DROP TABLE latchkey_answers")
+			create(t, b.db, httpmw.IdempotencySchema(sqllock.MySQL))
+			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+		})
+	}
+}
+
 func TestIdempotencyUnknownDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))
