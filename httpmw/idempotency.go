@@ -195,6 +195,9 @@ func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Ha
 		_ = i.limiter.Refuse(err) // for its Observer: a dry run rejects too, since there is nothing to do once
 		return err
 	}
+	if i.limiter.Carried(r.Context(), asked.lockID()) {
+		i.refusals.report(r, slog.LevelError, twiceText, slog.Int("limit", i.limiter.Limit()))
+	}
 	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())
 	switch {
 	case errors.Is(err, ratelimit.ErrBadID): // ours is a good one
