@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue internal/bench internal/chaos internal/databases)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway internal/bench internal/chaos internal/databases)))
 
 # What `make check` uses where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2

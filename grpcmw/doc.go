@@ -1,6 +1,6 @@
 // Package grpcmw admits gRPC calls one at a time per user or resource, across
-// every instance of a service, and refuses the rest with a status that says
-// when to try again.
+// every instance of a service. It rejects the rest with a status that says when to
+// try again.
 //
 //	limit := ratelimit.OneAtATime(session, "export")
 //	user := grpcmw.FromContext(auth.User) // func(context.Context) (string, bool)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/grpcmw"
@@ -35,6 +36,7 @@ type quietStream struct {
 }
 
 func (s quietStream) Context() context.Context { return s.ctx }
+func (s quietStream) SetTrailer(metadata.MD)   {}
 
 // The loss of a lock ends a call's context, but not in a dry run, which must not
 // harm live traffic.

@@ -59,7 +59,7 @@ func ExampleUnaryServerInterceptor() {
 	fmt.Println("alice later:", call(login("alice"), intercept, "/export.Service/Export", nil, done))
 	// Output:
 	// alice exports, lock: <nil>
-	// alice again: rpc error: code = ResourceExhausted desc = too many calls at a time
+	// alice again: rpc error: code = ResourceExhausted desc = The limit "export" admits one call at a time, and another call is in progress. Try again in 1 second.
 	// bob: <nil>
 	// alice: <nil>
 	// alice later: <nil>
@@ -166,7 +166,7 @@ func ExampleMetadata_incorrect() {
 		return nil, nil
 	})
 	// Output:
-	// alice: rpc error: code = ResourceExhausted desc = too many calls at a time
+	// alice: rpc error: code = ResourceExhausted desc = The limit "export" admits one call at a time, and another call is in progress. Try again in 1 second.
 }
 
 // The key is a resource that the request names, for calls that have been
@@ -179,7 +179,7 @@ func ExampleField() {
 	fmt.Println(key(login("alice"), interceptors.NewServerCallMeta("/docs.Service/Edit", nil, &pb.Empty{})))
 	// Output:
 	// document-7 <nil>
-	//  grpcmw: no key in the call
+	//  grpcmw: no key in the call: field "response_status.message" is not set or empty
 	//  grpcmw: no key at "response_status.message" in grpc.testing.Empty: the message has no field response_status
 }
 
@@ -234,7 +234,36 @@ func ExampleWithConflict() {
 		return nil, nil
 	})
 	// Output:
-	// rpc error: code = Aborted desc = another call works on the same
+	// rpc error: code = Aborted desc = The limit "document" admits one call at a time, and another call is in progress. Try again in 1 second.
+}
+
+// The status can be in the service's own words.
+func ExampleWithBusyText() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.FromContext(authenticated),
+		grpcmw.WithBusyText("You can run one export at a time."))
+
+	_ = call(login("alice"), intercept, "/export.Service/Export", nil, func(context.Context, any) (any, error) {
+		fmt.Println(call(login("alice"), intercept, "/export.Service/Export", nil, done))
+		return nil, nil
+	})
+	// Output:
+	// rpc error: code = ResourceExhausted desc = You can run one export at a time. Try again in 1 second.
+}
+
+// A balancer's health check has no user. It is not limited unless asked for.
+func ExampleWithAllServices() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	key := grpcmw.FromContext(authenticated)
+	for _, intercept := range []grpc.UnaryServerInterceptor{
+		grpcmw.UnaryServerInterceptor(exports, key),
+		grpcmw.UnaryServerInterceptor(exports, key, grpcmw.WithAllServices()),
+	} {
+		fmt.Println(call(context.Background(), intercept, "/grpc.health.v1.Health/Check", nil, done))
+	}
+	// Output:
+	// <nil>
+	// rpc error: code = InvalidArgument desc = grpcmw: no key in the call
 }
 
 // Clients read why, and when to try again, from the status's details.

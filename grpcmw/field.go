@@ -11,14 +11,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Field takes the key from a field of the request message, by its path in the
-// .proto file's names: "user.id" is field id of the message in field user. On a
-// stream it is the first message that counts.
+// Field takes the key from a field of the request message. The path is in the
+// names of the .proto file: "user.id" is field id of the message in field user. On
+// a stream the first message counts.
 //
 // The field is a string, or an integer of any kind, which gives its decimal
 // form; for anything else write a KeyFunc. A field that is not set, or set to
-// an empty string, is ErrNoKey; so is a 0 unless the field is declared optional
-// and set. A message without such a field is refused, with a text that says so.
+// an empty string, is ErrNoKey, with the path in its text. So is a 0, unless the
+// field is declared optional and set. A call whose message has no such field ends
+// with INVALID_ARGUMENT, with a text that says so.
 //
 // The client chooses what is in its message. A resource that it may name is a
 // good key when the call has been authorized for it before; a user's id is not,
@@ -33,7 +34,7 @@ func Field(path string) KeyFunc {
 	return func(_ context.Context, call interceptors.CallMeta) (string, error) {
 		if call.ReqOrNil == nil {
 			if call.Typ == interceptors.Unary {
-				return "", ErrNoKey
+				return "", &missingError{"field " + strconv.Quote(path) + " is not set: the call has no message"}
 			}
 			return "", ErrNeedMessage
 		}
@@ -89,13 +90,12 @@ func scalarText(message protoreflect.Message, field protoreflect.FieldDescriptor
 		why := "field " + string(field.Name()) + " is neither a string nor an integer"
 		return "", &fieldError{message.Descriptor().FullName(), path, why}
 	}
-	if !message.Has(field) {
-		return "", ErrNoKey
+	if message.Has(field) {
+		if key := text(message.Get(field)); key != "" {
+			return key, nil
+		}
 	}
-	if key := text(message.Get(field)); key != "" {
-		return key, nil
-	}
-	return "", ErrNoKey
+	return "", &missingError{"field " + strconv.Quote(path) + " is not set or empty"}
 }
 
 // A fieldError says that a message is not of a kind that Field's path fits. It

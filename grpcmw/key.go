@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc/metadata"
@@ -16,25 +17,50 @@ import (
 // [ErrNeedMessage]. ctx is the call's context.
 //
 // A key must come from something the caller cannot choose, such as the identity
-// that authentication has put into ctx. Who may choose a key may also choose a
-// victim's, and lock it out.
+// that authentication has put into ctx. A caller that may choose its key may choose
+// a victim's, and lock it out.
 //
-// When a KeyFunc fails, the call is refused: with the gRPC status that the error is
-// or wraps, if there is one (UNAUTHENTICATED, say), else with INVALID_ARGUMENT. The
-// text of neither the error nor what wraps its status goes to the client. The limiter's Observer is told the error as it is: it
-// should not hold the key.
+// Its error decides what becomes of the call:
+//
+//   - [ErrNoKey]: the call has no key. The status is INVALID_ARGUMENT.
+//   - [ratelimit.ErrBadID]: what is there cannot be a key. The status is
+//     INVALID_ARGUMENT.
+//   - [ErrBypass]: the call is not limited. Its handler runs without a lock.
+//   - [sqllock.ErrUnavailable]: the key cannot be looked up now. The status is
+//     UNAVAILABLE.
+//   - An error that is or wraps a gRPC status, such as UNAUTHENTICATED: that is the
+//     status.
+//   - Any other error is a fault of the server. The status is INTERNAL.
+//
+// The error must not hold the key: the limiter's Observer is told of it, and it is
+// logged if it is ErrNoKey or a fault of the server. Its text does not go to the
+// client, unless it is that of a status.
 type KeyFunc func(ctx context.Context, call interceptors.CallMeta) (string, error)
 
 var (
-	// ErrNoKey is what a KeyFunc answers for a call that has no key.
+	// ErrNoKey is what a KeyFunc returns for a call that has no key.
 	ErrNoKey = errors.New("grpcmw: no key in the call")
 
-	// ErrNeedMessage is what a KeyFunc answers at the start of a stream, when
+	// ErrBypass is what a KeyFunc returns for a call that is not limited, such as
+	// one of an administrator. Nothing is locked, and no Observer is told.
+	ErrBypass = errors.New("grpcmw: the call is not limited")
+
+	// ErrNeedMessage is what a KeyFunc returns at the start of a stream, when
 	// call.ReqOrNil is nil, to be asked again with the first message in it.
 	ErrNeedMessage = errors.New("grpcmw: the key is in the stream's first message")
 
-	errRepeated = fmt.Errorf("grpcmw: %w: it is in the call's metadata more than once", ratelimit.ErrBadID)
+	errRepeated  = fmt.Errorf("grpcmw: %w: it is in the call's metadata more than once", ratelimit.ErrBadID)
+	errNoMessage = &missingError{"the stream ended before its first message"}
 )
+
+// A missingError is an ErrNoKey that says where the key should be. It holds names
+// that the server's programmer chose, so that a client may read it.
+type missingError struct{ where string }
+
+func (e *missingError) Error() string { return ErrNoKey.Error() + ": " + e.where }
+
+// Is makes errors.Is(err, ErrNoKey) hold.
+func (e *missingError) Is(target error) bool { return target == ErrNoKey }
 
 // FromContext takes the key from the call's context, where an interceptor before
 // this one has put it: an authenticated user's id, best of all. f answers false,
@@ -53,12 +79,12 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 	}
 }
 
-// Metadata takes the key from the call's metadata: for names that a trusted
-// proxy sets and strips from what clients send, and for idempotency keys in a
-// [Join] with the user. The client chooses all other metadata, and with it whom
-// to lock out: never take a user's name from there.
+// Metadata takes the key from the entry called name of the call's metadata. Use it
+// for entries that a trusted proxy sets, and strips from what clients send. The
+// client chooses all other entries: never take a user's name from there.
 //
-// Without the name, or with an empty value, the error is ErrNoKey. If it is
+// Without the name, or with an empty value, the error is ErrNoKey, and its text
+// has the name. If it is
 // there more than once the error is [ratelimit.ErrBadID]: neither value can be
 // trusted.
 //
@@ -67,13 +93,14 @@ func Metadata(name string) KeyFunc {
 	if name == "" {
 		panic("grpcmw: Metadata needs a name")
 	}
+	missing := &missingError{"metadata entry " + strconv.Quote(name) + " is missing or empty"}
 	return func(ctx context.Context, _ interceptors.CallMeta) (string, error) {
 		values := metadata.ValueFromIncomingContext(ctx, name)
 		switch {
 		case len(values) > 1:
 			return "", errRepeated
 		case len(values) == 0 || values[0] == "":
-			return "", ErrNoKey
+			return "", missing
 		}
 		return values[0], nil
 	}

@@ -127,9 +127,9 @@ func TestMetadata(t *testing.T) {
 	}{
 		{"once", metadata.Pairs("user", "alice"), "alice", ""},
 		{"in another case", metadata.Pairs("USER", "alice"), "alice", ""},
-		{"none", metadata.Pairs("name", "alice"), "", grpcmw.ErrNoKey.Error()},
-		{"no metadata", nil, "", grpcmw.ErrNoKey.Error()},
-		{"empty", metadata.Pairs("user", ""), "", grpcmw.ErrNoKey.Error()},
+		{"none", metadata.Pairs("name", "alice"), "", `grpcmw: no key in the call: metadata entry "User" is missing or empty`},
+		{"no metadata", nil, "", `grpcmw: no key in the call: metadata entry "User" is missing or empty`},
+		{"empty", metadata.Pairs("user", ""), "", `grpcmw: no key in the call: metadata entry "User" is missing or empty`},
 		{"twice", metadata.Pairs("user", "alice", "user", "bob"), "", "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
 		{"twice the same", metadata.Pairs("user", "alice", "user", "alice"), "", "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
 	}
@@ -259,6 +259,8 @@ func TestMisusePanics(t *testing.T) {
 		"Join()":                       func() { grpcmw.Join() },
 		"Join(nil)":                    func() { grpcmw.Join(nil) },
 		"Join(key, nil)":               func() { grpcmw.Join(constant("a"), nil) },
+		"WithLogger(nil)":              func() { grpcmw.WithLogger(nil) },
+		"WithBusyText()":               func() { grpcmw.WithBusyText("") },
 		"WithErrorDomain()":            func() { grpcmw.WithErrorDomain("") },
 		"WithPushback(0)":              func() { grpcmw.WithPushback(0) },
 		"WithPushback(-1)":             func() { grpcmw.WithPushback(-1) },

@@ -1,19 +1,16 @@
 package grpcmw
 
 import (
-	"strconv"
+	"log/slog"
 	"time"
-
-	"google.golang.org/grpc/metadata"
 )
 
-// An Option changes how the interceptors answer calls that they refuse.
+// An Option changes how the interceptors limit and reject calls.
 type Option func(*guard)
 
-// WithConflict answers a call whose key is busy with ABORTED, in place of
-// RESOURCE_EXHAUSTED: for keys that name a resource or a piece of work (an
-// idempotency key), where "in conflict with another call" is nearer to the
-// truth than "your quota is used up".
+// WithConflict makes the status of a call whose key is busy ABORTED, in place of
+// RESOURCE_EXHAUSTED. It is for keys that name a resource or a piece of work. Such
+// a call is in conflict with another one, and no quota is used up.
 func WithConflict() Option {
 	return func(g *guard) { g.conflict = true }
 }
@@ -30,11 +27,15 @@ func WithErrorDomain(domain string) Option {
 	return func(g *guard) { g.domain = domain }
 }
 
-// WithPushback tells gRPC clients with a retry policy to wait for d before the
-// next attempt, in place of their own backoff: a refusal whose RetryInfo says
-// that trying again may help gets the trailer grpc-retry-pushback-ms; a status of
-// a KeyFunc's own does not. The policy's limit on attempts still holds. Without it the policy decides alone,
-// as gRPC's own retries do not read RetryInfo.
+// WithPushback sets how long gRPC clients with a retry policy wait before they
+// repeat a call whose key was busy. The default is what the status's RetryInfo
+// says.
+//
+// Every rejection with a RetryInfo carries the trailer grpc-retry-pushback-ms.
+// gRPC's own retries do not read RetryInfo. They obey the trailer in place of the
+// policy's backoff; the policy still limits the attempts. While locks cannot be
+// taken, and when one was lost, the trailer always says what RetryInfo does. That
+// differs from call to call, so that clients do not come back at one moment.
 //
 // A response header ends gRPC's own retries, so an interceptor before this one
 // must not set any before the call is admitted.
@@ -45,8 +46,41 @@ func WithPushback(d time.Duration) Option {
 	if d <= 0 {
 		panic("grpcmw: WithPushback needs a positive duration")
 	}
-	ms := (d-1)/time.Millisecond + 1
-	return func(g *guard) {
-		g.pushback = metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(int64(ms), 10))
+	return func(g *guard) { g.pushback = d }
+}
+
+// WithBusyText sets the sentence of the status for a busy key. An example is "You
+// can run one export at a time." The interceptor adds when to try again. The
+// default names the limiter's namespace and its limit.
+//
+// The text must not hold a key. WithBusyText panics if text is empty.
+func WithBusyText(text string) Option {
+	if text == "" {
+		panic("grpcmw: WithBusyText needs a text that is not empty")
 	}
+	return func(g *guard) { g.busyText = text }
+}
+
+// WithAllServices limits every service of the server. By default health checks
+// (grpc.health.v1.Health) and server reflection (grpc.reflection.v1 and v1alpha)
+// are not limited: balancers and tools call them, without a user.
+func WithAllServices() Option {
+	return func(g *guard) { g.all = true }
+}
+
+// WithLogger sets where the interceptor reports what its operators should mend.
+// The default is [slog.Default]. Each of these is reported at most once a minute
+// for each method:
+//
+//   - A call has no key ([ErrNoKey]). The interceptor may be before the
+//     authentication.
+//   - A call needs two places of one limit. The limit may be on its road twice.
+//   - A KeyFunc has failed with an error of its own. That error is in the line.
+//
+// WithLogger panics if log is nil.
+func WithLogger(log *slog.Logger) Option {
+	if log == nil {
+		panic("grpcmw: WithLogger needs a *slog.Logger that is not nil")
+	}
+	return func(g *guard) { g.log = log }
 }

@@ -3,6 +3,7 @@ package grpcmw_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,5 +115,46 @@ func TestClientGivesUp(t *testing.T) {
 	}
 	if got := a.n.Load(); got != 4 {
 		t.Errorf("%d attempts, want the policy's 4", got)
+	}
+}
+
+// While locks cannot be taken, clients come back at moments of their own, as
+// RetryInfo says: also if a busy key has a fixed pushback.
+func TestPushbackFollowsRetryInfo(t *testing.T) {
+	tests := []struct {
+		name  string
+		locks sqllock.Locker
+		opts  []grpcmw.Option
+		want  string // "": what RetryInfo says
+		moves bool   // from call to call
+	}{
+		{"away", broken{sqllock.ErrUnavailable}, nil, "", true},
+		{"away, pushback set", broken{sqllock.ErrUnavailable}, []grpcmw.Option{grpcmw.WithPushback(5 * time.Second)}, "", true},
+		{"capacity, pushback set", broken{sqllock.ErrCapacity}, []grpcmw.Option{grpcmw.WithPushback(5 * time.Second)}, "", true},
+		{"busy", broken{sqllock.ErrHeld}, nil, "", false},
+		{"busy, pushback set", broken{sqllock.ErrHeld}, []grpcmw.Option{grpcmw.WithPushback(5 * time.Second)}, "5000", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client := start(t, &service{}, limited(ratelimit.OneAtATime(tt.locks, namespace), constant("alice"), tt.opts...)...)
+			told := map[string]bool{}
+			for range 50 {
+				var trailer metadata.MD
+				err := kinds[0].call(t.Context(), client, "alice", grpc.Trailer(&trailer))
+				want := tt.want
+				if want == "" {
+					want = strconv.FormatInt(retryDelay(t, status.Convert(err)).Milliseconds(), 10)
+				}
+				got := trailer.Get("grpc-retry-pushback-ms")
+				if len(got) != 1 || got[0] != want {
+					t.Fatalf("pushback %v, want %s", got, want)
+				}
+				told[got[0]] = true
+			}
+			if moves := len(told) > 10; moves != tt.moves { // of 50, from 2001
+				t.Errorf("50 clients were told %d different pushbacks, want many: %v", len(told), tt.moves)
+			}
+		})
 	}
 }

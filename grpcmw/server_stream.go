@@ -75,7 +75,7 @@ func (s *serverStream) RecvMsg(m any) error {
 		call.ReqOrNil = m
 		return s.admit(s.guard.key(s.ctx, call))
 	case errors.Is(err, io.EOF): // no message will come, and so no key
-		if refusal := s.admit("", ErrNoKey); refusal != nil {
+		if refusal := s.admit("", errNoMessage); refusal != nil {
 			return refusal
 		}
 		return err
@@ -119,7 +119,7 @@ func (s *serverStream) admit(id string, err error) error {
 	s.mu.Unlock()
 	defer close(done)
 
-	lock, refused := s.guard.admit(s.ctx, id, err)
+	lock, refused := s.guard.admit(s.ctx, s.call.FullMethod(), id, err)
 	if refused != nil {
 		refusal := s.guard.refuse(refused, s.SetTrailer)
 		s.verdict.Store(&streamVerdict{refusal: refusal}) // before the handler sees its context end

@@ -157,12 +157,19 @@ func limited(l *ratelimit.Limiter, key grpcmw.KeyFunc, opts ...grpcmw.Option) []
 // serve starts a server for s on a socket, and stops it after the test.
 func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (server *grpc.Server, address string) {
 	t.Helper()
+	server = grpc.NewServer(opts...)
+	return server, listen(t, server, func(server *grpc.Server) { pb.RegisterTestServiceServer(server, s) })
+}
+
+// listen starts server on a socket, with the services that register gives it, and
+// stops it after the test.
+func listen(t testing.TB, server *grpc.Server, register func(*grpc.Server)) (address string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server = grpc.NewServer(opts...)
-	pb.RegisterTestServiceServer(server, s)
+	register(server)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -171,10 +178,16 @@ func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (server *grpc.Se
 			t.Error(err)
 		}
 	})
-	return server, listener.Addr().String()
+	return listener.Addr().String()
 }
 
 func dial(t testing.TB, address string, opts ...grpc.DialOption) pb.TestServiceClient {
+	t.Helper()
+	return pb.NewTestServiceClient(connect(t, address, opts...))
+}
+
+// connect makes a connection that is closed after the test.
+func connect(t testing.TB, address string, opts ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient(address, opts...)
@@ -186,7 +199,7 @@ func dial(t testing.TB, address string, opts ...grpc.DialOption) pb.TestServiceC
 			t.Error(err)
 		}
 	})
-	return pb.NewTestServiceClient(conn)
+	return conn
 }
 
 // start is serve and dial.

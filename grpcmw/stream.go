@@ -12,25 +12,29 @@ import (
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams: the lock is
 // held from the stream's start until its handler returns.
 //
-// If the KeyFunc answers [ErrNeedMessage], the lock is taken when the handler
-// receives the first message, in RecvMsg. If the stream is refused then, or ends
-// without a message, RecvMsg returns the refusal, the stream's context ends, and
-// the refusal is how the call ends, whatever the handler returns. Before the
-// first message the stream has no lock, and so SendMsg fails with
-// FAILED_PRECONDITION, which the limiter's Observer is told of once, through Refused,
-// besides how the stream is decided; the handler should not begin any other work that the
-// lock is for, nor send headers, which end gRPC's own retries. A context that it
-// has taken from the stream before carries the lock, and ends on its loss, from
-// then on.
+// If the KeyFunc returns [ErrNeedMessage], the lock is taken when the handler
+// receives the first message, in RecvMsg. The stream may be rejected then, or end
+// without a message. RecvMsg then returns the rejection, and the stream's context
+// ends. The call ends with the rejection, whatever the handler returns.
+//
+// Before the first message the stream has no lock. SendMsg fails with
+// FAILED_PRECONDITION, and the limiter's Observer is told of that once, through
+// Refused. The handler should begin no work that the lock is for, and send no
+// headers, which end gRPC's own retries. A context that it took from the stream
+// before carries the lock from then on, and ends on its loss.
 //
 // Once the lock is lost RecvMsg and SendMsg fail with ABORTED; the error matches
-// [sqllock.ErrLost]. A RecvMsg that already waits for the client goes on
-// waiting: a handler that may wait for long watches its context beside it.
+// [sqllock.ErrLost]. A handler that returns that error, or its context's, ends the
+// call with ABORTED and RetryInfo. A RecvMsg that already waits for the client
+// goes on waiting. A handler that may wait for long must watch its context too.
 //
 // StreamServerInterceptor panics if l or key is nil.
 func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
 	g := newGuard("StreamServerInterceptor", l, key, opts)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if g.exempt(info.FullMethod) {
+			return handler(srv, ss)
+		}
 		s := newStream(g, ss, interceptors.NewServerCallMeta(info.FullMethod, info, nil))
 		defer s.end()
 		id, err := g.key(ss.Context(), s.call)
@@ -42,6 +46,9 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 		err = handler(srv, s)
 		if refusal := s.refusal(); refusal != nil {
 			return refusal
+		}
+		if interrupted := g.interruption(s.ctx, err); interrupted != nil {
+			return g.refuse(interrupted, ss.SetTrailer)
 		}
 		return err
 	}

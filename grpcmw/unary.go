@@ -11,32 +11,48 @@ import (
 )
 
 // UnaryServerInterceptor lets a call through to its handler when l admits its
-// key, and answers it with a status otherwise:
+// key, and ends it with a status otherwise:
 //
 //   - RESOURCE_EXHAUSTED, with ErrorInfo, RetryInfo and QuotaFailure, if the key
 //     is busy; with [WithConflict] ABORTED, with ErrorInfo and RetryInfo. The
 //     ErrorInfo's reason is CONCURRENCY_LIMIT_REACHED or CALL_IN_PROGRESS;
 //   - UNAVAILABLE, with RetryInfo, if locks cannot be taken now;
-//   - INVALID_ARGUMENT if the call has no key, or a bad one;
+//   - INVALID_ARGUMENT if the call has no key, or a bad one. The text names the
+//     field or the metadata entry that is missing;
+//   - INTERNAL if the KeyFunc failed, as [KeyFunc] says;
 //   - DEADLINE_EXCEEDED or CANCELLED if the call's context ended in the wait.
 //
-// No status, detail or trailer holds the key. To limit some methods only, wrap
+// If the lock is lost while the handler runs, and the handler returns its
+// context's error, the status is ABORTED, with RetryInfo and ErrorInfo of reason
+// LOCK_LOST. If [ratelimit.WithMaxHold] ended the context, it is DEADLINE_EXCEEDED.
+// Any other error of the handler stays, and so does a response.
+//
+// Health checks and server reflection are not limited ([WithAllServices]). No
+// status, detail or trailer holds the key. To limit some methods only, wrap
 // the interceptor in package selector of go-grpc-middleware.
 //
 // UnaryServerInterceptor panics if l or key is nil.
 func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) grpc.UnaryServerInterceptor {
 	g := newGuard("UnaryServerInterceptor", l, key, opts)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if g.exempt(info.FullMethod) {
+			return handler(ctx, req)
+		}
+		setTrailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }
 		id, err := g.key(ctx, interceptors.NewServerCallMeta(info.FullMethod, nil, req))
-		lock, refused := g.admit(ctx, id, err)
+		lock, refused := g.admit(ctx, info.FullMethod, id, err)
 		if refused != nil {
-			return nil, g.refuse(refused, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+			return nil, g.refuse(refused, setTrailer)
 		}
 		// Deferred, so that a panic releases and goes on. gRPC sends the response
 		// after that: the client's next call finds the key free.
 		defer func() { _ = lock.Unlock() }() // a loss has ended the handler's context
 		bound, cancel := lock.Bind(ctx)
 		defer cancel() // first: what the handler left behind ends before the lock goes
-		return handler(bound, req)
+		resp, err := handler(bound, req)
+		if interrupted := g.interruption(bound, err); interrupted != nil {
+			return nil, g.refuse(interrupted, setTrailer)
+		}
+		return resp, err
 	}
 }

@@ -6,61 +6,71 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // The reasons in ErrorInfo.
 const (
 	reasonQuota    = "CONCURRENCY_LIMIT_REACHED"
 	reasonConflict = "CALL_IN_PROGRESS"
+	reasonLost     = "LOCK_LOST"
 )
 
-// awayRetry is what a client is told to wait while locks cannot be taken: about
-// what a session takes to reconnect, and at random, so that clients refused at
-// one moment do not come back at one.
+// awayRetry is what a client is told to wait while locks cannot be taken. A session
+// takes about as long to reconnect. It is random, so that clients that are rejected
+// at one moment do not come back at one.
 func awayRetry() time.Duration {
 	return (time.Second + rand.N(2*time.Second)).Round(time.Millisecond)
 }
 
-// keyVerdict is the status for a call whose key err says it has not.
-func keyVerdict(ctx context.Context, err error) *status.Status {
+// A refusal is how a call ends that is not admitted, or interrupted.
+type refusal struct {
+	status   *status.Status
+	pushback metadata.MD // for gRPC's own retries, which copy it; nil for none
+	fault    bool        // a KeyFunc failed with an error of its own
+}
+
+// keyVerdict is the refusal of a call whose key err says it has not.
+func (g *guard) keyVerdict(ctx context.Context, err error) *refusal {
 	if ended := endedBy(ctx, err); ended != nil {
-		return ended
+		return &refusal{status: ended}
 	}
 	// The status as it is: status.FromError puts the texts around it into its own.
 	var own interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &own) && own.GRPCStatus().Code() != codes.OK {
-		return own.GRPCStatus()
+		return &refusal{status: own.GRPCStatus()}
 	}
-	text := "grpcmw: bad key"
 	var wrongField *fieldError
+	var missing *missingError
+	text := ""
 	switch {
 	case errors.As(err, &wrongField):
 		text = wrongField.Error()
+	case errors.As(err, &missing):
+		text = missing.Error()
 	case errors.Is(err, ErrNoKey), errors.Is(err, ErrNeedMessage): // there is no message to come
 		text = ErrNoKey.Error()
 	case errors.Is(err, errRepeated):
 		text = errRepeated.Error()
+	case errors.Is(err, ratelimit.ErrBadID):
+		text = "grpcmw: bad key"
+	case errors.Is(err, sqllock.ErrUnavailable):
+		return away()
+	default:
+		return &refusal{status: status.New(codes.Internal, "The server could not find out whom the call is for."), fault: true}
 	}
-	return status.New(codes.InvalidArgument, text)
-}
-
-// A refusal is how a call that is not admitted ends.
-type refusal struct {
-	status *status.Status
-	again  bool // trying again may help, as the RetryInfo in status says
+	return &refusal{status: status.New(codes.InvalidArgument, text)}
 }
 
 // verdict is the refusal of a call by the limiter.
 func (g *guard) verdict(ctx context.Context, err error) *refusal {
 	if errors.Is(err, ratelimit.ErrBusy) {
-		return &refusal{status: g.busy(err), again: true}
+		return g.busy(err)
 	}
 	if ended := endedBy(ctx, err); ended != nil {
 		return &refusal{status: ended}
@@ -68,50 +78,47 @@ func (g *guard) verdict(ctx context.Context, err error) *refusal {
 	if errors.Is(err, ratelimit.ErrBadID) {
 		return &refusal{status: status.New(codes.InvalidArgument, err.Error())} // it says why, not what
 	}
-	away := detailed(codes.Unavailable, "locks cannot be taken now", retryInfo(awayRetry()))
-	return &refusal{status: away, again: true}
+	return away()
 }
 
-// busy is the status for a key that others hold. The last one made is kept:
-// what it says changes with the time to wait only, and its details take most of
-// the time of a refusal.
-func (g *guard) busy(err error) *status.Status {
-	retry := time.Second
-	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
-		retry = b.RetryAfter
-	}
-	if last := g.lastBusy.Load(); last != nil && last.retry == retry {
-		return last.status
-	}
-	made := &busyStatus{retry, g.busyFor(retry)}
-	g.lastBusy.Store(made)
-	return made.status
+// away is the refusal of a call while locks cannot be taken.
+func away() *refusal {
+	retry := awayRetry()
+	s := detailed(codes.Unavailable, "The lock service is unavailable."+tryAgain(retry), retryInfo(retry))
+	return &refusal{status: s, pushback: pushback(retry)}
 }
 
-// A busyStatus is the status for a key that may be free after retry.
-type busyStatus struct {
-	retry  time.Duration
-	status *status.Status
+// interruption is how a call ends whose handler has returned err, if err is the
+// end of ctx by the lock that ctx is bound to. Else it is nil: err is the
+// handler's own, or the client has ended the call.
+func (g *guard) interruption(ctx context.Context, err error) *refusal {
+	if err == nil || ctx.Err() == nil || hasOwnStatus(err) { // Err compares the clock
+		return nil
+	}
+	cause := context.Cause(ctx)
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, cause) || status.Code(err) == codes.Canceled
+	switch {
+	case errors.Is(err, sqllock.ErrLost), ended && (errors.Is(cause, sqllock.ErrLost) || errors.Is(cause, sqllock.ErrClosed)):
+		retry := awayRetry()
+		s := detailed(codes.Aborted, "The call was interrupted because its lock was lost."+tryAgain(retry),
+			g.errorInfo(reasonLost), retryInfo(retry))
+		return &refusal{status: s, pushback: pushback(retry)}
+	case ended && errors.Is(cause, ratelimit.ErrMaxHold):
+		text := "The call took longer than the limit " + g.limitName() + " allows."
+		return &refusal{status: status.New(codes.DeadlineExceeded, text)}
+	}
+	return nil
 }
 
-// busyFor makes it. Nothing in it is the key: the quota's subject is the
-// limiter's namespace.
-func (g *guard) busyFor(retry time.Duration) *status.Status {
-	namespace := string(g.limiter.Namespace())
-	info := &errdetails.ErrorInfo{
-		Reason:   reasonQuota,
-		Domain:   g.domain,
-		Metadata: map[string]string{"namespace": namespace},
+// hasOwnStatus reports whether a handler has chosen err's status itself: one that
+// is neither a context's nor ours.
+func hasOwnStatus(err error) bool {
+	var own interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &own) {
+		return false
 	}
-	if g.conflict {
-		info.Reason = reasonConflict
-		return detailed(codes.Aborted, "another call works on the same", info, retryInfo(retry))
-	}
-	quota := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
-		Subject:     namespace,
-		Description: "calls at a time",
-	}}}
-	return detailed(codes.ResourceExhausted, "too many calls at a time", info, retryInfo(retry), quota)
+	_, lost := own.(lostError)
+	return !lost && own.GRPCStatus().Code() != codes.Canceled
 }
 
 // endedBy is the status for the end of the call's own context, if that is what
@@ -122,16 +129,4 @@ func endedBy(ctx context.Context, err error) *status.Status {
 		return status.FromContextError(ended)
 	}
 	return nil
-}
-
-func retryInfo(d time.Duration) *errdetails.RetryInfo {
-	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
-}
-
-func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
-	s := status.New(code, text)
-	if with, err := s.WithDetails(details...); err == nil {
-		return with
-	}
-	return s // without details rather than not at all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,9 +102,15 @@ func TestVerdict(t *testing.T) {
 					if told := fmt.Sprint(got.Message(), prototext.Format(got.Proto()), header, trailer); strings.Contains(told, secret) {
 						t.Errorf("the client is told the key: %s", told)
 					}
-					pushback := slices.Equal(trailer["grpc-retry-pushback-ms"], []string{"5000"})
-					if again := len(tt.want.details) > 0; pushback != again {
-						t.Errorf("trailer %v, want a pushback: %v", trailer, again)
+					var pushback []string
+					switch {
+					case got.Code() == codes.Unavailable: // whatever WithPushback says
+						pushback = []string{strconv.FormatInt(retryDelay(t, got).Milliseconds(), 10)}
+					case len(tt.want.details) > 0:
+						pushback = []string{"5000"}
+					}
+					if got := trailer["grpc-retry-pushback-ms"]; !slices.Equal(got, pushback) {
+						t.Errorf("pushback %v, want %v", got, pushback)
 					}
 					if header["grpc-retry-pushback-ms"] != nil {
 						t.Error("a pushback in the header ends the client's retries")
@@ -112,6 +119,18 @@ func TestVerdict(t *testing.T) {
 			}
 		}
 	}
+}
+
+// retryDelay is what the RetryInfo of s says.
+func retryDelay(t *testing.T, s *status.Status) time.Duration {
+	t.Helper()
+	for _, detail := range s.Details() {
+		if d, ok := detail.(*errdetails.RetryInfo); ok {
+			return d.GetRetryDelay().AsDuration()
+		}
+	}
+	t.Errorf("status %v has no RetryInfo", s)
+	return 0
 }
 
 // detailKinds are the kinds of details that a status has.
@@ -165,8 +184,39 @@ func TestBusyDetails(t *testing.T) {
 	}
 }
 
+// A status says to people which limit is full, and when to try again.
+func TestBusyMessage(t *testing.T) {
+	wait := func(d time.Duration) ratelimit.Option {
+		return ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d })
+	}
+	one := func(opts ...ratelimit.Option) *ratelimit.Limiter {
+		return ratelimit.OneAtATime(broken{sqllock.ErrHeld}, namespace, opts...)
+	}
+	tests := []struct {
+		name  string
+		limit *ratelimit.Limiter
+		opts  []grpcmw.Option
+		want  string
+	}{
+		{"one", one(), nil, `The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
+		{"longer", one(wait(1500 * time.Millisecond)), nil, `The limit "test" admits one call at a time, and another call is in progress. Try again in 2 seconds.`},
+		{"shorter", one(wait(time.Millisecond)), nil, `The limit "test" admits one call at a time, and another call is in progress. Try again in 1 second.`},
+		{"three", ratelimit.AtMost(3, broken{sqllock.ErrHeld}, namespace), []grpcmw.Option{grpcmw.WithConflict()},
+			`The limit "test" admits 3 calls at a time, and 3 are in progress. Try again in 1 second.`},
+		{"own text", one(wait(7 * time.Second)), []grpcmw.Option{grpcmw.WithBusyText("You can run one export at a time.")},
+			"You can run one export at a time. Try again in 7 seconds."},
+	}
+	for _, tt := range tests {
+		client := start(t, &service{}, limited(tt.limit, constant(secret), tt.opts...)...)
+		if got := status.Convert(kinds[0].call(t.Context(), client, secret)).Message(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
 // What a KeyFunc of the user's fails with.
 func TestKeyFuncFails(t *testing.T) {
+	const fault = "The server could not find out whom the call is for."
 	tests := []struct {
 		name string
 		err  error
@@ -174,14 +224,14 @@ func TestKeyFuncFails(t *testing.T) {
 		text string
 	}{
 		{"no key", fmt.Errorf("nobody called %s: %w", secret, grpcmw.ErrNoKey), codes.InvalidArgument, "grpcmw: no key in the call"},
-		{"its own error", errors.New("no user " + secret), codes.InvalidArgument, "grpcmw: bad key"},
+		{"its own error", errors.New("no user " + secret), codes.Internal, fault},
 		{"a bad id", fmt.Errorf("%s: %w", secret, ratelimit.ErrBadID), codes.InvalidArgument, "grpcmw: bad key"},
 		{"a status", status.Error(codes.Unauthenticated, "log in first"), codes.Unauthenticated, "log in first"},
 		{"a status, wrapped", fmt.Errorf("looking up %s: %w", secret, status.Error(codes.Unauthenticated, "log in first")), codes.Unauthenticated, "log in first"},
-		{"a status that says OK", fmt.Errorf("looking up %s: %w", secret, statusError{status.New(codes.OK, secret)}), codes.InvalidArgument, "grpcmw: bad key"},
-		{"a status that is none", statusError{}, codes.InvalidArgument, "grpcmw: bad key"},
+		{"a status that says OK", fmt.Errorf("looking up %s: %w", secret, statusError{status.New(codes.OK, secret)}), codes.Internal, fault},
+		{"a status that is none", statusError{}, codes.Internal, fault},
 		{"a status to come back from", status.Error(codes.Unavailable, "no directory"), codes.Unavailable, "no directory"},
-		{"a context's end that is not the call's", context.DeadlineExceeded, codes.InvalidArgument, "grpcmw: bad key"},
+		{"a context's end that is not the call's", context.DeadlineExceeded, codes.Internal, fault},
 		{"a message that never comes", grpcmw.ErrNeedMessage, codes.InvalidArgument, "grpcmw: no key in the call"},
 	}
 	for _, kind := range kinds {
@@ -219,7 +269,9 @@ func TestKeyFuncTells(t *testing.T) {
 	}{
 		{"field", grpcmw.Field("response_status.user"), `grpcmw: no key at "response_status.user" in grpc.testing.EchoStatus: the message has no field user`},
 		{"metadata", grpcmw.Metadata("user"), "grpcmw: ratelimit: bad id: it is in the call's metadata more than once"},
-		{"joined", grpcmw.Join(constant("a"), grpcmw.Metadata("none")), "grpcmw: no key in the call"},
+		{"joined", grpcmw.Join(constant("a"), grpcmw.Metadata("none")), `grpcmw: no key in the call: metadata entry "none" is missing or empty`},
+		{"field not set", grpcmw.Field("response_status.message"), `grpcmw: no key in the call: field "response_status.message" is not set or empty`},
+		{"context", grpcmw.FromContext(func(context.Context) (string, bool) { return "", false }), "grpcmw: no key in the call"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

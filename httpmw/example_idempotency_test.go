@@ -25,7 +25,7 @@ func exampleBank() (db *sql.DB, done func()) {
 	if db, err = sql.Open("pgx", dsn); err != nil {
 		log.Fatal(err)
 	}
-	for _, ddl := range []string{httpmw.IdempotencySchema, "CREATE TABLE ledger (amount int)"} { // once, in a migration
+	for _, ddl := range append(httpmw.IdempotencySchema(sqllock.PostgreSQL), "CREATE TABLE ledger (amount int)") { // once, in a migration
 		if _, err := db.Exec(ddl); err != nil {
 			log.Fatal(err)
 		}

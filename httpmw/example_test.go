@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,7 +81,7 @@ func ExampleMiddleware_Handler() {
 	// Output:
 	// 429 Retry-After: 1
 	// application/problem+json
-	// {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"As many requests as may be served at a time are being served already."}
+	// {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"The limit \"export\" admits one request at a time, and another request is in progress. Try again in 1 second."}
 }
 
 // A handler finds its lock in its context, which ends when the lock is lost.
@@ -181,6 +183,66 @@ func ExampleMiddleware_Acquire() {
 	// work, told to stop: false
 	// 200 OK
 	// 400 Bad Request
+}
+
+// A KeyFunc can look the id up, and leave some requests out of the limit.
+func ExampleKeyFunc_bypass() {
+	perTenant := func(r *http.Request) (string, error) {
+		user, ok := userID(r.Context())
+		switch {
+		case !ok:
+			return "", httpmw.ErrNoKey // 400
+		case user == "admin":
+			return "", httpmw.ErrBypass // not limited
+		}
+		return "tenant of " + user, nil // from a directory; if that fails, 500
+	}
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), perTenant)
+	export := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, locked := sqllock.FromContext(r.Context())
+		fmt.Println("locked:", locked)
+	}))
+	call(authenticate("user-1", export), "/export")
+	call(authenticate("admin", export), "/export")
+	call(export, "/export")
+	// Output:
+	// locked: true
+	// 200 OK
+	// locked: false
+	// 200 OK
+	// 400 Bad Request
+}
+
+// A middleware in front of the authentication finds no key. The log says so, at
+// most once a minute.
+func ExampleWithLogger() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID), httpmw.WithLogger(log))
+	mux := http.NewServeMux()
+	mux.Handle("GET /export", m.Handler(authenticate("user-1", http.NotFoundHandler()))) // the wrong way round
+	call(mux, "/export")
+	call(mux, "/export")
+	// Output:
+	// level=WARN msg="httpmw: a request has no key: is the middleware inside of the authentication and of the router?" error="httpmw: no key in the request: not in the context" namespace=export route="GET /export"
+	// 400 Bad Request
+	// 400 Bad Request
+}
+
+// What a person reads can be in the service's own words.
+func ExampleWithBusyText() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	m := httpmw.New(exports, httpmw.FromContext(userID), httpmw.WithBusyText("You can run one export at a time."))
+	w := httptest.NewRecorder()
+	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
+	fmt.Print(w.Body)
+	// Output: {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"You can run one export at a time. Try again in 1 second."}
 }
 
 func ExampleMiddleware_Reject() {
@@ -356,7 +418,7 @@ func ExampleWithProblemType() {
 	w := httptest.NewRecorder()
 	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))
 	fmt.Print(w.Body)
-	// Output: {"type":"https://api.example/problems/busy","title":"Another request is in progress","status":429,"detail":"As many requests as may be served at a time are being served already."}
+	// Output: {"type":"https://api.example/problems/busy","title":"Another request is in progress","status":429,"detail":"The limit \"export\" admits one request at a time, and another request is in progress. Try again in 1 second."}
 }
 
 func ExampleWithRateLimitHeaders() {

@@ -157,6 +157,8 @@ func TestMisusePanics(t *testing.T) {
 		"nil key":      func() { httpmw.New(l, nil) },
 		"nil handler":  func() { httpmw.New(l, key).Handler(nil) },
 		"nil reject":   func() { httpmw.WithRejectHandler(nil) },
+		"nil log":      func() { httpmw.WithLogger(nil) },
+		"empty text":   func() { httpmw.WithBusyText("") },
 		"empty type":   func() { httpmw.WithProblemType("") },
 		"Header":       func() { httpmw.Header("") },
 		"Cookie":       func() { httpmw.Cookie("") },

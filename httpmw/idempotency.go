@@ -1,14 +1,15 @@
 package httpmw
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // An Idempotency lets a request take effect once for each value of its header
@@ -47,8 +48,11 @@ type Idempotency struct {
 	refusals  *Middleware // how requests are refused, not whether
 	log       *slog.Logger
 
-	maxBody   int64 // bytes of a request
-	maxAnswer int   // bytes of an answer
+	fields      []string // of the header, in the fingerprint: canonical, sorted
+	keyOptional bool     // also for POST and the like
+	maxBody     int64    // bytes of a request
+	maxAnswer   int      // bytes of an answer
+	storeError  func(status int) bool
 }
 
 // NewIdempotency makes an Idempotency that stores answers in db, which needs the
@@ -64,8 +68,24 @@ type Idempotency struct {
 // namespaces have different keys, too. The host is no part of that: a service has
 // several names, and a retry by another one must not be done again. It is refused.
 //
-// db is PostgreSQL, best the service's own pool, not the small one of the locks:
-// each request in flight has a connection of it for its transaction.
+// db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds out
+// which; another database is 500, and the log says so. Best is the service's own
+// pool, not the small one of the locks: each request in flight has a connection of it
+// for its transaction. Together all Idempotencies of a process leave one connection
+// of db to their handlers, so that a handler that asks db again does not wait for
+// ever. A request beyond that waits for at most two seconds and is 503 then. The log
+// names the cause: raise SetMaxOpenConns, or use the transaction of [EffectTx]. A pool
+// of one connection carries one transaction, and has none to spare for its handler.
+//
+// What differs between the databases:
+//   - In MySQL and MariaDB the table needs InnoDB. DDL in the handler commits what the
+//     handler did before it. The response is 500 then, also for each retry.
+//   - A file of SQLite has one writer, so that one handler runs at a time. Keep the
+//     locks in another file, and let the handler write by EffectTx's transaction
+//     only. The handler must return on the first error of a statement: SQLite may
+//     have ended the transaction with it.
+//   - In SQLite nothing ends the transaction of a process that is frozen: see
+//     [WithMaxIdle].
 //
 // It panics if db, l or principal is nil, or l is not [ratelimit.OneAtATime].
 func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ...IdempotencyOption) *Idempotency {
@@ -80,15 +100,16 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 		panic("httpmw: NewIdempotency needs a KeyFunc that is not nil")
 	}
 	i := &Idempotency{
-		answers: &answerStore{db: db, maxIdle: time.Minute}, limiter: l, principal: principal, route: muxPattern, key: headerKey,
+		answers: newAnswerStore(db), limiter: l, principal: principal, route: muxPattern, key: headerKey,
 		refusals: &Middleware{limiter: l, key: principal, problemType: blankType, details: idempotencyDetails},
-		log:      slog.Default(), maxBody: 1 << 20, maxAnswer: 1 << 20,
+		maxBody:  1 << 20, maxAnswer: 1 << 20, storeError: storeOutcome,
 	}
-	for _, opt := range opts {
+	for _, opt := range append([]IdempotencyOption{WithFingerprintHeaders("If-Match", "X-Http-Method-Override")}, opts...) {
 		opt.idempotency(i)
 	}
+	i.log = cmp.Or(i.refusals.log, slog.Default())
 	i.refusals.conflict = true
-	i.refusals.answers = i.refusals.makeAnswers()
+	i.refusals.problems = i.refusals.makeProblems()
 	return i
 }
 
@@ -129,6 +150,9 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 // [http.Flusher] or [http.Hijacker]: streams and trailers do not fit. Of the header,
 // what next has set is stored, without Set-Cookie and what belongs to the connection.
 //
+// A request for which a KeyFunc returns [ErrBypass] goes to next as it is: without
+// a lock, a transaction or a stored response.
+//
 // next's context carries the lock ([sqllock.FromContext]), which may be absent,
 // and ends with the request or the loss of the lock. The transaction does not end
 // with it: a next that goes on without its client leaves an answer to
@@ -160,11 +184,15 @@ func EffectTx(ctx context.Context) (*sql.Tx, bool) {
 	return tx, ok
 }
 
-// serve answers r, or returns why not, with nothing written.
+// serve responds to r, or returns why not, with nothing written.
 func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
 	asked, err := i.read(w, r) // all of the body, before the lock is taken
+	if errors.Is(err, ErrBypass) {
+		next.ServeHTTP(w, r)
+		return nil
+	}
 	if err != nil {
-		_ = i.limiter.Refuse(err) // for its Observer: without a key there is nothing to admit, in a dry run either
+		_ = i.limiter.Refuse(err) // for its Observer: a dry run rejects too, since there is nothing to do once
 		return err
 	}
 	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())
@@ -201,14 +229,28 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	defer claim.end() // also if next panics
 	w := newRecorder(i.maxAnswer, around)
 	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
-	fresh, err := w.answer()
+	interrupted := interruptedBy(ctx)
+	fresh, err := w.answer(interrupted)
 	if err != nil {
 		return nil, err
 	}
-	if fate := fateOf(fresh.status); fate != forgotten {
-		err = claim.commit(ctx, fresh, fate == stored)
+	if d := i.disposition(fresh.status, interrupted != nil); d != discarded {
+		err = claim.commit(ctx, fresh, d == stored)
 	}
 	return fresh, err
+}
+
+// interruptedBy returns why the bound context ctx of a handler has ended, or nil
+// if it has not. A lost lock counts at once: the handler may have asked
+// [sqllock.Lock.Err] before any timer has ended ctx.
+func interruptedBy(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if lock, ok := sqllock.FromContext(ctx); ok && errors.Is(lock.Err(), sqllock.ErrLost) {
+		return sqllock.ErrLost
+	}
+	return nil
 }
 
 // run runs next with the body that was read.

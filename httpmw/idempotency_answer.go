@@ -3,7 +3,9 @@ package httpmw
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/textproto"
@@ -17,6 +19,7 @@ type storedAnswer struct {
 	fingerprint []byte // of a stored one: what it is the answer to
 	status      int
 	header      http.Header
+	removed     []string // fields that the handler has removed; of a stored one
 	body        []byte
 	replayed    bool
 
@@ -34,22 +37,55 @@ func (a *storedAnswer) to(p payload) (*storedAnswer, error) {
 	return a, nil
 }
 
-// toStore is the part of a's header that the handler has set, or added to.
-func (a *storedAnswer) toStore() http.Header {
-	set := make(http.Header, len(a.header))
+// encodeHeader returns what is stored of a's header: the fields that the handler
+// has set or added to, as they are sent. After an empty line follow the names of
+// the fields that it has removed, if there are any.
+func (a *storedAnswer) encodeHeader() []byte {
+	set, removed := make(http.Header, len(a.header)), make(http.Header)
 	for name, values := range a.header {
-		if !slices.Equal(values, a.around[name]) {
-			set[name] = values
+		if !slices.Equal(values, a.around[name]) && isStored(name) {
+			set[name] = slices.DeleteFunc(slices.Clone(values), hasControl)
 		}
 	}
-	return set
+	for name, values := range a.around {
+		now := a.header[name]
+		if len(set[name]) == 0 && !slices.Equal(now[:min(len(now), len(values))], values) {
+			removed[name] = []string{""}
+		}
+	}
+	var b bytes.Buffer
+	_ = set.Write(&b) // leaves out names that cannot be sent; a Buffer does not fail
+	if len(removed) > 0 {
+		b.WriteString("\r\n")
+		_ = removed.Write(&b)
+	}
+	return b.Bytes()
 }
 
-// send writes a. Of what others have set on w, that goes which the handler has
-// removed, or has set, too.
+// decodeHeader sets what encodeHeader has returned.
+func (a *storedAnswer) decodeHeader(encoded []byte) error {
+	lines := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(encoded, "\r\n"...))))
+	set, err := lines.ReadMIMEHeader()
+	if err != nil {
+		return err
+	}
+	a.header = http.Header(set)
+	removed, err := lines.ReadMIMEHeader()
+	if errors.Is(err, io.EOF) { // there are none
+		return nil
+	}
+	a.removed = slices.Collect(maps.Keys(removed))
+	return err
+}
+
+// send writes a. A field that others have set on w gives way if the handler has
+// removed it or has set it too.
 func (a *storedAnswer) send(w http.ResponseWriter) {
 	h := w.Header()
 	if a.replayed {
+		maps.DeleteFunc(h, func(name string, _ []string) bool {
+			return slices.Contains(a.removed, http.CanonicalHeaderKey(name))
+		})
 		maps.Copy(h, a.header)
 		h.Set("Idempotency-Replayed", "true")
 	} else {
@@ -69,31 +105,6 @@ func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// A fate is what becomes of an effect and its answer.
-type fate uint8
-
-const (
-	forgotten fate = iota // both are as if they had not been
-	stored                // the answer alone stays
-	committed             // both stay
-)
-
-// fateOf says which answers are remembered; [Idempotency.Handler] lists them.
-func fateOf(status int) fate {
-	switch status {
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
-		return forgotten
-	}
-	switch {
-	case status < 400:
-		return committed
-	case status < 500:
-		return stored
-	}
-	return forgotten
-}
-
 // notStored are header fields of one connection or one moment, or too secret to lie
 // in a table.
 var notStored = []string{
@@ -106,28 +117,14 @@ func isTrailer(name string, _ []string) bool {
 	return name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// encodeHeader is h as it is sent, which is what is stored of it.
-func encodeHeader(h http.Header) []byte {
-	kept := make(http.Header, len(h))
-	for name, values := range h {
-		if !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !isTrailer(name, nil) {
-			kept[name] = slices.DeleteFunc(slices.Clone(values), hasControl)
-		}
-	}
-	var b bytes.Buffer
-	_ = kept.Write(&b) // leaves out names that cannot be sent; a Buffer does not fail
-	return b.Bytes()
+// isStored reports whether a field belongs to the response and not to its moment.
+func isStored(name string) bool {
+	return !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !isTrailer(name, nil)
 }
 
 // hasControl reports whether value could not be read again.
 func hasControl(value string) bool {
 	return strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == '\x7f' })
-}
-
-func decodeHeader(encoded []byte) (http.Header, error) {
-	lines := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(encoded, "\r\n"...))))
-	h, err := lines.ReadMIMEHeader()
-	return http.Header(h), err
 }
 
 // A recorder is the ResponseWriter that keeps an answer until it may be sent. It has
@@ -172,10 +169,15 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// answer is what was recorded; that of a handler which wrote nothing is 200.
-func (w *recorder) answer() (*storedAnswer, error) {
-	if w.overflow {
+// answer returns what the handler wrote. A handler that wrote nothing means 200,
+// as in net/http, unless the reason interrupted is not nil: such a handler has
+// most likely given up halfway.
+func (w *recorder) answer(interrupted error) (*storedAnswer, error) {
+	switch {
+	case w.overflow:
 		return nil, ErrAnswerTooLarge
+	case w.status == 0 && interrupted != nil:
+		return nil, interruption{interrupted}
 	}
 	w.WriteHeader(http.StatusOK)
 	return &storedAnswer{status: w.status, header: w.sent, around: w.around, body: w.body.Bytes()}, nil

@@ -1,6 +1,7 @@
 package httpmw_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"io"
@@ -45,7 +46,9 @@ func oneBank(t *testing.T) *bank { return newBank(t, pgtest.Drivers()[0], pgtest
 func newBank(t *testing.T, driver, dsn string) *bank {
 	t.Helper()
 	b := bankWithoutAnswers(t, driver, dsn)
-	b.do(httpmw.IdempotencySchema)
+	for _, statement := range httpmw.IdempotencySchema(sqllock.PostgreSQL) {
+		b.do(statement)
+	}
 	return b
 }
 
@@ -149,19 +152,23 @@ func (b *bank) record(r *http.Request) {
 	}
 }
 
-// A demand is a request to a bank.
+// A demand is a request to a bank, a POST unless it says otherwise.
 type demand struct {
-	key, who, path, body string
-	header               http.Header
+	method, key, who, path, body string
+	header                       http.Header
+	chunked                      bool // the body has no Content-Length
 }
 
-// ask sends a POST and reads the whole answer.
+// ask sends d and reads the whole answer.
 func ask(ctx context.Context, s *httptest.Server, d demand) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+d.path, strings.NewReader(d.body))
+	r, err := http.NewRequestWithContext(ctx, cmp.Or(d.method, http.MethodPost), s.URL+d.path, strings.NewReader(d.body))
 	if err != nil {
 		return reply{}, err
+	}
+	if d.chunked {
+		r.Body, r.ContentLength, r.GetBody = io.NopCloser(strings.NewReader(d.body)), -1, nil
 	}
 	maps.Copy(r.Header, d.header)
 	if d.who == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A client that goes away does not undo what its request did, if the handler goes
-// on; its retry finds the answer.
+// A client that leaves does not undo what its request did, if the handler goes
+// on and writes a response. The retry gets that response.
 func TestIdempotencyClientGone(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -17,6 +17,7 @@ func TestIdempotencyClientGone(t *testing.T) {
 			g.inside <- r
 			<-r.Context().Done()
 			b.record(r)
+			w.WriteHeader(http.StatusCreated)
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)

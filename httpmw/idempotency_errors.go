@@ -4,8 +4,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -33,8 +35,8 @@ var (
 	// ErrNoRoute: it cannot be told which route the request is for. 500.
 	ErrNoRoute = errors.New("httpmw: the request has no route: put the Idempotency inside of the mux, or pass WithRoute")
 
-	// ErrBodyConsumed: the body was read, all or in part, before the Idempotency could
-	// compare it. 500.
+	// ErrBodyConsumed: a handler around has read the body, so that the Idempotency
+	// cannot compare it. An empty body of unknown length looks the same. 500.
 	ErrBodyConsumed = errors.New("httpmw: the request's body or form was read before: put the Idempotency outside of what reads it")
 )
 
@@ -47,41 +49,90 @@ var errNoAnswer = fmt.Errorf("%w (it did so in an earlier request with this key,
 // errShortIDs: ids of 64 bytes are too long for the limiter.
 var errShortIDs = errors.New("httpmw: an Idempotency needs a limiter whose WithMaxIDLen is 64 at least")
 
-// A statementError is an answer of the server, without its text, which may quote
-// what was sent.
+// A statementError is an error that the database gave, without its text, which may
+// quote what was sent.
 type statementError struct {
-	state, what string
-	lasting     bool // a retry will meet with it again
+	code  string // as dialect.ServerCode has it
+	what  string
+	state string // the SQLSTATE, where there is one
+	kind  error  // what it matches besides, or nil
 }
 
-func (e *statementError) Error() string {
-	return "httpmw: " + e.what + " (SQLSTATE " + e.state + ")"
-}
+func (e *statementError) Error() string { return "httpmw: " + e.what + " (" + inWords(e.code) + ")" }
 
-// SQLState is the server's code.
+// SQLState is the server's code; "" if it has none, as SQLite.
 func (e *statementError) SQLState() string { return e.state }
 
-// Is makes errors.Is(err, ErrTxUnusable) hold for what the handler has brought about.
-func (e *statementError) Is(target error) bool { return e.lasting && target == ErrTxUnusable }
+func (e *statementError) Unwrap() error { return e.kind }
 
-// statementErrors say what to change.
-var statementErrors = map[string]string{
-	"42P01": "there is no table latchkey_answers in the search_path: create it with IdempotencySchema",
-	"42703": "the table latchkey_answers is not as IdempotencySchema makes it",
-	"42804": "the table latchkey_answers is not as IdempotencySchema makes it",
-	"42P10": "the table latchkey_answers is not as IdempotencySchema makes it",
-	"42501": "the role needs SELECT, INSERT, UPDATE and DELETE on the table latchkey_answers",
-	"25006": "the database is read-only",
+// inWords is a code as people look it up.
+func inWords(code string) string {
+	switch {
+	case strings.HasPrefix(code, "mysql "):
+		return "MySQL's error " + strings.TrimPrefix(code, "mysql ")
+	case strings.HasPrefix(code, "sqlite "):
+		return "SQLite's result code " + strings.TrimPrefix(code, "sqlite ")
+	}
+	return "SQLSTATE " + code
 }
 
-// effectErrors are in place of statementErrors after the handler.
+// Codes that decide what becomes of a request.
+const (
+	lockNotAvailable = "55P03"
+	mysqlLockTimeout = "mysql 1205"
+	mysqlDuplicate   = "mysql 1062"
+	deadlocked       = "mysql 1213"
+	sqliteConstraint = "sqlite 19"
+	sqliteGeneral    = "sqlite 1"
+)
+
+// wiringErrors say what to change in the service's setup.
+var wiringErrors = map[string]string{
+	"42P01": "there is no table latchkey_answers in the search_path: create it with IdempotencySchema",
+	"42703": otherTable,
+	"42804": otherTable,
+	"42P10": otherTable,
+	"42501": noRights,
+
+	"mysql 1146": "there is no table latchkey_answers in the database: create it with IdempotencySchema",
+	"mysql 1054": otherTable,
+	"mysql 1364": otherTable,
+	"mysql 1142": noRights,
+	"mysql 1143": noRights,
+	"mysql 1046": "the connection string of the pool names no database: name the one with the table latchkey_answers",
+}
+
+const (
+	otherTable = "the table latchkey_answers is not as IdempotencySchema makes it"
+	noRights   = "the role needs SELECT, INSERT, UPDATE and DELETE on the table latchkey_answers"
+)
+
+// statementErrors say why the database cannot do it now.
+var statementErrors = map[string]string{
+	"25006":      readOnly,
+	"mysql 1290": readOnly,
+	"mysql 1792": readOnly,
+	"mysql 1836": readOnly,
+	"sqlite 8":   readOnly,
+	"sqlite 5":   "another transaction writes to the database file, and SQLite has one writer at a time",
+}
+
+const readOnly = "the database is read-only"
+
+// effectErrors are in place of both after the handler.
 var effectErrors = map[string]string{
 	"42P01": "the table latchkey_answers is gone since the request began",
 	"42501": "the role may not use the table latchkey_answers any more: the handler must not leave its transaction with another role (SET ROLE)",
 	"25P03": "the transaction was idle for too long and is rolled back: see WithMaxIdle",
 }
 
-const lockNotAvailable = "55P03"
+// txGone are the codes of a transaction that the handler has ended or failed.
+var txGone = []string{
+	"25P02", // failed before our statement
+	"25P01", // no transaction
+	"3B001", // no savepoint
+	"mysql 1305",
+}
 
 // errNoReply: the server may be frozen, or the network silent.
 var errNoReply = fmt.Errorf("%w: the answer's transaction got no reply in time", sqllock.ErrUnavailable)
@@ -93,43 +144,58 @@ var errNoTx = fmt.Errorf("%w: no transaction could be begun within %v: the datab
 // storeError is err of a statement of ours without the driver's own, whose text
 // names hosts and users.
 func storeError(err error) error {
-	state := sqlState(err)
+	code := serverCode(err)
 	switch {
-	case err == nil, errors.Is(err, errNoTx), errors.Is(err, errNoReply):
+	case err == nil, errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, errWiring):
 		return err
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("%w: the stored answer was just forgotten, or just stored", sqllock.ErrUnavailable)
-	case state == "":
+	case code == "":
 		return fmt.Errorf("%w: the answer's transaction got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
 	}
-	what, ok := statementErrors[state]
+	if what := wiringError(code, err); what != "" {
+		return &statementError{code, what, dialect.SQLState(err), errWiring}
+	}
+	what, ok := statementErrors[code]
 	if !ok {
 		what = "the database did not carry out the answer's transaction"
 	}
-	return &statementError{state: state, what: what}
+	return &statementError{code, what, dialect.SQLState(err), nil}
+}
+
+// wiringError says what to change; "" if nothing is wrong with the setup. SQLite has
+// one code for all mistakes in a statement, and tells them apart by its text.
+func wiringError(code string, err error) string {
+	switch {
+	case code != sqliteGeneral:
+		return wiringErrors[code]
+	case strings.Contains(err.Error(), "no such table"):
+		return "there is no table latchkey_answers in the database file: create it with IdempotencySchema"
+	case strings.Contains(err.Error(), "column"), strings.Contains(err.Error(), "ON CONFLICT clause"):
+		return otherTable
+	}
+	return ""
 }
 
 // effectError is storeError for what follows the handler.
 func effectError(err error) error {
-	state := sqlState(err)
+	code := serverCode(err)
 	switch {
-	case errors.Is(err, ErrTxUnusable), errors.Is(err, sql.ErrTxDone):
+	case errors.Is(err, ErrTxUnusable), errors.Is(err, sql.ErrTxDone), slices.Contains(txGone, code),
+		code == sqliteGeneral && strings.Contains(err.Error(), "no such savepoint"):
 		return ErrTxUnusable
-	case state == "25P02", state == "25P01", state == "3B001": // failed before ours; no transaction; no savepoint
-		return ErrTxUnusable
-	case strings.HasPrefix(state, "23"):
-		return &statementError{state, "the effect breaks a constraint that is checked at the commit, and is rolled back", true}
-	case effectErrors[state] != "":
-		return &statementError{state: state, what: effectErrors[state]}
+	case isConstraint(code):
+		return &statementError{
+			code, "the effect breaks a constraint that is checked at the commit, and is rolled back",
+			dialect.SQLState(err), ErrTxUnusable,
+		}
+	case effectErrors[code] != "":
+		return &statementError{code, effectErrors[code], dialect.SQLState(err), nil}
 	}
 	return storeError(err)
 }
 
-// sqlState is the server's code; "" if err is not the server's.
-func sqlState(err error) string {
-	var server interface{ SQLState() string }
-	if !errors.As(err, &server) {
-		return ""
-	}
-	return server.SQLState()
+// isConstraint reports whether a commit has met a constraint; MySQL checks none there.
+func isConstraint(code string) bool {
+	return code == sqliteConstraint || len(code) == 5 && strings.HasPrefix(code, "23")
 }

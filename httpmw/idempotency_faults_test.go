@@ -3,6 +3,7 @@ package httpmw_test
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
@@ -49,7 +50,7 @@ func TestIdempotencyPoolInUse(t *testing.T) {
 		first := asking(t, s, demand{key: "k-1"})
 		receive(t, g.inside, "first request")
 		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusServiceUnavailable)
-		b.wantLog("pool is in use")
+		b.wantLog("SetMaxOpenConns")
 		close(g.leave)
 		receive(t, first, "first answer").want(t, http.StatusOK)
 		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusOK)
@@ -215,12 +216,13 @@ func TestIdempotencyDatabaseAway(t *testing.T) {
 // says what to change.
 func TestIdempotencySchemaMissing(t *testing.T) {
 	t.Parallel()
+	schema := strings.Join(httpmw.IdempotencySchema(sqllock.PostgreSQL), "; ")
 	for _, tt := range []struct{ name, setup, log string }{
 		{"missing", "SELECT 1", "IdempotencySchema"},
-		{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + httpmw.IdempotencySchema + "; RESET search_path", "search_path"},
+		{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + schema + "; RESET search_path", "search_path"},
 		{"other columns", "CREATE TABLE latchkey_answers (key bytea PRIMARY KEY, print text)", "is not as IdempotencySchema"},
 		{"no primary key", "CREATE TABLE latchkey_answers (key bytea, fingerprint bytea)", "is not as IdempotencySchema"},
-		{"no rights", httpmw.IdempotencySchema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "needs SELECT"},
+		{"no rights", schema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "needs SELECT"},
 	} {
 		for _, driver := range pgtest.Drivers() {
 			t.Run(tt.name+"/"+driver, func(t *testing.T) {
@@ -228,7 +230,7 @@ func TestIdempotencySchemaMissing(t *testing.T) {
 				b := bankWithoutAnswers(t, driver, pgtest.Database(t))
 				b.setUp(tt.setup)
 				s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
-				mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusServiceUnavailable)
+				mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
 				b.wantLog(tt.log)
 				b.wantLog("SQLSTATE")
 				if b.runs.Load() != 0 {

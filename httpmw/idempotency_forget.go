@@ -9,10 +9,6 @@ import (
 // forgetBatch is how many rows one transaction of Forget deletes at the most.
 const forgetBatch = 1000
 
-const forgetSQL = `DELETE FROM latchkey_answers WHERE key IN (
-	SELECT key FROM latchkey_answers WHERE created_at < now() - $1 * interval '1 microsecond'
-	ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
-
 // Forget deletes the answers that are older than olderThan by the server's clock,
 // a thousand in a transaction, and returns how many it has deleted, also with an
 // error. A key that is forgotten is new: olderThan must be longer than any client
@@ -36,16 +32,21 @@ func (i *Idempotency) Forget(ctx context.Context, olderThan time.Duration) (dele
 
 // forget deletes a batch, and returns how many it had.
 func (s *answerStore) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
-	tx, err := s.db.BeginTx(ctx, nil)
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	kind, err := s.on(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	tx, err := conn.BeginTx(ctx, kind.forgetIn())
 	if err != nil {
 		return 0, err
 	}
 	defer tx.Rollback()
-	result, err := tx.ExecContext(ctx, forgetSQL, olderThan.Microseconds(), forgetBatch)
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
+	n, err := kind.forget(ctx, tx, olderThan, forgetBatch)
 	if err != nil {
 		return 0, err
 	}

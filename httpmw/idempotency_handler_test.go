@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -79,27 +78,6 @@ func TestIdempotencySizes(t *testing.T) {
 	around := serve(t, http.MaxBytesHandler(s.Config.Handler, 1)) // a limit of somebody else
 	mustAsk(t, around, demand{key: "k-3", body: "12"}).want(t, http.StatusRequestEntityTooLarge)
 }
-
-// A body that ends too early is no payload.
-func TestIdempotencyBodyBreaks(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
-	r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("1"), brokenReader{}))
-	r.Header.Set(user, "ada")
-	r.Header.Set("Idempotency-Key", "k-1")
-	r.Pattern = "/"
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	if w.Code != http.StatusBadRequest {
-		t.Errorf("status %d, want 400", w.Code)
-	}
-	b.wantEffects(0)
-}
-
-type brokenReader struct{}
-
-func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // The handler's ResponseWriter is as net/http's, but for what would send a byte too
 // early.
@@ -183,6 +161,9 @@ func TestIdempotencyMisusePanics(t *testing.T) {
 		"two at a time": func() { httpmw.NewIdempotency(b.db, ratelimit.AtMost(2, sqllock.NewMemory(), "pay"), key) },
 		"nil handler":   func() { httpmw.NewIdempotency(b.db, l, key).Handler(nil) },
 		"nil route":     func() { httpmw.WithRoute(nil) },
+		"no headers":    func() { httpmw.WithFingerprintHeaders() },
+		"empty header":  func() { httpmw.WithFingerprintHeaders("Prefer", "") },
+		"nil errors":    func() { httpmw.WithStoredErrors(nil) },
 		"nil logger":    func() { httpmw.WithLogger(nil) },
 		"no body":       func() { httpmw.WithMaxBody(0) },
 		"no answer":     func() { httpmw.WithMaxAnswer(0) },

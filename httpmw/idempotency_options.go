@@ -2,8 +2,9 @@ package httpmw
 
 import (
 	"database/sql"
-	"log/slog"
 	"maps"
+	"net/http"
+	"slices"
 	"time"
 )
 
@@ -53,6 +54,40 @@ func WithKey(key KeyFunc) IdempotencyOption {
 	})
 }
 
+// WithOptionalKey passes every request without a key on to the handler, POST and
+// PATCH too. It is for an API in use, whose clients begin to send keys one after
+// the other. Such a request is not limited, and a retry of it takes effect again.
+// [EffectTx] reports false for it, so that its handler begins a transaction itself.
+func WithOptionalKey() IdempotencyOption {
+	return idempotencyOption(func(i *Idempotency) { i.keyOptional = true })
+}
+
+// WithFingerprintHeaders adds header fields to what must be the same when a key
+// comes again: fields that change what the request does. If-Match and
+// X-HTTP-Method-Override always belong to it, and so does Content-Type. A request
+// that has other values of them, or has one of them more or less, is rejected with
+// 422.
+//
+// Leave out fields that change only how the response looks, such as Accept and
+// Prefer, and fields that differ from one retry to the next, such as trace ids.
+//
+// It panics if there are no names or one is empty.
+func WithFingerprintHeaders(names ...string) IdempotencyOption {
+	if len(names) == 0 {
+		panic("httpmw: WithFingerprintHeaders needs a name at least")
+	}
+	canonical := make([]string, len(names))
+	for i, name := range names {
+		mustName("WithFingerprintHeaders", name)
+		canonical[i] = http.CanonicalHeaderKey(name)
+	}
+	return idempotencyOption(func(i *Idempotency) {
+		i.fields = append(i.fields, canonical...)
+		slices.Sort(i.fields)
+		i.fields = slices.Compact(i.fields)
+	})
+}
+
 // WithMaxBody sets how many bytes the body of a request may have, which is read into
 // memory: 1 MiB by default. It panics if n is not positive.
 func WithMaxBody(n int64) IdempotencyOption {
@@ -71,6 +106,29 @@ func WithMaxAnswer(n int) IdempotencyOption {
 	return idempotencyOption(func(i *Idempotency) { i.maxAnswer = n })
 }
 
+// WithStoredErrors stores a response whose status is 400 or more if store reports
+// true for the status. A retry then gets that response. The effect is rolled back
+// either way.
+//
+// The default stores 402 Payment Required alone. It is the one 4xx that reports
+// the outcome of an operation: to charge a declined card again is a second
+// charge. Every other 4xx reports something that may change: the request, the
+// client's rights, or the state of a resource. A corrected request, or one that is
+// sent later, then works with the same key. Store more if the handler has effects
+// outside of its transaction that must not be repeated after an error.
+//
+// Some responses are never stored: 421, 444, 449, 460 and 499, and every error
+// that the handler writes after its context has ended. For these, and for a
+// response below 400, store is not called.
+//
+// store must be safe for concurrent use. WithStoredErrors panics if store is nil.
+func WithStoredErrors(store func(status int) bool) IdempotencyOption {
+	if store == nil {
+		panic("httpmw: WithStoredErrors needs a func that is not nil")
+	}
+	return idempotencyOption(func(i *Idempotency) { i.storeError = store })
+}
+
 // WithTxOptions sets how the handler's transaction is begun, such as its
 // isolation; by default as the database has it. A serialization failure at its
 // commit is answered 503: the retry runs the handler again. It panics if opts is
@@ -83,10 +141,14 @@ func WithTxOptions(opts sql.TxOptions) IdempotencyOption {
 }
 
 // WithMaxIdle sets how long the handler's transaction may be idle, that is between two
-// statements, in whole milliseconds: a minute by default, which is longer than servers
-// give a request as a rule. The server then rolls it back, and the key is free
-// (idle_in_transaction_session_timeout; a stricter one of the server's own stays).
-// So a process that is frozen, or cut off, does not keep its key for ever.
+// statements: a minute by default, which is longer than most servers give a request. The
+// server then rolls it back, and the key is free. So a process that is frozen, or cut
+// off, does not keep its key for ever.
+//
+// PostgreSQL counts whole milliseconds (idle_in_transaction_session_timeout), MySQL and
+// MariaDB whole seconds, rounded up (wait_timeout). A stricter setting of the server
+// stays. SQLite has no such bound: a frozen process keeps the file's only write lock until
+// it goes on or ends.
 //
 // It panics if d is less than a millisecond.
 func WithMaxIdle(d time.Duration) IdempotencyOption {
@@ -94,14 +156,4 @@ func WithMaxIdle(d time.Duration) IdempotencyOption {
 		panic("httpmw: WithMaxIdle needs a millisecond at least")
 	}
 	return idempotencyOption(func(i *Idempotency) { i.answers.maxIdle = d })
-}
-
-// WithLogger sets where keys that come with two payloads and failures are
-// reported; slog.Default() is the default. Nothing logged holds a key, a
-// principal, a host or a connection string. It panics if log is nil.
-func WithLogger(log *slog.Logger) IdempotencyOption {
-	if log == nil {
-		panic("httpmw: WithLogger needs a *slog.Logger that is not nil")
-	}
-	return idempotencyOption(func(i *Idempotency) { i.log = log })
 }

@@ -5,14 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/joinkey"
-	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // A payload is what a request asks for, and under which key.
@@ -39,28 +37,49 @@ func (p payload) restore(r *http.Request) *http.Request {
 	return r
 }
 
-// read reads what r asks for.
+// read reads what r asks for. The error is ErrBypass if the handler should run as if
+// there were no Idempotency: nothing has been read of r then.
 func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, error) {
-	names := []string{string(i.limiter.Namespace())}
-	for _, name := range []KeyFunc{i.principal, i.routeOf, i.key} {
-		part, err := name(r)
-		if err == nil && part == "" {
-			err = ErrNoKey
-		}
-		if err != nil {
-			return payload{}, keyError{err}
-		}
-		names = append(names, part)
+	key, err := i.keyOf(r)
+	if err != nil {
+		return payload{}, err
+	}
+	principal, err := i.principal(r)
+	if err == nil && principal == "" {
+		err = ErrNoKey
+	}
+	if errors.Is(err, ErrNoKey) { // whereas no Idempotency-Key is the client's mistake
+		i.refusals.reportNoKey(r, err)
+	}
+	if err != nil {
+		return payload{}, newKeyError(r, err)
+	}
+	route, err := i.routeOf(r)
+	if err != nil {
+		return payload{}, err
 	}
 	body, err := i.readBody(w, r)
 	if err != nil {
 		return payload{}, err
 	}
 	return payload{
-		key:         digest(names...),
-		fingerprint: digest(r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)),
+		key:         digest(string(i.limiter.Namespace()), principal, route, key),
+		fingerprint: digest(i.asked(r, body)...),
 		body:        body,
 	}, nil
+}
+
+// asked lists what must be the same when a key comes again. A header field that r
+// has not is left out, with its name. So a field that joins the list later changes
+// no fingerprint of a request without it.
+func (i *Idempotency) asked(r *http.Request, body []byte) []string {
+	parts := []string{r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)}
+	for _, name := range i.fields {
+		if values := r.Header.Values(name); len(values) > 0 {
+			parts = append(parts, name, strings.Join(values, ", ")) // as a proxy may join them
+		}
+	}
+	return parts
 }
 
 // hostname is the host that r is for, without the port, which instances may differ in.
@@ -87,31 +106,12 @@ func digest(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(joined)
 }
 
-func (i *Idempotency) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.Form != nil || r.PostForm != nil || r.MultipartForm != nil {
-		return nil, ErrBodyConsumed
-	}
-	if r.Body == nil {
-		return nil, nil
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, i.maxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case err == nil && int64(len(body)) < r.ContentLength:
-		return nil, ErrBodyConsumed
-	case err == nil:
-		return body, nil
-	case errors.As(err, &tooLarge): // ours, or that of a limit around us
-		return nil, ErrBodyTooLarge
-	case r.Context().Err() != nil:
-		return nil, r.Context().Err()
-	}
-	return nil, errBadBody
-}
-
 func (i *Idempotency) routeOf(r *http.Request) (string, error) {
 	route, err := i.route(r)
-	if err != nil || route == "" {
+	switch {
+	case errors.Is(err, ErrBypass):
+		return "", err
+	case err != nil, route == "":
 		return "", ErrNoRoute
 	}
 	return route, nil
@@ -119,54 +119,3 @@ func (i *Idempotency) routeOf(r *http.Request) (string, error) {
 
 // muxPattern is the route unless there is WithRoute.
 func muxPattern(r *http.Request) (string, error) { return r.Pattern, nil }
-
-const (
-	keyHeader = "Idempotency-Key"
-	maxKeyLen = 255
-)
-
-var oneKeyHeader = oneOf("header " + keyHeader)
-
-// headerKey is the value of Idempotency-Key.
-func headerKey(r *http.Request) (string, error) {
-	value, err := oneKeyHeader(r.Header.Values(keyHeader))
-	if err != nil {
-		return "", err
-	}
-	key, ok := parseKey(value)
-	if !ok || key == "" || len(key) > maxKeyLen {
-		return "", errBadKeyHeader
-	}
-	return key, nil
-}
-
-var errBadKeyHeader = fmt.Errorf("httpmw: header %s: %w: it is not one string of 1 to %d printable ASCII characters",
-	keyHeader, ratelimit.ErrBadID, maxKeyLen)
-
-// parseKey reads a string of structured fields (RFC 9651, 3.3.3) without
-// parameters, or a bare word. A comma in a bare word is refused: a proxy may have
-// made one value of two.
-func parseKey(value string) (key string, ok bool) {
-	quoted, ok := strings.CutPrefix(value, `"`)
-	if !ok {
-		return value, !strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) })
-	}
-	var b strings.Builder
-	for i := 0; i < len(quoted); i++ {
-		switch c := quoted[i]; {
-		case c == '"':
-			return b.String(), i == len(quoted)-1
-		case c < ' ' || c > '~':
-			return "", false
-		case c != '\\':
-			b.WriteByte(c)
-		default:
-			i++
-			if i == len(quoted) || (quoted[i] != '"' && quoted[i] != '\\') {
-				return "", false
-			}
-			b.WriteByte(quoted[i])
-		}
-	}
-	return "", false
-}

@@ -26,35 +26,6 @@ func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// A body that was read before cannot be compared: nothing is done, and the log says what
-// to change.
-func TestIdempotencyBodyConsumed(t *testing.T) {
-	t.Parallel()
-	b := oneBank(t)
-	h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
-	for name, read := range map[string]func(r *http.Request){
-		"form":      func(r *http.Request) { _ = r.FormValue("to") },
-		"multipart": func(r *http.Request) { _, _ = r.MultipartReader() },
-		"in part":   func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 2)) },
-		"form of unknown length": func(r *http.Request) {
-			r.ContentLength = -1
-			_ = r.FormValue("to")
-		},
-	} {
-		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("to=bob"))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		if name == "multipart" {
-			r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
-		}
-		read(r)
-		if w := serveKey(h, r); w.Code != http.StatusInternalServerError {
-			t.Errorf("%s: %d, want 500", name, w.Code)
-		}
-	}
-	b.wantEffects(0)
-	b.wantLog("put the Idempotency outside")
-}
-
 // What the fingerprint must tell apart beside what TestIdempotencyOtherPayload sends.
 func TestIdempotencyFingerprint(t *testing.T) {
 	t.Parallel()
@@ -91,6 +62,57 @@ func TestIdempotencyFingerprint(t *testing.T) {
 		t.Errorf("without RequestURI: %d, want the URL to count", w.Code)
 	}
 	b.wantEffects(1)
+}
+
+// Header fields that change what a request does are part of its fingerprint: two
+// by default, others by an option. Other fields are not.
+func TestIdempotencyFingerprintHeaders(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		locks := b.locks()
+		usual := b.serve(b.once(locks), b.pay(http.StatusCreated))
+		more := b.serve(b.once(locks, httpmw.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
+		const same, other = http.StatusCreated, http.StatusUnprocessableEntity
+		for name, tt := range map[string]struct {
+			first, then       http.Header
+			wantUsual, wantBy int // of an Idempotency with the option
+		}{
+			"none":     {nil, nil, same, same},
+			"changed":  {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
+			"added":    {nil, http.Header{"If-Match": {`"1"`}}, other, other},
+			"empty":    {nil, http.Header{"If-Match": {""}}, other, other},
+			"dropped":  {http.Header{"If-Match": {`"1"`}}, nil, other, other},
+			"same":     {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"1"`}}, same, same},
+			"joined":   {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
+			"override": {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
+			"moved": {
+				http.Header{"If-Match": {"DELETE"}},
+				http.Header{"X-Http-Method-Override": {"DELETE"}}, other, other,
+			},
+			"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
+			"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
+			"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
+		} {
+			t.Run(name, func(t *testing.T) {
+				for who, s := range map[string]*httptest.Server{"usual": usual, "more": more} {
+					want := map[string]int{"usual": tt.wantUsual, "more": tt.wantBy}[who]
+					d := demand{key: "k-1", who: who + name, header: tt.first, body: "x"}
+					mustAsk(t, s, d).want(t, http.StatusCreated)
+					d.header = tt.then
+					if r := mustAsk(t, s, d); r.StatusCode != want {
+						t.Errorf("%s: %d, want %d", who, r.StatusCode, want)
+					}
+				}
+			})
+		}
+		// A body that looks like what precedes a field is not one.
+		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).want(t, same)
+		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).want(t, other)
+
+		// What one instance with the option and one without it have stored is the
+		// same, if the request has no such field.
+		first := mustAsk(t, usual, demand{key: "k-2"})
+		mustAsk(t, more, demand{key: "k-2"}).wantReplay(t, first)
+	})
 }
 
 // The handler finds the body and its length; what it parses is known outside.

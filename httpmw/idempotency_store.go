@@ -4,51 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
-)
-
-// IdempotencySchema makes the one table that an [Idempotency] needs, with a row
-// for each key: run it once, or take it into your migrations. The search_path of
-// the pool must find it, and its role needs SELECT, INSERT, UPDATE and DELETE.
-//
-// Whose keys they are stands there as a hash only. The answers stand there as
-// they are; [Idempotency.Forget] removes old ones.
-const IdempotencySchema = `CREATE TABLE IF NOT EXISTS latchkey_answers (
-	key         bytea       PRIMARY KEY, -- SHA-256 of namespace, principal, route and key
-	fingerprint bytea       NOT NULL,    -- SHA-256 of method, host, URL, Content-Type and body
-	status      integer,                 -- null while the handler runs, which nobody else sees
-	header      bytea,
-	body        bytea,
-	created_at  timestamptz NOT NULL DEFAULT now()
-);
-CREATE INDEX IF NOT EXISTS latchkey_answers_created_at ON latchkey_answers (created_at)`
-
-const (
-	// claimSQL waits for another one's transaction with that key, but not for long: only
-	// here lock_timeout is ours. From then on the transaction may be idle for so long,
-	// unless the server is stricter. It returns the table's full name: the handler may SET
-	// another search_path.
-	claimSQL = `INSERT INTO latchkey_answers (key, fingerprint) SELECT $1::bytea, $2::bytea
-		WHERE set_config('lock_timeout', -- after the old one is kept
-			CASE WHEN set_config('latchkey.lock_timeout', current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
-		ON CONFLICT (key) DO NOTHING
-		RETURNING (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
-			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-			WHERE c.oid = latchkey_answers.tableoid),
-		set_config('lock_timeout', current_setting('latchkey.lock_timeout'), true),
-		CASE WHEN current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN '1 millisecond' AND '%[2]d milliseconds'
-			THEN set_config('idle_in_transaction_session_timeout', '%[2]d', true) END`
-
-	effectSQL = `SAVEPOINT latchkey_effect`
-	undoSQL   = `ROLLBACK TO SAVEPOINT latchkey_effect`
-
-	findSQL = `SELECT fingerprint, coalesce(status, 0), coalesce(header, ''), coalesce(body, '') FROM latchkey_answers WHERE key = $1`
-
-	// fillSQL changes a row of this transaction alone: after a COMMIT of the handler's
-	// own there is none.
-	fillSQL = `UPDATE %s SET status = $2, header = $3, body = $4 WHERE key = $1 AND xmin = pg_catalog.pg_current_xact_id()::xid`
 )
 
 const (
@@ -64,23 +21,28 @@ const (
 	commitPatience = 5 * time.Second
 )
 
-// An answerStore is the table of [IdempotencySchema].
+// An answerStore is the table of [IdempotencySchema] in the database of a pool.
 type answerStore struct {
 	db        *sql.DB
+	share     *poolShare
+	kind      atomic.Pointer[database] // nil: not asked for yet
 	txOptions sql.TxOptions
 	maxIdle   time.Duration // of the handler's transaction
 	strays    atomic.Int32  // steps that were given up and are not over
 }
 
+func newAnswerStore(db *sql.DB) *answerStore {
+	return &answerStore{db: db, share: shareOf(db), maxIdle: time.Minute}
+}
+
 // A claim is what was found under a key: a stored answer, or nothing, and then it
 // is the transaction in which the key's row was inserted.
 //
-// Invariant: as long as the transaction is open, nobody else can insert that row; who
-// tries waits for its end. So of two for whom there is no lock one alone commits.
+// Invariant: as long as the transaction is open, no other can insert that row; one
+// that tries waits for its end. So of two requests without a lock only one commits.
 type claim struct {
 	stored *storedAnswer // nil: the key is new, and tx open
 	asked  payload
-	table  string // its full name
 
 	transaction
 }
@@ -89,48 +51,59 @@ type claim struct {
 var errInFlight = errors.New("httpmw: the key is in flight")
 
 // claim finds the answer to asked, or begins the transaction that makes it. ctx bounds
-// claim, not the transaction.
-func (s *answerStore) claim(ctx context.Context, asked payload) (_ *claim, err error) {
+// claim, not the transaction. A transaction that the server ends for a deadlock begins
+// again: requests that wait for one key of InnoDB meet in one when its holder rolls back.
+func (s *answerStore) claim(ctx context.Context, asked payload) (*claim, error) {
+	began := time.Now()
+	for {
+		c, err := s.claimOnce(ctx, asked)
+		switch code := serverCode(err); {
+		case err == nil:
+			return c, nil
+		case code == deadlocked && ctx.Err() == nil && time.Since(began) < claimPatience:
+			continue
+		case code == lockNotAvailable, code == mysqlLockTimeout:
+			return nil, errInFlight
+		}
+		return nil, ended(ctx, storeError(err))
+	}
+}
+
+func (s *answerStore) claimOnce(ctx context.Context, asked payload) (_ *claim, err error) {
 	c := &claim{asked: asked}
 	if err := c.begin(ctx, s); err != nil {
-		return nil, ended(ctx, storeError(err))
+		return nil, err
 	}
 	defer func() {
 		if err != nil || c.stored != nil {
 			c.end()
 		}
 	}()
-	err = c.step(ctx, claimPatience+replyPatience, c.insert)
-	if sqlState(err) == lockNotAvailable {
-		return nil, errInFlight
-	}
-	return c, ended(ctx, storeError(err))
+	return c, c.step(ctx, claimPatience+replyPatience, c.insert)
 }
 
 // insert inserts the key's row and begins the handler's part, or finds the answer.
 func (c *claim) insert() error {
-	query := fmt.Sprintf(claimSQL, claimPatience.Milliseconds(), c.store.maxIdle.Milliseconds())
-	var lockTimeout, maxIdle sql.NullString // as set
-	err := c.tx.QueryRowContext(c.ctx, query, c.asked.key[:], c.asked.fingerprint[:]).Scan(&c.table, &lockTimeout, &maxIdle)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		c.stored, err = find(c.ctx, c.tx, c.asked)
-	case err == nil:
-		_, err = c.tx.ExecContext(c.ctx, effectSQL)
+	inserted, err := c.table.insert(c.ctx, c.tx, c.asked)
+	if err == nil && !inserted {
+		c.stored, err = c.find()
 	}
 	return err
 }
 
-// find reads the answer that is stored for asked, in tx.
-func find(ctx context.Context, tx *sql.Tx, asked payload) (*storedAnswer, error) {
+// find reads the answer that is stored.
+func (c *claim) find() (*storedAnswer, error) {
 	a := &storedAnswer{replayed: true}
-	var header []byte
-	err := tx.QueryRowContext(ctx, findSQL, asked.key[:]).Scan(&a.fingerprint, &a.status, &header, &a.body)
+	var (
+		status sql.NullInt64
+		header []byte
+	)
+	err := c.table.find(c.ctx, c.tx, c.asked).Scan(&a.fingerprint, &status, &header, &a.body)
 	if err != nil { // sql.ErrNoRows, if it was forgotten, or is younger than the transaction
 		return nil, err
 	}
-	a.header, err = decodeHeader(header)
-	return a, err
+	a.status = int(status.Int64)
+	return a, a.decodeHeader(header)
 }
 
 // commit stores a and commits it, with the effect or, if that is to be undone,
@@ -143,23 +116,13 @@ func (c *claim) commit(ctx context.Context, a *storedAnswer, undo bool) error {
 				return err
 			}
 		}
-		if err := c.fill(a); err != nil {
+		if err := c.table.fill(c.ctx, c.tx, c.asked, a); err != nil {
 			return err
 		}
-		return c.tx.Commit()
+		err := c.tx.Commit()
+		c.committed = err == nil
+		return err
 	}))
-}
-
-// fill completes the key's row.
-func (c *claim) fill(a *storedAnswer) error {
-	result, err := c.tx.ExecContext(c.ctx, fmt.Sprintf(fillSQL, c.table), c.asked.key[:], a.status, encodeHeader(a.toStore()), a.body)
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n > 0 {
-		return err
-	}
-	return ErrTxUnusable // the handler has ended the transaction, by SQL
 }
 
 // ended is ctx's error in place of err, if ctx has ended: it is the reason.

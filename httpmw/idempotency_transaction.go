@@ -17,14 +17,17 @@ const maxStrays = 100
 // Rollback have none.
 //
 // Invariant: a connection goes back to the pool only when its transaction is
-// known to be over; one in doubt is destroyed.
+// known to be over and its settings are as before; one in doubt is destroyed. Its
+// place in the pool's share is given back after that.
 type transaction struct {
-	store  *answerStore
-	conn   *sql.Conn
-	tx     *sql.Tx
-	ctx    context.Context // of tx and our statements in it
-	cancel context.CancelFunc
-	over   bool // ended, or given up: what is left to do is done, or others do it
+	store     *answerStore
+	conn      *sql.Conn
+	table     answerTable // nil: conn was not prepared
+	tx        *sql.Tx
+	ctx       context.Context // of tx and our statements in it
+	cancel    context.CancelFunc
+	committed bool
+	over      bool // ended, or given up: what is left to do is done, or others do it
 }
 
 // begin begins t. Without an error, the caller must end it.
@@ -32,16 +35,19 @@ func (t *transaction) begin(ctx context.Context, s *answerStore) error {
 	if s.strays.Load() >= maxStrays {
 		return errNoTx
 	}
+	bounded, stop := context.WithTimeout(ctx, claimPatience)
+	defer stop()
+	if !s.share.take(bounded, s.mostEffects()) {
+		return s.poolError()
+	}
 	t.store = s
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	dialing, stop := context.WithTimeout(ctx, claimPatience)
-	defer stop()
-	err := t.step(ctx, claimPatience, func() error { return t.open(dialing) })
+	err := t.step(ctx, claimPatience, func() error { return t.open(bounded) })
 	if err == nil {
 		return nil
 	}
 	t.end()
-	if sqlState(err) == "" {
+	if serverCode(err) == "" && !errors.Is(err, errWiring) {
 		return errNoTx
 	}
 	return err
@@ -54,8 +60,7 @@ func (t *transaction) open(ctx context.Context) (err error) {
 		if t.conn, err = t.store.db.Conn(ctx); err != nil {
 			return err
 		}
-		t.tx, err = t.conn.BeginTx(t.ctx, &t.store.txOptions)
-		if err == nil {
+		if err = t.beginOn(); err == nil {
 			return nil
 		}
 		t.destroy()
@@ -63,6 +68,19 @@ func (t *transaction) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	return err
+}
+
+// beginOn prepares the connection, and begins tx on it.
+func (t *transaction) beginOn() error {
+	kind, err := t.store.on(t.ctx, t.conn)
+	if err != nil {
+		return err
+	}
+	if t.table, err = kind.enter(t.ctx, t.conn, t.store.maxIdle); err != nil {
+		return err
+	}
+	t.tx, err = t.conn.BeginTx(t.ctx, &t.store.txOptions)
 	return err
 }
 
@@ -84,6 +102,7 @@ func (t *transaction) step(ctx context.Context, limit time.Duration, do func() e
 	t.store.strays.Add(1)
 	go func() {
 		defer t.store.strays.Add(-1)
+		defer t.giveBack()
 		<-done //nolint:errcheck // it was given up
 		t.destroy()
 	}()
@@ -95,7 +114,7 @@ func (t *transaction) end() {
 	if t.over {
 		return
 	}
-	_ = t.step(context.Background(), commitPatience, t.rollback) // nobody is left to tell
+	_ = t.step(context.Background(), commitPatience, t.finish) // no caller is left to tell
 	if t.over {
 		return
 	}
@@ -104,15 +123,29 @@ func (t *transaction) end() {
 	if t.conn != nil {
 		_ = t.conn.Close()
 	}
+	t.giveBack()
 }
 
-// rollback destroys the connection if it does not know that tx is over.
-func (t *transaction) rollback() error {
+// giveBack gives the place in the pool's share back.
+func (t *transaction) giveBack() { t.store.share.give(t.store.mostEffects()) }
+
+// finish rolls back what is not committed, and puts the connection's settings back. It
+// destroys the connection if either is in doubt.
+func (t *transaction) finish() error {
 	if t.tx == nil {
-		return nil
+		return nil // open has destroyed what it had
 	}
-	err := t.tx.Rollback()
-	if err != nil && !errors.Is(err, sql.ErrTxDone) {
+	clean := t.committed
+	if !clean {
+		err := t.tx.Rollback()
+		clean = err == nil
+		if !clean && !errors.Is(err, sql.ErrTxDone) && serverCode(err) == "" {
+			t.destroy()
+			return err
+		}
+	}
+	err := t.table.leave(t.ctx, t.conn, clean)
+	if err != nil {
 		t.destroy()
 	}
 	return err

@@ -83,7 +83,7 @@ func TestIdempotencyRefusal(t *testing.T) {
 			}
 			g.inside <- r
 			stay(g.test, g.leave)
-			w.WriteHeader(http.StatusUnprocessableEntity)
+			w.WriteHeader(http.StatusPaymentRequired)
 		}))
 		first := asking(t, s, demand{key: "k-1"})
 		receive(t, g.inside, "first request")
@@ -98,7 +98,7 @@ func TestIdempotencyRefusal(t *testing.T) {
 		lockertest.Eventually(t, "somebody waits for a connection", func() bool { return b.db.Stats().WaitCount > 0 })
 		close(g.leave)
 		answer := receive(t, first, "first answer")
-		answer.want(t, http.StatusUnprocessableEntity)
+		answer.want(t, http.StatusPaymentRequired)
 		conn := receive(t, waiting, "connection")
 		if err := conn.Close(); err != nil {
 			t.Error(err)

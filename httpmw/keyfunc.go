@@ -6,34 +6,59 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // A KeyFunc finds the id that a request counts for: a user, a resource. Ids of
-// one KeyFunc should all be of one kind. Where it fails the request is answered
-// 400 Bad Request; its error should match [ErrNoKey] if there is nothing where
-// the id should be, and must not hold the id.
+// one KeyFunc should all be of one kind.
+//
+// Its error decides what becomes of the request:
+//
+//   - [ErrNoKey]: there is nothing where the id should be. The response is 400.
+//   - [ratelimit.ErrBadID]: what is there cannot be an id. The response is 400.
+//   - [ErrBypass]: the request is not limited. Its handler runs without a lock.
+//   - [sqllock.ErrUnavailable]: the id cannot be looked up now. The response is 503.
+//   - Any other error is a fault of the server. The response is 500.
+//
+// The error must not hold the id: the error is logged if it is ErrNoKey, or a
+// fault of the server.
 //
 // The id should come from an identity that the server has verified. [Header],
-// [Cookie] and [Query] give what the client wrote: whoever guesses another's
-// value takes that one's place, and whoever invents a new one for each request
-// is not limited at all. Use them for values that a trusted proxy sets, or that
-// are verified before.
+// [Cookie] and [Query] give what the client wrote. A client that guesses another's
+// value takes that one's place, and a client that invents a new value for each
+// request is not limited at all. Use them for values that a trusted proxy sets, or
+// that are verified before.
 type KeyFunc func(*http.Request) (string, error)
 
-// ErrNoKey says that the request has no id where the KeyFunc looks for it, or an
-// empty one. The text says where it looked.
-var ErrNoKey = errors.New("httpmw: no key in the request")
+var (
+	// ErrNoKey says that the request has no id where the KeyFunc looks for it, or
+	// an empty one. The text says where it looked.
+	ErrNoKey = errors.New("httpmw: no key in the request")
+
+	// ErrBypass is for a KeyFunc to return for a request that is not limited, such
+	// as one of an administrator. Nothing is locked, and no Observer is told.
+	ErrBypass = errors.New("httpmw: the request is not limited")
+)
 
 // errAmbiguous: what stands in a request twice is read one way by a proxy and
 // another way here.
 var errAmbiguous = fmt.Errorf("%w: it is given more than once", ratelimit.ErrBadID)
 
 // keyError marks the errors of a KeyFunc.
-type keyError struct{ error }
+type keyError struct {
+	error
+	ended bool // it is the end of the request's own context
+}
 
 func (e keyError) Unwrap() error { return e.error }
+
+// newKeyError marks err, of a KeyFunc of r.
+func newKeyError(r *http.Request, err error) keyError {
+	ended := r.Context().Err()
+	return keyError{err, ended != nil && errors.Is(err, ended)}
+}
 
 // FromContext takes the id from the request's context, where the
 // authentication in front of the Middleware has put it. f reports whether it is
@@ -53,15 +78,23 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 }
 
 // Header takes the id from the header field called name. A field that is given
-// twice is refused. See [KeyFunc] for whom to trust. It panics if name is empty.
+// twice is rejected. [KeyFunc] says which values to trust.
+//
+// Header("Host") is the host that the request is for, in lower case. It includes
+// the port if the client sent one.
+//
+// Header panics if name is empty.
 func Header(name string) KeyFunc {
 	mustName("Header", name)
 	one := oneOf("header " + name)
+	if http.CanonicalHeaderKey(name) == "Host" { // net/http keeps it in r.Host
+		return func(r *http.Request) (string, error) { return one([]string{strings.ToLower(r.Host)}) }
+	}
 	return func(r *http.Request) (string, error) { return one(r.Header.Values(name)) }
 }
 
 // Cookie takes the id from the cookie called name. A cookie that is given twice
-// is refused. See [KeyFunc] for whom to trust. It panics if name is empty.
+// is rejected. [KeyFunc] says which values to trust. It panics if name is empty.
 func Cookie(name string) KeyFunc {
 	mustName("Cookie", name)
 	one := oneOf("cookie " + name)
@@ -74,13 +107,16 @@ func Cookie(name string) KeyFunc {
 	}
 }
 
-// Query takes the id from the parameter called name of the request's URL. One
-// that is given twice is refused, and so is a query that is malformed anywhere.
-// See [KeyFunc] for whom to trust. It panics if name is empty.
+// Query takes the id from the parameter called name of the request's URL. A
+// parameter that is given twice is rejected, and so is a query that is malformed
+// anywhere. [KeyFunc] says which values to trust. It panics if name is empty.
 func Query(name string) KeyFunc {
 	mustName("Query", name)
 	one := oneOf("query parameter " + name)
-	malformed := fmt.Errorf("httpmw: query parameter %s: %w: the query is malformed", name, ratelimit.ErrBadID)
+	malformed := clientError{
+		fmt.Errorf("httpmw: query parameter %s: %w: the query is malformed", name, ratelimit.ErrBadID),
+		"The query of the request is malformed.",
+	}
 	return func(r *http.Request) (string, error) {
 		values, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
@@ -105,10 +141,18 @@ func PathValue(name string) KeyFunc {
 	}
 }
 
+// A clientError is an error that the client can mend, and may read about.
+type clientError struct {
+	error
+	detail string // a sentence without anything of the request
+}
+
+func (e clientError) Unwrap() error { return e.error }
+
 // oneOf picks the value of what must be given exactly once.
 func oneOf(what string) func(values []string) (string, error) {
-	missing := fmt.Errorf("%w: no %s", ErrNoKey, what)
-	ambiguous := fmt.Errorf("httpmw: %s: %w", what, errAmbiguous)
+	missing := clientError{fmt.Errorf("%w: no %s", ErrNoKey, what), "The request has no " + what + "."}
+	ambiguous := clientError{fmt.Errorf("httpmw: %s: %w", what, errAmbiguous), "The request has more than one " + what + "."}
 	return func(values []string) (string, error) {
 		switch {
 		case len(values) > 1:

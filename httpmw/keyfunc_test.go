@@ -3,6 +3,7 @@ package httpmw_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,6 +43,12 @@ func withPathValue(id string) *http.Request {
 	return r
 }
 
+func withoutHost() *http.Request { // HTTP/1.0 allows it
+	r := request("/")
+	r.Host = ""
+	return r
+}
+
 // empty is a KeyFunc of somebody's who does not look at what he finds.
 func empty(*http.Request) (string, error) { return "", nil }
 
@@ -58,6 +65,8 @@ var keyFuncTests = []struct {
 	{"empty header", httpmw.Header("X-User"), request("/", "X-User: "), "", httpmw.ErrNoKey},
 	{"header twice", httpmw.Header("X-User"), request("/", "X-User: ada", "x-user: eve"), "", ratelimit.ErrBadID},
 	{"header twice, one empty", httpmw.Header("X-User"), request("/", "X-User: ada", "X-User: "), "", ratelimit.ErrBadID},
+	{"host", httpmw.Header("host"), request("http://Acme.example:8080/"), "acme.example:8080", nil},
+	{"no host", httpmw.Header("Host"), withoutHost(), "", httpmw.ErrNoKey},
 
 	{"cookie", httpmw.Cookie("sid"), request("/", "Cookie: a=b; sid=ada"), "ada", nil},
 	{"cookie, other case", httpmw.Cookie("sid"), request("/", "Cookie: SID=ada"), "", httpmw.ErrNoKey},
@@ -113,24 +122,80 @@ func TestKeyFuncs(t *testing.T) {
 	}
 }
 
-// Every error of a KeyFunc, whoever wrote it, is answered 400.
+// The errors of the package's own KeyFuncs are the client's to mend.
 func TestKeyErrorsAreBadRequests(t *testing.T) {
 	t.Parallel()
-	mine := func(*http.Request) (string, error) { return "", errors.New("mine") }
-	keys := []httpmw.KeyFunc{mine, httpmw.Join(mine)}
-	requests := []*http.Request{request("/"), request("/")}
 	for _, tt := range keyFuncTests {
-		if tt.err != nil {
-			keys, requests = append(keys, tt.key), append(requests, tt.r)
+		if tt.err == nil {
+			continue
+		}
+		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), tt.key)
+		w := httptest.NewRecorder()
+		m.Handler(http.NotFoundHandler()).ServeHTTP(w, tt.r)
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s: status %d, want 400", tt.name, w.Code)
 		}
 	}
-	for i, key := range keys {
-		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
-		w := httptest.NewRecorder()
-		m.Handler(http.NotFoundHandler()).ServeHTTP(w, requests[i])
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("case %d: status %d, want 400", i, w.Code)
+}
+
+// What a KeyFunc fails with decides on the response.
+func TestKeyFuncFails(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	tests := []struct {
+		name  string
+		err   error
+		ctx   context.Context // of the request
+		want  int
+		retry bool
+	}{
+		{"no key", httpmw.ErrNoKey, t.Context(), http.StatusBadRequest, false},
+		{"bad id", fmt.Errorf("looking up: %w", ratelimit.ErrBadID), t.Context(), http.StatusBadRequest, false},
+		{"away", fmt.Errorf("looking up: %w", sqllock.ErrUnavailable), t.Context(), http.StatusServiceUnavailable, true},
+		{"its own", errors.New("dial tcp: refused"), t.Context(), http.StatusInternalServerError, false},
+		{"its own deadline", context.DeadlineExceeded, t.Context(), http.StatusInternalServerError, false},
+		{"the client's end", fmt.Errorf("looking up: %w", context.Canceled), ended, http.StatusServiceUnavailable, true},
+		{"bypass", httpmw.ErrBypass, t.Context(), http.StatusTeapot, false},
+		{"bypass, wrapped", fmt.Errorf("an admin: %w", httpmw.ErrBypass), t.Context(), http.StatusTeapot, false},
+	}
+	for _, tt := range tests {
+		key := func(*http.Request) (string, error) { return "", tt.err }
+		for name, key := range map[string]httpmw.KeyFunc{"": key, ", joined": httpmw.Join(key)} {
+			t.Run(tt.name+name, func(t *testing.T) {
+				t.Parallel()
+				l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+				h := httpmw.New(l, key).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, ok := sqllock.FromContext(r.Context()); ok {
+						t.Error("a request that is not limited has a lock")
+					}
+					w.WriteHeader(http.StatusTeapot)
+				}))
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, request("/").WithContext(tt.ctx))
+				if retry := w.Header().Get("Retry-After") != ""; w.Code != tt.want || retry != tt.retry {
+					t.Errorf("status %d, Retry-After: %v; want %d, %v", w.Code, retry, tt.want, tt.retry)
+				}
+			})
 		}
+	}
+}
+
+// Requests that bypass the limit run beside each other, and no Observer is told.
+func TestBypass(t *testing.T) {
+	t.Parallel()
+	told := func() { t.Error("the Observer was told of a request that is not limited") }
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
+		Admitted: told,
+		Refused:  func(error) { told() },
+	}))
+	m := httpmw.New(l, func(*http.Request) (string, error) { return "", httpmw.ErrBypass })
+	for range 3 {
+		lock, err := m.Acquire(request("/"))
+		if lock != nil || err != nil {
+			t.Errorf("got %v, %v; want no lock and no error", lock, err)
+		}
+		defer lock.Unlock()
 	}
 }
 

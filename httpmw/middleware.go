@@ -14,8 +14,13 @@
 package httpmw
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net/http"
+	"sync/atomic"
 
+	"github.com/latchkey-go/latchkey/internal/wiring"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -30,8 +35,14 @@ type Middleware struct {
 	problemType      string
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil: problem+json
+	busyText         string                                                  // "": the limit's name and size
 	details          map[verdict]string                                      // in place of those for everybody
-	answers          map[verdict]answer
+	problems         map[verdict]problem
+
+	ahead atomic.Int64 // bytes that its readAheads have
+
+	log     *slog.Logger // nil: slog.Default
+	reports wiring.Reports
 }
 
 // New makes a Middleware that admits a request if l does for the id that key
@@ -47,47 +58,52 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 	for _, opt := range opts {
 		opt(m)
 	}
-	m.answers = m.makeAnswers()
+	m.problems = m.makeProblems()
 	return m
 }
 
 // Handler is next behind the Limiter. A request that is not admitted is answered
 // by [Middleware.Reject].
 //
-// next gets a request whose context carries the lock ([sqllock.FromContext]) and
-// ends with the request or, with cause [sqllock.ErrLost], with the loss of the
-// lock, whichever comes first; and the ResponseWriter as it came.
+// next gets a request whose context carries the lock ([sqllock.FromContext]). The
+// context ends with the request. It also ends, with a cause, when the lock is lost
+// ([sqllock.ErrLost]) or held for too long ([ratelimit.ErrMaxHold]). From then on
+// Read of the request body fails with that cause, also one that waits for a slow
+// client, if the ResponseWriter can set a read deadline. A Write to a slow client
+// is bounded by [http.Server.WriteTimeout] alone. If next returns after the end of
+// its context and has written nothing, the response is 503: see [ErrInterrupted].
 //
-// The lock goes back when next returns or panics, which is before the client can
-// have the whole response, with one exception: over HTTP/1, a next that sets
-// Content-Length and writes that much, flushed or too much for the server's
-// buffers, completes the response by itself, as does one that flushes an answer
-// without a body. Its client may ask again a moment before the lock is back, and
-// be refused. Such a handler can give the lock back early, by Unlock, before it
-// writes the last byte. When next has hijacked the connection the lock still
-// lasts until next returns.
+// The lock goes back when next returns or panics. The client never has the whole
+// response before that, unless next has hijacked the connection. The
+// ResponseWriter keeps back what would complete a response earlier: the last byte
+// of a body with a Content-Length, and the Flush of a response without a body.
+// The rest is sent as next writes it. After an early Unlock nothing is kept back:
+// the byte goes out with the next Write or Flush, or when next returns. The
+// ResponseWriter has the optional interfaces of the one that came.
+//
+// While a request waits over HTTP/1, up to 1 MiB of its body is read ahead. The
+// server finds out only by reading that a client has left, and a waiting request
+// then ends. It does not find out behind more than 1 MiB, or with "Expect:
+// 100-continue". In next it does not find out before next has read the body.
 //
 // Put it inside of [http.TimeoutHandler], which answers while its handler still
 // runs: TimeoutHandler(m.Handler(h)), or else the next request runs beside it.
-// Put it inside of [http.ServeMux] too, if the key is a [PathValue]. A request
-// body that next does not read keeps the server from noticing that the client
-// has gone, and so from ending the context.
+// Put it inside of [http.ServeMux] too, if the key is a [PathValue].
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lock, err := m.Acquire(r)
-		if err != nil {
+		switch lock, ahead, err := m.admit(w, r); {
+		case err != nil && ahead != nil:
+			m.rejectWaiting(w, r, ahead, err)
+		case err != nil:
 			m.Reject(w, r, err)
-			return
+		case lock == nil && ahead == nil: // admitted without a lock: nothing is different
+			next.ServeHTTP(w, r)
+		default:
+			m.serve(w, r, lock, ahead, next)
 		}
-		defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; nobody else is left to tell
-		ctx, cancel := lock.Bind(r.Context())
-		defer cancel()
-		inner := r.WithContext(ctx)
-		next.ServeHTTP(w, inner)
-		carryBack(r, inner)
 	})
 }
 
@@ -103,9 +119,14 @@ func carryBack(r, inner *http.Request) {
 	}
 }
 
-// Acquire admits r or says why not: for frameworks in which [Middleware.Handler]
-// does not fit, such as gin. Its errors are those of [ratelimit.Limiter.Acquire],
-// of the KeyFunc, and [ErrNoKey]; what to answer is up to [Middleware.Reject].
+// Acquire admits r or says why not. It is for frameworks in which
+// [Middleware.Handler] does not fit, such as gin. Its errors are those of
+// [ratelimit.Limiter.Acquire] and of the KeyFunc. [Middleware.Reject] writes the
+// response to each.
+//
+// A request whose context carries a lock of this limit for this id asks for a
+// second place: the limit is on its road twice. That is logged ([WithLogger]).
+// With [ratelimit.OneAtATime] such a request is always busy.
 //
 // The caller must Unlock the lock, which may be nil, and should give the request
 // a context that ends with it:
@@ -120,9 +141,36 @@ func carryBack(r, inner *http.Request) {
 //	defer cancel()
 //	next(w, r.WithContext(ctx))
 func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
+	return m.acquire(r.Context(), r)
+}
+
+// acquire is Acquire with a context of ours around the request's.
+func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Lock, error) {
 	id, err := m.key(r)
-	if err != nil {
-		return nil, m.limiter.Refuse(keyError{err})
+	if err == nil && id == "" {
+		err = ErrNoKey
 	}
-	return m.limiter.Acquire(r.Context(), id)
+	switch {
+	case errors.Is(err, ErrBypass):
+		return nil, nil
+	case err != nil:
+		return nil, m.unkeyed(r, newKeyError(r, err))
+	}
+	if m.limiter.Carried(r.Context(), id) {
+		m.report(r, slog.LevelError, twiceText, slog.Int("limit", m.limiter.Limit()))
+	}
+	return m.limiter.Acquire(ctx, id)
+}
+
+// unkeyed rejects r, whose KeyFunc has failed with err; nil in a dry run.
+func (m *Middleware) unkeyed(r *http.Request, err keyError) error {
+	switch verdictOn(err) {
+	case badKey:
+		if errors.Is(err, ErrNoKey) {
+			m.reportNoKey(r, err)
+		}
+	case broken:
+		m.report(r, slog.LevelError, failedText, slog.Any("error", err))
+	}
+	return m.limiter.Refuse(err)
 }

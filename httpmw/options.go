@@ -1,15 +1,30 @@
 package httpmw
 
-import "net/http"
+import (
+	"log/slog"
+	"net/http"
+)
 
 // An Option changes how a [Middleware] answers.
 type Option func(*Middleware)
 
-// WithConflict answers a busy key with 409 Conflict instead of 429 Too Many
-// Requests: for keys that name a resource or an idempotency key, where the
-// client has not sent too much but collides with another request.
+// WithConflict makes the response to a busy key 409 Conflict instead of 429 Too
+// Many Requests. It is for keys that name a resource: the client has not sent too
+// much, but collides with another request.
 func WithConflict() Option {
 	return func(m *Middleware) { m.conflict = true }
+}
+
+// WithBusyText sets the sentence that a person reads when the limit is full. An
+// example is "You can run one export at a time." The Middleware adds when to try
+// again. The default names the limiter's namespace and its limit.
+//
+// The text must not hold an id. WithBusyText panics if text is empty.
+func WithBusyText(text string) Option {
+	if text == "" {
+		panic("httpmw: WithBusyText needs a text that is not empty")
+	}
+	return func(m *Middleware) { m.busyText = text }
 }
 
 // WithRejectHandler has f write the answers to refused requests. err is what
@@ -48,4 +63,25 @@ func WithProblemType(uri string) Option {
 // printable ASCII); t is Retry-After.
 func WithRateLimitHeaders() Option {
 	return func(m *Middleware) { m.rateLimitHeaders = true }
+}
+
+// WithLogger sets where the Middleware reports what its operators should mend.
+// The default is [slog.Default]. Each of these is reported at most once a minute
+// for each route:
+//
+//   - A request has no key ([ErrNoKey]). The Middleware may be outside of the
+//     authentication, or of the router that sets path values.
+//   - A request needs two places of one limit. The limit may be on its road twice.
+//   - A KeyFunc has failed with an error of its own. That error is in the line.
+//
+// An [Idempotency] reports its failures there too, and keys that come with two
+// payloads. Nothing that is logged holds a key, a principal, a host or a
+// connection string.
+//
+// WithLogger panics if log is nil.
+func WithLogger(log *slog.Logger) Option {
+	if log == nil {
+		panic("httpmw: WithLogger needs a *slog.Logger that is not nil")
+	}
+	return func(m *Middleware) { m.log = log }
 }

@@ -327,3 +327,72 @@ func TestRetryAfterOutageIsSpread(t *testing.T) {
 		t.Errorf("Retry-After %v, want 1, 2 and 3 at random", told)
 	}
 }
+
+// A response says to people which limit is full, what to do, and when, and holds
+// nothing of the request.
+func TestDetail(t *testing.T) {
+	t.Parallel()
+	wait := func(d time.Duration) ratelimit.Option {
+		return ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d })
+	}
+	one := func(err error, opts ...ratelimit.Option) *ratelimit.Limiter {
+		return ratelimit.OneAtATime(locker{err}, `ex"port`, opts...)
+	}
+	busyText := httpmw.WithBusyText("You can run one export at a time.")
+	tests := []struct {
+		name string
+		l    *ratelimit.Limiter
+		key  httpmw.KeyFunc
+		opts []httpmw.Option
+		want string
+	}{
+		{"busy", one(sqllock.ErrHeld), nil, nil,
+			`The limit "ex\"port" admits one request at a time, and another request is in progress. Try again in 1 second.`},
+		{"busy for longer", one(sqllock.ErrHeld, wait(1500*time.Millisecond)), nil, nil,
+			`The limit "ex\"port" admits one request at a time, and another request is in progress. Try again in 2 seconds.`},
+		{"busy for ever", one(sqllock.ErrHeld, wait(math.MaxInt64)), nil, []httpmw.Option{busyText},
+			"You can run one export at a time. Try again in 9223372037 seconds."},
+		{"several at a time", ratelimit.AtMost(3, locker{sqllock.ErrHeld}, "export"), nil, nil,
+			`The limit "export" admits 3 requests at a time, and 3 are in progress. Try again in 1 second.`},
+		{"busy, conflict", one(sqllock.ErrHeld), nil, []httpmw.Option{httpmw.WithConflict(), busyText},
+			"You can run one export at a time. Try again in 1 second."},
+		{"away", one(sqllock.ErrUnavailable), nil, []httpmw.Option{busyText}, "The lock service is unavailable. Try again in N."},
+		{"gone", one(context.Canceled), nil, nil, "The request ended while it waited for its turn. Try again in N."},
+		{"no header", one(nil), httpmw.Header("X-Tenant"), nil,
+			"The request has no header X-Tenant. Correct the request and send it again."},
+		{"header twice", one(nil), httpmw.Join(httpmw.Header("X-Twice")), nil,
+			"The request has more than one header X-Twice. Correct the request and send it again."},
+		{"no cookie", one(nil), httpmw.Cookie("sid"), nil,
+			"The request has no cookie sid. Correct the request and send it again."},
+		{"query malformed", one(nil), httpmw.Query("q"), nil,
+			"The query of the request is malformed. Correct the request and send it again."},
+		{"no user", one(nil), httpmw.FromContext(identity), nil,
+			"The request does not identify its user or resource. Correct the request and send it again."},
+		{"a KeyFunc failed", one(nil), func(*http.Request) (string, error) { return "", errors.New("ada") }, nil,
+			"The server failed to process the request. Its log says why. If this happens again, contact the people who run it."},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.key == nil {
+				tt.key = httpmw.Header(user)
+			}
+			w := httptest.NewRecorder()
+			r := request("/?q=%zz", user+": ada", "X-Twice: ada", "X-Twice: eve")
+			httpmw.New(tt.l, tt.key, tt.opts...).Handler(http.NotFoundHandler()).ServeHTTP(w, r)
+			var p struct{ Detail string }
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+				t.Fatalf("%v in %s", err, w.Body)
+			}
+			seconds := w.Header().Get("Retry-After")
+			unit := " seconds."
+			if seconds == "1" {
+				unit = " second."
+			}
+			if want := strings.Replace(tt.want, "N.", seconds+unit, 1); p.Detail != want {
+				t.Errorf("detail %q, want %q", p.Detail, want)
+			}
+			checkProblem(t, w.Result(), w.Code)
+		})
+	}
+}

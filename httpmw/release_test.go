@@ -88,26 +88,43 @@ func giveBackEarly(body []byte) http.HandlerFunc {
 	}
 }
 
-// The trap that giving back early is for: the answer is complete, the handler is
-// not.
-func TestContentLengthCompletesTheAnswer(t *testing.T) {
+// A handler that has flushed all of its response and runs on keeps the client
+// waiting for the last byte. After Unlock it goes out with the next Flush.
+func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 	t.Parallel()
-	leave := make(chan struct{})
-	m, back := ended(sqllock.NewMemory())
-	s := serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "4")
-		_, _ = io.WriteString(w, "done")
-		w.(http.Flusher).Flush()
-		stay(t.Context(), leave)
-	})))
-	if r := get(t, s); r.text != "done" {
-		t.Errorf("body %q, want done", r.text)
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			leave := make(chan struct{})
+			s := p.serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPut {
+					return
+				}
+				lengthy([]byte("done"), true)(w, r)
+				lock, _ := sqllock.FromContext(r.Context())
+				_ = lock.Unlock()
+				flush(w)
+				stay(t.Context(), leave)
+			})))
+			defer close(leave)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set(user, "ada")
+			resp, err := s.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body := make([]byte, len("done"))
+			if _, err := io.ReadFull(resp.Body, body); err != nil || string(body) != "done" {
+				t.Errorf("body %q, %v; want done while the handler runs", body, err)
+			}
+			s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
+			get(t, s).want(t, http.StatusOK)  // beside it
+		})
 	}
-	s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
-	get(t, s).want(t, http.StatusTooManyRequests)
-	close(leave)
-	receive(t, back, "lock")
-	eventually(t, s, http.StatusOK)
 }
 
 // A handler that has given the lock back early goes on with a living context.

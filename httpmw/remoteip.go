@@ -2,6 +2,7 @@ package httpmw
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -9,26 +10,47 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// Who has IPv6 has a /64 at the least, and could use an address of it for each
-// request.
+// ipv6Bits is the part of an IPv6 address that is the id. A client controls at
+// least a /64, and could use another of its addresses for each request.
 const ipv6Bits = 64
+
+// Addresses that a translator (NAT64) makes of IPv4 addresses. All clients behind
+// it would otherwise be one /64.
+var (
+	// nat64 has the IPv4 address in its last 32 bits (RFC 6052).
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
+	// localNAT64 has it in a place that the network's operator chooses (RFC 8215).
+	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
+)
 
 var (
 	errPeer      = fmt.Errorf("httpmw: remote IP: %w: the peer's address is malformed", ratelimit.ErrBadID)
 	errForwarded = fmt.Errorf("httpmw: remote IP: %w: X-Forwarded-For is malformed", ratelimit.ErrBadID)
+
+	errUnixPeer      = fmt.Errorf("%w: the peer is on a Unix socket: pass RemoteIP the prefixes of the proxies to trust", ErrNoKey)
+	errUnixForwarded = fmt.Errorf("%w: the peer is on a Unix socket and sent no X-Forwarded-For", ErrNoKey)
 )
 
-// RemoteIP takes the client's IP address for the id: of IPv6 the /64, of an
-// IPv4-mapped one the IPv4 address. People behind one address share it; prefer
-// an identity where there is one.
+// RemoteIP takes the client's IP address for the id. People behind one address
+// share it: prefer an identity where there is one.
 //
-// Forwarding headers are ignored unless the peer is one of the trusted proxies:
-// then the id is the right-most address in X-Forwarded-For that is not theirs,
-// which is the one that a proxy has seen with its own eyes. If all are theirs it
-// is the left-most, and without the header the peer's. A malformed address on
-// the way there is refused.
+//   - An IPv4 address is the id as it is.
+//   - An IPv6 address gives its /64.
+//   - An IPv4-mapped address, or one of 64:ff9b::/96 (NAT64), gives the IPv4
+//     address in it. So a client has one id, with or without a translator.
+//   - An address of 64:ff9b:1::/48 (NAT64 for local use) gives all of itself.
 //
-// It panics if a prefix is not valid.
+// Forwarding headers count only if the peer is one of the trusted proxies. The id
+// is then the right-most address in X-Forwarded-For that is not a proxy's. That
+// address is the one that a trusted proxy saw itself. If all are proxies', the id
+// is the left-most. Without the header it is the peer's.
+//
+// A peer on a Unix socket has no address. It is a local proxy, and is trusted if
+// trusted has at least one prefix. It must send X-Forwarded-For. Otherwise the
+// error matches [ErrNoKey] and says what is missing.
+//
+// A malformed address on the way to the id is [ratelimit.ErrBadID]. RemoteIP
+// panics if a prefix is not valid.
 func RemoteIP(trusted ...netip.Prefix) KeyFunc {
 	proxies := make(prefixes, len(trusted))
 	for i, p := range trusted {
@@ -42,11 +64,22 @@ func RemoteIP(trusted ...netip.Prefix) KeyFunc {
 		if err != nil {
 			return "", err
 		}
-		if addr.Is4() {
-			return addr.String(), nil
-		}
-		return netip.PrefixFrom(addr, ipv6Bits).Masked().String(), nil
+		return addrID(addr), nil
 	}
+}
+
+// addrID is the id of a client with addr, which is not IPv4-mapped.
+func addrID(addr netip.Addr) string {
+	switch {
+	case addr.Is4():
+		return addr.String()
+	case nat64.Contains(addr):
+		bytes := addr.As16()
+		return netip.AddrFrom4([4]byte(bytes[12:])).String()
+	case localNAT64.Contains(addr):
+		return netip.PrefixFrom(addr, addr.BitLen()).String()
+	}
+	return netip.PrefixFrom(addr, ipv6Bits).Masked().String()
 }
 
 // prefixes are the networks of trusted proxies, none of them IPv4-mapped.
@@ -68,25 +101,42 @@ func (ps prefixes) contain(addr netip.Addr) bool {
 	return false
 }
 
-// client is the address of who sent r.
+// client is the address of the client that sent r.
 func (ps prefixes) client(r *http.Request) (netip.Addr, error) {
-	addr, ok := parseAddr(r.RemoteAddr)
-	if !ok {
-		return addr, errPeer
-	}
 	lines := r.Header.Values("X-Forwarded-For")
-	if len(lines) == 0 {
-		return addr, nil
+	addr, ok := parseAddr(r.RemoteAddr)
+	trusted := ps.contain(addr)
+	if !ok {
+		if err := ps.unixPeer(r, lines); err != nil {
+			return addr, err
+		}
+		trusted = true
 	}
-	rest, more := strings.Join(lines, ","), true
-	for more && ps.contain(addr) {
+	rest, more := strings.Join(lines, ","), len(lines) > 0
+	for more && trusted {
 		var last string
 		rest, last, more = cutLast(rest)
 		if addr, ok = parseAddr(strings.Trim(last, " \t")); !ok {
 			return addr, errForwarded
 		}
+		trusted = ps.contain(addr)
 	}
 	return addr, nil
+}
+
+// unixPeer is why X-Forwarded-For, whose lines are given, does not say where r
+// comes from, whose peer has no IP address; nil if it does.
+func (ps prefixes) unixPeer(r *http.Request, lines []string) error {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	switch onSocket := local != nil && local.Network() == "unix"; {
+	case !onSocket && r.RemoteAddr != "@": // the name of a client's socket that has none
+		return errPeer
+	case len(ps) == 0:
+		return errUnixPeer
+	case len(lines) == 0:
+		return errUnixForwarded
+	}
+	return nil
 }
 
 // cutLast splits list before its last element and reports whether there is

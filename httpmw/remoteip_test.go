@@ -1,18 +1,29 @@
 package httpmw_test
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 var netipZero netip.Prefix
 
-const bad = "malformed"
+// What is wanted in place of an id.
+const (
+	bad     = "malformed" // ErrBadID
+	unnamed = "unnamed"   // ErrNoKey
+)
 
 var remoteIPTests = []struct {
 	name    string
@@ -29,7 +40,21 @@ var remoteIPTests = []struct {
 	{"IPv4-mapped", "", "[::ffff:192.0.2.7]:1234", "", "192.0.2.7"},
 	{"zone", "", "[fe80::1%eth0]:1234", "", "fe80::/64"},
 	{"no address", "", "", "", bad},
-	{"a socket's name", "", "@", "", bad},
+	{"a socket's name", "", "@", "", unnamed},
+	{"a socket's name, header not trusted", "", "@", "203.0.113.9", unnamed},
+	{"a socket's name, no header", "127.0.0.0/8", "@", "", unnamed},
+	{"a socket's name, trusted", "127.0.0.0/8", "@", "203.0.113.9", "203.0.113.9"},
+	{"a socket's name, two hops", "10.0.0.0/8", "@", "198.51.100.1, 203.0.113.9, 10.0.0.2", "203.0.113.9"},
+	{"a socket's name, malformed", "10.0.0.0/8", "@", "nonsense", bad},
+
+	{"NAT64", "", "[64:ff9b::192.0.2.7]:1234", "", "192.0.2.7"},
+	{"NAT64, another client", "", "[64:ff9b::192.0.2.8]:1234", "", "192.0.2.8"},
+	{"NAT64, forwarded", "10.0.0.0/8", "10.0.0.1:1", "64:ff9b::cb00:7109", "203.0.113.9"},
+	{"NAT64 is no proxy of IPv4", "10.0.0.0/8", "[64:ff9b::10.0.0.1]:1", "203.0.113.9", "10.0.0.1"},
+	{"NAT64 proxy", "64:ff9b::10.0.0.0/104", "[64:ff9b::10.0.0.1]:1", "203.0.113.9", "203.0.113.9"},
+	{"NAT64 for local use, /96", "", "[64:ff9b:1::192.0.2.7]:1", "", "64:ff9b:1::c000:207/128"},
+	{"NAT64 for local use, /48", "", "[64:ff9b:1:c000:2:700::]:1", "", "64:ff9b:1:c000:2:700::/128"},
+	{"beside NAT64", "", "[64:ff9b:0:0:1::1]:1", "", "64:ff9b::/64"},
 	{"a host name", "", "localhost:80", "", bad},
 	{"half a bracket", "", "[2001:db8::1", "", bad},
 	{"leading zeros", "", "192.0.02.7:1", "", bad},
@@ -79,7 +104,9 @@ func TestRemoteIP(t *testing.T) {
 			switch {
 			case tt.want == bad && !errors.Is(err, ratelimit.ErrBadID):
 				t.Errorf("got %q, %v; want ErrBadID", got, err)
-			case tt.want != bad && (err != nil || got != tt.want):
+			case tt.want == unnamed && !errors.Is(err, httpmw.ErrNoKey):
+				t.Errorf("got %q, %v; want ErrNoKey", got, err)
+			case tt.want != bad && tt.want != unnamed && (err != nil || got != tt.want):
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
 			case err != nil && strings.Contains(err.Error(), "nonsense"):
 				t.Errorf("%q holds what came in the request", err)
@@ -115,7 +142,7 @@ func FuzzRemoteIPSpoofing(f *testing.F) {
 	})
 }
 
-// An id is always an address or a /64, whatever comes.
+// An id is an IPv4 address, a /64, or all of a NAT64 address for local use.
 func FuzzRemoteIP(f *testing.F) {
 	for _, tt := range remoteIPTests {
 		f.Add(tt.peer, tt.xff)
@@ -127,7 +154,7 @@ func FuzzRemoteIP(f *testing.F) {
 		r.Header["X-Forwarded-For"] = []string{xff}
 		id, err := key(r)
 		if err != nil {
-			if !errors.Is(err, ratelimit.ErrBadID) {
+			if !errors.Is(err, ratelimit.ErrBadID) && (peer != "@" || !errors.Is(err, httpmw.ErrNoKey)) {
 				t.Errorf("got %v, want ErrBadID", err)
 			}
 			return
@@ -137,8 +164,63 @@ func FuzzRemoteIP(f *testing.F) {
 			return
 		}
 		p, err := netip.ParsePrefix(id)
-		if err != nil || p.Bits() != 64 || p.Masked() != p || p.Addr().Is4In6() {
+		bits := 64
+		if netip.MustParsePrefix("64:ff9b:1::/48").Contains(p.Addr()) {
+			bits = 128
+		}
+		if err != nil || p.Bits() != bits || p.Masked() != p || p.Addr().Is4In6() {
 			t.Errorf("%q is no IPv4 address and no /64", id)
 		}
 	})
+}
+
+// On a real Unix socket a client is known by what the proxy in front says, and
+// every client has an id of its own.
+func TestRemoteIPOnUnixSocket(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "client.sock"} { // a client's socket may have a name, too
+		socket := filepath.Join(t.TempDir(), "server.sock")
+		listener, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := httpmw.RemoteIP(netip.MustParsePrefix("127.0.0.0/8"))
+		m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), key)
+		s := httptest.NewUnstartedServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			id, err := key(r)
+			if err != nil {
+				t.Error(err)
+			}
+			_, _ = io.WriteString(w, id)
+		})))
+		s.Listener.Close()
+		s.Listener = listener
+		s.Start()
+		t.Cleanup(s.Close)
+
+		dialer := net.Dialer{}
+		if name != "" {
+			dialer.LocalAddr = &net.UnixAddr{Name: filepath.Join(t.TempDir(), name), Net: "unix"}
+		}
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		}}
+		t.Cleanup(transport.CloseIdleConnections)
+		for _, client := range []string{"203.0.113.9", "203.0.113.10"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-Forwarded-For", client)
+			resp, err := (&http.Client{Transport: transport}).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != http.StatusOK || string(text) != client {
+				t.Errorf("client socket %q: status %d, %q, %v; want id %s", name, resp.StatusCode, text, err, client)
+			}
+		}
+	}
 }

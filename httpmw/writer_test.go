@@ -13,28 +13,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The ResponseWriter is the server's own, with all it can do.
-func TestResponseWriterIsNotWrapped(t *testing.T) {
-	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			type pair struct{ outer, inner http.ResponseWriter }
-			pairs := make(chan pair, 1)
-			m := limited(sqllock.NewMemory())
-			s := p.serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				m.Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
-					pairs <- pair{w, inner}
-				})).ServeHTTP(w, r)
-			}))
-			get(t, s).want(t, http.StatusOK)
-			if got := receive(t, pairs, "writers"); got.outer != got.inner {
-				t.Errorf("inside it is %T, outside %T", got.inner, got.outer)
-			}
-		})
-	}
-}
-
 // What is flushed arrives while the handler runs.
 func TestFlush(t *testing.T) {
 	t.Parallel()

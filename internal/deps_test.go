@@ -2,7 +2,9 @@
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
-// httpmw and grpcmw share internal/joinkey besides.
+// httpmw and grpcmw share internal/joinkey and internal/wiring besides, and
+// ratelimit reports to them by internal/waiting. httpmw reads the error codes of
+// databases by internal/dialect (docs/decisions/0015).
 package internal_test
 
 import (
@@ -29,13 +31,16 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 var mayImport = map[string][]string{
 	"internal/dialect": {},
 	"internal/joinkey": {},
+	"internal/waiting": {},
+	"internal/wiring":  {},
 	"sqllock":          {"internal/dialect"},
-	"ratelimit":        {"sqllock"},
-	"httpmw":           {"ratelimit", "sqllock", "internal/joinkey"},
+	"ratelimit":        {"sqllock", "internal/waiting"},
+	"httpmw":           {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/waiting", "internal/wiring"},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
 		"internal/joinkey",
+		"internal/wiring",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
 		"google.golang.org/genproto/googleapis/rpc",
@@ -162,6 +167,7 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", module + "/ratelimit", false},
 		{"sqllock/a.go", module + "/internal/joinkey", false},
 		{"internal/joinkey/a.go", module + "/sqllock", false},
+		{"internal/wiring/a.go", module + "/ratelimit", false},
 		{"sqllock/a.go", "github.com/lib/pq", false},
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
@@ -178,7 +184,7 @@ func TestOffence(t *testing.T) {
 		{"httpmw/a.go", module + "/ratelimit", true},
 		{"httpmw/a.go", module + "/sqllock", true},
 		{"httpmw/a.go", module + "/internal/joinkey", true},
-		{"httpmw/a.go", module + "/internal/dialect", false},
+		{"httpmw/a.go", module + "/internal/dialect", true},
 		{"httpmw/a.go", module + "/sqllockother", false},
 		{"httpmw/a.go", module + "/grpcmw", false},
 		{"httpmw/a_test.go", module + "/grpcmw", false},

@@ -247,3 +247,20 @@ func ExampleWithKeySecret() {
 	fmt.Println(err)
 	// Output: <nil>
 }
+
+// Code that may run inside of a request finds out whether that request has its
+// place already.
+func ExampleLimiter_Carried() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	lock, err := exports.Acquire(context.Background(), "user-1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lock.Unlock()
+	ctx, cancel := lock.Bind(context.Background())
+	defer cancel()
+
+	fmt.Println(exports.Carried(ctx, "user-1"), exports.Carried(ctx, "user-2"))
+	// Output: true false
+}

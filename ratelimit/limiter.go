@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -137,6 +138,21 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 	return nil, l.Refuse(err)
 }
 
+// Carried reports whether ctx carries a lock of this limit for id that is still
+// held. A request with such a context has a place already, for example from a
+// middleware around it. An Acquire under ctx asks for another place. With
+// [OneAtATime] there is none, however long the request waits.
+//
+// Limiters of one namespace share their limit, so each reports what the others
+// hold. Carried costs no query.
+func (l *Limiter) Carried(ctx context.Context, id string) bool {
+	if _, ok := sqllock.FromContext(ctx); !ok {
+		return false
+	}
+	lock, ok := sqllock.FromContext(ctx, l.slotKeys(id).keys()...)
+	return ok && lock.Err() == nil
+}
+
 // Refuse is for what stands in front of l and refuses a request before there is
 // an id to Acquire. It tells the Observer and returns err, or nil, to admit the
 // request, in a dry run.
@@ -160,6 +176,7 @@ func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, wait
 		return nil, 0, l.busy()
 	}
 	defer l.leaveLine()
+	waiting.Begin(ctx)
 	began := time.Now()
 	lock, err = l.wait(ctx, keys)
 	return lock, max(time.Since(began), 1), err

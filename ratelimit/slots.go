@@ -38,6 +38,14 @@ func (l *Limiter) slotKeys(id string) slotSet {
 	return s
 }
 
+// keys is the slots' keys.
+func (s slotSet) keys() []sqllock.Key {
+	if s.all == nil {
+		return []sqllock.Key{s.first}
+	}
+	return s.all
+}
+
 // try takes a free slot, or fails with ErrHeld.
 func (l *Limiter) try(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
 	switch {

@@ -124,3 +124,31 @@ func (c *countingAny) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock
 func (c *countingAny) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 	panic("one key at a time, though several can be had at once")
 }
+
+// Carried knows the places that a context carries, in any slot and beneath other
+// locks, and forgets those that were given back.
+func TestCarried(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	l, same := ratelimit.AtMost(2, locks, "export"), ratelimit.AtMost(2, locks, "export")
+	other := ratelimit.OneAtATime(locks, "other")
+	if l.Carried(t.Context(), "ada") {
+		t.Error("a context without a lock carries one")
+	}
+	must(t, l, "ada") // slot 0, of another request
+	lock := must(t, l, "ada")
+	ctx, cancel := lock.Bind(t.Context())
+	defer cancel()
+	ctx, cancelOuter := must(t, other, "ada").Bind(ctx)
+	defer cancelOuter()
+	if !l.Carried(ctx, "ada") || !same.Carried(ctx, "ada") || !other.Carried(ctx, "ada") {
+		t.Error("a context with a place of both limits does not carry it")
+	}
+	if l.Carried(ctx, "eve") || other.Carried(ctx, "eve") || l.Carried(ctx, "") {
+		t.Error("another id's place is carried")
+	}
+	unlock(t, lock)
+	if l.Carried(ctx, "ada") || !other.Carried(ctx, "ada") {
+		t.Error("a place that was given back is carried, or one that was not is not")
+	}
+}

@@ -12,6 +12,10 @@ import (
 // lockKey is the context key under which a boundContext gives its lock.
 type lockKey struct{}
 
+// oneOfKeys is the context key, by its address, under which a boundContext gives
+// its lock if that is of one of these keys.
+type oneOfKeys []Key
+
 // A boundContext is a context that carries a lock and ends when the lock is
 // lost. Its Err agrees with the lock's: it compares the clock at the call.
 //
@@ -93,8 +97,13 @@ func (c *boundContext) Value(key any) any {
 	}
 	// Package context finds a context's cancellation, and so its cause and its
 	// children, by a Value whose key is an *int of its own.
-	if _, ok := key.(*int); ok {
+	switch key := key.(type) {
+	case *int:
 		return c.awaited().Value(key)
+	case *oneOfKeys:
+		if slices.Contains(*key, c.lock.key) {
+			return c.lock
+		}
 	}
 	return c.parent.Value(key)
 }
@@ -171,10 +180,18 @@ func (l *Lock) DetachContexts() {
 	}
 }
 
-// FromContext is the lock that ctx carries: in a context of [Lock.Bind] or
-// [Lock.Context], and so in a handler behind the middleware of httpmw or grpcmw.
-func FromContext(ctx context.Context) (*Lock, bool) {
-	l, ok := ctx.Value(lockKey{}).(*Lock)
+// FromContext returns the lock that ctx carries. A context of [Lock.Bind] or
+// [Lock.Context] carries one, and so does that of a handler behind the middleware
+// of httpmw or grpcmw. If ctx carries several locks, FromContext returns the
+// innermost, which was bound last. With keys it returns the innermost lock of one
+// of those keys, and reports false if there is none.
+func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
+	if len(keys) == 0 {
+		l, ok := ctx.Value(lockKey{}).(*Lock)
+		return l, ok
+	}
+	wanted := oneOfKeys(keys)
+	l, ok := ctx.Value(&wanted).(*Lock)
 	return l, ok
 }
 

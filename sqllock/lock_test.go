@@ -76,6 +76,49 @@ func unaffected(t *testing.T, what string, outer, lock *sqllock.Lock) {
 	}
 }
 
+// FromContext with keys finds a lock beneath others.
+func TestFromContextOfKeys(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	ctx := t.Context()
+	var held []*sqllock.Lock
+	for i := range int64(3) {
+		lock, err := locks.TryLock(ctx, sqllock.ID(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Unlock()
+		bound, cancel := lock.Bind(ctx)
+		defer cancel()
+		ctx, held = context.WithValue(bound, ctxKey{}, i), append(held, lock)
+	}
+	tests := []struct {
+		name string
+		keys []sqllock.Key
+		want *sqllock.Lock
+	}{
+		{"no keys", nil, held[2]},
+		{"the innermost", []sqllock.Key{sqllock.ID(2)}, held[2]},
+		{"the outermost", []sqllock.Key{sqllock.ID(0)}, held[0]},
+		{"the inner of two", []sqllock.Key{sqllock.ID(0), sqllock.ID(1)}, held[1]},
+		{"one of them", []sqllock.Key{sqllock.ID(7), sqllock.ID(1)}, held[1]},
+		{"none", []sqllock.Key{sqllock.ID(7)}, nil},
+		{"another key space", []sqllock.Key{sqllock.Pair(0, 1)}, nil},
+	}
+	for _, tt := range tests {
+		got, ok := sqllock.FromContext(ctx, tt.keys...)
+		if got != tt.want || ok != (tt.want != nil) {
+			t.Errorf("%s: got %p, %v; want %p", tt.name, got, ok, tt.want)
+		}
+	}
+	if _, ok := sqllock.FromContext(t.Context(), sqllock.ID(0)); ok {
+		t.Error("found a lock in a context without one")
+	}
+}
+
+// ctxKey is of a value between two locks in a context.
+type ctxKey struct{}
+
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("first"), errors.New("second")

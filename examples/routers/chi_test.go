@@ -1,7 +1,9 @@
 package routers
 
 import (
+	"log/slog"
 	"net/http/httptest"
+	"os"
 
 	"github.com/go-chi/chi/v5"
 
@@ -39,4 +41,30 @@ func Example_chi_pathValue() {
 	// Output:
 	//  is served under a lock: true
 	// nobody gets 200, Retry-After ""
+}
+
+// Use comes before the pattern has matched: there never is a key, and the log says
+// so.
+func Example_chi_pathValue_incorrect() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	limit := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "report"), httpmw.PathValue("id"), httpmw.WithLogger(log))
+
+	router := chi.NewRouter()
+	router.Use(limit.Handler)
+	router.Get("/reports/{id}", export)
+	s := httptest.NewServer(router)
+	defer s.Close()
+	get(s.URL+"/reports/7", "")
+	get(s.URL+"/reports/8", "")
+	// Output:
+	// level=WARN msg="httpmw: a request has no key: is the middleware inside of the authentication and of the router?" error="httpmw: no key in the request: no path value id: is the middleware inside of the mux?" namespace=report
+	// nobody gets 400, Retry-After ""
+	// nobody gets 400, Retry-After ""
 }

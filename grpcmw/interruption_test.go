@@ -1,0 +1,119 @@
+package grpcmw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A handler that the loss of its lock interrupts ends the call with a status that
+// clients retry. An error or a response of its own stays.
+func TestInterruption(t *testing.T) {
+	ctxErr := func(ctx context.Context) error { return ctx.Err() }
+	tests := []struct {
+		name   string
+		ends   error // the lock's contexts, while the handler runs; nil: nothing does
+		result func(context.Context) error
+		want   codes.Code
+	}{
+		{"its context's error", sqllock.ErrLost, ctxErr, codes.Aborted},
+		{"wrapped", sqllock.ErrLost, func(ctx context.Context) error { return fmt.Errorf("export: %w", ctx.Err()) }, codes.Aborted},
+		{"a call of its own was canceled", sqllock.ErrLost, func(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }, codes.Aborted},
+		{"its context's cause", sqllock.ErrLost, context.Cause, codes.Aborted},
+		{"with the session closed", sqllock.ErrClosed, ctxErr, codes.Aborted},
+		{"the closed session's error", sqllock.ErrClosed, context.Cause, codes.Aborted},
+
+		{"a response", sqllock.ErrLost, func(context.Context) error { return nil }, codes.OK},
+		{"a status of its own", sqllock.ErrLost, func(context.Context) error { return status.Error(codes.NotFound, "no such export") }, codes.NotFound},
+		{"an error of its own", sqllock.ErrLost, func(context.Context) error { return errors.New("no such export") }, codes.Unknown},
+		{"a deadline of its own", sqllock.ErrLost, func(context.Context) error { return status.FromContextError(context.DeadlineExceeded).Err() }, codes.DeadlineExceeded},
+
+		{"too long", ratelimit.ErrMaxHold, ctxErr, codes.DeadlineExceeded},
+		{"too long, its cause", ratelimit.ErrMaxHold, context.Cause, codes.DeadlineExceeded},
+		{"too long, a status of its own", ratelimit.ErrMaxHold, func(context.Context) error { return status.Error(codes.NotFound, "none") }, codes.NotFound},
+
+		{"canceled by itself", nil, func(context.Context) error { return context.Canceled }, codes.Canceled},
+		{"another lock's loss", nil, func(context.Context) error { return sqllock.ErrLost }, codes.Unknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+				s := &service{work: func(ctx context.Context) error {
+					if tt.ends != nil {
+						lock, _ := sqllock.FromContext(ctx)
+						lock.Cancel(tt.ends) // as its loss does
+						wait(t, ctx.Done(), "the end of the context")
+					}
+					return tt.result(ctx)
+				}}
+				client := start(t, s, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)...)
+				var trailer metadata.MD
+				err := kinds[kind].call(t.Context(), client, secret, grpc.Trailer(&trailer))
+				got := status.Convert(err)
+				if got.Code() != tt.want {
+					t.Errorf("status %v, want %v", got, tt.want)
+				}
+				if got.Code() != codes.Aborted {
+					if trailer["grpc-retry-pushback-ms"] != nil {
+						t.Error("a pushback beside a status that is not ours")
+					}
+					return
+				}
+				if kinds := detailKinds(got); !slices.Equal(kinds, []string{"ErrorInfo", "RetryInfo"}) {
+					t.Fatalf("details %v, want ErrorInfo and RetryInfo", kinds)
+				}
+				if info := got.Details()[0].(*errdetails.ErrorInfo); info.GetReason() != "LOCK_LOST" {
+					t.Errorf("reason %s, want LOCK_LOST", info.GetReason())
+				}
+				if delay := retryDelay(t, got); delay < time.Second || trailer["grpc-retry-pushback-ms"] == nil {
+					t.Errorf("again after %v, trailer %v; want a second at least, and a pushback", delay, trailer)
+				}
+			})
+		})
+	}
+}
+
+// A real loss on a real server is one, too.
+func TestInterruptionByLoss(t *testing.T) {
+	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+		session, lose := openSession(t, "pgx")
+		s := &service{work: func(ctx context.Context) error {
+			lose()
+			wait(t, ctx.Done(), "the loss")
+			return ctx.Err()
+		}}
+		client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), key)...)
+		err := kinds[kind].call(t.Context(), client, "alice")
+		if got := status.Convert(err); got.Code() != codes.Aborted || len(got.Details()) != 2 {
+			t.Errorf("%v with %v, want ABORTED with ErrorInfo and RetryInfo", err, got.Details())
+		}
+	})
+}
+
+// The client's own end of a call stays the client's.
+func TestInterruptionByClient(t *testing.T) {
+	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := grpcmw.UnaryServerInterceptor(limit, constant("alice"))(ctx, nil, unaryInfo, func(ctx context.Context, _ any) (any, error) {
+		cancel()
+		lock, _ := sqllock.FromContext(ctx)
+		lock.Cancel(sqllock.ErrLost) // too late
+		return nil, ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) || status.Code(err) == codes.Aborted {
+		t.Errorf("%v, want what the handler returned", err)
+	}
+}

@@ -1,0 +1,47 @@
+package grpcmw
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+)
+
+// What is wrong where operators have wired a server wrongly, for the log.
+const (
+	noKeyText  = "grpcmw: a call has no key: is the interceptor after the authentication?"
+	twiceText  = "grpcmw: a call needs two places of one limit: is the limit on its road twice?"
+	failedText = "grpcmw: a KeyFunc failed"
+)
+
+// reportKey logs err of a KeyFunc, for which a call of method is refused, if it
+// is not for the client to mend.
+func (g *guard) reportKey(ctx context.Context, method string, refused *refusal, err error) {
+	var wrongField *fieldError // of every call of the method
+	switch {
+	case refused.fault, errors.As(err, &wrongField):
+		g.report(ctx, method, slog.LevelError, failedText, slog.Any("error", err))
+	case errors.Is(err, ErrNoKey) && !errors.Is(err, errNoMessage):
+		g.report(ctx, method, slog.LevelWarn, noKeyText, slog.Any("error", err))
+	}
+}
+
+// report logs text about method.
+func (g *guard) report(ctx context.Context, method string, level slog.Level, text string, attrs ...slog.Attr) {
+	attrs = append(attrs, slog.String("namespace", string(g.limiter.Namespace())))
+	g.reports.Log(ctx, g.log, level, text, slog.String("method", method), attrs...)
+}
+
+// exempt reports whether calls of method are not limited. Balancers and tools make
+// such calls, which do no work and carry no user.
+func (g *guard) exempt(method string) bool {
+	if g.all {
+		return false
+	}
+	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	switch service {
+	case "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection":
+		return true
+	}
+	return false
+}

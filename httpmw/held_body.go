@@ -1,0 +1,132 @@
+package httpmw
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A heldBody is the request body of an admitted request. Its Read fails once the
+// handler's context has ended with the loss of the lock, or with WithMaxHold: a
+// handler that waits for a body that never comes would hold on for ever. The end
+// of the request's own context is left to the server, as without a lock.
+//
+// Handlers pass a body on to other goroutines, which may read it after the
+// handler has returned.
+type heldBody struct {
+	io.ReadCloser            // of the request as it came; nil: it has no body
+	ahead         *readAhead // what was read while the request waited; nil: it did not
+	w             http.ResponseWriter
+	outer, inner  *http.Request // as it came, and as the handler has it
+
+	mu      sync.Mutex  // protects the following
+	stop    func() bool // ends the watch over the context; nil before the first Read
+	reading int         // calls of Read under way
+	ended   error       // what Read fails with; nil until then
+	cut     bool        // a deadline of ours has ended a Read
+	eof     bool        // Read has come to the end
+	done    bool        // the handler has returned
+}
+
+// longAgo is a deadline that ends a Read at once.
+var longAgo = time.Unix(1, 0)
+
+func (b *heldBody) Read(p []byte) (n int, err error) {
+	if err := b.enter(); err != nil {
+		return 0, err
+	}
+	defer func() { err = b.leave(err) }() // a body of the user's own may panic
+	return b.ReadCloser.Read(p)
+}
+
+func (b *heldBody) enter() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended != nil {
+		return b.ended
+	}
+	if b.stop == nil && !b.done {
+		b.stop = context.AfterFunc(b.inner.Context(), b.interrupt)
+	}
+	b.reading++
+	return nil
+}
+
+func (b *heldBody) leave(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading--
+	b.eof = b.eof || err == io.EOF
+	switch {
+	case err == io.EOF && b.inner.Trailer == nil: // the server fills in that of the request that came
+		b.inner.Trailer = b.outer.Trailer
+	case err != nil && err != io.EOF && b.ended != nil:
+		return b.ended
+	}
+	return err
+}
+
+// interrupt makes Read fail, also one under way. It holds the mutex so that its
+// deadline never comes after the handler's return, where the connection may
+// serve another request. To set a deadline does not block.
+func (b *heldBody) interrupt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.done || b.outer.Context().Err() != nil {
+		return
+	}
+	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", context.Cause(b.inner.Context()))
+	if b.reading > 0 {
+		b.cut = http.NewResponseController(b.w).SetReadDeadline(longAgo) == nil
+	}
+}
+
+// finish ends the watch over the context: the handler has returned.
+func (b *heldBody) finish() {
+	b.mu.Lock()
+	again, stop := b.done, b.stop
+	b.done = true
+	b.mu.Unlock()
+	if again {
+		return
+	}
+	if stop != nil {
+		stop()
+	}
+	if b.ahead != nil {
+		b.ahead.cut()
+		b.ahead.free()
+	}
+}
+
+// beforeHeader ends what would keep the server from writing a header; it reports
+// whether that has broken the connection for the next request.
+func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
+	if b.ahead != nil && !duplex {
+		b.ahead.cut()
+	}
+	return b.broken()
+}
+
+// broken reports whether a deadline of ours is in force on the connection, which
+// is then as good as closed. Over HTTP/2 it would be the stream's alone.
+func (b *heldBody) broken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.outer.ProtoMajor == 1 && (b.cut || b.ahead != nil && b.ahead.wasCut.Load())
+}
+
+// spoiled reports whether the server may take the connection for a good one
+// although it is broken. It does not with a body that it cannot read to its end,
+// unless the handler has written while it read.
+func (b *heldBody) spoiled(duplex bool) bool {
+	if !b.broken() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return duplex || b.eof
+}

@@ -1,0 +1,63 @@
+package httpmw
+
+import "io"
+
+// A copyingWriter is a heldWriter on an [io.ReaderFrom], which lets the kernel
+// copy files.
+type copyingWriter struct{ *heldWriter }
+
+// ReadFrom hands the server a reader that it recognizes: an *[io.LimitedReader]
+// around the file itself.
+func (w copyingWriter) ReadFrom(src io.Reader) (n int64, err error) {
+	before := w.state
+	if before == unbegun {
+		w.begin(200)
+	}
+	w.yield()
+	switch w.state {
+	case open, hijacked:
+		n, err = w.w.(io.ReaderFrom).ReadFrom(src)
+	case counted:
+		n, err = w.copyCounted(src)
+	default: // the server's ReadFrom would flush the header
+		n, err = io.Copy(withoutReadFrom{w.heldWriter}, src)
+	}
+	if before == unbegun && n == 0 && !w.keeps { // an empty src begins no response
+		w.state = unbegun
+	}
+	return n, err
+}
+
+// copyCounted copies all but the last byte of the body with the server's
+// ReadFrom, and the rest with Write.
+func (w copyingWriter) copyCounted(src io.Reader) (n int64, err error) {
+	if part, from := w.allButLast(src); part.N > 0 {
+		limit := part.N
+		n, err = w.w.(io.ReaderFrom).ReadFrom(part)
+		w.left -= n
+		if from != nil {
+			from.N -= n
+		}
+		if err != nil || n < limit {
+			return n, err
+		}
+	}
+	rest, err := io.Copy(withoutReadFrom{w.heldWriter}, src)
+	return n + rest, err
+}
+
+// allButLast is what may be copied of src before its last byte. If src is
+// limited itself, from is src: the server looks through one limit, not two.
+func (w copyingWriter) allButLast(src io.Reader) (part, from *io.LimitedReader) {
+	limit := max(0, w.left-1)
+	from, ok := src.(*io.LimitedReader)
+	if !ok {
+		return &io.LimitedReader{R: src, N: limit}, nil
+	}
+	return &io.LimitedReader{R: from.R, N: min(limit, from.N)}, from
+}
+
+// withoutReadFrom hides all but Write.
+type withoutReadFrom struct{ w *heldWriter }
+
+func (w withoutReadFrom) Write(p []byte) (int, error) { return w.w.Write(p) }

@@ -1,0 +1,177 @@
+package httpmw_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// optional names the optional interfaces of w.
+func optional(w http.ResponseWriter) string {
+	var names []string
+	add := func(ok bool, name string) {
+		if ok {
+			names = append(names, name)
+		}
+	}
+	_, ok := w.(http.Flusher)
+	add(ok, "Flusher")
+	_, ok = w.(http.Hijacker)
+	add(ok, "Hijacker")
+	_, ok = w.(io.ReaderFrom)
+	add(ok, "ReaderFrom")
+	_, ok = w.(http.Pusher)
+	add(ok, "Pusher")
+	_, ok = w.(http.CloseNotifier) //nolint:staticcheck // handlers still ask for it
+	add(ok, "CloseNotifier")
+	return strings.Join(names, " ")
+}
+
+type (
+	canFlush  struct{}
+	canHijack struct{}
+	canRead   struct{}
+	canPush   struct{}
+	canNotify struct{}
+)
+
+func (canFlush) Flush() {}
+func (canHijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, errors.ErrUnsupported
+}
+func (canRead) ReadFrom(r io.Reader) (int64, error)  { return io.Copy(io.Discard, r) }
+func (canPush) Push(string, *http.PushOptions) error { return nil }
+func (canNotify) CloseNotify() <-chan bool           { return nil }
+
+// The handler's ResponseWriter has the optional interfaces of the one outside,
+// no more and no fewer.
+func TestOptionalInterfaces(t *testing.T) {
+	t.Parallel()
+	plain := &discardWriter{header: make(http.Header)}
+	writers := []http.ResponseWriter{
+		plain,
+		struct {
+			http.ResponseWriter
+			canFlush
+		}{ResponseWriter: plain},
+		struct {
+			http.ResponseWriter
+			canHijack
+		}{ResponseWriter: plain},
+		struct {
+			http.ResponseWriter
+			canFlush
+			canHijack
+		}{ResponseWriter: plain},
+		struct {
+			http.ResponseWriter
+			canFlush
+			canHijack
+			canRead
+		}{ResponseWriter: plain},
+		struct {
+			http.ResponseWriter
+			canRead
+			canPush
+			canNotify
+		}{ResponseWriter: plain},
+		struct {
+			http.ResponseWriter
+			canFlush
+			canHijack
+			canRead
+			canPush
+			canNotify
+		}{ResponseWriter: plain},
+	}
+	for _, w := range writers {
+		limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
+			if got, want := optional(inner), optional(w); got != want {
+				t.Errorf("inside %q, outside %q", got, want)
+			}
+		})).ServeHTTP(w, request("/", user+": ada"))
+	}
+}
+
+// So it is with the server's own.
+func TestServersOptionalInterfaces(t *testing.T) {
+	t.Parallel()
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			m := limited(sqllock.NewMemory())
+			s := p.serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				m.Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
+					if got, want := optional(inner), optional(w); got != want {
+						t.Errorf("inside %q, outside %q", got, want)
+					}
+					if err := http.NewResponseController(inner).EnableFullDuplex(); err != nil {
+						t.Errorf("EnableFullDuplex: %v", err)
+					}
+				})).ServeHTTP(w, r)
+			}))
+			get(t, s).want(t, http.StatusOK)
+		})
+	}
+}
+
+// A sourceWriter has a ReadFrom that keeps what it was given.
+type sourceWriter struct {
+	discardWriter
+	sources []io.Reader
+}
+
+func (w *sourceWriter) ReadFrom(r io.Reader) (int64, error) {
+	w.sources = append(w.sources, r)
+	return io.Copy(io.Discard, r)
+}
+
+// The server gets a file as it must to have the kernel copy it: package net
+// looks for an *io.LimitedReader around it, one deep.
+func TestServerGetsTheFileItself(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[string]http.HandlerFunc{
+		"ServeFile": func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) },
+		"Copy": func(w http.ResponseWriter, _ *http.Request) {
+			f, err := os.Open(name)
+			if err != nil {
+				panic(err)
+			}
+			defer f.Close()
+			w.Header().Set("Content-Length", strconv.Itoa(1<<20))
+			if n, err := io.Copy(w, f); n != 1<<20 || err != nil {
+				t.Errorf("copied %d, %v", n, err)
+			}
+		},
+	}
+	for how, h := range handlers {
+		w := &sourceWriter{discardWriter: discardWriter{header: make(http.Header)}}
+		limited(sqllock.NewMemory()).Handler(h).ServeHTTP(w, request("/", user+": ada"))
+		if len(w.sources) != 1 {
+			t.Fatalf("%s: ReadFrom was called %d times, want 1", how, len(w.sources))
+		}
+		limit, ok := w.sources[0].(*io.LimitedReader)
+		if !ok {
+			t.Fatalf("%s: ReadFrom got a %T", how, w.sources[0])
+		}
+		if _, nested := limit.R.(*io.LimitedReader); nested {
+			t.Errorf("%s: one limit is around another", how)
+		}
+		if _, file := limit.R.(interface{ Fd() uintptr }); !file {
+			t.Errorf("%s: the limit is around a %T", how, limit.R)
+		}
+	}
+}

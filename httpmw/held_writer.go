@@ -1,0 +1,313 @@
+package httpmw
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A heldWriter is the ResponseWriter of an admitted request.
+//
+// Invariant: while the lock is held the client does not have the whole
+// response, unless the handler has hijacked the connection. The server ends
+// most responses after the handler has returned. A heldWriter keeps back what
+// would end the others earlier:
+//
+//   - of a response with a Content-Length, its last byte;
+//   - of a response without a body, each Flush;
+//   - of a response to HEAD, each Flush and what exceeds the server's buffer.
+//
+// It is used by one goroutine at a time, as any ResponseWriter.
+type heldWriter struct {
+	w    http.ResponseWriter
+	lock *sqllock.Lock
+	r    *http.Request // as it came
+	body heldBody
+
+	header http.Header // of w; nil until the handler asks for it
+	state  writerState
+	duplex bool // the handler writes while it reads
+
+	length int64 // in counted: of the whole body
+	left   int64 // in counted: bytes still to come; in head: bytes that still go to the server
+	keeps  bool  // kept is a byte of the response
+	kept   [1]byte
+	closes bool // the connection must not serve another request
+}
+
+// A writerState is how far a response has come, and how its end is kept back.
+type writerState uint8
+
+const (
+	unbegun  writerState = iota // the handler has written nothing
+	open                        // nothing is kept back
+	counted                     // it has a Content-Length
+	bodiless                    // it is complete with its header
+	head                        // it answers HEAD
+	hijacked
+)
+
+// headBuffer is how much of a body net/http buffers over HTTP/2 before it sends
+// the header, and over HTTP/1 no less. The header ends a response to HEAD.
+const headBuffer = 4 << 10
+
+// newHeldWriter also gives inner, the copy of r that the handler gets, a body
+// that ends with its context. ahead is nil unless r has waited.
+func newHeldWriter(w http.ResponseWriter, r, inner *http.Request, lock *sqllock.Lock, ahead *readAhead) *heldWriter {
+	held := &heldWriter{w: w, lock: lock, r: r}
+	switch {
+	case ahead != nil:
+		held.body.ReadCloser = ahead
+	case r.Body == nil, r.Body == http.NoBody:
+		return held
+	default:
+		held.body.ReadCloser = r.Body
+	}
+	held.body.ahead, held.body.w, held.body.outer, held.body.inner = ahead, w, r, inner
+	inner.Body = &held.body
+	return held
+}
+
+// begin finds out how the response with status ends.
+func (w *heldWriter) begin(status int) {
+	w.beforeHeader()
+	length, declared := w.contentLength()
+	switch {
+	case status == http.StatusSwitchingProtocols:
+		w.state = open
+	case w.r.Method == http.MethodHead:
+		w.state, w.left = head, headBuffer
+	case status == http.StatusNoContent, status == http.StatusNotModified, declared && length == 0:
+		w.state = bodiless
+	case declared:
+		w.state, w.length, w.left = counted, length, length
+	default:
+		w.state = open
+	}
+}
+
+// contentLength is the length that the handler has declared. net/http ignores
+// the same values. A handler that never asked for the header has declared none.
+func (w *heldWriter) contentLength() (int64, bool) {
+	if w.header == nil {
+		return 0, false
+	}
+	value := w.header.Get("Content-Length")
+	if value == "" {
+		return 0, false
+	}
+	length, err := strconv.ParseInt(value, 10, 64)
+	return length, err == nil && length >= 0
+}
+
+// beforeHeader ends what would keep the server from writing the header.
+func (w *heldWriter) beforeHeader() {
+	if w.body.ReadCloser != nil && w.body.beforeHeader(w.duplex) {
+		w.w.Header().Set("Connection", "close")
+		w.closes = true
+	}
+}
+
+// handlerEnded is called however the handler has ended, also twice.
+func (w *heldWriter) handlerEnded() {
+	if w.body.ReadCloser == nil {
+		return
+	}
+	w.body.finish()
+	if w.state == unbegun {
+		w.beforeHeader()
+	}
+}
+
+// end completes the response of a handler that has returned, after its lock has
+// gone back. It breaks the connection if the server would use it again although
+// a deadline has spoiled it, and it was too late for the header to say so.
+func (w *heldWriter) end() {
+	begun := w.state != unbegun && w.state != hijacked
+	_ = w.release() // a client that has gone does not miss it
+	if begun && w.body.ReadCloser != nil && !w.closes && w.body.spoiled(w.duplex) {
+		_ = http.NewResponseController(w.w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// ofTheResponse are header fields that a handler may have set for a response
+// that it did not write.
+var ofTheResponse = []string{
+	"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Range", "Etag", "Last-Modified", "Trailer",
+}
+
+// reject writes the response of a handler that has written none.
+func (w *heldWriter) reject(m *Middleware, err error) {
+	h := w.w.Header()
+	for _, name := range ofTheResponse {
+		h.Del(name)
+	}
+	m.Reject(w.w, w.r, err)
+}
+
+// yield stops keeping anything back after the handler has given its lock back.
+func (w *heldWriter) yield() {
+	if w.state != open && w.state != hijacked && w.lock.Err() == sqllock.ErrReleased {
+		_ = w.release() // the connection's error shows again in the next call
+	}
+}
+
+// release sends what was kept back. The lock has been given back.
+func (w *heldWriter) release() error {
+	if w.state == hijacked {
+		return nil
+	}
+	w.state = open
+	return w.sendKept()
+}
+
+func (w *heldWriter) sendKept() error {
+	if !w.keeps {
+		return nil
+	}
+	w.keeps = false
+	_, err := w.w.Write(w.kept[:])
+	return err
+}
+
+func (w *heldWriter) Header() http.Header {
+	if w.header == nil {
+		w.header = w.w.Header()
+	}
+	return w.header
+}
+
+// WriteHeader begins the response, unless status is informational.
+func (w *heldWriter) WriteHeader(status int) {
+	if w.state == unbegun && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		w.begin(status)
+	}
+	w.w.WriteHeader(status)
+}
+
+func (w *heldWriter) Write(p []byte) (int, error) {
+	now, err := w.admit(len(p))
+	if err != nil {
+		return 0, err
+	}
+	n, err := w.w.Write(p[:now])
+	if w.left -= int64(n); err != nil || n < now || n == len(p) {
+		return n, err
+	}
+	w.keep(p[now])
+	return len(p), nil
+}
+
+func (w *heldWriter) WriteString(s string) (int, error) {
+	now, err := w.admit(len(s))
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.WriteString(w.w, s[:now])
+	if w.left -= int64(n); err != nil || n < now || n == len(s) {
+		return n, err
+	}
+	w.keep(s[now])
+	return len(s), nil
+}
+
+// admit reports how many of the next n bytes go to the server now. The caller
+// keeps the byte after them, if there is one.
+func (w *heldWriter) admit(n int) (now int, err error) {
+	if w.state == unbegun {
+		w.begin(http.StatusOK)
+	}
+	w.yield()
+	switch {
+	case w.state == head:
+		return int(min(int64(n), w.left)), nil
+	case w.state != counted || n == 0 || int64(n) < w.left:
+		return n, nil
+	case w.keeps:
+		return 0, http.ErrContentLength
+	case int64(n) == w.left:
+		return n - 1, nil
+	default: // too many: the server says so
+		return n, nil
+	}
+}
+
+// keep keeps b back, as the last byte of a body or as the one that makes the
+// server send a header.
+func (w *heldWriter) keep(b byte) {
+	if w.state == counted {
+		w.left--
+	}
+	if !w.keeps {
+		w.kept[0], w.keeps = b, true
+	}
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *heldWriter) Unwrap() http.ResponseWriter { return w.w }
+
+// FlushError is for [http.ResponseController], whatever w.w can do.
+func (w *heldWriter) FlushError() error {
+	before := w.state
+	if before == unbegun {
+		w.begin(http.StatusOK)
+	}
+	w.yield()
+	if w.state == bodiless || w.state == head {
+		if before == unbegun {
+			w.w.WriteHeader(http.StatusOK)
+		}
+		return nil
+	}
+	if w.keeps && w.isSniffed() {
+		return nil
+	}
+	err := http.NewResponseController(w.w).Flush()
+	if before == unbegun && errors.Is(err, http.ErrNotSupported) {
+		w.state = unbegun
+	}
+	return err
+}
+
+// sniffLen is how much of a body net/http looks at to find its type.
+const sniffLen = 512
+
+// isSniffed reports whether the server needs the byte kept back to find out the
+// body's type.
+func (w *heldWriter) isSniffed() bool {
+	_, given := w.header["Content-Type"]
+	return !given && w.length <= sniffLen
+}
+
+// EnableFullDuplex is for [http.ResponseController].
+func (w *heldWriter) EnableFullDuplex() error {
+	err := http.NewResponseController(w.w).EnableFullDuplex()
+	w.duplex = w.duplex || err == nil
+	return err
+}
+
+// A flushingWriter is a heldWriter on a [http.Flusher].
+type flushingWriter struct{ *heldWriter }
+
+func (w flushingWriter) Flush() { _ = w.FlushError() }
+
+// A hijackingWriter is a heldWriter on a [http.Hijacker].
+type hijackingWriter struct{ *heldWriter }
+
+func (w hijackingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.beforeHeader()
+	if err := w.sendKept(); err != nil {
+		return nil, nil, err
+	}
+	conn, rw, err := w.w.(http.Hijacker).Hijack()
+	if err == nil {
+		w.state = hijacked
+	}
+	return conn, rw, err
+}

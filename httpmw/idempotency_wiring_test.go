@@ -1,0 +1,63 @@
+package httpmw_test
+
+import (
+	"database/sql"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// What the KeyFunc of an Idempotency's principal fails with decides on the
+// response as in a Middleware, before the database is asked for anything.
+func TestIdempotencyKeyFuncFails(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("pgx", "host=/nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	tests := []struct {
+		name   string
+		err    error
+		want   int
+		logged string // "" for nothing
+	}{
+		{"no principal", httpmw.ErrNoKey, http.StatusBadRequest, "httpmw: a request has no key"},
+		{"bad principal", ratelimit.ErrBadID, http.StatusBadRequest, ""},
+		{"away", sqllock.ErrUnavailable, http.StatusServiceUnavailable, "httpmw: failed a request"},
+		{"its own", errors.New("directory: connection refused"), http.StatusInternalServerError, "directory: connection refused"},
+		{"bypass", httpmw.ErrBypass, http.StatusTeapot, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var log logbook
+			i := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"),
+				func(*http.Request) (string, error) { return "", tt.err }, log.option())
+			mux := http.NewServeMux()
+			mux.Handle("POST /payments", i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, ok := httpmw.EffectTx(r.Context()); ok {
+					t.Error("a request that bypasses the Idempotency has a transaction")
+				}
+				w.WriteHeader(http.StatusTeapot)
+			})))
+			r := httptest.NewRequest(http.MethodPost, "/payments", nil)
+			r.Header.Set("Idempotency-Key", "ada-1")
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, r)
+			if w.Code != tt.want {
+				t.Errorf("status %d, want %d", w.Code, tt.want)
+			}
+			lines := 0
+			if tt.logged != "" {
+				lines = 1
+			}
+			log.want(t, tt.name, lines, tt.logged)
+		})
+	}
+}

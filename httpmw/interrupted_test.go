@@ -1,0 +1,149 @@
+package httpmw_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// wantInterrupted fails the test unless r says that its request was interrupted.
+func wantInterrupted(t *testing.T, r reply) {
+	t.Helper()
+	r.want(t, http.StatusServiceUnavailable)
+	if r.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	var problem struct {
+		Status int
+		Detail string
+	}
+	if err := json.Unmarshal([]byte(r.text), &problem); err != nil || problem.Status != http.StatusServiceUnavailable || problem.Detail == "" {
+		t.Errorf("body %q, %v; want a problem", r.text, err)
+	}
+	for _, name := range []string{"Content-Encoding", "Etag"} {
+		if got := r.Header.Get(name); got != "" {
+			t.Errorf("%s %q is left of the handler's response", name, got)
+		}
+	}
+}
+
+// ignoring waits for the end of its context and returns, as handlers do whose
+// database call has failed.
+func ignoring(inside chan<- struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("ETag", `"1"`)
+		inside <- struct{}{}
+		<-r.Context().Done()
+	}
+}
+
+// A handler that returns without a response when its lock is lost has not
+// succeeded.
+func TestLossWithoutResponseIs503(t *testing.T) {
+	t.Parallel()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			inside := make(chan struct{}, 1)
+			s := serve(t, limited(openSession(t, openDB(t, driver, dsn))).Handler(ignoring(inside)))
+			response := start(t, s)
+			receive(t, inside, "request")
+			terminate(t, openDB(t, driver, dsn))
+			wantInterrupted(t, receive(t, response, "response"))
+		})
+	}
+}
+
+// held is a Middleware whose locks may be held for a moment only.
+func held(opts ...httpmw.Option) *httpmw.Middleware {
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(10*time.Millisecond))
+	return httpmw.New(l, httpmw.Header(user), opts...)
+}
+
+// So has not one whose time is up.
+func TestMaxHoldWithoutResponseIs503(t *testing.T) {
+	t.Parallel()
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s := p.serve(t, held().Handler(ignoring(make(chan struct{}, 2))))
+			wantInterrupted(t, get(t, s))
+			wantInterrupted(t, get(t, s)) // the lock is back
+		})
+	}
+}
+
+// Nor has one that ends with the server.
+func TestShutdownWithoutResponseIs503(t *testing.T) {
+	t.Parallel()
+	base, stop := context.WithCancel(t.Context())
+	defer stop()
+	inside := make(chan struct{}, 1)
+	s := httptest.NewUnstartedServer(limited(sqllock.NewMemory()).Handler(ignoring(inside)))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.BaseContext = func(net.Listener) context.Context { return base }
+	s.Start()
+	defer s.Close()
+	response := start(t, s)
+	receive(t, inside, "request")
+	stop()
+	wantInterrupted(t, receive(t, response, "response"))
+}
+
+// A handler that has begun a response keeps it, and one whose context lives on
+// sends 200 by returning.
+func TestResponseBegunIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	ended := func(r *http.Request) { <-r.Context().Done() }
+	tests := []struct {
+		name string
+		h    http.HandlerFunc
+		want int
+	}{
+		{"status before", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted); ended(r) }, http.StatusAccepted},
+		{"status after", func(w http.ResponseWriter, r *http.Request) { ended(r); w.WriteHeader(http.StatusAccepted) }, http.StatusAccepted},
+		{"body", func(w http.ResponseWriter, r *http.Request) { ended(r); _, _ = io.WriteString(w, "") }, http.StatusOK},
+		{"flush", func(w http.ResponseWriter, r *http.Request) { flush(w); ended(r) }, http.StatusOK},
+		{"alive", func(http.ResponseWriter, *http.Request) {}, http.StatusOK},
+		{"hints alone", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusEarlyHints); ended(r) }, http.StatusServiceUnavailable},
+		{"empty copy", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(w, http.NoBody)
+			ended(r)
+		}, http.StatusServiceUnavailable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			get(t, serve(t, held().Handler(tt.h))).want(t, tt.want)
+		})
+	}
+}
+
+// The user's own responses can tell an interruption, and why, from a request
+// that was not admitted.
+func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
+	t.Parallel()
+	told := make(chan error, 1)
+	m := held(httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+		told <- err
+		w.WriteHeader(http.StatusGatewayTimeout)
+	}))
+	get(t, serve(t, m.Handler(ignoring(make(chan struct{}, 1))))).want(t, http.StatusGatewayTimeout)
+	if err := receive(t, told, "error"); !errors.Is(err, httpmw.ErrInterrupted) || !errors.Is(err, ratelimit.ErrMaxHold) {
+		t.Errorf("error %v, want ErrInterrupted and ErrMaxHold", err)
+	}
+}

@@ -1,0 +1,351 @@
+package httpmw_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A shape is a way to respond. The client's request is method's.
+type shape struct {
+	name   string
+	method string
+	h      http.HandlerFunc
+}
+
+// big does not fit into any buffer of the server.
+var big = bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
+
+func flush(w http.ResponseWriter) { w.(http.Flusher).Flush() }
+
+// shapes are the ways in which handlers respond. Most would complete the response
+// by themselves.
+func shapes() []shape {
+	return []shape{
+		{"nothing", "GET", func(http.ResponseWriter, *http.Request) {}},
+		{"status alone", "GET", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }},
+		{"small", "GET", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }},
+		{"small, flushed", "GET", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done"); flush(w) }},
+		{"big", "GET", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }},
+		{"big, flushed", "GET", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big); flush(w) }},
+		{"flush first", "GET", func(w http.ResponseWriter, _ *http.Request) { flush(w); _, _ = w.Write(big) }},
+		{"events", "GET", events},
+		{"trailers", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-Sum")
+			_, _ = w.Write(big)
+			flush(w)
+			w.Header().Set("X-Sum", "1")
+		}},
+		{"length", "GET", lengthy(big, false)},
+		{"length, flushed", "GET", lengthy(big, true)},
+		{"length, small, flushed", "GET", lengthy([]byte("done"), true)},
+		{"length of one, flushed", "GET", lengthy([]byte("x"), true)},
+		{"length of zero, flushed", "GET", lengthy(nil, true)},
+		{"length, byte by byte", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			for i := range 100 {
+				_, _ = w.Write(big[i : i+1])
+				flush(w)
+			}
+		}},
+		{"length, as a string", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(big)))
+			_, _ = io.WriteString(w, string(big))
+			flush(w)
+		}},
+		{"length, by the controller", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(big)))
+			w.WriteHeader(http.StatusOK)
+			_, _ = w.Write(big)
+			_ = http.NewResponseController(w).Flush()
+		}},
+		{"length, copied", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(big)))
+			_, _ = io.Copy(w, struct{ io.Reader }{bytes.NewReader(big)})
+			flush(w)
+		}},
+		{"hints first", "GET", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			lengthy(big, true)(w, r)
+		}},
+		{"error", "GET", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no", http.StatusTeapot)
+			flush(w)
+		}},
+		{"no content, flushed", "GET", statusAndFlush(http.StatusNoContent)},
+		{"not modified, flushed", "GET", statusAndFlush(http.StatusNotModified)},
+		{"head, flushed", "HEAD", lengthy(big, true)},
+		{"head, empty, flushed", "HEAD", statusAndFlush(http.StatusOK)},
+		{"head, big", "HEAD", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }},
+		{"head, copied", "HEAD", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, struct{ io.Reader }{bytes.NewReader(big)})
+		}},
+	}
+}
+
+func lengthy(body []byte, flushed bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+		if flushed {
+			flush(w)
+		}
+	}
+}
+
+func statusAndFlush(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		flush(w)
+	}
+}
+
+func events(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i := range 3 {
+		_, _ = fmt.Fprintf(w, "data: %d\n\n", i)
+		flush(w)
+	}
+}
+
+// fileShapes serve files of many sizes, by all of the standard library's ways.
+func fileShapes(t *testing.T) []shape {
+	t.Helper()
+	dir := t.TempDir()
+	var all []shape
+	for _, size := range []int{400, 511, 512, 513, 4096, 1 << 20} {
+		name := filepath.Join(dir, strconv.Itoa(size))
+		if err := os.WriteFile(name, bytes.Repeat([]byte("x"), size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		serveFile := func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) }
+		all = append(all, shape{fmt.Sprintf("file of %d", size), "GET", serveFile},
+			shape{fmt.Sprintf("head of a file of %d", size), "HEAD", serveFile})
+	}
+	content := func(ranges string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			f, err := os.Open(filepath.Join(dir, "4096"))
+			if err != nil {
+				panic(err)
+			}
+			defer f.Close()
+			r.Header.Set("Range", ranges)
+			http.ServeContent(w, r, "f", time.Time{}, f)
+		}
+	}
+	files := http.FileServer(http.Dir(dir))
+	return append(all,
+		shape{"range", "GET", content("bytes=0-1023")},
+		shape{"last bytes", "GET", content("bytes=-600")},
+		shape{"ranges", "GET", content("bytes=0-1023,2048-3071")},
+		shape{"file server", "GET", func(w http.ResponseWriter, r *http.Request) {
+			r.URL.Path = "/4096"
+			files.ServeHTTP(w, r)
+		}},
+		shape{"file not modified", "GET", func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("If-Modified-Since", time.Now().UTC().Add(time.Hour).Format(http.TimeFormat))
+			http.ServeFile(w, r, filepath.Join(dir, "4096"))
+			flush(w)
+		}})
+}
+
+// A recordedListener records what its connections have sent. net/http writes to
+// an HTTP/1 connection in the handler's own goroutine.
+type recordedListener struct {
+	net.Listener
+	mu   sync.Mutex
+	sent bytes.Buffer
+}
+
+type recordedConn struct {
+	net.Conn
+	l *recordedListener
+}
+
+func (l *recordedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return recordedConn{conn, l}, err
+}
+
+func (c recordedConn) Write(p []byte) (int, error) {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.l.sent.Write(p)
+	return c.Conn.Write(p)
+}
+
+// ReadFrom is there so that net/http hands it files.
+func (c recordedConn) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{c}, r)
+}
+
+// complete reports whether what was sent is a whole response.
+func (l *recordedListener) complete(method string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := bufio.NewReader(bytes.NewReader(l.sent.Bytes()))
+	for {
+		resp, err := http.ReadResponse(from, &http.Request{Method: method})
+		if err != nil {
+			return false
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode >= 200 {
+			return err == nil
+		}
+	}
+}
+
+// Whatever the handler does, the response is not complete when the lock goes
+// back: looked at in the Observer, which Unlock calls before it gives the key up.
+func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
+	t.Parallel()
+	for _, tt := range append(shapes(), fileShapes(t)...) {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			sent := new(recordedListener)
+			complete := make(chan bool, 1)
+			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
+				Released: func(time.Duration) { complete <- sent.complete(tt.method) },
+			}))
+			s := httptest.NewUnstartedServer(httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
+			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			sent.Listener = s.Listener
+			s.Listener = sent
+			s.Start()
+			defer s.Close()
+			if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
+				t.Fatal(err)
+			}
+			if receive(t, complete, "release") {
+				t.Error("the client had the whole response before the lock was back")
+			}
+			if !sent.complete(tt.method) {
+				t.Error("the response never became complete")
+			}
+		})
+	}
+}
+
+// Over HTTP/2 the server's frames are hidden by TLS: the client tells.
+func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
+	t.Parallel()
+	for _, tt := range shapes() {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			whole, tooEarly := make(chan struct{}), make(chan bool, 1)
+			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
+				Released: func(time.Duration) {
+					select {
+					case <-whole:
+						tooEarly <- true
+					case <-time.After(50 * time.Millisecond): // a client that could have it would
+						tooEarly <- false
+					}
+				},
+			}))
+			s := protocols[1].serve(t, httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
+			if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
+				t.Fatal(err)
+			}
+			close(whole)
+			if receive(t, tooEarly, "release") {
+				t.Error("the client had the whole response before the lock was back")
+			}
+		})
+	}
+}
+
+// Each response is what it is without the Middleware.
+func TestResponsesAreAsWithout(t *testing.T) {
+	t.Parallel()
+	all := append(shapes(), fileShapes(t)...)
+	for _, p := range protocols {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			for _, tt := range all {
+				bare, behind := p.serve(t, tt.h), p.serve(t, limited(sqllock.NewMemory()).Handler(tt.h))
+				want, err := fetch(t.Context(), bare, tt.method, bare.URL, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := fetch(t.Context(), behind, tt.method, behind.URL, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a, b := described(want), described(got); a != b {
+					t.Errorf("%s: got\n%s\nwant\n%s", tt.name, b, a)
+				}
+			}
+		})
+	}
+}
+
+// described is a response but for what changes each time.
+func described(r reply) string {
+	r.Header.Del("Date")
+	text := r.text
+	contentType := r.Header.Get("Content-Type")
+	if _, boundary, ok := strings.Cut(contentType, "boundary="); ok { // is random
+		r.Header.Set("Content-Type", "multipart/byteranges")
+		text = strings.ReplaceAll(text, boundary, "")
+	}
+	if r.StatusCode == http.StatusNoContent || r.StatusCode == http.StatusNotModified {
+		r.ContentLength = 0 // over HTTP/2 a flushed header does not say so
+	}
+	return fmt.Sprint(r.StatusCode, r.Header, r.Trailer, r.ContentLength, r.TransferEncoding, r.Uncompressed, text)
+}
+
+// Too much and too little for the declared length is what it is without the
+// Middleware: an error, and a response that the client sees to be broken.
+func TestWrongContentLength(t *testing.T) {
+	t.Parallel()
+	wrote := make(chan error, 1)
+	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "4")
+		var err error
+		switch r.URL.Path {
+		case "/more":
+			_, err = io.WriteString(w, "done and more")
+		case "/more-later":
+			_, _ = io.WriteString(w, "done")
+			_, err = io.WriteString(w, "x")
+		case "/less":
+			_, err = io.WriteString(w, "don")
+		case "/panic":
+			_, err = io.WriteString(w, "done")
+			flush(w)
+			wrote <- err
+			panic(http.ErrAbortHandler)
+		}
+		wrote <- err
+	})))
+	for path, want := range map[string]error{"/more": http.ErrContentLength, "/more-later": http.ErrContentLength, "/less": nil, "/panic": nil} {
+		r, err := fetch(t.Context(), s, http.MethodGet, s.URL+path, nil)
+		if got := receive(t, wrote, "Write"); !errors.Is(got, want) {
+			t.Errorf("%s: Write: %v, want %v", path, got, want)
+		}
+		if (err == nil) != (path == "/more-later") {
+			t.Errorf("%s: %q, %v", path, r.text, err)
+		}
+	}
+}

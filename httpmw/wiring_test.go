@@ -1,0 +1,230 @@
+package httpmw_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A logbook is a log that a test reads.
+type logbook struct{ bytes.Buffer }
+
+func (l *logbook) option() httpmw.Option {
+	return httpmw.WithLogger(slog.New(slog.NewTextHandler(&l.Buffer, nil)))
+}
+
+// want fails the test unless lines have been logged since the last look, each
+// with all of parts. None may hold what is in the requests of these tests.
+func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
+	t.Helper()
+	got := l.String()
+	l.Reset()
+	if strings.Count(got, "\n") != lines {
+		t.Errorf("%s: logged %q, want %d lines", when, got, lines)
+	}
+	for line := range strings.Lines(got) {
+		for _, part := range parts {
+			if !strings.Contains(line, part) {
+				t.Errorf("%s: logged %q, want it to hold %q", when, line, part)
+			}
+		}
+	}
+	if strings.Contains(got, "ada") {
+		t.Errorf("%s: the log holds an id: %q", when, got)
+	}
+}
+
+// put puts m around h, on a mux.
+func put(m *httpmw.Middleware, h http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /export/{id}", m.Handler(h))
+	mux.Handle("GET /other/{id}", m.Handler(h))
+	return mux
+}
+
+// A route on which there never is a key is in the log, once a minute.
+func TestReportsNoKey(t *testing.T) {
+	t.Parallel()
+	around := func(m *httpmw.Middleware, h http.Handler) http.Handler { return m.Handler(put(m, h)) }
+	tests := []struct {
+		name string
+		key  httpmw.KeyFunc
+		wrap func(*httpmw.Middleware, http.Handler) http.Handler
+		want []string
+	}{
+		{"before authentication", httpmw.FromContext(identity), put, []string{"not in the context", `route="GET /export/{id}"`}},
+		{"around the mux", httpmw.PathValue("id"), around, []string{"no path value id"}},
+		{"an empty id", empty, put, []string{"no key in the request"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var log logbook
+				h := tt.wrap(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), tt.key, log.option()), http.NotFoundHandler())
+				ask := func() {
+					t.Helper()
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, request("/export/ada?user=ada"))
+					if w.Code != http.StatusBadRequest {
+						t.Errorf("status %d, want 400", w.Code)
+					}
+				}
+				parts := append(tt.want, "level=WARN", "httpmw: a request has no key", "authentication", "namespace=export")
+				ask()
+				log.want(t, "the first request", 1, parts...)
+				ask()
+				time.Sleep(time.Minute - 1)
+				ask()
+				log.want(t, "within the minute", 0)
+				time.Sleep(1)
+				ask()
+				log.want(t, "after the minute", 1, append(parts, "times=3")...)
+			})
+		})
+	}
+}
+
+// Each route has a line of its own.
+func TestReportsEachRoute(t *testing.T) {
+	t.Parallel()
+	var log logbook
+	h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty, log.option()), http.NotFoundHandler())
+	for _, route := range []string{"/export/{id}", "/other/{id}"} {
+		h.ServeHTTP(httptest.NewRecorder(), request(strings.Replace(route, "{id}", "ada", 1)))
+		log.want(t, route, 1, route)
+	}
+}
+
+// A request that meets one limit twice is in the log.
+func TestReportsTwice(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		make func(sqllock.Locker) *ratelimit.Limiter
+		opts []ratelimit.Option
+		want int
+	}{
+		{"one at a time", func(l sqllock.Locker) *ratelimit.Limiter { return ratelimit.OneAtATime(l, "export") }, nil, http.StatusTooManyRequests},
+		{"two at a time", func(l sqllock.Locker) *ratelimit.Limiter { return ratelimit.AtMost(2, l, "export") }, nil, http.StatusTeapot},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var log logbook
+				locks := sqllock.NewMemory()
+				// Two Middlewares, each with a Limiter of its own, share the limit by its namespace.
+				outer := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
+				inner := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
+				between := limited(sqllock.NewMemory()) // of another namespace's locks
+				teapot := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+				h := put(outer, between.Handler(inner.Handler(teapot)))
+				for range 2 {
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, request("/export/ada", user+": ada"))
+					if w.Code != tt.want {
+						t.Errorf("status %d, want %d", w.Code, tt.want)
+					}
+				}
+				log.want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=export", `route="GET /export/{id}"`)
+				time.Sleep(time.Minute)
+				h.ServeHTTP(httptest.NewRecorder(), request("/export/ada", user+": ada"))
+				log.want(t, "after a minute", 1, "times=2")
+			})
+		})
+	}
+}
+
+// What is no mistake is not reported: two limits, one limit for two ids, a lock
+// that was given back, a limit that is full.
+func TestReportsNothingElse(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	var log logbook
+	byUser := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.Header(user), log.option())
+	byPath := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.PathValue("id"), log.option())
+	other := httpmw.New(ratelimit.OneAtATime(locks, "other"), httpmw.Header(user), log.option())
+	teapot := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	again := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock, _ := sqllock.FromContext(r.Context())
+		_ = lock.Unlock()
+		byUser.Handler(teapot).ServeHTTP(w, r)
+	})
+	held, err := ratelimit.OneAtATime(locks, "export").Acquire(t.Context(), "eve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Unlock()
+	tests := []struct {
+		name string
+		h    http.Handler
+		user string
+		want int
+	}{
+		{"two limits", put(other, byUser.Handler(teapot)), "ada", http.StatusTeapot},
+		{"two ids", put(byUser, byPath.Handler(teapot)), "ada", http.StatusTeapot},
+		{"given back", put(byUser, again), "ada", http.StatusTeapot},
+		{"full", put(byUser, teapot), "eve", http.StatusTooManyRequests},
+	}
+	for _, tt := range tests {
+		w := httptest.NewRecorder()
+		tt.h.ServeHTTP(w, request("/export/x", user+": "+tt.user))
+		if w.Code != tt.want {
+			t.Errorf("%s: status %d, want %d", tt.name, w.Code, tt.want)
+		}
+		log.want(t, tt.name, 0)
+	}
+}
+
+// The error that a KeyFunc of the user's failed with is in the log, and not in
+// the response.
+func TestReportsKeyFunc(t *testing.T) {
+	t.Parallel()
+	fails := func(err error) httpmw.KeyFunc {
+		return func(*http.Request) (string, error) { return "", err }
+	}
+	tests := []struct {
+		name  string
+		err   error
+		lines int
+	}{
+		{"its own", errors.New("directory: connection refused"), 1},
+		{"its own deadline", context.DeadlineExceeded, 1},
+		{"away", sqllock.ErrUnavailable, 0},
+		{"bad id", ratelimit.ErrBadID, 0},
+		{"bypass", httpmw.ErrBypass, 0},
+	}
+	for _, tt := range tests {
+		var log logbook
+		w := httptest.NewRecorder()
+		h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), fails(tt.err), log.option()), http.NotFoundHandler())
+		h.ServeHTTP(w, request("/export/ada"))
+		if strings.Contains(w.Body.String(), tt.err.Error()) {
+			t.Errorf("%s: the client reads the error: %s", tt.name, w.Body)
+		}
+		log.want(t, tt.name, tt.lines, "level=ERROR", "httpmw: a KeyFunc failed", tt.err.Error(), "namespace=export", `route="GET /export/{id}"`)
+	}
+}
+
+// Without WithLogger reports go to the default log of the moment.
+func TestReportsToDefault(t *testing.T) {
+	var log logbook
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty)
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log.Buffer, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	put(m, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request("/export/ada"))
+	log.want(t, "the first request", 1, "a request has no key")
+}

@@ -1,0 +1,210 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A bank is a service that books each request of a key once: a debit and a credit.
+type bank struct {
+	t       *testing.T
+	dialect sqllock.Dialect
+	driver  string
+	dsn     string
+	db      *sql.DB
+	log     logged
+	runs    atomic.Int32 // of a handler
+}
+
+// bankDatabases are those that keep an idempotency table.
+var bankDatabases = []struct {
+	name    string
+	dialect sqllock.Dialect
+	driver  string
+	dsn     func(t *testing.T) string
+}{
+	{"pgx", sqllock.PostgreSQL, "pgx", func(t *testing.T) string { return pgtest.Database(t) }},
+	{"lib/pq", sqllock.PostgreSQL, "postgres", func(t *testing.T) string { return pgtest.Database(t) }},
+	{"MariaDB", sqllock.MySQL, "mysql", func(t *testing.T) string { return mariadbtest.Database(t) }},
+	{"SQLite", sqllock.SQLite, "sqlite", file},
+	{"SQLite, WAL", sqllock.SQLite, "sqlite", func(t *testing.T) string { return file(t) + "&_pragma=journal_mode(WAL)" }},
+}
+
+// eachBank runs test on a fresh database of each kind, with the tables.
+func eachBank(t *testing.T, test func(t *testing.T, b *bank)) {
+	t.Parallel()
+	for _, k := range bankDatabases {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newBank(t, k.dialect, k.driver, k.dsn(t)))
+		})
+	}
+}
+
+func newBank(t *testing.T, d sqllock.Dialect, driver, dsn string) *bank {
+	t.Helper()
+	b := &bank{t: t, dialect: d, driver: driver, dsn: dsn, db: open(t, driver, dsn)}
+	engine := ""
+	if d == sqllock.MySQL {
+		engine = " ENGINE = InnoDB"
+	}
+	execute(t, b.db, "CREATE TABLE ledger (account VARCHAR(20) NOT NULL, note VARCHAR(200) NOT NULL)"+engine)
+	for range 2 { // which may be run again
+		for _, statement := range httpmw.IdempotencySchema(d) {
+			execute(t, b.db, statement)
+		}
+	}
+	return b
+}
+
+// mariaBank is a bank on MariaDB, with settings of its connections.
+func mariaBank(t *testing.T, settings string) *bank {
+	t.Helper()
+	b := newBank(t, sqllock.MySQL, "mysql", mariadbtest.Database(t))
+	if settings != "" {
+		b.db = open(t, b.driver, b.dsn+"?"+settings)
+	}
+	return b
+}
+
+// once is an Idempotency as one instance of the service has it.
+func (b *bank) once(locks sqllock.Locker, opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
+	return b.onceBy(ratelimit.OneAtATime(locks, "pay"), opts...)
+}
+
+// unlocked is once whose locks are away, so that all requests are admitted.
+func (b *bank) unlocked(opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
+	return b.onceBy(ratelimit.OneAtATime(awayLocks{}, "pay", ratelimit.WithFailOpen()), opts...)
+}
+
+func (b *bank) onceBy(l *ratelimit.Limiter, opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
+	opts = append([]httpmw.IdempotencyOption{httpmw.WithLogger(slog.New(slog.NewTextHandler(&b.log, nil)))}, opts...)
+	return httpmw.NewIdempotency(b.db, l, func(*http.Request) (string, error) { return "ada", nil }, opts...)
+}
+
+// awayLocks are locks of a database that is away.
+type awayLocks struct{ sqllock.Locker }
+
+func (awayLocks) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+	return nil, sqllock.ErrUnavailable
+}
+
+// post has h serve a request, as a client would that reads the whole response.
+func post(ctx context.Context, h http.Handler, key, body string) *httptest.ResponseRecorder {
+	mux := http.NewServeMux()
+	mux.Handle("POST /", h)
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
+	r.Header.Set("Idempotency-Key", key)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	return w
+}
+
+// posting is post in another goroutine.
+func posting(t *testing.T, h http.Handler, key, body string) <-chan *httptest.ResponseRecorder {
+	t.Helper()
+	c := make(chan *httptest.ResponseRecorder, 1)
+	go func() { c <- post(t.Context(), h, key, body) }()
+	return c
+}
+
+// pay is a handler that books what it is sent, and answers status.
+func (b *bank) pay(status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.book(r); err != nil {
+			b.t.Errorf("book: %v", err)
+		}
+		w.Header().Set("X-Receipt", "r-1")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "paid\x00\xff")
+	})
+}
+
+// book books a debit and a credit in the transaction of the effect. It returns on the
+// first error.
+func (b *bank) book(r *http.Request) error {
+	b.runs.Add(1)
+	note, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	tx, ok := httpmw.EffectTx(r.Context())
+	if !ok {
+		return fmt.Errorf("there is no transaction")
+	}
+	for _, account := range []string{"debit", "credit"} {
+		if _, err := tx.ExecContext(r.Context(), fmt.Sprintf("INSERT INTO ledger VALUES ('%s', '%s')", account, note)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wantEffects fails the test unless so many effects have been committed, each as a whole.
+func (b *bank) wantEffects(want int) {
+	b.t.Helper()
+	for _, account := range []string{"debit", "credit"} {
+		if got := number(b.t, b.db, "SELECT count(*) FROM ledger WHERE account = '"+account+"'"); got != want {
+			b.t.Errorf("%d rows of %s, want %d", got, account, want)
+		}
+	}
+}
+
+// wantLog fails the test unless what was logged holds part.
+func (b *bank) wantLog(part string) {
+	b.t.Helper()
+	if text := b.log.String(); !strings.Contains(text, part) {
+		b.t.Errorf("%q is not in the log:\n%s", part, text)
+	}
+}
+
+func wantStatus(t *testing.T, w *httptest.ResponseRecorder, want int) {
+	t.Helper()
+	if w.Code != want {
+		t.Errorf("status %d, want %d: %s", w.Code, want, w.Body)
+	}
+}
+
+// wantReplay fails the test unless w is first, replayed.
+func wantReplay(t *testing.T, w, first *httptest.ResponseRecorder) {
+	t.Helper()
+	if w.Code != first.Code || w.Body.String() != first.Body.String() || w.Header().Get("X-Receipt") != first.Header().Get("X-Receipt") {
+		t.Errorf("replayed %d %v %q, want %d %v %q", w.Code, w.Header(), w.Body, first.Code, first.Header(), first.Body)
+	}
+	if w.Header().Get("Idempotency-Replayed") != "true" {
+		t.Error("the response is not a replay")
+	}
+}
+
+// logged is what was logged.
+type logged struct {
+	mu   sync.Mutex // protects text
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

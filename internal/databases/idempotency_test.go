@@ -1,0 +1,428 @@
+package databases
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Every database keeps the response with the effect, and returns it for a retry at
+// another instance.
+func TestIdempotency(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		here, there := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusOK))
+		first := post(t.Context(), here, "k-1", "10 to bob")
+		wantStatus(t, first, http.StatusCreated)
+		if first.Body.String() != "paid\x00\xff" {
+			t.Errorf("body %q", first.Body)
+		}
+		wantReplay(t, post(t.Context(), there, "k-1", "10 to bob"), first)
+		wantStatus(t, post(t.Context(), there, "k-1", "99 to bob"), http.StatusUnprocessableEntity)
+		b.wantEffects(1)
+		wantStatus(t, post(t.Context(), there, "k-2", "10 to bob"), http.StatusOK)
+		b.wantEffects(2)
+	})
+}
+
+// A response without a success commits no effect. Some are stored.
+func TestIdempotencyRefusals(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(sqllock.NewMemory())
+		stored := i.Handler(b.pay(http.StatusPaymentRequired))
+		first := post(t.Context(), stored, "k-1", "10")
+		wantStatus(t, first, http.StatusPaymentRequired)
+		wantReplay(t, post(t.Context(), stored, "k-1", "10"), first)
+		if n := b.runs.Load(); n != 1 {
+			t.Errorf("%d runs, want 1", n)
+		}
+		wantStatus(t, post(t.Context(), i.Handler(b.pay(http.StatusInternalServerError)), "k-2", "10"), http.StatusInternalServerError)
+		func() {
+			defer func() { _ = recover() }() // the server's
+			post(t.Context(), i.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if err := b.book(r); err != nil {
+					t.Error(err)
+				}
+				panic("a bug")
+			})), "k-2", "10")
+		}()
+		b.wantEffects(0)
+		wantStatus(t, post(t.Context(), i.Handler(b.pay(http.StatusCreated)), "k-2", "10"), http.StatusCreated)
+		b.wantEffects(1)
+	})
+}
+
+// A request without a lock waits for the transaction of another one with its key,
+// and then returns its response, or does it if the other one has not.
+func TestIdempotencyWithoutLocks(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		for n, status := range []int{http.StatusCreated, http.StatusServiceUnavailable} {
+			key := fmt.Sprint("k-", n)
+			b.runs.Store(0)
+			inside, leave := make(chan struct{}), make(chan struct{})
+			i := b.unlocked()
+			h := i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := b.book(r); err != nil {
+					t.Errorf("book: %v", err)
+				}
+				if b.runs.Load() == 1 {
+					close(inside)
+					<-leave
+					w.WriteHeader(status)
+					return
+				}
+				w.WriteHeader(http.StatusCreated)
+			}))
+			first := posting(t, h, key, "10")
+			<-inside
+			early := post(t.Context(), h, key, "10") // until it gives up
+			if early.Code != http.StatusConflict && early.Code != http.StatusServiceUnavailable || early.Header().Get("Retry-After") == "" {
+				t.Errorf("status %d, Retry-After %q beside another", early.Code, early.Header().Get("Retry-After"))
+			}
+			if want := map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusConflict}[b.dialect == sqllock.SQLite]; early.Code != want {
+				t.Errorf("status %d beside another, want %d", early.Code, want)
+			}
+			var others []<-chan int
+			for range 3 {
+				c := make(chan int, 1)
+				others = append(others, c)
+				go func() { c <- post(t.Context(), h, key, "10").Code }()
+			}
+			if b.dialect == sqllock.MySQL {
+				lockertest.Eventually(t, "three wait for the row", func() bool {
+					return b.running("INSERT INTO %latchkey_answers%") == 3
+				})
+			}
+			close(leave)
+			wantStatus(t, <-first, status)
+			for _, c := range others {
+				if code := <-c; code != http.StatusCreated {
+					t.Errorf("status %d of one that waited, want 201", code)
+				}
+			}
+			b.wantEffects(n + 1)
+		}
+	})
+}
+
+// A handler that ends its transaction is found out, and what it does after that is not
+// committed.
+func TestIdempotencyTransactionEnded(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		misuses := []struct {
+			name, statement string
+			effects         int
+		}{
+			{"commit", "COMMIT", 1},
+			{"rollback", "ROLLBACK", 0},
+		}
+		if b.dialect == sqllock.MySQL {
+			misuses = append(misuses, struct {
+				name, statement string
+				effects         int
+			}{"DDL", "CREATE TABLE other (n INTEGER)", 1})
+		}
+		i := b.once(sqllock.NewMemory())
+		for _, tt := range misuses {
+			execute(t, b.db, "DELETE FROM ledger")
+			h := i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if err := b.book(r); err != nil {
+					t.Errorf("%s: book: %v", tt.name, err)
+				}
+				tx, _ := httpmw.EffectTx(r.Context())
+				_, _ = tx.ExecContext(r.Context(), tt.statement)
+				if b.dialect == sqllock.MySQL { // elsewhere it would be committed at once
+					_, _ = tx.ExecContext(r.Context(), "INSERT INTO ledger VALUES ('debit', 'half')")
+				}
+				w.WriteHeader(http.StatusCreated)
+			}))
+			wantStatus(t, post(t.Context(), h, tt.name, "10"), http.StatusInternalServerError)
+			if tt.effects == 1 {
+				wantStatus(t, post(t.Context(), h, tt.name, "10"), http.StatusInternalServerError)
+			}
+			b.wantEffects(tt.effects)
+		}
+		b.wantLog("must not commit")
+	})
+}
+
+// running counts the statements of MariaDB that run now.
+func (b *bank) running(like string) int {
+	b.t.Helper()
+	return number(b.t, b.db, "SELECT count(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE ?", like)
+}
+
+// A deadlock rolls back all of MariaDB's transaction. A handler that goes on as if
+// nothing had happened commits no half.
+func TestIdempotencyDeadlockHidden(t *testing.T) {
+	t.Parallel()
+	b := mariaBank(t, "")
+	execute(t, b.db, "CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL) ENGINE = InnoDB")
+	execute(t, b.db, "INSERT INTO accounts VALUES (1, 0), (2, 0)")
+	other, err := b.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback()
+	if _, err := other.Exec("UPDATE accounts SET balance = 1"); err != nil { // it has more to undo: the handler is the victim
+		t.Fatal(err)
+	}
+	if _, err := other.Exec("INSERT INTO ledger SELECT 'other', seq FROM seq_1_to_100"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec("DELETE FROM accounts WHERE id = 2"); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, b.db, "CREATE TABLE mine (id INTEGER PRIMARY KEY) ENGINE = InnoDB")
+	execute(t, b.db, "INSERT INTO mine VALUES (1)")
+	var failed atomic.Bool
+	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tx, _ := httpmw.EffectTx(r.Context())
+		for _, statement := range []string{"INSERT INTO ledger VALUES ('debit', '10')", "UPDATE mine SET id = 1 WHERE id = 1", "SELECT id FROM mine WHERE id = 1 FOR UPDATE"} {
+			if _, err := tx.ExecContext(r.Context(), statement); err != nil {
+				t.Errorf("%s: %v", statement, err)
+			}
+		}
+		go func() { _, _ = other.Exec("SELECT id FROM mine WHERE id = 1 FOR UPDATE") }()
+		lockertest.Eventually(t, "the other one waits", func() bool {
+			return b.running("SELECT id FROM mine%") == 1
+		})
+		_, err := tx.ExecContext(r.Context(), "UPDATE accounts SET balance = 2 WHERE id = 1")
+		failed.Store(err != nil && strings.Contains(err.Error(), "1213"))
+		_, _ = tx.ExecContext(r.Context(), "INSERT INTO ledger VALUES ('credit', '10')")
+		w.WriteHeader(http.StatusCreated)
+	}))
+	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusInternalServerError)
+	if !failed.Load() {
+		t.Error("the handler met with no deadlock")
+	}
+	b.wantEffects(0)
+	if n := number(t, b.db, "SELECT count(*) FROM latchkey_answers"); n != 0 {
+		t.Errorf("%d keys are stored, want none", n)
+	}
+}
+
+// Settings of a connection are the handler's own, but for the bounds of idleness, and
+// as before when it is back in the pool, whatever became of the request.
+func TestIdempotencySettingsRestored(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.db.SetMaxOpenConns(1)
+		query := map[sqllock.Dialect]string{
+			sqllock.PostgreSQL: "SELECT current_setting('lock_timeout')",
+			sqllock.MySQL:      "SELECT CONCAT(@@autocommit + 0, ' ', @@innodb_lock_wait_timeout, ' ', @@wait_timeout)",
+			sqllock.SQLite:     "SELECT timeout FROM pragma_busy_timeout",
+		}[b.dialect]
+		before, inside := text(t, b, query), ""
+		i := b.once(sqllock.NewMemory())
+		for n, end := range []func(w http.ResponseWriter, r *http.Request){
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) },
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPaymentRequired) },
+			func(_ http.ResponseWriter, r *http.Request) { tx, _ := httpmw.EffectTx(r.Context()); _ = tx.Commit() },
+			func(_ http.ResponseWriter, r *http.Request) { tx, _ := httpmw.EffectTx(r.Context()); _ = tx.Rollback() },
+		} {
+			for range 2 { // the second may be a replay
+				post(t.Context(), i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					tx, _ := httpmw.EffectTx(r.Context())
+					if err := tx.QueryRowContext(r.Context(), query).Scan(&inside); err != nil {
+						t.Error(err)
+					}
+					end(w, r)
+				})), fmt.Sprint("k-", n), "10")
+			}
+			if after := text(t, b, query); after != before {
+				t.Errorf("settings %q after end %d, want %q", after, n, before)
+			}
+		}
+		want := map[sqllock.Dialect]string{sqllock.PostgreSQL: before, sqllock.MySQL: "0 50 60", sqllock.SQLite: "2000"}[b.dialect]
+		if inside != want {
+			t.Errorf("settings %q in the handler, want %q", inside, want)
+		}
+		if n := b.db.Stats().OpenConnections; n != 1 {
+			t.Errorf("%d connections are open, want the one of before", n)
+		}
+	})
+}
+
+func text(t *testing.T, b *bank, query string) (s string) {
+	t.Helper()
+	if err := b.db.QueryRow(query).Scan(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A stricter bound of the server's own stays.
+func TestIdempotencyStricterSettings(t *testing.T) {
+	t.Parallel()
+	b := mariaBank(t, "wait_timeout=30&innodb_lock_wait_timeout=7")
+	var settings string
+	post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		tx, _ := httpmw.EffectTx(r.Context())
+		if err := tx.QueryRowContext(r.Context(), "SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@wait_timeout)").Scan(&settings); err != nil {
+			t.Error(err)
+		}
+	})), "k-1", "10")
+	if settings != "7 30" {
+		t.Errorf("settings %q in the handler, want 7 30", settings)
+	}
+}
+
+// A mistake of the service's setup is 500 at once, and the log says what to do.
+func TestIdempotencyWiring(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+		wantWiring := func(log string) {
+			t.Helper()
+			w := post(t.Context(), h, "k-1", "10")
+			wantStatus(t, w, http.StatusInternalServerError)
+			if w.Header().Get("Retry-After") != "" {
+				t.Error("500 with Retry-After")
+			}
+			b.wantLog(log)
+		}
+		execute(t, b.db, "DROP TABLE latchkey_answers")
+		wantWiring("create it with IdempotencySchema")
+		execute(t, b.db, "CREATE TABLE latchkey_answers (fingerprint INTEGER)")
+		wantWiring("is not as IdempotencySchema makes it")
+		if n := b.runs.Load(); n != 0 {
+			t.Errorf("the handler ran %d times", n)
+		}
+	})
+}
+
+func TestIdempotencyUnknownDatabase(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))
+	b.db = open(t, "pgx", elsewhere(t))
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), "k-1", "10"), http.StatusInternalServerError)
+	b.wantLog("none of PostgreSQL, MySQL, MariaDB and SQLite")
+}
+
+func TestIdempotencyNoDatabaseSelected(t *testing.T) {
+	t.Parallel()
+	b := mariaBank(t, "")
+	b.db = open(t, "mysql", b.dsn[:strings.LastIndexByte(b.dsn, '/')+1])
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), "k-1", "10"), http.StatusInternalServerError)
+	b.wantLog("names no database")
+}
+
+// Handlers that read from the pool beside their transaction do not use it up.
+func TestIdempotencyPool(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.db.SetMaxOpenConns(4)
+		h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var n int
+			if err := b.db.QueryRowContext(r.Context(), "SELECT 1").Scan(&n); err != nil {
+				t.Error(err)
+			}
+			if err := b.book(r); err != nil {
+				t.Errorf("book: %v", err)
+			}
+			w.WriteHeader(http.StatusCreated)
+		}))
+		var wg sync.WaitGroup
+		for n := range 16 {
+			wg.Go(func() { wantStatus(t, post(t.Context(), h, fmt.Sprint("k-", n), "10"), http.StatusCreated) })
+		}
+		wg.Wait()
+		b.wantEffects(16)
+	})
+}
+
+// Old responses go, a thousand at a time; two at once do not wait for each other.
+func TestIdempotencyForget(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(sqllock.NewMemory())
+		h := i.Handler(b.pay(http.StatusCreated))
+		wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+		old := map[sqllock.Dialect]string{
+			sqllock.PostgreSQL: "INSERT INTO latchkey_answers (key, fingerprint, created_at) SELECT sha256(n::text::bytea), '', now() - interval '2 days' FROM generate_series(1, 1500) n",
+			sqllock.MySQL:      "INSERT INTO latchkey_answers (`key`, fingerprint, created_at) SELECT UNHEX(SHA2(seq, 256)), '', NOW(6) - INTERVAL 2 DAY FROM seq_1_to_1500",
+			sqllock.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1500)" +
+				" INSERT INTO latchkey_answers (key, fingerprint, created_at) SELECT CAST('k' || n AS BLOB), x'', strftime('%Y-%m-%d %H:%M:%f', 'now', '-2 days') FROM s",
+		}[b.dialect]
+		execute(t, b.db, old)
+		for _, want := range []int64{1500, 0} {
+			if n, err := i.Forget(t.Context(), 24*time.Hour); n != want || err != nil {
+				t.Errorf("forgot %d, %v; want %d", n, err, want)
+			}
+		}
+		wantReplay(t, post(t.Context(), h, "k-1", "10"), post(t.Context(), h, "k-1", "10"))
+		lockertest.Eventually(t, "the last one is forgotten", func() bool {
+			n, err := i.Forget(t.Context(), time.Microsecond)
+			return n == 1 && err == nil
+		})
+		execute(t, b.db, "DROP TABLE latchkey_answers")
+		if _, err := i.Forget(t.Context(), time.Hour); err == nil || !strings.Contains(err.Error(), "IdempotencySchema") {
+			t.Errorf("Forget without a table: %v", err)
+		}
+	})
+}
+
+// A MariaDB that is frozen keeps no request. When it is back all is as it was.
+func TestIdempotencyMariaDBFrozen(t *testing.T) {
+	t.Parallel()
+	server := mariadbtest.New(t)
+	name, err := server.CreateDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBank(t, sqllock.MySQL, "mysql", server.DSN(name))
+	i := b.once(sqllock.NewMemory())
+	h := i.Handler(b.pay(http.StatusCreated))
+	first := post(t.Context(), h, "k-0", "10")
+	frozen := post(t.Context(), i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.book(r); err != nil {
+			t.Error(err)
+		}
+		if err := server.Freeze(); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	})), "k-1", "10")
+	wantStatus(t, frozen, http.StatusServiceUnavailable)
+	wantStatus(t, post(t.Context(), h, "k-0", "10"), http.StatusServiceUnavailable)
+	b.wantLog("unavailable")
+	if err := server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	lockertest.Eventually(t, "no connection is kept", func() bool { return b.db.Stats().InUse == 0 })
+	wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
+	lockertest.Eventually(t, "the key is free", func() bool { return post(t.Context(), h, "k-1", "10").Code == http.StatusCreated })
+	b.wantEffects(2)
+}
+
+// A process that is frozen keeps its key in MariaDB no longer than its transaction may
+// be idle.
+func TestIdempotencyMariaDBHolderFrozen(t *testing.T) {
+	t.Parallel()
+	b := mariaBank(t, "")
+	inside, leave := make(chan struct{}), make(chan struct{})
+	frozen := b.unlocked(httpmw.WithMaxIdle(time.Second)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.book(r); err != nil {
+			t.Error(err)
+		}
+		close(inside)
+		<-leave
+		_, _ = io.WriteString(w, "late")
+	}))
+	first := posting(t, frozen, "k-1", "10")
+	<-inside
+	other := b.unlocked().Handler(b.pay(http.StatusCreated))
+	lockertest.Eventually(t, "the key is free", func() bool { return post(context.Background(), other, "k-1", "10").Code == http.StatusCreated })
+	close(leave)
+	wantStatus(t, <-first, http.StatusServiceUnavailable)
+	b.wantEffects(1)
+}

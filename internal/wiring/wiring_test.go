@@ -1,0 +1,60 @@
+package wiring_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/wiring"
+)
+
+// Each mistake is reported at most once a minute for each route, and no line
+// loses count of the times between.
+func TestOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		var reports wiring.Reports
+		report := func(text, route string, lines int, want string) {
+			t.Helper()
+			out.Reset()
+			reports.Log(t.Context(), log, slog.LevelWarn, text, slog.String("route", route), slog.String("namespace", "export"))
+			if got := strings.Count(out.String(), "\n"); got != lines || !strings.Contains(out.String(), want) {
+				t.Errorf("%s on %s: logged %q, want %d lines with %s", text, route, out.String(), lines, want)
+			}
+		}
+		report("a", "/x", 1, `level=WARN msg=a namespace=export route=/x`+"\n")
+		report("a", "/x", 0, "")
+		report("a", "/y", 1, "route=/y")
+		report("b", "/x", 1, "msg=b")
+		report("a", "", 1, "namespace=export\n")
+		time.Sleep(time.Minute - time.Nanosecond)
+		report("a", "/x", 0, "")
+		time.Sleep(time.Nanosecond)
+		report("a", "/x", 1, "times=3")
+		report("a", "/x", 0, "")
+		time.Sleep(time.Minute)
+		report("a", "/x", 1, "times=2")
+	})
+}
+
+// Routes that a client makes up cost a bounded number of lines and entries.
+func TestRoutesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		var reports wiring.Reports
+		for i := range 5000 {
+			reports.Log(t.Context(), log, slog.LevelWarn, "a", slog.String("route", fmt.Sprint("/", i)))
+		}
+		if got := strings.Count(out.String(), "\n"); got > 1001 {
+			t.Errorf("%d lines in a minute, want at most 1001", got)
+		}
+	})
+}
