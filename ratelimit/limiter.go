@@ -115,7 +115,7 @@ func (l *Limiter) Limit() int { return l.slots }
 //   - [ErrBadID]: nothing was asked of the database;
 //   - ctx's error, if ctx ended first;
 //   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity],
-//     [sqllock.ErrNotExclusive] or [sqllock.ErrClosed]: it cannot be told now.
+//     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]: it cannot be told now.
 //
 // The caller must Unlock the lock when the request ends. ctx bounds the call,
 // not the lock; the lock's own context ([sqllock.Lock.Context]) has ctx's

@@ -102,8 +102,8 @@ func WithAsyncUnlock() Option {
 
 // WithLazyOpen lets Open succeed while the database is away: the Session goes
 // on trying in the background and answers ErrUnavailable until it has
-// connected. Without it Open fails. What is shown not to exclude is refused all
-// the same.
+// connected. Without it Open fails. Open fails all the same with ErrNotExclusive
+// and ErrConfig: waiting does not mend those.
 func WithLazyOpen() Option {
 	return func(o *options) { o.lazy = true }
 }

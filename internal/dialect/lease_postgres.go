@@ -57,7 +57,7 @@ func (t *postgresTables) me(s *stamp) string {
 }
 
 func (t *postgresTables) expiry(s *stamp) string {
-	return "pg_catalog.clock_timestamp() + interval '" + strconv.FormatInt(s.lease.Microseconds(), 10) + " microseconds'"
+	return "pg_catalog.clock_timestamp() + " + interval(s.lease)
 }
 
 // alive begins the list of what such a statement returns: whether the session
@@ -179,17 +179,18 @@ func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, draw
 			JOIN ` + t.schema + `latchkey_locks AS l ON l.key_space = s AND l.key_id = k
 			LEFT JOIN ` + t.schema + `latchkey_sessions AS o ON o.id = l.session
 			WHERE o.id IS NULL OR o.expires <= pg_catalog.clock_timestamp())`
-	var system, epoch, number sql.NullInt64
+	var system, epoch, number, life sql.NullInt64
 	if t.logged {
 		query += message(`(SELECT pg_catalog.count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
 		columns += messageColumns
-		dest = append(dest, &system, &epoch, &number)
+		dest = append(dest, &system, &epoch, &number, &life)
 	}
 	if err := t.run(ctx, s, query+alive+columns, dest...); err != nil {
 		return false, err
 	}
 	if number.Valid {
-		drawn.reserve(Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64}, messageSize)
+		token := Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64, Here: postgresHere(life.Int64), Outlives: true}
+		drawn.reserve(token, messageSize)
 	}
 	return stale, w.took(chosen.String, won.String)
 }
@@ -202,9 +203,9 @@ func message(from string) string {
 }
 
 const (
-	// messageColumns are where that is: system, timeline, place.
+	// messageColumns are where that is: system, timeline, place, and the life of the server.
 	messageColumns = `, (SELECT system_identifier FROM message, pg_catalog.pg_control_system()),
-		(SELECT ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint FROM message), (SELECT (lsn - '0/0')::bigint FROM message)`
+		(SELECT ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint FROM message), (SELECT (lsn - '0/0')::bigint FROM message), ` + postgresLife
 
 	// messageSize is less than a message takes in the write-ahead log, its header and prefix alone:
 	// the places from that of one message on are nobody else's.
@@ -246,20 +247,31 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]Key, error) {
 }
 
 func (t *postgresTables) token(ctx context.Context, s *stamp) (token Token, n int64, err error) {
-	dest := []any{&token.System, &token.Epoch, &token.Number}
-	if t.logged {
-		err = t.run(ctx, s, t.me(s)+message("me")+alive+messageColumns, nullable(dest)...)
-		return token, messageSize, err
+	var life int64
+	dest := nullable([]any{&token.System, &token.Epoch, &token.Number, &life})
+	query, n := t.me(s)+message("me")+alive+messageColumns, int64(messageSize)
+	if !t.logged {
+		query, n = t.counterQuery(s), 1
 	}
-	// A counter that is not behind the clock, in microseconds: where a failover has lost the
-	// last tokens, those that follow are greater all the same.
+	if err = t.run(ctx, s, query, dest...); err == nil && t.genuine {
+		token.Here, token.Outlives = postgresHere(life), true
+	}
+	return token, n, err
+}
+
+// counterQuery draws from a counter that is not behind the clock, in microseconds: where a failover has lost the
+// last tokens, those that follow are greater all the same.
+func (t *postgresTables) counterQuery(s *stamp) string {
+	life := "0"
+	if t.genuine {
+		life = postgresLife
+	}
 	counter := t.schema + "latchkey_tokens"
-	err = t.run(ctx, s, t.me(s)+`,
-	counted AS (INSERT INTO `+counter+` AS c (only_row, system, number)
-		SELECT 1, `+postgresTypes.random+`, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint FROM me
-		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)`+
-		alive+`, (SELECT system FROM counted), 0, (SELECT number FROM counted)`, nullable(dest)...)
-	return token, 1, err
+	return t.me(s) + `,
+	counted AS (INSERT INTO ` + counter + ` AS c (only_row, system, number)
+		SELECT 1, ` + postgresTypes.random + `, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint FROM me
+		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)` +
+		alive + `, (SELECT system FROM counted), 0, (SELECT number FROM counted), ` + life
 }
 
 // end deletes a session's rows. What a statement that is still under way adds to them counts for nothing

@@ -26,7 +26,7 @@ func (MySQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true, 
 // session.
 func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
 	if db.Stats().MaxOpenConnections == 1 {
-		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+		return nil, misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
 	}
 	conn, err := take(ctx, db, set.Socket, "")
 	if err != nil {
@@ -49,7 +49,7 @@ func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error
 		pool: pool{db: db, find: set.Socket}, bound: errandBound(set),
 	}
 	if err == nil {
-		s.mariadb, s.server = server.mariadb, server.identity()
+		s.mariadb, s.server, s.serverName = server.mariadb, server.identity(), server.name()
 		s.names, s.limit = newMySQLNames(server.database), server.longest()
 		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
 		_, err = inPatience(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
@@ -105,6 +105,8 @@ type mysqlSession struct {
 	bound   time.Duration // of an errand
 	mariadb bool
 	server  int64 // says which one
+
+	serverName string // an expression of the same, for Token's Here
 
 	text   []byte // memory for the next statement
 	held   map[Key]struct{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -42,7 +41,7 @@ func (r Registry) terminateIfLate(l LateLock) string {
 	}
 	late := "(expires - heartbeat) / 2"
 	if l.Late > 0 {
-		late = "interval '" + strconv.FormatInt(max(l.Late.Microseconds(), 1), 10) + " microseconds'"
+		late = interval(max(l.Late, time.Microsecond))
 	}
 	return fmt.Sprintf(`CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted AND pid = %[1]d AND mode = '%[3]s' AND objsubid = %[4]d
 		AND (classid::bigint << 32) | objid::bigint = (%[5]d)
@@ -74,7 +73,7 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 		if !s.table.Readable {
 			continue
 		}
-		n, err := rows(ctx, conn, sweepPatience+fmt.Sprintf(sweepStatement, s.table.Name, age.Microseconds(), s.dead, limit))
+		n, err := rows(ctx, conn, sweepPatience+fmt.Sprintf(sweepStatement, s.table.Name, interval(age), s.dead, limit))
 		swept += n
 		if SQLState(err) == lockNotAvailable {
 			continue // the next time
@@ -95,7 +94,7 @@ const sweepStatement = `WITH held AS MATERIALIZED (
 	FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_get_activity(NULL) AS a USING (pid)
 	WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())))
 DELETE FROM ONLY %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY %[1]s AS h
-	WHERE expires < pg_catalog.statement_timestamp() - interval '%[2]d microseconds' AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
+	WHERE expires < statement_timestamp() - %[2]s AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
 
 // notHeld is whether the process of row h, or what may be that process, does not hold h's lock.
 const notHeld = `NOT EXISTS (SELECT FROM held WHERE (held.pid, held.space, held.id, held.shared) = (h.pid, h.key_space, h.key_id, h.shared)

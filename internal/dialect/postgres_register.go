@@ -130,7 +130,7 @@ const (
 )
 
 func (Registry) sweepDead(table RegistryTable, dead string) string {
-	return fmt.Sprintf(sweepStatement, table.Name, deadFor.Microseconds(), dead, deadLimit)
+	return fmt.Sprintf(sweepStatement, table.Name, interval(deadFor), dead, deadLimit)
 }
 
 // notAmong is the condition that a row's columns are none of keys.
@@ -181,10 +181,6 @@ func (r *Register) waitRows() string {
 		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %d, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding(), w.Waiters, interval(w.Age)))
 	}
 	return strings.Join(all, ",")
-}
-
-func interval(d time.Duration) string {
-	return "interval '" + strconv.FormatInt(max(d.Microseconds(), 0), 10) + " microseconds'"
 }
 
 // longestText is how many bytes of a text for people are written.
