@@ -30,8 +30,8 @@ var (
 	// answer soon.
 	ErrUnavailable = errors.New("sqllock: database is unavailable")
 
-	// ErrCapacity: the limit of [WithMaxHeld] is reached, or the server has no
-	// room for another lock.
+	// ErrCapacity: the limit of [WithMaxHeld] is reached, or the server's lock
+	// table, which all its clients share, has no room for another lock.
 	ErrCapacity = errors.New("sqllock: too many locks are held")
 
 	// ErrNotExclusive: it could not be shown that locks exclude on this

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,9 @@ type Session struct {
 	backends  []*backend    // at least one
 	growAfter time.Duration // no other connection until then; 0: none has failed
 	disputes  map[claim]dispute
+	left      []dialect.Process // of lost connections: the server may still have them
+	room      room              // in the server's lock table
+	address   net.Addr          // where the last connection led to; nil: not known
 	counters  counters
 }
 
