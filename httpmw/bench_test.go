@@ -2,8 +2,13 @@ package httpmw_test
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -25,6 +30,150 @@ func BenchmarkHandler(b *testing.B) {
 		defer lock.Unlock()
 		benchmarkHandler(b, m.Handler(noop), http.StatusTooManyRequests)
 	})
+}
+
+// unwrapped is a Middleware that hands on the ResponseWriter as it came: what the
+// one of Handler costs is the difference.
+func unwrapped(next http.Handler) http.Handler {
+	m := limited(sqllock.NewMemory())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock, err := m.Acquire(r)
+		if err != nil {
+			m.Reject(w, r, err)
+			return
+		}
+		defer lock.Unlock()
+		ctx, cancel := lock.Bind(r.Context())
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// BenchmarkWriter compares the ResponseWriter of Handler with the one that came,
+// for each set of optional interfaces that net/http has.
+func BenchmarkWriter(b *testing.B) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "4")
+		_, _ = io.WriteString(w, "done")
+	})
+	for name, w := range serverWriters {
+		b.Run(name+"/unwrapped", func(b *testing.B) { benchmarkWriter(b, w(), unwrapped(h), nil) })
+		b.Run(name+"/handler", func(b *testing.B) { benchmarkWriter(b, w(), limited(sqllock.NewMemory()).Handler(h), nil) })
+	}
+	reads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = r.Body.Read(nil)
+		h(w, r)
+	})
+	post := serverWriters["HTTP/1"]
+	b.Run("body/unwrapped", func(b *testing.B) { benchmarkWriter(b, post(), unwrapped(reads), endedBody{}) })
+	b.Run("body/handler", func(b *testing.B) {
+		benchmarkWriter(b, post(), limited(sqllock.NewMemory()).Handler(reads), endedBody{})
+	})
+}
+
+func benchmarkWriter(b *testing.B, w http.ResponseWriter, h http.Handler, body io.ReadCloser) {
+	r := benchmarkRequest(b)
+	r.Body = body
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(w, r)
+	}
+}
+
+// serverWriters are as net/http's ResponseWriters, by their optional interfaces.
+var serverWriters = map[string]func() http.ResponseWriter{
+	"plain": func() http.ResponseWriter { return &discardWriter{header: make(http.Header)} },
+	"HTTP/1": func() http.ResponseWriter {
+		return struct {
+			http.ResponseWriter
+			canFlush
+			canHijack
+			canRead
+			canNotify
+			canDelay
+		}{ResponseWriter: &discardWriter{header: make(http.Header)}}
+	},
+	"HTTP/2": func() http.ResponseWriter {
+		return struct {
+			http.ResponseWriter
+			canFlush
+			canPush
+			canNotify
+		}{ResponseWriter: &discardWriter{header: make(http.Header)}}
+	},
+}
+
+// The ResponseWriter and the request body cost at most two allocations.
+func TestWriterAllocations(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil {
+			_, _ = r.Body.Read(nil)
+		}
+		w.Header()["Content-Length"] = four
+		_, _ = w.Write(done)
+	})
+	for name, w := range serverWriters {
+		for _, body := range []io.ReadCloser{nil, endedBody{}} {
+			r := request("/", user+": ada")
+			r.Body = body
+			count := func(h http.Handler) float64 {
+				w := w()
+				return testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) })
+			}
+			before, after := count(unwrapped(h)), count(limited(sqllock.NewMemory()).Handler(h))
+			if after > before+2 {
+				t.Errorf("%s, body %T: %v allocations, want at most two more than the %v without", name, body, after, before)
+			}
+		}
+	}
+}
+
+// canDelay is for the deadlines of a request whose body is read ahead.
+type canDelay struct{}
+
+func (canDelay) SetReadDeadline(time.Time) error { return nil }
+
+// An endedBody has been read.
+type endedBody struct{}
+
+func (endedBody) Read([]byte) (int, error) { return 0, io.EOF }
+func (endedBody) Close() error             { return nil }
+
+var (
+	four = []string{"4"}
+	done = []byte("done")
+)
+
+// BenchmarkFile sends a file of a mebibyte from a server: bare, where the kernel
+// copies it, and behind a Middleware.
+func BenchmarkFile(b *testing.B) {
+	name := filepath.Join(b.TempDir(), "f")
+	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) })
+	for which, h := range map[string]http.Handler{"bare": h, "memory": limited(sqllock.NewMemory()).Handler(h)} {
+		b.Run(which, func(b *testing.B) {
+			s := httptest.NewServer(h)
+			defer s.Close()
+			b.SetBytes(1 << 20)
+			for b.Loop() {
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.URL, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				req.Header.Set(user, "ada")
+				resp, err := s.Client().Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+					b.Fatal(resp.Status, err)
+				}
+				_ = resp.Body.Close()
+			}
+		})
+	}
 }
 
 func benchmarkHandler(b *testing.B, h http.Handler, want int) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -157,4 +158,80 @@ func ExampleWithKey() {
 	// Output:
 	// 202 false
 	// 202 true
+}
+
+// An API in use, whose clients begin to send keys one after the other.
+func ExampleWithOptionalKey() {
+	db, done := exampleBank()
+	defer done()
+	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID),
+		httpmw.WithOptionalKey())
+
+	book := func(tx *sql.Tx) error {
+		_, err := tx.Exec("INSERT INTO ledger VALUES (10)")
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			tx, ok := httpmw.EffectTx(r.Context())
+			var err error
+			if ok {
+				err = book(tx) // committed with the response
+			} else if tx, err = db.BeginTx(r.Context(), nil); err == nil { // no key: as before
+				defer tx.Rollback()
+				if err = book(tx); err == nil {
+					err = tx.Commit()
+				}
+			}
+			if err != nil {
+				http.Error(w, "try again", http.StatusServiceUnavailable)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		}))))
+	send(mux, "", "10 to bob")
+	send(mux, "k-1", "10 to bob")
+	send(mux, "k-1", "10 to bob")
+
+	var n int
+	if err := db.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("payments:", n)
+	// Output:
+	// 201 Created
+	// 201 Created
+	// 201 Created, replayed
+	// payments: 2
+}
+
+// A handler that calls another service, whose rejection must not be asked for
+// twice, has that stored too.
+func ExampleWithStoredErrors() {
+	db, done := exampleBank()
+	defer done()
+	rejections := httpmw.WithStoredErrors(func(status int) bool {
+		return status == http.StatusPaymentRequired || status == http.StatusConflict
+	})
+	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID), rejections)
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			amount, _ := io.ReadAll(r.Body)
+			switch string(amount) {
+			case "":
+				http.Error(w, "an amount is missing", http.StatusUnprocessableEntity)
+			default:
+				http.Error(w, "the card is blocked", http.StatusConflict)
+			}
+		}))))
+	send(mux, "k-1", "")
+	send(mux, "k-1", "10") // corrected: the key is still good
+	send(mux, "k-1", "10")
+	// Output:
+	// 422 Unprocessable Entity
+	// 409 Conflict
+	// 409 Conflict, replayed
 }

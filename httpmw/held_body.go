@@ -10,25 +10,38 @@ import (
 )
 
 // A heldBody is the request body of an admitted request. Its Read fails once the
-// handler's context has ended with the loss of the lock, or with WithMaxHold: a
-// handler that waits for a body that never comes would hold on for ever. The end
-// of the request's own context is left to the server, as without a lock.
+// handler's context has ended with the loss of the lock, or with WithMaxHold.
+// Otherwise a handler whose body never arrives would not see that end. The end of
+// the request's own context is left to the server, as without a lock.
 //
 // Handlers pass a body on to other goroutines, which may read it after the
 // handler has returned.
 type heldBody struct {
-	io.ReadCloser            // of the request as it came; nil: it has no body
-	ahead         *readAhead // what was read while the request waited; nil: it did not
+	io.ReadCloser           // what the handler reads
+	ahead         readAhead // what was read while the request waited
 	w             http.ResponseWriter
 	outer, inner  *http.Request // as it came, and as the handler has it
+	reads         *bodyReads
 
-	mu      sync.Mutex  // protects the following
-	stop    func() bool // ends the watch over the context; nil before the first Read
-	reading int         // calls of Read under way
-	ended   error       // what Read fails with; nil until then
-	cut     bool        // a deadline of ours has ended a Read
-	eof     bool        // Read has come to the end
-	done    bool        // the handler has returned
+	mu      sync.Mutex // protects the following
+	reading int        // calls of Read under way
+	ended   error      // what Read fails with; nil until then
+	cut     bool       // a deadline of ours has ended a Read
+	eof     bool       // Read has come to the end
+	done    bool       // the handler has returned
+}
+
+// handOver gives inner, the handler's copy of the request, its body. A nil
+// heldBody does nothing.
+func (b *heldBody) handOver(inner *http.Request) {
+	if b == nil {
+		return
+	}
+	if b.ahead.begun() {
+		b.ahead.handOver()
+		b.ReadCloser = &b.ahead
+	}
+	b.inner, inner.Body = inner, b
 }
 
 // longAgo is a deadline that ends a Read at once.
@@ -45,20 +58,21 @@ func (b *heldBody) Read(p []byte) (n int, err error) {
 func (b *heldBody) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended != nil {
+	if b.endLocked(); b.ended != nil {
 		return b.ended
 	}
-	if b.stop == nil && !b.done {
-		b.stop = context.AfterFunc(b.inner.Context(), b.interrupt)
+	if b.reading++; b.reading == 1 && !b.done {
+		b.reads.add(b)
 	}
-	b.reading++
 	return nil
 }
 
 func (b *heldBody) leave(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reading--
+	if b.reading--; b.reading == 0 {
+		b.reads.remove(b)
+	}
 	b.eof = b.eof || err == io.EOF
 	switch {
 	case err == io.EOF && b.inner.Trailer == nil: // the server fills in that of the request that came
@@ -69,34 +83,33 @@ func (b *heldBody) leave(err error) error {
 	return err
 }
 
-// interrupt makes Read fail, also one under way. It holds the mutex so that its
-// deadline never comes after the handler's return, where the connection may
-// serve another request. To set a deadline does not block.
+// endLocked looks whether the handler's context has ended by itself.
+func (b *heldBody) endLocked() {
+	ctx := b.inner.Context()
+	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
+		return
+	}
+	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", context.Cause(ctx))
+}
+
+// interrupt ends a Read under way if the handler's context has ended. It holds the
+// mutex so that its deadline never comes after the handler's return, where the
+// connection may serve another request. To set a deadline does not block.
 func (b *heldBody) interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.done || b.outer.Context().Err() != nil {
-		return
-	}
-	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", context.Cause(b.inner.Context()))
-	if b.reading > 0 {
+	if b.endLocked(); b.ended != nil && !b.cut && !b.done && b.reading > 0 {
 		b.cut = http.NewResponseController(b.w).SetReadDeadline(longAgo) == nil
 	}
 }
 
-// finish ends the watch over the context: the handler has returned.
+// finish is called when the handler has returned, also twice.
 func (b *heldBody) finish() {
 	b.mu.Lock()
-	again, stop := b.done, b.stop
+	again := b.done
 	b.done = true
 	b.mu.Unlock()
-	if again {
-		return
-	}
-	if stop != nil {
-		stop()
-	}
-	if b.ahead != nil {
+	if !again && b.ahead.begun() {
 		b.ahead.cut()
 		b.ahead.free()
 	}
@@ -105,7 +118,7 @@ func (b *heldBody) finish() {
 // beforeHeader ends what would keep the server from writing a header; it reports
 // whether that has broken the connection for the next request.
 func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
-	if b.ahead != nil && !duplex {
+	if b.ahead.begun() && !duplex {
 		b.ahead.cut()
 	}
 	return b.broken()
@@ -116,7 +129,7 @@ func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
 func (b *heldBody) broken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.outer.ProtoMajor == 1 && (b.cut || b.ahead != nil && b.ahead.wasCut.Load())
+	return b.outer.ProtoMajor == 1 && (b.cut || b.ahead.wasCut.Load())
 }
 
 // spoiled reports whether the server may take the connection for a good one

@@ -14,8 +14,8 @@ const (
 	closeNotifier
 )
 
-// exposed is w with the optional interfaces of the ResponseWriter below it, no
-// fewer and no more: code asks for them to find out what a server can do.
+// exposed is w with exactly the optional interfaces of the ResponseWriter below
+// it. Handlers ask for them to find out what the server can do.
 func (w *heldWriter) exposed() http.ResponseWriter {
 	set := 0
 	if _, ok := w.w.(http.Flusher); ok {
@@ -38,8 +38,8 @@ func (w *heldWriter) exposed() http.ResponseWriter {
 	return w.exposing(set, push, notify)
 }
 
-// exposing is w with a set of optional interfaces. Go has no shorter way to give
-// a value the methods that are known at run time.
+// exposing is w with a set of optional interfaces. In Go each set needs a type of
+// its own.
 func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifier) http.ResponseWriter { //nolint:staticcheck // see above
 	switch set {
 	case flusher:
@@ -179,13 +179,7 @@ func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifi
 			http.CloseNotifier
 		}{w, hijackingWriter{w}, copyingWriter{w}, notify}
 	case flusher | hijacker | readerFrom | closeNotifier:
-		return struct {
-			*heldWriter
-			http.Flusher
-			http.Hijacker
-			io.ReaderFrom
-			http.CloseNotifier
-		}{w, flushingWriter{w}, hijackingWriter{w}, copyingWriter{w}, notify}
+		return http1Writer{w}
 	case pusher | closeNotifier:
 		return struct {
 			*heldWriter
@@ -193,12 +187,7 @@ func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifi
 			http.CloseNotifier
 		}{w, push, notify}
 	case flusher | pusher | closeNotifier:
-		return struct {
-			*heldWriter
-			http.Flusher
-			http.Pusher
-			http.CloseNotifier
-		}{w, flushingWriter{w}, push, notify}
+		return http2Writer{w}
 	case hijacker | pusher | closeNotifier:
 		return struct {
 			*heldWriter

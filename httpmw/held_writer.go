@@ -1,10 +1,7 @@
 package httpmw
 
 import (
-	"bufio"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 
@@ -27,7 +24,7 @@ type heldWriter struct {
 	w    http.ResponseWriter
 	lock *sqllock.Lock
 	r    *http.Request // as it came
-	body heldBody
+	body *heldBody     // nil: the request has none
 
 	header http.Header // of w; nil until the handler asks for it
 	state  writerState
@@ -56,21 +53,20 @@ const (
 // the header, and over HTTP/1 no less. The header ends a response to HEAD.
 const headBuffer = 4 << 10
 
-// newHeldWriter also gives inner, the copy of r that the handler gets, a body
-// that ends with its context. ahead is nil unless r has waited.
-func newHeldWriter(w http.ResponseWriter, r, inner *http.Request, lock *sqllock.Lock, ahead *readAhead) *heldWriter {
-	held := &heldWriter{w: w, lock: lock, r: r}
-	switch {
-	case ahead != nil:
-		held.body.ReadCloser = ahead
-	case r.Body == nil, r.Body == http.NoBody:
-		return held
-	default:
-		held.body.ReadCloser = r.Body
+// newHeldWriter is for a request that is admitted, or that may wait.
+func (m *Middleware) newHeldWriter(w http.ResponseWriter, r *http.Request) *heldWriter {
+	if !hasBody(r) {
+		return &heldWriter{w: w, r: r}
 	}
-	held.body.ahead, held.body.w, held.body.outer, held.body.inner = ahead, w, r, inner
-	inner.Body = &held.body
-	return held
+	both := &struct { // one allocation
+		heldWriter
+		body heldBody
+	}{heldWriter: heldWriter{w: w, r: r}}
+	b := &both.body
+	both.heldWriter.body = b
+	b.ReadCloser, b.w, b.outer, b.reads = r.Body, w, r, &m.reads
+	b.ahead.Context, b.ahead.body, b.ahead.w, b.ahead.all = r.Context(), r.Body, w, &m.ahead
+	return &both.heldWriter
 }
 
 // begin finds out how the response with status ends.
@@ -107,7 +103,7 @@ func (w *heldWriter) contentLength() (int64, bool) {
 
 // beforeHeader ends what would keep the server from writing the header.
 func (w *heldWriter) beforeHeader() {
-	if w.body.ReadCloser != nil && w.body.beforeHeader(w.duplex) {
+	if w.body != nil && w.body.beforeHeader(w.duplex) {
 		w.w.Header().Set("Connection", "close")
 		w.closes = true
 	}
@@ -115,7 +111,7 @@ func (w *heldWriter) beforeHeader() {
 
 // handlerEnded is called however the handler has ended, also twice.
 func (w *heldWriter) handlerEnded() {
-	if w.body.ReadCloser == nil {
+	if w.body == nil {
 		return
 	}
 	w.body.finish()
@@ -130,7 +126,7 @@ func (w *heldWriter) handlerEnded() {
 func (w *heldWriter) end() {
 	begun := w.state != unbegun && w.state != hijacked
 	_ = w.release() // a client that has gone does not miss it
-	if begun && w.body.ReadCloser != nil && !w.closes && w.body.spoiled(w.duplex) {
+	if begun && w.body != nil && !w.closes && w.body.spoiled(w.duplex) {
 		_ = http.NewResponseController(w.w).Flush()
 		panic(http.ErrAbortHandler)
 	}
@@ -247,67 +243,4 @@ func (w *heldWriter) keep(b byte) {
 	if !w.keeps {
 		w.kept[0], w.keeps = b, true
 	}
-}
-
-// Unwrap is for [http.ResponseController].
-func (w *heldWriter) Unwrap() http.ResponseWriter { return w.w }
-
-// FlushError is for [http.ResponseController], whatever w.w can do.
-func (w *heldWriter) FlushError() error {
-	before := w.state
-	if before == unbegun {
-		w.begin(http.StatusOK)
-	}
-	w.yield()
-	if w.state == bodiless || w.state == head {
-		if before == unbegun {
-			w.w.WriteHeader(http.StatusOK)
-		}
-		return nil
-	}
-	if w.keeps && w.isSniffed() {
-		return nil
-	}
-	err := http.NewResponseController(w.w).Flush()
-	if before == unbegun && errors.Is(err, http.ErrNotSupported) {
-		w.state = unbegun
-	}
-	return err
-}
-
-// sniffLen is how much of a body net/http looks at to find its type.
-const sniffLen = 512
-
-// isSniffed reports whether the server needs the byte kept back to find out the
-// body's type.
-func (w *heldWriter) isSniffed() bool {
-	_, given := w.header["Content-Type"]
-	return !given && w.length <= sniffLen
-}
-
-// EnableFullDuplex is for [http.ResponseController].
-func (w *heldWriter) EnableFullDuplex() error {
-	err := http.NewResponseController(w.w).EnableFullDuplex()
-	w.duplex = w.duplex || err == nil
-	return err
-}
-
-// A flushingWriter is a heldWriter on a [http.Flusher].
-type flushingWriter struct{ *heldWriter }
-
-func (w flushingWriter) Flush() { _ = w.FlushError() }
-
-// A hijackingWriter is a heldWriter on a [http.Hijacker].
-type hijackingWriter struct{ *heldWriter }
-
-func (w hijackingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	w.beforeHeader()
-	if err := w.sendKept(); err != nil {
-		return nil, nil, err
-	}
-	conn, rw, err := w.w.(http.Hijacker).Hijack()
-	if err == nil {
-		w.state = hijacked
-	}
-	return conn, rw, err
 }

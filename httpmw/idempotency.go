@@ -13,32 +13,37 @@ import (
 )
 
 // An Idempotency lets a request take effect once for each value of its header
-// Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), however often and
-// to whichever instance it is sent, and answers the others as the first was
-// answered. It is made by [NewIdempotency] and safe for concurrent use.
+// Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), however often the
+// request is sent and to whichever instance. Later requests with that key get the
+// response of the first. An Idempotency is made by [NewIdempotency] and safe for
+// concurrent use.
 //
-// The handler does its effect in the transaction that [EffectTx] finds, and its
-// answer is stored in the same one:
+// The handler does its effect in the transaction that [EffectTx] returns. The
+// Idempotency stores the response in the same transaction and commits it:
 //
 //	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(session, "payments"), httpmw.FromContext(auth.UserID))
 //	mux.Handle("POST /payments", authenticate(payments.Handler(pay)))
 //
 //	func pay(w http.ResponseWriter, r *http.Request) {
 //		tx, _ := httpmw.EffectTx(r.Context())
-//		… tx.ExecContext(r.Context(), "INSERT INTO ledger …") …
-//		w.WriteHeader(http.StatusCreated)
+//		if _, err := tx.ExecContext(r.Context(), "INSERT INTO ledger …"); err != nil {
+//			http.Error(w, "try again", http.StatusServiceUnavailable) // rolled back
+//			return
+//		}
+//		w.WriteHeader(http.StatusCreated) // committed
 //	}
 //
-// Invariant: the answer to a key is committed with its effect, or neither is. The
-// row of a key is inserted before the handler runs, so that the table's primary
-// key holds back, or rolls back, everybody else for whom the lock was not enough:
-// a request let in without a lock, a process that froze and lost it. So it needs no
-// [sqllock.Fence].
+// Invariant: the response to a key is committed with its effect, or neither is.
+// The row of a key is inserted before the handler runs. So the table's primary key
+// stops every request for which the lock was not enough: one that was let in
+// without a lock, or one of a process that froze and lost its lock. No
+// [sqllock.Fence] is needed.
 //
-// Effects outside of that transaction are not covered: pass the key on to who has
-// them. Nor is a server that loses what it has committed, as one with
-// synchronous_commit = off may in a crash, or by a failover to a standby that lagged
-// behind: it loses the answer with the effect, and the client may have been told.
+// Two things are not covered. An effect outside of that transaction, such as a
+// call of another service, may happen again: give that service a key of its own.
+// A server that loses commits loses the response with the effect, although the
+// client may have it. That is a server with synchronous_commit = off after a
+// crash, or a standby that lagged behind after a failover.
 type Idempotency struct {
 	answers   *answerStore
 	limiter   *ratelimit.Limiter
@@ -55,18 +60,17 @@ type Idempotency struct {
 	storeError  func(status int) bool
 }
 
-// NewIdempotency makes an Idempotency that stores answers in db, which needs the
-// table of [IdempotencySchema], and lets one request at a time through for each
-// key. While that one is in flight, the others are refused with 409 Conflict, or
-// with [ratelimit.WithWait] wait and get its answer.
+// NewIdempotency returns an Idempotency that runs one request at a time for each
+// key, and stores responses in db, in the table of [IdempotencySchema]. While a
+// request is in flight, others with its key are rejected with 409 Conflict. With
+// [ratelimit.WithWait] they wait and get its response.
 //
-// A key counts for the principal that principal finds, and for the route:
-// principals and routes may use equal keys without meeting. The principal should
-// be the authenticated user; with the tenant ([Join]), if a user's name is unique
-// only within one. The route is the pattern of [http.ServeMux] that matched, of the
-// inner one if there are several (but see [WithRoute]). Limiters of different
-// namespaces have different keys, too. The host is no part of that: a service has
-// several names, and a retry by another one must not be done again. It is refused.
+// A key belongs to a principal, a route and the namespace of l: equal keys of two
+// principals are two keys. principal should return the authenticated user, joined
+// with the tenant ([Join]) if a user's name is unique only within a tenant. The
+// route is the pattern of the innermost [http.ServeMux] that matched; [WithRoute]
+// replaces it. The host is not part of the key, since a service may have several
+// names. A retry by another name is rejected with 422 and takes no effect.
 //
 // db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds out
 // which; another database is 500, and the log says so. Best is the service's own
@@ -113,51 +117,87 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 	return i
 }
 
-// Handler is next, done once for each key:
+// Handler returns next as a handler that takes effect once for each key.
 //
-//	400  no Idempotency-Key, or one that cannot be, or no principal
-//	409  a request with this key is in flight: it has the lock, or has the
-//	     key's row locked for two seconds; with Retry-After
-//	413  the payload is too large to be compared ([WithMaxBody])
+// The first request with a key gets the response of next. A later one gets the
+// stored response, with the header Idempotency-Replayed: true. Any other response
+// is a problem like those of [Middleware.Reject]:
+//
+//	400  there is no key or no principal, or it is malformed
+//	409  a request with this key is in flight; with Retry-After
+//	413  the body is too large to be compared ([WithMaxBody])
 //	422  the key was used with another payload
-//	500  the answer is too large to be stored ([WithMaxAnswer]), next has ended
-//	     the transaction itself, a constraint is broken at the commit, there is
-//	     no route, the body was read before
-//	503  it cannot be told now; with Retry-After
+//	500  the response is too large to be stored ([WithMaxAnswer]), next has ended
+//	     its transaction, a constraint fails at the commit, there is no route,
+//	     the body was read before, the table is missing or not as it should be
+//	503  the locks or the database are unavailable, or next was interrupted;
+//	     with Retry-After
 //
-// Each is a problem as those of [Middleware.Reject]. After a 503 nobody knows
-// whether the effect was committed: if it was, a retry gets the stored answer, and
-// else runs next. After a 500 it was not, unless next has committed it itself:
-// then retries are answered 500. Otherwise the answer is next's, or
-// the stored one with the header Idempotency-Replayed: true. The
-// header's value is a string of structured fields, as the draft wants it,
-// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes, or without them, as
-// many clients send it: both are one key, 1 to 255 printable ASCII characters.
-// Method, host (but not the port), URL (as the client sent it), Content-Type and body must be the same
-// again. Nothing around may read the body, not even by r.FormValue: that is found
-// out and answered 500.
+// After a 503 it is unknown whether the effect is committed. A retry finds out: it
+// gets the stored response, or runs next. After a 500 nothing is committed, unless
+// next has committed it by itself. Then each retry is 500 too.
 //
-// What becomes of next's effect and of its answer depends on the status:
+// # Which requests have a key
 //
-//	2xx, 3xx  the effect is committed, the answer stored
-//	4xx       the effect is rolled back, the answer stored; but nothing is stored
-//	          of those that a retry may change: 401, 407, 408, 409, 423, 425, 429
-//	5xx       the effect is rolled back, nothing is stored: a retry runs next again
+// POST, PATCH and unusual methods need a key, unless there is [WithOptionalKey].
+// PUT and DELETE may have one. For GET, HEAD, OPTIONS and TRACE a key means
+// nothing. A request without a key that needs none goes to next as it is: it is not
+// limited, its response is not stored, and [EffectTx] reports false. So does a
+// request for which a KeyFunc returns [ErrBypass].
 //
-// If next panics the effect is rolled back, nothing is stored, and the panic goes up
-// to the server. The client is sent nothing before all is committed and the lock is
-// given back. So the answer is buffered, and next's ResponseWriter is no
-// [http.Flusher] or [http.Hijacker]: streams and trailers do not fit. Of the header,
-// what next has set is stored, without Set-Cookie and what belongs to the connection.
+// The header is a string of structured fields, such as
+// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes. Its parameters mean
+// nothing. Without the quotes, as many clients send it, it is the same key. A key
+// has 1 to 255 printable ASCII characters.
 //
-// A request for which a KeyFunc returns [ErrBypass] goes to next as it is: without
-// a lock, a transaction or a stored response.
+// # What must be the same
 //
-// next's context carries the lock ([sqllock.FromContext]), which may be absent,
-// and ends with the request or the loss of the lock. The transaction does not end
-// with it: a next that goes on without its client leaves an answer to
-// the retry. So [http.TimeoutHandler] belongs around. next may run as long as it
-// likes, but its transaction may not be idle for longer than [WithMaxIdle].
+// The payload of a request is its method, host (without the port), URL as the
+// client sent it, Content-Type, If-Match, X-HTTP-Method-Override and body. To that
+// come the fields of [WithFingerprintHeaders]. A key that comes with another
+// payload is rejected.
+//
+// A handler around may decompress the body, or read and restore it. It must not
+// take anything from the body, not even by r.FormValue. The Idempotency finds that
+// out by reading, and responds with 500 ([ErrBodyConsumed]). It cannot find out
+// everything if the request has no Content-Length, or if a handler around has
+// replaced r.Body, as [http.MaxBytesHandler] does. Then it notices that nothing is
+// left of the body, but not that a part is missing. And it rejects an empty body
+// without a Content-Length, which looks like one that was read.
+//
+// # What becomes of the effect
+//
+//	2xx, 3xx  the effect is committed, the response stored
+//	402       the effect is rolled back, the response stored
+//	others    the effect is rolled back, nothing is stored: a retry runs next again
+//
+// [WithStoredErrors] stores others, or not even 402. A next that writes nothing
+// means 200. If next panics, the effect is rolled back, nothing is stored, and the
+// panic goes on to the server.
+//
+// The context of next ends when the client leaves, the server shuts down or the lock
+// is lost. From then on only a 2xx or 3xx that next writes itself commits the
+// effect, so next should write it when its effect is complete. If next has written
+// nothing, the effect is rolled back and the response is 503 ([ErrInterrupted]).
+// An error that next writes is the response, and is not stored.
+//
+// What is inside of the Idempotency may write in the name of a silent handler: gin
+// writes 200, and some middlewares for compression end an empty stream. A handler in
+// these must write an error when it gives up.
+//
+// The transaction does not end with that context. A next that goes on without its
+// client leaves a response to the retry. next may run as long as it likes, but its
+// transaction must not be idle for longer than [WithMaxIdle]. Put the Idempotency
+// inside of [http.TimeoutHandler].
+//
+// # What is stored of the response
+//
+// The client is sent nothing before the effect is committed and the lock is
+// released. So the response is buffered: the ResponseWriter of next is no
+// [http.Flusher] or [http.Hijacker], and streams and trailers do not work. The
+// stored header has what next has set, without Set-Cookie and without what belongs
+// to the connection. A field that next has removed is not in a replay either. The
+// context of next carries the lock ([sqllock.FromContext]) if there is one.
 func (i *Idempotency) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
@@ -173,12 +213,15 @@ func (i *Idempotency) Handler(next http.Handler) http.Handler {
 // effectTxKey is the context key of the handler's transaction.
 type effectTxKey struct{}
 
-// EffectTx finds the transaction in which the handler of an [Idempotency] does
-// its effect; it reports whether there is one. The handler must neither commit
-// nor roll it back: that is up to the answer's status. It does not end with the
-// request's context: pass that to each statement.
+// EffectTx returns the transaction in which the handler of an [Idempotency] does
+// its effect. It reports false if there is none: outside of an Idempotency, and for
+// a request that needs no key and has none. Such a handler begins its own.
 //
-// It is not [sqllock.TxFromContext], which finds the transaction of a PerTx lock.
+// The handler must neither commit nor roll back the transaction: the status of its
+// response decides. The transaction does not end with the request's context, so pass
+// that context to each statement.
+//
+// [sqllock.TxFromContext] returns another transaction, that of a PerTx lock.
 func EffectTx(ctx context.Context) (*sql.Tx, bool) {
 	tx, ok := ctx.Value(effectTxKey{}).(*sql.Tx)
 	return tx, ok
@@ -209,13 +252,13 @@ func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Ha
 	if err != nil {
 		return err
 	}
-	_ = lock.Unlock() // all is committed: who comes next finds it
+	_ = lock.Unlock() // all is committed: the next request finds it
 	answer.send(w)
 	return nil
 }
 
-// answer is the stored answer, or that of next, stored if it is to be. around is the
-// header as others have set it.
+// answer returns the stored response, or that of next, which it stores if its status
+// says so. around is the header as others have set it.
 func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Request, asked payload, next http.Handler) (*storedAnswer, error) {
 	claim, err := i.answers.claim(ctx, asked)
 	switch {
@@ -230,6 +273,9 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 	w := newRecorder(i.maxAnswer, around)
 	i.run(context.WithValue(ctx, effectTxKey{}, claim.tx), w, r, asked, next)
 	interrupted := interruptedBy(ctx)
+	if interrupted != nil && claim.starved() {
+		i.log.WarnContext(context.WithoutCancel(ctx), poolOfOneHint, "route", r.Pattern)
+	}
 	fresh, err := w.answer(interrupted)
 	if err != nil {
 		return nil, err
@@ -241,11 +287,12 @@ func (i *Idempotency) answer(ctx context.Context, around http.Header, r *http.Re
 }
 
 // interruptedBy returns why the bound context ctx of a handler has ended, or nil
-// if it has not. A lost lock counts at once: the handler may have asked
-// [sqllock.Lock.Err] before any timer has ended ctx.
+// if it has not. Err of a bound context looks at the lock's clock. A lock that is
+// just being lost counts too: the handler may have heard of that by
+// [sqllock.Lock.Err], or by [sqllock.Lock.Context], before ctx ends.
 func interruptedBy(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
+	if err := ctx.Err(); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	if lock, ok := sqllock.FromContext(ctx); ok && errors.Is(lock.Err(), sqllock.ErrLost) {
 		return sqllock.ErrLost

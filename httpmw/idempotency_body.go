@@ -78,7 +78,7 @@ func isParsedForm(r *http.Request) bool {
 	return false
 }
 
-// isForm reports whether body is the form that was parsed: somebody has restored it.
+// isForm reports whether body is the form that was parsed: it has been restored.
 func isForm(r *http.Request, body []byte) bool {
 	form, _ := url.ParseQuery(string(body)) // as far as it can be parsed, as ParseForm does
 	return maps.EqualFunc(form, r.PostForm, slices.Equal)

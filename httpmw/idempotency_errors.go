@@ -11,10 +11,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Why an [Idempotency] refuses or fails a request, beside the errors of
-// [ratelimit.Limiter.Acquire] and [ErrNoKey]; for [WithRejectHandler]. None holds
-// a key. That the database is away is sqllock.ErrUnavailable; an error of the
-// server has an SQLState method.
+// Errors by which an [Idempotency] rejects or fails a request, for
+// [WithRejectHandler]. Others are those of [ratelimit.Limiter.Acquire] and
+// [ErrNoKey]. None holds a key. If the database is away, or the pool is in use, the
+// error matches sqllock.ErrUnavailable. An error of the server has an SQLState method.
 var (
 	// ErrOtherPayload: the key was used with another payload. 422.
 	ErrOtherPayload = errors.New("httpmw: the idempotency key was used with another payload")
@@ -26,11 +26,12 @@ var (
 	// [WithMaxAnswer] allows. Its effect was rolled back. 500.
 	ErrAnswerTooLarge = errors.New("httpmw: the handler's answer is too large to be stored: see WithMaxAnswer")
 
-	// ErrTxUnusable: the handler has ended its transaction itself, or has answered with
-	// success after an error of a statement in it, or what it did breaks a constraint
-	// that is checked at the commit. What it had not committed itself is rolled back;
-	// what it had is not done again. 500.
-	ErrTxUnusable = errors.New("httpmw: the handler left its transaction ended or failed: it must not commit or roll back EffectTx's transaction, nor answer with success after an error of it")
+	// ErrTxUnusable: the transaction is not the handler's any more. The handler has
+	// ended it; or wrote a success after the database had failed it; or broke a
+	// constraint that is checked at the commit. In MySQL and MariaDB, DDL ends it, and a
+	// deadlock fails it. What the handler had not committed is rolled back, and what it
+	// had is not done again. 500.
+	ErrTxUnusable = errors.New("httpmw: the handler left its transaction ended or failed: it must not commit or roll back EffectTx's transaction, nor write a success after an error of it; in MySQL and MariaDB, DDL commits it")
 
 	// ErrNoRoute: it cannot be told which route the request is for. 500.
 	ErrNoRoute = errors.New("httpmw: the request has no route: put the Idempotency inside of the mux, or pass WithRoute")
@@ -114,7 +115,7 @@ var statementErrors = map[string]string{
 	"mysql 1792": readOnly,
 	"mysql 1836": readOnly,
 	"sqlite 8":   readOnly,
-	"sqlite 5":   "another transaction writes to the database file, and SQLite has one writer at a time",
+	"sqlite 5":   "another transaction keeps the database file, and SQLite has one writer at a time",
 }
 
 const readOnly = "the database is read-only"

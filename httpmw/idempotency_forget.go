@@ -6,17 +6,19 @@ import (
 	"time"
 )
 
-// forgetBatch is how many rows one transaction of Forget deletes at the most.
+// forgetBatch is how many rows one transaction of Forget deletes at most.
 const forgetBatch = 1000
 
-// Forget deletes the answers that are older than olderThan by the server's clock,
-// a thousand in a transaction, and returns how many it has deleted, also with an
-// error. A key that is forgotten is new: olderThan must be longer than any client
-// retries. A day is usual. Several instances may call it at once, each from time to
-// time.
+// Forget deletes the responses that are older than olderThan by the server's clock. It
+// returns how many it has deleted, also with an error.
 //
-// It deletes those of every Idempotency on the table. It fails if olderThan is not
-// positive, with ctx's error, with sqllock.ErrUnavailable, or as a request would.
+// A key that is forgotten is new, so olderThan must be longer than any client retries;
+// a day is usual. Call it from time to time. Several instances may call it at once. It
+// deletes at most a thousand rows in a transaction. It deletes those of every
+// Idempotency on the table.
+//
+// It fails if olderThan is not positive, with ctx's error, with sqllock.ErrUnavailable,
+// or with the error that a request would get.
 func (i *Idempotency) Forget(ctx context.Context, olderThan time.Duration) (deleted int64, err error) {
 	if olderThan <= 0 {
 		return 0, errors.New("httpmw: Forget needs a positive duration")

@@ -2,6 +2,7 @@ package httpmw_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -18,13 +20,14 @@ import (
 type interruption struct {
 	name        string
 	clientStays bool
+	cause       error
 	now         func(b *bank, leave, shutdown context.CancelFunc)
 }
 
 var interruptions = []interruption{
-	{"client leaves", false, func(_ *bank, leave, _ context.CancelFunc) { leave() }},
-	{"lock lost", true, func(b *bank, _, _ context.CancelFunc) { terminate(b.t, b.db) }},
-	{"shutdown", true, func(_ *bank, _, shutdown context.CancelFunc) { shutdown() }},
+	{"client leaves", false, context.Canceled, func(_ *bank, leave, _ context.CancelFunc) { leave() }},
+	{"lock lost", true, sqllock.ErrLost, func(b *bank, _, _ context.CancelFunc) { terminate(b.t, b.db) }},
+	{"shutdown", true, context.Canceled, func(_ *bank, _, shutdown context.CancelFunc) { shutdown() }},
 }
 
 // eachInterruption runs test for every interruption and both drivers.
@@ -104,13 +107,22 @@ func TestIdempotencyInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachInterruption(t, func(t *testing.T, b *bank, in interruption) {
-				i, d, inside := b.once(b.locks()), demand{key: "k-1", body: "debit"}, make(chan struct{}, 1)
+				reasons := make(chan error, 1)
+				told := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
+					if errors.Is(err, httpmw.ErrInterrupted) { // and not a retry that comes too early
+						reasons <- err
+					}
+				})
+				i, d, inside := b.once(b.locks(), told), demand{key: "k-1", body: "debit"}, make(chan struct{}, 1)
 				r := b.interrupt(in, i.Handler(b.waits(inside, end)), inside, d)
 				if r != nil {
 					r.want(t, http.StatusServiceUnavailable)
 					if r.Header.Get("Retry-After") == "" || r.Header.Get("X-Receipt") != "" {
 						t.Errorf("header %v, want Retry-After and nothing of the handler's", r.Header)
 					}
+				}
+				if err := receive(t, reasons, "reason"); !errors.Is(err, in.cause) {
+					t.Errorf("reason %v, want %v", err, in.cause)
 				}
 				again := b.retry(b.serve(i, b.pay(http.StatusCreated)), d)
 				again.want(t, http.StatusCreated)
@@ -180,6 +192,24 @@ func TestIdempotencyLockLostSeenFirst(t *testing.T) {
 		}))
 		mustAsk(t, s, d).want(t, http.StatusServiceUnavailable)
 		b.retry(b.serve(i, b.pay(http.StatusCreated)), d).want(t, http.StatusCreated)
+		b.wantEffects(1)
+	})
+}
+
+// A handler that gives its lock back early is not interrupted by that: silence
+// means 200.
+func TestIdempotencyUnlockedEarly(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			b.record(r)
+			lock, _ := sqllock.FromContext(r.Context())
+			if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}))
+		first := mustAsk(t, s, demand{key: "k-1"})
+		first.want(t, http.StatusOK)
+		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, first)
 		b.wantEffects(1)
 	})
 }

@@ -19,16 +19,16 @@ type idempotencyOption func(*Idempotency)
 
 func (o idempotencyOption) idempotency(i *Idempotency) { o(i) }
 
-// WithRoute finds the route that a key counts for, in place of the pattern that
-// an [http.ServeMux] has found: for other routers, and for an Idempotency around the
-// mux. The route must not change from one release to the next: retries would
-// be done again. A request without one is answered 500, by [ErrNoRoute].
+// WithRoute finds the route that a key counts for, in place of the pattern of
+// [http.ServeMux]. It is for other routers, and for an Idempotency around the mux.
+// The route must stay the same from one release to the next, or retries take effect
+// again. A request without a route is 500 ([ErrNoRoute]).
 //
-// With a mux inside of a mux the pattern is the inner one's: two mounts of an inner mux
-// are one route, so that a key which is used under both is refused with 422. Pass a route
-// that has the outer prefix, if clients may do that.
+// With a mux inside of a mux the pattern is that of the inner one, so two mounts of
+// an inner mux are one route. A key that is used under both is rejected with 422. If
+// clients may do that, pass a route that has the outer prefix.
 //
-// It panics if route is nil.
+// WithRoute panics if route is nil.
 func WithRoute(route KeyFunc) IdempotencyOption {
 	if route == nil {
 		panic("httpmw: WithRoute needs a KeyFunc that is not nil")
@@ -36,13 +36,13 @@ func WithRoute(route KeyFunc) IdempotencyOption {
 	return idempotencyOption(func(i *Idempotency) { i.route = route })
 }
 
-// WithKey finds the key by key, in place of the header Idempotency-Key: for requests
-// that have an id of their own, such as a webhook's event id, if its signature has
-// been checked. It may have any length. A request without one is answered 400.
-// For webhooks whose answers need not be kept, a table of the ids alone will do, with
-// the id inserted in the effect's transaction: examples/webhook.
+// WithKey finds the key by key in place of the header Idempotency-Key. It is for
+// requests that have an id of their own, such as the id of a webhook's event, if
+// its signature has been checked. The key may have any length. If key returns
+// [ErrNoKey], the method decides, as without the header. Where responses need not
+// be kept, a table of the ids alone will do: see examples/webhook.
 //
-// It panics if key is nil.
+// WithKey panics if key is nil.
 func WithKey(key KeyFunc) IdempotencyOption {
 	if key == nil {
 		panic("httpmw: WithKey needs a KeyFunc that is not nil")
@@ -68,8 +68,8 @@ func WithOptionalKey() IdempotencyOption {
 // that has other values of them, or has one of them more or less, is rejected with
 // 422.
 //
-// Leave out fields that change only how the response looks, such as Accept and
-// Prefer, and fields that differ from one retry to the next, such as trace ids.
+// Leave out fields that change only how the response looks, such as Accept. Leave
+// out fields that differ from one retry to the next, such as trace ids.
 //
 // It panics if there are no names or one is empty.
 func WithFingerprintHeaders(names ...string) IdempotencyOption {

@@ -14,12 +14,11 @@ import (
 )
 
 // A poolShare admits the transactions of idempotent requests to one pool, so that
-// they never use all of its connections: a handler that asks the pool for another
-// one gets it in time, and its transaction ends.
+// they never use all of its connections. A handler that asks the pool for another
+// connection gets it in time, and its transaction ends.
 //
 // Invariant: taken is the number of admitted transactions that have not given
-// their place back; a place is never given to a later request while an earlier one
-// waits.
+// their place back. No request gets a place while an earlier one waits.
 type poolShare struct {
 	mu      sync.Mutex // protects the fields below; never held across I/O
 	taken   int
@@ -118,4 +117,14 @@ func (s *answerStore) poolError() error {
 	}
 	return fmt.Errorf("%w: transactions of idempotent requests use %d of the pool's %d connections, and the last one is left for their handlers:"+
 		" raise SetMaxOpenConns, or use EffectTx's transaction in the handler instead of the pool", sqllock.ErrUnavailable, max(0, size-1), size)
+}
+
+const poolOfOneHint = "httpmw: a handler was interrupted while its transaction had the pool's only connection, and a caller waited for one:" +
+	" use EffectTx's transaction in the handler instead of the pool, or raise SetMaxOpenConns"
+
+// starved reports whether t has the pool's only connection, and a caller has begun to
+// wait for one since. That may be t's own handler, which then waits for itself.
+func (t *transaction) starved() bool {
+	stats := t.store.db.Stats()
+	return stats.MaxOpenConnections == 1 && stats.WaitCount > t.waits
 }

@@ -1,13 +1,17 @@
 package httpmw_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -98,5 +102,42 @@ func TestIdempotencyPoolOfOne(t *testing.T) {
 		}
 		wg.Wait()
 		b.wantEffects(8)
+	})
+}
+
+// With one connection a handler that asks the pool waits for itself until its client
+// has left. The log names the cause, and the connection is free again.
+func TestIdempotencyPoolOfOneStarves(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.db.SetMaxOpenConns(1)
+		i := b.once(sqllock.NewMemory())
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		s := b.serve(i, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			waits := b.db.Stats().WaitCount
+			stop := make(chan struct{})
+			defer close(stop)
+			go func() { // the client leaves when the handler waits
+				for b.db.Stats().WaitCount == waits {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Millisecond):
+					}
+				}
+				leave()
+			}()
+			if _, err := b.db.ExecContext(r.Context(), "SELECT 1"); err == nil {
+				t.Error("the handler got a second connection of one")
+			}
+		}))
+		if _, err := ask(ctx, s, demand{key: "k-1"}); err == nil {
+			t.Error("the client has a response")
+		}
+		lockertest.Eventually(t, "the cause is in the log", func() bool {
+			return strings.Contains(b.log.String(), "pool's only connection")
+		})
+		b.wantLog("EffectTx")
+		mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
 	})
 }

@@ -71,11 +71,8 @@ func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *stor
 		a.status, a.encodeHeader(), a.body))
 }
 
-// leave ends what may be open: a COMMIT that finds the file busy leaves its
-// transaction open. If none is open, the ROLLBACK fails and has done no harm.
-func (s *sqliteTable) leave(ctx context.Context, conn *sql.Conn, clean bool) error {
-	if !clean {
-		_, _ = conn.ExecContext(ctx, "ROLLBACK")
-	}
+// leave has nothing to roll back: drivers of SQLite do so when a COMMIT finds the file
+// busy.
+func (s *sqliteTable) leave(ctx context.Context, conn *sql.Conn, _ bool) error {
 	return s.set(ctx, conn, s.busyTimeout)
 }

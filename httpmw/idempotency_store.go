@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// claimPatience bounds how long a request waits for the transaction of another
-	// one with its key, beside which the lock has let it in; and for a connection.
+	// claimPatience bounds how long a request waits for a connection; and how long for
+	// the transaction of another request with its key, if both have passed the lock.
 	claimPatience = 2 * time.Second
 
-	// replyPatience bounds how long the server may take for a statement of ours, beside
-	// that.
+	// replyPatience bounds how long the server may take for statements of ours, in
+	// addition to that.
 	replyPatience = 3 * time.Second
 
 	// commitPatience bounds what is left to do after the handler, whose client may have gone.

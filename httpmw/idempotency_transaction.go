@@ -12,7 +12,7 @@ import (
 // keep.
 const maxStrays = 100
 
-// A transaction is one with its connection, whose steps end in time even if the server
+// A transaction has a connection of its own. Its steps end in time even if the server
 // is frozen or the network silent: some drivers then heed no context, and Commit and
 // Rollback have none.
 //
@@ -26,6 +26,7 @@ type transaction struct {
 	tx        *sql.Tx
 	ctx       context.Context // of tx and our statements in it
 	cancel    context.CancelFunc
+	waits     int64 // of all callers for a connection of the pool, until t had its own
 	committed bool
 	over      bool // ended, or given up: what is left to do is done, or others do it
 }
@@ -60,6 +61,7 @@ func (t *transaction) open(ctx context.Context) (err error) {
 		if t.conn, err = t.store.db.Conn(ctx); err != nil {
 			return err
 		}
+		t.waits = t.store.db.Stats().WaitCount
 		if err = t.beginOn(); err == nil {
 			return nil
 		}

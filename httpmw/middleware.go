@@ -39,7 +39,8 @@ type Middleware struct {
 	details          map[verdict]string                                      // in place of those for everybody
 	problems         map[verdict]problem
 
-	ahead atomic.Int64 // bytes that its readAheads have
+	reads bodyReads
+	ahead atomic.Int64 // bytes of the bodies that are read ahead
 
 	log     *slog.Logger // nil: slog.Default
 	reports wiring.Reports
@@ -86,30 +87,21 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 // then ends. It does not find out behind more than 1 MiB, or with "Expect:
 // 100-continue". In next it does not find out before next has read the body.
 //
-// Put it inside of [http.TimeoutHandler], which answers while its handler still
-// runs: TimeoutHandler(m.Handler(h)), or else the next request runs beside it.
-// Put it inside of [http.ServeMux] too, if the key is a [PathValue].
+// Put it inside of [http.TimeoutHandler], which responds while its handler still
+// runs: TimeoutHandler(m.Handler(h)). Otherwise the next request overlaps with that
+// handler. Put it inside of [http.ServeMux] too, if the key is a [PathValue].
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch lock, ahead, err := m.admit(w, r); {
-		case err != nil && ahead != nil:
-			m.rejectWaiting(w, r, ahead, err)
-		case err != nil:
-			m.Reject(w, r, err)
-		case lock == nil && ahead == nil: // admitted without a lock: nothing is different
-			next.ServeHTTP(w, r)
-		default:
-			m.serve(w, r, lock, ahead, next)
-		}
+		m.handle(w, r, next)
 	})
 }
 
-// carryBack gives the request that came what the handler left in its copy:
-// net/http removes the files of the MultipartForm it finds there, and what logs
-// or measures requests finds the Pattern there.
+// carryBack gives the request that came what the handler left in its copy.
+// net/http removes the files of its MultipartForm. Logs and metrics read its
+// Pattern.
 func carryBack(r, inner *http.Request) {
 	if r.MultipartForm == nil {
 		r.MultipartForm = inner.MultipartForm
@@ -120,9 +112,16 @@ func carryBack(r, inner *http.Request) {
 }
 
 // Acquire admits r or says why not. It is for frameworks in which
-// [Middleware.Handler] does not fit, such as gin. Its errors are those of
-// [ratelimit.Limiter.Acquire] and of the KeyFunc. [Middleware.Reject] writes the
-// response to each.
+// [Middleware.Handler] does not fit; examples/routers puts Handler into gin and
+// echo. Its errors are those of [ratelimit.Limiter.Acquire] and of the KeyFunc.
+// [Middleware.Reject] writes the response to each.
+//
+// Acquire knows no ResponseWriter, so it lacks what Handler does with one:
+//
+//   - the client may have a whole response before the lock is back;
+//   - a handler that was interrupted has no response of its own;
+//   - over HTTP/1 a waiting request with a body does not notice that its client
+//     has left.
 //
 // A request whose context carries a lock of this limit for this id asks for a
 // second place: the limit is on its road twice. That is logged ([WithLogger]).

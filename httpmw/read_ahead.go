@@ -45,18 +45,16 @@ type readAhead struct {
 	wasCut atomic.Bool   // the deadline of cut is in force
 }
 
-// newReadAhead makes a readAhead for r, which begins when r begins to wait. It
-// returns nil if there is no need or no way to read ahead:
+// mayReadAhead reports whether the body of a request that waits is read ahead:
 //
 //   - HTTP/2 reports a client that leaves at once, as does HTTP/1 without a body;
 //   - with Expect: 100-continue the first Read would ask the client for its body;
 //   - without a read deadline a Read could not be ended.
-func (m *Middleware) newReadAhead(w http.ResponseWriter, r *http.Request) *readAhead {
-	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody || r.Header["Expect"] != nil || !hasReadDeadline(w) {
-		return nil
-	}
-	return &readAhead{Context: r.Context(), body: r.Body, w: w, all: &m.ahead}
+func mayReadAhead(w http.ResponseWriter, r *http.Request) bool {
+	return r.ProtoMajor == 1 && hasBody(r) && r.Header["Expect"] == nil && hasReadDeadline(w)
 }
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
 // hasReadDeadline reports whether [http.ResponseController] can set one on w.
 func hasReadDeadline(w http.ResponseWriter) bool {
@@ -89,7 +87,7 @@ func (a *readAhead) WaitBegins() {
 }
 
 // begun reports whether the request has waited. The wait is over.
-func (a *readAhead) begun() bool { return a != nil && a.ended != nil }
+func (a *readAhead) begun() bool { return a.ended != nil }
 
 func (a *readAhead) run() {
 	defer close(a.ended)
@@ -152,6 +150,27 @@ func (a *readAhead) handOver() {
 	a.stopped = true
 }
 
+// forHandler is the request's context without the end that cut brings about: the
+// server takes our deadline for the client's leaving.
+func (a *readAhead) forHandler() (context.Context, context.CancelFunc) {
+	ctx := context.WithoutCancel(a.Context)
+	stopTimer := func() {}
+	if deadline, ok := a.Context.Deadline(); ok {
+		ctx, stopTimer = context.WithDeadline(ctx, deadline)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(a.Context, func() {
+		if !a.wasCut.Load() {
+			cancel(context.Cause(a.Context))
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		stopTimer()
+	}
+}
+
 // Read is for the handler, after handOver.
 func (a *readAhead) Read(p []byte) (int, error) {
 	if n := a.pass(p); n > 0 || len(p) == 0 {
@@ -194,8 +213,8 @@ func (a *readAhead) cut() {
 		return
 	default:
 	}
+	a.wasCut.Store(true) // before the server ends the request's context
 	if http.NewResponseController(a.w).SetReadDeadline(longAgo) == nil {
-		a.wasCut.Store(true)
 		<-a.ended
 	}
 }

@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// ErrInterrupted is matched by the error with which a handler's request is
-// rejected that began and ended without a response, because its context ended:
-// the lock was lost, or held for too long, or the request itself ended. Such a
-// request may have had effects; one that was not admitted had none. The error
-// matches the context's cause too, such as [sqllock.ErrLost] or
-// [ratelimit.ErrMaxHold].
+// ErrInterrupted reports that a handler was interrupted: its context ended, and
+// then it returned without a response. The lock was lost, or held for too long, or
+// the request ended. Such a request may have had effects. A request that was not
+// admitted had none.
+//
+// [Middleware.Reject] gets it for such a request. The error also matches the cause
+// of the context's end, such as [sqllock.ErrLost] or [ratelimit.ErrMaxHold].
 var ErrInterrupted = errors.New("httpmw: the request was interrupted")
 
 // interruption is ErrInterrupted with its cause.
@@ -23,34 +22,46 @@ func (e interruption) Error() string        { return ErrInterrupted.Error() + ":
 func (e interruption) Is(target error) bool { return target == ErrInterrupted }
 func (e interruption) Unwrap() error        { return e.cause }
 
-// admit is Acquire while the client is watched. ahead is nil unless r has
-// waited.
-func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) (lock *sqllock.Lock, ahead *readAhead, err error) {
+// handle admits r and has next serve it.
+func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	var held *heldWriter // made late, but for a request that may wait
 	ctx := r.Context()
-	if ahead = m.newReadAhead(w, r); ahead != nil {
-		ctx = ahead
+	if mayReadAhead(w, r) {
+		held = m.newHeldWriter(w, r)
+		ctx = &held.body.ahead
 	}
-	lock, err = m.acquire(ctx, r)
-	if !ahead.begun() {
-		return lock, nil, err
+	lock, err := m.acquire(ctx, r)
+	waited := held != nil && held.body.ahead.begun()
+	switch {
+	case err != nil && waited:
+		held.rejectWaiting(m, err)
+	case err != nil:
+		m.Reject(w, r, err)
+	case lock == nil && !waited: // admitted without a lock: nothing is different
+		next.ServeHTTP(w, r)
+	default:
+		if held == nil {
+			held = m.newHeldWriter(w, r)
+		}
+		held.lock = lock
+		m.serve(held, next)
 	}
-	ahead.handOver()
-	return lock, ahead, err
 }
 
-// serve has next serve r, which was admitted with lock.
-func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, lock *sqllock.Lock, ahead *readAhead, next http.Handler) {
+// serve has next serve an admitted request.
+func (m *Middleware) serve(held *heldWriter, next http.Handler) {
+	lock := held.lock
 	defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; the client has its response
-	ctx, cancel := lock.Bind(r.Context())
+	ctx, cancel := held.bind()
 	defer cancel()
-	inner := r.WithContext(ctx)
-	defer carryBack(r, inner)
-	held := newHeldWriter(w, r, inner, lock, ahead)
+	inner := held.r.WithContext(ctx)
+	defer carryBack(held.r, inner)
+	held.body.handOver(inner)
 	defer held.handlerEnded()
 	next.ServeHTTP(held.exposed(), inner)
-	held.handlerEnded()
 
 	unanswered := held.state == unbegun && ctx.Err() != nil
+	held.handlerEnded()
 	_ = lock.Unlock() // whatever it returns, the client gets its response now
 	if unanswered {
 		held.reject(m, interruption{context.Cause(ctx)})
@@ -59,14 +70,23 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, lock *sqllock
 	held.end()
 }
 
-// rejectWaiting is Reject for a request that has waited.
-func (m *Middleware) rejectWaiting(w http.ResponseWriter, r *http.Request, ahead *readAhead, err error) {
-	defer ahead.free()
-	ahead.cut()
-	if ahead.wasCut.Load() {
-		w.Header().Set("Connection", "close")
+// bind makes the handler's context.
+func (w *heldWriter) bind() (context.Context, context.CancelFunc) {
+	if w.body == nil || !w.body.ahead.begun() {
+		return w.lock.Bind(w.r.Context())
 	}
-	rest := r.WithContext(r.Context())
-	rest.Body = ahead
-	m.Reject(w, rest, err)
+	around, end := w.body.ahead.forHandler()
+	ctx, cancel := w.lock.Bind(around)
+	return ctx, func() {
+		cancel()
+		end()
+	}
+}
+
+// rejectWaiting is Reject for a request that has waited.
+func (w *heldWriter) rejectWaiting(m *Middleware, err error) {
+	rest := w.r.WithContext(w.r.Context())
+	w.body.handOver(rest)
+	w.handlerEnded()
+	m.Reject(w.w, rest, err)
 }

@@ -3,8 +3,8 @@
 // they are not dependencies of latchkey's users.
 //
 // chi takes net/http middleware as it is. gin and echo have middleware of their
-// own: there, Acquire and Reject do what Handler does. Whatever adapter turns
-// net/http middleware into a framework's, see that it runs the handler inside:
-// one that runs the middleware to its end first (fiber's HTTPMiddleware) has
-// given the lock back by then, and limits nothing.
+// own: a few lines put Handler into it. An adapter for net/http middleware must run
+// the framework's handler inside of the middleware's. One that runs the middleware
+// to its end first, such as fiber's HTTPMiddleware, has given the lock back by then
+// and limits nothing.
 package routers

@@ -1,7 +1,11 @@
 package routers
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
 
 	"github.com/gin-gonic/gin"
@@ -9,21 +13,37 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw"
 )
 
-// ginLimit is m for gin.
+// ginLimit is m for gin. Handler gives the lock back before the client has the
+// whole response, so the handlers inside must write to its ResponseWriter.
 func ginLimit(m *httpmw.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		lock, err := m.Acquire(c.Request)
-		if err != nil {
-			m.Reject(c.Writer, c.Request, err)
-			c.Abort() // or gin goes on to the handler
-			return
+		outer, admitted := c.Writer, false
+		defer func() { c.Writer = outer }()
+		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			admitted = true
+			c.Request, c.Writer = r, ginWriter{outer, w}
+			c.Next() // here, not after: the handlers must run under the lock
+		})).ServeHTTP(outer, c.Request)
+		if !admitted {
+			c.Abort() // or gin goes on to the handlers
 		}
-		defer lock.Unlock()
-		ctx, cancel := lock.Bind(c.Request.Context())
-		defer cancel()
-		c.Request = c.Request.WithContext(ctx)
-		c.Next() // here, not after: the handler must run under the lock
 	}
+}
+
+// A ginWriter is gin's ResponseWriter that writes to w.
+type ginWriter struct {
+	gin.ResponseWriter
+	w http.ResponseWriter
+}
+
+func (g ginWriter) WriteHeader(status int)               { g.w.WriteHeader(status) }
+func (g ginWriter) Write(p []byte) (int, error)          { return g.w.Write(p) }
+func (g ginWriter) WriteString(text string) (int, error) { return io.WriteString(g.w, text) }
+func (g ginWriter) Flush()                               { g.w.(http.Flusher).Flush() }
+func (g ginWriter) Unwrap() http.ResponseWriter          { return g.w }
+
+func (g ginWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return g.w.(http.Hijacker).Hijack()
 }
 
 func Example_gin() {

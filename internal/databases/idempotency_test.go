@@ -426,3 +426,69 @@ func TestIdempotencyMariaDBHolderFrozen(t *testing.T) {
 	wantStatus(t, <-first, http.StatusServiceUnavailable)
 	b.wantEffects(1)
 }
+
+// A MariaDB that was killed and is back serves the next request, though all that the
+// pool has is dead.
+func TestIdempotencyMariaDBAway(t *testing.T) {
+	t.Parallel()
+	server := mariadbtest.New(t)
+	name, err := server.CreateDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBank(t, sqllock.MySQL, "mysql", server.DSN(name))
+	i := b.once(sqllock.NewMemory())
+	h := i.Handler(b.pay(http.StatusCreated))
+	first := post(t.Context(), h, "k-0", "10")
+	wantStatus(t, post(t.Context(), i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.book(r); err != nil {
+			t.Error(err)
+		}
+		if err := server.Kill(); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	})), "k-1", "10"), http.StatusServiceUnavailable)
+	for _, key := range []string{"k-0", "k-1"} {
+		wantStatus(t, post(t.Context(), h, key, "10"), http.StatusServiceUnavailable)
+	}
+	if err := server.StartAgain(); err != nil {
+		t.Fatal(err)
+	}
+	wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
+	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+	b.wantEffects(2)
+}
+
+// A reader of SQLite's file without a write-ahead log keeps a COMMIT from being carried
+// out. The transaction does not stay open in the pool.
+func TestIdempotencySQLiteCommitBusy(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, sqllock.SQLite, "sqlite", file(t))
+	reader, err := open(t, b.driver, b.dsn).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Rollback()
+	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.book(r); err != nil {
+			t.Error(err)
+		}
+		var n int
+		if err := reader.QueryRow("SELECT count(*) FROM ledger").Scan(&n); err != nil && b.runs.Load() == 1 {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusServiceUnavailable)
+	b.wantLog("one writer at a time")
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	b.wantEffects(0)
+	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+	b.wantEffects(1)
+	if n := b.db.Stats().OpenConnections; n != 1 {
+		t.Errorf("%d connections are open, want the one of before", n)
+	}
+}

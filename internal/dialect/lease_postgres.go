@@ -249,8 +249,10 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]Key, error) {
 func (t *postgresTables) token(ctx context.Context, s *stamp) (token Token, n int64, err error) {
 	var life int64
 	dest := nullable([]any{&token.System, &token.Epoch, &token.Number, &life})
-	query, n := t.me(s)+message("me")+alive+messageColumns, int64(messageSize)
-	if !t.logged {
+	var query string
+	if t.logged {
+		query, n = t.me(s)+message("me")+alive+messageColumns, messageSize
+	} else {
 		query, n = t.counterQuery(s), 1
 	}
 	if err = t.run(ctx, s, query, dest...); err == nil && t.genuine {
@@ -259,8 +261,9 @@ func (t *postgresTables) token(ctx context.Context, s *stamp) (token Token, n in
 	return token, n, err
 }
 
-// counterQuery draws from a counter that is not behind the clock, in microseconds: where a failover has lost the
-// last tokens, those that follow are greater all the same.
+// counterQuery draws from a counter that is never behind the clock, in
+// microseconds. If a failover loses the last tokens, the next ones are greater all
+// the same.
 func (t *postgresTables) counterQuery(s *stamp) string {
 	life := "0"
 	if t.genuine {

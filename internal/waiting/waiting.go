@@ -9,7 +9,7 @@ type Key struct{}
 
 // A Watcher has something to do while a request waits.
 type Watcher interface {
-	// WaitBegins is called by the goroutine that is about to wait.
+	// WaitBegins is called right before the request waits, by its goroutine.
 	WaitBegins()
 }
 

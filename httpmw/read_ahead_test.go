@@ -1,0 +1,277 @@
+package httpmw_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A line is a server in which requests wait for one that is inside.
+type line struct {
+	*httptest.Server
+	entered chan string   // the URL's path of each request that enters the handler
+	leave   chan struct{} // closed: the first request leaves
+	refused chan error    // each rejection
+	locks   *watchedLocks
+}
+
+// watchedLocks tells of each call that waits.
+type watchedLocks struct {
+	*sqllock.Memory
+	waits chan struct{}
+}
+
+func (l *watchedLocks) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	l.waits <- struct{}{}
+	return l.Memory.Lock(ctx, key)
+}
+
+// newLine has a first request inside. next serves the others.
+func newLine(t *testing.T, next http.HandlerFunc, opts ...ratelimit.Option) *line {
+	t.Helper()
+	l := &line{
+		entered: make(chan string, 100), leave: make(chan struct{}), refused: make(chan error, 100),
+		locks: &watchedLocks{sqllock.NewMemory(), make(chan struct{}, 100)},
+	}
+	opts = append([]ratelimit.Option{
+		ratelimit.WithWait(patience, 100),
+		ratelimit.WithObserver(ratelimit.Observer{Refused: func(err error) { l.refused <- err }}),
+	}, opts...)
+	m := httpmw.New(ratelimit.OneAtATime(l.locks, "export", opts...), httpmw.Header(user))
+	l.Server = serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.entered <- r.URL.Path
+		if r.URL.Path == "/first" {
+			stay(t.Context(), l.leave)
+			return
+		}
+		next(w, r)
+	})))
+	conn := dial(t, l.Server, "GET /first HTTP/1.1\r\nHost: x\r\n"+user+": ada\r\n\r\n")
+	t.Cleanup(func() { _ = conn.Close() })
+	receive(t, l.entered, "first request")
+	return l
+}
+
+// wait sends request, which then waits.
+func (l *line) wait(t *testing.T, request string) net.Conn {
+	t.Helper()
+	conn := dial(t, l.Server, request)
+	receive(t, l.locks.waits, "wait")
+	return conn
+}
+
+// A client that leaves loses its place, with a body that nobody has read or has
+// come to an end: its handler never runs.
+func TestClientThatLeavesLosesItsPlace(t *testing.T) {
+	t.Parallel()
+	bodies := map[string]string{
+		"none":               post("Content-Length: 0"),
+		"small":              post("Content-Length: 4") + "body",
+		"chunked":            post("Transfer-Encoding: chunked") + "4\r\nbody\r\n0\r\n\r\n",
+		"incomplete":         post("Content-Length: 100") + "body",
+		"not begun":          post("Content-Length: 100"),
+		"chunks to come":     post("Transfer-Encoding: chunked") + "4\r\nbody\r\n",
+		"mebibyte":           post("Content-Length: 1048576") + strings.Repeat("x", 1<<20),
+		"part of a gibibyte": post("Content-Length: 1073741824") + strings.Repeat("x", 1<<19),
+	}
+	for name, request := range bodies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, func(http.ResponseWriter, *http.Request) {})
+			const clients = 5
+			for range clients {
+				_ = l.wait(t, request).Close()
+			}
+			for range clients {
+				if err := receive(t, l.refused, "end of a wait"); !errors.Is(err, context.Canceled) {
+					t.Errorf("the wait ended with %v, want Canceled", err)
+				}
+			}
+			close(l.leave)
+			get(t, l.Server).want(t, http.StatusOK)
+			if n := len(l.entered); n != 1 {
+				t.Errorf("%d handlers ran, want that of the last request alone", n)
+			}
+		})
+	}
+}
+
+// A client that leaves after its turn has come ends the handler's context.
+func TestClientThatLeavesAfterWaiting(t *testing.T) {
+	t.Parallel()
+	causes := make(chan error, 1)
+	l := newLine(t, func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		causes <- r.Context().Err()
+	})
+	conn := l.wait(t, post("Content-Length: 4")+"body")
+	close(l.leave)
+	receive(t, l.entered, "request")
+	_ = conn.Close()
+	if err := receive(t, causes, "end of the context"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want Canceled", err)
+	}
+}
+
+// A request that has waited has its whole body, whenever the parts come.
+func TestBodyAfterWaiting(t *testing.T) {
+	t.Parallel()
+	random := make([]byte, 3<<20)
+	for i := range random {
+		random[i] = byte(i * i >> 7)
+	}
+	sizes := []int{1, 4095, 4096, 4097, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3 << 20}
+	for _, size := range sizes {
+		for _, early := range []int{0, 1, size / 2, size} {
+			t.Run(fmt.Sprint(size, " bytes, ", early, " early"), func(t *testing.T) {
+				t.Parallel()
+				l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
+					sum := sha256.New()
+					n, err := io.Copy(sum, r.Body)
+					_, _ = fmt.Fprintf(w, "%d %x %v", n, sum.Sum(nil), err)
+				})
+				conn := l.wait(t, post(fmt.Sprint("Content-Length: ", size)))
+				sent := make(chan error, 1)
+				go func() { // the server may not take it all before the request's turn
+					_, err := conn.Write(random[:early])
+					sent <- err
+				}()
+				close(l.leave)
+				receive(t, l.entered, "request")
+				if err := receive(t, sent, "first part"); err != nil {
+					t.Fatal(err)
+				}
+				transmit(t, conn, string(random[early:size]))
+				want := fmt.Sprintf("%d %x <nil>", size, sha256.Sum256(random[:size]))
+				if got := response(t, conn).text; got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			})
+		}
+	}
+}
+
+// So has one with chunks and a trailer, and its connection serves on.
+func TestChunksAfterWaiting(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "%s %s %v", body, r.Trailer.Get("X-Sum"), err)
+	})
+	conn := l.wait(t, post("Transfer-Encoding: chunked")+"4\r\nbody\r\n")
+	close(l.leave)
+	receive(t, l.entered, "request")
+	transmit(t, conn, "1\r\n!\r\n0\r\nX-Sum: 7\r\n\r\n")
+	for range 2 {
+		if r := response(t, conn); r.text != "body! 7 <nil>" {
+			t.Errorf("got %q", r.text)
+		}
+		transmit(t, conn, post("Transfer-Encoding: chunked")+"5\r\nbody!\r\n0\r\nX-Sum: 7\r\n\r\n")
+	}
+	_ = response(t, conn)
+}
+
+// The response does not wait for a body that nobody reads and that may never
+// come, be it the handler's or a rejection.
+func TestResponseDoesNotWaitForBody(t *testing.T) {
+	t.Parallel()
+	respond := map[string]http.HandlerFunc{
+		"nothing": func(http.ResponseWriter, *http.Request) {},
+		"body":    func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") },
+		"flush":   func(w http.ResponseWriter, _ *http.Request) { flush(w); _, _ = io.WriteString(w, "done") },
+		"close":   func(_ http.ResponseWriter, r *http.Request) { _ = r.Body.Close() },
+		"and context": func(w http.ResponseWriter, r *http.Request) {
+			flush(w)
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the context ended with the response: %v", err)
+			}
+		},
+	}
+	for name, h := range respond {
+		for _, fields := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
+			t.Run(name+"/"+fields, func(t *testing.T) {
+				t.Parallel()
+				l := newLine(t, h)
+				conn := l.wait(t, post(fields))
+				close(l.leave)
+				r := response(t, conn)
+				r.want(t, http.StatusOK)
+				if !r.Close {
+					t.Error("the connection may be used again")
+				}
+			})
+		}
+	}
+	t.Run("rejection", func(t *testing.T) {
+		t.Parallel()
+		l := newLine(t, nil, ratelimit.WithWait(time.Millisecond, 1))
+		r := response(t, l.wait(t, post("Content-Length: 1000000")))
+		r.want(t, http.StatusTooManyRequests)
+		if !r.Close {
+			t.Error("the connection may be used again")
+		}
+		r = response(t, l.wait(t, post("Content-Length: 4")+"body"))
+		r.want(t, http.StatusTooManyRequests)
+		close(l.leave)
+	})
+}
+
+// A handler that writes while it reads gets the rest of its body.
+func TestFullDuplexAfterWaiting(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		flush(w)
+		_, _ = io.Copy(w, r.Body)
+	})
+	conn := l.wait(t, post("Content-Length: 8"))
+	close(l.leave)
+	receive(t, l.entered, "request")
+	var head bytes.Buffer
+	for !strings.HasSuffix(head.String(), "\r\n\r\n") { // until the header of the response has come
+		if _, err := io.CopyN(&head, conn, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	transmit(t, conn, "the body")
+	resp := response(t, &prefixedConn{conn, io.MultiReader(&head, conn)})
+	if resp.text != "the body" {
+		t.Errorf("got %q, want the body", resp.text)
+	}
+}
+
+type prefixedConn struct {
+	net.Conn
+	r io.Reader
+}
+
+func (c *prefixedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+// A hold that ends while the Read that began in the wait is still under way ends
+// that Read.
+func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
+	t.Parallel()
+	ends := make(chan error, 1)
+	l := newLine(t, readingAll(ends), ratelimit.WithMaxHold(20*time.Millisecond))
+	conn := l.wait(t, post("Content-Length: 10"))
+	close(l.leave)
+	if err := receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
+		t.Errorf("Read: %v, want ErrMaxHold", err)
+	}
+	response(t, conn).want(t, http.StatusRequestTimeout)
+}
