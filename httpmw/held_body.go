@@ -1,10 +1,12 @@
 package httpmw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -98,7 +100,7 @@ func (b *heldBody) endLocked() {
 	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
 		return
 	}
-	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", context.Cause(ctx))
+	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 }
 
 // interrupt ends a Read under way if the handler's context has ended. It holds the
@@ -124,10 +126,28 @@ func (b *heldBody) finish() {
 	}
 }
 
+// settle waits for a Read that began in the wait, if it may touch the response's
+// header: [http.MaxBytesReader] does, when there is too much. Only the server's
+// own body is known not to.
+func (b *heldBody) settle() {
+	if b == nil || !b.ahead.begun() || reflect.TypeOf(b.ahead.body).String() == "*http.body" {
+		return
+	}
+	if b.enter() != nil {
+		b.ahead.cut()
+		return
+	}
+	<-b.ahead.ended
+	_ = b.leave(nil)
+}
+
 // beforeHeader ends what would keep the server from writing a header; it reports
 // whether that has broken the connection for the next request.
 func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
-	if b.ahead.begun() && !duplex {
+	switch {
+	case duplex:
+		b.settle()
+	case b.ahead.begun():
 		b.ahead.cut()
 	}
 	return b.broken()

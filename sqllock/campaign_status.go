@@ -18,12 +18,16 @@ type CampaignStatus struct {
 	// Since is when the term began; the zero Time if Leader is false.
 	Since time.Time
 
-	// Token is the fencing token of the term's lock: of two terms, whoever leads, the
-	// later has the greater one as strings compare, as long as the database is the same
-	// system. Something that is not in the database can so refuse a leader that is
-	// past. It is the token of [Fence], drawn when the term begins. It is
-	// empty if Leader is false, for a lock that has none (of Memory, PerTx and OnConn), or if
-	// the database did not give one.
+	// Token is the fencing token of the term's lock, drawn when the term begins. Of
+	// two terms the later has the greater token, as strings compare, whichever
+	// process leads. So a system outside the database can reject a past leader.
+	//
+	// This holds within one history of one database system. Two standbys that are
+	// promoted separately are two histories, whose tokens do not compare. [Fence]
+	// tells them apart; the string alone does not.
+	//
+	// Token is empty if Leader is false, for a lock without a token (of Memory, PerTx
+	// and OnConn), and if the database did not give one.
 	Token string
 
 	// Terms counts those that this Campaign has begun.
@@ -57,7 +61,7 @@ func (l *Lock) tokenText(ctx context.Context) string {
 	if err != nil {
 		return ""
 	}
-	return textOf(token)
+	return textOf(*token)
 }
 
 // textOf is t, of a width that lets texts compare as tokens do.

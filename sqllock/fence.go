@@ -9,48 +9,61 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// ErrFenced is the answer of [Fence] when a transaction of somebody who got the
-// lock later has been fenced already.
-var ErrFenced = errors.New("sqllock: a later holder of the lock has been here")
+// ErrFenced is the error of [Fence] for a lock that is stale where the transaction
+// writes. Either a transaction of a later holder has been fenced there, or the
+// server there is not the one that granted the lock, or it has restarted since.
+var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later holder has been fenced," +
+	" or the transaction's server is not the one that granted the lock, or has restarted since")
 
-// Fence refuses tx if its lock is older than one that has been fenced before:
-// what a lock alone cannot promise, across a freeze, a suspended machine or a
-// failover, the database then decides where the data is. Call it first in
-// the transaction, before its first read, and then do the work of the lock
-// in it.
+// Fence rejects tx if lock is stale where tx writes. A lock alone cannot promise
+// this across a freeze, a suspended machine or a failover: with Fence the database
+// decides, where the data is. Call Fence first in the transaction, before its first
+// read, and then do the work of the lock in it.
 //
-// It fails with ErrFenced if a later holder was first; with ErrLost or
-// ErrReleased if the lock is known to be gone; with ErrUnavailable if the lock's session
-// does not answer within a second, or ctx's error. An error of the server has an
-// SQLState method: a serialization failure (40001, 40P01) is one of the transaction,
-// which may be tried again with the same lock. After any error the transaction
-// is rolled back: what is still sent on it fails with sql.ErrTxDone, and its Commit
-// writes nothing, even if the error is ignored. (Statements sent beside it, on the
-// *sql.Conn that it was begun on, are not its own.)
+// The errors are these:
+//   - ErrFenced: a transaction of a later holder has been fenced before, or the
+//     server of tx is not the one that granted the lock, or it has restarted since.
+//     Only the locks of a lease table outlive a restart.
+//   - ErrLost or ErrReleased: the lock is known to be gone.
+//   - ErrUnavailable: the lock's session does not respond within a second.
+//   - ctx's error, and ErrLost with it if the loss of a lock has ended ctx.
+//   - An error of the server, which has an SQLState method. A serialization failure
+//     (40001, 40P01) is one of the transaction: try it again with the same lock.
 //
-// Close rows before: while some of tx are open, Fence fails, and its rollback waits
-// until they have been read; of rows scanned into sql.RawBytes, until they are
-// closed. Call it outside any savepoint: a rollback to an older one undoes the fence. A
-// transaction may be fenced for several keys, in one order everywhere: else two of
-// them may deadlock (40P01). On MySQL and MariaDB return on the first error of the transaction, and use no
-// DDL in it: a deadlock (1213) and DDL end it there, and what is sent on the same tx after that is committed
-// at once, unfenced.
+// After any error the transaction is rolled back. A later statement on it fails
+// with sql.ErrTxDone, and its Commit writes nothing, even if the caller ignores the
+// error. Statements on the *sql.Conn that tx was begun on are not part of tx.
 //
-// The lock must be a Session's. Its token is drawn at its first Fence: with PostgreSQL's
-// advisory locks on the lock's own session (system identifier, timeline, LSN), for a round trip and a flush of the
-// write-ahead log; on MySQL and MariaDB from a counter in a table, on another connection of the
-// Session's pool, which must have one to spare, for a few round trips and a commit; a lease table brings it along with the
-// lock. After that Fence is one statement. Transactions of
-// one key that are fenced run one after the other, since each locks the key's row
-// in the table latchkey_fence until it ends. On SQLite each locks the whole file, also for the locks that are
-// in it: see [SQLite]. tx may be of another session, another
-// role, another driver, or behind a transaction pooler, and
-// should be of the same database system: rows of another system are replaced
-// without comparison.
+// Four rules hold for the transaction:
+//   - Close its rows before. While some are open Fence fails, and its rollback waits
+//     until they have been read, or, if scanned into sql.RawBytes, closed.
+//   - Call Fence outside any savepoint: a rollback to an older one undoes the fence.
+//   - To fence it for several keys, use one order everywhere, or two transactions may
+//     deadlock (40P01).
+//   - On MySQL and MariaDB return on its first error, and use no DDL in it. A deadlock
+//     (1213) and DDL end the transaction there. Later statements on the same tx are
+//     then committed at once, unfenced.
+//
+// The lock must be a Session's. Its first Fence draws a token:
+//   - With PostgreSQL's advisory locks on the lock's own session, for a round trip and
+//     a flush of the write-ahead log. The token is the log's position there.
+//   - On MySQL and MariaDB from a counter in a table, for a few round trips and a
+//     commit. This needs a spare connection of the Session's pool.
+//   - A lease table brings the token along with the lock. After a restart of the
+//     server it draws another one, on a spare connection of the pool.
+//
+// After that Fence is one statement, and two on MySQL and MariaDB. Fenced
+// transactions of one key run one after the other, since each locks the key's row
+// in the table latchkey_fence until it ends. On SQLite each locks the whole file,
+// also for the locks that are in it: see [SQLite].
+//
+// The transaction may be of another session, role, driver or database than the
+// lock, or behind a transaction pooler. It must be on the server that granted the
+// lock.
 //
 // Idea and term: M. Kleppmann, "How to do distributed locking" (2016).
 func Fence(ctx context.Context, tx Tx, lock *Lock) error {
-	err := fence(ctx, tx, lock)
+	err := inContext(ctx, fence(ctx, tx, lock))
 	if err != nil {
 		// With rows still open, or by a rollback to a savepoint, the transaction
 		// would live on.
@@ -65,18 +78,31 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 		dialect.Spoil(ctx, tx)
 		return err
 	}
-	passed, err := dialect.Fence(ctx, tx, lock.key.id(), token)
-	switch {
-	case err == nil && !passed:
-		return ErrFenced
-	case err != nil && ctx.Err() != nil: // of which some drivers tell only that the server has cancelled it
-		return fmt.Errorf("%w: %w", ctx.Err(), fenceError(err))
+	passage, err := dialect.Fence(ctx, tx, lock.key.id(), *token)
+	if passage == dialect.Elsewhere && token.Outlives {
+		if token, err = lock.drawInstead(ctx, token); err != nil {
+			dialect.Spoil(ctx, tx)
+			return err
+		}
+		passage, err = dialect.Fence(ctx, tx, lock.key.id(), *token)
 	}
-	return fenceError(err)
+	switch {
+	case err != nil:
+		return fenceError(err)
+	case passage == dialect.Elsewhere:
+		dialect.Spoil(ctx, tx)
+		return ErrFenced
+	case passage == dialect.Stopped:
+		return ErrFenced
+	}
+	return nil
 }
 
 func fenceError(err error) error {
-	switch dialect.SQLState(err) { // a table that is not there, in PostgreSQL and in MySQL
+	switch dialect.SQLState(err) { // a right that is not there; a table, in PostgreSQL and in MySQL
+	case "42501":
+		return fmt.Errorf("sqllock: the role of the transaction needs INSERT, SELECT and UPDATE on the table latchkey_fence,"+
+			" and EXECUTE on pg_postmaster_start_time: %w", err)
 	case "42S02":
 		return fmt.Errorf("sqllock: there is no table latchkey_fence in the database: create it with FenceSchema(MySQL): %w", err)
 	case "42P01":
@@ -92,32 +118,46 @@ var errNoToken = errors.New("sqllock: only the lock of a Session can be fenced" 
 
 var errReadersToken = errors.New("sqllock: a reader's lock cannot be fenced: readers do not exclude each other; take the key with TryLock or Lock to write")
 
-// token is l's, drawn if it has none yet.
-func (l *Lock) token(ctx context.Context) (dialect.Token, error) {
+// token returns l's token, and draws it if there is none yet.
+func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if l == nil {
-		return dialect.Token{}, errNoLock
+		return nil, errNoLock
 	}
 	if err := l.Err(); err != nil {
-		return dialect.Token{}, err
+		return nil, err
 	}
 	if l.lease == nil {
-		return dialect.Token{}, errNoToken
+		return nil, errNoToken
 	}
 	if l.shared {
-		return dialect.Token{}, errReadersToken
+		return nil, errReadersToken
 	}
 	if token := l.drawn(); token != nil {
-		return *token, nil
+		return token, nil
 	}
 	if token, ok := l.lease.session.Drawn(); ok {
-		l.noteToken(&token)
-	} else if err := l.lease.draw(ctx, l); err != nil {
-		return dialect.Token{}, err
+		l.noteToken(nil, &token)
+	} else if err := l.lease.draw(ctx, l, nil); err != nil {
+		return nil, err
 	}
-	if err := l.Err(); err != nil { // given back or lost meanwhile
-		return dialect.Token{}, err
+	return l.tokenIfHeld()
+}
+
+// drawInstead returns a token that takes the place of old. It is for a lock that
+// outlives its server: of that server's next life old says nothing.
+func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
+	if err := l.lease.draw(ctx, l, old); err != nil {
+		return nil, err
 	}
-	return *l.drawn(), nil
+	return l.tokenIfHeld()
+}
+
+// tokenIfHeld returns the token of l, unless l was released or lost meanwhile.
+func (l *Lock) tokenIfHeld() (*dialect.Token, error) {
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	return l.drawn(), nil
 }
 
 // drawn is the token of l, nil before the first.
@@ -130,26 +170,28 @@ func (l *Lock) drawn() *dialect.Token {
 	return l.more.token
 }
 
-// noteToken gives l its token, unless it has one: all transactions of a lock
-// have the same.
-func (l *Lock) noteToken(token *dialect.Token) {
+// noteToken gives l a token in the place of old, which is nil before the first. It
+// does nothing if l has another one by now: all transactions of a lock have the
+// same.
+func (l *Lock) noteToken(old, token *dialect.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if more := l.attachLocked(); more.token == nil {
+	if more := l.attachLocked(); more.token == old {
 		more.token = token
 	}
 }
 
-// A draw is a call that waits for the token of lock.
+// A draw is a call that waits for a token of lock in the place of old.
 type draw struct {
 	lock *Lock
+	old  *dialect.Token
 	err  error
 	done chan struct{} // closed when there is a token, or err
 }
 
-// draw waits until lock, which is on l, has a token.
-func (l *lease) draw(ctx context.Context, lock *Lock) error {
-	d := &draw{lock: lock, done: make(chan struct{})}
+// draw waits until lock, which is on l, has a token other than old.
+func (l *lease) draw(ctx context.Context, lock *Lock, old *dialect.Token) error {
+	d := &draw{lock: lock, old: old, done: make(chan struct{})}
 	t := l.backend.s.table
 	t.mu.Lock()
 	l.draws = append(l.draws, d)
@@ -163,7 +205,7 @@ func (l *lease) draw(ctx context.Context, lock *Lock) error {
 	case <-l.gone:
 		return ErrLost
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended(ctx)
 	case <-timer.C:
 		return errNoAnswer
 	}
@@ -192,7 +234,7 @@ func (l *lease) drawTokens() bool {
 	t.mu.Unlock()
 	for _, d := range draws {
 		if err == nil {
-			d.lock.noteToken(&token)
+			d.lock.noteToken(d.old, &token)
 		} else {
 			d.err = txError(true, err)
 		}
@@ -214,7 +256,7 @@ func (l *lease) takeDraws() []*draw {
 	l.draws = nil
 	var draws []*draw
 	for _, d := range all {
-		if d.lock.entry.lock == d.lock && d.lock.drawn() == nil {
+		if d.lock.entry.lock == d.lock && d.lock.drawn() == d.old {
 			draws = append(draws, d)
 		} else {
 			close(d.done)

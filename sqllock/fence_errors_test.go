@@ -68,6 +68,25 @@ func TestFenceErrors(t *testing.T) {
 	})
 }
 
+// A role without the rights is told which ones it needs.
+func TestFenceWithoutRights(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := fenced(t, driver, dsn)
+		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		tx := transaction(t, db)
+		if _, err := tx.Exec("SET LOCAL ROLE pg_read_all_stats"); err != nil {
+			t.Fatal(err)
+		}
+		err := sqllock.Fence(t.Context(), tx, lock)
+		if err == nil || !strings.Contains(err.Error(), "INSERT, SELECT and UPDATE") || stateOf(err) != "42501" {
+			t.Errorf("Fence: %v, want one that names the rights, with SQLSTATE 42501", err)
+		}
+		if err := tx.Commit(); err == nil {
+			t.Error("the transaction was committed")
+		}
+	})
+}
+
 func stateOf(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {

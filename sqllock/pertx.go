@@ -107,7 +107,7 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	defer cancel()
 	conn, err := p.db.Conn(ctx)
 	if err != nil {
-		return nil, fromDialect(inTime(dialect.Fail(err)))
+		return nil, attemptError(dialect.Fail(err))
 	}
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())
@@ -117,7 +117,7 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	if err != nil {
 		endLife()
 		_ = conn.Close()
-		return nil, fromDialect(inTime(err))
+		return nil, attemptError(err)
 	}
 	h := &txHolder{conn, tx, endLife}
 	ok, err := dialect.TryXact(ctx, tx, key)
@@ -131,7 +131,19 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	if err == nil {
 		return nil, ErrHeld
 	}
-	return nil, fromDialect(inTime(err))
+	return nil, attemptError(err)
+}
+
+// attemptError is err of an attempt to take a key. The connection and the
+// transaction are the TxLocker's own, so if one is closed, the connection was
+// lost: ErrClosed would say that there is no use in trying again.
+func attemptError(err error) error {
+	err = inTime(err)
+	var failure *dialect.Failure
+	if errors.As(err, &failure) && failure.Kind == dialect.Closed {
+		err = &dialect.Failure{Kind: dialect.Gone, Reason: "the connection was lost"}
+	}
+	return fromDialect(err)
 }
 
 // end gives the lock back: nil if it was held until now, or until its user

@@ -63,7 +63,7 @@ func (w *simWorld) draw(h *simHeld) {
 	token, err := h.lock.token(background)
 	w.within("token", began, patience)
 	if err == nil {
-		w.noteToken(h, token)
+		w.noteToken(h, *token)
 	}
 }
 

@@ -74,9 +74,10 @@ func elsewhere(t *testing.T) (dsn string) {
 	t.Helper()
 	dsn = pgtest.Database(t)
 	db := open(t, "pgx", dsn)
-	execute(t, db, "CREATE SCHEMA elsewhere")
-	execute(t, db, "CREATE FUNCTION elsewhere.version() RETURNS text LANGUAGE sql AS $$ SELECT 'ElsewhereDB 1.0'::text $$")
-	return dsn + "&search_path=public,elsewhere,pg_catalog"
+	execute(t, db, `SET allow_system_table_mods = on;
+		ALTER FUNCTION pg_catalog.version() RENAME TO own_version;
+		CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql AS $$ SELECT 'ElsewhereDB 1.0'::text $$`)
+	return dsn + "&search_path=public,elsewhere"
 }
 
 // isElsewhere reports whether o is of such a database, where a fence's token takes a question: no

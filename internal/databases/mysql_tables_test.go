@@ -40,10 +40,11 @@ func TestMySQLFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		passed, err = dialect.Fence(t.Context(), tx, key, token)
+		passage, err := dialect.Fence(t.Context(), tx, key, token)
 		if err != nil {
 			t.Fatalf("Fence: %v", err)
 		}
+		passed = passage == dialect.Passed
 		if passed {
 			err = tx.Commit()
 		} else {

@@ -87,16 +87,16 @@ func passes(t *testing.T, dsn string, token dialect.Token) bool {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	passed, err := dialect.Fence(t.Context(), tx, big(1)[0], token)
+	passage, err := dialect.Fence(t.Context(), tx, big(1)[0], token)
 	if err != nil {
 		t.Fatalf("Fence: %v", err)
 	}
-	if passed {
+	if passage == dialect.Passed {
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return passed
+	return passage == dialect.Passed
 }
 
 // A fence refuses whatever the connection that comes to it has been told to put up with.

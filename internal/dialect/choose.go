@@ -23,7 +23,13 @@ func Choose(ctx context.Context, db *sql.DB, leaseTable bool) (Dialect, error) {
 
 func choose(ctx context.Context, conn *sql.Conn, leaseTable bool) (Dialect, error) {
 	// The cast is PostgreSQL's own: MySQL understands the rest of it.
-	genuine, err := holds(ctx, conn, "version()::text LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
+	const question = "pg_catalog.version()::text LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'"
+	genuine, err := holds(ctx, conn, question)
+	if SQLState(err) == failedTransaction { // which the connection's last user has left
+		if err = tidy(ctx, conn); err == nil {
+			genuine, err = holds(ctx, conn, question)
+		}
+	}
 	_, _, isMySQL := mysqlError(err)
 	switch {
 	case err == nil && leaseTable:
@@ -61,7 +67,7 @@ func lookAlike(ctx context.Context, conn *sql.Conn) error {
 		{"%-YB-%", "YugabyteDB, whose advisory locks do nothing before 2025.1"},
 		{"%Aurora DSQL%", "Aurora DSQL, which has no advisory locks"},
 	} {
-		is, err := holds(ctx, conn, "version() LIKE "+quoted(known.pattern))
+		is, err := holds(ctx, conn, "pg_catalog.version() LIKE "+quoted(known.pattern))
 		if err != nil {
 			return err
 		}

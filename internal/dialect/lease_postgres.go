@@ -20,7 +20,7 @@ func (LeaseTable) Traits() Traits { return Traits{Lease: defaultLease, Parting: 
 
 // Open makes the tables if they are missing, and a session in them.
 func (LeaseTable) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
-	t := &postgresTables{pool: pool{db: db, find: set.Socket}, patience: max(callBound(set)/2, time.Millisecond)}
+	t := &postgresTables{pool: pool{db: db, find: set.Socket, ready: tidy}, patience: max(callBound(set)/2, time.Millisecond)}
 	if err := t.prove(ctx); err != nil {
 		return nil, Fail(err)
 	}
@@ -48,23 +48,23 @@ func (t *postgresTables) me(s *stamp) string {
 	query := "WITH "
 	patient := ""
 	if t.genuine {
-		query += "patience AS MATERIALIZED (SELECT set_config('lock_timeout', '" + strconv.FormatInt(t.patience.Milliseconds(), 10) + "', true) AS set), "
-		patient = " AND (SELECT count(set) FROM patience) = 1"
+		query += "patience AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', '" + strconv.FormatInt(t.patience.Milliseconds(), 10) + "', true) AS set), "
+		patient = " AND (SELECT pg_catalog.count(set) FROM patience) = 1"
 	}
 	return query + "me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
 		" WHERE id = " + strconv.FormatInt(s.id, 10) + " AND statement < " + n + " AND statement >= " + strconv.FormatInt(s.acked, 10) +
-		" AND expires > clock_timestamp()" + patient + " RETURNING id)"
+		" AND expires > pg_catalog.clock_timestamp()" + patient + " RETURNING id)"
 }
 
 func (t *postgresTables) expiry(s *stamp) string {
-	return "clock_timestamp() + interval '" + strconv.FormatInt(s.lease.Microseconds(), 10) + " microseconds'"
+	return "pg_catalog.clock_timestamp() + " + interval(s.lease)
 }
 
 // alive begins the list of what such a statement returns: whether the session
 // is alive. A grant or a renewal that a crash takes back would be one too many,
 // so its commit waits for the disk also where other transactions do not.
-const alive = ` SELECT (SELECT count(*) FROM me),
-	CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'local', true) END`
+const alive = ` SELECT (SELECT pg_catalog.count(*) FROM me),
+	CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', true) END`
 
 // run runs a statement that begins with me, and scans what it returns beside
 // whether the session is alive. Where the server does not give up on a lock by itself, it is
@@ -120,7 +120,7 @@ func (t *postgresTables) release(ctx context.Context, s *stamp, b *Batch) error 
 	err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
 		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM `+unnestKeys(b.Release)+`)
 		RETURNING key_space, key_id)`+
-		alive+`, (SELECT string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`, &list)
+		alive+`, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`, &list)
 	if err != nil {
 		return err
 	}
@@ -171,25 +171,26 @@ func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, draw
 		WHERE NOT EXISTS (SELECT 1 FROM ` + t.schema + `latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)
 		ORDER BY g, n),
 	won AS (INSERT INTO ` + t.schema + `latchkey_locks (key_space, key_id, session, acquired)
-		SELECT s, k, me.id, clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
+		SELECT s, k, me.id, pg_catalog.clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
 		ON CONFLICT (key_space, key_id) DO NOTHING RETURNING key_space, key_id)`
-	columns := `, (SELECT string_agg(n::text, ',') FROM free),
-		(SELECT string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
+	columns := `, (SELECT pg_catalog.string_agg(n::text, ',') FROM free),
+		(SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
 		EXISTS (SELECT 1 FROM wanted
 			JOIN ` + t.schema + `latchkey_locks AS l ON l.key_space = s AND l.key_id = k
 			LEFT JOIN ` + t.schema + `latchkey_sessions AS o ON o.id = l.session
-			WHERE o.id IS NULL OR o.expires <= clock_timestamp())`
-	var system, epoch, number sql.NullInt64
+			WHERE o.id IS NULL OR o.expires <= pg_catalog.clock_timestamp())`
+	var system, epoch, number, life sql.NullInt64
 	if t.logged {
-		query += message(`(SELECT count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
+		query += message(`(SELECT pg_catalog.count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
 		columns += messageColumns
-		dest = append(dest, &system, &epoch, &number)
+		dest = append(dest, &system, &epoch, &number, &life)
 	}
 	if err := t.run(ctx, s, query+alive+columns, dest...); err != nil {
 		return false, err
 	}
 	if number.Valid {
-		drawn.reserve(Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64}, messageSize)
+		token := Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64, Here: postgresHere(life.Int64), Outlives: true}
+		drawn.reserve(token, messageSize)
 	}
 	return stale, w.took(chosen.String, won.String)
 }
@@ -198,13 +199,13 @@ func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, draw
 // has a row, as tokenQuery does.
 func message(from string) string {
 	return `,
-	message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM ` + from + `)`
+	message AS MATERIALIZED (SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM ` + from + `)`
 }
 
 const (
-	// messageColumns are where that is: system, timeline, place.
-	messageColumns = `, (SELECT system_identifier FROM message, pg_control_system()),
-		(SELECT ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::bigint FROM message), (SELECT (lsn - '0/0')::bigint FROM message)`
+	// messageColumns are where that is: system, timeline, place, and the life of the server.
+	messageColumns = `, (SELECT system_identifier FROM message, pg_catalog.pg_control_system()),
+		(SELECT ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint FROM message), (SELECT (lsn - '0/0')::bigint FROM message), ` + postgresLife
 
 	// messageSize is less than a message takes in the write-ahead log, its header and prefix alone:
 	// the places from that of one message on are nobody else's.
@@ -218,8 +219,8 @@ const (
 func (t *postgresTables) reap(ctx context.Context) error {
 	sessions := t.schema + "latchkey_sessions"
 	for _, statement := range []string{
-		"DELETE FROM " + sessions + " WHERE expires <= clock_timestamp() AND id IN (SELECT id FROM " + sessions +
-			" WHERE expires <= clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)",
+		"DELETE FROM " + sessions + " WHERE expires <= pg_catalog.clock_timestamp() AND id IN (SELECT id FROM " + sessions +
+			" WHERE expires <= pg_catalog.clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)",
 		"DELETE FROM " + t.schema + "latchkey_locks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
 		"DELETE FROM " + t.schema + "latchkey_claims WHERE session NOT IN (SELECT id FROM " + sessions + ")",
 	} {
@@ -237,7 +238,7 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]Key, error) {
 		return nil, err
 	}
 	var list sql.NullString
-	err := t.pool.row(ctx, "SELECT string_agg(key_space::text || ':' || key_id::text, ',') FROM "+t.schema+"latchkey_locks WHERE session = "+
+	err := t.pool.row(ctx, "SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM "+t.schema+"latchkey_locks WHERE session = "+
 		strconv.FormatInt(s.id, 10), &list)
 	if err != nil {
 		return nil, err
@@ -246,20 +247,34 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]Key, error) {
 }
 
 func (t *postgresTables) token(ctx context.Context, s *stamp) (token Token, n int64, err error) {
-	dest := []any{&token.System, &token.Epoch, &token.Number}
+	var life int64
+	dest := nullable([]any{&token.System, &token.Epoch, &token.Number, &life})
+	var query string
 	if t.logged {
-		err = t.run(ctx, s, t.me(s)+message("me")+alive+messageColumns, nullable(dest)...)
-		return token, messageSize, err
+		query, n = t.me(s)+message("me")+alive+messageColumns, messageSize
+	} else {
+		query, n = t.counterQuery(s), 1
 	}
-	// A counter that is not behind the clock, in microseconds: where a failover has lost the
-	// last tokens, those that follow are greater all the same.
+	if err = t.run(ctx, s, query, dest...); err == nil && t.genuine {
+		token.Here, token.Outlives = postgresHere(life), true
+	}
+	return token, n, err
+}
+
+// counterQuery draws from a counter that is never behind the clock, in
+// microseconds. If a failover loses the last tokens, the next ones are greater all
+// the same.
+func (t *postgresTables) counterQuery(s *stamp) string {
+	life := "0"
+	if t.genuine {
+		life = postgresLife
+	}
 	counter := t.schema + "latchkey_tokens"
-	err = t.run(ctx, s, t.me(s)+`,
-	counted AS (INSERT INTO `+counter+` AS c (only_row, system, number)
-		SELECT 1, `+postgresTypes.random+`, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM me
-		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)`+
-		alive+`, (SELECT system FROM counted), 0, (SELECT number FROM counted)`, nullable(dest)...)
-	return token, 1, err
+	return t.me(s) + `,
+	counted AS (INSERT INTO ` + counter + ` AS c (only_row, system, number)
+		SELECT 1, ` + postgresTypes.random + `, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint FROM me
+		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)` +
+		alive + `, (SELECT system FROM counted), 0, (SELECT number FROM counted), ` + life
 }
 
 // end deletes a session's rows. What a statement that is still under way adds to them counts for nothing
@@ -269,7 +284,7 @@ func (t *postgresTables) end(ctx context.Context, s *stamp) error {
 	return t.pool.exec(ctx, "WITH session AS (DELETE FROM "+t.schema+"latchkey_sessions WHERE id = "+id+" RETURNING id),"+
 		" locks AS (DELETE FROM "+t.schema+"latchkey_locks WHERE session = "+id+" RETURNING session),"+
 		" claims AS (DELETE FROM "+t.schema+"latchkey_claims WHERE session = "+id+" RETURNING session)"+
-		" SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM locks), (SELECT count(*) FROM claims)")
+		" SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks), (SELECT pg_catalog.count(*) FROM claims)")
 }
 
 // nullable is where numbers go that are NULL if the session has expired.

@@ -24,14 +24,14 @@ func (t *postgresTables) claim(ctx context.Context, s *stamp, wanted, dropped []
 	}
 	disputed = make([]bool, len(wanted))
 	seen := `, seen AS (SELECT n, c, p, EXISTS (SELECT 1 FROM ` + claims + ` AS o JOIN ` + t.schema + `latchkey_sessions AS owner ON owner.id = o.session
-		WHERE o.class = c AND o.print <> p AND owner.expires > clock_timestamp()) AS other FROM ` + unnestClaims(wanted) + `)`
+		WHERE o.class = c AND o.print <> p AND owner.expires > pg_catalog.clock_timestamp()) AS other FROM ` + unnestClaims(wanted) + `)`
 	for _, act := range []string{
 		`, taken AS (INSERT INTO ` + claims + ` (class, print, session) SELECT c, p, me.id FROM seen, me WHERE NOT other ORDER BY c, p
 			ON CONFLICT (class, print, session) DO NOTHING RETURNING class)`,
 		`, given AS (DELETE FROM ` + claims + ` WHERE session = (SELECT id FROM me) AND (class, print) IN (SELECT c, p FROM seen WHERE other) RETURNING class)`,
 	} {
 		var list sql.NullString
-		if err := t.run(ctx, s, t.me(s)+seen+act+alive+`, (SELECT string_agg(n::text, ',') FROM seen WHERE other)`, &list); err != nil {
+		if err := t.run(ctx, s, t.me(s)+seen+act+alive+`, (SELECT pg_catalog.string_agg(n::text, ',') FROM seen WHERE other)`, &list); err != nil {
 			return nil, err
 		}
 		for _, i := range splitInts(list.String) {

@@ -33,7 +33,7 @@ func (t *postgresTables) prove(ctx context.Context) error {
 	case SQLState(err) == readOnly:
 		return refuse(onReadOnly)
 	case SQLState(err) == forbidden:
-		return refuse("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
+		return misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
 	}
 	return err
 }
@@ -47,11 +47,11 @@ const (
 // server checks that the server can be written to, and finds out whether it is
 // PostgreSQL itself.
 func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error) {
-	t.genuine, err = holds(ctx, conn, "version() LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'")
+	t.genuine, err = holds(ctx, conn, "pg_catalog.version() LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'")
 	if err != nil || !t.genuine {
 		return err
 	}
-	standby, err := holds(ctx, conn, "pg_is_in_recovery()")
+	standby, err := holds(ctx, conn, "pg_catalog.pg_is_in_recovery()")
 	if err == nil && standby {
 		err = refuse(onStandby)
 	}
@@ -78,7 +78,7 @@ func unprepared(ctx context.Context, conn *sql.Conn) error {
 	err := conn.QueryRowContext(ctx, "SELECT 1 /* "+name+" */").Scan(&one)
 	var kept bool
 	if err == nil {
-		kept, err = holds(ctx, conn, "EXISTS (SELECT 1 FROM pg_prepared_statements WHERE statement LIKE '%"+name[:10]+"' || '"+name[10:]+"%')")
+		kept, err = holds(ctx, conn, "EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE statement LIKE '%"+name[:10]+"' || '"+name[10:]+"%')")
 	}
 	if _, rollback := conn.ExecContext(ctx, "ROLLBACK"); err == nil {
 		err = rollback
@@ -134,8 +134,8 @@ func makeTables(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-const tablesExist = `to_regclass('latchkey_sessions') IS NOT NULL AND to_regclass('latchkey_locks') IS NOT NULL
-	AND to_regclass('latchkey_claims') IS NOT NULL AND to_regclass('latchkey_tokens') IS NOT NULL`
+const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND pg_catalog.to_regclass('latchkey_locks') IS NOT NULL
+	AND pg_catalog.to_regclass('latchkey_claims') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
 
 func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 	for _, s := range statements {
@@ -150,8 +150,8 @@ func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 // tokens come from.
 func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	var together bool
-	err := conn.QueryRowContext(ctx, `SELECT min(quote_ident(n.nspname)) || '.', count(DISTINCT n.nspname) = 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE c.oid IN (to_regclass('latchkey_sessions')::oid, to_regclass('latchkey_locks')::oid, to_regclass('latchkey_claims')::oid, to_regclass('latchkey_tokens')::oid)`).
+	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_claims')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
 		Scan(&t.schema, &together)
 	if err == nil && !together {
 		err = refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")
@@ -159,13 +159,12 @@ func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	if err != nil || !t.genuine {
 		return err
 	}
-	// Aurora's log is not PostgreSQL's, and the places in it that this function tells are not to be relied on.
-	if t.logged, err = holds(ctx, conn, "to_regproc('aurora_version') IS NULL"); err != nil || !t.logged {
+	if t.logged, err = holds(ctx, conn, "NOT "+onAurora); err != nil || !t.logged {
 		return err
 	}
-	_, err = conn.ExecContext(ctx, "SELECT pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_control_system()")
+	_, err = conn.ExecContext(ctx, "SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_catalog.pg_control_system()")
 	if SQLState(err) == forbidden {
-		err = refuse("the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both")
+		err = misconfigured("the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both")
 	}
 	return err
 }

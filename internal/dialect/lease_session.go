@@ -137,7 +137,9 @@ func (s *leaseSession) Token() (t Token, err error) {
 		return err
 	})
 	if err == nil { // what is drawn after it is to be greater
-		s.drawn.reserve(Token{System: t.System, Epoch: t.Epoch, Number: t.Number + 1}, n-1)
+		next := t
+		next.Number++
+		s.drawn.reserve(next, n-1)
 	}
 	return t, err
 }

@@ -97,7 +97,7 @@ func rollback(conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), spoilTimeout)
 	defer cancel()
 	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
-		destroy(conn)
+		destroy(conn, "")
 	}
 }
 
@@ -115,8 +115,11 @@ const (
 	synchronousNormal = 1
 )
 
-// lend sets a borrowed connection for our transaction.
+// lend sets a borrowed connection for our transaction. It first ends one that the
+// connection's last user has left open. As a rule there is none, and that fails,
+// in some microseconds.
 func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
+	_, _ = conn.ExecContext(ctx, "ROLLBACK")
 	ours := lent{busyTimeout.Milliseconds(), synchronousNormal}
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
 		return ours, err
@@ -150,7 +153,7 @@ func (was lent) restore(conn *sql.Conn) {
 		err = pragma(ctx, conn, "main.synchronous", was.synchronous)
 	}
 	if err != nil {
-		destroy(conn)
+		destroy(conn, "")
 	}
 }
 

@@ -136,7 +136,8 @@ func (b *Batch) notGiven(given []Key) {
 	}
 }
 
-// unnestKeys is the table of keys: key space s, id k.
+// unnestKeys is the table of keys: key space s, id k. An unnest of several
+// arrays is PostgreSQL's own without its schema, and only so.
 func unnestKeys(keys []Key) string {
 	spaces, ids := make([]string, len(keys)), make([]string, len(keys))
 	for i, k := range keys {

@@ -26,39 +26,40 @@ func (MySQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true, 
 // session.
 func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
 	if db.Stats().MaxOpenConnections == 1 {
-		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+		return nil, misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
 	}
-	conn, err := db.Conn(ctx)
+	conn, err := take(ctx, db, set.Socket, "")
 	if err != nil {
 		return nil, Fail(err)
 	}
-	witness, err := db.Conn(ctx)
+	witness, err := take(ctx, db, set.Socket, "")
 	if err != nil {
-		discard(conn)
+		conn.discard()
 		return nil, Fail(err)
 	}
-	p := mysqlProof{session: conn, witness: witness, patience: set.Proof}
+	p := mysqlProof{session: conn.Conn, witness: witness.Conn, patience: set.Proof}
 	server, err := p.run(ctx)
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {
-		discard(witness)
+		witness.discard()
 	}
 	s := &mysqlSession{
-		conn: conn, id: p.id, held: map[Key]struct{}{}, claims: map[Claim]struct{}{},
+		conn: conn.Conn, socket: conn.socket, id: p.id, held: map[Key]struct{}{}, claims: map[Claim]struct{}{},
 		pool: pool{db: db, find: set.Socket}, bound: errandBound(set),
 	}
 	if err == nil {
-		s.mariadb, s.server = server.mariadb, server.identity()
+		s.mariadb, s.server, s.serverName = server.mariadb, server.identity(), server.name()
 		s.names, s.limit = newMySQLNames(server.database), server.longest()
 		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
-		err = s.setUp(ctx, server, set)
+		_, err = inPatience(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, s.setUp(ctx, server, set)
+		})
 	}
 	if err != nil {
-		discard(conn)
+		conn.discard()
 		return nil, Fail(err)
 	}
-	s.socket = socketOf(conn, set.Socket)
 	return s, nil
 }
 
@@ -104,6 +105,8 @@ type mysqlSession struct {
 	bound   time.Duration // of an errand
 	mariadb bool
 	server  int64 // says which one
+
+	serverName string // an expression of the same, for Token's Here
 
 	text   []byte // memory for the next statement
 	held   map[Key]struct{}
@@ -199,7 +202,7 @@ func (s *mysqlSession) Abort() {
 	s.pool.flight.cut()
 }
 
-func (s *mysqlSession) Destroy() { destroy(s.conn) }
+func (s *mysqlSession) Destroy() { destroy(s.conn, "") }
 
 var (
 	// errInterrupted is what is left of some statements that were killed.

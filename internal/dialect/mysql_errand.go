@@ -84,7 +84,7 @@ func (e errand) attempt(f func(errand) error) error {
 	}
 	if err != nil {
 		if e.exec(mysqlRollback) != nil {
-			discard(e.conn)
+			destroy(e.conn, "")
 		}
 	}
 	return err

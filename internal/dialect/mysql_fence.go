@@ -1,8 +1,6 @@
 package dialect
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Token draws from a counter that is not behind the clock, in microseconds: where a
 // crash has lost the last tokens, those that follow are greater all the same. After a failover
@@ -38,14 +36,26 @@ func (e errand) token() (t Token, err error) {
 	if counted == 0 {
 		return Token{}, errInterrupted
 	}
-	var mine bool
-	err = e.conn.QueryRowContext(e.ctx, "SELECT "+e.mine()+", system_id, epoch, number FROM latchkey_tokens WHERE only_row = 1 LIMIT 1").
-		Scan(&mine, &t.System, &t.Epoch, &t.Number)
+	var (
+		mine bool
+		name string
+	)
+	err = e.conn.QueryRowContext(e.ctx, "SELECT "+e.mine()+", "+e.s.serverName+", system_id, epoch, number FROM latchkey_tokens WHERE only_row = 1 LIMIT 1").
+		Scan(&mine, &name, &t.System, &t.Epoch, &t.Number)
 	if err == nil && !mine {
 		err = errElsewhere
 	}
+	t.Here = e.s.serverName + " = " + quoted(name)
 	t.MySQL = true // the fence's words
 	return t, err
+}
+
+// mysqlHere is a statement that fails where t's Here does not hold, since no BIGINT
+// holds the sum. It is apart from mysqlFence: with binlog_format=STATEMENT a
+// replica repeats that, and has another name. It reads no table, so the
+// transaction has no snapshot yet when the fence waits for its row.
+func mysqlHere(t Token) string {
+	return "SELECT 9223372036854775807 + (NOT IFNULL(" + t.Here + ", 0))"
 }
 
 func (e errand) count() (int64, error) {

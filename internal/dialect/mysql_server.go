@@ -34,6 +34,17 @@ func (s mysqlServer) identity() int64 {
 	return int64(binary.BigEndian.Uint64(hash.Sum(nil)) >> 1) //nolint:gosec // one bit is gone
 }
 
+// name is an expression that a server computes from the same variables.
+func (s mysqlServer) name() string {
+	var globals []string
+	for _, name := range mysqlIdentity {
+		if s.variables[name] != "" {
+			globals = append(globals, "@@global."+name)
+		}
+	}
+	return "SHA2(CONCAT_WS(',', " + strings.Join(globals, ", ") + "), 256)"
+}
+
 // longest is how long a statement may be: a longer one would end the connection.
 func (s mysqlServer) longest() int {
 	const (
@@ -64,7 +75,7 @@ func (s mysqlServer) fit() error {
 	case olderThan(s.version, oldest):
 		return refuse(mysqlTooOld)
 	case len(s.database) == 0:
-		return refuse("the connection is in no database, by whose name locks are told apart: name one in the connection string")
+		return misconfigured("the connection is in no database, by whose name locks are told apart: name one in the connection string")
 	case isOn(s.variables["read_only"]), isOn(s.variables["super_read_only"]), isOn(s.variables["innodb_read_only"]):
 		return refuse(mysqlIsReadOnly)
 	case isOn(s.variables["wsrep_on"]):

@@ -13,7 +13,8 @@ import (
 // A pool lends a connection for each statement. One goroutine uses it at a time.
 type pool struct {
 	db     *sql.DB
-	find   func(any) net.Conn // Settings.Socket
+	find   func(any) net.Conn                     // Settings.Socket
+	ready  func(context.Context, *sql.Conn) error // prepares a connection for use; nil: nothing to do
 	flight inFlight
 }
 
@@ -88,7 +89,12 @@ func (p *pool) once(ctx context.Context, f func(*sql.Conn) error) error {
 		return err
 	}
 	p.flight.is(socketOf(conn, p.find))
-	err = f(conn)
+	if p.ready != nil {
+		err = p.ready(ctx, conn)
+	}
+	if err == nil {
+		err = f(conn)
+	}
 	p.flight.is(nil)
 	_ = conn.Close() // gives it back
 	return err

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"math"
 	"net"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -36,18 +35,18 @@ const (
 // pooler a SET would reach another client's session.
 func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
 	if db.Stats().MaxOpenConnections == 1 {
-		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+		return nil, misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
 	}
-	conn, err := db.Conn(ctx)
+	conn, err := take(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
 		return nil, Fail(err)
 	}
-	witness, err := db.Conn(ctx)
+	witness, err := take(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
-		discard(conn)
+		conn.discard()
 		return nil, Fail(err)
 	}
-	p := proof{session: conn, witness: witness, patience: set.Proof, anyVersion: d.AnyVersionString}
+	p := proof{session: conn.Conn, witness: witness.Conn, patience: set.Proof, anyVersion: d.AnyVersionString}
 	pid, err := p.run(ctx)
 	if state := SQLState(err); state == featureNotSupported || state == undefinedFunction {
 		err = refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
@@ -56,31 +55,47 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {
-		discard(witness)
+		witness.discard()
 	}
+	var process Process
 	if err == nil {
-		err = setUp(ctx, conn, set)
+		process, err = inPatience(ctx, set.Proof, func(ctx context.Context) (Process, error) {
+			if err := setUp(ctx, conn.Conn, set); err != nil {
+				return Process{}, err
+			}
+			return processOf(ctx, conn.Conn, pid)
+		})
 	}
 	if err != nil {
-		discard(conn)
+		conn.discard()
 		return nil, Fail(err)
 	}
-	s := &postgresSession{conn: conn, pid: pid, socket: socketOf(conn, set.Socket)}
+	s := &postgresSession{conn: conn.Conn, pid: pid, process: process, socket: conn.socket, abort: func() {}}
+	s.statements.ctx = context.Background()
+	if s.socket == nil {
+		s.statements.ctx, s.abort = context.WithCancel(s.statements.ctx)
+	}
 	s.exchangeOn = s.exchangeRaw
 	return s, nil
 }
 
-// setUp makes conn a session of locks: it starts with none, the server ends it
-// when it is silent for a lease, and no statement on it takes for ever.
+// setUp makes conn a session of locks. It starts with none, the server ends it
+// when it is silent for a lease, and no statement on it takes for ever. What the
+// last user of the connection has set for transactions does not hold for ours.
 func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	milliseconds := func(n int64) string { return strconv.FormatInt(max(n, 1), 10) }
+	lease := milliseconds(set.Lease.Milliseconds())
 	settings := []string{
-		"'idle_session_timeout', '" + milliseconds(set.Lease.Milliseconds()) + "'",
+		"'idle_session_timeout', '" + lease + "'",
+		"'idle_in_transaction_session_timeout', '" + lease + "'", // it takes over where there is a transaction after all
 		"'statement_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
 		"'lock_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
-		"'search_path', 'pg_catalog'",
+		"'search_path', 'pg_catalog, pg_temp'", // without pg_temp, a temporary table of the last user's comes first
+		"'default_transaction_read_only', 'off'",
+		"'default_transaction_isolation', 'read committed'",
+		"'default_transaction_deferrable', 'off'",
 		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
-		"'application_name', concat_ws(' ', nullif(left(current_setting('application_name'), 54), ''), 'latchkey')",
+		"'application_name', pg_catalog.btrim(pg_catalog.concat_ws(' ', pg_catalog.left(pg_catalog.current_setting('application_name'), 54), 'latchkey'))",
 	}
 	// A pooled connection may hold locks that its last user forgot: taking one
 	// of them would be re-entry, and succeed.
@@ -88,15 +103,24 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	for _, s := range settings {
 		calls = append(calls, "pg_catalog.set_config("+s+", false)")
 	}
+	calls = append(calls, cutOff(set.Lease)...)
+	// This one ends with the transaction, and so with the statement, if that is
+	// in none.
+	calls = append(calls, "pg_catalog.set_config('latchkey.transaction', 'open', true)")
 	if _, err := conn.ExecContext(ctx, "SELECT "+strings.Join(calls, ", ")); err != nil {
 		return err
 	}
-	lease := milliseconds(set.Lease.Milliseconds())
-	kept, err := holds(ctx, conn, "(SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout') = '"+lease+"'")
-	if err == nil && !kept {
-		err = refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
+	switch n, err := rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, CASE"+
+		" WHEN pg_catalog.current_setting('latchkey.transaction', true) = 'open' THEN 1"+
+		" WHEN (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout') <> '"+lease+"' THEN 2 ELSE 0 END)"); {
+	case err != nil:
+		return err
+	case n == 1:
+		return refuse("something keeps a transaction open on each connection of the pool: the server would not free the locks of a silent process in time")
+	case n == 2:
+		return refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
 	}
-	return err
+	return nil
 }
 
 // holds reports whether an SQL condition is true. The answer travels in the
@@ -116,53 +140,15 @@ func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
 	return result.RowsAffected()
 }
 
-// destroy closes conn for good: what it holds in the server ends with it. It
-// waits for a statement in flight.
-func destroy(conn *sql.Conn) {
-	_, _ = unlessClosed(func() (int64, error) {
-		return 0, conn.Raw(func(any) error { return driver.ErrBadConn })
-	})
-	_ = conn.Close()
-}
-
-// unlessClosed is what call returns, or sql.ErrConnDone if its connection is
-// closed at the same moment: database/sql then dereferences nil, in grabConn's
-// users, between its check and its lock. The connection's owner may close it
-// while our goroutine is at work.
-func unlessClosed(call func() (int64, error)) (n int64, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			if _, ok := r.(runtime.Error); !ok {
-				panic(r)
-			}
-			err = sql.ErrConnDone
-		}
-	}()
-	return call()
-}
-
-// discard is destroy that does not wait long.
-func discard(conn *sql.Conn) {
-	destroyed := make(chan struct{})
-	go func() {
-		destroy(conn)
-		close(destroyed)
-	}()
-	timer := time.NewTimer(100 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-destroyed:
-	case <-timer.C:
-	}
-}
-
 func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
 
 // postgresSession is a Session on one connection of its own.
 type postgresSession struct {
-	conn   *sql.Conn
-	pid    int64    // of the server process: every answer must come from it
-	socket net.Conn // nil where it cannot be reached
+	conn    *sql.Conn
+	pid     int64 // of the server process: every answer must come from it
+	process Process
+	socket  net.Conn // nil where it cannot be reached
+	abort   func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
 
 	statements statements
 	batch      *Batch          // of the exchange under way
@@ -196,17 +182,17 @@ func (s *postgresSession) exchangeRaw(c any) error {
 // halves are classid and objid of objsubid 1, in the other of objsubid 2. A
 // session's own are all of its own database. It touches no shared catalog: to
 // lock one needs room in the server's lock table, which may be what is missing.
-const heldQuery = `SELECT pg_backend_pid(), coalesce(string_agg(
+const heldQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(
 	(objsubid - 1 + CASE mode WHEN 'ShareLock' THEN 2 ELSE 0 END)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
-	FROM pg_locks
-	WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted`
+	FROM pg_catalog.pg_locks
+	WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid() AND granted`
 
 func (s *postgresSession) Held() ([]Key, error) {
 	var (
 		pid  int64
 		list string
 	)
-	if err := s.conn.QueryRowContext(context.Background(), heldQuery).Scan(&pid, &list); err != nil {
+	if err := s.conn.QueryRowContext(s.statements.ctx, heldQuery).Scan(&pid, &list); err != nil {
 		return nil, Fail(err)
 	}
 	if pid != s.pid {
@@ -231,12 +217,16 @@ func (s *postgresSession) Room() int { return math.MaxInt }
 func (s *postgresSession) Socket() net.Conn { return s.socket }
 
 func (s *postgresSession) Abort() {
+	s.abort()
 	if s.socket != nil {
 		_ = s.socket.Close()
 	}
 }
 
-func (s *postgresSession) Destroy() { destroy(s.conn) }
+func (s *postgresSession) Destroy() {
+	destroy(s.conn, terminateOwn)
+	s.abort()
+}
 
 var (
 	errOtherProcess = &Failure{Kind: NotExclusive, Reason: "another server process answered than before: " + behindPooler}

@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -27,20 +26,20 @@ func ClaimOf(namespace string, fingerprint uint32) Claim {
 // tells of those that the session has not, then.
 const (
 	// others is whether another print of the class is claimed.
-	others = `EXISTS (SELECT FROM pg_locks AS l
+	others = `EXISTS (SELECT FROM pg_catalog.pg_locks AS l
 	WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.mode = 'ShareLock' AND l.granted
-	AND l.database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid()))
+	AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
 	AND l.classid = (c::bigint & 4294967295)::oid AND l.objid <> (p::bigint & 4294967295)::oid)`
 
 	// takeUndisputed leaves those alone that are there: who comes to them with
 	// another secret does not disturb them.
-	takeUndisputed = `CASE WHEN ` + others + ` THEN true ELSE NOT pg_try_advisory_lock_shared(c, p) END`
+	takeUndisputed = `CASE WHEN ` + others + ` THEN true ELSE NOT pg_catalog.pg_try_advisory_lock_shared(c, p) END`
 
 	// giveUpDisputed looks again: of two that came at the same moment one at least
 	// sees the other.
-	giveUpDisputed = `CASE WHEN ` + others + ` THEN pg_advisory_unlock_shared(c, p) ELSE false END`
+	giveUpDisputed = `CASE WHEN ` + others + ` THEN pg_catalog.pg_advisory_unlock_shared(c, p) ELSE false END`
 
-	giveUp = `pg_advisory_unlock_shared(c, p)`
+	giveUp = `pg_catalog.pg_advisory_unlock_shared(c, p)`
 )
 
 func (s *postgresSession) Claim(wanted, dropped []Claim) (disputed []bool, err error) {
@@ -92,7 +91,7 @@ func (s *postgresSession) compute(condition string, claims []Claim, leftOut []bo
 		list string
 	)
 	// The condition has side effects, so that the planner keeps it where it is.
-	err = s.conn.QueryRowContext(context.Background(), `SELECT pg_backend_pid(), coalesce(string_agg(i::text, ','), '')
+	err = s.conn.QueryRowContext(s.statements.ctx, `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ','), '')
 		FROM (SELECT i, `+condition+` AS yes FROM unnest($1::text::int[], $2::text::int[], $3::text::int[]) AS u (i, c, p)) AS v
 		WHERE yes`, array(indices), array(classes), array(prints)).Scan(&pid, &list)
 	if err != nil {

@@ -45,7 +45,7 @@ func (c *Conn) Release(key Key) (bool, error) {
 }
 
 // Destroy closes the connection: what it holds in the server ends with it.
-func (c *Conn) Destroy() { destroy(c.conn) }
+func (c *Conn) Destroy() { destroy(c.conn, terminateOwn) }
 
 func survived(err error) bool {
 	var failure *Failure
@@ -66,7 +66,7 @@ func (c *Conn) call(name string, key Key) (bool, error) {
 		c.pid = pid
 	}
 	n, err := c.rows(ctx, fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, CASE"+
-		" WHEN pg_catalog.pg_backend_pid() <> %d THEN 2 WHEN pg_catalog.%s THEN 1 ELSE 0 END)",
+		" WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) %d THEN 2 WHEN pg_catalog.%s THEN 1 ELSE 0 END)",
 		c.pid, function(name, key)))
 	switch {
 	case err != nil:

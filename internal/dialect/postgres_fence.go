@@ -2,23 +2,31 @@ package dialect
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
 
 // A Token says when a lock was held: of two holders of one key the later has the
-// greater token, by Epoch, then by Number. Tokens of different systems do not
-// compare.
+// greater token, by Epoch, then by Number. Only tokens of one history of one
+// system compare.
 type Token struct {
 	System int64 // which database system
 	Epoch  int64 // PostgreSQL: the timeline, which a failover raises; MySQL: what another server raises
 	Number int64 // PostgreSQL: the place in the write-ahead log (LSN)
 
-	MySQL bool // the fence is in MySQL's words
+	// Here is an SQL condition that holds on the server that drew the token until
+	// that server restarts, and on no other. It is empty where a server has no such
+	// name: in SQLite, and in what only speaks PostgreSQL's protocol.
+	Here string
+
+	Outlives bool // the lock outlives its server: elsewhere its session can draw another token
+	MySQL    bool // the fence is in MySQL's words
 }
 
-// Before reports whether t is of an earlier moment than u, in the same system.
+// Before reports whether t is of an earlier moment than u, in the same history.
 func (t Token) Before(u Token) bool {
 	if t.Epoch != u.Epoch {
 		return t.Epoch < u.Epoch
@@ -26,51 +34,119 @@ func (t Token) Before(u Token) bool {
 	return t.Number < u.Number
 }
 
+// postgresLife tells the lives of servers apart, as a number: two standbys of one
+// primary, a server before and after a restart, a copy of its disk. Each starts
+// at a moment of its own, to the microsecond.
+const postgresLife = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint"
+
+// postgresHere is a Token's Here for the life of a PostgreSQL server.
+func postgresHere(life int64) string { return fmt.Sprintf("%s = %d", postgresLife, life) }
+
 // tokenQuery writes an empty message to the write-ahead log and returns where it
-// stands there. The log is on disk before the answer comes, whatever
+// stands there. The log is on disk before the response comes, whatever
 // synchronous_commit says otherwise: a crash cannot give the place to another.
-const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'latchkey', '') AS lsn)
-	SELECT pg_backend_pid(), set_config('synchronous_commit', 'local', true), system_identifier,
-		('x' || left(pg_walfile_name(lsn), 8))::bit(32)::bigint, (lsn - '0/0')::bigint
-	FROM message, pg_control_system()`
+const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', '') AS lsn WHERE NOT ` + onAurora + `)
+	SELECT pg_catalog.pg_backend_pid(), pg_catalog.set_config('synchronous_commit', 'local', true), ` + postgresLife + `, system_identifier,
+		('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint, (lsn - '0/0')::bigint
+	FROM message, pg_catalog.pg_control_system()`
 
 func (s *postgresSession) Token() (t Token, err error) {
 	var (
-		pid     int64
-		setting string
+		pid, life int64
+		setting   string
 	)
-	err = s.conn.QueryRowContext(context.Background(), tokenQuery).Scan(&pid, &setting, &t.System, &t.Epoch, &t.Number)
+	err = s.conn.QueryRowContext(s.statements.ctx, tokenQuery).Scan(&pid, &setting, &life, &t.System, &t.Epoch, &t.Number)
 	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Token{}, errAurora
 	case err != nil:
 		return Token{}, Fail(err)
 	case pid != s.pid:
 		return Token{}, errOtherProcess
 	}
+	t.Here = postgresHere(life)
 	return t, nil
 }
 
-// Fence notes t for key in the table latchkey_fence, as part of tx, and keeps the row
-// locked until tx ends. It reports false, and its statement has failed, if the
-// row has a later token of the same system: the table's constraint refuses
-// the row that this would make. After any error, or false, PostgreSQL does not commit tx; elsewhere
-// the caller must not.
-func Fence(ctx context.Context, tx Execer, key Key, t Token) (bool, error) {
+// onAurora holds on Aurora, whose log is not PostgreSQL's: a place in it, as
+// PostgreSQL's functions report it, is no token. A lease table has a counter
+// instead. Another session has none.
+const onAurora = "EXISTS (SELECT FROM pg_catalog.pg_proc WHERE proname = 'aurora_version')"
+
+var errAurora = &Failure{
+	Kind:   Statement,
+	Reason: "on Aurora a place in the write-ahead log is no token for Fence: pass WithLeaseTable(), which counts tokens in a table",
+	Cause:  errors.ErrUnsupported,
+}
+
+// A Passage is how a fence decided.
+type Passage int
+
+const (
+	Stopped   Passage = iota // the key's row has a later token, or there was an error
+	Passed                   // the token is noted
+	Elsewhere                // the transaction is on another server than the token's, or that has restarted
+)
+
+// Fence notes t for key in the table latchkey_fence, as part of tx, and keeps the
+// row locked until tx ends.
+//
+//   - Stopped means that the row has a later token of the same system. Fence's
+//     statement has failed: the table's constraint rejects the row that it would
+//     make.
+//   - Elsewhere means that Here does not hold. Fence has changed nothing, and tx
+//     can go on.
+//
+// PostgreSQL does not commit tx after Stopped or an error. Elsewhere the caller
+// must not.
+func Fence(ctx context.Context, tx Execer, key Key, t Token) (Passage, error) {
+	if t.MySQL {
+		if _, err := tx.ExecContext(ctx, mysqlHere(t)); isCheckViolation(err) {
+			return Elsewhere, nil
+		} else if err != nil {
+			return Stopped, fenceFailure(ctx, tx, err)
+		}
+	}
 	statement := fenceStatement(key, t)
 	if t.MySQL {
 		statement = mysqlFence(key, t)
 	}
-	_, err := tx.ExecContext(ctx, statement)
+	result, err := tx.ExecContext(ctx, statement)
+	if isCheckViolation(err) {
+		return Stopped, nil
+	}
+	noted := int64(1)
+	if err == nil && !t.MySQL {
+		noted, err = result.RowsAffected()
+	}
 	switch {
-	case err == nil:
-		return true, nil
-	case isCheckViolation(err):
-		return false, nil
+	case err != nil:
+		return Stopped, fenceFailure(ctx, tx, err)
+	case noted == 0 && t.Here != "":
+		return Elsewhere, nil
+	case noted != 1: // lib/pq before 1.11 takes the end of rows that are open for the statement's own
+		return Stopped, fenceFailure(ctx, tx, errAnotherReply)
+	}
+	return Passed, nil
+}
+
+var errAnotherReply = &Failure{
+	Kind:   Statement,
+	Reason: "the transaction's connection gave the response to another statement: close the rows of the transaction first",
+}
+
+// fenceFailure is err, which is no decision of the fence, as Fence reports it.
+func fenceFailure(ctx context.Context, tx Execer, err error) error {
+	switch {
 	case isNoFence(err):
-		return false, &Failure{Kind: Statement, Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with FenceSchema(SQLite)"}
+		return &Failure{
+			Kind:   Statement,
+			Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with FenceSchema(SQLite)",
+		}
 	case SQLState(err) == "": // it may not even have been sent
 		Spoil(ctx, tx)
 	}
-	return false, Fail(err)
+	return Fail(err)
 }
 
 // isNoFence reports whether err is SQLite's of a table that is missing: it has no code of its
@@ -80,14 +156,21 @@ func isNoFence(err error) bool {
 	return ok && strings.Contains(err.Error(), "no such table")
 }
 
-// fenceStatement is Fence's in the words of PostgreSQL and of SQLite.
+// fenceStatement is Fence's in the words of PostgreSQL and of SQLite. It changes no
+// row if t's Here does not hold.
+//
+// Every token in the table is of this history: it was noted on the server that
+// drew it. So the row of another life of the server compares as well.
 func fenceStatement(key Key, t Token) string {
-	return fmt.Sprintf("INSERT INTO latchkey_fence AS fence (key_space, key_id, system, timeline, lsn)"+
-		" VALUES (%d, %d, %d, %d, %d)"+
-		" ON CONFLICT (key_space, key_id) DO UPDATE SET system = excluded.system, timeline = excluded.timeline, lsn = excluded.lsn,"+
-		" fenced_at = excluded.fenced_at,"+
-		" stale = fence.system = excluded.system AND (fence.timeline, fence.lsn) > (excluded.timeline, excluded.lsn)",
-		key.Space, key.ID, t.System, t.Epoch, t.Number)
+	values := fmt.Sprintf("%d, %d, %d, %d, %d", key.Space, key.ID, t.System, t.Epoch, t.Number)
+	rows := "VALUES (" + values + ")"
+	if t.Here != "" {
+		rows = "SELECT " + values + " WHERE " + t.Here
+	}
+	return "INSERT INTO latchkey_fence AS fence (key_space, key_id, system, timeline, lsn) " + rows +
+		" ON CONFLICT (key_space, key_id) DO UPDATE SET system = excluded.system, timeline = excluded.timeline, lsn = excluded.lsn," +
+		" fenced_at = excluded.fenced_at," +
+		" stale = fence.system = excluded.system AND (fence.timeline, fence.lsn) > (excluded.timeline, excluded.lsn)"
 }
 
 // isCheckViolation reports whether err is of the fence's constraint. Of SQLite's constraints
@@ -106,10 +189,10 @@ func isCheckViolation(err error) bool {
 const postgresFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	key_space smallint NOT NULL,
 	key_id    bigint   NOT NULL,
-	system    bigint   NOT NULL, -- pg_control_system()
+	system    bigint   NOT NULL, -- pg_catalog.pg_control_system()
 	timeline  bigint   NOT NULL,
 	lsn       bigint   NOT NULL,
-	fenced_at timestamptz NOT NULL DEFAULT now(),
+	fenced_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	stale     boolean  NOT NULL DEFAULT false CONSTRAINT latchkey_fence_stale CHECK (NOT stale),
 	PRIMARY KEY (key_space, key_id)
 ) WITH (fillfactor = 70)`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -42,15 +41,15 @@ func (r Registry) terminateIfLate(l LateLock) string {
 	}
 	late := "(expires - heartbeat) / 2"
 	if l.Late > 0 {
-		late = "interval '" + strconv.FormatInt(max(l.Late.Microseconds(), 1), 10) + " microseconds'"
+		late = interval(max(l.Late, time.Microsecond))
 	}
-	return fmt.Sprintf(`CASE WHEN EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = %[1]d AND mode = '%[3]s' AND objsubid = %[4]d
+	return fmt.Sprintf(`CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND granted AND pid = %[1]d AND mode = '%[3]s' AND objsubid = %[4]d
 		AND (classid::bigint << 32) | objid::bigint = (%[5]d)
-		AND database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())))
-	AND EXISTS (SELECT FROM ONLY %[6]s AS h JOIN pg_stat_get_activity(%[1]d) AS a USING (pid, backend_start)
+		AND database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())))
+	AND EXISTS (SELECT FROM ONLY %[6]s AS h JOIN pg_catalog.pg_stat_get_activity(%[1]d) AS a USING (pid, backend_start)
 		WHERE backend_start = %[2]s AND key_space = %[7]d AND key_id = (%[5]d) AND shared = %[8]t
-		AND greatest(heartbeat, state_change) <= clock_timestamp() - %[9]s AND state LIKE 'idle%%' AND state_change IS NOT NULL)
-	THEN pg_terminate_backend(%[1]d) ELSE false END`,
+		AND greatest(heartbeat, state_change) <= pg_catalog.clock_timestamp() - %[9]s AND (state LIKE 'idle%%' OR state = 'active' AND wait_event = 'ClientRead') AND state_change IS NOT NULL)
+	THEN pg_catalog.pg_terminate_backend(%[1]d) ELSE false END`,
 		l.PID, moment(l.Start), mode, l.Key.Space+1, l.Key.ID, r.Heartbeats.Name, l.Key.Space, l.Shared, late)
 }
 
@@ -74,7 +73,7 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 		if !s.table.Readable {
 			continue
 		}
-		n, err := rows(ctx, conn, sweepPatience+fmt.Sprintf(sweepStatement, s.table.Name, age.Microseconds(), s.dead, limit))
+		n, err := rows(ctx, conn, sweepPatience+fmt.Sprintf(sweepStatement, s.table.Name, interval(age), s.dead, limit))
 		swept += n
 		if SQLState(err) == lockNotAvailable {
 			continue // the next time
@@ -87,15 +86,15 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 }
 
 // sweepPatience is for the statement after it, which is in the same transaction.
-const sweepPatience = "SELECT set_config('lock_timeout', '100ms', true);\n"
+const sweepPatience = "SELECT pg_catalog.set_config('lock_timeout', '100ms', true);\n"
 
 // sweepStatement reads pg_locks once, for that stops all who lock. Tables that inherit have rows of the same ctid.
 const sweepStatement = `WITH held AS MATERIALIZED (
 	SELECT l.pid, l.objsubid - 1 AS space, (l.classid::bigint << 32) | l.objid::bigint AS id, l.mode = 'ShareLock' AS shared, a.backend_start
-	FROM pg_locks AS l JOIN pg_stat_get_activity(NULL) AS a USING (pid)
-	WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT datid FROM pg_stat_get_activity(pg_backend_pid())))
+	FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_get_activity(NULL) AS a USING (pid)
+	WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())))
 DELETE FROM ONLY %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY %[1]s AS h
-	WHERE expires < statement_timestamp() - interval '%[2]d microseconds' AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
+	WHERE expires < pg_catalog.statement_timestamp() - %[2]s AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
 
 // notHeld is whether the process of row h, or what may be that process, does not hold h's lock.
 const notHeld = `NOT EXISTS (SELECT FROM held WHERE (held.pid, held.space, held.id, held.shared) = (h.pid, h.key_space, h.key_id, h.shared)

@@ -14,7 +14,9 @@ import (
 // other connections to the same database, or says what to change.
 //
 // It sends Exec without arguments only: nothing is prepared and nothing is SET,
-// so that it does no harm behind a transaction pooler.
+// so that it does no harm behind a transaction pooler. It names the schema of
+// each function and operator: one of the same name in the search_path is not
+// the one that it is about.
 type proof struct {
 	session, witness *sql.Conn
 	patience         time.Duration // for each question
@@ -23,6 +25,12 @@ type proof struct {
 
 // run returns the process id of session's server process.
 func (p *proof) run(ctx context.Context) (pid int64, err error) {
+	for _, conn := range []*sql.Conn{p.session, p.witness} {
+		_, err := inPatience(ctx, p.patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, tidy(ctx, conn) })
+		if err != nil {
+			return 0, err
+		}
+	}
 	if err := p.server(ctx); err != nil {
 		return 0, err
 	}
@@ -35,11 +43,11 @@ func (p *proof) run(ctx context.Context) (pid int64, err error) {
 // server checks that the server is one whose locks count.
 func (p *proof) server(ctx context.Context) error {
 	demands := []struct{ condition, otherwise string }{
-		{"version() LIKE 'PostgreSQL %' AND version() NOT LIKE '%-YB-%'",
+		{"pg_catalog.version() OPERATOR(pg_catalog.~~) 'PostgreSQL %' AND pg_catalog.version() OPERATOR(pg_catalog.!~~) '%-YB-%'",
 			"this is not PostgreSQL by its version(), and what merely speaks its protocol often grants every lock: pass WithDialect(sqllock.PostgreSQL) only for a system known to implement session-level advisory locks"},
-		{"current_setting('server_version_num')::int >= 140000",
+		{"pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.>=) 140000",
 			"PostgreSQL 14 or newer is needed: older servers cannot free the locks of a dead process (idle_session_timeout)"},
-		{"NOT pg_is_in_recovery()",
+		{"NOT pg_catalog.pg_is_in_recovery()",
 			onStandby},
 	}
 	if p.anyVersion {
@@ -142,7 +150,7 @@ func (p *proof) exclusion(ctx context.Context) error {
 		{p.witness, "pg_advisory_unlock", true},
 	}
 	for _, step := range steps {
-		got, err := p.ask(ctx, step.conn, step.call+"("+key+")")
+		got, err := p.ask(ctx, step.conn, "pg_catalog."+step.call+"("+key+"::bigint)")
 		if err != nil {
 			return err
 		}
@@ -165,18 +173,20 @@ const pidBits = 11
 // serverPID reads the id of the server process without a result set: rows sends
 // a query and counts what it returns.
 func serverPID(rows func(query string) (int64, error)) (int64, error) {
-	low, err := rows(fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, pg_catalog.pg_backend_pid() & %d)", 1<<pidBits-1))
+	low, err := rows(fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.&) %d)", 1<<pidBits-1))
 	if err != nil {
 		return 0, err
 	}
-	high, err := rows(fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, pg_catalog.pg_backend_pid() >> %d)", pidBits))
+	high, err := rows(fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.>>) %d)", pidBits))
 	if err != nil {
 		return 0, err
 	}
 	return high<<pidBits | low, nil
 }
 
-func onProcess(pid int64) string { return "pg_backend_pid() = " + strconv.FormatInt(pid, 10) }
+func onProcess(pid int64) string {
+	return "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) " + strconv.FormatInt(pid, 10)
+}
 
 func (p *proof) ask(ctx context.Context, conn *sql.Conn, condition string) (bool, error) {
 	n, err := p.rows(ctx, conn, "SELECT 1 WHERE "+condition)

@@ -56,9 +56,12 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 		return Registry{}, Fail(err)
 	}
 	defer conn.Close()
+	if err := tidy(ctx, conn); err != nil {
+		return Registry{}, Fail(err)
+	}
 	r, err := findRegistry(ctx, conn, schema)
 	if err == nil {
-		r.UTF8, err = holds(ctx, conn, "current_setting('server_encoding') = 'UTF8'")
+		r.UTF8, err = holds(ctx, conn, "pg_catalog.current_setting('server_encoding') = 'UTF8'")
 	}
 	switch {
 	case err != nil:
@@ -80,7 +83,7 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 // waits for nobody's locks for long, nor for the disk or a standby, and each statement of it, a trigger's
 // work included, is given up before callers of locks would get no answer.
 func (s *postgresSession) Register(tables Registry, r *Register) error {
-	n, err := unlessClosed(func() (int64, error) { return rows(context.Background(), s.conn, tables.register(s.pid, r)) })
+	n, err := unlessClosed(func() (int64, error) { return rows(s.statements.ctx, s.conn, tables.register(s.pid, r)) })
 	if err == nil && n != 1 {
 		err = errOtherProcess
 	}
@@ -88,14 +91,14 @@ func (s *postgresSession) Register(tables Registry, r *Register) error {
 }
 
 func (r Registry) register(pid int64, what *Register) string {
-	const me = "(SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"
+	const me = "(SELECT backend_start FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))"
 	statements := []string{
-		"SELECT set_config('lock_timeout', '100ms', true), set_config('statement_timeout', '300ms', true), set_config('synchronous_commit', 'off', true)",
-		"DELETE FROM " + r.Heartbeats.Name + " WHERE pid = pg_backend_pid() AND backend_start = " + me + notAmong("key_space, key_id", what.heldKeys()),
+		"SELECT pg_catalog.set_config('lock_timeout', '100ms', true), pg_catalog.set_config('statement_timeout', '300ms', true), pg_catalog.set_config('synchronous_commit', 'off', true)",
+		"DELETE FROM " + r.Heartbeats.Name + " WHERE pid = pg_catalog.pg_backend_pid() AND backend_start = " + me + notAmong("key_space, key_id", what.heldKeys()),
 	}
 	if len(what.Held) > 0 {
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS h (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, expires, heartbeat, shared)
-			SELECT %d, pg_backend_pid(), %s, s, k, namespace, name, %s, statement_timestamp() - age, statement_timestamp() + %s, statement_timestamp(), shared
+			SELECT %d, pg_catalog.pg_backend_pid(), %s, s, k, namespace, name, %s, pg_catalog.statement_timestamp() - age, pg_catalog.statement_timestamp() + %s, pg_catalog.statement_timestamp(), shared
 			FROM (VALUES %s) AS v (s, k, namespace, name, age, shared)
 			ON CONFLICT (pid, backend_start, key_space, key_id) DO UPDATE SET process = excluded.process, namespace = excluded.namespace, name = excluded.name,
 			acquired = excluded.acquired, expires = excluded.expires, heartbeat = excluded.heartbeat, shared = excluded.shared`,
@@ -107,7 +110,7 @@ func (r Registry) register(pid int64, what *Register) string {
 	}
 	if !what.NoWaits && len(what.Waits) > 0 {
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS w (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
-			SELECT %d, s, k, hs, hk, waiters, statement_timestamp() - age, statement_timestamp(), statement_timestamp() + %s
+			SELECT %d, s, k, hs, hk, waiters, pg_catalog.statement_timestamp() - age, pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp() + %s
 			FROM (VALUES %s) AS v (s, k, hs, hk, waiters, age)
 			ON CONFLICT (process, key_space, key_id, held_space, held_id) DO UPDATE SET waiters = excluded.waiters, since = excluded.since,
 			heartbeat = excluded.heartbeat, expires = excluded.expires`,
@@ -116,7 +119,7 @@ func (r Registry) register(pid int64, what *Register) string {
 	if what.IsFirst {
 		statements = append(statements, r.sweepDead(r.Heartbeats, notHeld), r.sweepDead(r.Waits, "true"))
 	}
-	statements = append(statements, fmt.Sprintf("SELECT 1 WHERE pg_backend_pid() = %d", pid))
+	statements = append(statements, fmt.Sprintf("SELECT 1 WHERE pg_catalog.pg_backend_pid() = %d", pid))
 	return strings.Join(statements, ";\n")
 }
 
@@ -127,7 +130,7 @@ const (
 )
 
 func (Registry) sweepDead(table RegistryTable, dead string) string {
-	return fmt.Sprintf(sweepStatement, table.Name, deadFor.Microseconds(), dead, deadLimit)
+	return fmt.Sprintf(sweepStatement, table.Name, interval(deadFor), dead, deadLimit)
 }
 
 // notAmong is the condition that a row's columns are none of keys.
@@ -180,10 +183,6 @@ func (r *Register) waitRows() string {
 	return strings.Join(all, ",")
 }
 
-func interval(d time.Duration) string {
-	return "interval '" + strconv.FormatInt(max(d.Microseconds(), 0), 10) + " microseconds'"
-}
-
 // longestText is how many bytes of a text for people are written.
 const longestText = 200
 
@@ -205,5 +204,5 @@ func (r Registry) text(s string) string {
 		}
 		s = s[:cut]
 	}
-	return "convert_from(decode('" + hex.EncodeToString([]byte(s)) + "', 'hex'), 'UTF8')"
+	return "pg_catalog.convert_from(pg_catalog.decode('" + hex.EncodeToString([]byte(s)) + "', 'hex'), 'UTF8')"
 }

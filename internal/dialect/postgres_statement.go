@@ -13,6 +13,7 @@ import (
 //
 // It is for use within sql.Conn.Raw, by one goroutine at a time.
 type statements struct {
+	ctx      context.Context      //nolint:containedctx // no caller's: see Session.Exchange
 	prepared map[form]driver.Stmt // made at first use; they end with the connection
 
 	// memory for the next statement
@@ -33,7 +34,7 @@ func (s *statements) exchange(conn driver.Conn, b *Batch) ([]driver.Value, form,
 	stmt := s.prepared[f]
 	if stmt == nil {
 		var err error
-		if stmt, err = prepare(conn, f.query()); err != nil {
+		if stmt, err = s.prepare(conn, f.query()); err != nil {
 			return nil, f, err
 		}
 		if s.prepared == nil {
@@ -43,7 +44,7 @@ func (s *statements) exchange(conn driver.Conn, b *Batch) ([]driver.Value, form,
 	}
 	args := s.argsOf(f, b)
 	row := s.row[:1+len(args)]
-	return row, f, queryRow(stmt, args, row)
+	return row, f, s.queryRow(stmt, args, row)
 }
 
 // argsOf is the arguments of f, in the order of its parts. They are made anew: a
@@ -72,18 +73,16 @@ func (s *statements) argsOf(f form, b *Batch) []driver.NamedValue {
 	return args
 }
 
-// Statements run under the background context: see Session.Exchange.
-
-func prepare(conn driver.Conn, query string) (driver.Stmt, error) {
+func (s *statements) prepare(conn driver.Conn, query string) (driver.Stmt, error) {
 	if c, ok := conn.(driver.ConnPrepareContext); ok {
-		return c.PrepareContext(context.Background(), query)
+		return c.PrepareContext(s.ctx, query)
 	}
 	return conn.Prepare(query)
 }
 
 // queryRow reads the one row of stmt into row.
-func queryRow(stmt driver.Stmt, args []driver.NamedValue, row []driver.Value) error {
-	rows, err := query(stmt, args)
+func (s *statements) queryRow(stmt driver.Stmt, args []driver.NamedValue, row []driver.Value) error {
+	rows, err := s.query(stmt, args)
 	if err != nil {
 		return err
 	}
@@ -104,9 +103,9 @@ func queryRow(stmt driver.Stmt, args []driver.NamedValue, row []driver.Value) er
 	return err
 }
 
-func query(stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
-	if s, ok := stmt.(driver.StmtQueryContext); ok {
-		return s.QueryContext(context.Background(), args)
+func (s *statements) query(stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	if stmt, ok := stmt.(driver.StmtQueryContext); ok {
+		return stmt.QueryContext(s.ctx, args)
 	}
 	values := make([]driver.Value, len(args))
 	for i, arg := range args {

@@ -96,6 +96,7 @@ const (
 	lockNotAvailable    = "55P03"
 	featureNotSupported = "0A000"
 	undefinedFunction   = "42883"
+	failedTransaction   = "25P02"
 )
 
 // SetIdleTimeout has the server end the session when tx is idle for so long.

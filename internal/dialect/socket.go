@@ -2,14 +2,13 @@ package dialect
 
 import (
 	"database/sql"
-	"database/sql/driver"
 	"net"
 	"reflect"
 	"unsafe"
 )
 
-// This file is the only one that looks inside drivers, by reflection, so that
-// sqllock depends on none. What it does not find it does without: a Session
+// This file and unwrap.go look inside drivers, by reflection, so that sqllock
+// depends on none. What it does not find it does without: a Session
 // that cannot reach its socket learns of a closed connection by its heartbeat
 // instead of at once.
 
@@ -57,19 +56,6 @@ func handshakePID(conn *sql.Conn) (pid int64, known bool) {
 		return nil
 	})
 	return pid, known
-}
-
-// unwrap takes off the layers of tracing wrappers, by the method that those
-// offer for it.
-func unwrap(c any) any {
-	for range 8 {
-		wrapper, ok := c.(interface{ Raw() driver.Conn })
-		if !ok {
-			break
-		}
-		c = wrapper.Raw()
-	}
-	return c
 }
 
 // pgxSocket returns what Conn().PgConn().Conn() of pgx v5's stdlib.Conn returns,
@@ -123,7 +109,7 @@ func result(method reflect.Value) reflect.Value {
 func unexportedSocket(c any) net.Conn {
 	field := pqField(c, "c")
 	if !field.IsValid() {
-		field = fieldOf(c, "github.com/go-sql-driver/mysql", "rawConn", "netConn")
+		field = fieldOf(c, goMySQL, "rawConn", "netConn")
 	}
 	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Conn]() {
 		return nil
@@ -133,18 +119,31 @@ func unexportedSocket(c any) net.Conn {
 }
 
 // pqField is the first of names that the struct of a lib/pq connection has.
-func pqField(c any, names ...string) reflect.Value { return fieldOf(c, "github.com/lib/pq", names...) }
+func pqField(c any, names ...string) reflect.Value { return fieldOf(c, libpq, names...) }
 
 // fieldOf is the first of names that c has, if it points to a struct of the package.
 func fieldOf(c any, pkg string, names ...string) reflect.Value {
-	v := reflect.ValueOf(c)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().PkgPath() != pkg {
+	if !isOf(c, pkg) {
 		return reflect.Value{}
 	}
+	v := reflect.ValueOf(c)
 	for _, name := range names {
 		if field := v.Elem().FieldByName(name); field.IsValid() {
 			return field
 		}
 	}
 	return reflect.Value{}
+}
+
+// The packages of the drivers that are known here.
+const (
+	pgxStdlib = "github.com/jackc/pgx/v5/stdlib"
+	libpq     = "github.com/lib/pq"
+	goMySQL   = "github.com/go-sql-driver/mysql"
+)
+
+// isOf reports whether c points to a struct of the package.
+func isOf(c any, pkg string) bool {
+	v := reflect.ValueOf(c)
+	return v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct && v.Elem().Type().PkgPath() == pkg
 }

@@ -1,0 +1,159 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// driverPool is a *sql.DB on a pool of the driver's own. Closing one of its
+// connections puts it back into that pool, alive.
+func driverPool(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Exec("CREATE TABLE orders (id int)"); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// leavesNothing checks that no server process, lock or setting of a Session is
+// left in db, whose other users go on as before.
+func leavesNothing(t *testing.T, db *sql.DB, dsn string) {
+	t.Helper()
+	for range 40 {
+		if _, err := db.Exec("SELECT FROM orders"); err != nil {
+			t.Fatalf("a query of another user of the pool: %v", err)
+		}
+	}
+	observer := open(t, "pgx", dsn)
+	lockertest.Eventually(t, "the connection and its locks are gone", func() bool {
+		return sessions(t, observer) == 0 && advisoryLocks(t, observer) == 0
+	})
+}
+
+func TestCloseOnDriverPool(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := driverPool(t, dsn)
+	s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	take(t, s, 0, 3)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	leavesNothing(t, db, dsn)
+	rival := session(t, "pgx", dsn)
+	take(t, rival, 0, 3)
+	if ok, err := tryTx(t, db, sqllock.ID(0)); ok || err != nil {
+		t.Errorf("TryTx of a held key, through the pool: %v, %v; want false", ok, err)
+	}
+}
+
+// tryTx takes key in a transaction of db, and reports whether it was free.
+func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
+	t.Helper()
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	err = sqllock.TryTx(t.Context(), tx, key)
+	if errors.Is(err, sqllock.ErrHeld) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// An Open that fails after it has set the connection up leaves none of that.
+func TestFailedOpenOnDriverPool(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := driverPool(t, dsn)
+	for range 5 {
+		s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(10*time.Minute), sqllock.WithRegistry(""))
+		if err == nil {
+			_ = s.Close()
+			t.Fatal("Open without the registry's tables: no error")
+		}
+	}
+	leavesNothing(t, db, dsn)
+}
+
+// A connection that the server has ended, or that did not respond for the lease, goes too.
+func TestLossOnDriverPool(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	dsn := cluster.DSN("")
+	db := driverPool(t, dsn)
+	observer := open(t, "pgx", dsn)
+	s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const processOf = `SELECT pid FROM pg_stat_activity WHERE application_name LIKE '%latchkey'`
+	for _, end := range []func(pid int){
+		func(pid int) { number(t, observer, `SELECT pg_terminate_backend($1)::int`, pid) },
+		func(pid int) {
+			if err := cluster.FreezeBackend(pid); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cluster.ThawBackend(pid) })
+		},
+	} {
+		lock := take(t, s, 0, 1)[0]
+		pid := number(t, observer, processOf)
+		end(pid)
+		<-lock.Context().Done()
+		_ = cluster.ThawBackend(pid)
+		servesAgain(t, s, sqllock.ID(0))
+		lockertest.Eventually(t, "the lost connection is gone", func() bool {
+			return number(t, observer, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, pid) == 0 && sessions(t, observer) == 1
+		})
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	leavesNothing(t, db, dsn)
+}
+
+// A connection in doubt, of a ConnLocker's, is not given to the next user of the pool.
+func TestConnInDoubtOnDriverPool(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := driverPool(t, dsn)
+	conn := connection(t, db)
+	locks := sqllock.OnConn(conn)
+	if _, err := locks.TryLock(t.Context(), sqllock.ID(1)); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := locks.TryLock(t.Context(), sqllock.ID(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(context.Background(), "SELECT pg_advisory_unlock(2)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) { // and so the connection is in doubt
+		t.Errorf("Unlock of what is not held: %v, want ErrLost", err)
+	}
+	leavesNothing(t, db, dsn)
+}

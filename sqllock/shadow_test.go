@@ -1,0 +1,146 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// shadowFunctions makes a schema with a function of the name and arguments of
+// each of PostgreSQL's own, which fails, and an empty table for each view and
+// table of the catalog.
+const shadowFunctions = `CREATE SCHEMA shadow;
+DO $$ DECLARE f record; BEGIN
+	FOR f IN SELECT proname AS name, pg_get_function_identity_arguments(oid) AS arguments, pg_get_function_result(oid) AS result
+		FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind IN ('f', 'a') AND NOT prorettype::regtype::text ~ 'trigger|internal|handler'
+	LOOP BEGIN
+		EXECUTE format('CREATE FUNCTION shadow.%I(%s) RETURNS %s LANGUAGE plpgsql AS ''BEGIN RAISE EXCEPTION ''''shadowed''''; END''', f.name, f.arguments, f.result);
+	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP;
+	FOR f IN SELECT relname AS name FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind IN ('r', 'v')
+	LOOP EXECUTE format('CREATE TABLE shadow.%I (n int)', f.name); END LOOP;
+END $$`
+
+// shadowOperators adds operators like PostgreSQL's own, which call those functions.
+const shadowOperators = `DO $$ DECLARE o record; BEGIN
+	FOR o IN SELECT oprname AS name, oprleft::regtype AS l, oprright::regtype AS r, p.proname AS function
+		FROM pg_operator JOIN pg_proc AS p ON p.oid = oprcode WHERE oprnamespace = 'pg_catalog'::regnamespace AND oprleft <> 0
+	LOOP BEGIN
+		EXECUTE format('CREATE OPERATOR shadow.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = shadow.%I)', o.name, o.l, o.r, o.function);
+	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP;
+END $$`
+
+// A schema before pg_catalog in the search_path changes nothing: neither its
+// functions and operators nor its tables are taken for PostgreSQL's own.
+func TestShadowedCatalog(t *testing.T) {
+	t.Parallel()
+	const path = "&search_path=shadow,pg_catalog,public"
+	dsn := pgtest.Database(t)
+	direct := open(t, "pgx", dsn)
+	for _, statements := range [][]string{
+		sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.MarkSchema(sqllock.PostgreSQL),
+		sqllock.HeartbeatSchema(sqllock.PostgreSQL), {shadowFunctions},
+	} {
+		for _, s := range statements {
+			execute(t, direct, s)
+		}
+	}
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver+"/functions", func(t *testing.T) {
+			withShadowedFunctions(t, driver, dsn+path)
+		})
+	}
+	execute(t, direct, shadowOperators)
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver+"/operators", func(t *testing.T) {
+			db := open(t, driver, dsn+path)
+			if _, err := db.Exec("SELECT 1 WHERE 1 = 1"); err == nil {
+				t.Fatal("the operators are not shadowed")
+			}
+			locksExclude(t, db, sqllock.WithDialect(sqllock.PostgreSQL)) // else LIKE is asked which database it is
+		})
+	}
+}
+
+// locksExclude has each kind of lock of db be held, once.
+func locksExclude(t *testing.T, db *sql.DB, opts ...sqllock.Option) {
+	t.Helper()
+	s, err := sqllock.Open(t.Context(), db, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	take(t, s, 0, 1)
+	takeKeyed(t, s)
+	if ok, err := tryTx(t, db, sqllock.ID(0)); ok || err != nil {
+		t.Errorf("TryTx of a held key: %v, %v; want false", ok, err)
+	}
+	tx := transaction(t, db)
+	if err := sqllock.LockTx(t.Context(), tx, sqllock.ID(1), time.Second); err != nil {
+		t.Errorf("LockTx: %v", err)
+	}
+	for name, l := range map[string]sqllock.Locker{
+		"OnConn": sqllock.OnConn(connection(t, db)),
+		"PerTx":  sqllock.PerTx(db, sqllock.WithLease(10*time.Second)),
+	} {
+		if _, err := l.TryLock(t.Context(), sqllock.ID(0)); err != sqllock.ErrHeld {
+			t.Errorf("%s: TryLock of a held key: %v, want ErrHeld", name, err)
+		}
+		lock, err := l.TryLock(t.Context(), sqllock.ID(2))
+		if err != nil {
+			t.Errorf("%s: TryLock: %v", name, err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Errorf("%s: Unlock: %v", name, err)
+		}
+	}
+}
+
+func withShadowedFunctions(t *testing.T, driver, dsn string) {
+	db := open(t, driver, dsn)
+	locksExclude(t, db)
+
+	s, err := sqllock.Open(t.Context(), db, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	lock := take(t, s, 0, 1)[0]
+	lockertest.Eventually(t, "Inspect shows a registered lock", func() bool {
+		snapshot, err := sqllock.Inspect(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(snapshot.Holders) > 0 && snapshot.Holders[0].Registration != nil
+	})
+	tx := transaction(t, db)
+	if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
+		t.Errorf("Fence: %v", err)
+	}
+	if err := sqllock.Advance(t.Context(), tx, sqllock.ID(5), 1); err != nil {
+		t.Errorf("Advance: %v", err)
+	}
+	_ = tx.Rollback()
+
+	if driver == "pgx" {
+		dsn += "&default_query_exec_mode=exec"
+	}
+	table := session(t, driver, dsn, sqllock.WithLeaseTable())
+	rival := session(t, driver, dsn, sqllock.WithLeaseTable())
+	lock = take(t, table, 0, 1)[0]
+	takeKeyed(t, table)
+	if _, err := rival.TryAny(context.Background(), sqllock.ID(0)); err != sqllock.ErrHeld {
+		t.Errorf("TryAny of a held key in a lease table: %v, want ErrHeld", err)
+	}
+	tx = transaction(t, db)
+	if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
+		t.Errorf("Fence with a lease table: %v", err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
