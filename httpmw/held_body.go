@@ -138,7 +138,7 @@ func (b *heldBody) settle() {
 		return
 	}
 	<-b.ahead.ended
-	_ = b.leave(nil)
+	_ = b.leave(0, nil)
 }
 
 // beforeHeader ends what would keep the server from writing a header; it reports

@@ -302,6 +302,25 @@ func TestIdempotencyWiring(t *testing.T) {
 	})
 }
 
+// A handler that uses another database of MariaDB has its response stored where its
+// key is.
+func TestIdempotencyHandlerUsesOtherDatabase(t *testing.T) {
+	t.Parallel()
+	b := mariaBank(t, "")
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.book(r); err != nil {
+			t.Error(err)
+		}
+		tx, _ := httpmw.EffectTx(r.Context())
+		if _, err := tx.ExecContext(r.Context(), "USE information_schema"); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	})), "k-1", "10"), http.StatusCreated)
+	b.db = open(t, b.driver, b.dsn)
+	b.wantEffects(1)
+}
+
 // A table of MariaDB that lets a key in twice, or rolls nothing back, is found out
 // before a handler runs.
 func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
