@@ -48,7 +48,7 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 			return refusal
 		}
 		if interrupted := g.interruption(ss.Context(), s.ctx, err); interrupted != nil {
-			return g.refuse(interrupted, ss.SetTrailer)
+			return g.refuse(ss.Context(), interrupted, ss.SetTrailer)
 		}
 		return err
 	}

@@ -43,7 +43,7 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 		id, err := g.key(ctx, interceptors.NewServerCallMeta(info.FullMethod, nil, req))
 		lock, refused := g.admit(ctx, info.FullMethod, id, err)
 		if refused != nil {
-			return nil, g.refuse(refused, setTrailer)
+			return nil, g.refuse(ctx, refused, setTrailer)
 		}
 		// Deferred, so that a panic releases and goes on. gRPC sends the response
 		// after that: the client's next call finds the key free.
@@ -52,7 +52,7 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 		defer cancel() // first: what the handler left behind ends before the lock goes
 		resp, err := handler(bound, req)
 		if interrupted := g.interruption(ctx, bound, err); interrupted != nil {
-			return nil, g.refuse(interrupted, setTrailer)
+			return nil, g.refuse(ctx, interrupted, setTrailer)
 		}
 		return resp, err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -31,8 +30,8 @@ func awayRetry() time.Duration {
 // A refusal is how a call ends that is not admitted, or interrupted.
 type refusal struct {
 	status   *status.Status
-	pushback metadata.MD // for gRPC's own retries, which copy it; nil for none
-	fault    bool        // a KeyFunc failed with an error of its own
+	pushback pushback // the zero value for none
+	fault    bool     // a KeyFunc failed with an error of its own
 }
 
 // keyVerdict is the refusal of a call whose key err says it has not.
@@ -85,7 +84,7 @@ func (g *guard) verdict(ctx context.Context, err error) *refusal {
 func away() *refusal {
 	retry := awayRetry()
 	s := detailed(codes.Unavailable, "The lock service is unavailable."+tryAgain(retry), retryInfo(retry))
-	return &refusal{status: s, pushback: pushback(retry)}
+	return &refusal{status: s, pushback: newPushback(retry)}
 }
 
 // interruption is how a call ends whose handler has returned err, if err is the
@@ -109,7 +108,7 @@ func (g *guard) interruption(around, ctx context.Context, err error) *refusal {
 		retry := awayRetry()
 		s := detailed(codes.Aborted, "The call was interrupted because its lock was lost."+tryAgain(retry),
 			g.errorInfo(reasonLost), retryInfo(retry))
-		return &refusal{status: s, pushback: pushback(retry)}
+		return &refusal{status: s, pushback: newPushback(retry)}
 	case errors.Is(cause, ratelimit.ErrMaxHold) && endsWith(err, cause):
 		text := "The call took longer than the limit " + g.limitName() + " allows."
 		return &refusal{status: status.New(codes.DeadlineExceeded, text)}

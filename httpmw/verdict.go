@@ -46,7 +46,7 @@ func verdictOn(err error) verdict {
 	case errors.Is(err, ErrOtherPayload):
 		return otherPayload
 	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute),
-		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs), errors.Is(err, errWiring):
+		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs), errors.Is(err, errSwitched), errors.Is(err, errWiring):
 		return broken
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey

@@ -52,12 +52,12 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 		err = refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
 	}
 	err = advisory(err)
-	var process Process
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {
 		witness.discard()
 	}
+	var process Process
 	if err == nil {
 		process, err = inPatience(ctx, set.Proof, func(ctx context.Context) (Process, error) {
 			if err := setUp(ctx, conn.Conn, set); err != nil {

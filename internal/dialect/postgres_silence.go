@@ -34,6 +34,6 @@ func cutOff(lease time.Duration) []string {
 		set("tcp_keepalives_interval", interval),
 		set("tcp_keepalives_count", count), // counts where there is no tcp_user_timeout
 		set("tcp_user_timeout", lease.Milliseconds()),
-		"CASE WHEN pg_catalog.current_setting('server_version_num')::int >= 170000 THEN " + set("transaction_timeout", lease.Milliseconds()) + " END",
+		"CASE WHEN pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.>=) 170000 THEN " + set("transaction_timeout", lease.Milliseconds()) + " END",
 	}
 }
