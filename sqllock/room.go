@@ -21,6 +21,10 @@ const (
 	// they look again. Each takes it without seeing what others take.
 	sharePart = 8
 
+	// mostAgain bounds what a Session of a large fleet may take again of what it
+	// has given back, where its part of the table is less.
+	mostAgain = 64
+
 	// lookPause is how long a full table is not looked at again, except by a
 	// heartbeat.
 	lookPause = 100 * time.Millisecond
@@ -56,7 +60,7 @@ func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
 	if r.share == 0 && r.free >= 2*peers {
 		r.share = 1
 	}
-	r.again = t.Size / (sharePart * peers)
+	r.again = max(t.Size/(sharePart*peers), min(t.Size/64, mostAgain))
 }
 
 // moreLocked is how many keys more than the n that the Session has, or has asked

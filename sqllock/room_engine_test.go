@@ -242,8 +242,18 @@ func TestGivenBackAndTakenByOthers(t *testing.T) {
 
 // Steady work beside other clients looks no more often for having little room.
 func TestSteadyWorkNearTheLimit(t *testing.T) {
-	withTable(t, 6400, 8, func(t *testing.T, s *Session, table *fakeTable) {
-		table.change(func() { table.others = 3600 })
+	steadyWork(t, 6400, 8, 3600)
+}
+
+// Nor does that of a Session of a large fleet.
+func TestSteadyWorkInALargeFleet(t *testing.T) {
+	steadyWork(t, 32_000, 500, 5000)
+}
+
+func steadyWork(t *testing.T, size, peers, others int) {
+	t.Helper()
+	withTable(t, size, peers, func(t *testing.T, s *Session, table *fakeTable) {
+		table.change(func() { table.others = others })
 		before := table.looked()
 		for range 100 {
 			var locks []*Lock
