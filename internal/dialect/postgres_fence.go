@@ -40,7 +40,9 @@ func (t Token) Before(u Token) bool {
 const postgresLife = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::bigint"
 
 // postgresHere is a Token's Here for the life of a PostgreSQL server.
-func postgresHere(life int64) string { return fmt.Sprintf("%s OPERATOR(pg_catalog.=) %d", postgresLife, life) }
+func postgresHere(life int64) string {
+	return fmt.Sprintf("%s OPERATOR(pg_catalog.=) %d", postgresLife, life)
+}
 
 // tokenQuery writes an empty message to the write-ahead log and returns where it
 // stands there. The log is on disk before the response comes, whatever
