@@ -2,6 +2,7 @@ package httpmw_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -186,43 +187,73 @@ func TestUndeclaredTrailer(t *testing.T) {
 // and middleware around has recovered.
 func TestFormFilesAfterPanic(t *testing.T) {
 	t.Parallel()
-	files := make(chan string, 1)
-	h := limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := r.ParseMultipartForm(1); err != nil {
-			t.Error(err)
-			return
-		}
-		f, err := r.MultipartForm.File["upload"][0].Open()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer f.Close()
-		files <- f.(*os.File).Name()
-		panic("broken")
-	}))
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if recover() != nil {
-				w.WriteHeader(http.StatusInternalServerError)
+	b := oneBank(t)
+	for name, m := range map[string]interface {
+		Handler(http.Handler) http.Handler
+	}{
+		"Middleware":  limited(sqllock.NewMemory()),
+		"Idempotency": b.once(b.locks()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := make(chan string, 1)
+			mux := http.NewServeMux() // an Idempotency needs a route
+			mux.Handle("/", m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				files <- uploaded(t, r)
+				panic("broken")
+			})))
+			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() {
+					if recover() != nil {
+						w.WriteHeader(http.StatusInternalServerError)
+					}
+				}()
+				mux.ServeHTTP(w, r)
+			}))
+			upload(t, s)
+			file := receive(t, files, "file")
+			s.Close() // waits until the server has cleaned up
+			if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the file is still there: %v", err)
+				_ = os.Remove(file)
 			}
-		}()
-		h.ServeHTTP(w, r)
-	}))
-	var body strings.Builder
+		})
+	}
+}
+
+// uploaded is the name of the temporary file of r's form.
+func uploaded(t *testing.T, r *http.Request) string {
+	if err := r.ParseMultipartForm(1); err != nil { // a byte of its files stays in memory
+		t.Error(err)
+		return ""
+	}
+	f, err := r.MultipartForm.File["upload"][0].Open()
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer f.Close()
+	return f.(*os.File).Name()
+}
+
+// upload posts a form with a file.
+func upload(t *testing.T, s *httptest.Server) {
+	t.Helper()
+	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	part, err := form.CreateFormFile("upload", "f")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = part.Write(make([]byte, 11<<20)) // more than ParseMultipartForm keeps in memory anyway
+	_, _ = part.Write(make([]byte, 1<<10))
 	_ = form.Close()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(body.String()))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, &body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set(user, "ada")
 	req.Header.Set("Content-Type", form.FormDataContentType())
+	req.Header.Set("Idempotency-Key", "k-1")
 	resp, err := s.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -230,11 +261,5 @@ func TestFormFilesAfterPanic(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusInternalServerError {
 		t.Fatalf("status %d, want 500", resp.StatusCode)
-	}
-	name := receive(t, files, "file")
-	s.Close() // waits until the server has cleaned up
-	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file is still there: %v", err)
-		_ = os.Remove(name)
 	}
 }

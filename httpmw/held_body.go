@@ -1,10 +1,12 @@
 package httpmw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -28,6 +30,7 @@ type heldBody struct {
 	ended   error      // what Read fails with; nil until then
 	cut     bool       // a deadline of ours has ended a Read
 	eof     bool       // Read has come to the end
+	taken   bool       // Read has returned a byte
 	done    bool       // the handler has returned
 }
 
@@ -51,7 +54,7 @@ func (b *heldBody) Read(p []byte) (n int, err error) {
 	if err := b.enter(); err != nil {
 		return 0, err
 	}
-	defer func() { err = b.leave(err) }() // a body of the user's own may panic
+	defer func() { err = b.leave(n, err) }() // a body of the user's own may panic
 	return b.ReadCloser.Read(p)
 }
 
@@ -67,13 +70,14 @@ func (b *heldBody) enter() error {
 	return nil
 }
 
-func (b *heldBody) leave(err error) error {
+func (b *heldBody) leave(n int, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.reading--; b.reading == 0 {
 		b.reads.remove(b)
 	}
 	b.eof = b.eof || err == io.EOF
+	b.taken = b.taken || n > 0
 	switch {
 	case err == io.EOF && b.inner.Trailer == nil: // the server fills in that of the request that came
 		b.inner.Trailer = b.outer.Trailer
@@ -83,13 +87,20 @@ func (b *heldBody) leave(err error) error {
 	return err
 }
 
+// isTaken reports whether a part of the body was read.
+func (b *heldBody) isTaken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taken
+}
+
 // endLocked looks whether the handler's context has ended by itself.
 func (b *heldBody) endLocked() {
 	ctx := b.inner.Context()
 	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
 		return
 	}
-	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", context.Cause(ctx))
+	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 }
 
 // interrupt ends a Read under way if the handler's context has ended. It holds the
@@ -115,10 +126,28 @@ func (b *heldBody) finish() {
 	}
 }
 
+// settle waits for a Read that began in the wait, if it may touch the response's
+// header: [http.MaxBytesReader] does, when there is too much. Only the server's
+// own body is known not to.
+func (b *heldBody) settle() {
+	if b == nil || !b.ahead.begun() || reflect.TypeOf(b.ahead.body).String() == "*http.body" {
+		return
+	}
+	if b.enter() != nil {
+		b.ahead.cut()
+		return
+	}
+	<-b.ahead.ended
+	_ = b.leave(0, nil)
+}
+
 // beforeHeader ends what would keep the server from writing a header; it reports
 // whether that has broken the connection for the next request.
 func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
-	if b.ahead.begun() && !duplex {
+	switch {
+	case duplex:
+		b.settle()
+	case b.ahead.begun():
 		b.ahead.cut()
 	}
 	return b.broken()

@@ -174,6 +174,7 @@ func (w *heldWriter) sendKept() error {
 
 func (w *heldWriter) Header() http.Header {
 	if w.header == nil {
+		w.body.settle()
 		w.header = w.w.Header()
 	}
 	return w.header

@@ -42,6 +42,12 @@ func (l *watchedLocks) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock
 // newLine has a first request inside. next serves the others.
 func newLine(t *testing.T, next http.HandlerFunc, opts ...ratelimit.Option) *line {
 	t.Helper()
+	return newLineInside(t, func(h http.Handler) http.Handler { return h }, next, opts...)
+}
+
+// newLineInside has other middleware around.
+func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next http.HandlerFunc, opts ...ratelimit.Option) *line {
+	t.Helper()
 	l := &line{
 		entered: make(chan string, 100), leave: make(chan struct{}), refused: make(chan error, 100),
 		locks: &watchedLocks{sqllock.NewMemory(), make(chan struct{}, 100)},
@@ -51,14 +57,14 @@ func newLine(t *testing.T, next http.HandlerFunc, opts ...ratelimit.Option) *lin
 		ratelimit.WithObserver(ratelimit.Observer{Refused: func(err error) { l.refused <- err }}),
 	}, opts...)
 	m := httpmw.New(ratelimit.OneAtATime(l.locks, "export", opts...), httpmw.Header(user))
-	l.Server = serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	l.Server = serve(t, around(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.entered <- r.URL.Path
 		if r.URL.Path == "/first" {
 			stay(t.Context(), l.leave)
 			return
 		}
 		next(w, r)
-	})))
+	}))))
 	conn := dial(t, l.Server, "GET /first HTTP/1.1\r\nHost: x\r\n"+user+": ada\r\n\r\n")
 	t.Cleanup(func() { _ = conn.Close() })
 	receive(t, l.entered, "first request")
@@ -114,6 +120,7 @@ func TestClientThatLeavesAfterWaiting(t *testing.T) {
 	t.Parallel()
 	causes := make(chan error, 1)
 	l := newLine(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or the server does not look
 		<-r.Context().Done()
 		causes <- r.Context().Err()
 	})
@@ -274,4 +281,45 @@ func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
 		t.Errorf("Read: %v, want ErrMaxHold", err)
 	}
 	response(t, conn).want(t, http.StatusRequestTimeout)
+}
+
+// A limit on the body's size around the Middleware is the same for a request that
+// has waited. It sets a header when the body turns out too large, which may be
+// while the handler sets its own.
+func TestMaxBytesAroundTheWait(t *testing.T) {
+	t.Parallel()
+	around := func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 10) }
+	l := newLineInside(t, around, func(w http.ResponseWriter, r *http.Request) {
+		for range 1000 {
+			w.Header().Set("X-Before", "1")
+		}
+		_, err := io.ReadAll(r.Body)
+		var tooLarge *http.MaxBytesError
+		if !errors.As(err, &tooLarge) {
+			t.Errorf("Read: %v, want a *MaxBytesError", err)
+		}
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})
+	conn := l.wait(t, post("Content-Length: 100")+"body")
+	close(l.leave)
+	receive(t, l.entered, "request")
+	transmit(t, conn, strings.Repeat("x", 96))
+	r := response(t, conn)
+	r.want(t, http.StatusRequestEntityTooLarge)
+	if !r.Close || r.Header.Get("X-Before") == "" {
+		t.Errorf("header %v, close %v", r.Header, r.Close)
+	}
+}
+
+// A hold that ends while the handler waits to set a header ends that wait.
+func TestMaxHoldAroundTheWait(t *testing.T) {
+	t.Parallel()
+	around := func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 10) }
+	l := newLineInside(t, around, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Before", "1")
+		w.WriteHeader(http.StatusAccepted)
+	}, ratelimit.WithMaxHold(20*time.Millisecond))
+	conn := l.wait(t, post("Content-Length: 100")+"body")
+	close(l.leave)
+	response(t, conn).want(t, http.StatusAccepted)
 }

@@ -28,6 +28,7 @@ func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Ha
 	ctx := r.Context()
 	if mayReadAhead(w, r) {
 		held = m.newHeldWriter(w, r)
+		defer held.body.finish() // if an Observer panics: nothing reads on
 		ctx = &held.body.ahead
 	}
 	lock, err := m.acquire(ctx, r)
@@ -60,11 +61,14 @@ func (m *Middleware) serve(held *heldWriter, next http.Handler) {
 	defer held.handlerEnded()
 	next.ServeHTTP(held.exposed(), inner)
 
-	unanswered := held.state == unbegun && ctx.Err() != nil
+	var cause error
+	if held.state == unbegun {
+		cause = interruptedBy(ctx)
+	}
 	held.handlerEnded()
 	_ = lock.Unlock() // whatever it returns, the client gets its response now
-	if unanswered {
-		held.reject(m, interruption{context.Cause(ctx)})
+	if cause != nil {
+		held.reject(m, interruption{cause})
 		return
 	}
 	held.end()

@@ -49,8 +49,9 @@ func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 // called.
 //
 // Only sqllock.ErrUnavailable is failed open. ErrCapacity is not: a flood of ids
-// must not switch the limiter off. Nor is ErrNotExclusive, which no waiting
-// mends, nor ErrClosed, nor a request whose own context has ended.
+// must not switch the limiter off. Nor are ErrNotExclusive and ErrConfig, which no
+// waiting mends: a limiter that nothing enforces would stay unnoticed. Nor is
+// ErrClosed, nor a request whose own context has ended.
 func WithFailOpen() Option {
 	return func(l *Limiter) { l.failOpen = true }
 }
@@ -73,7 +74,8 @@ func WithDryRun() Option {
 // WithMaxHold ends the work's contexts, those of the lock's Context and Bind,
 // with cause [ErrMaxHold] once the lock has been held for maxHold. The lock
 // itself stays held until its Unlock, so that no other request begins beside
-// work that has not noticed yet.
+// work that has not noticed yet. Work that waits for its request's body notices
+// behind httpmw's Handler: Read of the body fails.
 //
 // It panics if maxHold is not positive.
 func WithMaxHold(maxHold time.Duration) Option {
