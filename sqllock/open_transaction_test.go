@@ -157,3 +157,31 @@ func TestOpenInEternalTransaction(t *testing.T) {
 		refused(t, db, dsn, sqllock.ErrNotExclusive, "keeps a transaction open")
 	})
 }
+
+// Others than a Session serve as well on a connection whose last user has left a
+// transaction open.
+func TestOthersOnUsedConnections(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) {
+			execute(t, open(t, driver, dsn), statement)
+		}
+		for _, left := range []string{"a transaction", "a failed transaction"} {
+			t.Run(left, func(t *testing.T) {
+				db := open(t, driver, dsn)
+				db.SetMaxOpenConns(1)
+				leave(t, db, 1, leftBehind[left]...)
+				if _, err := sqllock.Inspect(t.Context(), db); err != nil {
+					t.Errorf("Inspect: %v", err)
+				}
+				leave(t, db, 1, leftBehind[left]...)
+				lock, err := sqllock.PerTx(db, sqllock.WithLease(time.Minute)).TryLock(t.Context(), sqllock.ID(1))
+				if err != nil {
+					t.Fatalf("PerTx: %v", err)
+				}
+				if err := lock.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}

@@ -35,6 +35,48 @@ const shadowOperators = `DO $$ DECLARE o record; BEGIN
 	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP;
 END $$`
 
+// betterOperators makes operators in the schema public that PostgreSQL has not,
+// for types that it has. They fail. One of them would be taken wherever an
+// expression needs a conversion to fit an operator of PostgreSQL's own.
+const betterOperators = `DO $$ DECLARE o text; l regtype; r regtype; BEGIN
+	FOREACH l IN ARRAY '{int2,int4,int8,numeric,float8,text,name,oid,"char",pg_lsn,timestamptz,interval,bool,inet}'::regtype[] LOOP
+	FOREACH r IN ARRAY '{int2,int4,int8,numeric,float8,text,name,oid,"char",pg_lsn,timestamptz,interval,bool,inet}'::regtype[] LOOP
+		EXECUTE format('CREATE FUNCTION public.better(%s, %s) RETURNS bool LANGUAGE plpgsql AS ''BEGIN RAISE EXCEPTION ''''better''''; END''', l, r);
+		FOREACH o IN ARRAY '{+,-,*,/,%,&,|,<<,>>,=,<>,<,>,<=,>=,||,~~,!~~}'::text[] LOOP
+			CONTINUE WHEN EXISTS (SELECT FROM pg_operator WHERE oprname = o AND oprleft = l AND oprright = r);
+			EXECUTE format('CREATE OPERATOR public.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = public.better)', o, l, r);
+		END LOOP;
+	END LOOP; END LOOP;
+END $$`
+
+// Each role that may create in a schema of the search_path could have its own code
+// run by ours, without a schema before pg_catalog, if an operator of it fitted better.
+func TestBetterOperators(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	direct := open(t, "pgx", dsn)
+	for _, statements := range [][]string{
+		sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.MarkSchema(sqllock.PostgreSQL),
+		sqllock.HeartbeatSchema(sqllock.PostgreSQL), {betterOperators},
+	} {
+		for _, s := range statements {
+			execute(t, direct, s)
+		}
+	}
+	if _, err := direct.Exec("SELECT 1.5 * 2"); err == nil {
+		t.Fatal("no operator fits better")
+	}
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) { withShadowedFunctions(t, driver, dsn) })
+	}
+	// A lease table that counts its tokens has more such statements.
+	execute(t, direct, "CREATE FUNCTION aurora_version() RETURNS text LANGUAGE sql AS $$ SELECT '15.4.0' $$")
+	lock := take(t, session(t, "postgres", dsn, sqllock.WithLeaseTable()), 7, 1)[0]
+	if err := sqllock.Fence(t.Context(), transaction(t, direct), lock); err != nil {
+		t.Errorf("Fence with a lease table that counts: %v", err)
+	}
+}
+
 // A schema before pg_catalog in the search_path changes nothing: neither its
 // functions and operators nor its tables are taken for PostgreSQL's own.
 func TestShadowedCatalog(t *testing.T) {
@@ -117,6 +159,12 @@ func withShadowedFunctions(t *testing.T, driver, dsn string) {
 			t.Fatal(err)
 		}
 		return slices.ContainsFunc(snapshot.Holders, func(h sqllock.Holder) bool { return h.Registration != nil })
+	})
+	execute(t, db, `INSERT INTO lock_heartbeats SELECT 1, (1 << 30), pg_catalog.now(), 0, 0, '', NULL, 'host/1', t, t, t
+		FROM (SELECT pg_catalog.now() - interval '1 hour' AS t) AS t`)
+	startWatch(t, db)
+	lockertest.Eventually(t, "Watch removes a dead row", func() bool {
+		return number(t, db, "SELECT pg_catalog.count(*) FROM lock_heartbeats WHERE process = 1") == 0
 	})
 	tx := transaction(t, db)
 	if err := sqllock.Fence(t.Context(), tx, lock); err != nil {

@@ -272,7 +272,7 @@ func (t *postgresTables) counterQuery(s *stamp) string {
 	counter := t.schema + "latchkey_tokens"
 	return t.me(s) + `,
 	counted AS (INSERT INTO ` + counter + ` AS c (only_row, system, number)
-		SELECT 1, ` + postgresTypes.random + `, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint FROM me
+		SELECT 1, ` + postgresTypes.random + `, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint FROM me
 		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)` +
 		alive + `, (SELECT system FROM counted), 0, (SELECT number FROM counted), ` + life
 }

@@ -10,7 +10,7 @@ type types struct {
 }
 
 var (
-	postgresTypes = types{"smallint", "bigint", "timestamptz", "text", "(pg_catalog.random() * 9007199254740991)::bigint", ""}
+	postgresTypes = types{"smallint", "bigint", "timestamptz", "text", "(pg_catalog.random() * 9007199254740991::double precision)::bigint", ""}
 	sqliteTypes   = types{"INTEGER", "INTEGER", "INTEGER", "TEXT", "abs(random() / 1024)", " WITHOUT ROWID"}
 )
 

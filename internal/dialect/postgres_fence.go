@@ -37,10 +37,12 @@ func (t Token) Before(u Token) bool {
 // postgresLife tells the lives of servers apart, as a number: two standbys of one
 // primary, a server before and after a restart, a copy of its disk. Each starts
 // at a moment of its own, to the microsecond.
-const postgresLife = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint"
+const postgresLife = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::bigint"
 
 // postgresHere is a Token's Here for the life of a PostgreSQL server.
-func postgresHere(life int64) string { return fmt.Sprintf("%s = %d", postgresLife, life) }
+func postgresHere(life int64) string {
+	return fmt.Sprintf("%s OPERATOR(pg_catalog.=) %d", postgresLife, life)
+}
 
 // tokenQuery writes an empty message to the write-ahead log and returns where it
 // stands there. The log is on disk before the response comes, whatever

@@ -93,6 +93,9 @@ func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error
 	if err := mustBePostgreSQL(ctx, conn); err != nil {
 		return nil, err
 	}
+	if err := tidy(ctx, conn); err != nil {
+		return nil, Fail(err)
+	}
 	registry, err := findRegistry(ctx, conn, schema)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,9 @@ func (r Registry) Terminate(ctx context.Context, db *sql.DB, l LateLock) (bool, 
 		return false, Fail(err)
 	}
 	defer conn.Close()
+	if err := tidy(ctx, conn); err != nil {
+		return false, Fail(err)
+	}
 	ended, err := holds(ctx, conn, r.terminateIfLate(l))
 	return ended, Fail(err)
 }
@@ -66,6 +69,9 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 		return 0, Fail(err)
 	}
 	defer conn.Close()
+	if err := tidy(ctx, conn); err != nil {
+		return 0, Fail(err)
+	}
 	for _, s := range []struct {
 		table RegistryTable
 		dead  string

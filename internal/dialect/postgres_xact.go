@@ -30,8 +30,15 @@ func advisory(err error) error {
 	return Fail(err)
 }
 
-// Begin begins a transaction on conn, which lasts no longer than ctx.
+// Begin begins a transaction on conn, which lasts no longer than ctx. It first
+// ends one that the connection's last user has left open, where the driver shows
+// that there is one: lib/pq would fail.
 func Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
+	if idle, known := isIdle(conn); known && !idle {
+		if err := tidy(ctx, conn); err != nil {
+			return nil, Fail(err)
+		}
+	}
 	tx, err := conn.BeginTx(ctx, nil)
 	if SQLState(err) == featureNotSupported {
 		return nil, refuse(onStandby) // lib/pq says BEGIN READ WRITE
