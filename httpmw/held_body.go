@@ -22,7 +22,8 @@ type heldBody struct {
 	io.ReadCloser           // what the handler reads
 	ahead         readAhead // what was read while the request waited
 	w             http.ResponseWriter
-	outer, inner  *http.Request // as it came, and as the handler has it
+	outer, inner  *http.Request   // as it came, and as the handler has it
+	ctx           context.Context // the handler's: handlers replace that of inner
 	reads         *bodyReads
 
 	mu      sync.Mutex // protects the following
@@ -43,7 +44,7 @@ func (b *heldBody) handOver(inner *http.Request) {
 		b.ahead.handOver()
 		b.ReadCloser = &b.ahead
 	}
-	b.inner, inner.Body = inner, b
+	b.inner, b.ctx, inner.Body = inner, inner.Context(), b
 }
 
 // longAgo is a deadline that ends a Read at once.
@@ -87,7 +88,7 @@ func (b *heldBody) leave(err error) error {
 
 // endLocked looks whether the handler's context has ended by itself.
 func (b *heldBody) endLocked() {
-	ctx := b.inner.Context()
+	ctx := b.ctx
 	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
 		return
 	}
