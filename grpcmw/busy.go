@@ -23,7 +23,7 @@ func (g *guard) busy(err error) *refusal {
 	if last := g.lastBusy.Load(); last != nil && last.retry == retry {
 		return &last.refusal
 	}
-	made := &busyStatus{retry, refusal{status: g.busyFor(retry), pushback: pushback(cmp.Or(g.pushback, retry))}}
+	made := &busyStatus{retry, refusal{status: g.busyFor(retry), pushback: newPushback(cmp.Or(g.pushback, retry))}}
 	g.lastBusy.Store(made)
 	return &made.refusal
 }

@@ -1,6 +1,7 @@
 package grpcmw
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -43,13 +44,27 @@ func tryAgain(d time.Duration) string {
 	return " Try again in " + strconv.FormatInt(seconds, 10) + " seconds."
 }
 
-// pushback is the trailer that has gRPC's own retries wait for d, rounded up.
-func pushback(d time.Duration) metadata.MD {
+// A pushback has gRPC's own retries wait.
+type pushback struct {
+	delay   time.Duration
+	trailer metadata.MD // gRPC copies it
+}
+
+// newPushback is the pushback of d, rounded up to milliseconds.
+func newPushback(d time.Duration) pushback {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
 		ms++
 	}
-	return metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10))
+	return pushback{d, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10))}
+}
+
+// inTime reports whether p ends before the call of ctx does. A client obeys a
+// later one, too. It then waits for its deadline and reads DEADLINE_EXCEEDED in
+// place of the rejection.
+func (p pushback) inTime(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) > p.delay
 }
 
 func retryInfo(d time.Duration) *errdetails.RetryInfo {

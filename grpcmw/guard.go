@@ -72,11 +72,11 @@ func (g *guard) admit(ctx context.Context, method, key string, err error) (*sqll
 	return lock, nil
 }
 
-// refuse is refused as an error. Its pushback goes into the trailer only, by the
-// call's setTrailer: a header would end gRPC's own retries.
-func (g *guard) refuse(refused *refusal, setTrailer func(metadata.MD)) error {
-	if refused.pushback != nil {
-		setTrailer(refused.pushback)
+// refuse is refused as an error, for the call of ctx. Its pushback goes into the
+// trailer only, by the call's setTrailer: a header would end gRPC's own retries.
+func (g *guard) refuse(ctx context.Context, refused *refusal, setTrailer func(metadata.MD)) error {
+	if p := refused.pushback; p.trailer != nil && p.inTime(ctx) {
+		setTrailer(p.trailer)
 	}
 	return refused.status.Err()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,5 +116,50 @@ func TestInterruptionByClient(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || status.Code(err) == codes.Aborted {
 		t.Errorf("%v, want what the handler returned", err)
+	}
+}
+
+// Of several interceptors the one whose lock ended the context says so, and its
+// limit is the one that the client reads of.
+func TestInterruptionNamesItsLimit(t *testing.T) {
+	tests := []struct {
+		name  string
+		cause error
+		want  codes.Code
+	}{
+		{"lost", sqllock.ErrLost, codes.Aborted},
+		{"closed", sqllock.ErrClosed, codes.Aborted},
+		{"too long", ratelimit.ErrMaxHold, codes.DeadlineExceeded},
+	}
+	for _, a := range askers {
+		for _, tt := range tests {
+			for _, ending := range []string{"tenants", "users"} {
+				t.Run(a.name+"/"+tt.name+"/"+ending, func(t *testing.T) {
+					t.Parallel()
+					locks := sqllock.NewMemory()
+					perTenant := a.ask(t.Context(), ratelimit.OneAtATime(locks, "tenants"), constant("acme"))
+					err := perTenant(func(ctx context.Context) error {
+						held := map[string]*sqllock.Lock{}
+						held["tenants"], _ = sqllock.FromContext(ctx)
+						return a.ask(ctx, ratelimit.OneAtATime(locks, "users"), constant(secret))(func(ctx context.Context) error {
+							held["users"], _ = sqllock.FromContext(ctx)
+							held[ending].Cancel(tt.cause) // as its end does
+							wait(t, ctx.Done(), "the end of the context")
+							return ctx.Err()
+						})
+					})
+					got := status.Convert(err)
+					named := got.Message()
+					for _, detail := range got.Details() {
+						if info, ok := detail.(*errdetails.ErrorInfo); ok {
+							named = info.GetMetadata()["namespace"]
+						}
+					}
+					if got.Code() != tt.want || !strings.Contains(named, ending) {
+						t.Errorf("status %v, %q is named; want %v, %s", got, named, tt.want, ending)
+					}
+				})
+			}
+		}
 	}
 }

@@ -31,11 +31,14 @@ func WithErrorDomain(domain string) Option {
 // repeat a call whose key was busy. The default is what the status's RetryInfo
 // says.
 //
-// Every rejection with a RetryInfo carries the trailer grpc-retry-pushback-ms.
+// A rejection with a RetryInfo carries the trailer grpc-retry-pushback-ms.
 // gRPC's own retries do not read RetryInfo. They obey the trailer in place of the
 // policy's backoff; the policy still limits the attempts. While locks cannot be
 // taken, and when one was lost, the trailer always says what RetryInfo does. That
 // differs from call to call, so that clients do not come back at one moment.
+//
+// A call whose deadline is earlier than that gets no such trailer, and the policy
+// decides alone. Its client would wait for the deadline, and not read the rejection.
 //
 // A response header ends gRPC's own retries, so an interceptor before this one
 // must not set any before the call is admitted.

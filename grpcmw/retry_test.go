@@ -118,6 +118,44 @@ func TestClientGivesUp(t *testing.T) {
 	}
 }
 
+// A pushback beyond the call's deadline would have the client wait for that, and
+// read DEADLINE_EXCEEDED.
+func TestPushbackInTime(t *testing.T) {
+	later := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return time.Hour })
+	tests := []struct {
+		name     string
+		locks    sqllock.Locker
+		opts     []grpcmw.Option
+		deadline time.Duration // 0: none
+		pushback bool
+	}{
+		{"no deadline", broken{sqllock.ErrHeld}, nil, 0, true},
+		{"a late deadline", broken{sqllock.ErrHeld}, nil, 2 * time.Hour, true},
+		{"an early deadline", broken{sqllock.ErrHeld}, nil, 10 * time.Minute, false},
+		{"pushback set", broken{sqllock.ErrHeld}, []grpcmw.Option{grpcmw.WithPushback(time.Second)}, 10 * time.Minute, true},
+		{"away", broken{sqllock.ErrUnavailable}, nil, 10 * time.Minute, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+				client := start(t, &service{}, limited(ratelimit.OneAtATime(tt.locks, namespace, later), key, tt.opts...)...)
+				ctx := t.Context()
+				if tt.deadline > 0 {
+					var cancel func()
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+				}
+				var trailer metadata.MD
+				err := kinds[kind].call(ctx, client, "alice", grpc.Trailer(&trailer))
+				retryDelay(t, status.Convert(err))
+				if got := trailer.Get("grpc-retry-pushback-ms"); (got != nil) != tt.pushback {
+					t.Errorf("pushback %v, want one: %v", got, tt.pushback)
+				}
+			})
+		})
+	}
+}
+
 // While locks cannot be taken, clients come back at moments of their own, as
 // RetryInfo says: also if a busy key has a fixed pushback.
 func TestPushbackFollowsRetryInfo(t *testing.T) {

@@ -121,7 +121,7 @@ func (s *serverStream) admit(id string, err error) error {
 
 	lock, refused := s.guard.admit(s.ctx, s.call.FullMethod(), id, err)
 	if refused != nil {
-		refusal := s.guard.refuse(refused, s.SetTrailer)
+		refusal := s.guard.refuse(s.ctx, refused, s.SetTrailer)
 		s.verdict.Store(&streamVerdict{refusal: refusal}) // before the handler sees its context end
 		s.ctx.cancel(refusal)
 		return refusal

@@ -47,8 +47,8 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 		if refusal := s.refusal(); refusal != nil {
 			return refusal
 		}
-		if interrupted := g.interruption(s.ctx, err); interrupted != nil {
-			return g.refuse(interrupted, ss.SetTrailer)
+		if interrupted := g.interruption(ss.Context(), s.ctx, err); interrupted != nil {
+			return g.refuse(ss.Context(), interrupted, ss.SetTrailer)
 		}
 		return err
 	}

@@ -25,7 +25,8 @@ import (
 // If the lock is lost while the handler runs, and the handler returns its
 // context's error, the status is ABORTED, with RetryInfo and ErrorInfo of reason
 // LOCK_LOST. If [ratelimit.WithMaxHold] ended the context, it is DEADLINE_EXCEEDED.
-// Any other error of the handler stays, and so does a response.
+// Any other error of the handler stays, and so does a response. Of several
+// interceptors, the one whose lock ended the context decides.
 //
 // Health checks and server reflection are not limited ([WithAllServices]). No
 // status, detail or trailer holds the key. To limit some methods only, wrap
@@ -42,7 +43,7 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 		id, err := g.key(ctx, interceptors.NewServerCallMeta(info.FullMethod, nil, req))
 		lock, refused := g.admit(ctx, info.FullMethod, id, err)
 		if refused != nil {
-			return nil, g.refuse(refused, setTrailer)
+			return nil, g.refuse(ctx, refused, setTrailer)
 		}
 		// Deferred, so that a panic releases and goes on. gRPC sends the response
 		// after that: the client's next call finds the key free.
@@ -50,8 +51,8 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 		bound, cancel := lock.Bind(ctx)
 		defer cancel() // first: what the handler left behind ends before the lock goes
 		resp, err := handler(bound, req)
-		if interrupted := g.interruption(bound, err); interrupted != nil {
-			return nil, g.refuse(interrupted, setTrailer)
+		if interrupted := g.interruption(ctx, bound, err); interrupted != nil {
+			return nil, g.refuse(ctx, interrupted, setTrailer)
 		}
 		return resp, err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -31,8 +30,8 @@ func awayRetry() time.Duration {
 // A refusal is how a call ends that is not admitted, or interrupted.
 type refusal struct {
 	status   *status.Status
-	pushback metadata.MD // for gRPC's own retries, which copy it; nil for none
-	fault    bool        // a KeyFunc failed with an error of its own
+	pushback pushback // the zero value for none
+	fault    bool     // a KeyFunc failed with an error of its own
 }
 
 // keyVerdict is the refusal of a call whose key err says it has not.
@@ -85,29 +84,41 @@ func (g *guard) verdict(ctx context.Context, err error) *refusal {
 func away() *refusal {
 	retry := awayRetry()
 	s := detailed(codes.Unavailable, "The lock service is unavailable."+tryAgain(retry), retryInfo(retry))
-	return &refusal{status: s, pushback: pushback(retry)}
+	return &refusal{status: s, pushback: newPushback(retry)}
 }
 
 // interruption is how a call ends whose handler has returned err, if err is the
 // end of ctx by the lock that ctx is bound to. Else it is nil: err is the
-// handler's own, or the client has ended the call.
-func (g *guard) interruption(ctx context.Context, err error) *refusal {
+// handler's own, or ctx ended with around, the call's context outside of the
+// lock. The client has ended that, or the lock of an interceptor around, which
+// then has the call end with a status of its own.
+func (g *guard) interruption(around, ctx context.Context, err error) *refusal {
 	if err == nil || ctx.Err() == nil || hasOwnStatus(err) { // Err compares the clock
 		return nil
 	}
 	cause := context.Cause(ctx)
-	ended := errors.Is(err, context.Canceled) || errors.Is(err, cause) || status.Code(err) == codes.Canceled
+	if around.Err() != nil && errors.Is(context.Cause(around), cause) {
+		return nil
+	}
 	switch {
-	case errors.Is(err, sqllock.ErrLost), ended && (errors.Is(cause, sqllock.ErrLost) || errors.Is(cause, sqllock.ErrClosed)):
+	case errors.Is(cause, sqllock.ErrLost), errors.Is(cause, sqllock.ErrClosed):
+		if !endsWith(err, cause) && !errors.Is(err, sqllock.ErrLost) {
+			return nil
+		}
 		retry := awayRetry()
 		s := detailed(codes.Aborted, "The call was interrupted because its lock was lost."+tryAgain(retry),
 			g.errorInfo(reasonLost), retryInfo(retry))
-		return &refusal{status: s, pushback: pushback(retry)}
-	case ended && errors.Is(cause, ratelimit.ErrMaxHold):
+		return &refusal{status: s, pushback: newPushback(retry)}
+	case errors.Is(cause, ratelimit.ErrMaxHold) && endsWith(err, cause):
 		text := "The call took longer than the limit " + g.limitName() + " allows."
 		return &refusal{status: status.New(codes.DeadlineExceeded, text)}
 	}
 	return nil
+}
+
+// endsWith reports whether err is the end of a context that ended with cause.
+func endsWith(err, cause error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, cause) || status.Code(err) == codes.Canceled
 }
 
 // hasOwnStatus reports whether a handler has chosen err's status itself: one that

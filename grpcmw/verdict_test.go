@@ -71,6 +71,8 @@ func TestVerdict(t *testing.T) {
 		{"capacity", answers(sqllock.ErrCapacity), secret, nil, nil, unavailable},
 		{"capacity, fail open", answers(sqllock.ErrCapacity), secret, nil, []ratelimit.Option{ratelimit.WithFailOpen()}, unavailable},
 		{"not exclusive", answers(sqllock.ErrNotExclusive), secret, nil, nil, unavailable},
+		{"config", answers(sqllock.ErrConfig), secret, nil, nil, unavailable},
+		{"config, fail open", answers(sqllock.ErrConfig), secret, nil, []ratelimit.Option{ratelimit.WithFailOpen()}, unavailable},
 		{"closed", answers(sqllock.ErrClosed), secret, nil, nil, unavailable},
 		{"unknown", answers(errors.New("secret host " + secret)), secret, nil, nil, unavailable},
 

@@ -33,13 +33,14 @@ func (g *guard) report(ctx context.Context, method string, level slog.Level, tex
 }
 
 // exempt reports whether calls of method are not limited. Balancers and tools make
-// such calls, which do no work and carry no user.
+// such calls, which do no work and carry no user. The service ends at the last
+// slash, as in package grpc: a proxy forwards methods that clients make up.
 func (g *guard) exempt(method string) bool {
 	if g.all {
 		return false
 	}
-	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	switch service {
+	service := strings.TrimPrefix(method, "/")
+	switch service[:max(0, strings.LastIndexByte(service, '/'))] {
 	case "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection":
 		return true
 	}

@@ -284,6 +284,38 @@ func TestInfrastructureIsNotLimited(t *testing.T) {
 	}
 }
 
+// A method that only looks like one of health checks or reflection is limited.
+func TestLooksLikeInfrastructure(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		method string
+		exempt bool
+	}{
+		{"/grpc.health.v1.Health/Check", true},
+		{"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", true},
+		{"/grpc.health.v1.Health/x/Check", false},
+		{"/grpc.health.v1.Health", false},
+		{"//grpc.health.v1.Health/Check", false},
+		{"/grpc.health.v1.HealthExport/Check", false},
+		{"/grpc.health.v1.health/Check", false},
+		{"/my.grpc.health.v1.Health/Check", false},
+		{"", false},
+	}
+	for _, tt := range tests {
+		limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
+		_, err := grpcmw.UnaryServerInterceptor(limit, constant(secret))(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: tt.method},
+			func(ctx context.Context, _ any) (any, error) {
+				if _, limited := sqllock.FromContext(ctx); limited == tt.exempt {
+					t.Errorf("%q: limited is %v", tt.method, limited)
+				}
+				return nil, nil
+			})
+		if err != nil {
+			t.Errorf("%q: %v", tt.method, err)
+		}
+	}
+}
+
 // serveAll starts a server of the test service, health checks and reflection.
 func serveAll(t *testing.T, opts ...grpc.ServerOption) (address string) {
 	t.Helper()

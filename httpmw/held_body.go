@@ -31,6 +31,7 @@ type heldBody struct {
 	ended   error      // what Read fails with; nil until then
 	cut     bool       // a deadline of ours has ended a Read
 	eof     bool       // Read has come to the end
+	taken   bool       // Read has returned a byte
 	done    bool       // the handler has returned
 }
 
@@ -54,7 +55,7 @@ func (b *heldBody) Read(p []byte) (n int, err error) {
 	if err := b.enter(); err != nil {
 		return 0, err
 	}
-	defer func() { err = b.leave(err) }() // a body of the user's own may panic
+	defer func() { err = b.leave(n, err) }() // a body of the user's own may panic
 	return b.ReadCloser.Read(p)
 }
 
@@ -70,13 +71,14 @@ func (b *heldBody) enter() error {
 	return nil
 }
 
-func (b *heldBody) leave(err error) error {
+func (b *heldBody) leave(n int, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.reading--; b.reading == 0 {
 		b.reads.remove(b)
 	}
 	b.eof = b.eof || err == io.EOF
+	b.taken = b.taken || n > 0
 	switch {
 	case err == io.EOF && b.inner.Trailer == nil: // the server fills in that of the request that came
 		b.inner.Trailer = b.outer.Trailer
@@ -84,6 +86,13 @@ func (b *heldBody) leave(err error) error {
 		return b.ended
 	}
 	return err
+}
+
+// isTaken reports whether a part of the body was read.
+func (b *heldBody) isTaken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taken
 }
 
 // endLocked looks whether the handler's context has ended by itself.
@@ -130,7 +139,7 @@ func (b *heldBody) settle() {
 		return
 	}
 	<-b.ahead.ended
-	_ = b.leave(nil)
+	_ = b.leave(0, nil)
 }
 
 // beforeHeader ends what would keep the server from writing a header; it reports

@@ -128,8 +128,9 @@ func NewIdempotency(db *sql.DB, l *ratelimit.Limiter, principal KeyFunc, opts ..
 //	413  the body is too large to be compared ([WithMaxBody])
 //	422  the key was used with another payload
 //	500  the response is too large to be stored ([WithMaxAnswer]), next has ended
-//	     its transaction, a constraint fails at the commit, there is no route,
-//	     the body was read before, the table is missing or not as it should be
+//	     its transaction or written 101, a constraint fails at the commit, there
+//	     is no route, the body was read before, the table is missing or not as it
+//	     should be
 //	503  the locks or the database are unavailable, or next was interrupted;
 //	     with Retry-After
 //
@@ -237,6 +238,9 @@ func (i *Idempotency) serve(w http.ResponseWriter, r *http.Request, next http.Ha
 	if err != nil {
 		_ = i.limiter.Refuse(err) // for its Observer: a dry run rejects too, since there is nothing to do once
 		return err
+	}
+	if i.limiter.Carried(r.Context(), asked.lockID()) {
+		i.refusals.report(r, slog.LevelError, twiceText, slog.Int("limit", i.limiter.Limit()))
 	}
 	lock, err := i.limiter.Acquire(r.Context(), asked.lockID())
 	switch {

@@ -19,7 +19,7 @@ type storedAnswer struct {
 	fingerprint []byte // of a stored one: what it is the answer to
 	status      int
 	header      http.Header
-	removed     []string // fields that the handler has removed; of a stored one
+	removed     http.Header // fields that the handler has removed; of a stored one
 	body        []byte
 	replayed    bool
 
@@ -37,6 +37,10 @@ func (a *storedAnswer) to(p payload) (*storedAnswer, error) {
 	return a, nil
 }
 
+// noValues marks a removed field that the handler has left without values. net/http
+// then adds none of its own, as it does for Content-Type and Date.
+const noValues = "none"
+
 // encodeHeader returns what is stored of a's header: the fields that the handler
 // has set or added to, as they are sent. After an empty line follow the names of
 // the fields that it has removed, if there are any.
@@ -51,6 +55,11 @@ func (a *storedAnswer) encodeHeader() []byte {
 		now := a.header[name]
 		if len(set[name]) == 0 && !slices.Equal(now[:min(len(now), len(values))], values) {
 			removed[name] = []string{""}
+		}
+	}
+	for name, values := range a.header {
+		if len(values) == 0 && !isTrailer(name, nil) {
+			removed[name] = []string{noValues}
 		}
 	}
 	var b bytes.Buffer
@@ -74,7 +83,7 @@ func (a *storedAnswer) decodeHeader(encoded []byte) error {
 	if errors.Is(err, io.EOF) { // there are none
 		return nil
 	}
-	a.removed = slices.Collect(maps.Keys(removed))
+	a.removed = http.Header(removed)
 	return err
 }
 
@@ -84,8 +93,13 @@ func (a *storedAnswer) send(w http.ResponseWriter) {
 	h := w.Header()
 	if a.replayed {
 		maps.DeleteFunc(h, func(name string, _ []string) bool {
-			return slices.Contains(a.removed, http.CanonicalHeaderKey(name))
+			return len(a.removed.Values(name)) > 0
 		})
+		for name, values := range a.removed {
+			if values[0] == noValues {
+				h[name] = nil
+			}
+		}
 		maps.Copy(h, a.header)
 		h.Set("Idempotency-Replayed", "true")
 	} else {
@@ -146,12 +160,12 @@ func newRecorder(limit int, around http.Header) *recorder {
 
 func (w *recorder) Header() http.Header { return w.header }
 
-// WriteHeader begins the answer. 1xx come before it, and are dropped.
+// WriteHeader begins the answer. 1xx come before it, and are dropped. 101 is an answer.
 func (w *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 { // as net/http does, and here, not when the effect is committed
 		panic(fmt.Sprintf("httpmw: invalid status %d", status))
 	}
-	if w.status == 0 && status >= 200 {
+	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status, w.sent = status, w.header.Clone()
 	}
 }
@@ -176,6 +190,8 @@ func (w *recorder) answer(interrupted error) (*storedAnswer, error) {
 	switch {
 	case w.overflow:
 		return nil, ErrAnswerTooLarge
+	case w.status == http.StatusSwitchingProtocols:
+		return nil, errSwitched
 	case w.status == 0 && interrupted != nil:
 		return nil, interruption{interrupted}
 	}

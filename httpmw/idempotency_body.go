@@ -21,6 +21,9 @@ func (i *Idempotency) readBody(w http.ResponseWriter, r *http.Request) ([]byte, 
 	if r.MultipartForm != nil { // or MultipartReader was called
 		return nil, ErrBodyConsumed
 	}
+	if held, ok := r.Body.(*heldBody); ok && held.isTaken() { // of a Middleware around
+		return nil, ErrBodyConsumed
+	}
 	var body []byte
 	if r.Body != nil {
 		var err error

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -135,6 +137,28 @@ func TestIdempotencyBodyConsumedInPart(t *testing.T) {
 			b.wantLog("put the Idempotency outside")
 		})
 	}
+}
+
+// The body of a Middleware around knows what was read of it, also without a length.
+func TestIdempotencyBodyConsumedBelowMiddleware(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	locks := b.locks()
+	mux := http.NewServeMux()
+	mux.Handle("/", b.once(locks).Handler(b.pay(http.StatusCreated)))
+	limit := httpmw.New(ratelimit.OneAtATime(locks, "user"), httpmw.Header(user))
+	peek := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadFull(r.Body, make([]byte, len(r.Header.Get("X-Peek"))))
+	}
+	s := serve(t, limit.Handler(around(peek, mux)))
+	for _, chunked := range []bool{false, true} {
+		d := demand{key: "k-1", body: "to=bob", chunked: chunked, header: http.Header{"X-Peek": {"12"}}}
+		mustAsk(t, s, d).want(t, http.StatusInternalServerError)
+	}
+	b.wantEffects(0)
+	b.wantLog("put the Idempotency outside")
+	mustAsk(t, s, demand{key: "k-1", body: "to=bob", chunked: true}).want(t, http.StatusCreated)
+	b.wantEffects(1)
 }
 
 // gunzip decompresses a body as many middlewares do. Some leave the fields of the

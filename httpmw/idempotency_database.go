@@ -15,6 +15,10 @@ import (
 // A database is one kind of database that can keep the table of
 // [IdempotencySchema].
 type database interface {
+	// check fails if the table could store two responses to one key. Databases that
+	// notice it at the insert have nothing to check.
+	check(ctx context.Context, conn *sql.Conn) error
+
 	// enter prepares conn for a transaction that may be idle for maxIdle. If it
 	// fails, conn must be destroyed.
 	enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (answerTable, error)
@@ -64,13 +68,16 @@ var errWiring = errors.New("httpmw: the database is not set up for an Idempotenc
 
 var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB and SQLite: pass NewIdempotency a pool of one of them", errWiring)
 
-// on returns the kind of database that conn is connected to. It asks once: a pool
-// does not change its kind.
+// on returns the kind of database that conn is connected to, whose table it has
+// checked. It asks once: a pool does not change its kind.
 func (s *answerStore) on(ctx context.Context, conn *sql.Conn) (database, error) {
 	if kind := s.kind.Load(); kind != nil {
 		return *kind, nil
 	}
 	kind, err := databaseOn(ctx, conn)
+	if err == nil {
+		err = kind.check(ctx, conn)
+	}
 	if err == nil {
 		s.kind.Store(&kind)
 	}

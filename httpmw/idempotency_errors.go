@@ -47,8 +47,17 @@ var errBadBody = errors.New("httpmw: the request's body could not be read")
 // itself leaves one.
 var errNoAnswer = fmt.Errorf("%w (it did so in an earlier request with this key, whose answer was not stored)", ErrTxUnusable)
 
+// errSwitched: the connection stays net/http's, so that there is nothing to switch to.
+var errSwitched = errors.New("httpmw: the handler wrote 101: it cannot switch protocols inside of an Idempotency")
+
 // errShortIDs: ids of 64 bytes are too long for the limiter.
 var errShortIDs = errors.New("httpmw: an Idempotency needs a limiter whose WithMaxIDLen is 64 at least")
+
+// errOtherTable: the table lets a key in twice, or rolls nothing back.
+var errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errWiring, otherTable)
+
+// errTxOptions: no request gets a transaction.
+var errTxOptions = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions: pass an isolation level that it knows", errWiring)
 
 // A statementError is an error that the database gave, without its text, which may
 // quote what was sent.

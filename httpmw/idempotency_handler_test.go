@@ -181,3 +181,16 @@ func TestIdempotencyMisusePanics(t *testing.T) {
 		})
 	}
 }
+
+// A handler that switches protocols has no connection to do so: its effect is not
+// committed, and its client does not read 200.
+func TestIdempotencySwitchingProtocols(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(b.locks())
+		s := b.serve(i, b.pay(http.StatusSwitchingProtocols))
+		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+		b.wantLog("cannot switch protocols")
+		b.wantEffects(0)
+		mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
+	})
+}

@@ -1,6 +1,7 @@
 package httpmw_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -127,6 +128,24 @@ func TestIdempotencyHeadersRemoved(t *testing.T) {
 		} {
 			if got := [2]string{first.Header.Get(name), again.Header.Get(name)}; got != want {
 				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+	})
+}
+
+// A field without values keeps net/http from adding one of its own, in a replay too.
+func TestIdempotencyHeadersWithoutValues(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = nil
+			w.Header()["Date"] = []string{}
+			_, _ = io.WriteString(w, "<html>")
+		}))
+		first, again := mustAsk(t, s, demand{key: "k-1"}), mustAsk(t, s, demand{key: "k-1"})
+		again.wantReplay(t, first)
+		for _, r := range []reply{first, again} {
+			if r.Header["Content-Type"] != nil || r.Header["Date"] != nil {
+				t.Errorf("header %v, want neither Content-Type nor Date", r.Header)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package httpmw
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,33 @@ import (
 // the savepoint is gone, which fill notices. So no statement of the handler is
 // committed by itself.
 type mysqlDatabase struct{}
+
+// tableSQL finds the table's engine, and how many of its indexes keep a key from
+// being inserted twice.
+const tableSQL = "SELECT COALESCE(t.ENGINE, ''), (SELECT COUNT(*) FROM (" +
+	"SELECT INDEX_NAME FROM information_schema.STATISTICS" +
+	" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'latchkey_answers' AND NON_UNIQUE = 0" +
+	" GROUP BY INDEX_NAME HAVING COUNT(*) = 1 AND MAX(COLUMN_NAME) = 'key') AS unique_indexes)" +
+	" FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'latchkey_answers'"
+
+// check looks at what INSERT does not notice: without a unique key each retry takes
+// effect again, and without InnoDB nothing is rolled back.
+func (mysqlDatabase) check(ctx context.Context, conn *sql.Conn) error {
+	var (
+		engine string
+		unique int
+	)
+	err := conn.QueryRowContext(ctx, tableSQL).Scan(&engine, &unique)
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // the insert reports that there is none
+		return nil
+	case err != nil:
+		return err
+	case unique == 0 || engine != "InnoDB":
+		return errOtherTable
+	}
+	return nil
+}
 
 func (mysqlDatabase) enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (answerTable, error) {
 	m := &mysqlTable{name: "latchkey_answers"}

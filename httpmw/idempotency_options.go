@@ -131,8 +131,9 @@ func WithStoredErrors(store func(status int) bool) IdempotencyOption {
 
 // WithTxOptions sets how the handler's transaction is begun, such as its
 // isolation; by default as the database has it. A serialization failure at its
-// commit is answered 503: the retry runs the handler again. It panics if opts is
-// read-only: the answer is written in that transaction.
+// commit is answered 503: the retry runs the handler again. An isolation that the
+// driver does not know is 500 for every request, and the log says so. It panics if
+// opts is read-only: the answer is written in that transaction.
 func WithTxOptions(opts sql.TxOptions) IdempotencyOption {
 	if opts.ReadOnly {
 		panic("httpmw: WithTxOptions needs a transaction that is not read-only")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -39,8 +40,13 @@ const (
 // transaction pooler may be between.
 type postgresDatabase struct{}
 
+func (postgresDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
+
+// maxSetting is the largest bound of idleness that the server accepts.
+const maxSetting = math.MaxInt32 * time.Millisecond
+
 func (postgresDatabase) enter(_ context.Context, _ *sql.Conn, maxIdle time.Duration) (answerTable, error) {
-	return &postgresTable{maxIdle: maxIdle}, nil
+	return &postgresTable{maxIdle: min(maxIdle, maxSetting)}, nil
 }
 
 func (postgresDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error) {

@@ -12,6 +12,8 @@ import (
 // Nothing in SQLite ends a transaction whose process is frozen.
 type sqliteDatabase struct{}
 
+func (sqliteDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
+
 func (sqliteDatabase) enter(ctx context.Context, conn *sql.Conn, _ time.Duration) (answerTable, error) {
 	s := &sqliteTable{}
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&s.busyTimeout); err != nil {

@@ -83,7 +83,17 @@ func (t *transaction) beginOn() error {
 		return err
 	}
 	t.tx, err = t.conn.BeginTx(t.ctx, &t.store.txOptions)
+	if err != nil && t.refusesOptions(err) {
+		return errTxOptions
+	}
 	return err
+}
+
+// refusesOptions reports whether err is the driver's word on WithTxOptions: the server
+// has not been asked, and is there.
+func (t *transaction) refusesOptions(err error) bool {
+	return t.store.txOptions != (sql.TxOptions{}) && serverCode(err) == "" && !errors.Is(err, driver.ErrBadConn) &&
+		t.conn.PingContext(t.ctx) == nil
 }
 
 // step does do, and returns when do has, when ctx ends or when the time is up. Then

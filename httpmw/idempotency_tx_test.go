@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -169,5 +170,27 @@ func TestIdempotencyConstraintAtCommit(t *testing.T) {
 		}
 		b.wantLog("23505")
 		b.wantEffects(1)
+	})
+}
+
+// Options that the driver does not know are a mistake of the setup, not a database
+// that is away.
+func TestIdempotencyUnknownIsolation(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks(), httpmw.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))
+		r := mustAsk(t, s, demand{key: "k-1"})
+		r.want(t, http.StatusInternalServerError)
+		if r.Header.Get("Retry-After") != "" {
+			t.Error("500 with Retry-After")
+		}
+		b.wantLog("WithTxOptions")
+	})
+}
+
+// PostgreSQL knows no bound of idleness beyond 24 days.
+func TestIdempotencyLongMaxIdle(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks(), httpmw.WithMaxIdle(1000*time.Hour)), b.pay(http.StatusCreated))
+		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
 	})
 }

@@ -61,3 +61,17 @@ func TestIdempotencyKeyFuncFails(t *testing.T) {
 		})
 	}
 }
+
+// A route that has an Idempotency twice is 409 for ever, and in the log.
+func TestIdempotencyTwice(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	var log logbook
+	locks := sqllock.NewMemory()
+	inner := b.once(locks, log.option()).Handler(b.pay(http.StatusCreated))
+	h := serve(t, around(func(_ http.ResponseWriter, r *http.Request) { r.Pattern = "POST /" }, b.once(locks, log.option()).Handler(inner)))
+	for _, key := range []string{"k-1", "k-2"} {
+		mustAsk(t, h, demand{key: key}).want(t, http.StatusConflict)
+	}
+	log.want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=pay", `route="POST /"`)
+}

@@ -155,6 +155,7 @@ func TestKeyFuncFails(t *testing.T) {
 		{"away", fmt.Errorf("looking up: %w", sqllock.ErrUnavailable), t.Context(), http.StatusServiceUnavailable, true},
 		{"its own", errors.New("dial tcp: refused"), t.Context(), http.StatusInternalServerError, false},
 		{"its own deadline", context.DeadlineExceeded, t.Context(), http.StatusInternalServerError, false},
+		{"a limit of its own is full", &ratelimit.BusyError{Namespace: "directory"}, t.Context(), http.StatusInternalServerError, false},
 		{"the client's end", fmt.Errorf("looking up: %w", context.Canceled), ended, http.StatusServiceUnavailable, true},
 		{"bypass", httpmw.ErrBypass, t.Context(), http.StatusTeapot, false},
 		{"bypass, wrapped", fmt.Errorf("an admin: %w", httpmw.ErrBypass), t.Context(), http.StatusTeapot, false},

@@ -43,6 +43,7 @@ func TestStatus(t *testing.T) {
 		{"away, conflict", sqllock.ErrUnavailable, "ada", conflict, http.StatusServiceUnavailable, true},
 		{"capacity", sqllock.ErrCapacity, "ada", nil, http.StatusServiceUnavailable, true},
 		{"not exclusive", sqllock.ErrNotExclusive, "ada", nil, http.StatusServiceUnavailable, true},
+		{"config", sqllock.ErrConfig, "ada", nil, http.StatusServiceUnavailable, true},
 		{"closed", sqllock.ErrClosed, "ada", nil, http.StatusServiceUnavailable, true},
 		{"unknown", io.ErrUnexpectedEOF, "ada", nil, http.StatusServiceUnavailable, true},
 		{"context ended", context.Canceled, "ada", nil, http.StatusServiceUnavailable, true},

@@ -47,7 +47,9 @@ var (
 //
 // A peer on a Unix socket has no address. It is a local proxy, and is trusted if
 // trusted has at least one prefix. It must send X-Forwarded-For. Otherwise the
-// error matches [ErrNoKey] and says what is missing.
+// error matches [ErrNoKey] and says what is missing. An IP address in RemoteAddr
+// counts here too, since a handler around may have set it. So let only the proxy open
+// the socket: another process could give its own socket such a name.
 //
 // A malformed address on the way to the id is [ratelimit.ErrBadID]. RemoteIP
 // panics if a prefix is not valid.

@@ -35,6 +35,8 @@ func verdictOn(err error) verdict {
 	switch {
 	case errors.Is(err, ErrInterrupted): // whatever the cause
 		return interrupted
+	case errors.As(err, &key): // before what is ours: a KeyFunc may use a limiter, too
+		return verdictOnKey(key)
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
 	case errors.Is(err, errBadBody):
@@ -44,10 +46,8 @@ func verdictOn(err error) verdict {
 	case errors.Is(err, ErrOtherPayload):
 		return otherPayload
 	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute),
-		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs), errors.Is(err, errWiring):
+		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs), errors.Is(err, errSwitched), errors.Is(err, errWiring):
 		return broken
-	case errors.As(err, &key):
-		return verdictOnKey(key)
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

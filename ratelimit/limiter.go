@@ -115,7 +115,7 @@ func (l *Limiter) Limit() int { return l.slots }
 //   - [ErrBadID]: nothing was asked of the database;
 //   - ctx's error, if ctx ended first;
 //   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity],
-//     [sqllock.ErrNotExclusive] or [sqllock.ErrClosed]: it cannot be told now.
+//     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]: it cannot be told now.
 //
 // The caller must Unlock the lock when the request ends. ctx bounds the call,
 // not the lock; the lock's own context ([sqllock.Lock.Context]) has ctx's
@@ -144,13 +144,19 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 // [OneAtATime] there is none, however long the request waits.
 //
 // Limiters of one namespace share their limit, so each reports what the others
-// hold. Carried costs no query.
+// hold. Locks are compared by their keys: one of the same namespace counts even
+// if it is from another Locker. A lock of a dry run is not carried. Carried costs
+// no query.
 func (l *Limiter) Carried(ctx context.Context, id string) bool {
-	if _, ok := sqllock.FromContext(ctx); !ok {
+	if _, ok := sqllock.FromContext(ctx); !ok || l.checkID(id) != nil {
 		return false
 	}
-	lock, ok := sqllock.FromContext(ctx, l.slotKeys(id).keys()...)
-	return ok && lock.Err() == nil
+	for _, key := range l.slotKeys(id).keys() { // a lock inside may have been given back
+		if lock, ok := sqllock.FromContext(ctx, key); ok && lock.Err() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Refuse is for what stands in front of l and refuses a request before there is

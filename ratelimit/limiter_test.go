@@ -71,6 +71,7 @@ func TestAcquireErrors(t *testing.T) {
 		{"away", sqllock.ErrUnavailable, nil, sqllock.ErrUnavailable},
 		{"capacity", sqllock.ErrCapacity, nil, sqllock.ErrCapacity},
 		{"not exclusive", sqllock.ErrNotExclusive, nil, sqllock.ErrNotExclusive},
+		{"config", sqllock.ErrConfig, nil, sqllock.ErrConfig},
 		{"closed", sqllock.ErrClosed, nil, sqllock.ErrClosed},
 		{"unknown", io.ErrUnexpectedEOF, nil, io.ErrUnexpectedEOF},
 
@@ -79,6 +80,7 @@ func TestAcquireErrors(t *testing.T) {
 		{"open: away, wrapped", fmt.Errorf("mine: %w", sqllock.ErrUnavailable), failOpen, nil},
 		{"open: capacity", sqllock.ErrCapacity, failOpen, sqllock.ErrCapacity},
 		{"open: not exclusive", sqllock.ErrNotExclusive, failOpen, sqllock.ErrNotExclusive},
+		{"open: config", sqllock.ErrConfig, failOpen, sqllock.ErrConfig},
 		{"open: closed", sqllock.ErrClosed, failOpen, sqllock.ErrClosed},
 		{"open: unknown", io.ErrUnexpectedEOF, failOpen, io.ErrUnexpectedEOF},
 	}

@@ -49,8 +49,9 @@ func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 // called.
 //
 // Only sqllock.ErrUnavailable is failed open. ErrCapacity is not: a flood of ids
-// must not switch the limiter off. Nor is ErrNotExclusive, which no waiting
-// mends, nor ErrClosed, nor a request whose own context has ended.
+// must not switch the limiter off. Nor are ErrNotExclusive and ErrConfig, which no
+// waiting mends: a limiter that nothing enforces would stay unnoticed. Nor is
+// ErrClosed, nor a request whose own context has ended.
 func WithFailOpen() Option {
 	return func(l *Limiter) { l.failOpen = true }
 }

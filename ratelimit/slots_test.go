@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -150,5 +152,45 @@ func TestCarried(t *testing.T) {
 	unlock(t, lock)
 	if l.Carried(ctx, "ada") || !other.Carried(ctx, "ada") {
 		t.Error("a place that was given back is carried, or one that was not is not")
+	}
+}
+
+// A place is carried also if one taken later, inside, was given back.
+func TestCarriedAround(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export")
+	outer := must(t, l, "ada")
+	ctx, cancel := outer.Bind(t.Context())
+	defer cancel()
+	inner := must(t, l, "ada")
+	ctx, cancelInner := inner.Bind(ctx)
+	defer cancelInner()
+	unlock(t, inner)
+	if !l.Carried(ctx, "ada") {
+		t.Error("the outer place is not carried once the inner one was given back")
+	}
+	unlock(t, outer)
+	if l.Carried(ctx, "ada") {
+		t.Error("no place is left, and one is carried")
+	}
+}
+
+// No key is made of an id that Acquire would refuse: clients choose how long it is.
+func TestCarriedBadID(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	l := ratelimit.AtMost(100, locks, "export")
+	ctx, cancel := must(t, ratelimit.OneAtATime(locks, "other"), "ada").Bind(t.Context())
+	defer cancel()
+	id, fastest := strings.Repeat("x", 1<<20), time.Hour
+	for range 10 {
+		start := time.Now()
+		if l.Carried(ctx, id) {
+			t.Fatal("an id that cannot be held is carried")
+		}
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest > 10*time.Millisecond { // a hundred hashes of a megabyte take more
+		t.Errorf("a long id costs %v", fastest)
 	}
 }

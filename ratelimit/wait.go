@@ -55,7 +55,7 @@ func (l *Limiter) waitError(ctx, bounded context.Context, err error) error {
 		return l.explain(ctx.Err())
 	case ctx.Err() != nil || bounded.Err() == nil || !errors.Is(err, bounded.Err()):
 		return l.explain(err)
-	case errors.Is(err, sqllock.ErrUnavailable):
+	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrConfig):
 		return l.explain(overdue{err})
 	default:
 		return l.busy()

@@ -49,8 +49,8 @@ func (t *table) acquireShared(ctx context.Context, key Key, waits bool) (*Lock, 
 }
 
 func (t *table) acquireOne(ctx context.Context, key Key, waits, shared bool) (*Lock, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
 	}
 	a := t.asks.Get().(*ask)
 	a.shared = shared
@@ -71,8 +71,8 @@ func (t *table) acquireAny(ctx context.Context, keys []Key, waits bool) (*Lock, 
 	case 1:
 		return t.acquire(ctx, distinct[0], waits)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
 	}
 	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), done: make(chan struct{}, 1)}
 	return t.run(ctx, a, waits)
@@ -113,7 +113,7 @@ func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
 	case <-a.done:
 		return a.lock, a.err
 	case <-ctx.Done():
-		return t.giveUp(a, ctx.Err())
+		return t.giveUp(a, ended(ctx))
 	case <-timeout:
 		return t.giveUp(a, nil)
 	}

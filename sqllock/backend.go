@@ -138,6 +138,9 @@ func (b *backend) serve(session dialect.Session) *lease {
 		if b.down != nil {
 			b.down.Stop()
 		}
+		if socket := session.Socket(); socket != nil {
+			b.s.address = socket.RemoteAddr()
+		}
 	}
 	t.mu.Unlock()
 	if again {

@@ -101,7 +101,7 @@ var errRunning = errors.New("sqllock: the Campaign is running already: make anot
 // last error. Who wants to campaign no more ends ctx. A panic of lead gives the key back
 // and goes on up.
 //
-// Run goes on, likewise after a pause, when the locker answers with an error, be it ErrUnavailable or ErrCapacity. It
+// Run goes on, likewise after a pause, when the locker answers with an error, be it ErrUnavailable, ErrConfig or ErrCapacity. It
 // returns ctx's error, joined by that of lead if it ended with one after ctx had, or by the locker's
 // if that had one of its own; or, at once, ErrClosed or ErrNotExclusive of the locker, which
 // waiting does not mend; or an error that says that the

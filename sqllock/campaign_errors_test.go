@@ -48,6 +48,7 @@ func TestCampaignLockerErrors(t *testing.T) {
 	}{
 		{sqllock.ErrUnavailable, false},
 		{sqllock.ErrCapacity, false},
+		{sqllock.ErrConfig, false},
 		{errBroken, false},
 		{sqllock.ErrClosed, true},
 		{sqllock.ErrNotExclusive, true},

@@ -3,7 +3,6 @@ package sqllock_test
 import (
 	"database/sql"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,8 +24,8 @@ func TestCampaignTakeOver(t *testing.T) {
 		mend func(t *testing.T, e *election, leader *candidate) // when the next has taken over
 	}{
 		{"exit", func(t *testing.T, leader *candidate) { _ = leader.stdin.Close() }, replaceExited},
-		{"kill -9", func(t *testing.T, leader *candidate) { signal(t, leader, syscall.SIGKILL) }, replace},
-		{"freeze, lease 2 s", func(t *testing.T, leader *candidate) { signal(t, leader, syscall.SIGSTOP) }, wake},
+		{"kill -9", func(_ *testing.T, leader *candidate) { _ = leader.cmd.Process.Kill() }, replace},
+		{"freeze, lease 2 s", freezeLeader, wake},
 	}
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -48,9 +47,9 @@ func TestCampaignTakeOver(t *testing.T) {
 	}
 }
 
-func signal(t *testing.T, c *candidate, s syscall.Signal) {
+func freezeLeader(t *testing.T, leader *candidate) {
 	t.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
+	if err := pgtest.FreezeProcess(leader.cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -74,7 +73,9 @@ func replaceExited(t *testing.T, e *election, leader *candidate) {
 func wake(t *testing.T, _ *election, leader *candidate) {
 	t.Helper()
 	before := len(leader.ends())
-	signal(t, leader, syscall.SIGCONT)
+	if err := pgtest.ThawProcess(leader.cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
 	lockertest.Eventually(t, "a leader that was frozen is told", func() bool { return len(leader.ends()) > before })
 	if cause := leader.ends()[before]; cause != sqllock.ErrLost.Error() {
 		t.Errorf("cause for a leader that was frozen: %s", cause)

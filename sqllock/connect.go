@@ -2,6 +2,8 @@ package sqllock
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -15,7 +17,7 @@ func (b *backend) connect(caller context.Context, enroll func(context.Context, d
 		return nil, err
 	}
 	if err := b.s.options.validate(); err != nil {
-		return nil, &dialect.Failure{Kind: dialect.NotExclusive, Reason: err.Error()}
+		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Lasting: true}
 	}
 	return attempt(caller, b, func(ctx context.Context) (dialect.Session, error) {
 		session, err := b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
@@ -50,35 +52,113 @@ func (b *backend) learn(caller context.Context) error {
 
 // attempt does what needs a driver. It returns when caller ends, however stuck the
 // driver is; what the driver may still bring is undone.
+//
+// An attempt may hang though the server can be reached again: its bytes were lost
+// while the network was cut. So another one starts as soon as the server is seen to
+// answer, and the first to succeed counts.
 func attempt[T any](caller context.Context, b *backend, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	if b.strays.Load() >= maxStrays {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
 	}
-	ctx, cancel := context.WithTimeout(caller, connectTimeout)
+	ctx, cancel := context.WithCancel(caller)
 	defer cancel()
 	defer func() {
 		if caller.Err() == nil {
 			err = inTime(err)
 		}
 	}()
+	timer := time.NewTimer(connectTimeout)
+	defer timer.Stop()
 	select {
 	case b.s.connecting <- struct{}{}:
 		defer func() { <-b.s.connecting }()
+	case <-timer.C:
+		return brought, context.DeadlineExceeded
 	case <-ctx.Done():
 		return brought, ctx.Err()
 	}
-	type result struct {
-		brought T
-		err     error
+	race := &race[T]{ctx: ctx, b: b, do: do, undo: undo, outcomes: make(chan outcome[T])}
+	race.start()
+	return race.run(b.s.answers(ctx))
+}
+
+// A race is attempts at one thing, of which the first to succeed counts.
+type race[T any] struct {
+	ctx      context.Context // ends with the race
+	b        *backend
+	do       func(context.Context) (T, error)
+	undo     func(T)
+	outcomes chan outcome[T]
+	running  int
+	giveUp   context.CancelFunc // of the attempt that started last
+}
+
+type outcome[T any] struct {
+	brought T
+	err     error
+}
+
+// start starts an attempt. If the pool has no two connections for it, the one
+// before is given up: that one hangs.
+func (r *race[T]) start() {
+	if stats := r.b.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
+		r.giveUp()
 	}
-	done := make(chan result)
+	within, cancel := context.WithTimeout(r.ctx, connectTimeout)
+	r.giveUp = cancel
+	r.running++
+	go func() {
+		defer cancel()
+		brought, err := once(within, r.b, r.do, r.undo)
+		select {
+		case r.outcomes <- outcome[T]{brought, err}:
+		case <-r.ctx.Done():
+			if err == nil {
+				r.undo(brought)
+			}
+		}
+	}()
+}
+
+// run returns what the first attempt that succeeds has brought, or when all have
+// failed the error that tells most. answers says that the server answers.
+func (r *race[T]) run(answers <-chan struct{}) (none T, err error) {
+	for {
+		select {
+		case <-r.ctx.Done():
+			return none, r.ctx.Err()
+		case <-answers:
+			if r.b.strays.Load() < maxStrays {
+				r.start()
+			}
+		case o := <-r.outcomes:
+			if o.err == nil {
+				return o.brought, nil
+			}
+			if r.running--; err == nil || isContext(err) {
+				err = o.err
+			}
+			if r.running == 0 {
+				return none, err
+			}
+		}
+	}
+}
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// once does do, and returns when ctx ends, however stuck the driver is.
+func once[T any](ctx context.Context, b *backend, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
+	done := make(chan outcome[T])
 	abandoned := make(chan struct{})
 	b.strays.Add(1)
 	go func() {
 		defer b.strays.Add(-1)
 		brought, err := do(ctx)
 		select {
-		case done <- result{brought, err}:
+		case done <- outcome[T]{brought, err}:
 		case <-abandoned:
 			if err == nil {
 				undo(brought)
@@ -86,10 +166,64 @@ func attempt[T any](caller context.Context, b *backend, do func(context.Context)
 		}
 	}()
 	select {
-	case r := <-done:
-		return r.brought, r.err
+	case o := <-done:
+		return o.brought, o.err
 	case <-ctx.Done():
 		close(abandoned)
 		return brought, ctx.Err()
+	}
+}
+
+const (
+	// hangs is how long an attempt to connect may take before it is asked whether
+	// the server answers at all, and how long that question may take.
+	hangs = 500 * time.Millisecond
+
+	probePause = 200 * time.Millisecond // between two such questions
+
+	// maxBeside is how many attempts may start while one hangs. The server may be
+	// quick to answer, and slow to connect.
+	maxBeside = 2
+)
+
+// answers tells up to maxBeside times, until ctx ends, that the server answers
+// where the last connection led to. It never does if that is not known.
+func (s *Session) answers(ctx context.Context) <-chan struct{} {
+	s.table.mu.Lock()
+	address := s.address
+	prober, ok := s.options.dialect.(dialect.Prober)
+	s.table.mu.Unlock()
+	if !ok || address == nil {
+		return nil
+	}
+	told := make(chan struct{})
+	go func() {
+		for wait, n := hangs, 0; n < maxBeside && sleep(ctx, wait); {
+			within, cancel := context.WithTimeout(ctx, hangs)
+			yes := prober.Answers(within, address)
+			cancel()
+			if wait = probePause; !yes {
+				continue
+			}
+			n++
+			wait = 2 * hangs // for the attempt that now starts
+			select {
+			case told <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return told
+}
+
+// sleep waits for d, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

@@ -26,16 +26,23 @@ var (
 	// ErrClosed: the locker was closed, or the connection it lives on was.
 	ErrClosed = errors.New("sqllock: locker is closed")
 
-	// ErrUnavailable: the database does not answer now. Nothing was granted.
+	// ErrUnavailable: the database does not answer now. Nothing was granted. It may
+	// answer soon.
 	ErrUnavailable = errors.New("sqllock: database is unavailable")
 
-	// ErrCapacity: the limit of [WithMaxHeld] is reached, or the server has no
-	// room for another lock.
+	// ErrCapacity: the limit of [WithMaxHeld] is reached, or the server's lock
+	// table, which all its clients share, has no room for another lock.
 	ErrCapacity = errors.New("sqllock: too many locks are held")
 
 	// ErrNotExclusive: it could not be shown that locks exclude on this
 	// connection: a transaction pooler, a standby, a look-alike.
 	ErrNotExclusive = errors.New("sqllock: locks do not exclude here")
+
+	// ErrConfig: the database, or the pool, rejects this program for what waiting
+	// does not mend: a wrong password, a database that does not exist, a missing
+	// right or table, a pool of one connection. A Session that is open goes on
+	// trying, so that it recovers when a person has mended it.
+	ErrConfig = errors.New("sqllock: configuration is wrong")
 )
 
 // fromDialect gives an error of the dialect its sentinel. The driver's own
@@ -50,12 +57,14 @@ func fromDialect(err error) error {
 	sentinel := ErrUnavailable
 	var failure *dialect.Failure
 	if errors.As(err, &failure) {
-		switch failure.Kind {
-		case dialect.NotExclusive:
+		switch {
+		case failure.Lasting:
+			sentinel = ErrConfig
+		case failure.Kind == dialect.NotExclusive:
 			sentinel = ErrNotExclusive
-		case dialect.Full:
+		case failure.Kind == dialect.Full:
 			sentinel = ErrCapacity
-		case dialect.Closed:
+		case failure.Kind == dialect.Closed:
 			sentinel = ErrClosed
 		}
 		return fmt.Errorf("%w: %w", sentinel, failure)

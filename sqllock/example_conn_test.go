@@ -6,8 +6,6 @@ import (
 	"log"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -112,48 +110,4 @@ func ExamplePerTx() {
 	}
 	fmt.Println("work and lock end together:", tx.Commit())
 	// Output: work and lock end together: <nil>
-}
-
-// With sqlx: the Session on the DB's pool, locks of a connection's session on its
-// Conn, of a transaction on its Tx. All exclude each other.
-func ExampleTryTx_sqlx() {
-	ctx := context.Background()
-	pool, done := exampleDatabase()
-	defer done()
-	db := sqlx.NewDb(pool, "pgx") // what sqlx.Open("pgx", dsn) returns
-
-	locks, err := sqllock.Open(ctx, db.DB)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close()
-	lock, err := locks.TryLock(ctx, sqllock.ID(1))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lock.Unlock()
-
-	conn, err := db.Connx(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
-	onConn, err := sqllock.OnConn(conn.Conn).TryLock(ctx, sqllock.ID(2))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer onConn.Unlock() // runs before conn.Close
-
-	tx, err := db.BeginTxx(ctx, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tx.Rollback()
-	for id := range int64(3) {
-		fmt.Println(sqllock.TryTx(ctx, tx, sqllock.ID(1+id)))
-	}
-	// Output:
-	// sqllock: key is held
-	// sqllock: key is held
-	// <nil>
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -107,4 +108,24 @@ func ExampleFromContext() {
 		return nil
 	})
 	// Output: true <nil>
+}
+
+// A test of code that holds a lock loses it on purpose.
+func ExampleMemory_Lose() {
+	locks := sqllock.NewMemory() // in the test, for a *Session
+	lock, err := locks.TryLock(context.Background(), sqllock.Namespace("payout").Key("user-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	work, cancel := lock.Bind(context.Background()) // as the middleware does for a handler
+	defer cancel()
+
+	fmt.Println(locks.Lose(), "lost")
+	<-work.Done()
+	fmt.Println(context.Cause(work))
+	fmt.Println(lock.Unlock())
+	// Output:
+	// 1 lost
+	// sqllock: lock was lost
+	// sqllock: lock was lost
 }

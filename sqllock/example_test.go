@@ -73,11 +73,11 @@ func ExampleOpen() {
 	db.SetMaxOpenConns(1)
 
 	_, err := sqllock.Open(context.Background(), db)
-	fmt.Println(errors.Is(err, sqllock.ErrNotExclusive))
+	fmt.Println(errors.Is(err, sqllock.ErrConfig))
 	fmt.Println(err)
 	// Output:
 	// true
-	// sqllock: locks do not exclude here: the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more
+	// sqllock: configuration is wrong: the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more
 }
 
 // A service that is to start although the database is away, and wants the lease

@@ -26,7 +26,7 @@ var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later ho
 //     Only the locks of a lease table outlive a restart.
 //   - ErrLost or ErrReleased: the lock is known to be gone.
 //   - ErrUnavailable: the lock's session does not respond within a second.
-//   - ctx's error.
+//   - ctx's error, and ErrLost with it if the loss of a lock has ended ctx.
 //   - An error of the server, which has an SQLState method. A serialization failure
 //     (40001, 40P01) is one of the transaction: try it again with the same lock.
 //
@@ -63,7 +63,7 @@ var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later ho
 //
 // Idea and term: M. Kleppmann, "How to do distributed locking" (2016).
 func Fence(ctx context.Context, tx Tx, lock *Lock) error {
-	err := fence(ctx, tx, lock)
+	err := inContext(ctx, fence(ctx, tx, lock))
 	if err != nil {
 		// With rows still open, or by a rollback to a savepoint, the transaction
 		// would live on.
@@ -87,8 +87,6 @@ func fence(ctx context.Context, tx Tx, lock *Lock) error {
 		passage, err = dialect.Fence(ctx, tx, lock.key.id(), *token)
 	}
 	switch {
-	case err != nil && ctx.Err() != nil: // some drivers report only that the server has cancelled the statement
-		return fmt.Errorf("%w: %w", ctx.Err(), fenceError(err))
 	case err != nil:
 		return fenceError(err)
 	case passage == dialect.Elsewhere:
@@ -207,7 +205,7 @@ func (l *lease) draw(ctx context.Context, lock *Lock, old *dialect.Token) error 
 	case <-l.gone:
 		return ErrLost
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended(ctx)
 	case <-timer.C:
 		return errNoAnswer
 	}

@@ -64,7 +64,7 @@ func written(t *testing.T, db *sql.DB, who string) bool {
 	return number(t, db, "SELECT count(*) FROM work WHERE who = $1", who) > 0
 }
 
-func mustLock(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
+func mustLock(t *testing.T, s sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 	t.Helper()
 	lock, err := s.TryLock(t.Context(), key)
 	if err != nil {

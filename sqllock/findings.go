@@ -64,9 +64,11 @@ func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
 	return found
 }
 
-// silentFor is whether p's client has asked for nothing for so long.
+// silentFor reports whether the server has waited for p's client for so long. A
+// process that is active and reads has got a part of a statement: the rest was lost.
 func (p ServerProcess) silentFor(age time.Duration, at time.Time) bool {
-	return strings.HasPrefix(p.State, "idle") && !p.StateSince.IsZero() && at.Sub(p.StateSince) >= age
+	waits := strings.HasPrefix(p.State, "idle") || p.State == "active" && p.WaitEvent == "ClientRead"
+	return waits && !p.StateSince.IsZero() && at.Sub(p.StateSince) >= age
 }
 
 // lateAge is the age at which the heartbeat of r is late.

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -87,6 +88,9 @@ func TestLateIsWhoIsSilentToo(t *testing.T) {
 		since time.Duration // before the look; 0: hidden
 		want  FindingKind
 	}{
+		{"reads the rest of a statement", "active ClientRead", 5 * time.Second, LateHeartbeat},
+		{"has just begun to read", "active ClientRead", 4999 * time.Millisecond, RegistryNotWritten},
+		{"at work on the disk", "active DataFileRead", time.Hour, RegistryNotWritten},
 		{"idle", "idle", 5 * time.Second, LateHeartbeat},
 		{"idle in a transaction", "idle in transaction", 5 * time.Second, LateHeartbeat},
 		{"idle a moment ago", "idle", 4999 * time.Millisecond, RegistryNotWritten},
@@ -95,6 +99,9 @@ func TestLateIsWhoIsSilentToo(t *testing.T) {
 		{"not tracked", "disabled", 0, RegistryNotWritten},
 	} {
 		p := ServerProcess{PID: 1, State: tt.state}
+		if event, ok := strings.CutPrefix(tt.state, "active "); ok {
+			p.State, p.WaitEvent = "active", event
+		}
 		if tt.since > 0 {
 			p.StateSince = at.Add(-tt.since)
 		}

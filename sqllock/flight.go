@@ -67,12 +67,13 @@ func (l *lease) take(limit int, due bool) bool {
 			b.oldest = now()
 		}
 	}
-	room := b.s.roomLocked()
-	l.takeTriesLocked(limit, room)
-	l.takeGroupsLocked(room)
+	room, set, beyond := l.roomLocked()
+	l.takeTriesLocked(limit, room, beyond)
+	l.takeGroupsLocked(room, set, beyond)
+	l.looked = false
 	switch {
 	case b.oldest != 0:
-	case len(l.wanted) > 0: // who needs a claim is still queued
+	case len(l.wanted) > 0, l.looks: // who needs a claim, or room in the lock table, is still queued
 		b.oldest = cmp.Or(f.oldest, now())
 	case len(b.groups) > 0: // who did not fit in, too
 		b.oldest = now()
@@ -109,7 +110,7 @@ func (f *flight) clear() {
 	f.releases, f.tries, f.groups, f.sets = f.releases[:0], f.tries[:0], f.groups[:0], f.sets[:0]
 }
 
-func (l *lease) takeTriesLocked(limit, room int) {
+func (l *lease) takeTriesLocked(limit, room int, beyond error) {
 	b, t := l.backend, l.backend.s.table
 	limit = min(limit, len(b.tries))
 	tries, rest := b.tries[:limit], b.tries[limit:]
@@ -129,10 +130,13 @@ func (l *lease) takeTriesLocked(limit, room int) {
 			} else {
 				b.tries = append(b.tries, e)
 			}
-		case len(l.flight.tries) >= room:
-			t.refusedLocked(e, errMaxHeld)
-		default:
+		case len(l.flight.tries) < room:
 			l.tryLocked(e, shared)
+		case beyond == errLookFirst:
+			l.looks = true
+			b.tries = append(b.tries, e)
+		default:
+			t.refusedLocked(e, beyond)
 		}
 	}
 }
@@ -162,7 +166,7 @@ func (t *table) refusedGroupLocked(a *ask, entries []*entry, err error) {
 
 // takeGroupsLocked adds those who want one of several keys, or all. Keys that two want go to
 // one of them: the database would grant a key to the same session twice.
-func (l *lease) takeGroupsLocked(room int) {
+func (l *lease) takeGroupsLocked(room, set int, beyond error) {
 	b, t := l.backend, l.backend.s.table
 	groups := b.groups
 	b.groups = nil
@@ -192,14 +196,19 @@ func (l *lease) takeGroupsLocked(room int) {
 			a.grouped = true
 			b.groups = append(b.groups, a)
 			continue
-		case l.flight.wantedLocked()+a.least() > room:
-			t.refusedGroupLocked(a, entries, errMaxHeld)
-		case len(entries) == 1:
-			l.tryLocked(entries[0], false)
-			fits--
+		case l.flight.wantedLocked()+a.least() <= room:
+			fits -= l.askGroupLocked(a, entries)
+		case a.all && l.looked && l.flight.wantedLocked()+a.least() <= set:
+			set = 0
+			fits -= l.askGroupLocked(a, entries)
+		case a.all && l.looked && a.least() > set && set > 0:
+			t.refusedGroupLocked(a, entries, errTableFull)
+		case beyond == errLookFirst:
+			l.looks, a.grouped = true, true
+			b.groups = append(b.groups, a)
+			continue
 		default:
-			fits -= len(entries)
-			l.groupLocked(a, entries)
+			t.refusedGroupLocked(a, entries, beyond)
 		}
 		for _, e := range a.entries { // what it could not take along
 			if e != nil && e.state == idle && !e.pending() {
@@ -227,6 +236,16 @@ func (l *lease) beyondClaimsLocked(entries []*entry) bool {
 		}
 	}
 	return len(needed) > maxClaims
+}
+
+// askGroupLocked adds entries, of a, to the flight, and returns how many they are.
+func (l *lease) askGroupLocked(a *ask, entries []*entry) int {
+	if len(entries) == 1 {
+		l.tryLocked(entries[0], false)
+	} else {
+		l.groupLocked(a, entries)
+	}
+	return len(entries)
 }
 
 // groupLocked adds entries, of a, to the flight.

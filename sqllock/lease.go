@@ -29,7 +29,10 @@ type lease struct {
 	gone         chan struct{} // closed when dead
 	stopped      chan struct{} // closed when run has returned
 
-	pace         pace          // run's own, as the next two
+	pace         pace          // run's own, as the next five
+	tended       time.Duration // when tend last did what is due
+	looks        bool          // what is queued waits for a look at the server's lock table
+	looked       bool          // it was looked at since the last statement
 	registered   time.Duration // when what is held was last written into the registry
 	unregistered bool          // which failed
 
@@ -121,6 +124,7 @@ func (l *lease) lose(why string) {
 	}
 	l.retireLocked()
 	b.lostLocked()
+	b.s.leaveLocked(l)
 	b.s.counters.losses++
 	var locks []*Lock
 	for e := range t.entries.all() {

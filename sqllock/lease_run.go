@@ -18,7 +18,8 @@ func (l *lease) run() {
 	quiet := min(watchAfter, every)
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	soon := true  // the timer fires within quiet
+	soon := true // the timer fires within quiet
+	l.tend()
 	last := now() // when a statement was last answered, about
 	for {
 		due := false
@@ -60,6 +61,13 @@ func (l *lease) run() {
 // due. It reports whether it sent anything and l lives.
 func (l *lease) exchange(due bool) bool {
 	sent := l.drawTokens()
+	if l.looks || due || l.flight.sent-l.tended >= l.backend.s.options.heartbeat {
+		tended := l.tend()
+		if tended && due { // which was the heartbeat
+			l.backend.s.countBeat()
+		}
+		sent = sent || tended
+	}
 	sent = l.stakeClaims() || sent
 	sent = l.register(due) || sent
 	if !l.take(l.gather(), due && !sent) {
@@ -76,6 +84,18 @@ func (l *lease) exchange(due bool) bool {
 	}
 	l.lose(err.Error())
 	return false
+}
+
+// tend does what is due once a heartbeat beside the statements of locks, and
+// before the first of them. It reports whether it sent anything.
+func (l *lease) tend() bool {
+	due := l.tended == 0 || now()-l.tended >= l.backend.s.options.heartbeat
+	sent := false
+	if due {
+		l.tended = now()
+		sent = l.endLeft()
+	}
+	return l.look(due) || sent
 }
 
 // spare reports whether l's backend is not needed any more, and ends it then:

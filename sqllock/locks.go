@@ -71,8 +71,8 @@ func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 		}
 		return Locks{lock}, nil
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
 	}
 	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), all: true, done: make(chan struct{}, 1)}
 	_, err := t.run(ctx, a, false)
@@ -96,10 +96,10 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			if isUnavailable(err) || errors.Is(err, ErrNotExclusive) {
-				return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+			if isUnavailable(err) || errors.Is(err, ErrNotExclusive) || errors.Is(err, ErrConfig) {
+				return nil, fmt.Errorf("%w: %w", err, ended(ctx))
 			}
-			return nil, ctx.Err()
+			return nil, ended(ctx)
 		}
 	}
 }

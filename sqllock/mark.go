@@ -24,6 +24,9 @@ var ErrPassed = errors.New("sqllock: the mark has been passed already")
 //   - with the work's effect, which is in tx as well: exactly once;
 //   - after the work: at least once, by several if there is no lock around it.
 //
+// If ctx has ended, the error is ctx's. If the loss of a lock has ended ctx, or the
+// transaction of the lock that ctx carries, the error matches ErrLost too.
+//
 // A key's mark has nothing to do with whether the key is locked: lock and mark may share one. The error of the
 // server has an SQLState method: a serialization failure (40001, 40P01) is one of the transaction, which may be
 // tried again. If the connection ends in the Commit, it is not known whether the mark has moved: to ask again,
@@ -41,7 +44,7 @@ var ErrPassed = errors.New("sqllock: the mark has been passed already")
 //
 // [Mark] tells how far a key has come.
 func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
-	err := advance(ctx, tx, key, to)
+	err := inContext(ctx, advance(ctx, tx, key, to))
 	if err != nil {
 		_ = tx.Rollback()
 	}
@@ -53,7 +56,7 @@ func advance(ctx context.Context, tx Tx, key Key, to int64) error {
 	if err == nil && !moved {
 		return ErrPassed
 	}
-	return markErrorIn(ctx, err)
+	return markError(err)
 }
 
 // A Querier is whom [Mark] asks: a *sql.DB, *sql.Conn or *sql.Tx, or one of sqlx.
@@ -71,16 +74,7 @@ type Querier interface {
 // default_query_exec_mode=exec in the DSN; Advance does not.
 func Mark(ctx context.Context, db Querier, key Key) (at int64, ok bool, err error) {
 	at, ok, err = dialect.MarkOf(ctx, db, key.id())
-	return at, ok, markErrorIn(ctx, err)
-}
-
-// markErrorIn is markError, with ctx's error if that has ended: of it some drivers tell only that the server
-// has cancelled the statement.
-func markErrorIn(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ctx.Err(), markError(err))
-	}
-	return markError(err)
+	return at, ok, inContext(ctx, markError(err))
 }
 
 // markError says what to do about a table that is missing, or that the role may not use.

@@ -6,7 +6,7 @@ import (
 )
 
 // Memory is a Locker for one process, without a database: for tests of code
-// that takes locks. Its locks are never lost.
+// that takes locks. Its locks are lost only by [Memory.Lose].
 type Memory struct {
 	table *table
 }
@@ -58,6 +58,40 @@ func (m *Memory) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
 // LockAll is TryLockAll that waits until ctx ends.
 func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return m.table.awaitAll(ctx, keys)
+}
+
+// Lose ends every lock that is held now as lost, and returns how many there were.
+// A test uses it to see what its code does when a [Session] loses the connection
+// that all its locks are on.
+//
+// When Lose returns, each of the locks has Err and Unlock return ErrLost, its
+// contexts have ended with cause ErrLost, and the functions of [Lock.OnEnd] have
+// run. Only then does a waiting call get a key, as if another process had given
+// it back. Locks taken later are not affected.
+func (m *Memory) Lose() (lost int) {
+	m.table.mu.Lock()
+	var held []*Lock
+	for e := range m.table.entries.all() {
+		held = e.appendHolders(held)
+	}
+	m.table.mu.Unlock()
+	var ends []ending
+	for i, lock := range held {
+		end, ok := lock.end(endLost)
+		if !ok { // given back meanwhile
+			continue
+		}
+		ends = append(ends, end)
+		held[lost] = held[i]
+		lost++
+	}
+	for _, end := range ends {
+		end.announce()
+	}
+	for _, lock := range held[:lost] {
+		_ = lock.home.unlock(lock) // a Memory's never fails
+	}
+	return lost
 }
 
 var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")

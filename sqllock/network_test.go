@@ -19,11 +19,11 @@ type network struct {
 
 	mu    sync.Mutex
 	up    chan struct{} // protected by mu; closed while new connections go through
-	links []*link       // protected by mu
+	links []*passage    // protected by mu
 }
 
-// A link is one connection through a network, with its two ends.
-type link struct {
+// A passage is one connection through a network, with its two ends.
+type passage struct {
 	client, server net.Conn
 	silent         atomic.Bool // for good, as one that a device between has forgotten
 }
@@ -67,7 +67,7 @@ func (n *network) serve(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	l := &link{client: client, server: server}
+	l := &passage{client: client, server: server}
 	n.mu.Lock()
 	n.links = append(n.links, l)
 	n.mu.Unlock()
@@ -76,7 +76,7 @@ func (n *network) serve(client net.Conn) {
 }
 
 // pump copies what comes, or loses it and its end.
-func (l *link) pump(to, from net.Conn, swallow string) {
+func (l *passage) pump(to, from net.Conn, swallow string) {
 	buffer := make([]byte, 32<<10)
 	for {
 		size, err := from.Read(buffer)

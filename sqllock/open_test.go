@@ -143,7 +143,7 @@ func TestOpenRefusesPoolOfOne(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		db.SetMaxOpenConns(1)
-		refused(t, db, dsn, sqllock.ErrNotExclusive, "allow two or more")
+		refused(t, db, dsn, sqllock.ErrConfig, "allow two or more")
 		db.SetMaxOpenConns(2)
 		s, err := sqllock.Open(t.Context(), db)
 		if err != nil {
@@ -257,16 +257,6 @@ func TestOpenWhileDatabaseIsDown(t *testing.T) {
 			}
 			_ = lock.Unlock()
 		})
-	}
-}
-
-// What is not exclusive is refused by a lazy Open, too.
-func TestLazyOpenRefusesPoolOfOne(t *testing.T) {
-	t.Parallel()
-	db := open(t, "pgx", pgtest.Database(t))
-	db.SetMaxOpenConns(1)
-	if _, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen()); !errors.Is(err, sqllock.ErrNotExclusive) {
-		t.Errorf("Open: %v, want ErrNotExclusive", err)
 	}
 }
 

@@ -76,10 +76,14 @@ func WithHeartbeat(every time.Duration) Option {
 	return func(o *options) { o.heartbeat, o.beatSet = every, true }
 }
 
-// WithMaxHeld limits how many locks a Session holds at once, 4,000 by default:
-// beyond it TryLock fails with ErrCapacity. The server's table of locks is
-// shared with every other client of the cluster, which all fail when it is
-// full: with default settings at 8,000 to 13,000.
+// WithMaxHeld limits how many locks a Session holds at once, 4,000 by default.
+// Beyond it TryLock fails with ErrCapacity.
+//
+// On PostgreSQL a Session keeps another limit by itself, with the same error. All
+// clients of a server share its table of locks, and all fail when it is full. So
+// a Session asks for no new key while the table is more than 60 % full. The table
+// has max_locks_per_transaction × (max_connections + max_prepared_transactions)
+// places: 6,400 by default, and so 3,840 for all Sessions together.
 func WithMaxHeld(n int) Option {
 	return func(o *options) { o.maxHeld = n }
 }
@@ -102,8 +106,8 @@ func WithAsyncUnlock() Option {
 
 // WithLazyOpen lets Open succeed while the database is away: the Session goes
 // on trying in the background and answers ErrUnavailable until it has
-// connected. Without it Open fails. What is shown not to exclude is refused all
-// the same.
+// connected. Without it Open fails. Open fails all the same with ErrNotExclusive
+// and ErrConfig: waiting does not mend those.
 func WithLazyOpen() Option {
 	return func(o *options) { o.lazy = true }
 }

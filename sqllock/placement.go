@@ -74,14 +74,3 @@ func (s *Session) removeLocked(b *backend) {
 	b.retired = true
 	s.backends = slices.DeleteFunc(s.backends, func(other *backend) bool { return other == b })
 }
-
-// roomLocked is how many more locks may be taken.
-func (s *Session) roomLocked() int {
-	room := s.options.maxHeld - s.table.held
-	for _, b := range s.backends {
-		if b.lease != nil {
-			room -= b.lease.flight.wantedLocked()
-		}
-	}
-	return room
-}

@@ -125,6 +125,9 @@ type enrollError struct{ err error }
 func (e *enrollError) Error() string { return "sqllock: " + e.err.Error() }
 func (e *enrollError) Unwrap() error { return e.err }
 
+// Is makes errors.Is(err, ErrConfig) hold.
+func (e *enrollError) Is(target error) bool { return target == ErrConfig }
+
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 
 // register writes down what is held and waited for, if that is due or was not done for a heartbeat. It reports

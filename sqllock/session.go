@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,9 @@ type Session struct {
 	backends  []*backend    // at least one
 	growAfter time.Duration // no other connection until then; 0: none has failed
 	disputes  map[claim]dispute
+	left      []dialect.Process // of lost connections: the server may still have them
+	room      room              // in the server's lock table
+	address   net.Addr          // where the last connection led to; nil: not known
 	counters  counters
 }
 
@@ -57,7 +61,8 @@ type Session struct {
 // this very database: it fails with ErrNotExclusive, and says what to change,
 // behind a transaction pooler, on a standby, on a server that only looks like
 // PostgreSQL; with ErrUnavailable if the database is away (but see
-// WithLazyOpen). ctx bounds Open only. db must allow two connections or more.
+// WithLazyOpen). It fails with ErrConfig for what only a person can mend, such as a
+// wrong password. ctx bounds Open only. db must allow two connections or more.
 //
 // Open panics if db is nil.
 func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
@@ -109,7 +114,8 @@ func (s *Session) begin(ctx context.Context, first *backend) (dialect.Session, e
 
 // TryLock takes key, or fails: ErrHeld at once if somebody else holds it or is
 // in line for it in this process, ErrUnavailable within a second if the
-// database does not answer, ErrCapacity, ErrNotExclusive, ErrClosed, or ctx's
+// database does not answer, ErrConfig if the Session lost its connection and the
+// server rejects a new one, ErrCapacity, ErrNotExclusive, ErrClosed, or ctx's
 // error.
 func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return s.table.acquire(ctx, key, false)
@@ -120,7 +126,7 @@ func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // the key goes through the database again, so that other processes get their
 // turn; across processes there is no order. Lock goes on waiting while the
 // database is away. Its errors are ErrClosed and ctx's; the latter matches
-// ErrUnavailable too if the database was away when ctx ended, or ErrNotExclusive
+// ErrUnavailable or ErrConfig too if the database was away when ctx ended, or ErrNotExclusive
 // if the key was not to be had for its secret (see [Namespace.Keyed]).
 func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return s.table.acquire(ctx, key, true)

@@ -169,7 +169,7 @@ func refusal(errs []error) error {
 
 // isLasting reports whether err tells of what waiting does not mend.
 func isLasting(err error) bool {
-	return errors.Is(err, ErrCapacity) || errors.Is(err, ErrNotExclusive) || errors.Is(err, ErrClosed)
+	return errors.Is(err, ErrCapacity) || errors.Is(err, ErrNotExclusive) || errors.Is(err, ErrConfig) || errors.Is(err, ErrClosed)
 }
 
 // refusals is several errors on one line.

@@ -77,6 +77,7 @@ type ServerProcess struct {
 	Address     string    // the client's; empty on a Unix socket
 	State       string    // as in pg_stat_activity: "idle", "active", "idle in transaction", …
 	StateSince  time.Time // when State began: of an idle process the end of its last statement
+	WaitEvent   string    // what the process waits for, as in pg_stat_activity: "ClientRead" is its client
 }
 
 // A Waiter waits for an advisory lock: a server process in pg_advisory_lock, or callers of a Session, which polls.

@@ -29,10 +29,11 @@ type Tx interface {
 // ErrNotExclusive on a standby, with an error that matches sql.ErrTxDone if tx
 // has ended, with ErrUnavailable if the connection is gone; an error of the
 // server has an SQLState method. ctx reaches the driver: it is the caller's own
-// transaction.
+// transaction. If ctx has ended, the error is ctx's, and ErrLost too if the loss of a
+// lock has ended it.
 func TryTx(ctx context.Context, tx Tx, key Key) error {
 	ok, err := dialect.TryXact(ctx, tx, key.id())
-	return txError(ok, err)
+	return inContext(ctx, txError(ok, err))
 }
 
 // TryRTx is TryTx for one of several readers: while transactions, or readers of a [Session], have
@@ -40,7 +41,7 @@ func TryTx(ctx context.Context, tx Tx, key Key) error {
 // one that is the only reader gets it alone.
 func TryRTx(ctx context.Context, tx Tx, key Key) error {
 	ok, err := dialect.TryXact(ctx, tx, key.id().Shared())
-	return txError(ok, err)
+	return inContext(ctx, txError(ok, err))
 }
 
 // LockTx is TryTx that waits: up to wait, rounded up to a millisecond and at the
@@ -64,7 +65,7 @@ func lockTx(ctx context.Context, tx Tx, key dialect.Key, wait time.Duration) err
 	if err == nil && !ok && wait > 0 {
 		ok, err = dialect.LockXact(ctx, tx, key, wait)
 	}
-	return txError(ok, err)
+	return inContext(ctx, txError(ok, err))
 }
 
 func txError(ok bool, err error) error {

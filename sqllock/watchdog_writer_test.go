@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -105,7 +104,7 @@ func TestWatchTellsOfAFrozenProcess(t *testing.T) {
 		if n := w.count(late(sqllock.ID(1), false)); n != 0 {
 			t.Error("late, while it runs")
 		}
-		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
+		if err := pgtest.FreezeProcess(frozen.Pid); err != nil {
 			t.Fatal(err)
 		}
 		w.await(1, "it is told late", late(sqllock.ID(1), false))
@@ -163,10 +162,10 @@ func TestWatchTerminatesOnce(t *testing.T) {
 	conn := connection(t, db)
 	executeOn(t, conn, "SELECT pg_advisory_lock(1)")
 	pid := beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := pgtest.FreezeProcess(pid); err != nil {
 		t.Skip("the server's processes are not this one's to stop: ", err)
 	}
-	resume := func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
+	resume := func() { _ = pgtest.ThawProcess(pid) }
 	defer resume()
 	w := startWatch(t, db, sqllock.WithTerminate(func(f sqllock.Finding) bool { return f.Holder.Key == sqllock.ID(1) }))
 	w.await(1, "that it was ended is told", terminated)

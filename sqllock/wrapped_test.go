@@ -56,7 +56,10 @@ func (c wrappedConn) ResetSession(ctx context.Context) error {
 }
 
 func (c wrappedConn) CheckNamedValue(v *driver.NamedValue) error {
-	return c.inner().(driver.NamedValueChecker).CheckNamedValue(v)
+	if checker, ok := c.inner().(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
 }
 
 // wrapper is a Connector of wrappedConns.

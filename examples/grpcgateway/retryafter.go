@@ -16,7 +16,8 @@ import (
 // RetryInfo. The gateway puts that into the body alone, where HTTP clients and
 // proxies do not look.
 //
-// It is for runtime.WithErrorHandler.
+// It is for runtime.WithErrorHandler. The gateway does not call that for a method
+// that streams its responses: the RetryInfo is then in the body alone.
 func retryAfter(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jmoiron/sqlx v1.4.0
 	github.com/latchkey-go/latchkey v0.0.0
 	github.com/lib/pq v1.12.3
 	go.uber.org/goleak v1.3.0

@@ -302,6 +302,52 @@ func TestIdempotencyWiring(t *testing.T) {
 	})
 }
 
+// A handler that uses another database of MariaDB has its response stored where its
+// key is.
+func TestIdempotencyHandlerUsesOtherDatabase(t *testing.T) {
+	t.Parallel()
+	b := mariaBank(t, "")
+	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := b.book(r); err != nil {
+			t.Error(err)
+		}
+		tx, _ := httpmw.EffectTx(r.Context())
+		if _, err := tx.ExecContext(r.Context(), "USE information_schema"); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	})), "k-1", "10"), http.StatusCreated)
+	b.db = open(t, b.driver, b.dsn)
+	b.wantEffects(1)
+}
+
+// A table of MariaDB that lets a key in twice, or rolls nothing back, is found out
+// before a handler runs.
+func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"no key":     "DROP PRIMARY KEY",
+		"wider key":  "DROP PRIMARY KEY, ADD PRIMARY KEY (`key`, fingerprint)",
+		"not unique": "DROP PRIMARY KEY, ADD KEY (`key`)",
+		"MyISAM":     "ENGINE = MyISAM",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := mariaBank(t, "")
+			execute(t, b.db, "ALTER TABLE latchkey_answers "+change)
+			h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusInternalServerError)
+			b.wantLog("is not as IdempotencySchema makes it")
+			if n := b.runs.Load(); n != 0 {
+				t.Errorf("the handler ran %d times", n)
+			}
+			execute(t, b.db, "DROP TABLE latchkey_answers")
+			create(t, b.db, httpmw.IdempotencySchema(sqllock.MySQL))
+			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
+		})
+	}
+}
+
 func TestIdempotencyUnknownDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))

@@ -33,15 +33,15 @@ func makeTables(t *testing.T, owner *sql.DB, role string) {
 	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_claims, latchkey_tokens TO "+role)
 }
 
-// refusedFor checks that Open refuses db with a sentence that has this in it.
-func refusedFor(t *testing.T, db *sql.DB, says string) {
+// refusedFor checks that Open rejects db with want, in a sentence that has this in it.
+func refusedFor(t *testing.T, db *sql.DB, want error, says string) {
 	t.Helper()
 	s, err := sqllock.Open(t.Context(), db, sqllock.WithLeaseTable())
 	if err == nil {
 		_ = s.Close()
 	}
-	if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), says) {
-		t.Errorf("Open: %v, want ErrNotExclusive and a word of %q", err, says)
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
+		t.Errorf("Open: %v, want %v and a word of %q", err, want, says)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestLeaseTableWithoutRightToCreate(t *testing.T) {
 	t.Parallel()
 	role, owner, asClerk := clerk(t, "pgx", pgtest.Database(t))
 	execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	refusedFor(t, asClerk, "Schema(PostgreSQL)")
+	refusedFor(t, asClerk, sqllock.ErrConfig, "Schema(PostgreSQL)")
 	makeTables(t, owner, role)
 	s := session(t, asClerk, sqllock.WithLeaseTable())
 	if err := mustLock(t, s, sqllock.ID(1)).Unlock(); err != nil {
@@ -68,7 +68,7 @@ func TestLeaseTableWithoutRightToTokens(t *testing.T) {
 				role, owner, asClerk := clerk(t, driver, pgtest.Database(t))
 				makeTables(t, owner, role)
 				execute(t, owner, revoke(function))
-				refusedFor(t, asClerk, function)
+				refusedFor(t, asClerk, sqllock.ErrConfig, function)
 			})
 		}
 	}
@@ -99,7 +99,7 @@ func TestLeaseTableInTwoSchemas(t *testing.T) {
 			if driver == "pgx" {
 				dsn = inExecMode(dsn)
 			}
-			refusedFor(t, open(t, driver, dsn+"&search_path=other,public"), "more than one schema")
+			refusedFor(t, open(t, driver, dsn+"&search_path=other,public"), sqllock.ErrNotExclusive, "more than one schema")
 		})
 	}
 }

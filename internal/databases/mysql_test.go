@@ -85,10 +85,10 @@ func TestMySQLRefused(t *testing.T) {
 		want error
 		says string
 	}{
-		{"a pool of one", one, sqllock.ErrNotExclusive, "SetMaxOpenConns"},
-		{"no database", open(t, "mysql", strings.TrimSuffix(server.DSN("x"), "x")), sqllock.ErrNotExclusive, "name one in the connection string"},
-		{"no such database", open(t, "mysql", server.DSN("nowhere")), sqllock.ErrUnavailable, "no such database"},
-		{"no such user", open(t, "mysql", server.DSNOf("nobody", "mysql")), sqllock.ErrUnavailable, "the user or the password"},
+		{"a pool of one", one, sqllock.ErrConfig, "SetMaxOpenConns"},
+		{"no database", open(t, "mysql", strings.TrimSuffix(server.DSN("x"), "x")), sqllock.ErrConfig, "name one in the connection string"},
+		{"no such database", open(t, "mysql", server.DSN("nowhere")), sqllock.ErrConfig, "no such database"},
+		{"no such user", open(t, "mysql", server.DSNOf("nobody", "mysql")), sqllock.ErrConfig, "the user or the password"},
 	} {
 		s, err := sqllock.Open(t.Context(), tt.db)
 		if err == nil {

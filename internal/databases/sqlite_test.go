@@ -33,9 +33,9 @@ func TestSQLiteRefused(t *testing.T) {
 	}{
 		{"in memory", ":memory:", sqllock.ErrNotExclusive, "NewMemory"},
 		{"shared memory", "file::memory:?cache=shared", sqllock.ErrNotExclusive, "NewMemory"},
-		{"read-only", small("?mode=ro"), sqllock.ErrNotExclusive, "can only be read"},
-		{"query_only", small("?_pragma=query_only(1)"), sqllock.ErrNotExclusive, "query_only"},
-		{"damaged", "file:" + garbage, sqllock.ErrUnavailable, "damaged"},
+		{"read-only", small("?mode=ro"), sqllock.ErrConfig, "can only be read"},
+		{"query_only", small("?_pragma=query_only(1)"), sqllock.ErrConfig, "query_only"},
+		{"damaged", "file:" + garbage, sqllock.ErrConfig, "damaged"},
 		{"no directory", "file:" + filepath.Join(t.TempDir(), "none", "app.db"), sqllock.ErrUnavailable, "could not be opened"},
 		{"full", small("?_pragma=max_page_count(2)"), sqllock.ErrCapacity, "full"},
 	} {

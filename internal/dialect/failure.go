@@ -34,6 +34,9 @@ type Failure struct {
 	Reason string // for people
 	State  string // the SQLSTATE, where the server gave one
 	Cause  error  // an error of the standard library with a constant text, or nil
+
+	// Lasting: only a person can mend it, with another setting, account or right.
+	Lasting bool
 }
 
 func (f *Failure) Error() string { return f.Reason }
@@ -57,7 +60,7 @@ func Fail(err error) error {
 		return mysqlFailure(number, state)
 	}
 	if state := SQLState(err); state != "" {
-		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state}
+		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state, Lasting: isLasting(state)}
 	}
 	if code, ok := sqliteCode(err); ok {
 		return sqliteFailure(code)
@@ -91,9 +94,11 @@ func SQLState(err error) string {
 func inWords(state string) string {
 	switch {
 	case strings.HasPrefix(state, "28"):
-		return "the server refused the user or the password: "
+		return "the server rejected the user or the password: "
 	case strings.HasPrefix(state, "3D"):
 		return "the server has no such database: "
+	case state == forbidden:
+		return "the role has no right to this: "
 	case state == "53300":
 		return "the server has no connection to spare: "
 	case state == "53200":
@@ -103,6 +108,15 @@ func inWords(state string) string {
 	}
 	return "the server answered "
 }
+
+// isLasting reports whether an SQLSTATE means that the user, the password or the
+// database is wrong, or that a right is missing.
+func isLasting(state string) bool {
+	return strings.HasPrefix(state, "28") || strings.HasPrefix(state, "3D") || state == forbidden
+}
+
+// misconfigured rejects a database or a pool for what waiting does not mend.
+func misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Lasting: true} }
 
 // kindOf tells what an SQLSTATE means for the session. Severity decides that,
 // and no portable interface carries it: these are the classes that the server

@@ -12,6 +12,8 @@ import (
 const (
 	mysqlNoSuchTable  = 1146
 	mysqlDenied       = 1142 // a command on a table
+	mysqlNoAccess     = 1044 // of a user, to a database
+	mysqlNoDatabase   = 1049
 	mysqlCheck        = 3819 // a CHECK constraint, in MySQL
 	mariadbCheck      = 4025 // the same in MariaDB
 	mysqlOutOfRange   = 1690 // of a sum
@@ -86,8 +88,15 @@ func mysqlFailure(number uint16, state string) *Failure {
 	case slices.Contains(mysqlFull, number):
 		f.Kind = Full
 	}
+	f.Lasting = slices.Contains(mysqlLasting, number)
 	f.Reason = mysqlInWords(number, state, f.Kind) + "error " + strconv.Itoa(int(number)) + ", SQLSTATE " + state
 	return f
+}
+
+// mysqlLasting are the errors that another account, right or database mends.
+var mysqlLasting = []uint16{
+	mysqlDenied, mysqlNoAccess, mysqlNoDatabase,
+	1130, 1045, 1698, 1820, 1862, 3118, 3159, 4151, // hosts, accounts
 }
 
 // mysqlInWords is what the commonest refusals of a server mean.
@@ -102,9 +111,9 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 	case number == mysqlDenied:
 		return "the user may not do this with latchkey's tables: run the statements of Schema(MySQL) and FenceSchema(MySQL) once as a user who may create them," +
 			" and grant it SELECT, INSERT, UPDATE and DELETE: "
-	case strings.HasPrefix(state, "28"), number == 1044:
-		return "the server refused the user or the password: "
-	case number == 1049:
+	case strings.HasPrefix(state, "28"), number == mysqlNoAccess:
+		return "the server rejected the user or the password: "
+	case number == mysqlNoDatabase:
 		return "the server has no such database: "
 	case kind == Full:
 		return "the server has no memory for another lock: "

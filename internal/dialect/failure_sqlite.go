@@ -68,6 +68,7 @@ func sqliteFailure(code int) *Failure {
 	case sqliteIOError:
 		f.Reason = "the database file could not be read or written: an error of the disk or file system"
 	case sqliteCorrupt, sqliteNotADB:
+		f.Lasting = true
 		f.Kind, f.Reason = Gone, "the database file is damaged, or is not one of SQLite"
 	case sqliteFull:
 		f.Kind, f.Reason = Full, "the disk is full, or the database file is as large as it may be"

@@ -33,7 +33,7 @@ func (t *postgresTables) prove(ctx context.Context) error {
 	case SQLState(err) == readOnly:
 		return refuse(onReadOnly)
 	case SQLState(err) == forbidden:
-		return refuse("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
+		return misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
 	}
 	return err
 }
@@ -164,7 +164,7 @@ func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	}
 	_, err = conn.ExecContext(ctx, "SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_catalog.pg_control_system()")
 	if SQLState(err) == forbidden {
-		err = refuse("the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both")
+		err = misconfigured("the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both")
 	}
 	return err
 }

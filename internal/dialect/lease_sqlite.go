@@ -27,7 +27,7 @@ func (SQLite) Open(ctx context.Context, db *sql.DB, set Settings) (Session, erro
 		s, err = openLease(ctx, t, set, new(inFlight))
 	}
 	if code, ok := sqliteCode(err); ok && code&0xff == sqliteReadOnly {
-		return nil, refuse(sqliteFailure(code).Reason)
+		return nil, misconfigured(sqliteFailure(code).Reason)
 	}
 	return s, Fail(err)
 }
@@ -76,7 +76,7 @@ func oneFile(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if queryOnly {
-		return refuse("the connections can only read (query_only): Open needs some that can write")
+		return misconfigured("the connections can only read (query_only): Open needs some that can write")
 	}
 	return nil
 }

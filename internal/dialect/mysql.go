@@ -26,7 +26,7 @@ func (MySQL) Traits() Traits { return Traits{Lease: defaultLease, Spread: true, 
 // session.
 func (MySQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
 	if db.Stats().MaxOpenConnections == 1 {
-		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+		return nil, misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
 	}
 	conn, err := take(ctx, db, set.Socket, "")
 	if err != nil {

@@ -75,7 +75,7 @@ func (s mysqlServer) fit() error {
 	case olderThan(s.version, oldest):
 		return refuse(mysqlTooOld)
 	case len(s.database) == 0:
-		return refuse("the connection is in no database, by whose name locks are told apart: name one in the connection string")
+		return misconfigured("the connection is in no database, by whose name locks are told apart: name one in the connection string")
 	case isOn(s.variables["read_only"]), isOn(s.variables["super_read_only"]), isOn(s.variables["innodb_read_only"]):
 		return refuse(mysqlIsReadOnly)
 	case isOn(s.variables["wsrep_on"]):

@@ -35,7 +35,7 @@ const (
 // pooler a SET would reach another client's session.
 func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session, error) {
 	if db.Stats().MaxOpenConnections == 1 {
-		return nil, refuse("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+		return nil, misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
 	}
 	conn, err := take(ctx, db, set.Socket, terminateOwn)
 	if err != nil {
@@ -57,16 +57,20 @@ func (d PostgreSQL) Open(ctx context.Context, db *sql.DB, set Settings) (Session
 	} else {
 		witness.discard()
 	}
+	var process Process
 	if err == nil {
-		_, err = inPatience(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, setUp(ctx, conn.Conn, set)
+		process, err = inPatience(ctx, set.Proof, func(ctx context.Context) (Process, error) {
+			if err := setUp(ctx, conn.Conn, set); err != nil {
+				return Process{}, err
+			}
+			return processOf(ctx, conn.Conn, pid)
 		})
 	}
 	if err != nil {
 		conn.discard()
 		return nil, Fail(err)
 	}
-	s := &postgresSession{conn: conn.Conn, pid: pid, socket: conn.socket, abort: func() {}}
+	s := &postgresSession{conn: conn.Conn, pid: pid, process: process, socket: conn.socket, abort: func() {}}
 	s.statements.ctx = context.Background()
 	if s.socket == nil {
 		s.statements.ctx, s.abort = context.WithCancel(s.statements.ctx)
@@ -99,6 +103,7 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	for _, s := range settings {
 		calls = append(calls, "pg_catalog.set_config("+s+", false)")
 	}
+	calls = append(calls, cutOff(set.Lease)...)
 	// This one ends with the transaction, and so with the statement, if that is
 	// in none.
 	calls = append(calls, "pg_catalog.set_config('latchkey.transaction', 'open', true)")
@@ -139,10 +144,11 @@ func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: r
 
 // postgresSession is a Session on one connection of its own.
 type postgresSession struct {
-	conn   *sql.Conn
-	pid    int64    // of the server process: every answer must come from it
-	socket net.Conn // nil where it cannot be reached
-	abort  func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
+	conn    *sql.Conn
+	pid     int64 // of the server process: every answer must come from it
+	process Process
+	socket  net.Conn // nil where it cannot be reached
+	abort   func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
 
 	statements statements
 	batch      *Batch          // of the exchange under way

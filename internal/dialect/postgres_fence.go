@@ -116,16 +116,23 @@ func Fence(ctx context.Context, tx Execer, key Key, t Token) (Passage, error) {
 		return Stopped, nil
 	}
 	noted := int64(1)
-	if err == nil && t.Here != "" && !t.MySQL {
+	if err == nil && !t.MySQL {
 		noted, err = result.RowsAffected()
 	}
 	switch {
 	case err != nil:
 		return Stopped, fenceFailure(ctx, tx, err)
-	case noted == 0:
+	case noted == 0 && t.Here != "":
 		return Elsewhere, nil
+	case noted != 1: // lib/pq before 1.11 takes the end of rows that are open for the statement's own
+		return Stopped, fenceFailure(ctx, tx, errAnotherReply)
 	}
 	return Passed, nil
+}
+
+var errAnotherReply = &Failure{
+	Kind:   Statement,
+	Reason: "the transaction's connection gave the response to another statement: close the rows of the transaction first",
 }
 
 // fenceFailure is err, which is no decision of the fence, as Fence reports it.

@@ -27,6 +27,7 @@ type InspectedProcess struct {
 	Address     string
 	State       string
 	StateSince  time.Time
+	WaitEvent   string
 }
 
 // An InspectedLock is an advisory lock that a process holds or waits for.

@@ -48,7 +48,7 @@ func (r Registry) terminateIfLate(l LateLock) string {
 		AND database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())))
 	AND EXISTS (SELECT FROM ONLY %[6]s AS h JOIN pg_catalog.pg_stat_get_activity(%[1]d) AS a USING (pid, backend_start)
 		WHERE backend_start = %[2]s AND key_space = %[7]d AND key_id = (%[5]d) AND shared = %[8]t
-		AND greatest(heartbeat, state_change) <= pg_catalog.clock_timestamp() - %[9]s AND state LIKE 'idle%%' AND state_change IS NOT NULL)
+		AND greatest(heartbeat, state_change) <= pg_catalog.clock_timestamp() - %[9]s AND (state LIKE 'idle%%' OR state = 'active' AND wait_event = 'ClientRead') AND state_change IS NOT NULL)
 	THEN pg_catalog.pg_terminate_backend(%[1]d) ELSE false END`,
 		l.PID, moment(l.Start), mode, l.Key.Space+1, l.Key.ID, r.Heartbeats.Name, l.Key.Space, l.Shared, late)
 }
@@ -94,7 +94,7 @@ const sweepStatement = `WITH held AS MATERIALIZED (
 	FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_get_activity(NULL) AS a USING (pid)
 	WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())))
 DELETE FROM ONLY %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY %[1]s AS h
-	WHERE expires < statement_timestamp() - %[2]s AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
+	WHERE expires < pg_catalog.statement_timestamp() - %[2]s AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
 
 // notHeld is whether the process of row h, or what may be that process, does not hold h's lock.
 const notHeld = `NOT EXISTS (SELECT FROM held WHERE (held.pid, held.space, held.id, held.shared) = (h.pid, h.key_space, h.key_id, h.shared)

@@ -58,7 +58,7 @@ const (
 // The key's halves are classid and objid: see heldQuery.
 const inspectQuery = `WITH
 here AS MATERIALIZED (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())),
-activity AS MATERIALIZED (SELECT pid, datid, backend_start, application_name, client_addr, state, state_change FROM pg_catalog.pg_stat_get_activity(NULL)),
+activity AS MATERIALIZED (SELECT pid, datid, backend_start, application_name, client_addr, state, state_change, wait_event FROM pg_catalog.pg_stat_get_activity(NULL)),
 every_lock AS MATERIALIZED (SELECT locktype, database, classid, objid, objsubid, pid, mode, granted, waitstart FROM pg_catalog.pg_locks),
 advisory AS MATERIALIZED (
 	SELECT coalesce(pid, 0) AS pid, objsubid - 1 AS space, (classid::bigint << 32) | objid::bigint AS id,
@@ -83,6 +83,6 @@ SELECT pg_catalog.json_build_object(
 			'HeldID', w.held_id, 'Waiters', w.waiters, 'Since', w.since, 'Heartbeat', w.heartbeat, 'Expires', w.expires))
 		FROM WAITS AS w WHERE w.expires > pg_catalog.statement_timestamp()),
 	'Processes', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('PID', pid, 'Start', backend_start, 'Application', application_name,
-			'Address', pg_catalog.host(client_addr), 'State', state, 'StateSince', state_change))
+			'Address', pg_catalog.host(client_addr), 'State', state, 'StateSince', state_change, 'WaitEvent', wait_event))
 		FROM activity WHERE pid IN (SELECT pid FROM advisory UNION SELECT pid FROM blocked UNION SELECT pg_catalog.unnest(by) FROM blocked))
 )::text`

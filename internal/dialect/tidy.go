@@ -35,10 +35,6 @@ func isIdle(conn *sql.Conn) (idle, known bool) {
 				idle, known = false, false
 			}
 		}()
-		if isOf(c, pgxStdlib) { // its ResetSession rejects a connection in a transaction
-			idle, known = true, true
-			return nil
-		}
 		c = unwrap(c)
 		const ready = 'I'
 		if v := pqField(c, "txnStatus"); v.IsValid() && v.CanUint() {

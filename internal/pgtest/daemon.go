@@ -160,7 +160,7 @@ func (d *Daemon) Freeze() error {
 
 // Thaw ends Freeze.
 func (d *Daemon) Thaw() error {
-	return d.running(func(p *process) error { return p.signal(syscall.SIGCONT) })
+	return d.running(func(p *process) error { return p.signal(sigCont) })
 }
 
 func (d *Daemon) running(do func(*process) error) error {
@@ -183,7 +183,7 @@ func (d *Daemon) endLocked(sig syscall.Signal) error {
 	if d.server == nil {
 		return nil
 	}
-	err := errors.Join(d.server.signal(syscall.SIGCONT), d.server.signal(sig))
+	err := errors.Join(d.server.signal(sigCont), d.server.signal(sig))
 	if err == nil {
 		err = d.server.wait(stopTimeout)
 	}

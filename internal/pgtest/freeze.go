@@ -39,7 +39,7 @@ func (c *Cluster) thawLocked() error {
 		return err
 	}
 	for _, pid := range append(children, c.server.pid) {
-		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := kill(pid, sigCont); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}
@@ -49,14 +49,14 @@ func (c *Cluster) thawLocked() error {
 // FreezeBackend stops one session's server process, whose id pg_backend_pid()
 // gives, with SIGSTOP.
 func (c *Cluster) FreezeBackend(pid int) error {
-	if err := c.signalBackend(pid, syscall.SIGSTOP); err != nil {
+	if err := c.signalBackend(pid, sigStop); err != nil {
 		return err
 	}
 	return freeze([]int{pid})
 }
 
 // ThawBackend ends FreezeBackend.
-func (c *Cluster) ThawBackend(pid int) error { return c.signalBackend(pid, syscall.SIGCONT) }
+func (c *Cluster) ThawBackend(pid int) error { return c.signalBackend(pid, sigCont) }
 
 // KillBackend kills one session's server process with SIGKILL, upon which
 // PostgreSQL ends all its sessions and recovers.
@@ -76,8 +76,15 @@ func (c *Cluster) signalBackend(pid int, sig syscall.Signal) error {
 	if !slices.Contains(children, pid) {
 		return fmt.Errorf("pgtest: process %d is not a backend of this cluster", pid)
 	}
-	return syscall.Kill(pid, sig)
+	return kill(pid, sig)
 }
+
+// FreezeProcess stops a process of the caller's account with SIGSTOP, and returns
+// when it has stopped.
+func FreezeProcess(pid int) error { return freeze([]int{pid}) }
+
+// ThawProcess ends FreezeProcess.
+func ThawProcess(pid int) error { return kill(pid, sigCont) }
 
 // stopPostmasterLocked freezes the postmaster and returns its children.
 func (c *Cluster) stopPostmasterLocked() ([]int, error) {
@@ -90,7 +97,7 @@ func (c *Cluster) stopPostmasterLocked() ([]int, error) {
 // freeze sends SIGSTOP and waits until it has done its work.
 func freeze(pids []int) error {
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := kill(pid, sigStop); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}

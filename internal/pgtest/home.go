@@ -20,9 +20,9 @@ var watchdogScript string
 // kill -9.
 type home struct {
 	dir      string
-	account  *syscall.Credential // owner of dir, and who the server runs as; nil: ourselves
-	env      []string            // of its programs, besides serverEnv
-	lifeline *os.File            // the pipe to the watchdog, which acts when it is closed
+	account  *account // owner of dir, and who the server runs as; nil: ourselves
+	env      []string // of its programs, besides serverEnv
+	lifeline *os.File // the pipe to the watchdog, which acts when it is closed
 	watchdog *process
 }
 
@@ -72,7 +72,7 @@ func (h *home) startWatchdog() error {
 	h.watchdog, err = startProcess([]string{"/bin/sh", "-c", watchdogScript, "watchdog", h.dir}, &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{r, null, null},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   ownSession(nil),
 	})
 	if err != nil {
 		return errors.Join(err, w.Close())
@@ -102,7 +102,7 @@ func (h *home) start(program string, args ...string) (*process, error) {
 		Dir:   h.dir,
 		Env:   append(serverEnv(), h.env...),
 		Files: []*os.File{null, log, log, h.lifeline},
-		Sys:   &syscall.SysProcAttr{Credential: h.account, Setsid: true},
+		Sys:   ownSession(h.account),
 	})
 }
 

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -35,17 +34,10 @@ func startProcess(argv []string, attr *os.ProcAttr) (*process, error) {
 
 // exited reports whether the process has ended, and reaps it.
 func (p *process) exited() bool {
-	for !p.done {
-		pid, err := syscall.Wait4(p.pid, &p.status, syscall.WNOHANG, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case pid == 0 && err == nil:
-			return false
-		default: // reaped, or (ECHILD) never to be seen again
-			p.done = true
-		}
+	if !p.done {
+		p.status, p.done = reap(p.pid)
 	}
-	return true
+	return p.done
 }
 
 // signal sends sig; to a process that has ended it does nothing.
@@ -53,7 +45,7 @@ func (p *process) signal(sig syscall.Signal) error {
 	if p.exited() {
 		return nil
 	}
-	return syscall.Kill(p.pid, sig)
+	return kill(p.pid, sig)
 }
 
 // wait polls until the process has ended, for d at most.

@@ -29,8 +29,10 @@ func quickSettings() map[string]string {
 		"jit":                "off",
 		"shared_buffers":     "16MB",
 		"max_connections":    "200",
-		"timezone":           "UTC",
-		"log_line_prefix":    "%m [%p] ",
+		// Tests that hold thousands of locks share a server.
+		"max_locks_per_transaction": "256",
+		"timezone":                  "UTC",
+		"log_line_prefix":           "%m [%p] ",
 		// In the data directory, since a killed server leaves it behind.
 		"dynamic_shared_memory_type": "mmap",
 		// A standby that was stopped or frozen for a while can still follow.

@@ -112,7 +112,7 @@ func (c *Cluster) killLocked() error {
 		return err
 	}
 	for _, pid := range append(children, c.server.pid) {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}

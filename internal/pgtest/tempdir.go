@@ -3,7 +3,6 @@ package pgtest
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // maxSocketDir leaves room for "/.s.PGSQL.12345" in the 104 bytes that a unix
@@ -32,15 +31,6 @@ func tempDir() string {
 		return "/tmp"
 	}
 	return dir
-}
-
-// freeBytes is how much can be written to dir; 0 if it cannot be told.
-func freeBytes(dir string) uint64 {
-	var fs syscall.Statfs_t
-	if syscall.Statfs(dir, &fs) != nil || syscall.Access(dir, 2 /* W_OK */) != nil {
-		return 0
-	}
-	return fs.Bavail * uint64(fs.Bsize)
 }
 
 // openToAll reports whether every account can reach the files in dir.

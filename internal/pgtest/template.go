@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -53,7 +52,7 @@ func cacheDir() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	return dir, syscall.Access(dir, 2 /* W_OK */)
+	return dir, mayWrite(dir)
 }
 
 // templateName identifies a data directory: another server or other options
@@ -133,14 +132,8 @@ func lockFile(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return nil, errors.Join(err, f.Close())
-		default:
-			return func() { f.Close() }, nil
-		}
+	if err := lock(f); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
+	return func() { f.Close() }, nil
 }

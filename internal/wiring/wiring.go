@@ -14,8 +14,10 @@ const (
 	// interval is the least time between two reports of one mistake.
 	interval = time.Minute
 
-	// maxPlaces bounds the memory of a Reports. A program has fewer routes.
+	// maxPlaces and maxRoute, in bytes, bound the memory of a Reports. A program has
+	// fewer routes, and shorter ones: others are made up by clients.
 	maxPlaces = 1000
+	maxRoute  = 256
 )
 
 // Reports logs mistakes, each at most once a minute for each route. The zero
@@ -36,15 +38,16 @@ type report struct {
 
 // Log writes a line with text, attrs, and the route unless that is empty. If the
 // mistake has happened more than once since the last line, "times" says how often.
+// The line for routes that are too many or too long to be told apart has none.
 //
 // Text must be a constant. The route must be a string, and must not hold an id. A
 // nil log is [slog.Default].
 func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, text string, route slog.Attr, attrs ...slog.Attr) {
-	times := r.due(place{text, route.Value.String()})
+	p, times := r.due(place{text, route.Value.String()})
 	if times == 0 {
 		return
 	}
-	if route.Value.String() != "" {
+	if p.route != "" {
 		attrs = append(attrs, route)
 	}
 	if times > 1 {
@@ -53,28 +56,28 @@ func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, t
 	cmp.Or(log, slog.Default()).LogAttrs(context.WithoutCancel(ctx), level, text, attrs...)
 }
 
-// due counts one more mistake at p. It returns how many to report now, which is
-// 0 if the last line is too young.
-func (r *Reports) due(p place) (times int) {
+// due counts one more mistake at p. It returns the place that p counts for, and how
+// many to report there now, which is 0 if the last line is too young.
+func (r *Reports) due(p place) (counted place, times int) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen == nil {
 		r.seen = make(map[place]*report)
 	}
-	if r.seen[p] == nil && len(r.seen) >= maxPlaces {
-		p.route = "" // all further routes are one
+	if len(p.route) > maxRoute || r.seen[p] == nil && len(r.seen) >= maxPlaces {
+		p.route = "" // all such routes are one
 	}
 	last := r.seen[p]
 	switch {
 	case last == nil:
 		r.seen[p] = &report{at: now}
-		return 1
+		return p, 1
 	case now.Sub(last.at) < interval:
 		last.silent++
-		return 0
+		return p, 0
 	}
 	times = last.silent + 1
 	last.at, last.silent = now, 0
-	return times
+	return p, times
 }

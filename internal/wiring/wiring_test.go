@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,18 +44,51 @@ func TestOnceAMinute(t *testing.T) {
 	})
 }
 
-// Routes that a client makes up cost a bounded number of lines and entries.
+// Routes that a client makes up cost a bounded number of lines and entries. The
+// line that they share names none of them.
 func TestRoutesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
 		var reports wiring.Reports
+		report := func(route string) {
+			reports.Log(t.Context(), log, slog.LevelWarn, "a", slog.String("route", route))
+		}
 		for i := range 5000 {
-			reports.Log(t.Context(), log, slog.LevelWarn, "a", slog.String("route", fmt.Sprint("/", i)))
+			report(fmt.Sprint("/", i))
 		}
 		if got := strings.Count(out.String(), "\n"); got > 1001 {
 			t.Errorf("%d lines in a minute, want at most 1001", got)
 		}
+		time.Sleep(time.Minute)
+		out.Reset()
+		report("/4999")
+		if got := out.String(); !strings.Contains(got, "times=4000") || strings.Contains(got, "route=") {
+			t.Errorf("logged %q, want 4000 times without a route", got)
+		}
 	})
+}
+
+// A long route is a client's, too: neither memory nor the log has room for it.
+func TestLongRoutes(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	var reports wiring.Reports
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 100 {
+		reports.Log(t.Context(), log, slog.LevelWarn, "a", slog.String("route", fmt.Sprint("/", i, strings.Repeat("x", 1<<18))))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if got := int64(after.HeapAlloc) - int64(before.HeapAlloc); got > 4<<20 {
+		t.Errorf("%d bytes are kept", got)
+	}
+	if out.Len() > 1000 || strings.Contains(out.String(), "route=") {
+		t.Errorf("logged %d bytes, want one short line", out.Len())
+	}
+	runtime.KeepAlive(&reports)
 }

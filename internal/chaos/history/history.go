@@ -30,7 +30,7 @@ type Result string
 const (
 	OK          Result = "ok"
 	Held        Result = "held"        // ErrHeld
-	Unavailable Result = "unavailable" // ErrUnavailable: nothing was granted; of an Unlock: unknown
+	Unavailable Result = "unavailable" // ErrUnavailable or ErrConfig: nothing was granted; of an Unlock: unknown
 	Capacity    Result = "capacity"    // ErrCapacity
 	GaveUp      Result = "gave up"     // the caller's context ended
 	Lost        Result = "lost"        // ErrLost

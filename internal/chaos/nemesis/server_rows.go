@@ -86,7 +86,7 @@ func lockOut(ctx context.Context, f *Field) (*fleet.Member, error) {
 		err = f.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", m.Role)
 	}
 	if err == nil {
-		err = f.notServed(ctx, m, "calls to fail with ErrUnavailable", func() int64 { return m.Process.Status().Unavailable })
+		err = f.notServed(ctx, m, "calls to fail with ErrUnavailable or ErrConfig", func() int64 { return m.Process.Status().Unavailable })
 	}
 	return m, errors.Join(err, f.Exec(ctx, "ALTER ROLE "+m.Role+" "+admit))
 }

@@ -116,7 +116,7 @@ func (c *caller) count(err error, begin history.Moment) {
 		counts.held.Add(1)
 	case errors.Is(err, sqllock.ErrNotExclusive):
 		counts.notExclusive.Add(1)
-	case errors.Is(err, sqllock.ErrUnavailable):
+	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrConfig):
 		counts.unavailable.Add(1)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// ResultOf is err in the words of the history. ErrNotExclusive is what a
-// database that does not serve answers: nothing was granted.
+// ResultOf is err in the words of the history. ErrNotExclusive and ErrConfig are
+// those of a database that does not serve: nothing was granted.
 func ResultOf(err error) history.Result {
 	switch {
 	case err == nil:
@@ -20,7 +20,7 @@ func ResultOf(err error) history.Result {
 		return history.Held
 	case errors.Is(err, sqllock.ErrCapacity):
 		return history.Capacity
-	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrNotExclusive):
+	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, sqllock.ErrNotExclusive), errors.Is(err, sqllock.ErrConfig):
 		return history.Unavailable
 	case errors.Is(err, sqllock.ErrLost), errors.Is(err, sqllock.ErrReleased):
 		return history.Lost

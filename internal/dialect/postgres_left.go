@@ -1,0 +1,77 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+)
+
+// A Process is one server process and no other. The server may give its PID
+// to a later process, which has another Start.
+type Process struct {
+	PID   int64 // 0: not known, or a pooler is between
+	Start int64 // microseconds since 1970, by the server's clock
+}
+
+// A Terminator is a Session that can end the server processes of earlier
+// sessions, which still hold their locks.
+type Terminator interface {
+	// Process is the session's server process.
+	Process() Process
+
+	// Terminate ends those of left that are still there, and returns them: the
+	// server ends each a moment later. Its error is a *Failure.
+	Terminate(left []Process) (there []Process, err error)
+}
+
+// processOf is the server process of conn, whose id is pid. It is not known
+// behind a pooler, which may give the process to another client.
+func processOf(ctx context.Context, conn *sql.Conn, pid int64) (Process, error) {
+	if handshake, known := handshakePID(conn); !known || handshake != pid {
+		return Process{}, nil
+	}
+	p := Process{PID: pid}
+	err := conn.QueryRowContext(ctx, "SELECT "+startOf+" FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a").Scan(&p.Start)
+	return p, err
+}
+
+const startOf = "(extract(epoch FROM a.backend_start) * 1000000)::bigint"
+
+func (s *postgresSession) Process() Process { return s.process }
+
+// terminateQuery passes over what is not there, or is another process with the
+// same id. OFFSET keeps the join before the function with the effect.
+const terminateQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ',') FILTER (WHERE pg_catalog.pg_terminate_backend(pid)), '')
+	FROM (SELECT u.i, u.pid FROM ROWS FROM (pg_catalog.unnest($1::text::int[]), pg_catalog.unnest($2::text::bigint[])) WITH ORDINALITY AS u (pid, start, i)
+		CROSS JOIN LATERAL pg_catalog.pg_stat_get_activity(u.pid) AS a WHERE ` + startOf + ` = u.start OFFSET 0) AS v`
+
+func (s *postgresSession) Terminate(left []Process) (there []Process, err error) {
+	pids, starts := make([]string, len(left)), make([]string, len(left))
+	for i, p := range left {
+		pids[i], starts[i] = strconv.FormatInt(p.PID, 10), strconv.FormatInt(p.Start, 10)
+	}
+	array := func(numbers []string) string { return "{" + strings.Join(numbers, ",") + "}" }
+	var (
+		pid  int64
+		list string
+	)
+	err = s.conn.QueryRowContext(s.statements.ctx, terminateQuery, array(pids), array(starts)).Scan(&pid, &list)
+	switch {
+	case err != nil:
+		return nil, Fail(err)
+	case pid != s.pid:
+		return nil, errOtherProcess
+	}
+	for item := range strings.SplitSeq(list, ",") {
+		if item == "" {
+			continue
+		}
+		i, err := strconv.Atoi(item)
+		if err != nil || i < 1 || i > len(left) {
+			return nil, errNonsense
+		}
+		there = append(there, left[i-1])
+	}
+	return there, nil
+}

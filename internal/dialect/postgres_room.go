@@ -1,0 +1,35 @@
+package dialect
+
+// A LockTable is what a server says of the table of locks that all its clients
+// share.
+type LockTable struct {
+	Size     int // places
+	Used     int // places that are taken, by any client
+	Sessions int // connections of lockers like ours
+}
+
+// A Surveyor is a Session that can look how full the server's lock table is.
+type Surveyor interface {
+	// LockTable looks. Its error is a *Failure.
+	LockTable() (LockTable, error)
+}
+
+// lockTableQuery leaves out what is elsewhere: locks by the fast path, and those
+// of serializable transactions. It touches no shared catalog, for which there may
+// be no room.
+const lockTableQuery = `SELECT pg_catalog.pg_backend_pid(),
+	pg_catalog.current_setting('max_locks_per_transaction')::bigint * (pg_catalog.current_setting('max_connections')::bigint + pg_catalog.current_setting('max_prepared_transactions')::bigint),
+	(SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks WHERE NOT fastpath AND mode <> 'SIReadLock'),
+	(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_activity(NULL) WHERE application_name LIKE '%latchkey')`
+
+func (s *postgresSession) LockTable() (t LockTable, err error) {
+	var pid int64
+	err = s.conn.QueryRowContext(s.statements.ctx, lockTableQuery).Scan(&pid, &t.Size, &t.Used, &t.Sessions)
+	switch {
+	case err != nil:
+		return LockTable{}, Fail(err)
+	case pid != s.pid:
+		return LockTable{}, errOtherProcess
+	}
+	return t, nil
+}

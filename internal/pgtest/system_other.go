@@ -1,0 +1,32 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package pgtest
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// Here the package compiles, so that the tests of the module can be built and
+// vetted. It starts no server: serverAccount, which comes first, is an error.
+var errSystem = errors.New("pgtest: servers are started on Linux, macOS and BSD only")
+
+const (
+	sigCont = syscall.Signal(-1)
+	sigStop = syscall.Signal(-2)
+)
+
+type account struct{ Uid, Gid uint32 }
+
+func serverAccount() (*account, error) { return nil, errSystem }
+
+func ownSession(*account) *syscall.SysProcAttr { return nil }
+
+func kill(int, syscall.Signal) error { return errSystem }
+
+func reap(int) (status syscall.WaitStatus, ended bool) { return status, true }
+
+func mayWrite(string) error { return errSystem }
+
+func lock(*os.File) error { return errSystem }

@@ -1,0 +1,12 @@
+package pgtest
+
+import "syscall"
+
+// freeBytes returns how much can be written to dir, and 0 if that is unknown.
+func freeBytes(dir string) uint64 {
+	var fs syscall.Statfs_t
+	if syscall.Statfs(dir, &fs) != nil || mayWrite(dir) != nil {
+		return 0
+	}
+	return fs.Bavail * uint64(fs.Bsize)
+}

@@ -1,0 +1,49 @@
+package internal_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"testing"
+)
+
+// Adding this module to a program leaves the program's own versions as they are, if
+// they are these or newer. docs/decisions/0018-the-oldest-versions.md has the reasons.
+func TestRequirementsStayOld(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, most := range map[string][3]int{
+		"google.golang.org/grpc":                          {1, 63, 2},
+		"github.com/lib/pq":                               {1, 10, 9},
+		"github.com/jackc/pgx/v5":                         {5, 5, 4},
+		"github.com/grpc-ecosystem/go-grpc-middleware/v2": {2, 1, 0},
+		"google.golang.org/protobuf":                      {1, 33, 0},
+		"golang.org/x/net":                                {0, 21, 0},
+		"golang.org/x/sync":                               {0, 6, 0},
+		"golang.org/x/sys":                                {0, 17, 0},
+		"golang.org/x/text":                               {0, 14, 0},
+	} {
+		found := regexp.MustCompile(`\t` + regexp.QuoteMeta(path) + ` v(\d+\.\d+\.\d+)`).FindSubmatch(text)
+		if found == nil {
+			continue // the fewer the better
+		}
+		var v [3]int
+		if _, err := fmt.Sscanf(string(found[1]), "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {
+			t.Fatal(err)
+		}
+		for i := range v {
+			if v[i] != most[i] {
+				if v[i] > most[i] {
+					t.Errorf("go.mod requires %s v%s, want at most %v", path, found[1], most)
+				}
+				break
+			}
+		}
+	}
+	if regexp.MustCompile(`jmoiron/sqlx`).Match(text) {
+		t.Error("go.mod requires sqlx, whose tests are in internal/databases")
+	}
+}

@@ -1,0 +1,58 @@
+package sqllock
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A fakeProber is a fake server that answers a probe whenever it is asked.
+type fakeProber struct{ *fakeServer }
+
+func (fakeProber) Answers(context.Context, net.Addr) bool { return true }
+
+// A server may answer at once and be slow to connect. The attempt that came first
+// is not given up for those that started later, which are few; what they bring is
+// destroyed.
+func TestSlowAttemptWins(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		const slow = 3 * time.Second
+		stuck, resume := hold(t)
+		server.mu.Lock()
+		server.onOpen = func(n int) error {
+			if n == 2 { // the first after the loss
+				time.Sleep(slow)
+				return nil
+			}
+			return stuck()
+		}
+		server.mu.Unlock()
+		lock := mustTry(t, s, ID(1))
+		s.table.mu.Lock()
+		s.address = new(net.TCPAddr)
+		s.table.mu.Unlock()
+		server.session(0).hooks(func() error { return errGone }, nil)
+		lost := time.Now()
+		beginTry(background, s, ID(2))
+		<-lock.Context().Done()
+		time.Sleep(time.Until(lost.Add(slow + time.Millisecond)))
+		mustTry(t, s, ID(3))
+		server.mu.Lock()
+		opens := server.opens
+		server.mu.Unlock()
+		if want := 2 + maxBeside; opens != want {
+			t.Errorf("%d connections were begun, want %d", opens, want)
+		}
+		resume()
+		synctest.Wait()
+		for n := 2; n < opens; n++ {
+			select {
+			case <-server.session(n).closed:
+			default:
+				t.Errorf("what attempt %d brought too late is not destroyed", n)
+			}
+		}
+	}, func(o *options) { o.dialect = fakeProber{o.dialect.(*fakeServer)} })
+}

@@ -1,0 +1,157 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+const (
+	// The server's lock table may be full up to this part; the rest is for other
+	// clients. The log says that there is room again below the second part.
+	roomPart, calmPart = 0.6, 0.5
+
+	// fewestPeers is how many connections of lockers are assumed at least, for
+	// some may have come since the last look.
+	fewestPeers = 8
+
+	// sharePart is the part of the room that all of them may take together before
+	// they look again. Each takes it without seeing what others take.
+	sharePart = 8
+
+	// lookPause is how long a full table is not looked at again, except by a
+	// heartbeat.
+	lookPause = 100 * time.Millisecond
+)
+
+var (
+	errTableFull = fmt.Errorf("%w: the server's lock table, which all its clients share, has no room for more", ErrCapacity)
+	errLookFirst = errors.New("sqllock: how full the server's lock table is must be looked at first")
+)
+
+// A room is what a Session knows of the room in the server's lock table.
+//
+// Invariant: between two looks the Session's locks grow by share at most, or by
+// one set of keys of at most a quarter of what was free.
+type room struct {
+	known bool
+	at    time.Duration // of the last look
+	held  int           // locks that the Session had, or had asked for, at the last look
+	free  int           // places up to roomPart
+	share int           // of free, for this Session
+	tight bool          // the log has said that there is none
+}
+
+// seenLocked takes in what a look has shown, which began when the Session had
+// held locks.
+func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
+	r.known, r.at, r.held = true, at, held
+	r.free = max(int(roomPart*float64(t.Size))-t.Used, 0)
+	peers := max(t.Sessions, fewestPeers)
+	r.share = r.free / (sharePart * peers)
+	if r.share == 0 && r.free >= 2*peers {
+		r.share = 1
+	}
+}
+
+// moreLocked is how many keys more than the n that the Session has, or has asked
+// for, may be asked for now.
+func (r *room) moreLocked(n int) int {
+	if r.free == 0 {
+		return 0
+	}
+	return r.share - (n - r.held)
+}
+
+// roomLocked is how many more keys l may ask for, one by one; how many those of
+// a set may be; and the error for what is beyond that. It is errLookFirst if
+// the next look may show more room.
+func (l *lease) roomLocked() (room, set int, beyond error) {
+	s := l.backend.s
+	n := s.askedLocked()
+	room, r := s.options.maxHeld-n, &s.room
+	if !r.known || r.moreLocked(n) >= room {
+		return room, room, errMaxHeld
+	}
+	set, room = room, r.moreLocked(n)
+	if l.looked {
+		set = min(set, max(room, r.free/4))
+	}
+	if r.share > 0 || now()-r.at >= lookPause {
+		return room, set, errLookFirst
+	}
+	return room, room, errTableFull
+}
+
+// askedLocked is how many locks the Session has or has asked for.
+func (s *Session) askedLocked() int {
+	n := s.table.held
+	for _, b := range s.backends {
+		if b.lease != nil {
+			n += b.lease.flight.wantedLocked()
+		}
+	}
+	return n
+}
+
+// look looks how full the server's lock table is, if that is due or what is queued
+// waits for it. It reports whether it sent anything.
+func (l *lease) look(due bool) bool {
+	surveyor, ok := l.session.(dialect.Surveyor)
+	s := l.backend.s
+	s.table.mu.Lock()
+	recent := s.room.known && now()-s.room.at < s.options.heartbeat/2 // by another connection
+	if !ok || l.dead.Load() || !l.looks && (!due || recent) {
+		s.table.mu.Unlock()
+		return false
+	}
+	l.looks = false
+	held := s.askedLocked()
+	l.sendingLocked(l.backend.oldest)
+	s.table.mu.Unlock()
+
+	l.watch.expect()
+	table, err := surveyor.LockTable()
+	l.watch.answered()
+	full := isFull(err)
+	if err != nil && !l.bears(err) {
+		return true
+	}
+	s.table.mu.Lock()
+	answered := now()
+	l.answeredLocked(answered)
+	l.looked = true
+	switch {
+	case err == nil:
+		s.room.seenLocked(table, held, answered)
+	case full:
+		s.room.seenLocked(dialect.LockTable{}, held, answered)
+	default: // this server does not tell
+		s.room = room{tight: s.room.tight, at: answered}
+	}
+	tight := s.room.known && s.room.share == 0
+	calm := err == nil && float64(table.Used) < calmPart*float64(table.Size)
+	news := tight && !s.room.tight || calm && s.room.tight
+	s.room.tight = tight || s.room.tight && !calm
+	s.table.mu.Unlock()
+	if news {
+		s.tellRoom(tight, table)
+	}
+	return true
+}
+
+func isFull(err error) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && failure.Kind == dialect.Full
+}
+
+func (s *Session) tellRoom(tight bool, table dialect.LockTable) {
+	if !tight {
+		s.options.log.Info("sqllock: the server's lock table has room again", "used", table.Used, "size", table.Size)
+		return
+	}
+	s.options.log.Warn("sqllock: new keys are denied, since the server's lock table must have room for its other clients",
+		"used", table.Used, "size", table.Size, "limit", int(roomPart*float64(table.Size)))
+}

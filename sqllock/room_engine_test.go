@@ -1,0 +1,225 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A fakeTable is a fake server with a lock table, which others use too.
+type fakeTable struct {
+	*fakeServer
+	size, peers int
+
+	tableMu sync.Mutex // protects what follows
+	others  int        // places
+	looks   int
+	onLook  func() error // before a look is answered; may block
+}
+
+func (f *fakeTable) change(do func()) {
+	f.tableMu.Lock()
+	defer f.tableMu.Unlock()
+	do()
+}
+
+// looked is how often the table was looked at.
+func (f *fakeTable) looked() (n int) {
+	f.change(func() { n = f.looks })
+	return n
+}
+
+func (f *fakeTable) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
+	s, err := f.fakeServer.Open(ctx, db, set)
+	if err != nil {
+		return nil, err
+	}
+	return &surveyingSession{s.(*fakeSession), f}, nil
+}
+
+type surveyingSession struct {
+	*fakeSession
+	table *fakeTable
+}
+
+// LockTable implements dialect.Surveyor.
+func (s *surveyingSession) LockTable() (dialect.LockTable, error) {
+	t, own := s.table, s.server.held()
+	var hook func() error
+	t.change(func() { t.looks, hook = t.looks+1, t.onLook })
+	if hook != nil {
+		if err := hook(); err != nil {
+			return dialect.LockTable{}, err
+		}
+	}
+	t.tableMu.Lock()
+	defer t.tableMu.Unlock()
+	return dialect.LockTable{Size: t.size, Used: t.others + own, Sessions: t.peers}, nil
+}
+
+// withTable runs test in virtual time with a Session on a server with a lock table.
+func withTable(t *testing.T, size, peers int, test func(t *testing.T, s *Session, table *fakeTable)) {
+	t.Helper()
+	table := &fakeTable{size: size, peers: peers}
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		synctest.Wait()
+		test(t, s, table)
+	}, func(o *options) {
+		table.fakeServer = o.dialect.(*fakeServer)
+		o.dialect = table
+	})
+}
+
+// takeUntilFull takes keys from first on until there is no room, and counts them.
+func takeUntilFull(t *testing.T, s *Session, first int64) (locks []*Lock) {
+	t.Helper()
+	for n := first; ; n++ {
+		lock, err := s.TryLock(t.Context(), ID(n))
+		if errors.Is(err, ErrCapacity) {
+			return locks
+		}
+		if err != nil {
+			t.Fatalf("TryLock: %v", err)
+		}
+		locks = append(locks, lock)
+	}
+}
+
+// Keys are denied when the table is 60 % full. What others take meanwhile counts.
+func TestRoomInTheLockTable(t *testing.T) {
+	withTable(t, 6400, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		locks := takeUntilFull(t, s, 0)
+		if n := len(locks); n > 3840 || n < 3800 {
+			t.Errorf("%d keys of a table of 6400 were granted, want nearly 3840", n)
+		}
+		if n := table.looked(); n > 400 {
+			t.Errorf("%d looks for %d keys", n, len(locks))
+		}
+		before := table.looked()
+		for range 1000 {
+			if _, err := s.TryLock(t.Context(), ID(-1)); !errors.Is(err, ErrCapacity) {
+				t.Fatalf("TryLock while the table is full: %v", err)
+			}
+		}
+		if n := table.looked() - before; n > 1 {
+			t.Errorf("%d looks for calls that are denied at once", n)
+		}
+		for _, lock := range locks[:1300] {
+			mustUnlock(t, lock)
+		}
+		table.change(func() { table.others = 1000 })
+		time.Sleep(ticks)
+		if n := len(takeUntilFull(t, s, 10_000)); n > 340 || n < 280 {
+			t.Errorf("%d keys were granted, want about 300: others have come", n)
+		}
+	})
+}
+
+// Each of many Sessions takes a small part of the room before it looks again, so
+// that all at once cannot fill the table.
+func TestShareOfTheLockTable(t *testing.T) {
+	withTable(t, 10_000, 10, func(t *testing.T, s *Session, table *fakeTable) {
+		before := table.looked()
+		for n := range int64(75) { // a tenth of an eighth of 6,000
+			mustTry(t, s, ID(n))
+		}
+		if n := table.looked() - before; n != 0 {
+			t.Errorf("%d looks within the share", n)
+		}
+		table.change(func() { table.others = 5950 })
+		if _, err := s.TryLock(t.Context(), ID(100)); !errors.Is(err, ErrCapacity) {
+			t.Errorf("TryLock beyond the share, and others have come: %v, want ErrCapacity", err)
+		}
+	})
+}
+
+// A set of keys may be larger than the share, if there is much room.
+func TestSetInTheLockTable(t *testing.T) {
+	withTable(t, 1000, 50, func(t *testing.T, s *Session, table *fakeTable) {
+		set := func(first, n int64) (keys []Key) {
+			for i := range n {
+				keys = append(keys, ID(first+i))
+			}
+			return keys
+		}
+		if _, err := s.TryLockAll(t.Context(), set(0, 150)...); err != nil {
+			t.Errorf("a set of a quarter of the room: %v", err)
+		}
+		if _, err := s.TryLockAll(t.Context(), set(1000, 150)...); !errors.Is(err, ErrCapacity) {
+			t.Errorf("a set of more than a quarter of the room: %v, want ErrCapacity", err)
+		}
+		if _, err := s.TryLockAll(t.Context(), set(2000, 100)...); err != nil {
+			t.Errorf("a smaller set: %v", err)
+		}
+	})
+}
+
+// Steady work looks once a heartbeat, on one connection.
+func TestLooksRideOnHeartbeats(t *testing.T) {
+	withTable(t, 10_000, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		const beats = 20
+		before := table.looked()
+		for until := time.Now().Add(beats * s.options.heartbeat); time.Now().Before(until); {
+			mustUnlock(t, mustTry(t, s, ID(1)))
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := table.looked() - before; n < beats/2 || n > beats+1 {
+			t.Errorf("%d looks in %d heartbeats", n, beats)
+		}
+	})
+}
+
+// A look that is not answered is as any other statement: calls fail in time, and
+// locks live on. One that fails leaves the lock table to WithMaxHeld.
+func TestLookFails(t *testing.T) {
+	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		lock := mustTry(t, s, ID(0))
+		hook, resume := hold(t)
+		table.change(func() { table.onLook = hook })
+		time.Sleep(s.options.heartbeat)
+		asked := time.Now()
+		if _, err := s.TryLock(t.Context(), ID(1)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("TryLock behind a look that is stuck: %v", err)
+		}
+		if waited := time.Since(asked); waited > time.Second {
+			t.Errorf("it failed after %v", waited)
+		}
+		resume()
+		synctest.Wait()
+		if err := lock.Err(); err != nil {
+			t.Errorf("a lock from before: %v", err)
+		}
+		table.change(func() {
+			table.onLook = func() error { return &dialect.Failure{Kind: dialect.Statement, Reason: "no such view"} }
+		})
+		time.Sleep(s.options.heartbeat)
+		for n := range int64(700) {
+			mustTry(t, s, ID(n+10))
+		}
+		if err := lock.Err(); err != nil {
+			t.Errorf("a lock from before, after looks that failed: %v", err)
+		}
+	})
+}
+
+// A table that is so full that a look at it fails has no room.
+func TestLookAtAFullTable(t *testing.T) {
+	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		table.change(func() {
+			table.onLook = func() error { return &dialect.Failure{Kind: dialect.Full, Reason: "full"} }
+		})
+		time.Sleep(2 * s.options.heartbeat)
+		if _, err := s.TryLock(t.Context(), ID(1)); !errors.Is(err, ErrCapacity) {
+			t.Errorf("TryLock: %v, want ErrCapacity", err)
+		}
+		table.change(func() { table.onLook = nil })
+		time.Sleep(lookPause)
+		mustTry(t, s, ID(1))
+	})
+}

@@ -1,0 +1,157 @@
+package sqllock_test
+
+import (
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// A wire is the network between a process and its server, which loses what a
+// test wants. Its own kernel answers for both sides: the server sees a client
+// whose host lives.
+type wire struct {
+	listener net.Listener
+	server   string
+	tasks    sync.WaitGroup
+
+	mu       sync.Mutex // protects what follows
+	conns    map[net.Conn]struct{}
+	truncate int  // so many bytes at the end of the next write to the server are lost
+	toServer bool // what is sent to the server is lost
+	toClient bool // what is sent to the client is lost
+	refuses  bool // a new connection ends at once
+	hung     int  // connections begun in a cut that have lost something
+	closed   bool
+}
+
+// startWire starts a wire to the server of dsn, and returns dsn through it.
+func startWire(t testing.TB, dsn string) (w *wire, through string) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = &wire{listener: listener, server: u.Host, conns: make(map[net.Conn]struct{})}
+	u.Host = listener.Addr().String()
+	w.tasks.Go(w.accept)
+	t.Cleanup(w.close)
+	return w, u.String()
+}
+
+func (w *wire) close() {
+	_ = w.listener.Close()
+	w.mu.Lock()
+	w.closed = true
+	for c := range w.conns {
+		_ = c.Close()
+	}
+	w.mu.Unlock()
+	w.tasks.Wait()
+}
+
+// change changes the wire's faults.
+func (w *wire) change(f func(*wire)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(w)
+}
+
+// hanging is how many connections that began in a cut have lost something.
+func (w *wire) hanging() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hung
+}
+
+func (w *wire) accept() {
+	for {
+		client, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		w.connect(client)
+	}
+}
+
+func (w *wire) connect(client net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.refuses {
+		_ = client.Close()
+		return
+	}
+	server, err := net.Dial("tcp", w.server)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	w.conns[client], w.conns[server] = struct{}{}, struct{}{}
+	l := &wireConn{inCut: w.toServer || w.toClient}
+	w.tasks.Go(func() { w.carry(l, server, client, true) })
+	w.tasks.Go(func() { w.carry(l, client, server, false) })
+}
+
+// A wireConn is one connection through a wire. Once it has lost something it carries
+// nothing more in that direction, and does not pass on an end.
+type wireConn struct {
+	inCut bool // it began in a cut
+
+	mu   sync.Mutex // protects lost
+	lost [2]bool    // to the server, to the client
+}
+
+func (w *wire) carry(l *wireConn, to, from net.Conn, toServer bool) {
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buffer)
+		part := w.pass(l, buffer[:n], toServer)
+		if len(part) > 0 {
+			if _, err := to.Write(part); err != nil {
+				_ = from.Close()
+			}
+		}
+		if err != nil {
+			if !l.isCut() {
+				_ = to.Close()
+			}
+			return
+		}
+	}
+}
+
+func (l *wireConn) isCut() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost[0] || l.lost[1]
+}
+
+// pass is what arrives of a write.
+func (w *wire) pass(l *wireConn, written []byte, toServer bool) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	direction, lost := 1, w.toClient
+	if toServer {
+		direction, lost = 0, w.toServer
+	}
+	if lost && len(written) > 0 {
+		if l.inCut && l.lost == [2]bool{} {
+			w.hung++
+		}
+		l.lost[direction] = true
+	}
+	switch {
+	case l.lost[direction]:
+		return nil
+	case toServer && w.truncate > 0 && len(written) > w.truncate:
+		written = written[:len(written)-w.truncate]
+		w.truncate, l.lost = 0, [2]bool{true, true}
+	}
+	return written
+}
