@@ -80,7 +80,7 @@ func (b *heldBody) leave(n int, err error) error {
 	b.eof = b.eof || err == io.EOF
 	b.taken = b.taken || n > 0
 	switch {
-	case err == io.EOF && b.inner.Trailer == nil: // the server fills in that of the request that came
+	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server fills in that of the request that came
 		b.inner.Trailer = b.outer.Trailer
 	case err != nil && err != io.EOF && b.ended != nil:
 		return b.ended
