@@ -41,13 +41,14 @@ var leftBehind = map[string][]string{
 }
 
 func TestOpenOnUsedConnections(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) {
-			execute(t, open(t, driver, dsn), statement)
-		}
+	eachDriver(t, func(t *testing.T, driver, _ string) {
 		for name, statements := range leftBehind {
 			t.Run(name, func(t *testing.T) {
+				dsn := pgtest.Database(t) // its own: the server may still end the connections of another
 				db := open(t, driver, dsn)
+				for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) {
+					execute(t, db, statement)
+				}
 				leave(t, db, 2, statements...)
 				s, err := sqllock.Open(t.Context(), db, sqllock.WithRegistry(""), sqllock.WithHolder(name), sqllock.WithHeartbeat(20*time.Millisecond))
 				if err != nil {
