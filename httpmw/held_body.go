@@ -22,7 +22,8 @@ type heldBody struct {
 	io.ReadCloser           // what the handler reads
 	ahead         readAhead // what was read while the request waited
 	w             http.ResponseWriter
-	outer, inner  *http.Request // as it came, and as the handler has it
+	outer, inner  *http.Request   // as it came, and as the handler has it
+	ctx           context.Context // the handler's: handlers replace that of inner
 	reads         *bodyReads
 
 	mu      sync.Mutex // protects the following
@@ -44,7 +45,7 @@ func (b *heldBody) handOver(inner *http.Request) {
 		b.ahead.handOver()
 		b.ReadCloser = &b.ahead
 	}
-	b.inner, inner.Body = inner, b
+	b.inner, b.ctx, inner.Body = inner, inner.Context(), b
 }
 
 // longAgo is a deadline that ends a Read at once.
@@ -79,7 +80,7 @@ func (b *heldBody) leave(n int, err error) error {
 	b.eof = b.eof || err == io.EOF
 	b.taken = b.taken || n > 0
 	switch {
-	case err == io.EOF && b.inner.Trailer == nil: // the server fills in that of the request that came
+	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server fills in that of the request that came
 		b.inner.Trailer = b.outer.Trailer
 	case err != nil && err != io.EOF && b.ended != nil:
 		return b.ended
@@ -96,7 +97,7 @@ func (b *heldBody) isTaken() bool {
 
 // endLocked looks whether the handler's context has ended by itself.
 func (b *heldBody) endLocked() {
-	ctx := b.inner.Context()
+	ctx := b.ctx
 	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
 		return
 	}

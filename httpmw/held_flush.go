@@ -7,8 +7,42 @@ import (
 	"net/http"
 )
 
-// Unwrap is for [http.ResponseController].
-func (w *heldWriter) Unwrap() http.ResponseWriter { return w.w }
+// Unwrap is for [http.ResponseController]. What a handler does with the
+// ResponseWriter below goes around the lock, but for a Hijack by the controller.
+func (w *heldWriter) Unwrap() http.ResponseWriter {
+	if hijacksBelow(w.w) {
+		return unwrappedWriter{w.w, w}
+	}
+	return w.w
+}
+
+// hijacksBelow reports whether w is not a [http.Hijacker], but has one below it.
+func hijacksBelow(w http.ResponseWriter) bool {
+	if _, ok := w.(http.Hijacker); ok {
+		return false // hijackingWriter has it
+	}
+	for {
+		t, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = t.Unwrap()
+		if _, ok := w.(http.Hijacker); ok {
+			return true
+		}
+	}
+}
+
+// An unwrappedWriter notices a Hijack that [http.ResponseController] finds by
+// Unwrap. The handler's ResponseWriter has no Hijack of its own then.
+type unwrappedWriter struct {
+	http.ResponseWriter
+	held *heldWriter
+}
+
+func (w unwrappedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w unwrappedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.held.hijack() }
 
 // FlushError is for [http.ResponseController], whatever w.w can do.
 func (w *heldWriter) FlushError() error {
@@ -58,12 +92,14 @@ func (w flushingWriter) Flush() { _ = w.FlushError() }
 // A hijackingWriter is a heldWriter on a [http.Hijacker].
 type hijackingWriter struct{ *heldWriter }
 
-func (w hijackingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w hijackingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.hijack() }
+
+func (w *heldWriter) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.beforeHeader()
 	if err := w.sendKept(); err != nil {
 		return nil, nil, err
 	}
-	conn, rw, err := w.w.(http.Hijacker).Hijack()
+	conn, rw, err := http.NewResponseController(w.w).Hijack()
 	if err == nil {
 		w.state = hijacked
 	}

@@ -1,9 +1,12 @@
 package httpmw
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -35,6 +38,9 @@ type heldWriter struct {
 	keeps  bool  // kept is a byte of the response
 	kept   [1]byte
 	closes bool // the connection must not serve another request
+
+	encoded   bool        // Content-Encoding was set outside of the handler
+	cutInside atomic.Bool // a Middleware within has cut a Read
 }
 
 // A writerState is how far a response has come, and how its end is kept back.
@@ -88,12 +94,9 @@ func (w *heldWriter) begin(status int) {
 }
 
 // contentLength is the length that the handler has declared. net/http ignores
-// the same values. A handler that never asked for the header has declared none.
+// the same values. Middleware around may have declared it, too.
 func (w *heldWriter) contentLength() (int64, bool) {
-	if w.header == nil {
-		return 0, false
-	}
-	value := w.header.Get("Content-Length")
+	value := w.Header().Get("Content-Length")
 	if value == "" {
 		return 0, false
 	}
@@ -132,17 +135,32 @@ func (w *heldWriter) end() {
 	}
 }
 
+// noticeCut is called before a Middleware within cuts a Read of the body.
+func (w *heldWriter) noticeCut() { w.cutInside.Store(true) }
+
+// cutWithin reports whether ctx ended with the request's own context alone, and a
+// Middleware within has cut a Read. The server takes that deadline for the
+// client's leaving. The handler was not interrupted then.
+func (w *heldWriter) cutWithin(ctx context.Context) bool {
+	return w.cutInside.Load() && context.Cause(ctx) == context.Cause(w.r.Context()) &&
+		!errors.Is(w.lock.Err(), sqllock.ErrLost)
+}
+
 // ofTheResponse are header fields that a handler may have set for a response
 // that it did not write.
 var ofTheResponse = []string{
-	"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Range", "Etag", "Last-Modified", "Trailer",
+	"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length", "Content-Range", "Content-Type",
+	"Etag", "Last-Modified", "Trailer",
 }
 
-// reject writes the response of a handler that has written none.
+// reject writes the response of a handler that has written none. Middleware that
+// compresses may have set Content-Encoding before: then it stays.
 func (w *heldWriter) reject(m *Middleware, err error) {
-	h := w.w.Header()
+	h := w.Header()
 	for _, name := range ofTheResponse {
-		h.Del(name)
+		if name != "Content-Encoding" || !w.encoded {
+			h.Del(name)
+		}
 	}
 	m.Reject(w.w, w.r, err)
 }
@@ -176,6 +194,7 @@ func (w *heldWriter) Header() http.Header {
 	if w.header == nil {
 		w.body.settle()
 		w.header = w.w.Header()
+		_, w.encoded = w.header["Content-Encoding"]
 	}
 	return w.header
 }

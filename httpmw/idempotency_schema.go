@@ -23,7 +23,7 @@ func IdempotencySchema(d sqllock.Dialect) []string {
 	status      integer,                 -- null while the handler runs, which no other transaction sees
 	header      bytea,
 	body        bytea,
-	created_at  timestamptz NOT NULL DEFAULT now()
+	created_at  timestamptz NOT NULL DEFAULT pg_catalog.now()
 )`,
 			`CREATE INDEX IF NOT EXISTS latchkey_answers_created_at ON latchkey_answers (created_at)`,
 		}

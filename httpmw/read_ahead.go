@@ -214,8 +214,23 @@ func (a *readAhead) cut() {
 	default:
 	}
 	a.wasCut.Store(true) // before the server ends the request's context
+	noticeCut(a.w)
 	if http.NewResponseController(a.w).SetReadDeadline(longAgo) == nil {
 		<-a.ended
+	}
+}
+
+// noticeCut tells each Middleware around, whose ResponseWriters are below w.
+func noticeCut(w http.ResponseWriter) {
+	for {
+		if t, ok := w.(interface{ noticeCut() }); ok {
+			t.noticeCut()
+		}
+		t, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = t.Unwrap()
 	}
 }
 

@@ -62,7 +62,7 @@ func (m *Middleware) serve(held *heldWriter, next http.Handler) {
 	next.ServeHTTP(held.exposed(), inner)
 
 	var cause error
-	if held.state == unbegun {
+	if held.state == unbegun && !held.cutWithin(ctx) {
 		cause = interruptedBy(ctx)
 	}
 	held.handlerEnded()

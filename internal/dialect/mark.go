@@ -90,7 +90,7 @@ const (
 	key_space smallint NOT NULL,
 	key_id    bigint   NOT NULL,
 	mark      bigint   NOT NULL,
-	marked_at timestamptz NOT NULL DEFAULT now(),
+	marked_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	PRIMARY KEY (key_space, key_id)
 ) WITH (fillfactor = 70)`
 

@@ -73,7 +73,7 @@ func (s *postgresSession) Token() (t Token, err error) {
 // onAurora holds on Aurora, whose log is not PostgreSQL's: a place in it, as
 // PostgreSQL's functions report it, is no token. A lease table has a counter
 // instead. Another session has none.
-const onAurora = "EXISTS (SELECT FROM pg_catalog.pg_proc WHERE proname = 'aurora_version')"
+const onAurora = "EXISTS (SELECT FROM pg_catalog.pg_proc WHERE proname = 'aurora_version' AND proowner = 10::pg_catalog.oid)" // that of the server's own functions
 
 var errAurora = &Failure{
 	Kind:   Statement,
