@@ -21,9 +21,10 @@ import (
 //
 // Unlock every lock before closing the connection: (*sql.Conn).Close puts it
 // back into the pool with its locks. A connection whose state is in doubt,
-// because it did not answer a call in time, is destroyed with its locks. Use one
-// Conn for each connection, never two: PostgreSQL would let one session take a
-// key twice.
+// because it did not answer a call in time, is destroyed with its locks. If the
+// server is frozen, Close of the connection waits for the statement under way.
+// Use one Conn for each connection, never two: PostgreSQL would let one session
+// take a key twice.
 type Conn struct {
 	conn  *dialect.Conn
 	table *table

@@ -98,8 +98,9 @@ func WithMaxConns(n int) Option {
 
 // WithAsyncUnlock makes Unlock return without waiting for the database: a round
 // trip less for each lock. The next request for the key in this process waits
-// for the release all the same; one in another process may be refused while the
-// release is on its way. A loss that shows only then is not reported by Unlock.
+// for the release all the same. A request in another process may be rejected
+// while the release is on its way, also one that follows a whole HTTP response.
+// A loss that shows only then is not reported by Unlock.
 func WithAsyncUnlock() Option {
 	return func(o *options) { o.async = true }
 }

@@ -41,10 +41,14 @@ const startOf = "(extract(epoch FROM a.backend_start) * 1000000)::bigint"
 func (s *postgresSession) Process() Process { return s.process }
 
 // terminateQuery passes over what is not there, or is another process with the
-// same id. OFFSET keeps the join before the function with the effect.
+// same id. It also passes over a process that is no longer named as a session
+// is: a pooler that hides behind the server's process ids resets the name before
+// another client gets the process. OFFSET keeps the join before the function
+// with the effect.
 const terminateQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ',') FILTER (WHERE pg_catalog.pg_terminate_backend(pid)), '')
 	FROM (SELECT u.i, u.pid FROM ROWS FROM (pg_catalog.unnest($1::text::int[]), pg_catalog.unnest($2::text::bigint[])) WITH ORDINALITY AS u (pid, start, i)
-		CROSS JOIN LATERAL pg_catalog.pg_stat_get_activity(u.pid) AS a WHERE ` + startOf + ` = u.start OFFSET 0) AS v`
+		CROSS JOIN LATERAL pg_catalog.pg_stat_get_activity(u.pid) AS a
+		WHERE ` + startOf + ` = u.start AND pg_catalog.right(a.application_name, 8) = 'latchkey' OFFSET 0) AS v`
 
 func (s *postgresSession) Terminate(left []Process) (there []Process, err error) {
 	pids, starts := make([]string, len(left)), make([]string, len(left))

@@ -40,12 +40,17 @@ func TestTerminate(t *testing.T) {
 	}
 	later := two.Process()
 	later.Start--
+	renamed := opened(dsn) // as by a pooler, before another client gets the process
+	if _, err := renamed.conn.ExecContext(t.Context(), "RESET application_name"); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		by         *postgresSession
 		left, want []Process
 	}{
 		{one, []Process{later}, nil},
 		{outsider, []Process{one.Process(), two.Process()}, nil},
+		{one, []Process{renamed.Process()}, nil},
 		{one, []Process{{PID: 2147483647, Start: 1}, later, outsider.Process()}, []Process{outsider.Process()}},
 	} {
 		there, err := tt.by.Terminate(tt.left)
@@ -61,7 +66,7 @@ func TestTerminate(t *testing.T) {
 	if there, err := one.Terminate([]Process{outsider.Process()}); err != nil || len(there) != 0 {
 		t.Errorf("Terminate of what is gone: %v, %v", there, err)
 	}
-	if !lives(one) || !lives(two) {
+	if !lives(one) || !lives(two) || !lives(renamed) {
 		t.Error("a process was ended that was not meant")
 	}
 }
