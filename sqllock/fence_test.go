@@ -23,11 +23,18 @@ func fenced(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// create runs the statements of a schema.
+// create makes the tables of a schema in one transaction, as a migration does: a
+// Watch at work never sees a part of them.
 func create(t *testing.T, db *sql.DB, schema []string) {
 	t.Helper()
+	tx := transaction(t, db)
 	for _, statement := range schema {
-		execute(t, db, statement)
+		if _, err := tx.Exec(statement); err != nil {
+			t.Fatalf("%.40s…: %v", statement, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
 	}
 }
 
