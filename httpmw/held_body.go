@@ -131,7 +131,7 @@ func (b *heldBody) finish() {
 // header: [http.MaxBytesReader] does, when there is too much. Only the server's
 // own body is known not to.
 func (b *heldBody) settle() {
-	if b == nil || !b.ahead.begun() || reflect.TypeOf(b.ahead.body).String() == "*http.body" {
+	if b == nil || !b.ahead.begun() || reflect.TypeOf(beneath(b.ahead.body)).String() == "*http.body" {
 		return
 	}
 	if b.enter() != nil {
@@ -140,6 +140,17 @@ func (b *heldBody) settle() {
 	}
 	<-b.ahead.ended
 	_ = b.leave(0, nil)
+}
+
+// beneath is the body that the Middlewares around have put theirs in front of.
+func beneath(body io.ReadCloser) io.ReadCloser {
+	for {
+		held, ok := body.(*heldBody)
+		if !ok {
+			return body
+		}
+		body = held.ahead.body
+	}
 }
 
 // beforeHeader ends what would keep the server from writing a header; it reports

@@ -71,7 +71,7 @@ func (m *Middleware) newHeldWriter(w http.ResponseWriter, r *http.Request) *held
 	b := &both.body
 	both.heldWriter.body = b
 	b.ReadCloser, b.w, b.outer, b.reads = r.Body, w, r, &m.reads
-	b.ahead.Context, b.ahead.body, b.ahead.w, b.ahead.all = r.Context(), r.Body, w, &m.ahead
+	b.ahead.Context, b.ahead.body, b.ahead.w, b.ahead.r, b.ahead.all = r.Context(), r.Body, w, r, &m.ahead
 	return &both.heldWriter
 }
 
@@ -142,7 +142,7 @@ func (w *heldWriter) noticeCut() { w.cutInside.Store(true) }
 // Middleware within has cut a Read. The server takes that deadline for the
 // client's leaving. The handler was not interrupted then.
 func (w *heldWriter) cutWithin(ctx context.Context) bool {
-	return w.cutInside.Load() && context.Cause(ctx) == context.Cause(w.r.Context()) &&
+	return w.cutInside.Load() && errors.Is(context.Cause(w.r.Context()), context.Cause(ctx)) &&
 		!errors.Is(w.lock.Err(), sqllock.ErrLost)
 }
 

@@ -58,7 +58,7 @@ func consumed(r *http.Request, body []byte) error {
 	switch {
 	case isParsedForm(r) && !isForm(r, body):
 		return ErrBodyConsumed
-	case short && isServers(r.Body):
+	case short && isServers(beneath(r.Body)):
 		return ErrBodyConsumed
 	case len(bytes.TrimSpace(body)) > 0: // space may be left behind by a decoder of JSON
 		return nil

@@ -139,6 +139,26 @@ func TestIdempotencyBodyConsumedInPart(t *testing.T) {
 	}
 }
 
+// What something in front of a Middleware has read is found out by the length, as
+// without the Middleware.
+func TestIdempotencyBodyConsumedAroundMiddleware(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	locks := b.locks()
+	mux := http.NewServeMux()
+	mux.Handle("/", b.once(locks).Handler(b.pay(http.StatusCreated)))
+	limit := httpmw.New(ratelimit.OneAtATime(locks, "user"), httpmw.Header(user))
+	s := serve(t, around(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadFull(r.Body, make([]byte, len(r.Header.Get("X-Peek"))))
+	}, limit.Handler(mux)))
+	d := demand{key: "k-1", body: "to=bob", header: http.Header{"X-Peek": {"12"}}}
+	mustAsk(t, s, d).want(t, http.StatusInternalServerError)
+	b.wantEffects(0)
+	d.header = nil
+	mustAsk(t, s, d).want(t, http.StatusCreated)
+	b.wantEffects(1)
+}
+
 // The body of a Middleware around knows what was read of it, also without a length.
 func TestIdempotencyBodyConsumedBelowMiddleware(t *testing.T) {
 	t.Parallel()

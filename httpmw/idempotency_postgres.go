@@ -15,15 +15,15 @@ const (
 	// idle for maxIdle, unless the server is stricter. It returns the table's full name,
 	// since the handler may SET another search_path.
 	claimSQL = `INSERT INTO latchkey_answers (key, fingerprint) SELECT $1::bytea, $2::bytea
-		WHERE set_config('lock_timeout', -- after the old one is kept
-			CASE WHEN set_config('latchkey.lock_timeout', current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
+		WHERE pg_catalog.set_config('lock_timeout', -- after the old one is kept
+			CASE WHEN pg_catalog.set_config('latchkey.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
 		ON CONFLICT (key) DO NOTHING
-		RETURNING (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+		RETURNING (SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)
 			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 			WHERE c.oid = latchkey_answers.tableoid),
-		set_config('lock_timeout', current_setting('latchkey.lock_timeout'), true),
-		CASE WHEN current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN '1 millisecond' AND '%[2]d milliseconds'
-			THEN set_config('idle_in_transaction_session_timeout', '%[2]d', true) END`
+		pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('latchkey.lock_timeout'), true),
+		CASE WHEN pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN '1 millisecond' AND '%[2]d milliseconds'
+			THEN pg_catalog.set_config('idle_in_transaction_session_timeout', '%[2]d', true) END`
 
 	findSQL = `SELECT fingerprint, status, header, body FROM latchkey_answers WHERE key = $1`
 
@@ -32,7 +32,7 @@ const (
 	fillSQL = `UPDATE %s SET status = $2, header = $3, body = $4 WHERE key = $1 AND xmin = pg_catalog.pg_current_xact_id()::xid`
 
 	forgetSQL = `DELETE FROM latchkey_answers WHERE key IN (
-		SELECT key FROM latchkey_answers WHERE created_at < now() - $1 * interval '1 microsecond'
+		SELECT key FROM latchkey_answers WHERE created_at < pg_catalog.now() - $1::double precision * interval '1 microsecond'
 		ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 )
 

@@ -32,6 +32,7 @@ type readAhead struct {
 
 	body io.ReadCloser
 	w    http.ResponseWriter
+	r    *http.Request // since the wait a copy: a Read may fill in the Trailer of the one that came
 	all  *atomic.Int64 // bytes of memory of the Middleware's bodies
 
 	mu       sync.Mutex // protects the following
@@ -81,7 +82,7 @@ func (a *readAhead) Value(key any) any {
 // WaitBegins starts to read.
 func (a *readAhead) WaitBegins() {
 	if a.ended == nil {
-		a.ended = make(chan struct{})
+		a.ended, a.r = make(chan struct{}), a.r.WithContext(a.Context)
 		go a.run()
 	}
 }

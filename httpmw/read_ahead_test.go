@@ -323,3 +323,37 @@ func TestMaxHoldAroundTheWait(t *testing.T) {
 	close(l.leave)
 	response(t, conn).want(t, http.StatusAccepted)
 }
+
+// A handler that has waited may respond without the body, also inside of another
+// Middleware: the rest of the body never comes.
+func TestResponseInsideOfAnotherDoesNotWaitForBody(t *testing.T) {
+	t.Parallel()
+	outer := httpmw.New(ratelimit.AtMost(2, sqllock.NewMemory(), "tenant"), httpmw.Header(user))
+	l := newLineInside(t, outer.Handler, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(http.StatusForbidden)
+	})
+	conn := l.wait(t, post("Content-Length: 100000"))
+	close(l.leave)
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	response(t, conn).want(t, http.StatusForbidden)
+}
+
+// A trailer that was not declared comes in while the request waits. The handler's
+// copy of the request is made beside that, under the race detector's eyes.
+func TestUndeclaredTrailerAfterWaiting(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
+	})
+	conn := l.wait(t, post("Transfer-Encoding: chunked")+"4\r\nbody\r\n0\r\nX-Sum: 5\r\n\r\n")
+	close(l.leave)
+	got := response(t, conn)
+	got.want(t, http.StatusOK)
+	if got.text != "5" {
+		t.Errorf("the handler saw the trailer %q, want 5", got.text)
+	}
+}

@@ -55,7 +55,7 @@ func (m *Middleware) serve(held *heldWriter, next http.Handler) {
 	defer lock.Unlock() //nolint:errcheck // the Observer hears of a loss; the client has its response
 	ctx, cancel := held.bind()
 	defer cancel()
-	inner := held.r.WithContext(ctx)
+	inner := held.came().WithContext(ctx)
 	defer carryBack(held.r, inner)
 	held.body.handOver(inner)
 	defer held.handlerEnded()
@@ -89,8 +89,16 @@ func (w *heldWriter) bind() (context.Context, context.CancelFunc) {
 
 // rejectWaiting is Reject for a request that has waited.
 func (w *heldWriter) rejectWaiting(m *Middleware, err error) {
-	rest := w.r.WithContext(w.r.Context())
+	rest := w.came().WithContext(w.r.Context())
 	w.body.handOver(rest)
 	w.handlerEnded()
 	m.Reject(w.w, rest, err)
+}
+
+// came is the request to copy for the handler.
+func (w *heldWriter) came() *http.Request {
+	if w.body == nil {
+		return w.r
+	}
+	return w.body.ahead.r
 }
