@@ -60,7 +60,7 @@ func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
 	if r.share == 0 && r.free >= 2*peers {
 		r.share = 1
 	}
-	r.again = max(t.Size/(sharePart*peers), min(t.Size/64, mostAgain))
+	r.again = max(t.Size/(sharePart*peers), min(r.free/64, mostAgain))
 }
 
 // moreLocked is how many keys more than the n that the Session has, or has asked

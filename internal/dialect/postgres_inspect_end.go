@@ -42,7 +42,7 @@ func (r Registry) terminateIfLate(l LateLock) string {
 	if l.Shared {
 		mode = "ShareLock"
 	}
-	late := "(expires - heartbeat) / 2"
+	late := "(expires - heartbeat) / 2::double precision" // the operand that PostgreSQL's own operator has
 	if l.Late > 0 {
 		late = interval(max(l.Late, time.Microsecond))
 	}

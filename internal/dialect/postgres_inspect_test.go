@@ -57,6 +57,8 @@ func TestTerminateLooksAgain(t *testing.T) {
 		want   bool
 	}{
 		{name: "late", want: true},
+		{name: "late, beside an operator that fits better", want: true, change: `CREATE FUNCTION better(interval, int) RETURNS interval LANGUAGE plpgsql
+			AS 'BEGIN RAISE EXCEPTION ''better''; END'; CREATE OPERATOR / (LEFTARG = interval, RIGHTARG = int, FUNCTION = better)`},
 		{name: "late by a given age", look: func(l *LateLock) { l.Late = 2 * time.Millisecond }, want: true},
 		{name: "not so late", look: func(l *LateLock) { l.Late = time.Minute }},
 		{name: "not late", change: "UPDATE beats SET heartbeat = now() - interval '20 seconds', expires = now() + interval '40 seconds'"},
