@@ -106,7 +106,7 @@ func TestFrozenInEffect(t *testing.T) {
 	}()
 	eventually(t, "it is in its effect", func() bool {
 		var n int
-		err := frozen.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'INSERT INTO ledger%' OR query LIKE 'INSERT INTO processed%'").Scan(&n)
+		err := frozen.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND (query LIKE 'INSERT INTO ledger%' OR query LIKE 'INSERT INTO processed%')").Scan(&n)
 		return err == nil && n > 0
 	})
 	other := &receiver{db: frozen.db, maxIdle: time.Minute}
