@@ -94,7 +94,7 @@ func TestEntryRemoved(t *testing.T) {
 func TestFrozenInEffect(t *testing.T) {
 	t.Parallel()
 	frozen, _ := newTestReceiver(t)
-	frozen.maxIdle, frozen.work = 50*time.Millisecond, 2*time.Second // longer than the server waits
+	frozen.maxIdle, frozen.work = 500*time.Millisecond, 2*time.Second // longer than the server waits
 	e, err := parseEvent(payloadOf(t, event{ID: "evt-1", Account: "a", Amount: 1}))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestFrozenInEffect(t *testing.T) {
 	}()
 	eventually(t, "it is in its effect", func() bool {
 		var n int
-		err := frozen.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND (query LIKE 'INSERT INTO ledger%' OR query LIKE 'INSERT INTO processed%')").Scan(&n)
+		err := frozen.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND (query LIKE 'INSERT INTO ledger%' OR query LIKE 'INSERT INTO processed%')").Scan(&n)
 		return err == nil && n > 0
 	})
 	other := &receiver{db: frozen.db, maxIdle: time.Minute}
