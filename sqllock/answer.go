@@ -5,32 +5,32 @@ import (
 	"slices"
 )
 
-// settleLocked gives a its verdict and takes it off the table.
-func (t *table) settleLocked(a *ask, lock *Lock, err error) {
-	a.settled, a.lock, a.err = true, lock, err
-	if a.waits {
+// decideLocked gives a its verdict and takes it off the table.
+func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
+	r.decided, r.lock, r.err = true, lock, err
+	if r.waits {
 		t.waiting--
 	}
-	for _, e := range a.entries { // of all before anything else: what follows may come back here
-		if e != nil {
-			e.drop(a)
+	for _, k := range r.states { // of all before anything else: what follows may come back here
+		if k != nil {
+			k.drop(r)
 		}
 	}
-	for i, e := range a.entries {
-		if e != nil {
-			a.entries[i] = nil
-			t.keepGoingLocked(e)
+	for i, k := range r.states {
+		if k != nil {
+			r.states[i] = nil
+			t.continueLocked(k)
 		}
 	}
-	if a.parked {
-		t.wakeLocked(a.done)
+	if r.parked {
+		t.wakeLocked(r.done)
 	}
 }
 
 // wakeLocked puts the token for which a caller waits in its channel. Those whom
 // one statement answers are woken after the mutex is free: the first thing
 // that each of them does is to ask for it.
-func (t *table) wakeLocked(done chan struct{}) {
+func (t *keyTable) wakeLocked(done chan struct{}) {
 	if t.wakes != nil {
 		*t.wakes = append(*t.wakes, done)
 	} else {
@@ -38,84 +38,84 @@ func (t *table) wakeLocked(done chan struct{}) {
 	}
 }
 
-// keepGoingLocked sees that e, which may have lost who was to ask for it, is asked for
+// continueLocked sees that e, which may have lost who was to ask for it, is asked for
 // as long as it is wanted, and forgotten when it is not.
-func (t *table) keepGoingLocked(e *entry) {
+func (t *keyTable) continueLocked(k *keyState) {
 	switch {
-	case e.state == idle && len(e.asks) > 0 && !e.pending() && !t.closed:
-		t.resumeLocked(e)
-	case e.state == held && e.shared: // who has left may have stood before readers
-		t.admitLocked(e)
+	case k.phase == idle && len(k.waiters) > 0 && !k.pending() && !t.closed:
+		t.resumeLocked(k)
+	case k.phase == held && k.shared: // who has left may have stood before readers
+		t.admitLocked(k)
 	default:
-		t.tidyLocked(e)
+		t.forgetLocked(k)
 	}
 }
 
 // pending reports whether an idle e will be asked for without more ado.
-func (e *entry) pending() bool {
-	return e.polling || slices.ContainsFunc(e.asks, func(a *ask) bool { return a.grouped })
+func (k *keyState) pending() bool {
+	return k.polling || slices.ContainsFunc(k.waiters, func(r *request) bool { return r.enqueued })
 }
 
-func (e *entry) drop(a *ask) {
-	if i := slices.Index(e.asks, a); i >= 0 {
-		e.asks = slices.Delete(e.asks, i, i+1)
+func (k *keyState) drop(r *request) {
+	if i := slices.Index(k.waiters, r); i >= 0 {
+		k.waiters = slices.Delete(k.waiters, i, i+1)
 	}
 }
 
-// everybody is for dismissLocked: no call has a higher number.
-const everybody = ^uint64(0)
+// everybody is for denyTriesLocked: no call has a higher number.
+const everyRequest = ^uint64(0)
 
-// dismissLocked settles those who only try for e and came no later than the call
+// denyTriesLocked settles those who only try for e and came no later than the call
 // numbered upTo: with err, or, if they are refused and try for other keys too,
 // when the last key has refused them.
-func (t *table) dismissLocked(e *entry, err error, upTo uint64) {
-	for i := 0; i < len(e.asks); {
-		a := e.asks[i]
-		if a.waits || a.number > upTo {
+func (t *keyTable) denyTriesLocked(k *keyState, err error, upTo uint64) {
+	for i := 0; i < len(k.waiters); {
+		r := k.waiters[i]
+		if r.waits || r.number > upTo {
 			i++
 			continue
 		}
-		t.dismissOneLocked(e, a, err)
+		t.denyOneLocked(k, r, err)
 	}
 }
 
-// dismissBusyLocked is dismissLocked after the answer that somebody else holds e's key. That it
+// denyBusyLocked is denyTriesLocked after the answer that somebody else holds e's key. That it
 // is not to be had alone says nothing of those who would read beside others.
-func (t *table) dismissBusyLocked(e *entry) {
-	for i := 0; i < len(e.asks); {
-		a := e.asks[i]
-		if a.waits || a.number > e.upTo || a.shared && !e.shared {
+func (t *keyTable) denyBusyLocked(k *keyState) {
+	for i := 0; i < len(k.waiters); {
+		r := k.waiters[i]
+		if r.waits || r.number > k.upTo || r.shared && !k.shared {
 			i++
 			continue
 		}
-		t.dismissOneLocked(e, a, ErrHeld)
+		t.denyOneLocked(k, r, ErrHeld)
 	}
 }
 
-// dismissOneLocked takes a off e, with err.
-func (t *table) dismissOneLocked(e *entry, a *ask, err error) {
-	e.drop(a)
-	a.entries[slices.Index(a.entries, e)] = nil
-	a.open--
+// denyOneLocked takes a off e, with err.
+func (t *keyTable) denyOneLocked(k *keyState, r *request, err error) {
+	k.drop(r)
+	r.states[slices.Index(r.states, k)] = nil
+	r.open--
 	switch {
-	case a.open == 0 || a.all || err != ErrHeld:
-		t.settleLocked(a, nil, err)
-	case a.unasked():
-		t.source.askGroup(a)
+	case r.open == 0 || r.all || err != ErrHeld:
+		t.decideLocked(r, nil, err)
+	case r.hasIdleKey():
+		t.source.takeGroup(r)
 	}
 }
 
-// unasked reports whether there is a key that a wants and nobody asks for.
-func (a *ask) unasked() bool {
-	return slices.ContainsFunc(a.entries, func(e *entry) bool {
-		return e != nil && e.state == idle && !e.polling
+// hasIdleKey reports whether there is a key that a wants and nobody asks for.
+func (r *request) hasIdleKey() bool {
+	return slices.ContainsFunc(r.states, func(k *keyState) bool {
+		return k != nil && k.phase == idle && !k.polling
 	})
 }
 
-// silentLocked is the error when patience is used up.
-func (t *table) silentLocked() error {
-	if t.silence != nil {
-		t.silence()
+// timedOutLocked is the error when the timeout is used up.
+func (t *keyTable) timedOutLocked() error {
+	if t.onTimeout != nil {
+		t.onTimeout()
 	}
-	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.patience)
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.timeout)
 }

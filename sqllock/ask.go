@@ -9,61 +9,61 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// An ask is one call that wants one of keys, or all.
+// A request is one call that wants one of keys, or all.
 //
-// Invariant: until it is settled, it is in entries[i].asks for each entries[i]
+// Invariant: until it is settled, it is in key states[i].asks for each key states[i]
 // that is not nil, and in no other; then it is in none.
-type ask struct {
-	ctx     context.Context
-	keys    []Key
-	entries []*entry // beside keys; nil where the key was refused
-	open    int      // how many are not nil
-	number  uint64   // the count of calls at this one
-	waits   bool     // it stays until it gets a key
-	shared  bool     // it wants its one key as one of several readers
-	all     bool     // it wants all of its keys, and does not wait
-	grouped bool     // it stands in the source's queue, for askGroup
-	settled bool
-	parked  bool // the caller waits for the token in done
-	lock    *Lock
-	locks   Locks // of one that wants all
-	err     error
-	done    chan struct{} // holds a token when settled, if parked
+type request struct {
+	ctx      context.Context
+	keys     []Key
+	states   []*keyState // beside keys; nil where the key was refused
+	open     int         // how many are not nil
+	number   uint64      // the count of calls at this one
+	waits    bool        // it stays until it gets a key
+	shared   bool        // it wants its one key as one of several readers
+	all      bool        // it wants all of its keys, and does not wait
+	enqueued bool        // it stands in the source's queue, for askGroup
+	decided  bool
+	parked   bool // the caller waits for the token in done
+	lock     *Lock
+	locks    Locks // of one that wants all
+	err      error
+	done     chan struct{} // holds a token when settled, if parked
 
 	// For the registry, of one that waits: since when, and what its caller holds.
 	since   time.Duration
 	holding []dialect.Key
 
 	oneKey   [1]Key
-	oneEntry [1]*entry
+	oneState [1]*keyState
 }
 
 // acquire takes key, or waits for it.
-func (t *table) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
+func (t *keyTable) acquire(ctx context.Context, key Key, waits bool) (*Lock, error) {
 	return t.acquireOne(ctx, key, waits, false)
 }
 
 // acquireShared takes key as one of several readers, or waits for it.
-func (t *table) acquireShared(ctx context.Context, key Key, waits bool) (*Lock, error) {
+func (t *keyTable) acquireShared(ctx context.Context, key Key, waits bool) (*Lock, error) {
 	return t.acquireOne(ctx, key, waits, true)
 }
 
-func (t *table) acquireOne(ctx context.Context, key Key, waits, shared bool) (*Lock, error) {
+func (t *keyTable) acquireOne(ctx context.Context, key Key, waits, shared bool) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	a := t.asks.Get().(*ask)
-	a.shared = shared
-	a.oneKey[0], a.oneEntry[0] = key, nil
-	a.keys, a.entries = a.oneKey[:], a.oneEntry[:]
-	lock, err := t.run(ctx, a, waits)
-	*a = ask{done: a.done}
-	t.asks.Put(a)
+	r := t.requests.Get().(*request)
+	r.shared = shared
+	r.oneKey[0], r.oneState[0] = key, nil
+	r.keys, r.states = r.oneKey[:], r.oneState[:]
+	lock, err := t.submit(ctx, r, waits)
+	*r = request{done: r.done}
+	t.requests.Put(r)
 	return lock, err
 }
 
 // acquireAny takes the first free one of keys, or waits for one.
-func (t *table) acquireAny(ctx context.Context, keys []Key, waits bool) (*Lock, error) {
+func (t *keyTable) acquireAny(ctx context.Context, keys []Key, waits bool) (*Lock, error) {
 	distinct := distinctKeys(keys)
 	switch len(distinct) {
 	case 0:
@@ -74,8 +74,8 @@ func (t *table) acquireAny(ctx context.Context, keys []Key, waits bool) (*Lock, 
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), done: make(chan struct{}, 1)}
-	return t.run(ctx, a, waits)
+	r := &request{keys: distinct, states: make([]*keyState, len(distinct)), done: make(chan struct{}, 1)}
+	return t.submit(ctx, r, waits)
 }
 
 // distinctKeys is keys without those that the database could not tell apart.
@@ -89,157 +89,157 @@ func distinctKeys(keys []Key) []Key {
 	return distinct
 }
 
-// run puts a on the table and waits until it is settled or ctx ends.
-func (t *table) run(ctx context.Context, a *ask, waits bool) (*Lock, error) {
-	a.ctx, a.waits = ctx, waits
+// submit puts a on the table and waits until it is settled or ctx ends.
+func (t *keyTable) submit(ctx context.Context, r *request, waits bool) (*Lock, error) {
+	r.ctx, r.waits = ctx, waits
 	if waits {
-		t.noteWait(a)
+		t.noteWait(r)
 	}
 	t.mu.Lock()
-	t.enlistLocked(a)
-	if a.settled {
+	t.placeLocked(r)
+	if r.decided {
 		t.mu.Unlock()
-		return a.lock, a.err
+		return r.lock, r.err
 	}
-	a.parked = true
+	r.parked = true
 	t.mu.Unlock()
 	var timeout <-chan time.Time
-	if t.patience > 0 && !waits {
-		timer := time.NewTimer(t.patience)
+	if t.timeout > 0 && !waits {
+		timer := time.NewTimer(t.timeout)
 		defer timer.Stop()
 		timeout = timer.C
 	}
 	select {
-	case <-a.done:
-		return a.lock, a.err
+	case <-r.done:
+		return r.lock, r.err
 	case <-ctx.Done():
-		return t.giveUp(a, ended(ctx))
+		return t.giveUp(r, ended(ctx))
 	case <-timeout:
-		return t.giveUp(a, nil)
+		return t.giveUp(r, nil)
 	}
 }
 
 // giveUp takes a off the table, unless its verdict has come meanwhile: because
-// its context ended with cause, or, if that is nil, because patience is used up.
-func (t *table) giveUp(a *ask, cause error) (*Lock, error) {
+// its context ended with cause, or, if that is nil, because the timeout is used up.
+func (t *keyTable) giveUp(r *request, cause error) (*Lock, error) {
 	t.mu.Lock()
-	if !a.settled {
+	if !r.decided {
 		err := cause
 		if cause == nil {
-			err = t.silentLocked()
-		} else if reason := t.inVainLocked(a); reason != nil {
+			err = t.timedOutLocked()
+		} else if reason := t.waitErrorLocked(r); reason != nil {
 			err = fmt.Errorf("%w: %w", reason, cause)
 		}
-		t.settleLocked(a, nil, err)
+		t.decideLocked(r, nil, err)
 	}
 	t.mu.Unlock()
-	<-a.done
-	return a.lock, a.err
+	<-r.done
+	return r.lock, r.err
 }
 
-// inVainLocked is why a has waited in vain: the source is away, or will not ask for its
+// waitErrorLocked is why a has waited in vain: the source is away, or will not ask for its
 // key; nil if somebody else simply had it.
-func (t *table) inVainLocked(a *ask) error {
-	if !a.waits {
+func (t *keyTable) waitErrorLocked(r *request) error {
+	if !r.waits {
 		return nil
 	}
-	if err := t.source.away(a.firstEntry()); err != nil || t.disputed == nil {
+	if err := t.source.away(r.firstState()); err != nil || t.disputed == nil {
 		return err
 	}
-	for _, e := range a.entries {
-		if e != nil && t.disputed(e) != nil {
-			return t.disputed(e)
+	for _, k := range r.states {
+		if k != nil && t.disputed(k) != nil {
+			return t.disputed(k)
 		}
-		if e != nil && e.full != nil {
-			return e.full
-		}
-	}
-	return nil
-}
-
-// firstEntry is an entry that a is on; nil if there is none.
-func (a *ask) firstEntry() *entry {
-	for _, e := range a.entries {
-		if e != nil {
-			return e
+		if k != nil && k.full != nil {
+			return k.full
 		}
 	}
 	return nil
 }
 
-// enlistLocked answers a from the table where that can be done, and else sees that
+// firstState is an key state that a is on; nil if there is none.
+func (r *request) firstState() *keyState {
+	for _, k := range r.states {
+		if k != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// placeLocked answers a from the table where that can be done, and else sees that
 // its keys are asked for.
-func (t *table) enlistLocked(a *ask) {
-	t.asked++
-	a.number = t.asked
-	if a.waits {
+func (t *keyTable) placeLocked(r *request) {
+	t.calls++
+	r.number = t.calls
+	if r.waits {
 		t.waiting++
 	}
 	if t.closed {
-		t.settleLocked(a, nil, ErrClosed)
+		t.decideLocked(r, nil, ErrClosed)
 		return
 	}
-	if a.all {
-		t.enlistAllLocked(a)
+	if r.all {
+		t.placeAllLocked(r)
 		return
 	}
-	fresh := 0 // entries that nobody asks for yet
-	var last *entry
-	for i, key := range a.keys {
-		e := t.entries.of(key.id())
-		away := t.source.away(e)
+	fresh := 0 // key states that nobody asks for yet
+	var last *keyState
+	for i, key := range r.keys {
+		k := t.keys.of(key.id())
+		away := t.source.away(k)
 		switch {
-		case e != nil && e.state == releasing && len(e.asks) == 0 && away == nil && t.mayHandOverLocked(e, a, key):
-			t.settleReplyLocked(e, nil)
-			t.reacquiredLocked(e)
-			t.giveLocked(e, a, key)
+		case k != nil && k.phase == releasing && len(k.waiters) == 0 && away == nil && t.mayHandOverLocked(k, r, key):
+			t.replyLocked(k, nil)
+			t.reacquiredLocked(k)
+			t.grantLocked(k, r, key)
 			return
-		case e != nil && a.shared && t.mayJoinLocked(e, key):
-			t.giveLocked(e, a, key)
+		case k != nil && r.shared && t.mayJoinLocked(k, key):
+			t.grantLocked(k, r, key)
 			return
-		case e != nil && !a.waits && e.state == held:
+		case k != nil && !r.waits && k.phase == held:
 			continue // refused
-		case away != nil && !a.waits:
-			t.settleLocked(a, nil, away)
+		case away != nil && !r.waits:
+			t.decideLocked(r, nil, away)
 			return
-		case e == nil:
-			e = t.newEntryLocked(key.id())
-		case !a.waits && e.waitedBefore(a):
+		case k == nil:
+			k = t.newKeyLocked(key.id())
+		case !r.waits && k.mustWait(r):
 			continue // refused: others are in line
 		}
 		if key.print != 0 {
-			e.claim = key.claim()
+			k.check = key.secretCheck()
 		}
-		e.asks = append(e.asks, a)
-		a.entries[i] = e
-		a.open++
-		if e.state == idle && e.polling && !a.waits { // readers wait in line before one who tries
-			e.polling = false
-			e.timer.Stop()
+		k.waiters = append(k.waiters, r)
+		r.states[i] = k
+		r.open++
+		if k.phase == idle && k.polling && !r.waits { // readers wait in line before one who tries
+			k.polling = false
+			k.timer.Stop()
 		}
-		if e.state == idle && !e.polling {
+		if k.phase == idle && !k.polling {
 			fresh++
-			last = e
+			last = k
 		}
 	}
 	switch {
-	case a.open == 0:
-		t.settleLocked(a, nil, ErrHeld)
+	case r.open == 0:
+		t.decideLocked(r, nil, ErrHeld)
 	case fresh == 1:
-		t.source.ask(last)
+		t.source.take(last)
 	case fresh > 1:
-		t.source.askGroup(a)
+		t.source.takeGroup(r)
 	}
 }
 
-// waitedBefore reports whether somebody is in line for e whom a, who only tries, may not pass: anybody, but for
+// mustWait reports whether somebody is in line for e whom a, who only tries, may not pass: anybody, but for
 // readers by a reader.
-func (e *entry) waitedBefore(a *ask) bool {
-	return slices.ContainsFunc(e.asks, func(other *ask) bool { return other.waits && !(other.shared && a.shared) })
+func (k *keyState) mustWait(r *request) bool {
+	return slices.ContainsFunc(k.waiters, func(other *request) bool { return other.waits && !(other.shared && r.shared) })
 }
 
 // waited reports whether somebody is in line for e. Those who only try come
 // and go; who waits stays.
-func (e *entry) waited() bool {
-	return slices.ContainsFunc(e.asks, func(a *ask) bool { return a.waits })
+func (k *keyState) waited() bool {
+	return slices.ContainsFunc(k.waiters, func(r *request) bool { return r.waits })
 }

@@ -7,34 +7,34 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A backend is a place for one connection of a Session, and the queue of what
+// A slot is a place for one connection of a Session, and the queue of what
 // is to be sent on it. Its connection may be lost and replaced; what has not
 // been sent by then stays in the queue.
 //
 // Invariant: while oldest is not 0 and there is a connection, its goroutine is at
 // work or has a token in wake: only the first to queue something leaves one.
-type backend struct {
-	s      *Session
-	wake   chan struct{} // holds a token when there may be something to send
-	strays *atomic.Int32 // goroutines stuck in the driver, left behind: of the first backend, or of all others
+type slot struct {
+	s         *Session
+	wake      chan struct{} // holds a token when there may be something to send
+	abandoned *atomic.Int32 // goroutines stuck in the driver, left behind: of the first slot, or of all others
 
 	// protected by s.table.mu
-	lease    *lease        // the connection, or nil
-	away     error         // why asking is in vain: no answer for patience, or no connection
-	releases []*entry      // to give back; some may have been taken over since
-	tries    []*entry      // to take
-	spare    []*entry      // memory for tries
-	groups   []*ask        // to take one of
-	oldest   time.Duration // when the first of the queue came; 0: nobody waits for what is queued
-	down     *time.Timer   // until calls fail, while there is no connection
-	wasLost  bool          // there was a connection, or an attempt at one failed
-	retired  bool          // not needed any more
+	conn       *connection   // the connection, or nil
+	away       error         // why asking is in vain: no answer for the timeout, or no connection
+	releases   []*keyState   // to give back; some may have been taken over since
+	tries      []*keyState   // to take
+	spareTries []*keyState   // memory for tries
+	groups     []*request    // to take one of
+	oldest     time.Duration // when the first of the queue came; 0: nobody waits for what is queued
+	down       *time.Timer   // until calls fail, while there is no connection
+	wasLost    bool          // there was a connection, or an attempt at one failed
+	retired    bool          // not needed any more
 }
 
 const (
-	// patience is how long the database may leave callers without an answer
+	// the timeout is how long the database may leave callers without an answer
 	// before they get ErrUnavailable.
-	patience = 900 * time.Millisecond
+	answerTimeout = 900 * time.Millisecond
 
 	connectTimeout = 5 * time.Second
 	backoffMin     = 50 * time.Millisecond
@@ -42,210 +42,210 @@ const (
 
 	// maxStrays bounds the goroutines, and so the connections, that a stuck
 	// driver can cost: beyond it no attempt to connect is made.
-	maxStrays = 4
+	maxAbandoned = 4
 )
 
-func newBackend(s *Session) *backend {
-	return &backend{s: s, wake: make(chan struct{}, 1), strays: new(atomic.Int32)}
+func newSlot(s *Session) *slot {
+	return &slot{s: s, wake: make(chan struct{}, 1), abandoned: new(atomic.Int32)}
 }
 
 // loadLocked is how many locks are on b or may soon be.
-func (b *backend) loadLocked() int {
-	n := len(b.tries) + len(b.groups)
-	if b.lease != nil {
-		n += b.lease.held + b.lease.flight.wantedLocked()
+func (sl *slot) loadLocked() int {
+	n := len(sl.tries) + len(sl.groups)
+	if sl.conn != nil {
+		n += sl.conn.held + sl.conn.batch.wantedLocked()
 	}
 	return n
 }
 
 // notifyLocked says that something was queued.
-func (b *backend) notifyLocked() {
-	if b.oldest == 0 {
-		b.oldest = now()
-		b.signal()
+func (sl *slot) notifyLocked() {
+	if sl.oldest == 0 {
+		sl.oldest = now()
+		sl.signal()
 	}
 }
 
-func (b *backend) signal() {
+func (sl *slot) signal() {
 	select {
-	case b.wake <- struct{}{}:
+	case sl.wake <- struct{}{}:
 	default:
 	}
 }
 
 // queued is how much there is to send.
-func (b *backend) queued() int {
-	b.s.table.mu.Lock()
-	defer b.s.table.mu.Unlock()
-	return len(b.releases) + len(b.tries) + len(b.groups)
+func (sl *slot) queued() int {
+	sl.s.table.mu.Lock()
+	defer sl.s.table.mu.Unlock()
+	return len(sl.releases) + len(sl.tries) + len(sl.groups)
 }
 
 // run keeps b connected until the Session is closed or b retires. l is its
 // first connection, or nil. Attempts that bring no connection, or one that dies
 // before it has answered, are made at growing intervals.
-func (b *backend) run(l *lease) {
-	defer b.s.tasks.Done()
-	for failures := 0; !b.done(); {
-		if l == nil {
-			session, err := b.connect(b.s.ctx, b.s.enrollLater)
+func (sl *slot) run(c *connection) {
+	defer sl.s.tasks.Done()
+	for failures := 0; !sl.done(); {
+		if c == nil {
+			session, err := sl.connect(sl.s.ctx, sl.s.enrollLater)
 			if err != nil {
-				b.unreachable(fromDialect(err))
-				b.rest(failures)
+				sl.unreachable(fromDialect(err))
+				sl.backOff(failures)
 				failures++
 				continue
 			}
-			l = b.serve(session)
+			c = sl.serve(session)
 		}
-		<-l.gone
-		b.leave(l)
-		if l.hasServed() {
+		<-c.gone
+		sl.closeConnection(c)
+		if c.hasServed() {
 			failures = 0
 		} else {
-			b.rest(failures)
+			sl.backOff(failures)
 			failures++
 		}
-		l = nil
+		c = nil
 	}
 }
 
-func (b *backend) done() bool {
-	b.s.table.mu.Lock()
-	defer b.s.table.mu.Unlock()
-	return b.retired || b.s.table.closed
+func (sl *slot) done() bool {
+	sl.s.table.mu.Lock()
+	defer sl.s.table.mu.Unlock()
+	return sl.retired || sl.s.table.closed
 }
 
-// rest pauses after a failure that followed on others, or returns when the
+// backOff pauses after a failure that followed on others, or returns when the
 // Session is closed.
-func (b *backend) rest(failures int) {
+func (sl *slot) backOff(failures int) {
 	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-b.s.ctx.Done():
+	case <-sl.s.ctx.Done():
 	}
 }
 
 // serve makes session b's connection.
-func (b *backend) serve(session dialect.Session) *lease {
-	t := b.s.table
+func (sl *slot) serve(session dialect.Session) *connection {
+	t := sl.s.table
 	t.mu.Lock()
-	l := newLease(b, session)
-	again := b.wasLost && !t.closed
+	c := newConnection(sl, session)
+	again := sl.wasLost && !t.closed
 	if t.closed {
-		l.retireLocked()
+		c.retireLocked()
 	} else {
-		b.lease, b.away, b.wasLost = l, nil, false
-		if b.down != nil {
-			b.down.Stop()
+		sl.conn, sl.away, sl.wasLost = c, nil, false
+		if sl.down != nil {
+			sl.down.Stop()
 		}
 		if socket := session.Socket(); socket != nil {
-			b.s.address = socket.RemoteAddr()
+			sl.s.address = socket.RemoteAddr()
 		}
 	}
 	t.mu.Unlock()
 	if again {
-		b.s.options.log.Info("sqllock: connected again")
+		sl.s.options.log.Info("sqllock: connected again")
 	}
-	b.signal() // for what has queued up meanwhile
-	go l.run()
-	return l
+	sl.signal() // for what has queued up meanwhile
+	go c.run()
+	return c
 }
 
-// leave waits for l's goroutine to end its connection, and closes the socket
+// closeConnection waits for l's goroutine to end its connection, and closes the socket
 // under one that is stuck.
-func (b *backend) leave(l *lease) {
-	wait := b.s.options.parting
-	if l.overdue() {
+func (sl *slot) closeConnection(c *connection) {
+	wait := sl.s.options.closeTimeout
+	if c.overdue() {
 		wait = 0
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-l.stopped:
+	case <-c.stopped:
 		return
 	case <-timer.C:
 	}
-	l.session.Abort()
-	b.strays.Add(1)
+	c.session.Abort()
+	sl.abandoned.Add(1)
 	go func() {
-		<-l.stopped
-		b.strays.Add(-1)
+		<-c.stopped
+		sl.abandoned.Add(-1)
 	}()
 }
 
-// lostLocked has callers fail once they have had no answer for patience, unless b is
+// lostLocked has callers fail once they have had no answer for the timeout, unless b is
 // connected again by then.
-func (b *backend) lostLocked() {
-	b.lease, b.wasLost = nil, true
-	wait := patience
-	if b.oldest != 0 {
-		wait = max(b.oldest+patience-now(), 0)
+func (sl *slot) lostLocked() {
+	sl.conn, sl.wasLost = nil, true
+	wait := answerTimeout
+	if sl.oldest != 0 {
+		wait = max(sl.oldest+answerTimeout-now(), 0)
 	}
-	if b.down != nil {
-		b.down.Reset(wait)
+	if sl.down != nil {
+		sl.down.Reset(wait)
 		return
 	}
-	b.down = time.AfterFunc(wait, func() {
-		b.s.table.mu.Lock()
-		defer b.s.table.mu.Unlock()
-		if b.lease == nil && b.away == nil && !b.s.table.closed {
-			b.giveUpOnLocked(errNoConnection)
+	sl.down = time.AfterFunc(wait, func() {
+		sl.s.table.mu.Lock()
+		defer sl.s.table.mu.Unlock()
+		if sl.conn == nil && sl.away == nil && !sl.s.table.closed {
+			sl.failQueueLocked(errNoConnection)
 		}
 	})
 }
 
-// unreachable notes that an attempt to connect failed. A backend that has not
+// unreachable notes that an attempt to connect failed. A slot that has not
 // served yet, and is not the only one, is given up.
-func (b *backend) unreachable(err error) {
-	t := b.s.table
+func (sl *slot) unreachable(err error) {
+	t := sl.s.table
 	t.mu.Lock()
 	news := false
 	switch {
 	case t.closed:
-	case b != b.s.backends[0] && !b.wasLost:
-		b.s.removeLocked(b)
-		b.s.growAfter = now() + growPause
+	case sl != sl.s.slots[0] && !sl.wasLost:
+		sl.s.removeLocked(sl)
+		sl.s.growAfter = now() + growPause
 		news = true
 	default:
-		b.wasLost = true
-		if b.away != nil || !isUnavailable(err) {
-			news = b.away == nil || b.away.Error() != err.Error()
-			b.giveUpOnLocked(err)
+		sl.wasLost = true
+		if sl.away != nil || !isUnavailable(err) {
+			news = sl.away == nil || sl.away.Error() != err.Error()
+			sl.failQueueLocked(err)
 		}
 	}
 	t.mu.Unlock()
 	if news {
-		b.s.options.log.Warn("sqllock: cannot connect", "reason", err)
+		sl.s.options.log.Warn("sqllock: cannot connect", "reason", err)
 	}
 }
 
-// giveUpOnLocked fails those who wait for an answer, and those who ask from now on,
+// failQueueLocked fails those who wait for an answer, and those who ask from now on,
 // with err. Releases stay queued.
-func (b *backend) giveUpOnLocked(err error) {
-	t := b.s.table
-	b.away = err
-	tries, groups := b.tries, b.groups
-	b.tries, b.groups, b.oldest = nil, nil, 0
-	for _, e := range tries {
-		if e.state == queued && e.backend == b {
-			t.refusedLocked(e, err)
+func (sl *slot) failQueueLocked(err error) {
+	t := sl.s.table
+	sl.away = err
+	tries, groups := sl.tries, sl.groups
+	sl.tries, sl.groups, sl.oldest = nil, nil, 0
+	for _, k := range tries {
+		if k.phase == queued && k.slot == sl {
+			t.deniedLocked(k, err)
 		}
 	}
-	for _, a := range groups {
-		a.grouped = false
-		for _, e := range a.entries {
-			if e != nil && e.state == idle {
-				t.refusedLocked(e, err)
+	for _, r := range groups {
+		r.enqueued = false
+		for _, k := range r.states {
+			if k != nil && k.phase == idle {
+				t.deniedLocked(k, err)
 			}
 		}
 	}
-	for _, e := range b.releases {
-		if e.state == releasing && e.holds.lease.backend == b {
-			t.settleReplyLocked(e, err)
-			t.dismissLocked(e, err, everybody)
+	for _, k := range sl.releases {
+		if k.phase == releasing && k.holds.conn.slot == sl {
+			t.replyLocked(k, err)
+			t.denyTriesLocked(k, err, everyRequest)
 		}
 	}
-	if b.lease != nil {
-		b.lease.flight.failLocked(t, err)
+	if sl.conn != nil {
+		sl.conn.batch.failLocked(t, err)
 	}
 }

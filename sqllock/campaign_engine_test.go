@@ -46,7 +46,7 @@ func TestCampaignStatusAfterSuspend(t *testing.T) {
 		if s := c.Status(); !s.Leader || s.Token == "" {
 			t.Fatalf("status: %+v", s)
 		}
-		asleep.Add(int64(s.options.trust()))
+		asleep.Add(int64(s.options.validFor()))
 		if s := c.Status(); s.Leader || s.Token != "" || !s.Since.IsZero() || s.Err != ErrLost {
 			t.Errorf("status after a suspend past the lease: %+v", s)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A claim says that this process makes the keys of a namespace with a certain
+// A secretCheck says that this process makes the keys of a namespace with a certain
 // secret. Processes with different secrets would make different keys of one
 // name, and so let two in: a connection without the claim takes no such key,
 // and no two have claims of one namespace with different secrets.
@@ -18,174 +18,176 @@ import (
 // It is asked for when a key is wanted, and given back when no key that needs it
 // has been held on the connection for a while: who does not use a secret does
 // not dispute another. The zero claim is that of keys without a secret.
-type claim struct {
+type secretCheck struct {
 	namespace Namespace
 	print     uint32
 }
 
-// claim is what a connection must have before it asks for k.
-func (k Key) claim() claim {
+// secretCheck is what a connection must have before it asks for k.
+func (k Key) secretCheck() secretCheck {
 	if k.print == 0 {
-		return claim{}
+		return secretCheck{}
 	}
-	return claim{k.namespace, k.print}
+	return secretCheck{k.namespace, k.print}
 }
 
-func (c claim) dialect() dialect.Claim { return dialect.ClaimOf(string(c.namespace), c.print) }
+func (check secretCheck) dialect() dialect.Claim {
+	return dialect.ClaimOf(string(check.namespace), check.print)
+}
 
-// A stake is a claim that a connection has.
-type stake struct {
-	claim claim
-	held  int           // keys that need it and are on the connection, or asked for
+// A secretUse is a claim that a connection has.
+type secretUse struct {
+	check secretCheck
+	keys  int           // keys that need it and are on the connection, or asked for
 	used  time.Duration // when one was last asked for or given back
 }
 
-// A dispute is a claim that was refused.
-type dispute struct {
-	err   error
-	again time.Duration // it is not asked for before that
+// A secretConflict is a claim that was refused.
+type secretConflict struct {
+	err     error
+	retryAt time.Duration // it is not asked for before that
 }
 
 const (
 	// claimPause is how long after a refusal a claim is asked for again, if it is
 	// wanted, less a random part.
-	claimPause = 500 * time.Millisecond
+	secretPause = 500 * time.Millisecond
 
 	// claimIdle is how many heartbeats a claim is kept without a key that needs it.
-	claimIdle = 15
+	secretIdle = 15
 
 	// maxClaims bounds the claims of a connection: each is a place in the server's
 	// lock table. Beyond it those without keys are given back first.
-	maxClaims = 100
+	maxSecrets = 100
 )
 
-// hasLocked reports whether l may ask for e's key.
-func (l *lease) hasLocked(e *entry) bool {
-	return e.claim == claim{} || l.claims[e.claim] != nil
+// hasSecretLocked reports whether l may ask for e's key.
+func (c *connection) hasSecretLocked(k *keyState) bool {
+	return k.check == secretCheck{} || c.secrets[k.check] != nil
 }
 
-// wantLocked notes that e's claim is needed, and returns nil; or why it is not to be
+// wantSecretLocked notes that e's claim is needed, and returns nil; or why it is not to be
 // had just now. What there is no room for in the next statement of claims is for the
 // one after it; so is another secret of the same namespace.
-func (l *lease) wantLocked(e *entry) error {
-	d, disputed := l.backend.s.disputes[e.claim]
-	inUse := l.claimsInUseLocked()
+func (c *connection) wantSecretLocked(k *keyState) error {
+	conflict, disputed := c.slot.s.conflicts[k.check]
+	inUse := c.secretsInUseLocked()
 	switch {
-	case disputed && now() < d.again:
-		return d.err
-	case inUse >= maxClaims:
-		return errMaxClaims
-	case inUse+len(l.wanted) < maxClaims &&
-		!slices.ContainsFunc(l.wanted, func(c claim) bool { return c.namespace == e.claim.namespace }):
-		l.wanted = append(l.wanted, e.claim)
+	case disputed && now() < conflict.retryAt:
+		return conflict.err
+	case inUse >= maxSecrets:
+		return errMaxSecrets
+	case inUse+len(c.wantedSecrets) < maxSecrets &&
+		!slices.ContainsFunc(c.wantedSecrets, func(check secretCheck) bool { return check.namespace == k.check.namespace }):
+		c.wantedSecrets = append(c.wantedSecrets, k.check)
 	}
 	return nil
 }
 
-var errMaxClaims = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use on one connection", ErrCapacity, maxClaims)
+var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use on one connection", ErrCapacity, maxSecrets)
 
-// usedLocked notes that a key that needs s is asked for (1), or was refused or given
+// countLocked notes that a key that needs s is asked for (1), or was refused or given
 // back (-1).
-func (s *stake) usedLocked(change int) {
-	if s != nil {
-		s.held += change
-		s.used = now()
+func (use *secretUse) countLocked(change int) {
+	if use != nil {
+		use.keys += change
+		use.used = now()
 	}
 }
 
-// claimsInUseLocked counts the claims that a key needs.
-func (l *lease) claimsInUseLocked() (n int) {
-	for _, s := range l.claims {
-		if s.held > 0 {
+// secretsInUseLocked counts the claims that a key needs.
+func (c *connection) secretsInUseLocked() (n int) {
+	for _, use := range c.secrets {
+		if use.keys > 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// dropClaimsLocked takes out the claims to be given back: those that are idle, and
+// dropSecretsLocked takes out the claims to be given back: those that are idle, and
 // if with those that are wanted there are too many, those that have been so for longest.
-func (l *lease) dropClaimsLocked(wanted int) (dropped []claim) {
-	idle := make([]claim, 0, len(l.claims))
-	for c, s := range l.claims {
-		if s.held == 0 {
-			idle = append(idle, c)
+func (c *connection) dropSecretsLocked(wanted int) (dropped []secretCheck) {
+	idle := make([]secretCheck, 0, len(c.secrets))
+	for check, use := range c.secrets {
+		if use.keys == 0 {
+			idle = append(idle, check)
 		}
 	}
-	slices.SortFunc(idle, func(a, b claim) int { return cmp.Compare(l.claims[a].used, l.claims[b].used) })
-	for _, c := range idle {
-		long := now()-l.claims[c].used >= claimIdle*l.backend.s.options.heartbeat
-		if long || len(l.claims)+wanted > maxClaims {
-			delete(l.claims, c)
-			dropped = append(dropped, c)
+	slices.SortFunc(idle, func(a, b secretCheck) int { return cmp.Compare(c.secrets[a].used, c.secrets[b].used) })
+	for _, check := range idle {
+		long := now()-c.secrets[check].used >= secretIdle*c.slot.s.options.heartbeat
+		if long || len(c.secrets)+wanted > maxSecrets {
+			delete(c.secrets, check)
+			dropped = append(dropped, check)
 		}
 	}
 	return dropped
 }
 
-// stakeClaims asks for the claims that are wanted, and about once a heartbeat gives idle
+// checkSecrets asks for the claims that are wanted, and about once a heartbeat gives idle
 // ones back. It reports whether it sent anything.
-func (l *lease) stakeClaims() (sent bool) {
-	wanted, dropped := l.takeClaims()
+func (c *connection) checkSecrets() (sent bool) {
+	wanted, dropped := c.prepareSecrets()
 	if len(wanted)+len(dropped) == 0 {
 		return false
 	}
-	l.watch.expect()
-	disputed, err := l.session.Claim(inDialect(wanted), inDialect(dropped))
-	l.watch.answered()
-	if err == nil || l.bears(err) {
-		l.staked(wanted, disputed, err)
+	c.watch.expect()
+	disputed, err := c.session.Claim(toDialectChecks(wanted), toDialectChecks(dropped))
+	c.watch.answered()
+	if err == nil || c.stillHolds(err) {
+		c.secretsChecked(wanted, disputed, err)
 	}
 	return true
 }
 
-func inDialect(claims []claim) (all []dialect.Claim) {
-	for _, c := range claims {
-		all = append(all, c.dialect())
+func toDialectChecks(claims []secretCheck) (all []dialect.Claim) {
+	for _, check := range claims {
+		all = append(all, check.dialect())
 	}
 	return all
 }
 
-// takeClaims is what to ask for now, and what to give back.
-func (l *lease) takeClaims() (wanted, dropped []claim) {
-	t := l.backend.s.table
+// prepareSecrets is what to ask for now, and what to give back.
+func (c *connection) prepareSecrets() (wanted, dropped []secretCheck) {
+	t := c.slot.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.dead.Load() || len(l.wanted)+len(l.claims) == 0 {
+	if c.dead.Load() || len(c.wantedSecrets)+len(c.secrets) == 0 {
 		return nil, nil
 	}
-	if len(l.wanted) == 0 && now()-l.claimsSeen < l.backend.s.options.heartbeat {
+	if len(c.wantedSecrets) == 0 && now()-c.secretsSeen < c.slot.s.options.heartbeat {
 		return nil, nil
 	}
-	l.claimsSeen = now()
-	wanted = slices.DeleteFunc(l.wanted, func(c claim) bool { return l.claims[c] != nil })
-	dropped = l.dropClaimsLocked(len(wanted))
-	l.wanted = nil
+	c.secretsSeen = now()
+	wanted = slices.DeleteFunc(c.wantedSecrets, func(check secretCheck) bool { return c.secrets[check] != nil })
+	dropped = c.dropSecretsLocked(len(wanted))
+	c.wantedSecrets = nil
 	if len(wanted)+len(dropped) > 0 {
-		l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
+		c.sendingLocked(c.slot.oldest) // who has queued waits for this, too
 	}
 	return wanted, dropped
 }
 
-// staked notes the answers.
-func (l *lease) staked(claims []claim, disputed []bool, err error) {
-	s := l.backend.s
+// secretsChecked notes the answers.
+func (c *connection) secretsChecked(claims []secretCheck, disputed []bool, err error) {
+	s := c.slot.s
 	var news []Namespace
 	s.table.mu.Lock()
-	l.answeredLocked(now())
-	for i, c := range claims {
-		was, known := s.disputes[c]
-		delete(s.disputes, c)
+	c.answeredLocked(now())
+	for i, check := range claims {
+		was, known := s.conflicts[check]
+		delete(s.conflicts, check)
 		switch {
 		case err != nil:
-			s.disputeLocked(c, fromDialect(err))
+			s.noteConflictLocked(check, fromDialect(err))
 		case disputed[i]:
-			s.disputeLocked(c, disputedError(c.namespace))
+			s.noteConflictLocked(check, conflictError(check.namespace))
 			if !known || !errors.Is(was.err, ErrNotExclusive) {
-				news = append(news, c.namespace)
+				news = append(news, check.namespace)
 			}
 		default:
-			l.claims[c] = &stake{claim: c, used: now()}
+			c.secrets[check] = &secretUse{check: check, used: now()}
 		}
 	}
 	s.table.mu.Unlock()
@@ -195,27 +197,27 @@ func (l *lease) staked(claims []claim, disputed []bool, err error) {
 	}
 }
 
-func (s *Session) disputeLocked(c claim, err error) {
-	if len(s.disputes) >= maxClaims {
-		for old, d := range s.disputes {
-			if now() >= d.again {
-				delete(s.disputes, old)
+func (s *Session) noteConflictLocked(check secretCheck, err error) {
+	if len(s.conflicts) >= maxSecrets {
+		for old, conflict := range s.conflicts {
+			if now() >= conflict.retryAt {
+				delete(s.conflicts, old)
 			}
 		}
 	}
-	s.disputes[c] = dispute{err, now() + jitter(claimPause)}
+	s.conflicts[check] = secretConflict{err, now() + jitter(secretPause)}
 }
 
-func disputedError(n Namespace) error {
+func conflictError(n Namespace) error {
 	return fmt.Errorf("%w: the namespace %q is in use with another key secret: give all processes the same, and stop those with the other one",
 		ErrNotExclusive, string(n))
 }
 
 // disputed is why those who wait for e wait in vain; nil if it is not so, or they
 // have not asked lately.
-func (s *Session) disputed(e *entry) error {
-	if d := s.disputes[e.claim]; now() < d.again+2*pollAway {
-		return d.err
+func (s *Session) disputed(k *keyState) error {
+	if conflict := s.conflicts[k.check]; now() < conflict.retryAt+2*pollAway {
+		return conflict.err
 	}
 	return nil
 }

@@ -27,11 +27,11 @@ import (
 // take a key twice.
 type Conn struct {
 	conn  *dialect.Conn
-	table *table
+	table *keyTable
 
 	// protected by table.mu
-	queue   []*entry      // to take or to give back
-	later   []*entry      // what could not be given back: with the next call
+	queue   []*keyState   // to take or to give back
+	later   []*keyState   // what could not be given back: with the next call
 	running bool          // a goroutine sends
 	stepped chan struct{} // closed, and made anew, when a statement was answered
 	doubt   bool          // a call ended without an answer
@@ -43,9 +43,9 @@ func OnConn(conn *sql.Conn) *Conn {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
 	c := &Conn{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
-	c.table = newTable(c)
-	c.table.patience = patience
-	c.table.silence = c.mistrustLocked
+	c.table = newKeyTable(c)
+	c.table.timeout = answerTimeout
+	c.table.onTimeout = c.mistrustLocked
 	return c
 }
 
@@ -78,20 +78,20 @@ func (c *Conn) acquire(ctx context.Context, key Key, acquire func(context.Contex
 	c.sendLater()
 	lock, err := acquire(ctx, key, waits)
 	if err != nil && ctx.Err() != nil {
-		c.settleDown(key)
+		c.awaitQuiet(key)
 	}
 	return lock, err
 }
 
-// settleDown waits, after a call for key was given up, until no statement of it
+// awaitQuiet waits, after a call for key was given up, until no statement of it
 // is under way any more: it would come between those of the connection's owner.
-func (c *Conn) settleDown(key Key) {
-	timer := time.NewTimer(patience)
+func (c *Conn) awaitQuiet(key Key) {
+	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	for {
 		c.table.mu.Lock()
-		e, stepped := c.table.entries.of(key.id()), c.stepped
-		if e == nil || !e.underWay() {
+		k, stepped := c.table.keys.of(key.id()), c.stepped
+		if k == nil || !k.underWay() {
 			c.table.mu.Unlock()
 			return
 		}
@@ -109,12 +109,12 @@ func (c *Conn) settleDown(key Key) {
 
 // underWay reports whether a statement for e is sent or will be, for nobody who
 // is there any more.
-func (e *entry) underWay() bool {
-	switch e.state {
-	case asking:
-		return len(e.asks) == 0
+func (k *keyState) underWay() bool {
+	switch k.phase {
+	case requested:
+		return len(k.waiters) == 0
 	case releasing, freeing:
-		return e.reply == nil
+		return k.reply == nil
 	}
 	return false
 }
@@ -126,23 +126,23 @@ func (c *Conn) mistrustLocked() { c.doubt = c.doubt || c.running }
 
 // Conn is the source of its table.
 
-func (c *Conn) ask(e *entry) {
-	e.state = queued
-	c.sendLocked(e)
+func (c *Conn) take(k *keyState) {
+	k.phase = queued
+	c.sendLocked(k)
 }
 
-// askGroup is never called: a Conn takes one key at a time.
-func (c *Conn) askGroup(*ask) {}
+// takeGroup is never called: a Conn takes one key at a time.
+func (c *Conn) takeGroup(*request) {}
 
-func (c *Conn) away(*entry) error { return nil }
+func (c *Conn) away(*keyState) error { return nil }
 
-func (c *Conn) giveBack(e *entry) { c.sendLocked(e) }
+func (c *Conn) giveBack(k *keyState) { c.sendLocked(k) }
 
 // sendLocked queues e, and sees that a goroutine works on the queue. It lives
 // until the queue is empty: a Conn has no end of its own, and leaves nothing
 // behind.
-func (c *Conn) sendLocked(e *entry) {
-	c.queue = append(append(c.queue, c.later...), e)
+func (c *Conn) sendLocked(k *keyState) {
+	c.queue = append(append(c.queue, c.later...), k)
 	c.later = nil
 	c.workLocked()
 }
@@ -167,8 +167,8 @@ func (c *Conn) workLocked() {
 
 func (c *Conn) work() {
 	for {
-		e, key, release := c.next()
-		if e == nil {
+		k, key, release := c.next()
+		if k == nil {
 			return
 		}
 		step := c.conn.Try
@@ -178,30 +178,30 @@ func (c *Conn) work() {
 		ok, err := step(key)
 		missing := release && err == nil && !ok
 		if missing || (err != nil && !survived(err)) || c.doubtful() {
-			c.lose(e, err)
+			c.dropConnection(k, err)
 		} else {
-			c.settle(e, ok, err)
+			c.completeStep(k, ok, err)
 		}
 	}
 }
 
 // next takes the next step off the queue; nil if there is none.
-func (c *Conn) next() (e *entry, key dialect.Key, release bool) {
+func (c *Conn) next() (k *keyState, key dialect.Key, release bool) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(c.queue) > 0 {
-		e, c.queue = c.queue[0], c.queue[1:]
+		k, c.queue = c.queue[0], c.queue[1:]
 		switch {
-		case e.state == releasing:
-			e.state = freeing
-			return e, e.asked(), true
-		case e.state == queued && len(e.asks) == 0: // all have given up
-			e.state = idle
-			t.tidyLocked(e)
-		case e.state == queued:
-			t.askingLocked(e, e.wantsShared())
-			return e, e.asked(), false
+		case k.phase == releasing:
+			k.phase = freeing
+			return k, k.dbKey(), true
+		case k.phase == queued && len(k.waiters) == 0: // all have given up
+			k.phase = idle
+			t.forgetLocked(k)
+		case k.phase == queued:
+			t.requestedLocked(k, k.wantsShared())
+			return k, k.dbKey(), false
 		}
 	}
 	c.queue, c.running = nil, false
@@ -220,48 +220,48 @@ func (c *Conn) stepLocked() {
 	c.stepped = make(chan struct{})
 }
 
-// settle gives e's callers the answer to its step.
-func (c *Conn) settle(e *entry, ok bool, err error) {
+// completeStep gives e's callers the answer to its step.
+func (c *Conn) completeStep(k *keyState, ok bool, err error) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case e.state == freeing && err == nil:
-		t.freedLocked(e, nil)
-	case e.state == freeing: // the session lives: its owner's transaction has failed, say
-		t.settleReplyLocked(e, fromDialect(err))
-		t.dismissLocked(e, fromDialect(err), everybody)
-		e.state = releasing
-		c.later = append(c.later, e)
-		if len(e.asks) > 0 { // who waits is in a call: there may be no other
+	case k.phase == freeing && err == nil:
+		t.freedLocked(k, nil)
+	case k.phase == freeing: // the session lives: its owner's transaction has failed, say
+		t.replyLocked(k, fromDialect(err))
+		t.denyTriesLocked(k, fromDialect(err), everyRequest)
+		k.phase = releasing
+		c.later = append(c.later, k)
+		if len(k.waiters) > 0 { // who waits is in a call: there may be no other
 			time.AfterFunc(jitter(pollAway), c.sendLater)
 		}
 	case err != nil:
-		t.refusedLocked(e, fromDialect(err))
+		t.deniedLocked(k, fromDialect(err))
 	case ok:
-		t.grantedLocked(e, holding{}, now())
+		t.grantedLocked(k, holding{}, now())
 	default:
-		t.refusedLocked(e, ErrHeld)
+		t.deniedLocked(k, ErrHeld)
 	}
 	c.stepLocked()
 }
 
-// lose ends every lock: the connection is gone, or not to be trusted.
-func (c *Conn) lose(e *entry, err error) {
+// dropConnection ends every lock: the connection is gone, or not to be trusted.
+func (c *Conn) dropConnection(k *keyState, err error) {
 	t := c.table
 	t.mu.Lock()
 	c.doubt = true // nothing on it counts any more
-	if e.state == asking {
+	if k.phase == requested {
 		if err = fromDialect(err); err == nil {
 			err = ErrClosed
 		}
-		t.refusedLocked(e, err)
+		t.deniedLocked(k, err)
 	}
 	var locks []*Lock
-	for e := range t.entries.all() {
-		if e.state == held || e.state == releasing || e.state == freeing {
-			locks = e.appendHolders(locks)
-			t.freedLocked(e, ErrLost)
+	for k := range t.keys.all() {
+		if k.phase == held || k.phase == releasing || k.phase == freeing {
+			locks = k.appendHolders(locks)
+			t.freedLocked(k, ErrLost)
 		}
 	}
 	c.stepLocked()

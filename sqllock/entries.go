@@ -6,34 +6,34 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// entries finds an entry by its key. It has a map for each key space, since Go
+// keyMap finds an key state by its key. It has a map for each key space, since Go
 // has a faster kind of map for plain integers.
-type entries [2]map[int64]*entry
+type keyMap [2]map[int64]*keyState
 
-func newEntries() (es entries) {
+func newKeyMap() (es keyMap) {
 	for space := range es {
-		es[space] = make(map[int64]*entry)
+		es[space] = make(map[int64]*keyState)
 	}
 	return es
 }
 
-func (es *entries) of(k dialect.Key) *entry { return es[k.Space][k.ID] }
-func (es *entries) add(e *entry)            { es[e.key.Space][e.key.ID] = e }
-func (es *entries) remove(e *entry)         { delete(es[e.key.Space], e.key.ID) }
+func (es *keyMap) of(k dialect.Key) *keyState { return es[k.Space][k.ID] }
+func (es *keyMap) add(k *keyState)            { es[k.key.Space][k.key.ID] = k }
+func (es *keyMap) remove(k *keyState)         { delete(es[k.key.Space], k.key.ID) }
 
-func (es *entries) len() (n int) {
+func (es *keyMap) len() (n int) {
 	for _, m := range es {
 		n += len(m)
 	}
 	return n
 }
 
-// all is every entry; they may be removed meanwhile.
-func (es *entries) all() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
+// all is every key state; they may be removed meanwhile.
+func (es *keyMap) all() iter.Seq[*keyState] {
+	return func(yield func(*keyState) bool) {
 		for _, m := range es {
-			for _, e := range m {
-				if !yield(e) {
+			for _, k := range m {
+				if !yield(k) {
 					return
 				}
 			}

@@ -126,7 +126,7 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	if l.lease == nil {
+	if l.conn == nil {
 		return nil, errNoToken
 	}
 	if l.shared {
@@ -135,9 +135,9 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if token := l.drawn(); token != nil {
 		return token, nil
 	}
-	if token, ok := l.lease.session.Drawn(); ok {
+	if token, ok := l.conn.session.Drawn(); ok {
 		l.noteToken(nil, &token)
-	} else if err := l.lease.draw(ctx, l, nil); err != nil {
+	} else if err := l.conn.requestToken(ctx, l, nil); err != nil {
 		return nil, err
 	}
 	return l.tokenIfHeld()
@@ -146,7 +146,7 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 // drawInstead returns a token that takes the place of old. It is for a lock that
 // outlives its server: of that server's next life old says nothing.
 func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
-	if err := l.lease.draw(ctx, l, old); err != nil {
+	if err := l.conn.requestToken(ctx, l, old); err != nil {
 		return nil, err
 	}
 	return l.tokenIfHeld()
@@ -181,28 +181,28 @@ func (l *Lock) noteToken(old, token *dialect.Token) {
 	}
 }
 
-// A draw is a call that waits for a token of lock in the place of old.
-type draw struct {
+// A tokenRequest is a call that waits for a token of lock in the place of old.
+type tokenRequest struct {
 	lock *Lock
 	old  *dialect.Token
 	err  error
 	done chan struct{} // closed when there is a token, or err
 }
 
-// draw waits until lock, which is on l, has a token other than old.
-func (l *lease) draw(ctx context.Context, lock *Lock, old *dialect.Token) error {
-	d := &draw{lock: lock, old: old, done: make(chan struct{})}
-	t := l.backend.s.table
+// requestToken waits until lock, which is on l, has a token other than old.
+func (c *connection) requestToken(ctx context.Context, lock *Lock, old *dialect.Token) error {
+	req := &tokenRequest{lock: lock, old: old, done: make(chan struct{})}
+	t := c.slot.s.table
 	t.mu.Lock()
-	l.draws = append(l.draws, d)
-	l.backend.signal()
+	c.tokenRequests = append(c.tokenRequests, req)
+	c.slot.signal()
 	t.mu.Unlock()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	select {
-	case <-d.done:
-		return d.err
-	case <-l.gone:
+	case <-req.done:
+		return req.err
+	case <-c.gone:
 		return ErrLost
 	case <-ctx.Done():
 		return ended(ctx)
@@ -217,53 +217,53 @@ func (l *lease) draw(ctx context.Context, lock *Lock, old *dialect.Token) error 
 //
 // The token is right for each lock that is held when the statement is sent: to
 // give one back takes a later statement of this same goroutine.
-func (l *lease) drawTokens() bool {
-	draws := l.takeDraws()
-	if len(draws) == 0 {
+func (c *connection) drawTokens() bool {
+	requests := c.takeTokenRequests()
+	if len(requests) == 0 {
 		return false
 	}
-	l.watch.expect()
-	token, err := l.session.Token()
-	l.watch.answered()
-	if err != nil && !l.bears(err) {
+	c.watch.expect()
+	token, err := c.session.Token()
+	c.watch.answered()
+	if err != nil && !c.stillHolds(err) {
 		return true
 	}
-	t := l.backend.s.table
+	t := c.slot.s.table
 	t.mu.Lock()
-	l.answeredLocked(now())
+	c.answeredLocked(now())
 	t.mu.Unlock()
-	for _, d := range draws {
+	for _, req := range requests {
 		if err == nil {
-			d.lock.noteToken(d.old, &token)
+			req.lock.noteToken(req.old, &token)
 		} else {
-			d.err = txError(true, err)
+			req.err = txError(true, err)
 		}
-		close(d.done)
+		close(req.done)
 	}
 	return true
 }
 
-// takeDraws is whose locks need a token and are held; the others get their
+// takeTokenRequests is whose locks need a token and are held; the others get their
 // answer.
-func (l *lease) takeDraws() []*draw {
-	t := l.backend.s.table
+func (c *connection) takeTokenRequests() []*tokenRequest {
+	t := c.slot.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.dead.Load() || len(l.draws) == 0 {
+	if c.dead.Load() || len(c.tokenRequests) == 0 {
 		return nil
 	}
-	all := l.draws
-	l.draws = nil
-	var draws []*draw
-	for _, d := range all {
-		if d.lock.entry.lock == d.lock && d.lock.drawn() == d.old {
-			draws = append(draws, d)
+	all := c.tokenRequests
+	c.tokenRequests = nil
+	var requests []*tokenRequest
+	for _, req := range all {
+		if req.lock.state.lock == req.lock && req.lock.drawn() == req.old {
+			requests = append(requests, req)
 		} else {
-			close(d.done)
+			close(req.done)
 		}
 	}
-	if len(draws) > 0 {
-		l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
+	if len(requests) > 0 {
+		c.sendingLocked(c.slot.oldest) // who has queued waits for this, too
 	}
-	return draws
+	return requests
 }

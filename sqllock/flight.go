@@ -8,276 +8,276 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A flight is the statement under way on a lease, and whom its answer is for.
-type flight struct {
-	batch    dialect.Batch
-	releases []*entry // beside batch.Release
-	tries    []*entry // beside batch.Try
-	groups   []group  // beside batch.Any
-	sets     []group  // beside batch.All
-	underWay bool
-	sent     time.Duration
-	sentBoot time.Duration // the same by the clock that goes on while the system is suspended
-	oldest   time.Duration // when the first caller in it came
-	wakes    []chan struct{}
+// A batch is the statement under way on a lease, and whom its answer is for.
+type batch struct {
+	statement dialect.Batch
+	releases  []*keyState // beside batch.Release
+	tries     []*keyState // beside batch.Try
+	groups    []group     // beside batch.Any
+	sets      []group     // beside batch.All
+	underWay  bool
+	sent      time.Duration
+	sentBoot  time.Duration // the same by the clock that goes on while the system is suspended
+	oldest    time.Duration // when the first caller in it came
+	wakes     []chan struct{}
 }
 
 // A group is keys of which one is wanted, or of a set all, by ask.
 type group struct {
-	entries []*entry
-	ask     *ask
+	keys    []*keyState
+	request *request
 }
 
-// wantedLocked is how many keys the flight may bring.
-func (f *flight) wantedLocked() int {
-	n := len(f.tries) + len(f.groups)
-	for _, set := range f.sets {
-		n += len(set.entries)
+// wantedLocked is how many keys the batch may bring.
+func (b *batch) wantedLocked() int {
+	n := len(b.tries) + len(b.groups)
+	for _, set := range b.sets {
+		n += len(set.keys)
 	}
 	return n
 }
 
-// take loads the flight with what is queued, up to limit keys and all groups, and
+// prepare loads the batch with what is queued, up to limit keys and all groups, and
 // reports whether there is anything to send.
-func (l *lease) take(limit int, due bool) bool {
-	b, t := l.backend, l.backend.s.table
+func (c *connection) prepare(limit int, due bool) bool {
+	sl, t := c.slot, c.slot.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.dead.Load() {
+	if c.dead.Load() {
 		return false
 	}
-	f := &l.flight
-	f.clear()
-	full := l.session.Room() < limit
-	limit = min(limit, l.session.Room())
-	releases := b.releases[:min(limit, len(b.releases))]
-	for _, e := range releases {
-		if e.state == releasing && e.holds.lease == l {
-			e.state = freeing
-			f.releases = append(f.releases, e)
-			f.batch.Release = append(f.batch.Release, e.asked())
+	b := &c.batch
+	b.clear()
+	full := c.session.Room() < limit
+	limit = min(limit, c.session.Room())
+	releases := sl.releases[:min(limit, len(sl.releases))]
+	for _, k := range releases {
+		if k.phase == releasing && k.holds.conn == c {
+			k.phase = freeing
+			b.releases = append(b.releases, k)
+			b.statement.Release = append(b.statement.Release, k.dbKey())
 		}
 	}
 	limit -= len(releases)
-	b.releases = slices.Delete(b.releases, 0, len(releases))
-	f.oldest, b.oldest = b.oldest, 0
-	if len(b.releases)+max(len(b.tries)-limit, 0) > 0 {
-		b.oldest = f.oldest
-		if full { // the next statement may leave some behind again: their patience begins anew with each that is answered
-			b.oldest = now()
+	sl.releases = slices.Delete(sl.releases, 0, len(releases))
+	b.oldest, sl.oldest = sl.oldest, 0
+	if len(sl.releases)+max(len(sl.tries)-limit, 0) > 0 {
+		sl.oldest = b.oldest
+		if full { // the next statement may leave some behind again: their the timeout begins anew with each that is answered
+			sl.oldest = now()
 		}
 	}
-	room, set, beyond := l.roomLocked()
-	l.takeTriesLocked(limit, room, beyond)
-	l.takeGroupsLocked(room, set, beyond)
-	l.looked = false
+	room, set, beyond := c.roomLocked()
+	c.takeTriesLocked(limit, room, beyond)
+	c.takeGroupsLocked(room, set, beyond)
+	c.looked = false
 	switch {
-	case b.oldest != 0:
-	case len(l.wanted) > 0, l.looks: // who needs a claim, or room in the lock table, is still queued
-		b.oldest = cmp.Or(f.oldest, now())
-	case len(b.groups) > 0: // who did not fit in, too
-		b.oldest = now()
+	case sl.oldest != 0:
+	case len(c.wantedSecrets) > 0, c.needsLook: // who needs a claim, or room in the lock table, is still queued
+		sl.oldest = cmp.Or(b.oldest, now())
+	case len(sl.groups) > 0: // who did not fit in, too
+		sl.oldest = now()
 	}
-	if !due && len(f.releases)+f.wantedLocked() == 0 {
-		if b.oldest != 0 { // of what was taken nothing is left to send, and there is more
-			b.signal()
+	if !due && len(b.releases)+b.wantedLocked() == 0 {
+		if sl.oldest != 0 { // of what was taken nothing is left to send, and there is more
+			sl.signal()
 		}
 		return false
 	}
-	l.sendingLocked(f.oldest)
+	c.sendingLocked(b.oldest)
 	return true
 }
 
 // sendingLocked notes that a statement is about to be sent, and that callers have waited since
 // oldest for what it brings, or for what comes after it; 0: since now.
-func (l *lease) sendingLocked(oldest time.Duration) {
-	f := &l.flight
-	l.boot.refresh(l.backend.s.options.bootTime)
-	f.underWay, f.sent, f.oldest = true, now(), oldest
-	f.sentBoot = f.sent + l.boot.offset
+func (c *connection) sendingLocked(oldest time.Duration) {
+	b := &c.batch
+	c.boot.refresh(c.slot.s.options.bootTime)
+	b.underWay, b.sent, b.oldest = true, now(), oldest
+	b.sentBoot = b.sent + c.boot.offset
 	if oldest == 0 {
-		f.oldest = f.sent
+		b.oldest = b.sent
 	}
-	l.armLocked()
+	c.armLocked()
 }
 
-func (f *flight) clear() {
-	f.batch.Reset()
-	clear(f.releases)
-	clear(f.tries)
-	clear(f.groups)
-	clear(f.sets)
-	f.releases, f.tries, f.groups, f.sets = f.releases[:0], f.tries[:0], f.groups[:0], f.sets[:0]
+func (b *batch) clear() {
+	b.statement.Reset()
+	clear(b.releases)
+	clear(b.tries)
+	clear(b.groups)
+	clear(b.sets)
+	b.releases, b.tries, b.groups, b.sets = b.releases[:0], b.tries[:0], b.groups[:0], b.sets[:0]
 }
 
-func (l *lease) takeTriesLocked(limit, room int, beyond error) {
-	b, t := l.backend, l.backend.s.table
-	limit = min(limit, len(b.tries))
-	tries, rest := b.tries[:limit], b.tries[limit:]
-	b.tries, b.spare = append(b.spare[:0], rest...), b.tries // what follows may queue again
-	for _, e := range tries {
-		shared := e.wantsShared()
+func (c *connection) takeTriesLocked(limit, room int, beyond error) {
+	sl, t := c.slot, c.slot.s.table
+	limit = min(limit, len(sl.tries))
+	tries, rest := sl.tries[:limit], sl.tries[limit:]
+	sl.tries, sl.spareTries = append(sl.spareTries[:0], rest...), sl.tries // what follows may queue again
+	for _, k := range tries {
+		shared := k.wantsShared()
 		switch {
-		case e.state != queued || e.backend != b:
-		case len(e.asks) == 0: // all have given up
-			e.state = idle
-			t.tidyLocked(e)
-		case shared && !b.s.options.dialect.Traits().Readers:
-			t.refusedReadersLocked(e, errReaders)
-		case !l.hasLocked(e):
-			if err := l.wantLocked(e); err != nil {
-				t.refusedLocked(e, err)
+		case k.phase != queued || k.slot != sl:
+		case len(k.waiters) == 0: // all have given up
+			k.phase = idle
+			t.forgetLocked(k)
+		case shared && !sl.s.options.dialect.Traits().Readers:
+			t.deniedReadersLocked(k, errReaders)
+		case !c.hasSecretLocked(k):
+			if err := c.wantSecretLocked(k); err != nil {
+				t.deniedLocked(k, err)
 			} else {
-				b.tries = append(b.tries, e)
+				sl.tries = append(sl.tries, k)
 			}
-		case len(l.flight.tries) < room:
-			l.tryLocked(e, shared)
+		case len(c.batch.tries) < room:
+			c.tryLocked(k, shared)
 		case beyond == errLookFirst:
-			l.looks = true
-			b.tries = append(b.tries, e)
+			c.needsLook = true
+			sl.tries = append(sl.tries, k)
 		default:
-			t.refusedLocked(e, beyond)
+			t.deniedLocked(k, beyond)
 		}
 	}
 }
 
-// tryLocked adds e to the flight.
-func (l *lease) tryLocked(e *entry, shared bool) {
-	l.askingLocked(e, shared)
-	l.flight.tries = append(l.flight.tries, e)
-	l.flight.batch.Try = append(l.flight.batch.Try, e.asked())
+// tryLocked adds e to the batch.
+func (c *connection) tryLocked(k *keyState, shared bool) {
+	c.requestedLocked(k, shared)
+	c.batch.tries = append(c.batch.tries, k)
+	c.batch.statement.Try = append(c.batch.statement.Try, k.dbKey())
 }
 
-func (l *lease) askingLocked(e *entry, shared bool) {
-	e.backend = l.backend
-	e.stake = l.claims[e.claim]
-	e.stake.usedLocked(1)
-	l.backend.s.table.askingLocked(e, shared)
+func (c *connection) requestedLocked(k *keyState, shared bool) {
+	k.slot = c.slot
+	k.use = c.secrets[k.check]
+	k.use.countLocked(1)
+	c.slot.s.table.requestedLocked(k, shared)
 }
 
-// refusedGroupLocked has a refused those of its keys that it asks for.
-func (t *table) refusedGroupLocked(a *ask, entries []*entry, err error) {
-	for _, e := range entries {
-		if slices.Contains(a.entries, e) { // the refusal of one may settle a
-			t.refusedLocked(e, err)
+// deniedGroupLocked has a refused those of its keys that it asks for.
+func (t *keyTable) deniedGroupLocked(r *request, states []*keyState, err error) {
+	for _, k := range states {
+		if slices.Contains(r.states, k) { // the refusal of one may settle a
+			t.deniedLocked(k, err)
 		}
 	}
 }
 
 // takeGroupsLocked adds those who want one of several keys, or all. Keys that two want go to
 // one of them: the database would grant a key to the same session twice.
-func (l *lease) takeGroupsLocked(room, set int, beyond error) {
-	b, t := l.backend, l.backend.s.table
-	groups := b.groups
-	b.groups = nil
-	fits := l.session.Room() - len(l.flight.releases) - len(l.flight.tries)
-	for _, a := range groups {
-		a.grouped = false
-		if a.settled {
+func (c *connection) takeGroupsLocked(room, set int, beyond error) {
+	sl, t := c.slot, c.slot.s.table
+	groups := sl.groups
+	sl.groups = nil
+	fits := c.session.Room() - len(c.batch.releases) - len(c.batch.tries)
+	for _, r := range groups {
+		r.enqueued = false
+		if r.decided {
 			continue
 		}
-		entries := a.share()
-		if l.beyondClaimsLocked(entries) {
-			t.refusedGroupLocked(a, entries, errMaxClaims)
+		states := r.fairShare()
+		if c.beyondSecretsLocked(states) {
+			t.deniedGroupLocked(r, states, errMaxSecrets)
 			continue
 		}
-		missing, refused := l.missingLocked(entries)
+		missing, refused := c.missingLocked(states)
 		switch {
-		case len(entries) == 0: // others ask for all of them: a gets their answer
+		case len(states) == 0: // others ask for all of them: a gets their answer
 		case refused != nil:
-			t.refusedLocked(missing, refused)
+			t.deniedLocked(missing, refused)
 		case missing != nil:
-			a.grouped = true
-			b.groups = append(b.groups, a)
+			r.enqueued = true
+			sl.groups = append(sl.groups, r)
 			continue
-		case len(entries) > l.session.Room(), a.least() > b.s.options.maxHeld:
-			t.refusedGroupLocked(a, entries, errManyKeys)
-		case len(entries) > fits: // next time
-			a.grouped = true
-			b.groups = append(b.groups, a)
+		case len(states) > c.session.Room(), r.minKeys() > sl.s.options.maxHeld:
+			t.deniedGroupLocked(r, states, errManyKeys)
+		case len(states) > fits: // next time
+			r.enqueued = true
+			sl.groups = append(sl.groups, r)
 			continue
-		case l.flight.wantedLocked()+a.least() <= room:
-			fits -= l.askGroupLocked(a, entries)
-		case a.all && l.looked && l.flight.wantedLocked()+a.least() <= set:
+		case c.batch.wantedLocked()+r.minKeys() <= room:
+			fits -= c.addGroupLocked(r, states)
+		case r.all && c.looked && c.batch.wantedLocked()+r.minKeys() <= set:
 			set = 0
-			fits -= l.askGroupLocked(a, entries)
-		case a.all && l.looked && a.least() > set && set > 0:
-			t.refusedGroupLocked(a, entries, errTableFull)
+			fits -= c.addGroupLocked(r, states)
+		case r.all && c.looked && r.minKeys() > set && set > 0:
+			t.deniedGroupLocked(r, states, errTableFull)
 		case beyond == errLookFirst:
-			l.looks, a.grouped = true, true
-			b.groups = append(b.groups, a)
+			c.needsLook, r.enqueued = true, true
+			sl.groups = append(sl.groups, r)
 			continue
 		default:
-			t.refusedGroupLocked(a, entries, beyond)
+			t.deniedGroupLocked(r, states, beyond)
 		}
-		for _, e := range a.entries { // what it could not take along
-			if e != nil && e.state == idle && !e.pending() {
-				t.resumeLocked(e)
+		for _, k := range r.states { // what it could not take along
+			if k != nil && k.phase == idle && !k.pending() {
+				t.resumeLocked(k)
 			}
 		}
 	}
 }
 
-// beyondClaimsLocked reports whether entries need more claims than l may have beside those
+// beyondSecretsLocked reports whether key states need more claims than l may have beside those
 // that are in use.
-func (l *lease) beyondClaimsLocked(entries []*entry) bool {
-	if len(entries) <= maxClaims-len(l.claims) {
+func (c *connection) beyondSecretsLocked(states []*keyState) bool {
+	if len(states) <= maxSecrets-len(c.secrets) {
 		return false
 	}
-	needed := make(map[claim]bool)
-	for _, e := range entries {
-		if e.claim != (claim{}) {
-			needed[e.claim] = true
+	needed := make(map[secretCheck]bool)
+	for _, k := range states {
+		if k.check != (secretCheck{}) {
+			needed[k.check] = true
 		}
 	}
-	for c, s := range l.claims {
-		if s.held > 0 {
-			needed[c] = true
+	for check, use := range c.secrets {
+		if use.keys > 0 {
+			needed[check] = true
 		}
 	}
-	return len(needed) > maxClaims
+	return len(needed) > maxSecrets
 }
 
-// askGroupLocked adds entries, of a, to the flight, and returns how many they are.
-func (l *lease) askGroupLocked(a *ask, entries []*entry) int {
-	if len(entries) == 1 {
-		l.tryLocked(entries[0], false)
+// addGroupLocked adds key states, of a, to the batch, and returns how many they are.
+func (c *connection) addGroupLocked(r *request, states []*keyState) int {
+	if len(states) == 1 {
+		c.tryLocked(states[0], false)
 	} else {
-		l.groupLocked(a, entries)
+		c.groupLocked(r, states)
 	}
-	return len(entries)
+	return len(states)
 }
 
-// groupLocked adds entries, of a, to the flight.
-func (l *lease) groupLocked(a *ask, entries []*entry) {
-	keys := make([]dialect.Key, len(entries))
-	for i, e := range entries {
-		l.askingLocked(e, false)
-		keys[i] = e.key
+// groupLocked adds key states, of a, to the batch.
+func (c *connection) groupLocked(r *request, states []*keyState) {
+	keys := make([]dialect.Key, len(states))
+	for i, k := range states {
+		c.requestedLocked(k, false)
+		keys[i] = k.key
 	}
-	f, g := &l.flight, group{entries, a}
-	if a.all {
-		f.sets, f.batch.All = append(f.sets, g), append(f.batch.All, keys)
+	b, g := &c.batch, group{states, r}
+	if r.all {
+		b.sets, b.statement.All = append(b.sets, g), append(b.statement.All, keys)
 	} else {
-		f.groups, f.batch.Any = append(f.groups, g), append(f.batch.Any, keys)
+		b.groups, b.statement.Any = append(b.groups, g), append(b.statement.Any, keys)
 	}
 }
 
-// least is how many keys a brings if it is granted.
-func (a *ask) least() int {
-	if a.all {
-		return len(a.keys)
+// minKeys is how many keys a brings if it is granted.
+func (r *request) minKeys() int {
+	if r.all {
+		return len(r.keys)
 	}
 	return 1
 }
 
-// missingLocked is one of entries for which l has not the claim, and why it is not
+// missingLocked is one of key states for which l has not the claim, and why it is not
 // to be had just now, if that is known.
-func (l *lease) missingLocked(entries []*entry) (missing *entry, refused error) {
-	for _, e := range entries {
-		if !l.hasLocked(e) {
-			missing = e
-			if refused = l.wantLocked(e); refused != nil {
+func (c *connection) missingLocked(states []*keyState) (missing *keyState, refused error) {
+	for _, k := range states {
+		if !c.hasSecretLocked(k) {
+			missing = k
+			if refused = c.wantSecretLocked(k); refused != nil {
 				break
 			}
 		}
@@ -285,35 +285,35 @@ func (l *lease) missingLocked(entries []*entry) (missing *entry, refused error) 
 	return missing, refused
 }
 
-// share is those of a's keys to ask for in one statement: all that nobody asks
+// fairShare is those of a's keys to ask for in one statement: all that nobody asks
 // for, or a fair part where several try for the same ones; for one that wants all,
 // all or none.
-func (a *ask) share() []*entry {
-	var entries []*entry
-	if a.all {
-		if a.ready() {
-			entries = slices.Clone(a.entries)
+func (r *request) fairShare() []*keyState {
+	var states []*keyState
+	if r.all {
+		if r.ready() {
+			states = slices.Clone(r.states)
 		}
-		return entries
+		return states
 	}
-	quota := len(a.keys)
-	for _, e := range a.entries {
-		if e == nil || e.state != idle || e.polling {
+	quota := len(r.keys)
+	for _, k := range r.states {
+		if k == nil || k.phase != idle || k.polling {
 			continue
 		}
-		if e.key.Space != dialect.Bigint { // a batch's groups are of the bigint space
-			if len(entries) == 0 {
-				entries = append(entries, e)
+		if k.key.Space != dialect.Bigint { // a batch's groups are of the bigint space
+			if len(states) == 0 {
+				states = append(states, k)
 			}
 			break
 		}
-		if len(entries) == 0 && !a.waits {
-			quota = (len(a.keys) + len(e.asks) - 1) / len(e.asks)
+		if len(states) == 0 && !r.waits {
+			quota = (len(r.keys) + len(k.waiters) - 1) / len(k.waiters)
 		}
-		if len(entries) == quota {
+		if len(states) == quota {
 			break
 		}
-		entries = append(entries, e)
+		states = append(states, k)
 	}
-	return entries
+	return states
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A pace is what a lease has seen of how long things take, to choose how much
+// A batchStats is what a lease has seen of how long things take, to choose how much
 // the next statement carries. Its lease's goroutine alone uses it.
-type pace struct {
+type batchStats struct {
 	roundTrip time.Duration // of the last statement
 	answered  int           // callers whom it answered
 	perCaller time.Duration // for a caller to get its answer and ask again, beside all others; smoothed
 }
 
-// gather lets those who are about to queue something do it, for as long as the
+// coalesce lets those who are about to queue something do it, for as long as the
 // queue grows: the callers that one statement has answered are in the next. It
 // sets no timer: where no goroutine is ready to run it returns at once, and
 // where the processor is busy with other work it does not insist.
@@ -23,39 +23,39 @@ type pace struct {
 // groups, which all go: half of what is queued, where that pays (see halves).
 // From then on there is always a half in the queue when the other one is
 // answered, and nothing to gather.
-func (l *lease) gather() (limit int) {
+func (c *connection) coalesce() (limit int) {
 	const (
 		all     = math.MaxInt
 		patient = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
 	)
-	queued := l.backend.queued()
-	if queued >= fullStatement && l.pace.halves(queued+l.pace.answered) {
+	queued := c.slot.queued()
+	if queued >= fullStatement && c.stats.halves(queued+c.stats.answered) {
 		return all
 	}
 	began, first := now(), queued
 	for range 16 { // callers may keep coming
 		runtime.Gosched()
 		before := queued
-		if queued = l.backend.queued(); queued == before || now()-began > patient {
+		if queued = c.slot.queued(); queued == before || now()-began > patient {
 			break
 		}
 	}
 	if came := queued - first; came >= fullStatement {
-		l.pace.came(came, now()-began)
+		c.stats.observe(came, now()-began)
 	}
-	if queued >= 2*fullStatement && l.pace.halves(queued) {
+	if queued >= 2*fullStatement && c.stats.halves(queued) {
 		return queued / 2
 	}
 	return all
 }
 
-// came notes that so many callers took so long to ask again.
-func (p *pace) came(callers int, took time.Duration) {
+// observe notes that so many callers took so long to ask again.
+func (stats *batchStats) observe(callers int, took time.Duration) {
 	each := took / time.Duration(callers)
-	if p.perCaller == 0 {
-		p.perCaller = each
+	if stats.perCaller == 0 {
+		stats.perCaller = each
 	}
-	p.perCaller += (each - p.perCaller) / 8
+	stats.perCaller += (each - stats.perCaller) / 8
 }
 
 // halves reports whether it is faster to send what so many callers want in two
@@ -66,6 +66,6 @@ func (p *pace) came(callers int, took time.Duration) {
 // takes 2L + S, or C if that is longer: halves win where L < C. The
 // round trip is L and some of S. So it is with a database nearby and hundreds of
 // callers; across a slow network one statement carries all.
-func (p *pace) halves(callers int) bool {
-	return p.roundTrip < time.Duration(callers)*p.perCaller
+func (stats *batchStats) halves(callers int) bool {
+	return stats.roundTrip < time.Duration(callers)*stats.perCaller
 }

@@ -6,116 +6,116 @@ import (
 	"time"
 )
 
-// giveLocked makes a the holder of e's key, which the source has granted, or one
+// grantLocked makes a the holder of e's key, which the source has granted, or one
 // of its readers.
-func (t *table) giveLocked(e *entry, a *ask, key Key) {
-	t.settleLocked(a, t.lockLocked(e, a, key), nil)
+func (t *keyTable) grantLocked(k *keyState, r *request, key Key) {
+	t.decideLocked(r, t.newLockLocked(k, r, key), nil)
 }
 
-// lockLocked is the lock of e's key, now held by a.
-func (t *table) lockLocked(e *entry, a *ask, key Key) *Lock {
-	e.state = held
-	e.polls, e.full = 0, nil
-	lock := &Lock{key: key, ctx: a.ctx, home: t, entry: e, lease: e.holds.lease, shared: e.shared}
-	if e.holds.tx != nil {
-		lock.tx = e.holds.tx.tx
+// newLockLocked is the lock of e's key, now held by a.
+func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
+	k.phase = held
+	k.polls, k.full = 0, nil
+	lock := &Lock{key: key, ctx: r.ctx, home: t, state: k, conn: k.holds.conn, shared: k.shared}
+	if k.holds.tx != nil {
+		lock.tx = k.holds.tx.tx
 	}
-	if e.shared {
-		e.addReader(lock)
+	if k.shared {
+		k.addReader(lock)
 	} else {
-		e.lock = lock
+		k.lock = lock
 	}
 	return lock
 }
 
 // grantedLocked is the source's answer, come at this time, that e's key is this
 // process's now.
-func (t *table) grantedLocked(e *entry, holds holding, at time.Duration) {
-	t.ownLocked(e, holds, at)
-	if e.shared {
-		t.admitLocked(e)
-	} else if a := e.first(); a != nil && !a.shared {
-		if key := a.keyOf(e); e.suits(key) {
-			t.giveLocked(e, a, key)
+func (t *keyTable) grantedLocked(k *keyState, holds holding, at time.Duration) {
+	t.markHeldLocked(k, holds, at)
+	if k.shared {
+		t.admitLocked(k)
+	} else if r := k.first(); r != nil && !r.shared {
+		if key := r.keyOf(k); k.suits(key) {
+			t.grantLocked(k, r, key)
 		}
 	}
-	if e.state != held { // who asked has given up
-		t.releaseLocked(e)
+	if k.phase != held { // who asked has given up
+		t.releaseLocked(k)
 		return
 	}
-	t.dismissLocked(e, ErrHeld, everybody)
+	t.denyTriesLocked(k, ErrHeld, everyRequest)
 }
 
-// ownLocked notes that e's key is this process's from now on.
-func (t *table) ownLocked(e *entry, holds holding, at time.Duration) {
+// markHeldLocked notes that e's key is this process's from now on.
+func (t *keyTable) markHeldLocked(k *keyState, holds holding, at time.Duration) {
 	t.held++
-	e.holds, e.acquired = holds, at
-	if e.since == 0 {
-		e.since = at
+	k.holds, k.acquired = holds, at
+	if k.since == 0 {
+		k.since = at
 	}
 }
 
-// refusedLocked is the source's answer that e's key was not taken: ErrHeld because
+// deniedLocked is the source's answer that e's key was not taken: ErrHeld because
 // somebody else holds it, or an error. Who came after the question was sent is
 // not told "held" by an answer that may be older than the call: they are asked
 // for again.
-func (t *table) refusedLocked(e *entry, err error) {
-	e.state = idle
-	e.since, e.full = 0, nil
+func (t *keyTable) deniedLocked(k *keyState, err error) {
+	k.phase = idle
+	k.since, k.full = 0, nil
 	if err != ErrHeld {
 		if errors.Is(err, ErrCapacity) {
-			e.full = err
+			k.full = err
 		}
-		t.dismissLocked(e, err, everybody)
+		t.denyTriesLocked(k, err, everyRequest)
 	} else {
-		t.dismissBusyLocked(e)
+		t.denyBusyLocked(k)
 	}
-	for len(e.asks) > 0 && errors.Is(err, ErrClosed) { // it will never be otherwise
-		t.settleLocked(e.asks[0], nil, err)
+	for len(k.waiters) > 0 && errors.Is(err, ErrClosed) { // it will never be otherwise
+		t.decideLocked(k.waiters[0], nil, err)
 	}
-	if len(e.asks) == 0 {
-		t.tidyLocked(e)
+	if len(k.waiters) == 0 {
+		t.forgetLocked(k)
 		return
 	}
-	if e.state != idle || e.polling {
+	if k.phase != idle || k.polling {
 		return
 	}
 	switch {
 	case err != ErrHeld:
-		t.pollAfterLocked(e, jitter(pollAway))
-	case e.tried():
-		t.resumeLocked(e)
+		t.pollAfterLocked(k, jitter(pollAway))
+	case k.tried():
+		t.resumeLocked(k)
 	default:
-		e.polls++
-		t.pollAfterLocked(e, pollPause(e.polls))
+		k.polls++
+		t.pollAfterLocked(k, pollPause(k.polls))
 	}
 }
 
 // unlock implements home.
-func (t *table) unlock(l *Lock) error {
+func (t *keyTable) unlock(l *Lock) error {
 	t.mu.Lock()
-	e := l.entry
-	if !e.heldBy(l) { // the source has lost it
+	k := l.state
+	if !k.heldBy(l) { // the source has lost it
 		t.mu.Unlock()
 		return ErrLost
 	}
 	// Where the server has a say, its answer tells of a loss in a suspend.
-	if (t.asyncUnlock || len(e.asks) > 0 || len(e.readers) > 1) && l.lease != nil && l.lease.expired() {
+	if (t.asyncUnlock || len(k.waiters) > 0 || len(k.readers) > 1) && l.conn != nil && l.conn.expired() {
 		t.mu.Unlock()
-		l.lease.lose(lossLease)
+		l.conn.loseConnection(lossLease)
 		return ErrLost
 	}
-	e.lock = nil
-	if e.shared {
-		if delete(e.readers, l); len(e.readers) > 0 {
+	k.lock = nil
+	if k.shared {
+		if delete(k.readers, l); len(k.readers) > 0 {
 			t.mu.Unlock()
 			return nil
 		}
 	}
-	if len(e.asks) > 0 {
-		if first, key := e.asks[0], e.firstKey(); t.mayHandOverLocked(e, first, key) {
-			t.reacquiredLocked(e)
-			t.giveLocked(e, first, key)
+	if len(k.waiters) > 0 {
+		if first, key := k.waiters[0], k.firstKey(); t.mayHandOverLocked(k, first, key) {
+			t.reacquiredLocked(k)
+			t.grantLocked(k, first, key)
 			t.mu.Unlock()
 			return nil
 		}
@@ -123,9 +123,9 @@ func (t *table) unlock(l *Lock) error {
 	var r *reply
 	if !t.asyncUnlock {
 		r = t.replies.Get().(*reply)
-		e.reply = r
+		k.reply = r
 	}
-	t.releaseLocked(e)
+	t.releaseLocked(k)
 	t.mu.Unlock()
 	if r == nil {
 		return nil
@@ -134,14 +134,14 @@ func (t *table) unlock(l *Lock) error {
 }
 
 // await waits for the answer to l's release.
-func (t *table) await(l *Lock, r *reply) error {
-	if t.patience == 0 {
+func (t *keyTable) await(l *Lock, r *reply) error {
+	if t.timeout == 0 {
 		<-r.done
 		err := r.err
 		t.replies.Put(r)
 		return err
 	}
-	timer := time.NewTimer(t.patience)
+	timer := time.NewTimer(t.timeout)
 	defer timer.Stop()
 	select {
 	case <-r.done:
@@ -149,109 +149,109 @@ func (t *table) await(l *Lock, r *reply) error {
 	case <-timer.C:
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		return t.silentLocked()
+		return t.timedOutLocked()
 	}
 }
 
 // releaseLocked has the source give e's key back.
-func (t *table) releaseLocked(e *entry) {
-	e.state = releasing
-	t.source.giveBack(e)
+func (t *keyTable) releaseLocked(k *keyState) {
+	k.phase = releasing
+	t.source.giveBack(k)
 }
 
 // reacquiredLocked notes that e, which this process has, changes hands.
-func (t *table) reacquiredLocked(e *entry) {
+func (t *keyTable) reacquiredLocked(k *keyState) {
 	if t.registers {
-		e.acquired = now()
+		k.acquired = now()
 	}
 }
 
 // firstKey is e's key as the first in line asked for it.
-func (e *entry) firstKey() Key { return e.asks[0].keyOf(e) }
+func (k *keyState) firstKey() Key { return k.waiters[0].keyOf(k) }
 
 // keyOf is e's key as a asked for it.
-func (a *ask) keyOf(e *entry) Key { return a.keys[slices.Index(a.entries, e)] }
+func (r *request) keyOf(k *keyState) Key { return r.keys[slices.Index(r.states, k)] }
 
 // suits reports whether e, which is granted, may be held as key: one made with a secret
 // needs its claim, under which another name of the same number was not asked for.
-func (e *entry) suits(key Key) bool {
-	s := e.holds.stake
-	return key.print == 0 || e.holds.lease == nil || s != nil && s.claim == key.claim()
+func (k *keyState) suits(key Key) bool {
+	use := k.holds.use
+	return key.print == 0 || k.holds.conn == nil || use != nil && use.check == key.secretCheck()
 }
 
 // mayHandOverLocked reports whether e's key may go to another caller of this process, a, which
 // asks for it as key, without passing through the database.
-func (t *table) mayHandOverLocked(e *entry, a *ask, key Key) bool {
-	if !e.suits(key) || a.all || a.shared != e.shared {
+func (t *keyTable) mayHandOverLocked(k *keyState, r *request, key Key) bool {
+	if !k.suits(key) || r.all || r.shared != k.shared {
 		return false
 	}
 	if t.handOver == forever {
 		return true
 	}
-	return t.handOver > 0 && !t.closed && now()-e.since < t.handOver && (e.holds.lease == nil || !e.holds.lease.expired())
+	return t.handOver > 0 && !t.closed && now()-k.since < t.handOver && (k.holds.conn == nil || !k.holds.conn.expired())
 }
 
-func (t *table) settleReplyLocked(e *entry, err error) {
-	if e.reply != nil {
-		e.reply.err = err
-		t.wakeLocked(e.reply.done)
-		e.reply = nil
+func (t *keyTable) replyLocked(k *keyState, err error) {
+	if k.reply != nil {
+		k.reply.err = err
+		t.wakeLocked(k.reply.done)
+		k.reply = nil
 	}
 }
 
 // freedLocked is the source's word that e's key is no longer this process's: given
 // back (nil) or lost.
-func (t *table) freedLocked(e *entry, err error) {
+func (t *keyTable) freedLocked(k *keyState, err error) {
 	t.held--
-	t.settleReplyLocked(e, err)
-	e.state, e.lock, e.readers, e.holds = idle, nil, nil, holding{}
+	t.replyLocked(k, err)
+	k.phase, k.lock, k.readers, k.holds = idle, nil, nil, holding{}
 	switch {
-	case len(e.asks) == 0:
-		t.tidyLocked(e)
-	case e.asks[0].waits && now()-e.since >= fairness && t.handOver != forever && !e.tried():
-		e.since = 0
-		t.pollAfterLocked(e, yieldFor)
+	case len(k.waiters) == 0:
+		t.forgetLocked(k)
+	case k.waiters[0].waits && now()-k.since >= fairness && t.handOver != forever && !k.tried():
+		k.since = 0
+		t.pollAfterLocked(k, yieldFor)
 	default:
-		t.resumeLocked(e)
+		t.resumeLocked(k)
 	}
 }
 
-// askingLocked notes that e is being asked for from now on, for those who read or for one alone.
-func (t *table) askingLocked(e *entry, shared bool) {
-	e.state, e.upTo, e.shared = asking, t.asked, shared
+// requestedLocked notes that e is being asked for from now on, for those who read or for one alone.
+func (t *keyTable) requestedLocked(k *keyState, shared bool) {
+	k.phase, k.upTo, k.shared = requested, t.calls, shared
 }
 
 // resumeLocked asks for e, which is idle and wanted.
-func (t *table) resumeLocked(e *entry) {
-	switch first := e.asks[0]; {
+func (t *keyTable) resumeLocked(k *keyState) {
+	switch first := k.waiters[0]; {
 	case first.all && !first.ready(): // the answer to another of its keys sees to this one
 	case len(first.keys) > 1 && !first.waits:
-		t.source.askGroup(first)
+		t.source.takeGroup(first)
 	default:
-		t.source.ask(e)
+		t.source.take(k)
 	}
 }
 
 // pollAfterLocked has e's first waiter ask again after a pause.
-func (t *table) pollAfterLocked(e *entry, pause time.Duration) {
-	e.polling = true
-	if e.timer != nil {
-		e.timer.Reset(pause)
+func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
+	k.polling = true
+	if k.timer != nil {
+		k.timer.Reset(pause)
 		return
 	}
-	e.timer = time.AfterFunc(pause, func() {
+	k.timer = time.AfterFunc(pause, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.pollLocked(e)
+		t.pollLocked(k)
 	})
 }
 
-func (t *table) pollLocked(e *entry) {
-	if !e.polling || t.closed {
+func (t *keyTable) pollLocked(k *keyState) {
+	if !k.polling || t.closed {
 		return
 	}
-	e.polling = false
-	if e.state == idle && len(e.asks) > 0 {
-		t.source.ask(e)
+	k.polling = false
+	if k.phase == idle && len(k.waiters) > 0 {
+		t.source.take(k)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A lease is one connection of a Session while it lives, and what locks are as
+// A connection is one connection of a Session while it lives, and what locks are as
 // good as: all locks on it end together.
 //
 // Invariant: while not dead and now < deadline, the server has not freed a lock
@@ -18,8 +18,8 @@ import (
 // the time we sent the last statement that was answered, plus the lease, less
 // what clocks may differ by. Two clocks must both be before it: the monotonic one, and
 // one that goes on while the system is suspended.
-type lease struct {
-	backend *backend
+type connection struct {
+	slot    *slot
 	session dialect.Session
 	watch   *watch // nil where the socket cannot be reached
 
@@ -29,27 +29,27 @@ type lease struct {
 	gone         chan struct{} // closed when dead
 	stopped      chan struct{} // closed when run has returned
 
-	pace         pace          // run's own, as the next five
+	stats        batchStats    // run's own, as the next five
 	tended       time.Duration // when tend last did what is due
-	looks        bool          // what is queued waits for a look at the server's lock table
+	needsLook    bool          // what is queued waits for a look at the server's lock table
 	looked       bool          // it was looked at since the last statement
 	registered   time.Duration // when what is held was last written into the registry
 	unregistered bool          // which failed
 
 	// protected by table.mu
-	flight     flight
-	boot       bootOffset
-	draws      []*draw          // who waits for a lock's token
-	claims     map[claim]*stake // those that the connection has
-	wanted     []claim          // those to ask for
-	claimsSeen time.Duration    // when idle ones were last looked for
-	held       int              // locks on this connection
-	stalled    bool
-	timer      *time.Timer   // for the deadline, or for a statement without answer
-	alarm      time.Duration // when the timer fires at the latest; never after what is due next
-	idle       int           // heartbeats since it last held a lock
-	served     bool          // it has answered a statement
-	failed     int           // statements in a row that the server refused
+	batch         batch
+	boot          bootOffset
+	tokenRequests []*tokenRequest            // who waits for a lock's token
+	secrets       map[secretCheck]*secretUse // those that the connection has
+	wantedSecrets []secretCheck              // those to ask for
+	secretsSeen   time.Duration              // when idle ones were last looked for
+	held          int                        // locks on this connection
+	stalled       bool
+	timer         *time.Timer   // for the deadline, or for a statement without answer
+	alarm         time.Duration // when the timer fires at the latest; never after what is due next
+	idle          int           // heartbeats since it last held a lock
+	served        bool          // it has answered a statement
+	failed        int           // statements in a row that the server refused
 }
 
 // Why a lease was lost, for the log.
@@ -68,112 +68,112 @@ var (
 
 func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
 
-// newLease begins the lease of session, which has just answered.
-func newLease(b *backend, session dialect.Session) *lease {
-	l := &lease{
-		backend: b, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}), claims: map[claim]*stake{}, registered: now(),
+// newConnection begins the lease of session, which has just answered.
+func newConnection(sl *slot, session dialect.Session) *connection {
+	c := &connection{
+		slot: sl, session: session, watch: newWatch(session.Socket()),
+		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]*secretUse{}, registered: now(),
 	}
 	// Opening took several statements; nothing is held yet, so a deadline that
 	// is a little late does no harm until the first exchange sets it right.
-	trust := b.s.options.trust()
-	l.alarm = now() + trust
-	l.deadline.Store(int64(l.alarm))
-	l.deadlineBoot.Store(int64(b.s.options.bootTime() + trust))
-	l.timer = time.AfterFunc(trust, l.check)
-	return l
+	trust := sl.s.options.validFor()
+	c.alarm = now() + trust
+	c.deadline.Store(int64(c.alarm))
+	c.deadlineBoot.Store(int64(sl.s.options.bootTime() + trust))
+	c.timer = time.AfterFunc(trust, c.check)
+	return c
 }
 
 // expired reports whether the locks of l are no longer certainly held.
-func (l *lease) expired() bool {
-	return l.dead.Load() || l.overdue()
+func (c *connection) expired() bool {
+	return c.dead.Load() || c.overdue()
 }
 
 // overdue reports whether the server has not answered for the lease.
-func (l *lease) overdue() bool {
-	return l.late() || int64(l.backend.s.options.bootTime()) >= l.deadlineBoot.Load()
+func (c *connection) overdue() bool {
+	return c.late() || int64(c.slot.s.options.bootTime()) >= c.deadlineBoot.Load()
 }
 
 // late is overdue by the monotonic clock, which is much cheaper to read: enough where
 // no effect of a caller's hangs on the answer.
-func (l *lease) late() bool { return int64(now()) >= l.deadline.Load() }
+func (c *connection) late() bool { return int64(now()) >= c.deadline.Load() }
 
 // hasServed reports whether l's connection has answered a statement.
-func (l *lease) hasServed() bool {
-	l.backend.s.table.mu.Lock()
-	defer l.backend.s.table.mu.Unlock()
-	return l.served
+func (c *connection) hasServed() bool {
+	c.slot.s.table.mu.Lock()
+	defer c.slot.s.table.mu.Unlock()
+	return c.served
 }
 
 // retireLocked ends l without loss: nothing is held, or who holds is told otherwise.
 // table.mu is held.
-func (l *lease) retireLocked() {
-	if !l.dead.Swap(true) {
-		l.timer.Stop()
-		close(l.gone)
+func (c *connection) retireLocked() {
+	if !c.dead.Swap(true) {
+		c.timer.Stop()
+		close(c.gone)
 	}
 }
 
-// lose ends l and every lock on it. table.mu is not held.
-func (l *lease) lose(why string) {
-	b, t := l.backend, l.backend.s.table
+// loseConnection ends l and every lock on it. table.mu is not held.
+func (c *connection) loseConnection(why string) {
+	sl, t := c.slot, c.slot.s.table
 	t.mu.Lock()
-	if l.dead.Load() {
+	if c.dead.Load() {
 		t.mu.Unlock()
 		return
 	}
-	l.retireLocked()
-	b.lostLocked()
-	b.s.leaveLocked(l)
-	b.s.counters.losses++
+	c.retireLocked()
+	sl.lostLocked()
+	sl.s.rememberProcessLocked(c)
+	sl.s.counters.losses++
 	var locks []*Lock
-	for e := range t.entries.all() {
+	for k := range t.keys.all() {
 		switch {
-		case e.holds.lease == l:
-			locks = e.appendHolders(locks)
-			t.freedLocked(e, ErrLost)
-		case e.state == asking && e.backend == b:
-			t.refusedLocked(e, errSessionLost)
+		case k.holds.conn == c:
+			locks = k.appendHolders(locks)
+			t.freedLocked(k, ErrLost)
+		case k.phase == requested && k.slot == sl:
+			t.deniedLocked(k, errSessionLost)
 		}
 	}
 	t.mu.Unlock()
 	for _, lock := range locks {
 		lock.lose(endLost)
 	}
-	b.s.options.log.Warn("sqllock: connection lost", "reason", why, "locks", len(locks))
+	sl.s.options.log.Warn("sqllock: connection lost", "reason", why, "locks", len(locks))
 }
 
 // check is what the timer runs: the deadline has come, or callers have waited
 // long enough for an answer.
-func (l *lease) check() {
-	if l.overdue() {
-		l.lose(lossLease)
+func (c *connection) check() {
+	if c.overdue() {
+		c.loseConnection(lossLease)
 		return
 	}
-	t := l.backend.s.table
+	t := c.slot.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.dead.Load() {
+	if c.dead.Load() {
 		return
 	}
-	if l.flight.underWay && !l.stalled && now() >= l.flight.oldest+patience {
-		l.stalled = true
-		l.backend.giveUpOnLocked(errNoAnswer)
+	if c.batch.underWay && !c.stalled && now() >= c.batch.oldest+answerTimeout {
+		c.stalled = true
+		c.slot.failQueueLocked(errNoAnswer)
 	}
-	l.alarm = forever // it has just fired
-	l.armLocked()
+	c.alarm = forever // it has just fired
+	c.armLocked()
 }
 
 // armLocked sees that the timer fires when the next thing is due, or before:
 // each statement moves that, and a timer that is left alone costs nothing.
 // table.mu is held.
-func (l *lease) armLocked() {
-	next := time.Duration(l.deadline.Load())
-	if l.flight.underWay && !l.stalled {
-		next = min(next, l.flight.oldest+patience)
+func (c *connection) armLocked() {
+	next := time.Duration(c.deadline.Load())
+	if c.batch.underWay && !c.stalled {
+		next = min(next, c.batch.oldest+answerTimeout)
 	}
-	if next < l.alarm {
-		l.alarm = next
-		l.timer.Reset(next - now())
+	if next < c.alarm {
+		c.alarm = next
+		c.timer.Reset(next - now())
 	}
 }

@@ -10,22 +10,22 @@ const watchAfter = 20 * time.Millisecond
 
 // run sends what is queued, and heartbeats while nothing is, until l is dead.
 // It alone uses the session, and ends it.
-func (l *lease) run() {
-	defer close(l.stopped)
-	defer l.watch.stop()
-	defer l.session.Destroy()
-	every := l.backend.s.options.heartbeat
+func (c *connection) run() {
+	defer close(c.stopped)
+	defer c.watch.stop()
+	defer c.session.Destroy()
+	every := c.slot.s.options.heartbeat
 	quiet := min(watchAfter, every)
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	soon := true // the timer fires within quiet
-	l.tend()
+	c.tend()
 	last := now() // when a statement was last answered, about
 	for {
 		due := false
 		select {
-		case <-l.backend.wake:
-		case <-l.watch.readable():
+		case <-c.slot.wake:
+		case <-c.watch.readable():
 			due = true
 		case <-timer.C:
 			silent := now() - last
@@ -34,19 +34,19 @@ func (l *lease) run() {
 				continue
 			}
 			due = silent >= every
-			l.watch.arm()
+			c.watch.arm()
 			timer.Reset(max(every-silent, 0))
 			soon = false
-		case <-l.gone:
+		case <-c.gone:
 		}
-		if l.dead.Load() {
-			l.backend.signal() // the token may have been for the next connection
+		if c.dead.Load() {
+			c.slot.signal() // the token may have been for the next connection
 			return
 		}
-		if due && l.spare() {
+		if due && c.retireIfSpare() {
 			return
 		}
-		for l.exchange(due) {
+		for c.exchange(due) {
 			due = false
 			last = now()
 			if !soon { // else it is left alone until it fires
@@ -59,61 +59,61 @@ func (l *lease) run() {
 
 // exchange sends what is queued in one statement, or nothing but a heartbeat if
 // due. It reports whether it sent anything and l lives.
-func (l *lease) exchange(due bool) bool {
-	sent := l.drawTokens()
-	if l.looks || due || l.flight.sent-l.tended >= l.backend.s.options.heartbeat {
-		tended := l.tend()
+func (c *connection) exchange(due bool) bool {
+	sent := c.drawTokens()
+	if c.needsLook || due || c.batch.sent-c.tended >= c.slot.s.options.heartbeat {
+		tended := c.tend()
 		if tended && due { // which was the heartbeat
-			l.backend.s.countBeat()
+			c.slot.s.countBeat()
 		}
 		sent = sent || tended
 	}
-	sent = l.stakeClaims() || sent
-	sent = l.register(due) || sent
-	if !l.take(l.gather(), due && !sent) {
-		return sent && !l.dead.Load()
+	sent = c.checkSecrets() || sent
+	sent = c.register(due) || sent
+	if !c.prepare(c.coalesce(), due && !sent) {
+		return sent && !c.dead.Load()
 	}
-	l.watch.expect()
-	err := l.session.Exchange(&l.flight.batch)
-	l.watch.answered()
+	c.watch.expect()
+	err := c.session.Exchange(&c.batch.statement)
+	c.watch.answered()
 	switch {
 	case err == nil:
-		return l.settle()
+		return c.complete()
 	case survived(err):
-		return l.reconcile(fromDialect(err))
+		return c.reconcile(fromDialect(err))
 	}
-	l.lose(err.Error())
+	c.loseConnection(err.Error())
 	return false
 }
 
 // tend does what is due once a heartbeat beside the statements of locks, and
 // before the first of them. It reports whether it sent a heartbeat with that.
-func (l *lease) tend() bool {
-	due := l.tended == 0 || now()-l.tended >= l.backend.s.options.heartbeat
+func (c *connection) tend() bool {
+	due := c.tended == 0 || now()-c.tended >= c.slot.s.options.heartbeat
 	sent := false
 	if due {
-		l.tended = now()
-		sent = l.endLeft()
+		c.tended = now()
+		sent = c.endLeft()
 	}
-	return l.look(due) || sent
+	return c.look(due) || sent
 }
 
-// spare reports whether l's backend is not needed any more, and ends it then:
+// retireIfSpare reports whether l's slot is not needed any more, and ends it then:
 // it is not the first and has been without locks for a while.
-func (l *lease) spare() bool {
+func (c *connection) retireIfSpare() bool {
 	const enough = 15
-	s := l.backend.s
+	s := c.slot.s
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	if l.backend == s.backends[0] || l.backend.loadLocked() > 0 {
-		l.idle = 0
+	if c.slot == s.slots[0] || c.slot.loadLocked() > 0 {
+		c.idle = 0
 		return false
 	}
-	l.idle++
-	if l.idle < enough {
+	c.idle++
+	if c.idle < enough {
 		return false
 	}
-	s.removeLocked(l.backend)
-	l.retireLocked()
+	s.removeLocked(c.slot)
+	c.retireLocked()
 	return true
 }

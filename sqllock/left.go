@@ -9,66 +9,66 @@ import (
 // maxLeft bounds the server processes that a Session remembers.
 const maxLeft = 64
 
-// leaveLocked remembers the server process of l, which is lost: the server may
+// rememberProcessLocked remembers the server process of l, which is lost: the server may
 // not know it, and keep the locks. This Session's next connection ends it.
-func (s *Session) leaveLocked(l *lease) {
-	t, ok := l.session.(dialect.Terminator)
+func (s *Session) rememberProcessLocked(c *connection) {
+	t, ok := c.session.(dialect.Terminator)
 	if !ok || t.Process().PID == 0 {
 		return
 	}
-	if len(s.left) >= maxLeft {
-		s.left = slices.Delete(s.left, 0, 1)
+	if len(s.leftProcesses) >= maxLeft {
+		s.leftProcesses = slices.Delete(s.leftProcesses, 0, 1)
 	}
-	s.left = append(s.left, t.Process())
+	s.leftProcesses = append(s.leftProcesses, t.Process())
 }
 
 // endLeft ends the server processes that lost connections have left behind, when
 // l is new, and again with each heartbeat until they are gone. Their locks
 // have ended in this process. It reports whether it sent a heartbeat with that.
-func (l *lease) endLeft() bool {
-	t, ok := l.session.(dialect.Terminator)
-	s := l.backend.s
+func (c *connection) endLeft() bool {
+	t, ok := c.session.(dialect.Terminator)
+	s := c.slot.s
 	if !ok {
 		return false
 	}
 	s.table.mu.Lock()
-	left := s.left
-	if l.dead.Load() || len(left) == 0 {
+	left := s.leftProcesses
+	if c.dead.Load() || len(left) == 0 {
 		s.table.mu.Unlock()
 		return false
 	}
-	s.left = nil
-	l.sendingLocked(l.backend.oldest)
+	s.leftProcesses = nil
+	c.sendingLocked(c.slot.oldest)
 	s.table.mu.Unlock()
 
-	l.watch.expect()
+	c.watch.expect()
 	there, err := t.Terminate(left)
-	l.watch.answered()
+	c.watch.answered()
 	if err != nil && !survived(err) { // the next connection tries again
 		there = left
 	}
 	s.table.mu.Lock()
-	s.left = append(there, s.left...)
+	s.leftProcesses = append(there, s.leftProcesses...)
 	s.table.mu.Unlock()
-	return l.aside(err)
+	return c.completeAside(err)
 }
 
-// aside takes in the outcome of a statement that asks for no lock and gives none
+// completeAside takes in the outcome of a statement that asks for no lock and gives none
 // back, and reports whether it was a heartbeat too.
 //
 // If the server has rejected it, the locks are as they were. But it proves
 // nothing, so the deadline stays, and a heartbeat is still due.
-func (l *lease) aside(err error) (beat bool) {
+func (c *connection) completeAside(err error) (beat bool) {
 	if err != nil && !survived(err) {
-		l.lose(err.Error())
+		c.loseConnection(err.Error())
 		return true
 	}
-	l.backend.s.table.mu.Lock()
-	defer l.backend.s.table.mu.Unlock()
+	c.slot.s.table.mu.Lock()
+	defer c.slot.s.table.mu.Unlock()
 	if err != nil {
-		l.flight.underWay = false
+		c.batch.underWay = false
 		return false
 	}
-	l.answeredLocked(now())
+	c.answeredLocked(now())
 	return true
 }

@@ -55,7 +55,7 @@ func (ls Locks) Unlock() error {
 }
 
 // acquireAll takes all of keys or none.
-func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
+func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
@@ -74,13 +74,13 @@ func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), all: true, done: make(chan struct{}, 1)}
-	_, err := t.run(ctx, a, false)
-	return a.locks, err
+	r := &request{keys: distinct, states: make([]*keyState, len(distinct)), all: true, done: make(chan struct{}, 1)}
+	_, err := t.submit(ctx, r, false)
+	return r.locks, err
 }
 
 // awaitAll takes all of keys, and waits until it can.
-func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
+func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 	defer t.noteSet(ctx, keys)()
 	for n := 1; ; n++ {
 		locks, err := t.acquireAll(ctx, keys)
@@ -105,73 +105,73 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 }
 
 // noteSet notes that a caller waits for keys, until done is called.
-func (t *table) noteSet(ctx context.Context, keys []Key) (done func()) {
-	a := &ask{ctx: ctx, keys: keys, all: true}
-	t.noteWait(a)
+func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
+	r := &request{ctx: ctx, keys: keys, all: true}
+	t.noteWait(r)
 	t.mu.Lock()
 	t.waiting++
 	if t.registers {
-		t.sets[a] = struct{}{}
+		t.waitingSets[r] = struct{}{}
 	}
 	t.mu.Unlock()
 	return func() {
 		t.mu.Lock()
 		t.waiting--
-		delete(t.sets, a)
+		delete(t.waitingSets, r)
 		t.mu.Unlock()
 	}
 }
 
-// enlistAllLocked is enlistLocked for an ask that wants all of its keys.
+// placeAllLocked is placeLocked for a request that wants all of its keys.
 //
 // Invariant: it asks for none before it can ask for all. Until then it stands in line for each; the answer
 // to a key that another asks for either refuses it or lets it go on.
-func (t *table) enlistAllLocked(a *ask) {
-	for i, key := range a.keys {
-		e := t.entries.of(key.id())
-		if away := t.source.away(e); away != nil {
-			t.settleLocked(a, nil, away)
+func (t *keyTable) placeAllLocked(r *request) {
+	for i, key := range r.keys {
+		k := t.keys.of(key.id())
+		if away := t.source.away(k); away != nil {
+			t.decideLocked(r, nil, away)
 			return
 		}
-		if e != nil && (e.state == held || e.waited()) {
-			t.settleLocked(a, nil, ErrHeld)
+		if k != nil && (k.phase == held || k.waited()) {
+			t.decideLocked(r, nil, ErrHeld)
 			return
 		}
-		if e == nil {
-			e = t.newEntryLocked(key.id())
+		if k == nil {
+			k = t.newKeyLocked(key.id())
 		}
 		if key.print != 0 {
-			e.claim = key.claim()
+			k.check = key.secretCheck()
 		}
-		e.asks = append(e.asks, a)
-		a.entries[i] = e
-		a.open++
+		k.waiters = append(k.waiters, r)
+		r.states[i] = k
+		r.open++
 	}
-	if a.ready() {
-		t.source.askGroup(a)
+	if r.ready() {
+		t.source.takeGroup(r)
 	}
 }
 
 // ready reports whether nobody asks for any of a's keys.
-func (a *ask) ready() bool {
-	return !slices.ContainsFunc(a.entries, func(e *entry) bool { return e == nil || e.state != idle || e.polling })
+func (r *request) ready() bool {
+	return !slices.ContainsFunc(r.states, func(k *keyState) bool { return k == nil || k.phase != idle || k.polling })
 }
 
-// grantedAllLocked is the source's answer that the keys of entries, all of a's, are this process's now,
+// grantedAllLocked is the source's answer that the keys of key states, all of a's, are this process's now,
 // each on what hold says.
-func (t *table) grantedAllLocked(a *ask, entries []*entry, hold func(*entry) holding, at time.Duration) {
-	if a.settled { // it has given up: they are for others, or go back
-		for _, e := range entries {
-			t.grantedLocked(e, hold(e), at)
+func (t *keyTable) grantedAllLocked(r *request, states []*keyState, hold func(*keyState) holding, at time.Duration) {
+	if r.decided { // it has given up: they are for others, or go back
+		for _, k := range states {
+			t.grantedLocked(k, hold(k), at)
 		}
 		return
 	}
-	for i, e := range entries {
-		t.ownLocked(e, hold(e), at)
-		a.locks = append(a.locks, t.lockLocked(e, a, a.keys[i]))
+	for i, k := range states {
+		t.markHeldLocked(k, hold(k), at)
+		r.locks = append(r.locks, t.newLockLocked(k, r, r.keys[i]))
 	}
-	t.settleLocked(a, nil, nil)
-	for _, e := range entries {
-		t.dismissLocked(e, ErrHeld, everybody)
+	t.decideLocked(r, nil, nil)
+	for _, k := range states {
+		t.denyTriesLocked(k, ErrHeld, everyRequest)
 	}
 }

@@ -256,7 +256,7 @@ func TestLockAllJoinsARelease(t *testing.T) {
 // A set of keys made with secrets needs their claims, as many as a connection may have, and refuses more at once.
 func TestLockAllClaims(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		keys := make([]Key, maxClaims+1)
+		keys := make([]Key, maxSecrets+1)
 		for i := range keys {
 			keys[i] = Namespace("n" + strconv.Itoa(i)).Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
 		}

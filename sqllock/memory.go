@@ -8,13 +8,13 @@ import (
 // Memory is a Locker for one process, without a database: for tests of code
 // that takes locks. Its locks are lost only by [Memory.Lose].
 type Memory struct {
-	table *table
+	table *keyTable
 }
 
 // NewMemory returns a Memory that holds no locks.
 func NewMemory() *Memory {
 	m := &Memory{}
-	m.table = newTable(m)
+	m.table = newKeyTable(m)
 	m.table.handOver = forever
 	return m
 }
@@ -71,8 +71,8 @@ func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 func (m *Memory) Lose() (lost int) {
 	m.table.mu.Lock()
 	var held []*Lock
-	for e := range m.table.entries.all() {
-		held = e.appendHolders(held)
+	for k := range m.table.keys.all() {
+		held = k.appendHolders(held)
 	}
 	m.table.mu.Unlock()
 	var ends []ending
@@ -99,23 +99,23 @@ var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll nee
 // Memory is the source of its own table: every key is free that the table does
 // not know.
 
-func (m *Memory) ask(e *entry) {
-	m.table.askingLocked(e, e.wantsShared())
-	m.table.grantedLocked(e, holding{}, 1) // when does not matter: handOver has no end
+func (m *Memory) take(k *keyState) {
+	m.table.requestedLocked(k, k.wantsShared())
+	m.table.grantedLocked(k, holding{}, 1) // when does not matter: handOver has no end
 }
 
-func (m *Memory) askGroup(a *ask) {
-	if a.all {
-		m.table.grantedAllLocked(a, a.share(), func(*entry) holding { return holding{} }, 1)
+func (m *Memory) takeGroup(r *request) {
+	if r.all {
+		m.table.grantedAllLocked(r, r.fairShare(), func(*keyState) holding { return holding{} }, 1)
 		return
 	}
-	for _, e := range a.entries {
-		if e != nil && e.state == idle {
-			m.ask(e)
+	for _, k := range r.states {
+		if k != nil && k.phase == idle {
+			m.take(k)
 			return
 		}
 	}
 }
 
-func (m *Memory) giveBack(e *entry) { m.table.freedLocked(e, nil) }
-func (m *Memory) away(*entry) error { return nil }
+func (m *Memory) giveBack(k *keyState) { m.table.freedLocked(k, nil) }
+func (m *Memory) away(*keyState) error { return nil }

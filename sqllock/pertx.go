@@ -19,7 +19,7 @@ import (
 type TxLocker struct {
 	db    *sql.DB
 	lease time.Duration // 0: a transaction may be idle without end
-	table *table
+	table *keyTable
 }
 
 // PerTx makes a TxLocker on db. Of opts it heeds WithLease: the server then ends
@@ -40,9 +40,9 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	if o.leaseSet {
 		p.lease = o.lease
 	}
-	p.table = newTable(p)
+	p.table = newKeyTable(p)
 	p.table.handOver = 0
-	p.table.patience = patience
+	p.table.timeout = answerTimeout
 	return p
 }
 
@@ -71,33 +71,33 @@ type txHolder struct {
 // a goroutine, so that no caller's context reaches a transaction that may hold
 // a lock.
 
-func (p *TxLocker) ask(e *entry) {
-	p.table.askingLocked(e, false)
+func (p *TxLocker) take(k *keyState) {
+	p.table.requestedLocked(k, false)
 	go func() {
-		holder, err := p.begin(e.key)
+		holder, err := p.begin(k.key)
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
 		if err != nil {
-			p.table.refusedLocked(e, err)
+			p.table.deniedLocked(k, err)
 		} else {
-			p.table.grantedLocked(e, holding{tx: holder}, now())
+			p.table.grantedLocked(k, holding{tx: holder}, now())
 		}
 	}()
 }
 
-// askGroup is never called: a TxLocker takes one key at a time.
-func (p *TxLocker) askGroup(*ask) {}
+// takeGroup is never called: a TxLocker takes one key at a time.
+func (p *TxLocker) takeGroup(*request) {}
 
-func (p *TxLocker) away(*entry) error { return nil }
+func (p *TxLocker) away(*keyState) error { return nil }
 
-func (p *TxLocker) giveBack(e *entry) {
-	e.state = freeing
-	holder := e.holds.tx
+func (p *TxLocker) giveBack(k *keyState) {
+	k.phase = freeing
+	holder := k.holds.tx
 	go func() {
 		err := holder.end()
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
-		p.table.freedLocked(e, err)
+		p.table.freedLocked(k, err)
 	}()
 }
 

@@ -9,40 +9,40 @@ import (
 // attempt at one has failed.
 const growPause = 10 * time.Second
 
-// placeLocked is the backend for the next lock. If all are full it has another
+// chooseSlotLocked is the slot for the next lock. If all are full it has another
 // one opened, for those to come.
-func (s *Session) placeLocked() *backend {
-	b := s.pickLocked()
-	if b.away == nil && b.loadLocked() >= s.options.perConn && s.options.spread && s.mayGrowLocked() {
+func (s *Session) chooseSlotLocked() *slot {
+	sl := s.pickLocked()
+	if sl.away == nil && sl.loadLocked() >= s.options.perConn && s.options.spread && s.mayGrowLocked() {
 		s.growLocked()
 	}
-	return b
+	return sl
 }
 
-// pickLocked is the first backend with room, so that few locks stay on few
+// pickLocked is the first slot with room, so that few locks stay on few
 // connections; of those without room, the one with the fewest locks. Connected
 // ones come before those that are about to be, and these before those that are
 // away.
-func (s *Session) pickLocked() *backend {
-	best := s.backends[0]
-	for _, b := range s.backends[1:] {
-		if b.standing() != best.standing() {
-			if b.standing() > best.standing() {
-				best = b
+func (s *Session) pickLocked() *slot {
+	best := s.slots[0]
+	for _, sl := range s.slots[1:] {
+		if sl.standing() != best.standing() {
+			if sl.standing() > best.standing() {
+				best = sl
 			}
-		} else if best.loadLocked() >= s.options.perConn && b.loadLocked() < best.loadLocked() {
-			best = b
+		} else if best.loadLocked() >= s.options.perConn && sl.loadLocked() < best.loadLocked() {
+			best = sl
 		}
 	}
 	return best
 }
 
-// standing ranks backends by what can be expected of them.
-func (b *backend) standing() int {
+// standing ranks slots by what can be expected of them.
+func (sl *slot) standing() int {
 	switch {
-	case b.away != nil:
+	case sl.away != nil:
 		return 0
-	case b.lease == nil:
+	case sl.conn == nil:
 		return 1
 	}
 	return 2
@@ -56,21 +56,21 @@ func (s *Session) mayGrowLocked() bool {
 	if pool := s.db.Stats().MaxOpenConnections; pool > 0 {
 		limit = min(limit, pool-1)
 	}
-	connecting := slices.ContainsFunc(s.backends, func(b *backend) bool { return b.lease == nil })
-	return len(s.backends) < limit && !connecting && (s.growAfter == 0 || now() >= s.growAfter)
+	connecting := slices.ContainsFunc(s.slots, func(sl *slot) bool { return sl.conn == nil })
+	return len(s.slots) < limit && !connecting && (s.growAfter == 0 || now() >= s.growAfter)
 }
 
-// growLocked adds a backend, which takes locks once it has connected.
+// growLocked adds a slot, which takes locks once it has connected.
 func (s *Session) growLocked() {
-	b := newBackend(s)
-	b.away, b.strays = ErrUnavailable, &s.strays
-	s.backends = append(s.backends, b)
+	sl := newSlot(s)
+	sl.away, sl.abandoned = ErrUnavailable, &s.abandoned
+	s.slots = append(s.slots, sl)
 	s.tasks.Add(1)
-	go b.run(nil)
+	go sl.run(nil)
 }
 
 // removeLocked takes b, which has no locks and no queue, out of use.
-func (s *Session) removeLocked(b *backend) {
-	b.retired = true
-	s.backends = slices.DeleteFunc(s.backends, func(other *backend) bool { return other == b })
+func (s *Session) removeLocked(sl *slot) {
+	sl.retired = true
+	s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == sl })
 }

@@ -10,63 +10,63 @@ import (
 // reconcile finds out, after a statement that failed on a session that lives,
 // what the session holds: a statement that fails half-way keeps what it had
 // taken until then.
-func (l *lease) reconcile(err error) bool {
-	keys, heldErr := l.holdings()
+func (c *connection) reconcile(err error) bool {
+	keys, heldErr := c.heldKeys()
 	if heldErr != nil {
-		l.lose(heldErr.Error())
+		c.loseConnection(heldErr.Error())
 		return false
 	}
 	holds := setOf(keys)
-	if !l.accountFor(holds) {
-		l.lose(lossHeld)
+	if !c.accountsFor(holds) {
+		c.loseConnection(lossHeld)
 		return false
 	}
-	t, f := l.backend.s.table, &l.flight
+	t, b := c.slot.s.table, &c.batch
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	answered := now()
-	if !l.answeredLocked(answered) {
+	if !c.answeredLocked(answered) {
 		return false
 	}
-	for _, e := range f.releases {
-		if holds[e.asked()] {
-			t.releaseLocked(e)
+	for _, k := range b.releases {
+		if holds[k.dbKey()] {
+			t.releaseLocked(k)
 		} else {
-			l.freedLocked(e)
+			c.freedLocked(k)
 		}
 	}
-	wanted := f.tries
-	for _, groups := range [][]group{f.groups, f.sets} {
+	wanted := b.tries
+	for _, groups := range [][]group{b.groups, b.sets} {
 		for _, g := range groups {
-			wanted = append(wanted, g.entries...)
+			wanted = append(wanted, g.keys...)
 		}
 	}
-	for _, e := range wanted {
-		if holds[e.asked()] {
-			l.grantedLocked(e, answered)
+	for _, k := range wanted {
+		if holds[k.dbKey()] {
+			c.grantedLocked(k, answered)
 		} else {
-			l.refusedLocked(e, err)
+			c.refusedLocked(k, err)
 		}
 	}
-	f.clear()
+	b.clear()
 	return true
 }
 
-// bears reports whether l lives, and holds what it held, after err of a statement
+// stillHolds reports whether l lives, and holds what it held, after err of a statement
 // beside those of locks; if not, l is lost. The words of an error alone do not
 // tell: what ended the session may look like one of the statement.
-func (l *lease) bears(err error) bool {
+func (c *connection) stillHolds(err error) bool {
 	if !survived(err) {
-		l.lose(err.Error())
+		c.loseConnection(err.Error())
 		return false
 	}
-	keys, err := l.holdings()
+	keys, err := c.heldKeys()
 	if err != nil {
-		l.lose(err.Error())
+		c.loseConnection(err.Error())
 		return false
 	}
-	if !l.accountFor(setOf(keys)) {
-		l.lose(lossHeld)
+	if !c.accountsFor(setOf(keys)) {
+		c.loseConnection(lossHeld)
 		return false
 	}
 	return true
@@ -80,19 +80,19 @@ func setOf(keys []dialect.Key) map[dialect.Key]bool {
 	return set
 }
 
-// holdings is what the session holds. What kept the statement from succeeding
+// heldKeys is what the session holds. What kept the statement from succeeding
 // may keep this question, too, for a moment: it is asked again while the lease
 // lasts.
-func (l *lease) holdings() ([]dialect.Key, error) {
+func (c *connection) heldKeys() ([]dialect.Key, error) {
 	for pause := pollMin; ; pause = min(2*pause, pollAway) {
-		keys, err := l.session.Held()
+		keys, err := c.session.Held()
 		if err == nil || !survived(err) {
 			return keys, err
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-l.gone:
+		case <-c.gone:
 			timer.Stop()
 			return nil, err
 		}
@@ -106,20 +106,20 @@ func survived(err error) bool {
 	return errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full)
 }
 
-// accountFor reports whether every lock on l is among those that the session
+// accountsFor reports whether every lock on l is among those that the session
 // holds, and whether it is worth going on with it.
-func (l *lease) accountFor(holds map[dialect.Key]bool) bool {
+func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 	const tooMany = 10
-	t := l.backend.s.table
+	t := c.slot.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(l.flight.releases) > 0 {
-		l.failed++ // to release needs no room: it should not fail
+	if len(c.batch.releases) > 0 {
+		c.failed++ // to release needs no room: it should not fail
 	}
-	for e := range t.entries.all() {
-		if e.holds.lease == l && e.state != freeing && !holds[e.asked()] {
+	for k := range t.keys.all() {
+		if k.holds.conn == c && k.phase != freeing && !holds[k.dbKey()] {
 			return false
 		}
 	}
-	return l.failed < tooMany
+	return c.failed < tooMany
 }

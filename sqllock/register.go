@@ -132,64 +132,64 @@ const registryFails = "sqllock: the registry of heartbeats cannot be written"
 
 // register writes down what is held and waited for, if that is due or was not done for a heartbeat. It reports
 // whether it sent anything.
-func (l *lease) register(due bool) bool {
-	s := l.backend.s
-	if s.registrar == nil || s.registrar.tables.Load() == nil || !due && now()-l.registered < s.options.heartbeat {
+func (c *connection) register(due bool) bool {
+	s := c.slot.s
+	if s.registrar == nil || s.registrar.tables.Load() == nil || !due && now()-c.registered < s.options.heartbeat {
 		return false
 	}
-	l.registered = now()
-	r := l.toRegister()
+	c.registered = now()
+	r := c.toRegister()
 	if r == nil {
 		return false
 	}
-	l.watch.expect()
-	err := l.session.(dialect.Registrar).Register(*s.registrar.tables.Load(), r)
-	l.watch.answered()
-	if err != nil && !l.bears(err) {
+	c.watch.expect()
+	err := c.session.(dialect.Registrar).Register(*s.registrar.tables.Load(), r)
+	c.watch.answered()
+	if err != nil && !c.stillHolds(err) {
 		return true
 	}
 	s.table.mu.Lock()
-	l.answeredLocked(now())
+	c.answeredLocked(now())
 	s.table.mu.Unlock()
-	l.tellRegistry(err)
+	c.tellRegistry(err)
 	return true
 }
 
 // tellRegistry logs when the registry begins to fail, and when it works again.
-func (l *lease) tellRegistry(err error) {
-	log := l.backend.s.options.log
+func (c *connection) tellRegistry(err error) {
+	log := c.slot.s.options.log
 	switch failing := err != nil; {
-	case failing && !l.unregistered:
+	case failing && !c.unregistered:
 		log.Warn(registryFails, "reason", err)
-	case !failing && l.unregistered:
+	case !failing && c.unregistered:
 		log.Info("sqllock: the registry of heartbeats is written again")
 	}
-	l.unregistered = err != nil
+	c.unregistered = err != nil
 }
 
 // toRegister is what to write down now; nil when l has ended.
-func (l *lease) toRegister() *dialect.Register {
-	s, t := l.backend.s, l.backend.s.table
+func (c *connection) toRegister() *dialect.Register {
+	s, t := c.slot.s, c.slot.s.table
 	r := &dialect.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.dead.Load() {
+	if c.dead.Load() {
 		return nil
 	}
-	r.NoWaits = l.backend != s.backends[0]
+	r.NoWaits = c.slot != s.slots[0]
 	at := now()
 	waits := make(waitingKeys)
-	for e := range t.entries.all() {
-		if e.holds.lease == l && e.state == held && at-e.acquired >= s.options.heartbeat {
+	for e := range t.keys.all() {
+		if e.holds.conn == c && e.phase == held && at-e.acquired >= s.options.heartbeat {
 			r.Held = append(r.Held, e.heldKey(at))
 		}
-		for _, a := range e.asks {
+		for _, a := range e.waiters {
 			if a.waits && at-a.since >= s.options.heartbeat {
 				waits.add(e.key, a, at)
 			}
 		}
 	}
-	for w := range t.sets {
+	for w := range t.waitingSets {
 		if at-w.since < s.options.heartbeat {
 			continue
 		}
@@ -200,14 +200,14 @@ func (l *lease) toRegister() *dialect.Register {
 	for _, w := range waits {
 		r.Waits = append(r.Waits, *w)
 	}
-	l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
+	c.sendingLocked(c.slot.oldest) // who has queued waits for this, too
 	return r
 }
 
 // heldKey is e, which is held, for the registry. table.mu is held.
-func (e *entry) heldKey(at time.Duration) dialect.HeldKey {
-	h := dialect.HeldKey{Key: e.asked(), Age: at - e.acquired}
-	for _, l := range e.appendHolders(nil) {
+func (k *keyState) heldKey(at time.Duration) dialect.HeldKey {
+	h := dialect.HeldKey{Key: k.dbKey(), Age: at - k.acquired}
+	for _, l := range k.appendHolders(nil) {
 		h.Namespace = string(l.key.namespace)
 		if h.Name == "" {
 			h.Name = l.name()
@@ -226,41 +226,41 @@ type waitingKey struct {
 
 // add adds a, which waits for key. Of one that waits for any of several keys it is not said
 // what it holds: that key may not be the one that it gets.
-func (ws waitingKeys) add(key dialect.Key, a *ask, at time.Duration) {
-	holding := a.holding
-	if len(a.keys) > 1 && !a.all {
+func (ws waitingKeys) add(key dialect.Key, r *request, at time.Duration) {
+	holding := r.holding
+	if len(r.keys) > 1 && !r.all {
 		holding = nil
 	}
 	if len(holding) == 0 {
-		ws.count(waitingKey{key: key}, a, at)
+		ws.count(waitingKey{key: key}, r, at)
 	}
 	for _, k := range holding {
-		ws.count(waitingKey{key, k, true}, a, at)
+		ws.count(waitingKey{key, k, true}, r, at)
 	}
 }
 
-func (ws waitingKeys) count(k waitingKey, a *ask, at time.Duration) {
+func (ws waitingKeys) count(k waitingKey, r *request, at time.Duration) {
 	w := ws[k]
 	if w == nil {
 		w = &dialect.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
 		ws[k] = w
 	}
 	w.Waiters++
-	w.Age = max(w.Age, at-a.since)
+	w.Age = max(w.Age, at-r.since)
 }
 
 // noteWait notes for the registry since when a waits, and which of this table's locks its caller
 // holds: those that its context carries. (Another Session's may be in another database, where
 // the key is somebody else's.) table.mu is not held: contexts may be anybody's.
-func (t *table) noteWait(a *ask) {
+func (t *keyTable) noteWait(r *request) {
 	if !t.registers {
 		return
 	}
-	a.since = now()
-	for c := carrier(a.ctx); c != nil; c = carrier(c.parent) {
+	r.since = now()
+	for c := carrier(r.ctx); c != nil; c = carrier(c.parent) {
 		key := c.lock.key.id()
-		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(a.holding, key) {
-			a.holding = append(a.holding, key)
+		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(r.holding, key) {
+			r.holding = append(r.holding, key)
 		}
 	}
 }

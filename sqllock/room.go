@@ -75,8 +75,8 @@ func (r *room) moreLocked(n int) int {
 // roomLocked is how many more keys l may ask for, one by one; how many those of
 // a set may be; and the error for what is beyond that. It is errLookFirst if
 // the next look may show more room.
-func (l *lease) roomLocked() (room, set int, beyond error) {
-	s := l.backend.s
+func (c *connection) roomLocked() (room, set int, beyond error) {
+	s := c.slot.s
 	n := s.askedLocked()
 	room, r := s.options.maxHeld-n, &s.room
 	r.held = min(r.held, n+r.again)
@@ -84,7 +84,7 @@ func (l *lease) roomLocked() (room, set int, beyond error) {
 		return room, room, errMaxHeld
 	}
 	set, room = room, r.moreLocked(n)
-	if l.looked {
+	if c.looked {
 		set = min(set, max(room, r.free/4))
 	}
 	if r.share > 0 || now()-r.at >= lookPause {
@@ -96,9 +96,9 @@ func (l *lease) roomLocked() (room, set int, beyond error) {
 // askedLocked is how many locks the Session has or has asked for.
 func (s *Session) askedLocked() int {
 	n := s.table.held
-	for _, b := range s.backends {
-		if b.lease != nil {
-			n += b.lease.flight.wantedLocked()
+	for _, sl := range s.slots {
+		if sl.conn != nil {
+			n += sl.conn.batch.wantedLocked()
 		}
 	}
 	return n
@@ -106,32 +106,32 @@ func (s *Session) askedLocked() int {
 
 // look looks how full the server's lock table is, if that is due or what is queued
 // waits for it. It reports whether it sent a heartbeat with that.
-func (l *lease) look(due bool) bool {
-	surveyor, ok := l.session.(dialect.Surveyor)
-	s := l.backend.s
+func (c *connection) look(due bool) bool {
+	surveyor, ok := c.session.(dialect.Surveyor)
+	s := c.slot.s
 	s.table.mu.Lock()
 	recent := s.room.known && now()-s.room.at < s.options.heartbeat/2 // by another connection
-	if !ok || l.dead.Load() || !l.looks && (!due || recent) {
+	if !ok || c.dead.Load() || !c.needsLook && (!due || recent) {
 		s.table.mu.Unlock()
 		return false
 	}
-	l.looks = false
+	c.needsLook = false
 	held := s.askedLocked()
-	l.sendingLocked(l.backend.oldest)
+	c.sendingLocked(c.slot.oldest)
 	s.table.mu.Unlock()
 
-	l.watch.expect()
+	c.watch.expect()
 	table, err := surveyor.LockTable()
-	l.watch.answered()
+	c.watch.answered()
 	full := isFull(err)
-	beat := l.aside(err)
+	beat := c.completeAside(err)
 	s.table.mu.Lock()
-	if l.dead.Load() {
+	if c.dead.Load() {
 		s.table.mu.Unlock()
 		return true
 	}
 	answered := now()
-	l.looked = true
+	c.looked = true
 	switch {
 	case err == nil:
 		s.room.seenLocked(table, held, answered)

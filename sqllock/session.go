@@ -16,7 +16,7 @@ import (
 // A Session is the Locker for a service: every lock of the process on one
 // database connection, which it takes from a *sql.DB and keeps.
 //
-// While one statement is in flight, locks to take and to give back queue up,
+// While one statement is in batch, locks to take and to give back queue up,
 // and go together in the next: the rate does not depend on the number of
 // connections. The Session takes another connection for each thousand locks
 // held only, and one more for a moment while it opens one, to prove on both
@@ -37,24 +37,24 @@ import (
 type Session struct {
 	db      *sql.DB
 	options options
-	table   *table
+	table   *keyTable
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup // the goroutines of backends that are not stuck in a driver
+	tasks  sync.WaitGroup // the goroutines of slots that are not stuck in a driver
 
 	registrar  *registrar    // nil: without; who connects may change it, others only read it
-	connecting chan struct{} // holds a token while a backend connects: one at a time
-	strays     atomic.Int32  // of all backends but the first
+	connecting chan struct{} // holds a token while a slot connects: one at a time
+	abandoned  atomic.Int32  // of all slots but the first
 
 	// protected by table.mu
-	backends  []*backend    // at least one
-	growAfter time.Duration // no other connection until then; 0: none has failed
-	disputes  map[claim]dispute
-	left      []dialect.Process // of lost connections: the server may still have them
-	room      room              // in the server's lock table
-	address   net.Addr          // where the last connection led to; nil: not known
-	counters  counters
+	slots         []*slot       // at least one
+	growAfter     time.Duration // no other connection until then; 0: none has failed
+	conflicts     map[secretCheck]secretConflict
+	leftProcesses []dialect.Process // of lost connections: the server may still have them
+	room          room              // in the server's lock table
+	address       net.Addr          // where the last connection led to; nil: not known
+	counters      counters
 }
 
 // Open makes a Session on db. It connects, and proves that locks exclude on
@@ -69,19 +69,19 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	if db == nil {
 		panic("sqllock: Open needs a *sql.DB that is not nil")
 	}
-	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1), disputes: make(map[claim]dispute)}
+	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1), conflicts: make(map[secretCheck]secretConflict)}
 	if err := s.options.validate(); err != nil {
 		return nil, err
 	}
-	s.table = newTable(s)
+	s.table = newKeyTable(s)
 	s.table.asyncUnlock, s.table.disputed = s.options.async, s.disputed
 	if s.options.registry != nil {
 		s.registrar = newRegistrar(s.options)
-		s.table.registers, s.table.sets = true, make(map[*ask]struct{})
+		s.table.registers, s.table.waitingSets = true, make(map[*request]struct{})
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	first := newBackend(s)
-	s.backends = []*backend{first}
+	first := newSlot(s)
+	s.slots = []*slot{first}
 
 	session, err := s.begin(ctx, first)
 	if err != nil {
@@ -91,18 +91,18 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 		}
 		first.away, first.wasLost = err, true
 	}
-	var l *lease
+	var c *connection
 	if session != nil {
-		l = first.serve(session)
+		c = first.serve(session)
 	}
 	s.tasks.Add(1)
-	go first.run(l)
+	go first.run(c)
 	return s, nil
 }
 
 // begin makes the first connection.
-func (s *Session) begin(ctx context.Context, first *backend) (dialect.Session, error) {
-	if err := first.learn(ctx); err != nil {
+func (s *Session) begin(ctx context.Context, first *slot) (dialect.Session, error) {
+	if err := first.learnDialect(ctx); err != nil {
 		return nil, fromDialect(err)
 	}
 	if err := s.options.validate(); err != nil { // what was right for another dialect
@@ -214,9 +214,9 @@ func (s *Session) Close() error {
 		return nil
 	}
 	locks := s.table.closeLocked()
-	for _, b := range s.backends {
-		if b.lease != nil {
-			b.lease.retireLocked()
+	for _, sl := range s.slots {
+		if sl.conn != nil {
+			sl.conn.retireLocked()
 		}
 	}
 	s.table.mu.Unlock()
@@ -238,65 +238,65 @@ func (s *Session) Close() error {
 	}
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	for e := range s.table.entries.all() {
-		s.table.settleReplyLocked(e, errSessionClosed)
+	for k := range s.table.keys.all() {
+		s.table.replyLocked(k, errSessionClosed)
 	}
 	return nil
 }
 
 // Session is the source of its table: its keys are in the database, reached
-// through backends.
+// through slots.
 
-func (s *Session) ask(e *entry) {
-	b := s.placeLocked()
-	if b.away != nil {
-		s.table.refusedLocked(e, b.away)
+func (s *Session) take(k *keyState) {
+	sl := s.chooseSlotLocked()
+	if sl.away != nil {
+		s.table.deniedLocked(k, sl.away)
 		return
 	}
-	e.state, e.backend = queued, b
-	b.tries = append(b.tries, e)
-	b.notifyLocked()
+	k.phase, k.slot = queued, sl
+	sl.tries = append(sl.tries, k)
+	sl.notifyLocked()
 }
 
-func (s *Session) askGroup(a *ask) {
-	if a.grouped {
+func (s *Session) takeGroup(r *request) {
+	if r.enqueued {
 		return
 	}
-	b := s.placeLocked()
-	if b.away != nil {
-		for _, e := range a.entries {
-			if e != nil && e.state == idle {
-				s.table.refusedLocked(e, b.away)
+	sl := s.chooseSlotLocked()
+	if sl.away != nil {
+		for _, k := range r.states {
+			if k != nil && k.phase == idle {
+				s.table.deniedLocked(k, sl.away)
 			}
 		}
 		return
 	}
-	a.grouped = true
-	b.groups = append(b.groups, a)
-	b.notifyLocked()
+	r.enqueued = true
+	sl.groups = append(sl.groups, r)
+	sl.notifyLocked()
 }
 
-func (s *Session) giveBack(e *entry) {
-	b := e.holds.lease.backend
-	b.releases = append(b.releases, e)
-	if b.away != nil { // nobody waits for it
-		s.table.settleReplyLocked(e, b.away)
-		b.signal()
+func (s *Session) giveBack(k *keyState) {
+	sl := k.holds.conn.slot
+	sl.releases = append(sl.releases, k)
+	if sl.away != nil { // nobody waits for it
+		s.table.replyLocked(k, sl.away)
+		sl.signal()
 		return
 	}
-	b.notifyLocked()
+	sl.notifyLocked()
 }
 
 // away is why asking for e is in vain: on the connection on which it is under
 // way, or for a new key, when e is nil, on the one that it would go to.
-func (s *Session) away(e *entry) error {
+func (s *Session) away(k *keyState) error {
 	switch {
-	case e == nil || e.state == idle:
+	case k == nil || k.phase == idle:
 		return s.pickLocked().away
-	case e.holds.lease != nil:
-		return e.holds.lease.backend.away
+	case k.holds.conn != nil:
+		return k.holds.conn.slot.away
 	default:
-		return e.backend.away
+		return k.slot.away
 	}
 }
 
@@ -304,13 +304,13 @@ func (s *Session) away(e *entry) error {
 func (s *Session) settings() dialect.Settings {
 	return dialect.Settings{
 		Lease:            s.options.lease,
-		StatementTimeout: s.options.trust(),
-		Proof:            proofPatience,
+		StatementTimeout: s.options.validFor(),
+		Proof:            proofTimeout,
 		Socket:           s.options.socket,
 	}
 }
 
-const proofPatience = 2 * time.Second
+const proofTimeout = 2 * time.Second
 
 var (
 	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)

@@ -4,160 +4,160 @@ import (
 	"time"
 )
 
-// settle gives everybody the answers of the flight. It reports whether l lives.
-func (l *lease) settle() bool {
-	t, f := l.backend.s.table, &l.flight
-	if len(f.batch.NotHeld) > 0 {
-		l.lose(lossUnlock)
+// complete gives everybody the answers of the batch. It reports whether l lives.
+func (c *connection) complete() bool {
+	t, b := c.slot.s.table, &c.batch
+	if len(b.statement.NotHeld) > 0 {
+		c.loseConnection(lossUnlock)
 		return false
 	}
 	t.mu.Lock()
-	t.wakes = &f.wakes
-	alive := l.settleLocked()
+	t.wakes = &b.wakes
+	alive := c.completeLocked()
 	t.wakes = nil
 	t.mu.Unlock()
-	f.wake()
+	b.wake()
 	return alive
 }
 
 // wake wakes those who have their answers.
-func (f *flight) wake() {
-	for _, done := range f.wakes {
+func (b *batch) wake() {
+	for _, done := range b.wakes {
 		done <- struct{}{}
 	}
-	clear(f.wakes)
-	f.wakes = f.wakes[:0]
+	clear(b.wakes)
+	b.wakes = b.wakes[:0]
 }
 
-func (l *lease) settleLocked() bool {
-	b, t, f := l.backend, l.backend.s.table, &l.flight
+func (c *connection) completeLocked() bool {
+	sl, t, b := c.slot, c.slot.s.table, &c.batch
 	answered := now()
-	if !l.answeredLocked(answered) {
+	if !c.answeredLocked(answered) {
 		return false
 	}
-	l.failed = 0
-	for _, e := range f.releases {
-		l.freedLocked(e)
+	c.failed = 0
+	for _, k := range b.releases {
+		c.freedLocked(k)
 	}
-	for _, key := range f.batch.Busy {
-		if e := t.entries.of(key.Exclusive()); e != nil {
-			e.busy = true
+	for _, key := range b.statement.Busy {
+		if k := t.keys.of(key.Exclusive()); k != nil {
+			k.busy = true
 		}
 	}
-	for _, e := range f.tries {
-		if e.busy {
-			e.busy = false
-			l.refusedLocked(e, ErrHeld)
+	for _, k := range b.tries {
+		if k.busy {
+			k.busy = false
+			c.refusedLocked(k, ErrHeld)
 		} else {
-			l.grantedLocked(e, answered)
+			c.grantedLocked(k, answered)
 		}
 	}
-	for i, g := range f.groups {
-		l.settleGroupLocked(g, f.batch.Won[i], answered)
+	for i, g := range b.groups {
+		c.completeGroupLocked(g, b.statement.Won[i], answered)
 	}
-	for i, g := range f.sets {
-		l.settleSetLocked(g, f.batch.Missing[i], answered)
+	for i, g := range b.sets {
+		c.completeSetLocked(g, b.statement.Missing[i], answered)
 	}
-	f.clear()
-	l.pace.roundTrip, l.pace.answered = answered-f.sent, len(f.wakes)
-	b.s.counters.exchanged(answered - f.sent)
+	b.clear()
+	c.stats.roundTrip, c.stats.answered = answered-b.sent, len(b.wakes)
+	sl.s.counters.exchanged(answered - b.sent)
 	return true
 }
 
-// settleGroupLocked: the key at won was taken, those before it are held elsewhere, and
+// completeGroupLocked: the key at won was taken, those before it are held elsewhere, and
 // of those after it nothing is known.
-func (l *lease) settleGroupLocked(g group, won int, at time.Duration) {
+func (c *connection) completeGroupLocked(g group, won int, at time.Duration) {
 	if won >= 0 {
-		l.grantedLocked(g.entries[won], at)
+		c.grantedLocked(g.keys[won], at)
 	}
-	for i, e := range g.entries {
+	for i, k := range g.keys {
 		switch {
 		case won < 0 || i < won:
-			l.refusedLocked(e, ErrHeld)
+			c.refusedLocked(k, ErrHeld)
 		case i > won:
-			l.untestedLocked(e)
+			c.untestedLocked(k)
 		}
 	}
 }
 
-// settleSetLocked: all keys were taken, or none, since that at missing is held elsewhere.
-func (l *lease) settleSetLocked(g group, missing int, at time.Duration) {
+// completeSetLocked: all keys were taken, or none, since that at missing is held elsewhere.
+func (c *connection) completeSetLocked(g group, missing int, at time.Duration) {
 	if missing < 0 {
-		l.held += len(g.entries)
-		l.backend.s.table.grantedAllLocked(g.ask, g.entries, func(e *entry) holding { return holding{lease: l, stake: e.stake} }, at)
+		c.held += len(g.keys)
+		c.slot.s.table.grantedAllLocked(g.request, g.keys, func(k *keyState) holding { return holding{conn: c, use: k.use} }, at)
 		return
 	}
-	l.refusedLocked(g.entries[missing], ErrHeld)
-	for i, e := range g.entries {
+	c.refusedLocked(g.keys[missing], ErrHeld)
+	for i, k := range g.keys {
 		if i != missing {
-			l.untestedLocked(e)
+			c.untestedLocked(k)
 		}
 	}
 }
 
-func (l *lease) untestedLocked(e *entry) {
-	e.stake.usedLocked(-1)
-	e.state = idle
-	l.backend.s.table.keepGoingLocked(e)
+func (c *connection) untestedLocked(k *keyState) {
+	k.use.countLocked(-1)
+	k.phase = idle
+	c.slot.s.table.continueLocked(k)
 }
 
-func (l *lease) grantedLocked(e *entry, at time.Duration) {
-	l.held++
-	l.backend.s.table.grantedLocked(e, holding{lease: l, stake: e.stake}, at)
+func (c *connection) grantedLocked(k *keyState, at time.Duration) {
+	c.held++
+	c.slot.s.table.grantedLocked(k, holding{conn: c, use: k.use}, at)
 }
 
-func (l *lease) refusedLocked(e *entry, err error) {
-	e.stake.usedLocked(-1)
-	l.backend.s.table.refusedLocked(e, err)
+func (c *connection) refusedLocked(k *keyState, err error) {
+	k.use.countLocked(-1)
+	c.slot.s.table.deniedLocked(k, err)
 }
 
-func (l *lease) freedLocked(e *entry) {
-	l.held--
-	e.holds.stake.usedLocked(-1)
-	l.backend.s.table.freedLocked(e, nil)
+func (c *connection) freedLocked(k *keyState) {
+	c.held--
+	k.holds.use.countLocked(-1)
+	c.slot.s.table.freedLocked(k, nil)
 }
 
 // answeredLocked notes that the statement under way was answered at this time,
 // and reports whether that is in time. table.mu is held.
-func (l *lease) answeredLocked(at time.Duration) bool {
-	l.flight.underWay = false
-	if l.dead.Load() {
+func (c *connection) answeredLocked(at time.Duration) bool {
+	c.batch.underWay = false
+	if c.dead.Load() {
 		return false
 	}
-	l.served = true
+	c.served = true
 	// Too late for what was held: the timer is about to say so. (After a suspend, what
 	// comes late by the other clock moves that deadline no further than it may.)
-	if l.late() {
-		l.timer.Reset(0)
+	if c.late() {
+		c.timer.Reset(0)
 		return false
 	}
-	trust := l.backend.s.options.trust()
-	l.deadline.Store(int64(l.flight.sent + trust))
-	l.deadlineBoot.Store(int64(l.flight.sentBoot + trust))
-	if l.stalled {
-		l.stalled, l.backend.away = false, nil
+	trust := c.slot.s.options.validFor()
+	c.deadline.Store(int64(c.batch.sent + trust))
+	c.deadlineBoot.Store(int64(c.batch.sentBoot + trust))
+	if c.stalled {
+		c.stalled, c.slot.away = false, nil
 	}
-	l.armLocked()
+	c.armLocked()
 	return true
 }
 
-// failLocked tells the flight's callers that there is no answer yet. What it brings
+// failLocked tells the batch's callers that there is no answer yet. What it brings
 // after all is given back.
-func (f *flight) failLocked(t *table, err error) {
-	if !f.underWay {
+func (b *batch) failLocked(t *keyTable, err error) {
+	if !b.underWay {
 		return
 	}
-	for _, e := range f.releases {
-		t.settleReplyLocked(e, err)
-		t.dismissLocked(e, err, everybody)
+	for _, k := range b.releases {
+		t.replyLocked(k, err)
+		t.denyTriesLocked(k, err, everyRequest)
 	}
-	for _, e := range f.tries {
-		t.dismissLocked(e, err, everybody)
+	for _, k := range b.tries {
+		t.denyTriesLocked(k, err, everyRequest)
 	}
-	for _, groups := range [][]group{f.groups, f.sets} {
+	for _, groups := range [][]group{b.groups, b.sets} {
 		for _, g := range groups {
-			for _, e := range g.entries {
-				t.dismissLocked(e, err, everybody)
+			for _, k := range g.keys {
+				t.denyTriesLocked(k, err, everyRequest)
 			}
 		}
 	}

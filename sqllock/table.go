@@ -7,38 +7,38 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A table is who in this process holds or wants which key, for every locker: a
+// A keyTable is who in this process holds or wants which key, for every locker: a
 // second caller of the process is answered here, without the database.
 //
 // It is keyed by what the database sees, since one database session may take
 // the same advisory lock twice: two names with one id exclude each other too.
 //
-// Invariant: a key is in entries exactly while it is held, being taken, being
+// Invariant: a key is in key states exactly while it is held, being taken, being
 // given back or waited for; memory is bounded by calls and locks, not by keys
 // ever seen.
-type table struct {
+type keyTable struct {
 	source      source
-	handOver    time.Duration      // how long keys may pass from hand to hand in this process; 0: not at all, forever: without end
-	patience    time.Duration      // a try or an unlock that has no answer for so long fails; 0: the source sees to that
-	silence     func()             // called with mu held when patience is used up; may be nil
-	disputed    func(*entry) error // called with mu held: why those who wait for it wait in vain; may be nil
+	handOver    time.Duration         // how long keys may pass from hand to hand in this process; 0: not at all, forever: without end
+	timeout     time.Duration         // a try or an unlock that has no answer for so long fails; 0: the source sees to that
+	onTimeout   func()                // called with mu held when the timeout is used up; may be nil
+	disputed    func(*keyState) error // called with mu held: why those who wait for it wait in vain; may be nil
 	asyncUnlock bool
 	registers   bool // it is written down who holds and who waits
 
 	// For reuse. The table's own, not the package's: a channel made in a test's
 	// synctest bubble is of no use outside.
-	asks    sync.Pool // of *ask
-	replies sync.Pool // of *reply
+	requests sync.Pool // of *ask
+	replies  sync.Pool // of *reply
 
-	mu      sync.Mutex // protects what follows, and all entries and asks; never held across I/O
-	entries entries
-	free    []*entry          // for reuse
-	asked   uint64            // calls so far, to tell who came before a statement was sent
-	held    int               // entries that the source has granted and not got back
-	waiting int               // calls of Lock that wait
-	sets    map[*ask]struct{} // calls of LockAll that wait, for the registry
-	closed  bool
-	wakes   *[]chan struct{} // while a lease settles a statement: who has an answer, to be woken after; else nil, and they are woken at once
+	mu          sync.Mutex // protects what follows, and all key states and asks; never held across I/O
+	keys        keyMap
+	free        []*keyState           // for reuse
+	calls       uint64                // calls so far, to tell who came before a statement was sent
+	held        int                   // key states that the source has granted and not got back
+	waiting     int                   // calls of Lock that wait
+	waitingSets map[*request]struct{} // calls of LockAll that wait, for the registry
+	closed      bool
+	wakes       *[]chan struct{} // while a lease settles a statement: who has an answer, to be woken after; else nil, and they are woken at once
 }
 
 const (
@@ -67,20 +67,20 @@ const (
 // table's mu held and must not block; they answer, at once or later, by the
 // table's granted, refused and freed.
 type source interface {
-	ask(e *entry)      // take e's key, in the mode that e.want says; e is idle
-	askGroup(a *ask)   // take the first free one of a's idle entries, or, if a wants all, all, which are idle
-	giveBack(e *entry) // release e's key; e is releasing
-	away(*entry) error // not nil: asking for it, or for a new key (nil), is in vain, and why
+	take(k *keyState)     // take e's key, in the mode that e.want says; e is idle
+	takeGroup(r *request) // take the first free one of a's idle key states, or, if a wants all, all, which are idle
+	giveBack(k *keyState) // release e's key; e is releasing
+	away(*keyState) error // not nil: asking for it, or for a new key (nil), is in vain, and why
 }
 
-// An entry is one key of a table.
+// A keyState is one key of a table.
 //
-// Invariant: an idle entry that is wanted will be asked for without more ado: by
-// its timer, or because one of its asks stands in the source's queue; or a set is first in line for it, and
+// Invariant: an idle key state that is wanted will be asked for without more ado: by
+// its timer, or because one of its waiters stands in the source's queue; or a set is first in line for it, and
 // another of the set's keys is not idle, or will be asked for, which decides about the set.
-type entry struct {
+type keyState struct {
 	key   dialect.Key
-	state state
+	phase phase
 	busy  bool // while asking: the answer is that somebody else has it
 
 	// From asking to the end: it is for readers, of which there may be several. Then they, not
@@ -89,16 +89,16 @@ type entry struct {
 	readers   map[*Lock]struct{}
 	admitting bool // readers are being let in
 
-	upTo uint64 // while asking: the last call that came before it was sent
-	asks []*ask // who wants it, first come first
+	upTo    uint64     // while asking: the last call that came before it was sent
+	waiters []*request // who wants it, first come first
 
 	lock  *Lock   // who holds it alone, while held
 	reply *reply  // whose Unlock waits, while releasing or freeing
 	holds holding // what the key hangs on, from the grant to the end
 
-	backend  *backend      // a Session's: the queue it stands in, while queued or asking
-	claim    claim         // a Session's: what a lease must have before it asks
-	stake    *stake        // while asking: the claim under which it is asked for; nil: without
+	slot     *slot         // a Session's: the queue it stands in, while queued or asking
+	check    secretCheck   // a Session's: what a lease must have before it asks
+	use      *secretUse    // while asking: the claim under which it is asked for; nil: without
 	acquired time.Duration // while held: since when; of readers the first
 	since    time.Duration // when this process got hold of the key and has kept or had it since; 0: it has not
 	polls    int           // attempts of the waiters since the key was last seen to move
@@ -109,17 +109,17 @@ type entry struct {
 
 // holding is what a granted key lives on: one of these.
 type holding struct {
-	lease *lease    // a Session's connection
-	stake *stake    // its connection's claim; nil: the key needs none
-	tx    *txHolder // a TxLocker's transaction
+	conn *connection // a Session's connection
+	use  *secretUse  // its connection's claim; nil: the key needs none
+	tx   *txHolder   // a TxLocker's transaction
 }
 
-type state uint8
+type phase uint8
 
 const (
-	idle      state = iota // nobody has it, and nothing is under way
+	idle      phase = iota // nobody has it, and nothing is under way
 	queued                 // will be asked for by the next statement
-	asking                 // is being asked for
+	requested              // is being asked for
 	held                   // by lock
 	releasing              // will be given back by the next statement
 	freeing                // is being given back
@@ -131,51 +131,51 @@ type reply struct {
 	done chan struct{} // holds a token when there is one
 }
 
-func newTable(src source) *table {
-	t := &table{source: src, handOver: fairness, entries: newEntries()}
-	t.asks.New = func() any { return &ask{done: make(chan struct{}, 1)} }
+func newKeyTable(src source) *keyTable {
+	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap()}
+	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	return t
 }
 
-func (t *table) newEntryLocked(key dialect.Key) *entry {
-	var e *entry
+func (t *keyTable) newKeyLocked(key dialect.Key) *keyState {
+	var k *keyState
 	if n := len(t.free); n > 0 {
-		e, t.free = t.free[n-1], t.free[:n-1]
+		k, t.free = t.free[n-1], t.free[:n-1]
 	} else {
-		e = new(entry)
+		k = new(keyState)
 	}
-	e.key = key
-	t.entries.add(e)
-	return e
+	k.key = key
+	t.keys.add(k)
+	return k
 }
 
-// tidyLocked forgets e if nobody wants it.
-func (t *table) tidyLocked(e *entry) {
-	if e.state != idle || len(e.asks) > 0 || t.entries.of(e.key) != e {
+// forgetLocked forgets e if nobody wants it.
+func (t *keyTable) forgetLocked(k *keyState) {
+	if k.phase != idle || len(k.waiters) > 0 || t.keys.of(k.key) != k {
 		return
 	}
-	t.entries.remove(e)
-	if e.polling {
-		e.timer.Stop()
+	t.keys.remove(k)
+	if k.polling {
+		k.timer.Stop()
 	}
-	*e = entry{asks: e.asks, timer: e.timer}
+	*k = keyState{waiters: k.waiters, timer: k.timer}
 	if len(t.free) < maxFree {
-		t.free = append(t.free, e)
+		t.free = append(t.free, k)
 	}
 }
 
 // closeLocked settles everybody with ErrClosed and returns the locks that were held,
 // for the caller to end.
-func (t *table) closeLocked() []*Lock {
+func (t *keyTable) closeLocked() []*Lock {
 	t.closed = true
 	var locks []*Lock
-	for e := range t.entries.all() {
-		for len(e.asks) > 0 {
-			t.settleLocked(e.asks[0], nil, ErrClosed)
+	for k := range t.keys.all() {
+		for len(k.waiters) > 0 {
+			t.decideLocked(k.waiters[0], nil, ErrClosed)
 		}
-		locks = e.appendHolders(locks)
-		e.lock, e.readers = nil, nil
+		locks = k.appendHolders(locks)
+		k.lock, k.readers = nil, nil
 	}
 	return locks
 }
