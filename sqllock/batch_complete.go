@@ -41,12 +41,12 @@ func (c *connection) completeLocked() bool {
 	}
 	for _, key := range b.statement.Busy {
 		if k := t.keys.of(key.Exclusive()); k != nil {
-			k.busy = true
+			sessionKeyOf(k).busy = true
 		}
 	}
 	for _, k := range b.tries {
-		if k.busy {
-			k.busy = false
+		if own := sessionKeyOf(k); own.busy {
+			own.busy = false
 			c.refusedLocked(k, ErrHeld)
 		} else {
 			c.grantedLocked(k, answered)
@@ -84,7 +84,11 @@ func (c *connection) completeGroupLocked(g group, won int, at time.Duration) {
 func (c *connection) completeSetLocked(g group, missing int, at time.Duration) {
 	if missing < 0 {
 		c.held += len(g.keys)
-		c.slot.s.table.grantedAllLocked(g.request, g.keys, func(k *keyState) holding { return holding{conn: c, use: k.use} }, at)
+		for _, k := range g.keys {
+			own := sessionKeyOf(k)
+			own.conn, own.full = c, nil
+		}
+		c.slot.s.table.grantedAllLocked(g.request, g.keys, at)
 		return
 	}
 	c.refusedLocked(g.keys[missing], ErrHeld)
@@ -96,24 +100,30 @@ func (c *connection) completeSetLocked(g group, missing int, at time.Duration) {
 }
 
 func (c *connection) untestedLocked(k *keyState) {
-	k.use.countLocked(-1)
+	own := sessionKeyOf(k)
+	own.use.countLocked(-1)
+	own.use = nil
 	k.phase = idle
 	c.slot.s.table.continueLocked(k)
 }
 
 func (c *connection) grantedLocked(k *keyState, at time.Duration) {
 	c.held++
-	c.slot.s.table.grantedLocked(k, holding{conn: c, use: k.use}, at)
+	own := sessionKeyOf(k)
+	own.conn, own.full = c, nil
+	c.slot.s.table.grantedLocked(k, at)
 }
 
 func (c *connection) refusedLocked(k *keyState, err error) {
-	k.use.countLocked(-1)
-	c.slot.s.table.deniedLocked(k, err)
+	sessionKeyOf(k).use.countLocked(-1)
+	c.slot.s.denyKeyLocked(k, err)
 }
 
 func (c *connection) freedLocked(k *keyState) {
 	c.held--
-	k.holds.use.countLocked(-1)
+	own := sessionKeyOf(k)
+	own.use.countLocked(-1)
+	own.conn, own.use = nil, nil
 	c.slot.s.table.freedLocked(k, nil)
 }
 
@@ -149,15 +159,15 @@ func (b *batch) failLocked(t *keyTable, err error) {
 	}
 	for _, k := range b.releases {
 		t.replyLocked(k, err)
-		t.denyTriesLocked(k, err, everyRequest)
+		t.denyTriesLocked(k, err)
 	}
 	for _, k := range b.tries {
-		t.denyTriesLocked(k, err, everyRequest)
+		t.denyTriesLocked(k, err)
 	}
 	for _, groups := range [][]group{b.groups, b.sets} {
 		for _, g := range groups {
 			for _, k := range g.keys {
-				t.denyTriesLocked(k, err, everyRequest)
+				t.denyTriesLocked(k, err)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func (c *connection) prepare(limit int, due bool) bool {
 	limit = min(limit, c.session.Room())
 	releases := sl.releases[:min(limit, len(sl.releases))]
 	for _, k := range releases {
-		if k.phase == releasing && k.holds.conn == c {
+		if k.phase == releasing && sessionKeyOf(k).conn == c {
 			k.phase = freeing
 			b.releases = append(b.releases, k)
 			b.statement.Release = append(b.statement.Release, k.dbKey())
@@ -116,50 +116,51 @@ func (c *connection) takeTriesLocked(limit, room int, beyond error) {
 	tries, rest := sl.tries[:limit], sl.tries[limit:]
 	sl.tries, sl.spareTries = append(sl.spareTries[:0], rest...), sl.tries // what follows may queue again
 	for _, k := range tries {
-		shared := k.wantsShared()
+		m := k.wantedMode()
 		switch {
-		case k.phase != queued || k.slot != sl:
+		case k.phase != queued || sessionKeyOf(k).slot != sl:
 		case len(k.waiters) == 0: // all have given up
 			k.phase = idle
 			t.forgetLocked(k)
-		case shared && !sl.s.options.dialect.Traits().Readers:
+		case m == shared && !sl.s.options.dialect.Traits().Readers:
 			t.deniedReadersLocked(k, errReaders)
 		case !c.hasSecretLocked(k):
 			if err := c.wantSecretLocked(k); err != nil {
-				t.deniedLocked(k, err)
+				sl.s.denyKeyLocked(k, err)
 			} else {
 				sl.tries = append(sl.tries, k)
 			}
 		case len(c.batch.tries) < room:
-			c.tryLocked(k, shared)
+			c.tryLocked(k, m)
 		case beyond == errLookFirst:
 			c.needsLook = true
 			sl.tries = append(sl.tries, k)
 		default:
-			t.deniedLocked(k, beyond)
+			sl.s.denyKeyLocked(k, beyond)
 		}
 	}
 }
 
 // tryLocked adds e to the batch.
-func (c *connection) tryLocked(k *keyState, shared bool) {
-	c.requestedLocked(k, shared)
+func (c *connection) tryLocked(k *keyState, m lockMode) {
+	c.requestedLocked(k, m)
 	c.batch.tries = append(c.batch.tries, k)
 	c.batch.statement.Try = append(c.batch.statement.Try, k.dbKey())
 }
 
-func (c *connection) requestedLocked(k *keyState, shared bool) {
-	k.slot = c.slot
-	k.use = c.secrets[k.check]
-	k.use.countLocked(1)
-	c.slot.s.table.requestedLocked(k, shared)
+func (c *connection) requestedLocked(k *keyState, m lockMode) {
+	own := sessionKeyOf(k)
+	own.slot = c.slot
+	own.use = c.secrets[own.check]
+	own.use.countLocked(1)
+	c.slot.s.table.requestedLocked(k, m)
 }
 
 // deniedGroupLocked has a refused those of its keys that it asks for.
-func (t *keyTable) deniedGroupLocked(r *request, states []*keyState, err error) {
+func (s *Session) denyGroupLocked(r *request, states []*keyState, err error) {
 	for _, k := range states {
 		if slices.Contains(r.states, k) { // the refusal of one may settle a
-			t.deniedLocked(k, err)
+			s.denyKeyLocked(k, err)
 		}
 	}
 }
@@ -178,20 +179,20 @@ func (c *connection) takeGroupsLocked(room, set int, beyond error) {
 		}
 		states := r.fairShare()
 		if c.beyondSecretsLocked(states) {
-			t.deniedGroupLocked(r, states, errMaxSecrets)
+			sl.s.denyGroupLocked(r, states, errMaxSecrets)
 			continue
 		}
 		missing, refused := c.missingLocked(states)
 		switch {
 		case len(states) == 0: // others ask for all of them: a gets their answer
 		case refused != nil:
-			t.deniedLocked(missing, refused)
+			sl.s.denyKeyLocked(missing, refused)
 		case missing != nil:
 			r.enqueued = true
 			sl.groups = append(sl.groups, r)
 			continue
 		case len(states) > c.session.Room(), r.minKeys() > sl.s.options.maxHeld:
-			t.deniedGroupLocked(r, states, errManyKeys)
+			sl.s.denyGroupLocked(r, states, errManyKeys)
 		case len(states) > fits: // next time
 			r.enqueued = true
 			sl.groups = append(sl.groups, r)
@@ -202,13 +203,13 @@ func (c *connection) takeGroupsLocked(room, set int, beyond error) {
 			set = 0
 			fits -= c.addGroupLocked(r, states)
 		case r.all && c.looked && r.minKeys() > set && set > 0:
-			t.deniedGroupLocked(r, states, errTableFull)
+			sl.s.denyGroupLocked(r, states, errTableFull)
 		case beyond == errLookFirst:
 			c.needsLook, r.enqueued = true, true
 			sl.groups = append(sl.groups, r)
 			continue
 		default:
-			t.deniedGroupLocked(r, states, beyond)
+			sl.s.denyGroupLocked(r, states, beyond)
 		}
 		for _, k := range r.states { // what it could not take along
 			if k != nil && k.phase == idle && !k.pending() {
@@ -226,8 +227,8 @@ func (c *connection) beyondSecretsLocked(states []*keyState) bool {
 	}
 	needed := make(map[secretCheck]bool)
 	for _, k := range states {
-		if k.check != (secretCheck{}) {
-			needed[k.check] = true
+		if check := sessionKeyOf(k).check; check != (secretCheck{}) {
+			needed[check] = true
 		}
 	}
 	for check, use := range c.secrets {
@@ -241,7 +242,7 @@ func (c *connection) beyondSecretsLocked(states []*keyState) bool {
 // addGroupLocked adds key states, of a, to the batch, and returns how many they are.
 func (c *connection) addGroupLocked(r *request, states []*keyState) int {
 	if len(states) == 1 {
-		c.tryLocked(states[0], false)
+		c.tryLocked(states[0], exclusive)
 	} else {
 		c.groupLocked(r, states)
 	}
@@ -252,7 +253,7 @@ func (c *connection) addGroupLocked(r *request, states []*keyState) int {
 func (c *connection) groupLocked(r *request, states []*keyState) {
 	keys := make([]dialect.Key, len(states))
 	for i, k := range states {
-		c.requestedLocked(k, false)
+		c.requestedLocked(k, exclusive)
 		keys[i] = k.key
 	}
 	b, g := &c.batch, group{states, r}

@@ -54,29 +54,29 @@ func OnConn(conn *sql.Conn) *Conn {
 // transaction pooler, ErrUnavailable within a second if there is no answer, or
 // ctx's error.
 func (c *Conn) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquire, false)
+	return c.acquire(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // It tries again from time to time, so that the connection is free in between.
 func (c *Conn) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquire, true)
+	return c.acquire(ctx, key, want{waits: true})
 }
 
 // TryRLock takes key as one of several readers, as [Session.TryRLock] does; its errors are
 // those of TryLock.
 func (c *Conn) TryRLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquireShared, false)
+	return c.acquire(ctx, key, want{mode: shared})
 }
 
 // RLock is TryRLock that waits until ctx ends, as Lock does.
 func (c *Conn) RLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquireShared, true)
+	return c.acquire(ctx, key, want{mode: shared, waits: true})
 }
 
-func (c *Conn) acquire(ctx context.Context, key Key, acquire func(context.Context, Key, bool) (*Lock, error), waits bool) (*Lock, error) {
+func (c *Conn) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
 	c.sendLater()
-	lock, err := acquire(ctx, key, waits)
+	lock, err := c.table.acquire(ctx, key, w)
 	if err != nil && ctx.Err() != nil {
 		c.awaitQuiet(key)
 	}
@@ -125,6 +125,8 @@ func (k *keyState) underWay() bool {
 func (c *Conn) mistrustLocked() { c.doubt = c.doubt || c.running }
 
 // Conn is the source of its table.
+
+func (c *Conn) newKey() *keyState { return &keyState{own: plainKey{}} }
 
 func (c *Conn) take(k *keyState) {
 	k.phase = queued
@@ -200,7 +202,7 @@ func (c *Conn) next() (k *keyState, key dialect.Key, release bool) {
 			k.phase = idle
 			t.forgetLocked(k)
 		case k.phase == queued:
-			t.requestedLocked(k, k.wantsShared())
+			t.requestedLocked(k, k.wantedMode())
 			return k, k.dbKey(), false
 		}
 	}
@@ -230,7 +232,7 @@ func (c *Conn) completeStep(k *keyState, ok bool, err error) {
 		t.freedLocked(k, nil)
 	case k.phase == freeing: // the session lives: its owner's transaction has failed, say
 		t.replyLocked(k, fromDialect(err))
-		t.denyTriesLocked(k, fromDialect(err), everyRequest)
+		t.denyTriesLocked(k, fromDialect(err))
 		k.phase = releasing
 		c.later = append(c.later, k)
 		if len(k.waiters) > 0 { // who waits is in a call: there may be no other
@@ -239,7 +241,7 @@ func (c *Conn) completeStep(k *keyState, ok bool, err error) {
 	case err != nil:
 		t.deniedLocked(k, fromDialect(err))
 	case ok:
-		t.grantedLocked(k, holding{}, now())
+		t.grantedLocked(k, now())
 	default:
 		t.deniedLocked(k, ErrHeld)
 	}

@@ -129,11 +129,13 @@ func (c *connection) loseConnection(why string) {
 	var locks []*Lock
 	for k := range t.keys.all() {
 		switch {
-		case k.holds.conn == c:
+		case sessionKeyOf(k).conn == c:
+			own := sessionKeyOf(k)
+			own.conn, own.use = nil, nil
 			locks = k.appendHolders(locks)
 			t.freedLocked(k, ErrLost)
-		case k.phase == requested && k.slot == sl:
-			t.deniedLocked(k, errSessionLost)
+		case k.phase == requested && sessionKeyOf(k).slot == sl:
+			sl.s.denyKeyLocked(k, errSessionLost)
 		}
 	}
 	t.mu.Unlock()

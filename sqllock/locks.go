@@ -65,7 +65,7 @@ func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	case 0:
 		return nil, errNoKeys
 	case 1:
-		lock, err := t.acquire(ctx, distinct[0], false)
+		lock, err := t.acquire(ctx, distinct[0], want{})
 		if err != nil {
 			return nil, err
 		}
@@ -74,8 +74,8 @@ func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	r := &request{keys: distinct, states: make([]*keyState, len(distinct)), all: true, done: make(chan struct{}, 1)}
-	_, err := t.submit(ctx, r, false)
+	r := newRequest(ctx, distinct, want{all: true})
+	_, err := t.submit(r)
 	return r.locks, err
 }
 
@@ -106,7 +106,7 @@ func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 
 // noteSet notes that a caller waits for keys, until done is called.
 func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
-	r := &request{ctx: ctx, keys: keys, all: true}
+	r := &request{want: want{all: true}, ctx: ctx, keys: keys}
 	t.noteWait(r)
 	t.mu.Lock()
 	t.waiting++
@@ -124,54 +124,31 @@ func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
 
 // placeAllLocked is placeLocked for a request that wants all of its keys.
 //
-// Invariant: it asks for none before it can ask for all. Until then it stands in line for each; the answer
-// to a key that another asks for either refuses it or lets it go on.
+// Invariant: it requests none before it can request all. Until then it stands in
+// line for each. The answer to a key that another request is after either denies
+// it or lets it go on.
 func (t *keyTable) placeAllLocked(r *request) {
 	for i, key := range r.keys {
 		k := t.keys.of(key.id())
-		if away := t.source.away(k); away != nil {
-			t.decideLocked(r, nil, away)
-			return
+		if k != nil && (k.phase != idle || k.waited()) {
+			if away := t.source.away(k); away != nil {
+				t.decideLocked(r, nil, away)
+				return
+			}
+			if k.phase == held || k.waited() {
+				t.decideLocked(r, nil, ErrHeld)
+				return
+			}
 		}
-		if k != nil && (k.phase == held || k.waited()) {
-			t.decideLocked(r, nil, ErrHeld)
-			return
-		}
-		if k == nil {
-			k = t.newKeyLocked(key.id())
-		}
-		if key.print != 0 {
-			k.check = key.secretCheck()
-		}
-		k.waiters = append(k.waiters, r)
-		r.states[i] = k
-		r.open++
+		t.lineUpLocked(r, i, k)
 	}
 	if r.ready() {
 		t.source.takeGroup(r)
 	}
 }
 
-// ready reports whether nobody asks for any of a's keys.
+// ready reports whether no statement requests any of r's keys, and all may be
+// requested now.
 func (r *request) ready() bool {
 	return !slices.ContainsFunc(r.states, func(k *keyState) bool { return k == nil || k.phase != idle || k.polling })
-}
-
-// grantedAllLocked is the source's answer that the keys of key states, all of a's, are this process's now,
-// each on what hold says.
-func (t *keyTable) grantedAllLocked(r *request, states []*keyState, hold func(*keyState) holding, at time.Duration) {
-	if r.decided { // it has given up: they are for others, or go back
-		for _, k := range states {
-			t.grantedLocked(k, hold(k), at)
-		}
-		return
-	}
-	for i, k := range states {
-		t.markHeldLocked(k, hold(k), at)
-		r.locks = append(r.locks, t.newLockLocked(k, r, r.keys[i]))
-	}
-	t.decideLocked(r, nil, nil)
-	for _, k := range states {
-		t.denyTriesLocked(k, ErrHeld, everyRequest)
-	}
 }

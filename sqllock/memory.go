@@ -21,33 +21,33 @@ func NewMemory() *Memory {
 
 // TryLock takes key, or fails with ErrHeld.
 func (m *Memory) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquire(ctx, key, false)
+	return m.table.acquire(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends, first come, first served.
 func (m *Memory) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquire(ctx, key, true)
+	return m.table.acquire(ctx, key, want{waits: true})
 }
 
 // TryAny takes the first free one of keys, or fails with ErrHeld if there is
 // none.
 func (m *Memory) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.table.acquireAny(ctx, keys, false)
+	return m.table.acquireAny(ctx, keys, want{})
 }
 
 // LockAny waits until one of keys is free, or ctx ends.
 func (m *Memory) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.table.acquireAny(ctx, keys, true)
+	return m.table.acquireAny(ctx, keys, want{waits: true})
 }
 
 // TryRLock takes key as one of several readers, as [Session.TryRLock] does.
 func (m *Memory) TryRLock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquireShared(ctx, key, false)
+	return m.table.acquire(ctx, key, want{mode: shared})
 }
 
 // RLock is TryRLock that waits until ctx ends.
 func (m *Memory) RLock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquireShared(ctx, key, true)
+	return m.table.acquire(ctx, key, want{mode: shared, waits: true})
 }
 
 // TryLockAll takes all of keys or none, as [Session.TryLockAll] does.
@@ -99,14 +99,16 @@ var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll nee
 // Memory is the source of its own table: every key is free that the table does
 // not know.
 
+func (m *Memory) newKey() *keyState { return &keyState{own: plainKey{}} }
+
 func (m *Memory) take(k *keyState) {
-	m.table.requestedLocked(k, k.wantsShared())
-	m.table.grantedLocked(k, holding{}, 1) // when does not matter: handOver has no end
+	m.table.requestedLocked(k, k.wantedMode())
+	m.table.grantedLocked(k, 1) // when does not matter: handOver has no end
 }
 
 func (m *Memory) takeGroup(r *request) {
 	if r.all {
-		m.table.grantedAllLocked(r, r.fairShare(), func(*keyState) holding { return holding{} }, 1)
+		m.table.grantedAllLocked(r, r.fairShare(), 1)
 		return
 	}
 	for _, k := range r.states {

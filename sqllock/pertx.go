@@ -50,14 +50,14 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 // on a standby, ErrUnavailable within a second if the database does not answer
 // or the pool has no connection to spare, or ctx's error.
 func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return p.table.acquire(ctx, key, false)
+	return p.table.acquire(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // While it waits it tries again from time to time and occupies no connection in
 // between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return p.table.acquire(ctx, key, true)
+	return p.table.acquire(ctx, key, want{waits: true})
 }
 
 // A txHolder is the transaction that holds a lock, and its connection.
@@ -71,8 +71,26 @@ type txHolder struct {
 // a goroutine, so that no caller's context reaches a transaction that may hold
 // a lock.
 
+// A txKey is what a TxLocker keeps beside a key.
+type txKey struct {
+	plainKey
+	state  keyState
+	holder *txHolder // from the grant to the end
+}
+
+func txKeyOf(k *keyState) *txKey { return k.own.(*txKey) }
+
+func (k *txKey) equip(l *Lock) { l.tx = k.holder.tx }
+func (k *txKey) reset()        { k.holder = nil }
+
+func (p *TxLocker) newKey() *keyState {
+	k := new(txKey)
+	k.state.own = k
+	return &k.state
+}
+
 func (p *TxLocker) take(k *keyState) {
-	p.table.requestedLocked(k, false)
+	p.table.requestedLocked(k, exclusive)
 	go func() {
 		holder, err := p.begin(k.key)
 		p.table.mu.Lock()
@@ -80,7 +98,8 @@ func (p *TxLocker) take(k *keyState) {
 		if err != nil {
 			p.table.deniedLocked(k, err)
 		} else {
-			p.table.grantedLocked(k, holding{tx: holder}, now())
+			txKeyOf(k).holder = holder
+			p.table.grantedLocked(k, now())
 		}
 	}()
 }
@@ -92,11 +111,12 @@ func (p *TxLocker) away(*keyState) error { return nil }
 
 func (p *TxLocker) giveBack(k *keyState) {
 	k.phase = freeing
-	holder := k.holds.tx
+	holder := txKeyOf(k).holder
 	go func() {
 		err := holder.end()
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
+		txKeyOf(k).holder = nil
 		p.table.freedLocked(k, err)
 	}()
 }

@@ -134,18 +134,18 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 	for k := range table.keys.all() {
 		switch {
 		case table.keys.of(k.key) != k:
-			t.Errorf("seed %d: an entry stands under another's key", seed)
+			t.Errorf("seed %d: a key state stands under another's key", seed)
 		case !moves(k, nil):
-			t.Errorf("seed %d: an idle entry, wanted by %d, that nothing will move", seed, len(k.waiters))
-		case k.phase == queued && !slices.Contains(k.slot.tries, k):
-			t.Errorf("seed %d: an entry is queued nowhere", seed)
+			t.Errorf("seed %d: an idle key, wanted by %d, that nothing will move", seed, len(k.waiters))
+		case k.phase == queued && !slices.Contains(sessionKeyOf(k).slot.tries, k):
+			t.Errorf("seed %d: a key is queued nowhere", seed)
 		case k.phase == held && (k.lock == nil) == (len(k.readers) == 0):
 			t.Errorf("seed %d: a key is held by nobody, or by one alone and by readers", seed)
-		case k.phase == held && k.shared && len(k.waiters) > 0 && !k.waiters[0].waits:
+		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && !k.waiters[0].waits:
 			t.Errorf("seed %d: who tries stands in line for what readers hold", seed)
-		case k.phase == held && k.shared && len(k.waiters) > 0 && k.waiters[0].shared && k.suits(k.firstKey()):
+		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && k.waiters[0].mode == shared && k.own.suits(k.firstKey()):
 			t.Errorf("seed %d: a reader waits for readers", seed)
-		case k.phase == releasing && !slices.Contains(k.holds.conn.slot.releases, k):
+		case k.phase == releasing && !slices.Contains(sessionKeyOf(k).conn.slot.releases, k):
 			t.Errorf("seed %d: a release is queued nowhere", seed)
 		}
 		if k.phase == held || k.phase == releasing || k.phase == freeing {
@@ -153,7 +153,7 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 		}
 		for _, r := range k.waiters {
 			if r.decided || !slices.Contains(r.states, k) {
-				t.Errorf("seed %d: an ask stands where it should not", seed)
+				t.Errorf("seed %d: a request stands where it should not", seed)
 			}
 		}
 	}

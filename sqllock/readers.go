@@ -1,62 +1,57 @@
 package sqllock
 
-import (
-	"slices"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
-)
-
-// Readers share an key state: one lock in the database, of a mode that excludes who wants the key
-// alone, and several locks here. What holds for every key state holds for theirs; besides:
+// Readers share a key state: one lock in the database, of a mode that excludes
+// exclusive holders, and several locks here. What holds for every key state holds
+// for theirs.
 //
-// Invariant: while an key state is held and shared it has a reader at least, and the first who
-// stands in line for it, if anybody does, waits to have the key alone, or asks for it with
-// another secret.
+// Invariant: while a key is held in mode shared, it has at least one reader. If a
+// request is first in line for it, that request waits to have the key
+// exclusively, or asks for it with another secret.
 
-// mayJoinLocked reports whether another reader, who asks for it as key, may share e.
+// mayJoinLocked reports whether another reader, which asks under the name key,
+// may share k.
 func (t *keyTable) mayJoinLocked(k *keyState, key Key) bool {
-	return k.phase == held && k.shared && len(k.waiters) == 0 && k.suits(key) && !k.overLocked()
+	return k.phase == held && k.mode == shared && len(k.waiters) == 0 && k.own.suits(key) && !k.overLocked()
 }
 
-// overLocked reports whether e, which is held, is so on a lease that has passed; then its lock, and all
-// others there, are about to end.
+// overLocked reports whether k is held, but not certainly any more. Then all its
+// locks are about to end.
 func (k *keyState) overLocked() bool {
-	c := k.holds.conn
-	if c == nil || !c.expired() {
+	if !k.own.expired() {
 		return false
 	}
-	go c.loseConnection(lossLease) // which needs table.mu
+	k.own.endExpired()
 	return true
 }
 
-// admitLocked lets readers in to e, which is this process's for readers, as far as nobody waits
-// before them who does not read.
+// admitLocked lets readers in to k, which this process has in mode shared, up to
+// the first request that waits to have the key exclusively.
 func (t *keyTable) admitLocked(k *keyState) {
-	if k.admitting || t.closed || k.overLocked() { // admitting: a caller of ours does
+	if k.admitting || t.closed || k.overLocked() { // admitting: a caller of ours does it
 		return
 	}
 	k.admitting = true
 	defer func() { k.admitting = false }()
 	for i := 0; i < len(k.waiters); {
 		switch r := k.waiters[i]; {
-		case r.shared && k.suits(r.keyOf(k)):
-			t.grantLocked(k, r, r.keyOf(k)) // and so it is not in line any more
+		case r.mode == shared && k.own.suits(r.keyOf(k)):
+			t.grantLocked(k, r, r.keyOf(k)) // which takes it out of the line
 		case r.waits:
 			return
-		default: // who only tries will be refused
+		default: // it only tries, and will be denied
 			i++
 		}
 	}
 }
 
-// deniedReadersLocked settles those who want to read e, which is queued, with err, for
-// good.
+// deniedReadersLocked decides the requests of readers for k, which is queued,
+// with err.
 func (t *keyTable) deniedReadersLocked(k *keyState, err error) {
 	k.phase = idle
 	for i := 0; i < len(k.waiters); {
-		if r := k.waiters[i]; r.shared {
+		if r := k.waiters[i]; r.mode == shared {
 			t.decideLocked(r, nil, err)
-			i = 0 // who stands there now depends on what that has set going
+			i = 0 // the answer may have changed the line
 		} else {
 			i++
 		}
@@ -64,58 +59,9 @@ func (t *keyTable) deniedReadersLocked(k *keyState, err error) {
 	t.continueLocked(k)
 }
 
-// tried reports whether somebody only tries for e.
-func (k *keyState) tried() bool {
-	return slices.ContainsFunc(k.waiters, func(r *request) bool { return !r.waits })
-}
-
-// first is who is to get e's key: the first in line, but for those who want others with it.
-func (k *keyState) first() *request {
-	for _, r := range k.waiters {
-		if !r.all {
-			return r
-		}
-	}
-	return nil
-}
-
-// wantsShared reports whether e is to be asked for as readers' key.
-func (k *keyState) wantsShared() bool {
-	r := k.first()
-	return r != nil && r.shared
-}
-
-// dbKey is what the database knows e's key as.
-func (k *keyState) dbKey() dialect.Key {
-	if k.shared {
-		return k.key.Shared()
-	}
-	return k.key
-}
-
 func (k *keyState) addReader(l *Lock) {
 	if k.readers == nil {
 		k.readers = make(map[*Lock]struct{})
 	}
 	k.readers[l] = struct{}{}
-}
-
-// heldBy reports whether l is e's lock, or one of its readers'.
-func (k *keyState) heldBy(l *Lock) bool {
-	if !k.shared {
-		return k.lock == l
-	}
-	_, reads := k.readers[l]
-	return reads
-}
-
-// appendHolders appends the locks that are held of e.
-func (k *keyState) appendHolders(locks []*Lock) []*Lock {
-	if k.lock != nil {
-		locks = append(locks, k.lock)
-	}
-	for l := range k.readers {
-		locks = append(locks, l)
-	}
-	return locks
 }

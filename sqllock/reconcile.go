@@ -117,7 +117,7 @@ func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 		c.failed++ // to release needs no room: it should not fail
 	}
 	for k := range t.keys.all() {
-		if k.holds.conn == c && k.phase != freeing && !holds[k.dbKey()] {
+		if sessionKeyOf(k).conn == c && k.phase != freeing && !holds[k.dbKey()] {
 			return false
 		}
 	}

@@ -180,7 +180,7 @@ func (c *connection) toRegister() *dialect.Register {
 	at := now()
 	waits := make(waitingKeys)
 	for e := range t.keys.all() {
-		if e.holds.conn == c && e.phase == held && at-e.acquired >= s.options.heartbeat {
+		if sessionKeyOf(e).conn == c && e.phase == held && at-e.acquired >= s.options.heartbeat {
 			r.Held = append(r.Held, e.heldKey(at))
 		}
 		for _, a := range e.waiters {

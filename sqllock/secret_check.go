@@ -63,14 +63,16 @@ const (
 
 // hasSecretLocked reports whether l may ask for e's key.
 func (c *connection) hasSecretLocked(k *keyState) bool {
-	return k.check == secretCheck{} || c.secrets[k.check] != nil
+	check := sessionKeyOf(k).check
+	return check == secretCheck{} || c.secrets[check] != nil
 }
 
 // wantSecretLocked notes that e's claim is needed, and returns nil; or why it is not to be
 // had just now. What there is no room for in the next statement of claims is for the
 // one after it; so is another secret of the same namespace.
 func (c *connection) wantSecretLocked(k *keyState) error {
-	conflict, disputed := c.slot.s.conflicts[k.check]
+	needed := sessionKeyOf(k).check
+	conflict, disputed := c.slot.s.conflicts[needed]
 	inUse := c.secretsInUseLocked()
 	switch {
 	case disputed && now() < conflict.retryAt:
@@ -78,8 +80,8 @@ func (c *connection) wantSecretLocked(k *keyState) error {
 	case inUse >= maxSecrets:
 		return errMaxSecrets
 	case inUse+len(c.wantedSecrets) < maxSecrets &&
-		!slices.ContainsFunc(c.wantedSecrets, func(check secretCheck) bool { return check.namespace == k.check.namespace }):
-		c.wantedSecrets = append(c.wantedSecrets, k.check)
+		!slices.ContainsFunc(c.wantedSecrets, func(check secretCheck) bool { return check.namespace == needed.namespace }):
+		c.wantedSecrets = append(c.wantedSecrets, needed)
 	}
 	return nil
 }
@@ -213,10 +215,10 @@ func conflictError(n Namespace) error {
 		ErrNotExclusive, string(n))
 }
 
-// disputed is why those who wait for e wait in vain; nil if it is not so, or they
-// have not asked lately.
-func (s *Session) disputed(k *keyState) error {
-	if conflict := s.conflicts[k.check]; now() < conflict.retryAt+2*pollAway {
+// conflictLocked is why a key that needs check is denied; nil if it is not, or
+// nobody has asked lately.
+func (s *Session) conflictLocked(check secretCheck) error {
+	if conflict := s.conflicts[check]; now() < conflict.retryAt+2*pollAway {
 		return conflict.err
 	}
 	return nil

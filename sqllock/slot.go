@@ -227,22 +227,22 @@ func (sl *slot) failQueueLocked(err error) {
 	tries, groups := sl.tries, sl.groups
 	sl.tries, sl.groups, sl.oldest = nil, nil, 0
 	for _, k := range tries {
-		if k.phase == queued && k.slot == sl {
-			t.deniedLocked(k, err)
+		if k.phase == queued && sessionKeyOf(k).slot == sl {
+			sl.s.denyKeyLocked(k, err)
 		}
 	}
 	for _, r := range groups {
 		r.enqueued = false
 		for _, k := range r.states {
 			if k != nil && k.phase == idle {
-				t.deniedLocked(k, err)
+				sl.s.denyKeyLocked(k, err)
 			}
 		}
 	}
 	for _, k := range sl.releases {
-		if k.phase == releasing && k.holds.conn.slot == sl {
+		if k.phase == releasing && sessionKeyOf(k).conn.slot == sl {
 			t.replyLocked(k, err)
-			t.denyTriesLocked(k, err, everyRequest)
+			t.denyTriesLocked(k, err)
 		}
 	}
 	if sl.conn != nil {

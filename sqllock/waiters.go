@@ -1,17 +1,74 @@
 package sqllock
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
 
-// decideLocked gives a its verdict and takes it off the table.
+// withdraw takes r off the table, unless it has been decided meanwhile. cause is
+// why its context ended; nil means that the table's timeout has passed.
+func (t *keyTable) withdraw(r *request, cause error) (*Lock, error) {
+	t.mu.Lock()
+	if !r.decided {
+		err := cause
+		if cause == nil {
+			err = t.timedOutLocked()
+		} else if reason := t.waitErrorLocked(r); reason != nil {
+			err = fmt.Errorf("%w: %w", reason, cause)
+		}
+		t.decideLocked(r, nil, err)
+	}
+	t.mu.Unlock()
+	<-r.done
+	return r.lock, r.err
+}
+
+// waitErrorLocked is why r has waited without success: the source is away, or
+// denies its keys. It is nil if another holder simply had them.
+func (t *keyTable) waitErrorLocked(r *request) error {
+	if !r.waits {
+		return nil
+	}
+	if err := t.source.away(r.firstState()); err != nil {
+		return err
+	}
+	for _, k := range r.states {
+		if k == nil {
+			continue
+		}
+		if err := k.own.denial(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstState is the first key state that r is on; nil if there is none.
+func (r *request) firstState() *keyState {
+	for _, k := range r.states {
+		if k != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// timedOutLocked is the error when the table's timeout has passed.
+func (t *keyTable) timedOutLocked() error {
+	if t.onTimeout != nil {
+		t.onTimeout()
+	}
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.timeout)
+}
+
+// decideLocked gives r its answer and takes it off the table.
 func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
 	r.decided, r.lock, r.err = true, lock, err
 	if r.waits {
 		t.waiting--
 	}
-	for _, k := range r.states { // of all before anything else: what follows may come back here
+	for _, k := range r.states { // off all keys before anything else: what follows may come back here
 		if k != nil {
 			k.drop(r)
 		}
@@ -27,9 +84,9 @@ func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
 	}
 }
 
-// wakeLocked puts the token for which a caller waits in its channel. Those whom
-// one statement answers are woken after the mutex is free: the first thing
-// that each of them does is to ask for it.
+// wakeLocked puts the token for which a caller waits into its channel. The callers
+// that one batch answers are woken once mu is free: the first thing that each of
+// them does is to lock it.
 func (t *keyTable) wakeLocked(done chan struct{}) {
 	if t.wakes != nil {
 		*t.wakes = append(*t.wakes, done)
@@ -38,84 +95,107 @@ func (t *keyTable) wakeLocked(done chan struct{}) {
 	}
 }
 
-// continueLocked sees that e, which may have lost who was to ask for it, is asked for
-// as long as it is wanted, and forgotten when it is not.
+// continueLocked restores the invariant of k after a request has left it: k is
+// requested while it is wanted, and forgotten otherwise.
 func (t *keyTable) continueLocked(k *keyState) {
 	switch {
 	case k.phase == idle && len(k.waiters) > 0 && !k.pending() && !t.closed:
 		t.resumeLocked(k)
-	case k.phase == held && k.shared: // who has left may have stood before readers
+	case k.phase == held && k.mode == shared: // the request may have stood before readers
 		t.admitLocked(k)
 	default:
 		t.forgetLocked(k)
 	}
 }
 
-// pending reports whether an idle e will be asked for without more ado.
-func (k *keyState) pending() bool {
-	return k.polling || slices.ContainsFunc(k.waiters, func(r *request) bool { return r.enqueued })
-}
-
-func (k *keyState) drop(r *request) {
-	if i := slices.Index(k.waiters, r); i >= 0 {
-		k.waiters = slices.Delete(k.waiters, i, i+1)
+// resumeLocked requests k, which is idle and wanted.
+func (t *keyTable) resumeLocked(k *keyState) {
+	switch first := k.waiters[0]; {
+	case first.all && !first.ready(): // the answer to another of its keys decides
+	case len(first.keys) > 1 && !first.waits:
+		t.source.takeGroup(first)
+	default:
+		t.source.take(k)
 	}
 }
 
-// everybody is for denyTriesLocked: no call has a higher number.
-const everyRequest = ^uint64(0)
-
-// denyTriesLocked settles those who only try for e and came no later than the call
-// numbered upTo: with err, or, if they are refused and try for other keys too,
-// when the last key has refused them.
-func (t *keyTable) denyTriesLocked(k *keyState, err error, upTo uint64) {
-	for i := 0; i < len(k.waiters); {
-		r := k.waiters[i]
-		if r.waits || r.number > upTo {
-			i++
-			continue
-		}
-		t.denyOneLocked(k, r, err)
-	}
+// requestedLocked notes that a statement requests k from now on, in this mode.
+func (t *keyTable) requestedLocked(k *keyState, m lockMode) {
+	k.phase, k.upTo, k.mode = requested, t.calls, m
 }
 
-// denyBusyLocked is denyTriesLocked after the answer that somebody else holds e's key. That it
-// is not to be had alone says nothing of those who would read beside others.
-func (t *keyTable) denyBusyLocked(k *keyState) {
-	for i := 0; i < len(k.waiters); {
-		r := k.waiters[i]
-		if r.waits || r.number > k.upTo || r.shared && !k.shared {
-			i++
-			continue
-		}
-		t.denyOneLocked(k, r, ErrHeld)
+// deniedLocked is the source's answer that the key of k was not granted: ErrHeld
+// because of another holder, or an error.
+//
+// A call that came after the statement was sent is not told ErrHeld, since that
+// answer may be older than the call. The key is requested again for it.
+func (t *keyTable) deniedLocked(k *keyState, err error) {
+	k.phase = idle
+	k.since = 0
+	if err != ErrHeld {
+		t.denyTriesLocked(k, err)
+	} else {
+		t.denyBusyLocked(k)
 	}
-}
-
-// denyOneLocked takes a off e, with err.
-func (t *keyTable) denyOneLocked(k *keyState, r *request, err error) {
-	k.drop(r)
-	r.states[slices.Index(r.states, k)] = nil
-	r.open--
+	for len(k.waiters) > 0 && errors.Is(err, ErrClosed) { // it will never be otherwise
+		t.decideLocked(k.waiters[0], nil, err)
+	}
+	if len(k.waiters) == 0 {
+		t.forgetLocked(k)
+		return
+	}
+	if k.phase != idle || k.polling {
+		return
+	}
 	switch {
-	case r.open == 0 || r.all || err != ErrHeld:
-		t.decideLocked(r, nil, err)
-	case r.hasIdleKey():
-		t.source.takeGroup(r)
+	case err != ErrHeld:
+		t.pollAfterLocked(k, jitter(pollAway))
+	case k.tried():
+		t.resumeLocked(k)
+	default:
+		k.polls++
+		t.pollAfterLocked(k, pollPause(k.polls))
 	}
 }
 
-// hasIdleKey reports whether there is a key that a wants and nobody asks for.
+// denyTriesLocked denies k, with err, to the requests that only try for it.
+func (t *keyTable) denyTriesLocked(k *keyState, err error) {
+	t.denyLocked(k, err, func(r *request) bool { return true })
+}
+
+// denyBusyLocked denies k after the answer that another session holds it. That
+// it cannot be had exclusively says nothing to readers.
+func (t *keyTable) denyBusyLocked(k *keyState) {
+	t.denyLocked(k, ErrHeld, func(r *request) bool {
+		return r.number <= k.upTo && (r.mode == exclusive || k.mode == shared)
+	})
+}
+
+// denyLocked denies k to each request that only tries for it and that concerns
+// accepts. A request for one of several keys is decided when the last key is
+// denied to it.
+func (t *keyTable) denyLocked(k *keyState, err error, concerns func(*request) bool) {
+	for i := 0; i < len(k.waiters); {
+		r := k.waiters[i]
+		if r.waits || !concerns(r) {
+			i++
+			continue
+		}
+		k.drop(r)
+		r.states[slices.Index(r.states, k)] = nil
+		r.open--
+		switch {
+		case r.open == 0 || r.all || err != ErrHeld:
+			t.decideLocked(r, nil, err)
+		case r.hasIdleKey():
+			t.source.takeGroup(r)
+		}
+	}
+}
+
+// hasIdleKey reports whether r wants a key that no statement requests yet.
 func (r *request) hasIdleKey() bool {
 	return slices.ContainsFunc(r.states, func(k *keyState) bool {
 		return k != nil && k.phase == idle && !k.polling
 	})
-}
-
-// timedOutLocked is the error when the timeout is used up.
-func (t *keyTable) timedOutLocked() error {
-	if t.onTimeout != nil {
-		t.onTimeout()
-	}
-	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.timeout)
 }

@@ -1,0 +1,93 @@
+package sqllock
+
+import (
+	"slices"
+	"time"
+)
+
+// grantedLocked is the source's answer, come at this time, that this process has
+// the key of k from now on.
+func (t *keyTable) grantedLocked(k *keyState, at time.Duration) {
+	t.markHeldLocked(k, at)
+	if k.mode == shared {
+		t.admitLocked(k)
+	} else if r := k.first(); r != nil && r.mode == exclusive {
+		if key := r.keyOf(k); k.own.suits(key) {
+			t.grantLocked(k, r, key)
+		}
+	}
+	if k.phase != held { // the callers have given up
+		t.releaseLocked(k)
+		return
+	}
+	t.denyTriesLocked(k, ErrHeld)
+}
+
+// grantedAllLocked is the source's answer that this process has the keys of
+// states, which are all of r's, from now on.
+func (t *keyTable) grantedAllLocked(r *request, states []*keyState, at time.Duration) {
+	if r.decided { // it has given up: the keys are for others, or go back
+		for _, k := range states {
+			t.grantedLocked(k, at)
+		}
+		return
+	}
+	for i, k := range states {
+		t.markHeldLocked(k, at)
+		r.locks = append(r.locks, t.newLockLocked(k, r, r.keys[i]))
+	}
+	t.decideLocked(r, nil, nil)
+	for _, k := range states {
+		t.denyTriesLocked(k, ErrHeld)
+	}
+}
+
+// markHeldLocked notes that this process has the key of k from now on.
+func (t *keyTable) markHeldLocked(k *keyState, at time.Duration) {
+	t.held++
+	k.acquired = at
+	if k.since == 0 {
+		k.since = at
+	}
+}
+
+// grantLocked makes r the holder of k, or one of its readers. This process has
+// the key.
+func (t *keyTable) grantLocked(k *keyState, r *request, key Key) {
+	t.decideLocked(r, t.newLockLocked(k, r, key), nil)
+}
+
+// newLockLocked is a lock of k for the caller of r.
+func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
+	k.phase, k.polls = held, 0
+	lock := &Lock{key: key, ctx: r.ctx, home: t, state: k, shared: k.mode == shared}
+	k.own.equip(lock)
+	if lock.shared {
+		k.addReader(lock)
+	} else {
+		k.lock = lock
+	}
+	return lock
+}
+
+// keyOf is the name under which r asks for k.
+func (r *request) keyOf(k *keyState) Key { return r.keys[slices.Index(r.states, k)] }
+
+// mayHandOverLocked reports whether k may pass from one caller of this process to
+// another, r, without going through the source.
+func (t *keyTable) mayHandOverLocked(k *keyState, r *request, key Key) bool {
+	if !k.own.suits(key) || r.all || r.mode != k.mode {
+		return false
+	}
+	if t.handOver == forever {
+		return true
+	}
+	return t.handOver > 0 && !t.closed && now()-k.since < t.handOver && !k.own.expired()
+}
+
+// reacquiredLocked notes that k changes hands in this process.
+func (t *keyTable) reacquiredLocked(k *keyState) {
+	if t.registers {
+		k.acquired = now()
+	}
+}
