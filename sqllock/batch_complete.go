@@ -1,11 +1,10 @@
 package sqllock
 
-import (
-	"time"
-)
+import "time"
 
-// complete gives everybody the answers of the batch. It reports whether l lives.
-func (c *connection) complete() bool {
+// completeBatch gives the answers of the batch to its callers, and wakes them. It
+// reports whether c lives.
+func (c *connection) completeBatch() bool {
 	t, b := c.slot.s.table, &c.batch
 	if len(b.statement.NotHeld) > 0 {
 		c.loseConnection(lossUnlock)
@@ -13,14 +12,14 @@ func (c *connection) complete() bool {
 	}
 	t.mu.Lock()
 	t.wakes = &b.wakes
-	alive := c.completeLocked()
+	alive := c.completeBatchLocked()
 	t.wakes = nil
 	t.mu.Unlock()
 	b.wake()
 	return alive
 }
 
-// wake wakes those who have their answers.
+// wake wakes the callers that have their answers.
 func (b *batch) wake() {
 	for _, done := range b.wakes {
 		done <- struct{}{}
@@ -29,15 +28,15 @@ func (b *batch) wake() {
 	b.wakes = b.wakes[:0]
 }
 
-func (c *connection) completeLocked() bool {
-	sl, t, b := c.slot, c.slot.s.table, &c.batch
+func (c *connection) completeBatchLocked() bool {
+	t, b := c.slot.s.table, &c.batch
 	answered := now()
-	if !c.answeredLocked(answered) {
+	if !c.renewLocked(answered) {
 		return false
 	}
 	c.failed = 0
 	for _, k := range b.releases {
-		c.freedLocked(k)
+		c.keyFreedLocked(k)
 	}
 	for _, key := range b.statement.Busy {
 		if k := t.keys.of(key.Exclusive()); k != nil {
@@ -47,9 +46,9 @@ func (c *connection) completeLocked() bool {
 	for _, k := range b.tries {
 		if own := sessionKeyOf(k); own.busy {
 			own.busy = false
-			c.refusedLocked(k, ErrHeld)
+			c.keyDeniedLocked(k, ErrHeld)
 		} else {
-			c.grantedLocked(k, answered)
+			c.keyGrantedLocked(k, answered)
 		}
 	}
 	for i, g := range b.groups {
@@ -60,46 +59,62 @@ func (c *connection) completeLocked() bool {
 	}
 	b.clear()
 	c.stats.roundTrip, c.stats.answered = answered-b.sent, len(b.wakes)
-	sl.s.counters.exchanged(answered - b.sent)
+	c.slot.s.counters.exchanged(answered - b.sent)
 	return true
 }
 
-// completeGroupLocked: the key at won was taken, those before it are held elsewhere, and
-// of those after it nothing is known.
+// completeGroupLocked takes in that the key at won was taken. Those before it are
+// held by other sessions. Of those after it nothing is known.
 func (c *connection) completeGroupLocked(g group, won int, at time.Duration) {
 	if won >= 0 {
-		c.grantedLocked(g.keys[won], at)
+		c.keyGrantedLocked(g.keys[won], at)
 	}
 	for i, k := range g.keys {
 		switch {
 		case won < 0 || i < won:
-			c.refusedLocked(k, ErrHeld)
+			c.keyDeniedLocked(k, ErrHeld)
 		case i > won:
-			c.untestedLocked(k)
+			c.keyUntestedLocked(k)
 		}
 	}
 }
 
-// completeSetLocked: all keys were taken, or none, since that at missing is held elsewhere.
+// completeSetLocked takes in that all keys were taken, or none because another
+// session holds the one at missing.
 func (c *connection) completeSetLocked(g group, missing int, at time.Duration) {
 	if missing < 0 {
-		c.held += len(g.keys)
 		for _, k := range g.keys {
-			own := sessionKeyOf(k)
-			own.conn, own.full = c, nil
+			c.keepLocked(k)
 		}
 		c.slot.s.table.grantedAllLocked(g.request, g.keys, at)
 		return
 	}
-	c.refusedLocked(g.keys[missing], ErrHeld)
+	c.keyDeniedLocked(g.keys[missing], ErrHeld)
 	for i, k := range g.keys {
 		if i != missing {
-			c.untestedLocked(k)
+			c.keyUntestedLocked(k)
 		}
 	}
 }
 
-func (c *connection) untestedLocked(k *keyState) {
+// keepLocked notes that c holds k from now on.
+func (c *connection) keepLocked(k *keyState) {
+	c.held++
+	own := sessionKeyOf(k)
+	own.conn, own.full = c, nil
+}
+
+func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
+	c.keepLocked(k)
+	c.slot.s.table.grantedLocked(k, at)
+}
+
+func (c *connection) keyDeniedLocked(k *keyState, err error) {
+	sessionKeyOf(k).use.countLocked(-1)
+	c.slot.s.denyKeyLocked(k, err)
+}
+
+func (c *connection) keyUntestedLocked(k *keyState) {
 	own := sessionKeyOf(k)
 	own.use.countLocked(-1)
 	own.use = nil
@@ -107,19 +122,7 @@ func (c *connection) untestedLocked(k *keyState) {
 	c.slot.s.table.continueLocked(k)
 }
 
-func (c *connection) grantedLocked(k *keyState, at time.Duration) {
-	c.held++
-	own := sessionKeyOf(k)
-	own.conn, own.full = c, nil
-	c.slot.s.table.grantedLocked(k, at)
-}
-
-func (c *connection) refusedLocked(k *keyState, err error) {
-	sessionKeyOf(k).use.countLocked(-1)
-	c.slot.s.denyKeyLocked(k, err)
-}
-
-func (c *connection) freedLocked(k *keyState) {
+func (c *connection) keyFreedLocked(k *keyState) {
 	c.held--
 	own := sessionKeyOf(k)
 	own.use.countLocked(-1)
@@ -127,32 +130,8 @@ func (c *connection) freedLocked(k *keyState) {
 	c.slot.s.table.freedLocked(k, nil)
 }
 
-// answeredLocked notes that the statement under way was answered at this time,
-// and reports whether that is in time. table.mu is held.
-func (c *connection) answeredLocked(at time.Duration) bool {
-	c.batch.underWay = false
-	if c.dead.Load() {
-		return false
-	}
-	c.served = true
-	// Too late for what was held: the timer is about to say so. (After a suspend, what
-	// comes late by the other clock moves that deadline no further than it may.)
-	if c.late() {
-		c.timer.Reset(0)
-		return false
-	}
-	trust := c.slot.s.options.validFor()
-	c.deadline.Store(int64(c.batch.sent + trust))
-	c.deadlineBoot.Store(int64(c.batch.sentBoot + trust))
-	if c.stalled {
-		c.stalled, c.slot.away = false, nil
-	}
-	c.armLocked()
-	return true
-}
-
-// failLocked tells the batch's callers that there is no answer yet. What it brings
-// after all is given back.
+// failLocked tells the callers of the batch that there is no answer yet. What the
+// batch brings after all is given back.
 func (b *batch) failLocked(t *keyTable, err error) {
 	if !b.underWay {
 		return

@@ -28,7 +28,7 @@ func (c *connection) coalesce() (limit int) {
 		all     = math.MaxInt
 		patient = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
 	)
-	queued := c.slot.queued()
+	queued := int(c.slot.queued.Load())
 	if queued >= fullStatement && c.stats.halves(queued+c.stats.answered) {
 		return all
 	}
@@ -36,7 +36,7 @@ func (c *connection) coalesce() (limit int) {
 	for range 16 { // callers may keep coming
 		runtime.Gosched()
 		before := queued
-		if queued = c.slot.queued(); queued == before || now()-began > patient {
+		if queued = int(c.slot.queued.Load()); queued == before || now()-began > patient {
 			break
 		}
 	}

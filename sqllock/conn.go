@@ -269,7 +269,7 @@ func (c *Conn) dropConnection(k *keyState, err error) {
 	c.stepLocked()
 	t.mu.Unlock()
 	for _, l := range locks {
-		l.lose(endLost)
+		l.endAs(endLost)
 	}
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }

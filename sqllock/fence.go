@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -179,91 +178,4 @@ func (l *Lock) noteToken(old, token *dialect.Token) {
 	if more := l.attachLocked(); more.token == old {
 		more.token = token
 	}
-}
-
-// A tokenRequest is a call that waits for a token of lock in the place of old.
-type tokenRequest struct {
-	lock *Lock
-	old  *dialect.Token
-	err  error
-	done chan struct{} // closed when there is a token, or err
-}
-
-// requestToken waits until lock, which is on l, has a token other than old.
-func (c *connection) requestToken(ctx context.Context, lock *Lock, old *dialect.Token) error {
-	req := &tokenRequest{lock: lock, old: old, done: make(chan struct{})}
-	t := c.slot.s.table
-	t.mu.Lock()
-	c.tokenRequests = append(c.tokenRequests, req)
-	c.slot.signal()
-	t.mu.Unlock()
-	timer := time.NewTimer(answerTimeout)
-	defer timer.Stop()
-	select {
-	case <-req.done:
-		return req.err
-	case <-c.gone:
-		return ErrLost
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-timer.C:
-		return errNoAnswer
-	}
-}
-
-// drawTokens draws one token for all locks that wait for theirs, in a
-// statement of its own: it is dear, and most locks never need one. It reports
-// whether it sent anything.
-//
-// The token is right for each lock that is held when the statement is sent: to
-// give one back takes a later statement of this same goroutine.
-func (c *connection) drawTokens() bool {
-	requests := c.takeTokenRequests()
-	if len(requests) == 0 {
-		return false
-	}
-	c.watch.expect()
-	token, err := c.session.Token()
-	c.watch.answered()
-	if err != nil && !c.stillHolds(err) {
-		return true
-	}
-	t := c.slot.s.table
-	t.mu.Lock()
-	c.answeredLocked(now())
-	t.mu.Unlock()
-	for _, req := range requests {
-		if err == nil {
-			req.lock.noteToken(req.old, &token)
-		} else {
-			req.err = txError(true, err)
-		}
-		close(req.done)
-	}
-	return true
-}
-
-// takeTokenRequests is whose locks need a token and are held; the others get their
-// answer.
-func (c *connection) takeTokenRequests() []*tokenRequest {
-	t := c.slot.s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c.dead.Load() || len(c.tokenRequests) == 0 {
-		return nil
-	}
-	all := c.tokenRequests
-	c.tokenRequests = nil
-	var requests []*tokenRequest
-	for _, req := range all {
-		if req.lock.state.lock == req.lock && req.lock.drawn() == req.old {
-			requests = append(requests, req)
-		} else {
-			close(req.done)
-		}
-	}
-	if len(requests) > 0 {
-		c.sendingLocked(c.slot.oldest) // who has queued waits for this, too
-	}
-	return requests
 }

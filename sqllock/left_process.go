@@ -9,8 +9,9 @@ import (
 // maxLeft bounds the server processes that a Session remembers.
 const maxLeft = 64
 
-// rememberProcessLocked remembers the server process of l, which is lost: the server may
-// not know it, and keep the locks. This Session's next connection ends it.
+// rememberProcessLocked remembers the server process of c, which is lost. The
+// server may not know of the loss, and keep the locks. The Session's next
+// connection ends that process.
 func (s *Session) rememberProcessLocked(c *connection) {
 	t, ok := c.session.(dialect.Terminator)
 	if !ok || t.Process().PID == 0 {
@@ -22,53 +23,38 @@ func (s *Session) rememberProcessLocked(c *connection) {
 	s.leftProcesses = append(s.leftProcesses, t.Process())
 }
 
-// endLeft ends the server processes that lost connections have left behind, when
-// l is new, and again with each heartbeat until they are gone. Their locks
-// have ended in this process. It reports whether it sent a heartbeat with that.
-func (c *connection) endLeft() bool {
-	t, ok := c.session.(dialect.Terminator)
-	s := c.slot.s
-	if !ok {
+// prepareEndLocked takes the server processes that lost connections have left
+// behind, to end them. It does so when c is new, and again with each heartbeat
+// until they are gone. Their locks have ended in this process.
+//
+// It also begins what is due once a heartbeat, and before the first batch.
+func (c *connection) prepareEndLocked() bool {
+	r, s, every := &c.round, c.slot.s, c.slot.s.options.heartbeat
+	r.tend = c.tended == 0 || (c.needsLook || r.due || c.batch.sent-c.tended >= every) && now()-c.tended >= every
+	if !r.tend {
 		return false
 	}
-	s.table.mu.Lock()
-	left := s.leftProcesses
-	if c.dead.Load() || len(left) == 0 {
-		s.table.mu.Unlock()
+	c.tended = now()
+	if _, ok := c.session.(dialect.Terminator); !ok || len(s.leftProcesses) == 0 {
 		return false
 	}
-	s.leftProcesses = nil
-	c.sendingLocked(c.slot.oldest)
-	s.table.mu.Unlock()
+	r.left, s.leftProcesses = s.leftProcesses, nil
+	return true
+}
 
-	c.watch.expect()
-	there, err := t.Terminate(left)
-	c.watch.answered()
+// endLeft ends the processes, and returns those that are still there.
+func (c *connection) endLeft(left []dialect.Process) ([]dialect.Process, error) {
+	there, err := c.session.(dialect.Terminator).Terminate(left)
 	if err != nil && !survived(err) { // the next connection tries again
 		there = left
 	}
-	s.table.mu.Lock()
-	s.leftProcesses = append(there, s.leftProcesses...)
-	s.table.mu.Unlock()
-	return c.completeAside(err)
+	return there, err
 }
 
-// completeAside takes in the outcome of a statement that asks for no lock and gives none
-// back, and reports whether it was a heartbeat too.
-//
-// If the server has rejected it, the locks are as they were. But it proves
-// nothing, so the deadline stays, and a heartbeat is still due.
-func (c *connection) completeAside(err error) (beat bool) {
-	if err != nil && !survived(err) {
-		c.loseConnection(err.Error())
-		return true
-	}
-	c.slot.s.table.mu.Lock()
-	defer c.slot.s.table.mu.Unlock()
-	if err != nil {
-		c.batch.underWay = false
-		return false
-	}
-	c.answeredLocked(now())
-	return true
+func (c *connection) completeEnd(err error) (beat bool) {
+	s := c.slot.s
+	s.table.mu.Lock()
+	s.leftProcesses = append(c.round.left, s.leftProcesses...)
+	s.table.mu.Unlock()
+	return c.completeAside(err)
 }

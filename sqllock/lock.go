@@ -109,7 +109,7 @@ func (l *Lock) Err() error {
 // expire ends a lock whose lease has passed.
 func (l *Lock) expire() {
 	l.conn.loseConnection(lossLease)
-	l.lose(endLost) // it may be that another goroutine is about to
+	l.endAs(endLost) // it may be that another goroutine is about to
 }
 
 // Unlock gives the key back. It takes no context, so that the end of a request

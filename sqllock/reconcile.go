@@ -25,14 +25,14 @@ func (c *connection) reconcile(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	answered := now()
-	if !c.answeredLocked(answered) {
+	if !c.renewLocked(answered) {
 		return false
 	}
 	for _, k := range b.releases {
 		if holds[k.dbKey()] {
 			t.releaseLocked(k)
 		} else {
-			c.freedLocked(k)
+			c.keyFreedLocked(k)
 		}
 	}
 	wanted := b.tries
@@ -43,9 +43,9 @@ func (c *connection) reconcile(err error) bool {
 	}
 	for _, k := range wanted {
 		if holds[k.dbKey()] {
-			c.grantedLocked(k, answered)
+			c.keyGrantedLocked(k, answered)
 		} else {
-			c.refusedLocked(k, err)
+			c.keyDeniedLocked(k, err)
 		}
 	}
 	b.clear()

@@ -130,29 +130,24 @@ func (e *enrollError) Is(target error) bool { return target == ErrConfig }
 
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 
-// register writes down what is held and waited for, if that is due or was not done for a heartbeat. It reports
-// whether it sent anything.
-func (c *connection) register(due bool) bool {
+// prepareRegistryLocked takes what to write down, if that is due or was not done for a
+// heartbeat.
+func (c *connection) prepareRegistryLocked() bool {
 	s := c.slot.s
-	if s.registrar == nil || s.registrar.tables.Load() == nil || !due && now()-c.registered < s.options.heartbeat {
+	if s.registrar == nil || s.registrar.tables.Load() == nil || !c.round.due && now()-c.registered < s.options.heartbeat {
 		return false
 	}
 	c.registered = now()
-	r := c.toRegister()
-	if r == nil {
-		return false
-	}
-	c.watch.expect()
-	err := c.session.(dialect.Registrar).Register(*s.registrar.tables.Load(), r)
-	c.watch.answered()
-	if err != nil && !c.stillHolds(err) {
-		return true
-	}
-	s.table.mu.Lock()
-	c.answeredLocked(now())
-	s.table.mu.Unlock()
-	c.tellRegistry(err)
+	c.round.register = c.toRegisterLocked()
 	return true
+}
+
+func (c *connection) completeRegistry(err error) {
+	if err != nil && !c.stillHolds(err) {
+		return
+	}
+	c.renew()
+	c.tellRegistry(err)
 }
 
 // tellRegistry logs when the registry begins to fail, and when it works again.
@@ -167,41 +162,35 @@ func (c *connection) tellRegistry(err error) {
 	c.unregistered = err != nil
 }
 
-// toRegister is what to write down now; nil when l has ended.
-func (c *connection) toRegister() *dialect.Register {
+// toRegisterLocked is what to write down now.
+func (c *connection) toRegisterLocked() *dialect.Register {
 	s, t := c.slot.s, c.slot.s.table
-	r := &dialect.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c.dead.Load() {
-		return nil
-	}
-	r.NoWaits = c.slot != s.slots[0]
+	row := &dialect.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
+	row.NoWaits = c.slot != s.slots[0]
 	at := now()
 	waits := make(waitingKeys)
-	for e := range t.keys.all() {
-		if sessionKeyOf(e).conn == c && e.phase == held && at-e.acquired >= s.options.heartbeat {
-			r.Held = append(r.Held, e.heldKey(at))
+	for k := range t.keys.all() {
+		if sessionKeyOf(k).conn == c && k.phase == held && at-k.acquired >= s.options.heartbeat {
+			row.Held = append(row.Held, k.heldKey(at))
 		}
-		for _, a := range e.waiters {
-			if a.waits && at-a.since >= s.options.heartbeat {
-				waits.add(e.key, a, at)
+		for _, r := range k.waiters {
+			if r.waits && at-r.since >= s.options.heartbeat {
+				waits.add(k.key, r, at)
 			}
 		}
 	}
-	for w := range t.waitingSets {
-		if at-w.since < s.options.heartbeat {
+	for r := range t.waitingSets {
+		if at-r.since < s.options.heartbeat {
 			continue
 		}
-		for _, k := range w.keys {
-			waits.add(k.id(), w, at)
+		for _, key := range r.keys {
+			waits.add(key.id(), r, at)
 		}
 	}
 	for _, w := range waits {
-		r.Waits = append(r.Waits, *w)
+		row.Waits = append(row.Waits, *w)
 	}
-	c.sendingLocked(c.slot.oldest) // who has queued waits for this, too
-	return r
+	return row
 }
 
 // heldKey is e, which is held, for the registry. table.mu is held.

@@ -10,20 +10,23 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A secretCheck says that this process makes the keys of a namespace with a certain
-// secret. Processes with different secrets would make different keys of one
-// name, and so let two in: a connection without the claim takes no such key,
-// and no two have claims of one namespace with different secrets.
+// A secretCheck says that this process makes the keys of a namespace with a
+// certain secret. The zero value is that of keys without a secret.
 //
-// It is asked for when a key is wanted, and given back when no key that needs it
-// has been held on the connection for a while: who does not use a secret does
-// not dispute another. The zero claim is that of keys without a secret.
+// Processes with different secrets would make different keys of one name, and so
+// let two requests in. So a connection requests such a key only once it has made
+// the check, and no two connections have made checks of one namespace with
+// different secrets.
+//
+// A connection makes a check when a key needs it. It gives the check back when no
+// key has needed it for a while: a process that does not use a secret does not
+// keep others from using another one.
 type secretCheck struct {
 	namespace Namespace
 	print     uint32
 }
 
-// secretCheck is what a connection must have before it asks for k.
+// secretCheck is what a connection must have made before it requests k.
 func (k Key) secretCheck() secretCheck {
 	if k.print == 0 {
 		return secretCheck{}
@@ -35,47 +38,47 @@ func (check secretCheck) dialect() dialect.Claim {
 	return dialect.ClaimOf(string(check.namespace), check.print)
 }
 
-// A secretUse is a claim that a connection has.
+// A secretUse is a check that a connection has made, and how it is used.
 type secretUse struct {
 	check secretCheck
-	keys  int           // keys that need it and are on the connection, or asked for
-	used  time.Duration // when one was last asked for or given back
+	keys  int           // keys that need it and are on the connection, or requested
+	used  time.Duration // when one was last requested or given back
 }
 
-// A secretConflict is a claim that was refused.
+// A secretConflict is a check that was refused.
 type secretConflict struct {
 	err     error
-	retryAt time.Duration // it is not asked for before that
+	retryAt time.Duration // the check is not made before that
 }
 
 const (
-	// claimPause is how long after a refusal a claim is asked for again, if it is
+	// secretPause is how long after a refusal a check is made again, if it is
 	// wanted, less a random part.
 	secretPause = 500 * time.Millisecond
 
-	// claimIdle is how many heartbeats a claim is kept without a key that needs it.
+	// secretIdle is how many heartbeats a check is kept without a key that needs it.
 	secretIdle = 15
 
-	// maxClaims bounds the claims of a connection: each is a place in the server's
-	// lock table. Beyond it those without keys are given back first.
+	// maxSecrets bounds the checks of a connection: each takes a place in the
+	// server's lock table. Beyond it those without keys are given back first.
 	maxSecrets = 100
 )
 
-// hasSecretLocked reports whether l may ask for e's key.
+// hasSecretLocked reports whether c has made the check that k needs.
 func (c *connection) hasSecretLocked(k *keyState) bool {
 	check := sessionKeyOf(k).check
 	return check == secretCheck{} || c.secrets[check] != nil
 }
 
-// wantSecretLocked notes that e's claim is needed, and returns nil; or why it is not to be
-// had just now. What there is no room for in the next statement of claims is for the
-// one after it; so is another secret of the same namespace.
+// wantSecretLocked notes that the check of k is needed, and returns nil, or why it
+// cannot be made now. A check for which the next statement has no room is for the
+// one after it. So is another secret of the same namespace.
 func (c *connection) wantSecretLocked(k *keyState) error {
 	needed := sessionKeyOf(k).check
-	conflict, disputed := c.slot.s.conflicts[needed]
+	conflict, known := c.slot.s.conflicts[needed]
 	inUse := c.secretsInUseLocked()
 	switch {
-	case disputed && now() < conflict.retryAt:
+	case known && now() < conflict.retryAt:
 		return conflict.err
 	case inUse >= maxSecrets:
 		return errMaxSecrets
@@ -88,8 +91,8 @@ func (c *connection) wantSecretLocked(k *keyState) error {
 
 var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use on one connection", ErrCapacity, maxSecrets)
 
-// countLocked notes that a key that needs s is asked for (1), or was refused or given
-// back (-1).
+// countLocked notes that a key that needs the check is requested (1), or was
+// denied or given back (-1).
 func (use *secretUse) countLocked(change int) {
 	if use != nil {
 		use.keys += change
@@ -97,7 +100,7 @@ func (use *secretUse) countLocked(change int) {
 	}
 }
 
-// secretsInUseLocked counts the claims that a key needs.
+// secretsInUseLocked counts the checks that a key needs.
 func (c *connection) secretsInUseLocked() (n int) {
 	for _, use := range c.secrets {
 		if use.keys > 0 {
@@ -107,8 +110,9 @@ func (c *connection) secretsInUseLocked() (n int) {
 	return n
 }
 
-// dropSecretsLocked takes out the claims to be given back: those that are idle, and
-// if with those that are wanted there are too many, those that have been so for longest.
+// dropSecretsLocked takes out the checks to give back: those that no key has
+// needed for long and, if there are too many together with those that are wanted,
+// those that have been unused for longest.
 func (c *connection) dropSecretsLocked(wanted int) (dropped []secretCheck) {
 	idle := make([]secretCheck, 0, len(c.secrets))
 	for check, use := range c.secrets {
@@ -127,63 +131,47 @@ func (c *connection) dropSecretsLocked(wanted int) (dropped []secretCheck) {
 	return dropped
 }
 
-// checkSecrets asks for the claims that are wanted, and about once a heartbeat gives idle
-// ones back. It reports whether it sent anything.
-func (c *connection) checkSecrets() (sent bool) {
-	wanted, dropped := c.prepareSecrets()
-	if len(wanted)+len(dropped) == 0 {
-		return false
-	}
-	c.watch.expect()
-	disputed, err := c.session.Claim(toDialectChecks(wanted), toDialectChecks(dropped))
-	c.watch.answered()
-	if err == nil || c.stillHolds(err) {
-		c.secretsChecked(wanted, disputed, err)
-	}
-	return true
-}
-
-func toDialectChecks(claims []secretCheck) (all []dialect.Claim) {
-	for _, check := range claims {
+func inDialect(checks []secretCheck) (all []dialect.Claim) {
+	for _, check := range checks {
 		all = append(all, check.dialect())
 	}
 	return all
 }
 
-// prepareSecrets is what to ask for now, and what to give back.
-func (c *connection) prepareSecrets() (wanted, dropped []secretCheck) {
-	t := c.slot.s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c.dead.Load() || len(c.wantedSecrets)+len(c.secrets) == 0 {
-		return nil, nil
+// prepareSecretsLocked takes the checks that are wanted and, about once a heartbeat,
+// those to give back.
+func (c *connection) prepareSecretsLocked() bool {
+	if len(c.wantedSecrets)+len(c.secrets) == 0 {
+		return false
 	}
 	if len(c.wantedSecrets) == 0 && now()-c.secretsSeen < c.slot.s.options.heartbeat {
-		return nil, nil
+		return false
 	}
 	c.secretsSeen = now()
-	wanted = slices.DeleteFunc(c.wantedSecrets, func(check secretCheck) bool { return c.secrets[check] != nil })
-	dropped = c.dropSecretsLocked(len(wanted))
+	r := &c.round
+	r.wanted = slices.DeleteFunc(c.wantedSecrets, func(check secretCheck) bool { return c.secrets[check] != nil })
+	r.dropped = c.dropSecretsLocked(len(r.wanted))
 	c.wantedSecrets = nil
-	if len(wanted)+len(dropped) > 0 {
-		c.sendingLocked(c.slot.oldest) // who has queued waits for this, too
-	}
-	return wanted, dropped
+	return len(r.wanted)+len(r.dropped) > 0
 }
 
-// secretsChecked notes the answers.
-func (c *connection) secretsChecked(claims []secretCheck, disputed []bool, err error) {
+// completeSecrets notes which checks c has now, and which conflict with another
+// session's.
+func (c *connection) completeSecrets(err error) {
+	if err != nil && !c.stillHolds(err) {
+		return
+	}
 	s := c.slot.s
 	var news []Namespace
 	s.table.mu.Lock()
-	c.answeredLocked(now())
-	for i, check := range claims {
+	c.renewLocked(now())
+	for i, check := range c.round.wanted {
 		was, known := s.conflicts[check]
 		delete(s.conflicts, check)
 		switch {
 		case err != nil:
 			s.noteConflictLocked(check, fromDialect(err))
-		case disputed[i]:
+		case c.round.refused[i]:
 			s.noteConflictLocked(check, conflictError(check.namespace))
 			if !known || !errors.Is(was.err, ErrNotExclusive) {
 				news = append(news, check.namespace)
@@ -215,11 +203,45 @@ func conflictError(n Namespace) error {
 		ErrNotExclusive, string(n))
 }
 
-// conflictLocked is why a key that needs check is denied; nil if it is not, or
-// nobody has asked lately.
+// conflictLocked is why a key that needs check is denied. It is nil if the key is
+// not denied for that, or if no call has wanted the check lately.
 func (s *Session) conflictLocked(check secretCheck) error {
 	if conflict := s.conflicts[check]; now() < conflict.retryAt+2*pollAway {
 		return conflict.err
 	}
 	return nil
+}
+
+// beyondSecretsLocked reports whether states need more checks than c may have
+// beside those that are in use.
+func (c *connection) beyondSecretsLocked(states []*keyState) bool {
+	if len(states) <= maxSecrets-len(c.secrets) {
+		return false
+	}
+	needed := make(map[secretCheck]bool)
+	for _, k := range states {
+		if check := sessionKeyOf(k).check; check != (secretCheck{}) {
+			needed[check] = true
+		}
+	}
+	for check, use := range c.secrets {
+		if use.keys > 0 {
+			needed[check] = true
+		}
+	}
+	return len(needed) > maxSecrets
+}
+
+// missingLocked is one of states whose check c has not made, and why it cannot be
+// made now, if that is known.
+func (c *connection) missingLocked(states []*keyState) (missing *keyState, refused error) {
+	for _, k := range states {
+		if !c.hasSecretLocked(k) {
+			missing = k
+			if refused = c.wantSecretLocked(k); refused != nil {
+				break
+			}
+		}
+	}
+	return missing, refused
 }

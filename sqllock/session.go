@@ -131,7 +131,7 @@ func (s *Session) Close() error {
 	}
 	s.table.mu.Unlock()
 	for _, l := range locks {
-		l.lose(endClosed)
+		l.endAs(endClosed)
 	}
 	s.cancel()
 

@@ -98,6 +98,7 @@ func (s *Session) giveBack(k *keyState) {
 	sl.releases = append(sl.releases, k)
 	if sl.away != nil { // no caller waits for it
 		s.table.replyLocked(k, sl.away)
+		sl.countLocked()
 		sl.signal()
 		return
 	}

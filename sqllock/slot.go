@@ -16,6 +16,7 @@ import (
 type slot struct {
 	s         *Session
 	wake      chan struct{} // holds a token when there may be something to send
+	queued    atomic.Int64  // the length of the queue, a moment ago
 	abandoned *atomic.Int32 // goroutines stuck in the driver, left behind: of the first slot, or of all others
 
 	// protected by s.table.mu
@@ -53,13 +54,14 @@ func newSlot(s *Session) *slot {
 func (sl *slot) loadLocked() int {
 	n := len(sl.tries) + len(sl.groups)
 	if sl.conn != nil {
-		n += sl.conn.held + sl.conn.batch.wantedLocked()
+		n += sl.conn.held + sl.conn.batch.mayBring()
 	}
 	return n
 }
 
 // notifyLocked says that something was queued.
 func (sl *slot) notifyLocked() {
+	sl.countLocked()
 	if sl.oldest == 0 {
 		sl.oldest = now()
 		sl.signal()
@@ -73,11 +75,9 @@ func (sl *slot) signal() {
 	}
 }
 
-// queued is how much there is to send.
-func (sl *slot) queued() int {
-	sl.s.table.mu.Lock()
-	defer sl.s.table.mu.Unlock()
-	return len(sl.releases) + len(sl.tries) + len(sl.groups)
+// countLocked stores how long the queue is, for coalesce, which looks often.
+func (sl *slot) countLocked() {
+	sl.queued.Store(int64(len(sl.releases) + len(sl.tries) + len(sl.groups)))
 }
 
 // run keeps b connected until the Session is closed or b retires. l is its
@@ -226,6 +226,7 @@ func (sl *slot) failQueueLocked(err error) {
 	sl.away = err
 	tries, groups := sl.tries, sl.groups
 	sl.tries, sl.groups, sl.oldest = nil, nil, 0
+	sl.countLocked()
 	for _, k := range tries {
 		if k.phase == queued && sessionKeyOf(k).slot == sl {
 			sl.s.denyKeyLocked(k, err)

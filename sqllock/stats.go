@@ -53,10 +53,3 @@ func (c *counters) exchanged(d time.Duration) {
 	}
 	c.roundTripMax = max(c.roundTripMax, d)
 }
-
-// countBeat counts a heartbeat that is not a statement of locks.
-func (s *Session) countBeat() {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	s.counters.exchanges++
-}

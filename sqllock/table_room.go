@@ -77,7 +77,7 @@ func (r *room) moreLocked(n int) int {
 // the next look may show more room.
 func (c *connection) roomLocked() (room, set int, beyond error) {
 	s := c.slot.s
-	n := s.askedLocked()
+	n := s.takenLocked()
 	room, r := s.options.maxHeld-n, &s.room
 	r.held = min(r.held, n+r.again)
 	if !r.known || r.moreLocked(n) >= room {
@@ -93,38 +93,40 @@ func (c *connection) roomLocked() (room, set int, beyond error) {
 	return room, room, errTableFull
 }
 
-// askedLocked is how many locks the Session has or has asked for.
-func (s *Session) askedLocked() int {
+// takenLocked is how many locks the Session has or has asked for.
+func (s *Session) takenLocked() int {
 	n := s.table.held
 	for _, sl := range s.slots {
 		if sl.conn != nil {
-			n += sl.conn.batch.wantedLocked()
+			n += sl.conn.batch.mayBring()
 		}
 	}
 	return n
 }
 
-// look looks how full the server's lock table is, if that is due or what is queued
-// waits for it. It reports whether it sent a heartbeat with that.
-func (c *connection) look(due bool) bool {
-	surveyor, ok := c.session.(dialect.Surveyor)
+// prepareLookLocked reports whether to look now how full the server's lock table
+// is: that is due, or what is queued waits for it.
+func (c *connection) prepareLookLocked() bool {
 	s := c.slot.s
-	s.table.mu.Lock()
-	recent := s.room.known && now()-s.room.at < s.options.heartbeat/2 // by another connection
-	if !ok || c.dead.Load() || !c.needsLook && (!due || recent) {
-		s.table.mu.Unlock()
+	if !c.needsLook {
+		byOther := s.room.known && now()-s.room.at < s.options.heartbeat/2 // another connection has looked
+		if !c.round.tend || byOther {
+			return false
+		}
+	}
+	if _, ok := c.session.(dialect.Surveyor); !ok {
 		return false
 	}
 	c.needsLook = false
-	held := s.askedLocked()
-	c.sendingLocked(c.slot.oldest)
-	s.table.mu.Unlock()
+	c.round.asked = s.takenLocked()
+	return true
+}
 
-	c.watch.expect()
-	table, err := surveyor.LockTable()
-	c.watch.answered()
-	full := isFull(err)
-	beat := c.completeAside(err)
+// completeLook takes in what the look has shown. It reports whether the look was a
+// heartbeat too.
+func (c *connection) completeLook(err error) (beat bool) {
+	s, table := c.slot.s, c.round.table
+	beat = c.completeAside(err)
 	s.table.mu.Lock()
 	if c.dead.Load() {
 		s.table.mu.Unlock()
@@ -134,9 +136,9 @@ func (c *connection) look(due bool) bool {
 	c.looked = true
 	switch {
 	case err == nil:
-		s.room.seenLocked(table, held, answered)
-	case full:
-		s.room.seenLocked(dialect.LockTable{}, held, answered)
+		s.room.seenLocked(table, c.round.asked, answered)
+	case isFull(err):
+		s.room.seenLocked(dialect.LockTable{}, c.round.asked, answered)
 	default: // this server does not tell
 		s.room = room{tight: s.room.tight, at: answered}
 	}

@@ -1,0 +1,132 @@
+package sqllock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A lease is what the locks of a connection are as good as.
+//
+// Invariant: while now is before deadline, and boot time before deadlineBoot, the
+// server has not freed a lock of the connection because the connection was silent.
+// The server counts the lease from the end of a statement at the earliest, which
+// is after the statement was sent. So the deadline is the time at which the last
+// answered statement was sent, plus the lease, less what clocks may differ by
+// (options.validFor). It takes both clocks: the monotonic one stands still while
+// the system is suspended.
+type lease struct {
+	deadline     atomic.Int64 // by now
+	deadlineBoot atomic.Int64 // by options.bootTime
+
+	// protected by table.mu
+	boot    bootOffset
+	stalled bool          // callers have been told that there is no answer
+	timer   *time.Timer   // for the deadline, or for a statement without answer
+	alarm   time.Duration // when the timer fires at the latest; never after what is due next
+}
+
+// beginLease begins the lease of c, which has just answered.
+//
+// To open it took several statements. Nothing is held yet, so a deadline that is a
+// little late does no harm until the first statement sets it right.
+func (c *connection) beginLease() {
+	validFor := c.slot.s.options.validFor()
+	c.alarm = now() + validFor
+	c.deadline.Store(int64(c.alarm))
+	c.deadlineBoot.Store(int64(c.slot.s.options.bootTime() + validFor))
+	c.timer = time.AfterFunc(validFor, c.check)
+}
+
+// expired reports whether the locks of c are no longer certainly held.
+func (c *connection) expired() bool {
+	return c.dead.Load() || c.overdue()
+}
+
+// overdue reports whether the server has not answered for the lease.
+func (c *connection) overdue() bool {
+	return c.late() || int64(c.slot.s.options.bootTime()) >= c.deadlineBoot.Load()
+}
+
+// late is overdue by the monotonic clock alone, which is much cheaper to read. That
+// is enough where no effect of a caller's depends on the result.
+func (l *lease) late() bool { return int64(now()) >= l.deadline.Load() }
+
+// sendingLocked notes that a statement is about to be sent. Since oldest, callers
+// have waited for what it brings, or for what comes after it; 0 means now.
+func (c *connection) sendingLocked(oldest time.Duration) {
+	b := &c.batch
+	c.boot.refresh(c.slot.s.options.bootTime)
+	b.underWay, b.sent, b.oldest = true, now(), oldest
+	b.sentBoot = b.sent + c.boot.offset
+	if oldest == 0 {
+		b.oldest = b.sent
+	}
+	c.armLocked()
+}
+
+// renewLocked notes that the statement under way was answered at this time. It
+// reports whether that is in time.
+func (c *connection) renewLocked(at time.Duration) bool {
+	c.batch.underWay = false
+	if c.dead.Load() {
+		return false
+	}
+	c.served = true
+	// Too late for what was held: the timer is about to say so. After a suspend, an
+	// answer that is late by the boot clock moves the other deadline no further
+	// than it may.
+	if c.late() {
+		c.timer.Reset(0)
+		return false
+	}
+	validFor := c.slot.s.options.validFor()
+	c.deadline.Store(int64(c.batch.sent + validFor))
+	c.deadlineBoot.Store(int64(c.batch.sentBoot + validFor))
+	if c.stalled {
+		c.stalled, c.slot.away = false, nil
+	}
+	c.armLocked()
+	return true
+}
+
+// renew is renewLocked at the answer of a statement whose locks are known.
+func (c *connection) renew() {
+	t := c.slot.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.renewLocked(now())
+}
+
+// check is what the timer runs: the deadline has come, or callers have waited long
+// enough for an answer.
+func (c *connection) check() {
+	if c.overdue() {
+		c.loseConnection(lossLease)
+		return
+	}
+	t := c.slot.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.dead.Load() {
+		return
+	}
+	if c.batch.underWay && !c.stalled && now() >= c.batch.oldest+answerTimeout {
+		c.stalled = true
+		c.slot.failQueueLocked(errNoAnswer)
+	}
+	c.alarm = forever // it has just fired
+	c.armLocked()
+}
+
+// armLocked sees that the timer fires when the next thing is due, or before. Each
+// statement moves that moment, and a timer that is left alone costs nothing.
+func (c *connection) armLocked() {
+	next := time.Duration(c.deadline.Load())
+	if c.batch.underWay && !c.stalled {
+		next = min(next, c.batch.oldest+answerTimeout)
+	}
+	if next < c.alarm {
+		c.alarm = next
+		c.timer.Reset(next - now())
+	}
+}
