@@ -102,6 +102,17 @@ func ExampleOption() {
 	// Output: true
 }
 
+// The tables of a feature, for whichever database the locks are in.
+func ExampleSession_Dialect() {
+	locks, done := exampleSession()
+	defer done()
+	fmt.Println(locks.Dialect())
+	fmt.Println(len(sqllock.FenceSchema(locks.Dialect())), "statement")
+	// Output:
+	// postgres
+	// 1 statement
+}
+
 func ExampleSession_Lock() {
 	locks, done := exampleSession()
 	defer done()
