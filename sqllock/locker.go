@@ -6,7 +6,7 @@ import (
 )
 
 // A Locker takes locks. [Session] is the one for services, [Sharded] several of
-// them as one; [Conn], [TxLocker] and [Memory] are for special needs. All are
+// them as one; [ConnLocker], [TxLocker] and [Memory] are for special needs. All are
 // safe for concurrent use.
 //
 // Locks are not re-entrant: who asks for a key that it holds itself is refused.
