@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // Who holds the lock of a user? The number is enough to ask; the name, if it may be written at all, is in the
@@ -80,7 +81,7 @@ func ExampleWatch() {
 		fmt.Println(f.Kind)
 		cancel() // the Example has seen enough
 	}
-	err = sqllock.NewCampaign(locks, sqllock.Namespace("leader").Key("watchdog")).Run(ctx, func(ctx context.Context) error {
+	err = election.New(locks, sqllock.Namespace("leader").Key("watchdog")).Run(ctx, func(ctx context.Context) error {
 		return sqllock.Watch(ctx, db, report,
 			sqllock.WithInterval(10*time.Millisecond),
 			sqllock.WithLongHeld(50*time.Millisecond)) // the leader's own lock is held for longer

@@ -12,7 +12,7 @@ import (
 // schemas is the schema of each feature.
 var schemas = map[string]func(sqllock.Dialect) []string{
 	"Schema": sqllock.Schema, "FenceSchema": sqllock.FenceSchema,
-	"MarkSchema": sqllock.MarkSchema, "HeartbeatSchema": sqllock.HeartbeatSchema,
+	"HeartbeatSchema": sqllock.HeartbeatSchema,
 }
 
 // Each schema creates the tables of its feature and no other, and each of its
@@ -31,9 +31,6 @@ func TestSchema(t *testing.T) {
 		{"FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},
-		{"MarkSchema", sqllock.PostgreSQL, []string{"latchkey_marks"}},
-		{"MarkSchema", sqllock.SQLite, []string{"latchkey_marks"}},
-		{"MarkSchema", sqllock.MySQL, []string{"latchkey_marks"}},
 		{"HeartbeatSchema", sqllock.PostgreSQL, []string{"lock_heartbeats", "lock_waits"}},
 		{"HeartbeatSchema", sqllock.SQLite, nil},
 		{"HeartbeatSchema", sqllock.MySQL, nil},

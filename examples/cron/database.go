@@ -15,6 +15,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // A database is where the instances keep their locks, marks and work.
@@ -47,7 +48,7 @@ func withDatabase(ctx context.Context, f func(*database) error) (err error) {
 		return err
 	}
 	defer d.db.Close()
-	if err := d.execute(ctx, append(sqllock.MarkSchema(sqllock.PostgreSQL), fmt.Sprintf(runsTable, runsName(d.demo)))...); err != nil {
+	if err := d.execute(ctx, append(watermark.Schema(sqllock.PostgreSQL), fmt.Sprintf(runsTable, runsName(d.demo)))...); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.clear(context.WithoutCancel(ctx))) }()

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // Elector is gocron's Elector: the instance that holds a lock runs all jobs, until it closes or loses the lock;
@@ -69,7 +70,7 @@ func (e *Elector) elect(ctx context.Context) error {
 }
 
 // Bind is ctx for a task of the leader: it also ends when this instance does not lead any more, with cause
-// sqllock.ErrLost, or sqllock.ErrResigned by Close. Call it first in the task.
+// sqllock.ErrLost, or election.ErrResigned by Close. Call it first in the task.
 func (e *Elector) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
@@ -79,14 +80,14 @@ func (e *Elector) Bind(ctx context.Context) (context.Context, context.CancelFunc
 	return e.lock.Bind(ctx)
 }
 
-// Close ends the contexts of tasks, with cause sqllock.ErrResigned, and then gives the lock back, so that another
+// Close ends the contexts of tasks, with cause election.ErrResigned, and then gives the lock back, so that another
 // leads at once. It does not wait for tasks: call it when the scheduler's Shutdown has returned nil. If that
 // failed, a task still runs: do not call it then, and the end of the process frees the lock.
 func (e *Elector) Close() error {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
 	e.closed = true
-	e.lock.Cancel(sqllock.ErrResigned)
+	e.lock.Cancel(election.ErrResigned)
 	if err := e.lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
 		return err
 	}

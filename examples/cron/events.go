@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // An event is what an instance tells the parent, a line of JSON.
@@ -85,7 +86,7 @@ func inShort(err error) string {
 	switch {
 	case errors.Is(err, sqllock.ErrHeld):
 		return held
-	case errors.Is(err, sqllock.ErrPassed):
+	case errors.Is(err, watermark.ErrPassed):
 		return passed
 	}
 	return err.Error()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // An Observer is told what becomes of ticks: by the goroutine that runs the job, so its functions should be
@@ -65,7 +66,7 @@ func Logged(log *slog.Logger) Observer {
 		},
 		Refused: func(r Refused) {
 			level := slog.LevelError
-			if errors.Is(r.Err, sqllock.ErrHeld) || errors.Is(r.Err, sqllock.ErrPassed) {
+			if errors.Is(r.Err, sqllock.ErrHeld) || errors.Is(r.Err, watermark.ErrPassed) {
 				level = slog.LevelDebug
 			}
 			log.Log(context.Background(), level, "cron: this instance does not run a tick", "job", r.Job, "tick", r.Tick, "error", r.Err)

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // Ticks lets one instance of many run a job at each of its ticks: whoever comes first takes the job's lock and
 // moves the job's mark to the tick. Whoever comes while it runs is refused with sqllock.ErrHeld, whoever comes
-// later for the same tick, by a clock that is behind, with sqllock.ErrPassed. A run that outlives its tick
+// later for the same tick, by a clock that is behind, with watermark.ErrPassed. A run that outlives its tick
 // keeps the lock, so the next tick is skipped.
 //
 // The mark is committed before the work: a tick is run at most once. One whose run dies is not run again, and
@@ -67,7 +68,7 @@ var (
 const markTimeout = 5 * time.Second
 
 // NewTicks makes a Ticks with locks of a sqllock.Session, for work that spans transactions, and marks in db, in
-// the table of sqllock.MarkSchema, which all instances must share. Jobs of one name in ns exclude each other.
+// the table of watermark.Schema, which all instances must share. Jobs of one name in ns exclude each other.
 // It panics if locks or db is nil, or ns is not a namespace.
 func NewTicks(locks sqllock.Locker, db *sql.DB, ns sqllock.Namespace, opts ...Option) *Ticks {
 	if locks == nil || db == nil {
@@ -82,7 +83,7 @@ func NewTicks(locks sqllock.Locker, db *sql.DB, ns sqllock.Namespace, opts ...Op
 }
 
 // Begin begins a run of job for the tick of s that is due now, or says why not: sqllock.ErrHeld,
-// sqllock.ErrPassed, sqllock.ErrUnavailable and others of the database, ErrClockAhead, ErrNotDue. The caller
+// watermark.ErrPassed, sqllock.ErrUnavailable and others of the database, ErrClockAhead, ErrNotDue. The caller
 // must End what it gets.
 func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error) {
 	tick, ok := tickFor(s, t.now())
@@ -105,14 +106,14 @@ func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error)
 	return run, nil
 }
 
-// passed is sqllock.ErrPassed if the tick has been run already. Who is late for it must not have taken the lock
+// passed is watermark.ErrPassed if the tick has been run already. Who is late for it must not have taken the lock
 // to learn that: the next tick may be due meanwhile for another, and is not run by who finds the lock held.
 func (t *Ticks) passed(ctx context.Context, job string, tick time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
-	at, ok, err := sqllock.Mark(ctx, t.db, t.ns.Key(job))
+	at, ok, err := watermark.Get(ctx, t.db, t.ns.Key(job))
 	if err == nil && ok && at >= tick.UnixMilli() {
-		return sqllock.ErrPassed
+		return watermark.ErrPassed
 	}
 	return err
 }
@@ -148,7 +149,7 @@ func (t *Ticks) mark(ctx context.Context, job string, tick time.Time, held func(
 	if err := t.inTime(ctx, tx, tick); err != nil {
 		return err
 	}
-	if err := sqllock.Advance(ctx, tx, t.ns.Key(job), tick.UnixMilli()); err != nil {
+	if err := watermark.Advance(ctx, tx, t.ns.Key(job), tick.UnixMilli()); err != nil {
 		return err
 	}
 	if err := held(); err != nil { // the tick stays for who holds the lock now

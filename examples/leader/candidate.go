@@ -14,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // The office that is campaigned for, and the time after which the server frees it from a
@@ -38,7 +39,7 @@ func runCandidate(ctx context.Context, number int, url string, out io.Writer) er
 		return err
 	}
 	defer session.Close()
-	campaign := sqllock.NewCampaign(session, office, sqllock.WithBackoff(100*time.Millisecond, time.Second))
+	campaign := election.New(session, office, election.WithBackoff(100*time.Millisecond, time.Second))
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -63,7 +64,7 @@ func runCandidate(ctx context.Context, number int, url string, out io.Writer) er
 
 // lead does the leader's work until ctx ends, at exit or when the lock is lost. It asks right
 // before each effect whether it still leads; see README.md for what even that cannot promise.
-func lead(ctx context.Context, campaign *sqllock.Campaign, told *reports) error {
+func lead(ctx context.Context, campaign *election.Campaign, told *reports) error {
 	lock, _ := sqllock.FromContext(ctx)
 	status := campaign.Status()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -83,7 +84,7 @@ func lead(ctx context.Context, campaign *sqllock.Campaign, told *reports) error 
 }
 
 // serveHealth serves GET /health on a free port, in Addr.
-func serveHealth(campaign *sqllock.Campaign) (*http.Server, error) {
+func serveHealth(campaign *election.Campaign) (*http.Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // A health is the answer of GET /health.
@@ -16,7 +16,7 @@ type health struct {
 	Token  string    `json:"token,omitempty"`
 }
 
-func writeHealth(w http.ResponseWriter, s sqllock.CampaignStatus) {
+func writeHealth(w http.ResponseWriter, s election.Status) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(health{s.Leader, s.Since, s.Token})
 }
@@ -45,6 +45,6 @@ func (r *reports) address(address string) {
 	_ = r.encoder.Encode(report{Address: address})
 }
 
-func (r *reports) led(s sqllock.CampaignStatus, from, to time.Time) {
+func (r *reports) led(s election.Status, from, to time.Time) {
 	_ = r.encoder.Encode(report{Number: r.number, Term: s.Terms, Token: s.Token, From: from.UnixNano(), To: to.UnixNano()})
 }

@@ -1,36 +1,40 @@
-package sqllock
+package election
 
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // ErrResigned is the cause with which a leader's context ends after
 // [Campaign.Resign].
-var ErrResigned = errors.New("sqllock: leader was asked to resign")
+var ErrResigned = errors.New("election: leader was asked to resign")
 
 // A Campaign has this process stand for leader of a key, and do the leader's work
 // in each term that it wins: of all processes that campaign for one key, one leads
-// at a time. It is made by NewCampaign; its methods may be called at once from
+// at a time. It is made by New; its methods may be called at once from
 // several goroutines.
 //
-// The promise is that of a lock, no more and no less: see [Lock.Err] for what a
-// leader does right before an effect that only a leader may have, and [Fence] for
+// The promise is that of a lock, no more and no less: see [sqllock.Lock.Err] for what a
+// leader does right before an effect that only a leader may have, and [sqllock.Fence] for
 // what holds even if it freezes between the two. It needs a Locker that notices
-// losses: a [Session] or [Shard]. With [PerTx] and [OnConn] a leader learns of
+// losses: a [sqllock.Session] or [sqllock.Shard]. With [sqllock.PerTx] and [sqllock.OnConn] a leader learns of
 // one only when it uses the connection.
 //
-// Who is not leader waits in [Locker.Lock]: a Session's first waiter for a key asks
+// Who is not leader waits in [sqllock.Locker.Lock]: a Session's first waiter for a key asks
 // the database again every 24 to 48 ms.
 //
 // Invariant: from one call of Run's function to the next there is an Unlock, so two
 // terms of one Campaign never overlap, however late a leader is to stop.
 type Campaign struct {
-	locks              Locker
-	key                Key
+	locks              sqllock.Locker
+	key                sqllock.Key
 	minPause, maxPause time.Duration
 
 	running atomic.Bool // Run is under way
@@ -41,13 +45,13 @@ type Campaign struct {
 	err   error      // how the last term, or attempt at one, ended
 }
 
-// A CampaignOption changes what [NewCampaign] makes.
-type CampaignOption func(*Campaign)
+// A Option changes what [New] makes.
+type Option func(*Campaign)
 
 // The defaults of WithBackoff.
 const (
-	minCampaignPause = time.Second
-	maxCampaignPause = 30 * time.Second
+	minPauseDefault = time.Second
+	maxPauseDefault = 30 * time.Second
 )
 
 // maxLockerPause is how long a process waits at the most after an error of the locker, which
@@ -63,34 +67,34 @@ const maxLockerPause = 3 * time.Second
 // that is more.
 //
 // WithBackoff panics if least is not positive, or greater than most.
-func WithBackoff(least, most time.Duration) CampaignOption {
+func WithBackoff(least, most time.Duration) Option {
 	if least <= 0 || most < least {
-		panic("sqllock: WithBackoff needs a positive duration and one that is not less")
+		panic("election: WithBackoff needs a positive duration and one that is not less")
 	}
 	return func(c *Campaign) { c.minPause, c.maxPause = least, most }
 }
 
-// NewCampaign makes a Campaign for key in locks, which is to be Run. A process may
+// New makes a Campaign for key in locks, which is to be Run. A process may
 // have several, for different keys, on one Session.
 //
-// NewCampaign panics if locks is nil.
-func NewCampaign(locks Locker, key Key, opts ...CampaignOption) *Campaign {
+// New panics if locks is nil.
+func New(locks sqllock.Locker, key sqllock.Key, opts ...Option) *Campaign {
 	if isNil(locks) {
-		panic("sqllock: NewCampaign needs a Locker that is not nil")
+		panic("election: New needs a Locker that is not nil")
 	}
-	c := &Campaign{locks: locks, key: key, minPause: minCampaignPause, maxPause: maxCampaignPause}
+	c := &Campaign{locks: locks, key: key, minPause: minPauseDefault, maxPause: maxPauseDefault}
 	for _, opt := range opts {
 		opt(c)
 	}
 	return c
 }
 
-var errRunning = errors.New("sqllock: the Campaign is running already: make another with NewCampaign, or wait until Run has returned")
+var errRunning = errors.New("election: the Campaign is running already: make another with New, or wait until Run has returned")
 
 // Run waits until this process is the leader and calls lead, and so on, term after
 // term, until ctx ends.
 //
-// lead's context is ctx, with the lock in it ([FromContext]), and ends before ctx if the
+// lead's context is ctx, with the lock in it ([sqllock.FromContext]), and ends before ctx if the
 // term is over: its [context.Cause] is ErrLost after a loss, ErrClosed if the Session
 // was closed, ErrResigned after Resign. lead must then return soon: after a loss others lead already,
 // after Resign they wait for it. No other term begins in this process before it has returned.
@@ -108,7 +112,7 @@ var errRunning = errors.New("sqllock: the Campaign is running already: make anot
 // Campaign is running already. It panics if lead is nil.
 func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
-		panic("sqllock: Campaign.Run needs a func that is not nil")
+		panic("election: Campaign.Run needs a func that is not nil")
 	}
 	if !c.running.CompareAndSwap(false, true) {
 		return errRunning
@@ -139,7 +143,7 @@ func (c *Campaign) stand(ctx context.Context, lead func(context.Context) error) 
 		return c.serve(ctx, lock, lead)
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 		return 0, errors.Join(ctx.Err(), err)
-	case ctx.Err() != nil, errors.Is(err, ErrClosed), errors.Is(err, ErrNotExclusive):
+	case ctx.Err() != nil, errors.Is(err, sqllock.ErrClosed), errors.Is(err, sqllock.ErrNotExclusive):
 		return 0, err
 	}
 	c.note(err)
@@ -169,3 +173,14 @@ func (c *Campaign) Resign() {
 	c.mu.Unlock()
 	lock.Cancel(ErrResigned) // a nil *Lock has no context
 }
+
+// isNil reports whether l is nil, or, say, the *Session of an Open whose error
+// was ignored.
+func isNil(l sqllock.Locker) bool {
+	v := reflect.ValueOf(l)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// jitter takes up to a half off d, so that processes that stand for the same key
+// do not all come at once.
+func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }

@@ -1,4 +1,4 @@
-package sqllock_test
+package shard_test
 
 import (
 	"context"
@@ -7,11 +7,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
 // memories is n lockers without a database.
@@ -24,7 +27,7 @@ func memories(n int) []sqllock.Locker {
 }
 
 // keyOf is the nth key, from 0, of the shard at place i.
-func keyOf(s *sqllock.Sharded, i, n int) sqllock.Key {
+func keyOf(s *shard.Locker, i, n int) sqllock.Key {
 	for id := int64(0); ; id++ {
 		if key := sqllock.ID(id); s.Index(key) == i {
 			if n == 0 {
@@ -35,27 +38,93 @@ func keyOf(s *sqllock.Sharded, i, n int) sqllock.Key {
 	}
 }
 
-func TestShardConforms(t *testing.T) {
+// An observed Locker tells how many calls of Lock wait in it.
+type observed struct {
+	*shard.Locker
+	waiting func() int
+}
+
+func inLine(l sqllock.Locker) int { return l.(observed).waiting() }
+
+// overSessions returns a Locker over Sessions.
+func overSessions(sessions ...*sqllock.Session) observed {
+	lockers := make([]sqllock.Locker, len(sessions))
+	for i, s := range sessions {
+		lockers[i] = s
+	}
+	return observed{shard.New(lockers...), func() (n int) {
+		for _, s := range sessions {
+			n += s.Stats().Waiting
+		}
+		return n
+	}}
+}
+
+// overMemories returns a Locker over n Memories.
+func overMemories(n int) observed {
+	waiting := new(atomic.Int32)
+	lockers := make([]sqllock.Locker, n)
+	for i := range lockers {
+		lockers[i] = &countedMemory{sqllock.NewMemory(), waiting}
+	}
+	return observed{shard.New(lockers...), func() int { return int(waiting.Load()) }}
+}
+
+// A countedMemory counts the calls of Lock that wait.
+type countedMemory struct {
+	*sqllock.Memory
+	waiting *atomic.Int32
+}
+
+func (m *countedMemory) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	w := &waitContext{Context: ctx, waiting: m.waiting}
+	defer w.end()
+	return m.Memory.Lock(w, key)
+}
+
+// A waitContext is that of a call. The call has its place in line before it first
+// asks for Done: only who waits listens for the end of its context.
+type waitContext struct {
+	context.Context //nolint:containedctx // it is one
+	waiting         *atomic.Int32
+	asked           atomic.Bool
+}
+
+func (w *waitContext) Done() <-chan struct{} {
+	if w.asked.CompareAndSwap(false, true) {
+		w.waiting.Add(1)
+	}
+	return w.Context.Done()
+}
+
+// end ends the wait, if there was one.
+func (w *waitContext) end() {
+	if !w.asked.CompareAndSwap(false, true) {
+		w.waiting.Add(-1)
+	}
+}
+
+func TestConforms(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		s := sqllock.Shard(memories(3)...)
+		s := overMemories(3)
 		lockertest.Run(t, lockertest.Fleet{
 			New:      func(*testing.T) sqllock.Locker { return s },
-			InLine:   sqllock.InLine,
+			InLine:   inLine,
 			AnyOrder: true,
 		})
 	})
-	eachDriver(t, func(t *testing.T, driver, first string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, first string) {
 		second := pgtest.Database(t)
-		observers := []*sql.DB{open(t, driver, first), open(t, driver, second)}
+		observers := []*sql.DB{dbtest.Open(t, driver, first), dbtest.Open(t, driver, second)}
 		lockertest.Run(t, lockertest.Fleet{
 			New: func(t *testing.T) sqllock.Locker {
-				return sqllock.Shard(session(t, driver, first), session(t, driver, second))
+				return overSessions(dbtest.Session(t, driver, first), dbtest.Session(t, driver, second))
 			},
-			InLine:   sqllock.InLine,
+			InLine:   inLine,
 			AnyOrder: true,
 			Leftovers: func(t *testing.T) int {
-				return advisoryLocks(t, observers[0]) + advisoryLocks(t, observers[1])
+				return dbtest.AdvisoryLocks(t, observers[0]) + dbtest.AdvisoryLocks(t, observers[1])
 			},
 		})
 	})
@@ -77,12 +146,12 @@ var manyKeys = []struct {
 
 // Each shard has its share of the keys, whatever they are: no more off than
 // chance would have it.
-func TestShardsHaveEqualShares(t *testing.T) {
+func TestEqualShares(t *testing.T) {
 	t.Parallel()
 	const keys = 40_000
 	for _, kind := range manyKeys {
 		for _, n := range []int{2, 3, 4, 7, 16} {
-			s := sqllock.Shard(memories(n)...)
+			s := shard.New(memories(n)...)
 			counts := make([]float64, n)
 			for i := range keys {
 				counts[s.Index(kind.key(i))]++
@@ -107,7 +176,7 @@ func TestShardAdded(t *testing.T) {
 	const keys = 40_000
 	for _, kind := range manyKeys {
 		for _, n := range []int{1, 2, 3, 8} {
-			before, after := sqllock.Shard(memories(n)...), sqllock.Shard(memories(n+1)...)
+			before, after := shard.New(memories(n)...), shard.New(memories(n+1)...)
 			from := make([]float64, n)
 			for i := range keys {
 				key := kind.key(i)
@@ -131,9 +200,9 @@ func TestShardAdded(t *testing.T) {
 }
 
 // What shard a key is of is the same in every version: these are for good.
-func TestShardIsForGood(t *testing.T) {
+func TestIndexIsForGood(t *testing.T) {
 	t.Parallel()
-	s := sqllock.Shard(memories(5)...)
+	s := shard.New(memories(5)...)
 	tests := []struct {
 		key  sqllock.Key
 		want int
@@ -155,9 +224,9 @@ func TestShardIsForGood(t *testing.T) {
 }
 
 // Two names with one id exclude each other, and so are of one shard.
-func TestShardGoesByWhatTheDatabaseSees(t *testing.T) {
+func TestIndexGoesByWhatTheDatabaseSees(t *testing.T) {
 	t.Parallel()
-	s := sqllock.Shard(memories(8)...)
+	s := shard.New(memories(8)...)
 	for i := range 1000 {
 		for _, ns := range []sqllock.Namespace{"export", "payout"} {
 			for _, named := range []sqllock.Key{ns.Key(strconv.Itoa(i)), ns.Keyed([]byte("secret")).SlotKey("ada", i)} {
@@ -169,15 +238,15 @@ func TestShardGoesByWhatTheDatabaseSees(t *testing.T) {
 	}
 }
 
-func TestShardIndexNeedsNoMemory(t *testing.T) {
-	s := sqllock.Shard(memories(8)...)
+func TestIndexNeedsNoMemory(t *testing.T) {
+	s := shard.New(memories(8)...)
 	key := sqllock.Namespace("export").Key("user-1")
 	if n := testing.AllocsPerRun(100, func() { s.Index(key) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-func TestShardPanics(t *testing.T) {
+func TestPanics(t *testing.T) {
 	t.Parallel()
 	memory := sqllock.NewMemory()
 	tests := []struct {
@@ -187,7 +256,7 @@ func TestShardPanics(t *testing.T) {
 		{"none", nil},
 		{"nil", []sqllock.Locker{memory, nil}},
 		{"a nil Session", []sqllock.Locker{(*sqllock.Session)(nil), memory}},
-		{"a Sharded", []sqllock.Locker{memory, sqllock.Shard(memory)}},
+		{"a Sharded", []sqllock.Locker{memory, shard.New(memory)}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,15 +265,15 @@ func TestShardPanics(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			sqllock.Shard(tt.lockers...)
+			shard.New(tt.lockers...)
 		})
 	}
 }
 
 // A database that is away takes its own keys along, and no others.
-func TestShardAway(t *testing.T) {
-	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-		s := sqllock.Shard(session(t, driver, cluster.DSN("")), session(t, driver, pgtest.Database(t)))
+func TestDatabaseAway(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		s := shard.New(dbtest.Session(t, driver, cluster.DSN("")), dbtest.Session(t, driver, pgtest.Database(t)))
 		away, here, here2 := keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 1, 1)
 		if err := cluster.Kill(); err != nil {
 			t.Fatal(err)
@@ -248,16 +317,16 @@ func TestShardAway(t *testing.T) {
 }
 
 // The data that a lock guards may be with its shard, or all in one place.
-func TestShardFence(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, first string) {
+func TestFence(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, first string) {
 		dsns := []string{first, pgtest.Database(t)}
-		s := sqllock.Shard(session(t, driver, dsns[0]), session(t, driver, dsns[1]))
+		s := shard.New(dbtest.Session(t, driver, dsns[0]), dbtest.Session(t, driver, dsns[1]))
 		for place, dsn := range dsns {
-			db := open(t, driver, dsn)
-			create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
+			db := dbtest.Open(t, driver, dsn)
+			dbtest.Create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 			for i := range dsns {
 				key := keyOf(s, i, place)
-				old := hold(t, s, key)
+				old := dbtest.Lock(t, s, key)
 				fenced := func(lock *sqllock.Lock) error {
 					tx, err := db.Begin()
 					if err != nil {
@@ -275,7 +344,7 @@ func TestShardFence(t *testing.T) {
 				if err := old.Unlock(); err != nil {
 					t.Fatal(err)
 				}
-				later := hold(t, s, key)
+				later := dbtest.Lock(t, s, key)
 				if err := fenced(later); err != nil {
 					t.Errorf("Fence of a later lock: %v", err)
 				}
@@ -285,14 +354,4 @@ func TestShardFence(t *testing.T) {
 			}
 		}
 	})
-}
-
-// hold takes key, which is free.
-func hold(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
-	tb.Helper()
-	lock, err := l.TryLock(context.Background(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return lock
 }

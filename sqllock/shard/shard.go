@@ -1,10 +1,10 @@
-package sqllock
+package shard
 
 import (
 	"context"
 	"reflect"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A Sharded is a Locker that spreads keys over several others, its shards, each
@@ -31,13 +31,13 @@ import (
 // is noticed on a shard that both use, and only there.
 //
 // Invariant: it never changes, so that it needs no lock of its own.
-type Sharded struct {
-	shards []shard
+type Locker struct {
+	shards []member
 }
 
-// A shard is one of the lockers of a Sharded.
-type shard struct {
-	Locker
+// A member is one of the lockers of a Locker.
+type member struct {
+	sqllock.Locker
 	several several // the Locker, if it takes one of several keys; else nil
 	seed    uint64  // tells its place from the others
 }
@@ -45,8 +45,8 @@ type shard struct {
 // several is a locker that takes the first free one of several keys, as
 // [*Session] and [*Memory] do.
 type several interface {
-	TryAny(ctx context.Context, keys ...Key) (*Lock, error)
-	LockAny(ctx context.Context, keys ...Key) (*Lock, error)
+	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
+	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
 
 // Shard makes a Sharded of lockers: mostly Sessions, on different databases, in
@@ -54,19 +54,19 @@ type several interface {
 //
 // It panics if there are none, or one is nil or itself a Sharded: what two
 // layers choose alike leaves shards without keys.
-func Shard(lockers ...Locker) *Sharded {
+func New(lockers ...sqllock.Locker) *Locker {
 	if len(lockers) == 0 {
-		panic("sqllock: Shard needs a Locker at least")
+		panic("shard: New needs a Locker at least")
 	}
-	s := &Sharded{shards: make([]shard, len(lockers))}
+	s := &Locker{shards: make([]member, len(lockers))}
 	for i, l := range lockers {
 		if isNil(l) {
-			panic("sqllock: Shard needs Lockers that are not nil")
+			panic("shard: New needs Lockers that are not nil")
 		}
-		if _, ok := l.(*Sharded); ok {
-			panic("sqllock: Shard cannot shard a Sharded: give it all Lockers in one list")
+		if _, ok := l.(*Locker); ok {
+			panic("shard: New cannot shard a Locker of this package: give it all Lockers in one list")
 		}
-		s.shards[i] = shard{Locker: l, seed: mix(golden * uint64(i+1))}
+		s.shards[i] = member{Locker: l, seed: mix(golden * uint64(i+1))}
 		s.shards[i].several, _ = l.(several)
 	}
 	return s
@@ -74,18 +74,18 @@ func Shard(lockers ...Locker) *Sharded {
 
 // isNil reports whether l is nil, or, say, the *Session of an Open whose error
 // was ignored.
-func isNil(l Locker) bool {
+func isNil(l sqllock.Locker) bool {
 	v := reflect.ValueOf(l)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // TryLock takes key on its shard. Its errors are that shard's.
-func (s *Sharded) TryLock(ctx context.Context, key Key) (*Lock, error) {
+func (s *Locker) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	return s.shards[s.Index(key)].TryLock(ctx, key)
 }
 
 // Lock waits for key on its shard. Its errors are that shard's.
-func (s *Sharded) Lock(ctx context.Context, key Key) (*Lock, error) {
+func (s *Locker) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	return s.shards[s.Index(key)].Lock(ctx, key)
 }
 
@@ -98,8 +98,8 @@ func (s *Sharded) Lock(ctx context.Context, key Key) (*Lock, error) {
 //
 // D. G. Thaler and C. V. Ravishankar, "Using Name-Based Mappings to Increase Hit
 // Rates" (IEEE/ACM Transactions on Networking, 1998).
-func (s *Sharded) Index(key Key) int {
-	hash := hashKey(key.id())
+func (s *Locker) Index(key sqllock.Key) int {
+	hash := hashKey(idOf(key))
 	best, highest := 0, uint64(0)
 	for i := range s.shards {
 		if drawn := mix(hash ^ s.shards[i].seed); drawn > highest {
@@ -109,10 +109,25 @@ func (s *Sharded) Index(key Key) int {
 	return best
 }
 
+// An id is what the database sees of a key: two keys exclude each other if their
+// ids are equal.
+type id struct {
+	number int64
+	pair   bool
+}
+
+func idOf(key sqllock.Key) id {
+	_, _, pair := key.Pair()
+	return id{key.Int64(), pair}
+}
+
 // hashKey and mix are for good: another version that chose otherwise could not
 // run beside this one.
-func hashKey(key dialect.Key) uint64 {
-	return mix(uint64(key.ID) ^ golden*uint64(key.Space))
+func hashKey(key id) uint64 {
+	if key.pair {
+		return mix(uint64(key.number) ^ golden)
+	}
+	return mix(uint64(key.number))
 }
 
 // golden is 2⁶⁴ over the golden ratio, odd.

@@ -1,4 +1,4 @@
-package sqllock_test
+package election_test
 
 import (
 	"context"
@@ -6,14 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // The database goes away under a leader and two that wait: the leader steps down, nobody leads
 // meanwhile, and when it is back somebody does.
-func TestCampaignDatabaseAway(t *testing.T) {
+func TestDatabaseAway(t *testing.T) {
 	ways := []struct {
 		name        string
 		leave, back func(*pgtest.Cluster) error
@@ -25,7 +27,7 @@ func TestCampaignDatabaseAway(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+			dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 				var b book
 				campaigns, causes := campaignAll(t, driver, cluster.DSN(""), &b)
 				lockertest.Eventually(t, "somebody leads", func() bool { _, _, ok := b.since(time.Unix(0, 0), 0); return ok })
@@ -52,12 +54,12 @@ func TestCampaignDatabaseAway(t *testing.T) {
 
 // campaignAll has three campaigns, each on a Session of its own, run for the length of the
 // test, and their claims kept in b. causes has the ends of terms.
-func campaignAll(t *testing.T, driver, dsn string, b *book) (campaigns []*sqllock.Campaign, causes <-chan error) {
+func campaignAll(t *testing.T, driver, dsn string, b *book) (campaigns []*election.Campaign, causes <-chan error) {
 	t.Helper()
 	ended := make(chan error, 100)
 	for i := range 3 {
-		s := session(t, driver, dsn, sqllock.WithLease(2*time.Second))
-		c := sqllock.NewCampaign(s, office, sqllock.WithBackoff(100*time.Millisecond, time.Second))
+		s := dbtest.Session(t, driver, dsn, sqllock.WithLease(2*time.Second))
+		c := election.New(s, office, election.WithBackoff(100*time.Millisecond, time.Second))
 		campaign(t, c, func(ctx context.Context) error {
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
@@ -72,7 +74,7 @@ func campaignAll(t *testing.T, driver, dsn string, b *book) (campaigns []*sqlloc
 	return campaigns, ended
 }
 
-func leading(campaigns []*sqllock.Campaign) (n int) {
+func leading(campaigns []*election.Campaign) (n int) {
 	for _, c := range campaigns {
 		if c.Status().Leader {
 			n++

@@ -1,4 +1,4 @@
-package sqllock_test
+package shard_test
 
 import (
 	"context"
@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
 // A plainShard takes one key at a time, and answers with err if that is set.
@@ -66,7 +68,7 @@ func newPlainShard(err error) *plainShard {
 	return &plainShard{memory: sqllock.NewMemory(), err: err}
 }
 
-func TestShardTryAnyErrors(t *testing.T) {
+func TestTryAnyErrors(t *testing.T) {
 	t.Parallel()
 	var (
 		free     error
@@ -102,7 +104,7 @@ func TestShardTryAnyErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			first, second := newAnyShard(tt.of[0]), newAnyShard(tt.of[1])
-			s := sqllock.Shard(first, second)
+			s := shard.New(first, second)
 			lock, err := s.TryAny(t.Context(), keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 0, 1), keyOf(s, 1, 1))
 			if (err == nil) != (tt.want == nil) || (lock == nil) != (err != nil) {
 				t.Fatalf("got %v, %v", lock, err)
@@ -129,14 +131,14 @@ func TestShardTryAnyErrors(t *testing.T) {
 
 // The shard of the first key is asked first, and a shard takes the first of its keys
 // that is free.
-func TestShardTryAnyOrder(t *testing.T) {
+func TestTryAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
 		name string
-		s    *sqllock.Sharded
+		s    *shard.Locker
 	}{
-		{"in one call", sqllock.Shard(memories(2)...)},
-		{"one by one", sqllock.Shard(newPlainShard(nil), newPlainShard(nil))},
+		{"in one call", shard.New(memories(2)...)},
+		{"one by one", shard.New(newPlainShard(nil), newPlainShard(nil))},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
@@ -156,9 +158,9 @@ func TestShardTryAnyOrder(t *testing.T) {
 	}
 }
 
-func TestShardAnyNeedsKeys(t *testing.T) {
+func TestAnyNeedsKeys(t *testing.T) {
 	t.Parallel()
-	s := sqllock.Shard(memories(2)...)
+	s := shard.New(memories(2)...)
 	if _, err := s.TryAny(t.Context()); err == nil || errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("TryAny: %v", err)
 	}
@@ -169,7 +171,7 @@ func TestShardAnyNeedsKeys(t *testing.T) {
 
 // LockAny waits on all shards: whichever key is given back first is the one, and
 // the caller is in no other line after it.
-func TestShardLockAnyWaits(t *testing.T) {
+func TestLockAnyWaits(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
 		name string
@@ -184,11 +186,11 @@ func TestShardLockAnyWaits(t *testing.T) {
 		for freed := range 4 {
 			t.Run(kind.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := sqllock.Shard(kind.make()...)
+					s := shard.New(kind.make()...)
 					keys := []sqllock.Key{keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 0, 1), keyOf(s, 1, 1)}
 					locks := make([]*sqllock.Lock, len(keys))
 					for i, key := range keys {
-						locks[i] = hold(t, s, key)
+						locks[i] = dbtest.Lock(t, s, key)
 					}
 					if kind.name == "one away" {
 						keys = append(keys, keyOf(s, 2, 0))
@@ -208,7 +210,7 @@ func TestShardLockAnyWaits(t *testing.T) {
 					for i, l := range locks {
 						if i != freed {
 							_ = l.Unlock()
-							_ = hold(t, s, keys[i]).Unlock() // it would be the waiter's if it were still in line
+							_ = dbtest.Lock(t, s, keys[i]).Unlock() // it would be the waiter's if it were still in line
 						}
 					}
 					_ = lock.Unlock()
@@ -218,7 +220,7 @@ func TestShardLockAnyWaits(t *testing.T) {
 	}
 }
 
-func TestShardLockAnyErrors(t *testing.T) {
+func TestLockAnyErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -237,7 +239,7 @@ func TestShardLockAnyErrors(t *testing.T) {
 				if first == nil {
 					first = sqllock.NewMemory()
 				}
-				s := sqllock.Shard(first, sqllock.NewMemory())
+				s := shard.New(first, sqllock.NewMemory())
 				keys := []sqllock.Key{keyOf(s, 0, 0), keyOf(s, 1, 0)}
 				for _, key := range keys {
 					if lock, err := s.TryLock(t.Context(), key); err == nil {
@@ -261,19 +263,19 @@ func TestShardLockAnyErrors(t *testing.T) {
 }
 
 // A shard that fails at once is out; who waits has the others.
-func TestShardLockAnyBesideClosed(t *testing.T) {
+func TestLockAnyBesideClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := sqllock.Shard(closedShard{}, sqllock.NewMemory())
+		s := shard.New(closedShard{}, sqllock.NewMemory())
 		gone, key := keyOf(s, 0, 0), keyOf(s, 1, 0)
-		held := hold(t, s, key)
+		held := dbtest.Lock(t, s, key)
 		time.AfterFunc(time.Second, func() { _ = held.Unlock() })
 		lock, err := s.LockAny(t.Context(), gone, key)
 		if err != nil || lock.Key() != key {
 			t.Fatalf("got %v, %v", lock.Key(), err)
 		}
 		_ = lock.Unlock()
-		if _, err := sqllock.Shard(closedShard{}, closedShard{}).LockAny(t.Context(), gone, key); !errors.Is(err, sqllock.ErrClosed) {
+		if _, err := shard.New(closedShard{}, closedShard{}).LockAny(t.Context(), gone, key); !errors.Is(err, sqllock.ErrClosed) {
 			t.Errorf("all closed: %v, want ErrClosed", err)
 		}
 	})
@@ -291,7 +293,7 @@ func (closedShard) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 
 // Of shards that grant at the same moment one wins, and what the others granted
 // is given back when LockAny returns.
-func TestShardLockAnySecondGrant(t *testing.T) {
+func TestLockAnySecondGrant(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const shards = 4
@@ -301,7 +303,7 @@ func TestShardLockAnySecondGrant(t *testing.T) {
 			late[i].memory = sqllock.NewMemory()
 			lockers[i] = &late[i]
 		}
-		s := sqllock.Shard(lockers...)
+		s := shard.New(lockers...)
 		keys := make([]sqllock.Key, shards)
 		for i := range keys {
 			keys[i] = keyOf(s, i, 0)

@@ -1,4 +1,4 @@
-package sqllock_test
+package election_test
 
 import (
 	"context"
@@ -10,18 +10,20 @@ import (
 	"net/http/httptest"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // A leader sends what is due. Before each effect it asks whether it still leads.
 func ExampleCampaign() {
-	locks, done := exampleSession()
+	locks, done := dbtest.ExampleSession()
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background()) // of the process
 	defer cancel()
 
 	key := sqllock.Namespace("leader").Key("mailer")
-	err := sqllock.NewCampaign(locks, key).Run(ctx, func(ctx context.Context) error {
+	err := election.New(locks, key).Run(ctx, func(ctx context.Context) error {
 		lock, _ := sqllock.FromContext(ctx)
 		for n := 1; ; n++ {
 			if err := lock.Err(); err != nil { // right before the effect
@@ -54,14 +56,14 @@ func ExampleCampaign_incorrect() {
 	defer cancel()
 	led, end, work := make(chan bool), make(chan bool), make(chan string)
 	go func() {
-		_ = sqllock.NewCampaign(locks, key).Run(ctx, func(context.Context) error {
+		_ = election.New(locks, key).Run(ctx, func(context.Context) error {
 			go func() { <-end; work <- "the first one works" }()
 			close(led)
 			return nil
 		})
 	}()
 	<-led
-	_ = sqllock.NewCampaign(locks, key).Run(ctx, func(context.Context) error {
+	_ = election.New(locks, key).Run(ctx, func(context.Context) error {
 		close(end)
 		fmt.Println(<-work, "while the second one leads")
 		cancel()
@@ -72,9 +74,9 @@ func ExampleCampaign_incorrect() {
 
 // A health endpoint: who leads, since when, by which token.
 func ExampleCampaign_Status() {
-	locks, done := exampleSession()
+	locks, done := dbtest.ExampleSession()
 	defer done()
-	c := sqllock.NewCampaign(locks, sqllock.Namespace("leader").Key("mailer"))
+	c := election.New(locks, sqllock.Namespace("leader").Key("mailer"))
 	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := c.Status()
 		if err := json.NewEncoder(w).Encode(map[string]any{"leader": s.Leader, "since": s.Since, "token": s.Token}); err != nil {
@@ -111,12 +113,12 @@ func ExampleCampaign_Status() {
 }
 
 func ExampleCampaign_Resign() {
-	c := sqllock.NewCampaign(sqllock.NewMemory(), sqllock.Namespace("leader").Key("mailer"))
+	c := election.New(sqllock.NewMemory(), sqllock.Namespace("leader").Key("mailer"))
 	ctx, cancel := context.WithCancel(context.Background())
 	_ = c.Run(ctx, func(ctx context.Context) error {
 		c.Resign() // from a handler for operators, say
 		<-ctx.Done()
-		fmt.Println(errors.Is(context.Cause(ctx), sqllock.ErrResigned), c.Status().Leader)
+		fmt.Println(errors.Is(context.Cause(ctx), election.ErrResigned), c.Status().Leader)
 		cancel() // else this process stands again after a pause
 		return nil
 	})
@@ -127,8 +129,8 @@ func ExampleCampaign_Resign() {
 }
 
 func ExampleWithBackoff() {
-	c := sqllock.NewCampaign(sqllock.NewMemory(), sqllock.Namespace("leader").Key("mailer"),
-		sqllock.WithBackoff(10*time.Millisecond, time.Minute))
+	c := election.New(sqllock.NewMemory(), sqllock.Namespace("leader").Key("mailer"),
+		election.WithBackoff(10*time.Millisecond, time.Minute))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	_ = c.Run(ctx, func(context.Context) error {

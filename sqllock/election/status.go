@@ -1,11 +1,11 @@
-package sqllock
+package election
 
 import (
 	"time"
 )
 
-// A CampaignStatus is what [Campaign.Status] tells, for a health check.
-type CampaignStatus struct {
+// A Status is what [Campaign.Status] tells, for a health check.
+type Status struct {
 	// Leader: this process leads at the moment of the call. It is the lock's Err
 	// at the call, so that a process that was frozen past its lease does not call itself
 	// leader when it wakes. It stays true while a leader that resigns winds up.
@@ -19,7 +19,7 @@ type CampaignStatus struct {
 	// process leads. So a system outside the database can reject a past leader.
 	//
 	// This holds within one history of one database system. Two standbys that are
-	// promoted separately are two histories, whose tokens do not compare. [Fence]
+	// promoted separately are two histories, whose tokens do not compare. [sqllock.Fence]
 	// tells them apart; the string alone does not.
 	//
 	// Token is empty if Leader is false, for a lock without a token (of Memory, PerTx
@@ -38,9 +38,9 @@ type CampaignStatus struct {
 
 // Status tells whether this process leads. It never blocks, and may be called
 // before, while and after Run runs.
-func (c *Campaign) Status() CampaignStatus {
+func (c *Campaign) Status() Status {
 	c.mu.Lock()
-	now, s := c.now, CampaignStatus{Terms: c.terms, Err: c.err}
+	now, s := c.now, Status{Terms: c.terms, Err: c.err}
 	c.mu.Unlock()
 	if now.lock == nil {
 		return s

@@ -1,4 +1,4 @@
-package sqllock_test
+package election_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 var (
@@ -23,7 +24,7 @@ func untilEnd(ctx context.Context) error {
 
 // campaign runs c in a goroutine. stop ends its context and gives what Run
 // returned.
-func campaign(t *testing.T, c *sqllock.Campaign, lead func(context.Context) error) (stop func() error) {
+func campaign(t *testing.T, c *election.Campaign, lead func(context.Context) error) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	result := make(chan error, 1)
@@ -42,7 +43,7 @@ func campaign(t *testing.T, c *sqllock.Campaign, lead func(context.Context) erro
 }
 
 // wantLeader checks who of campaigns leads: the one at index leader, or nobody (-1).
-func wantLeader(t *testing.T, leader int, campaigns ...*sqllock.Campaign) {
+func wantLeader(t *testing.T, leader int, campaigns ...*election.Campaign) {
 	t.Helper()
 	for i, c := range campaigns {
 		if s := c.Status(); s.Leader != (i == leader) {
@@ -51,11 +52,11 @@ func wantLeader(t *testing.T, leader int, campaigns ...*sqllock.Campaign) {
 	}
 }
 
-func TestCampaignStatus(t *testing.T) {
+func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqllock.NewMemory()
-		c := sqllock.NewCampaign(m, office)
-		if s := c.Status(); s != (sqllock.CampaignStatus{}) {
+		c := election.New(m, office)
+		if s := c.Status(); s != (election.Status{}) {
 			t.Errorf("before Run: %+v", s)
 		}
 		other, err := m.TryLock(t.Context(), office)
@@ -69,7 +70,7 @@ func TestCampaignStatus(t *testing.T) {
 			return untilEnd(ctx)
 		})
 		synctest.Wait()
-		if s := c.Status(); s != (sqllock.CampaignStatus{}) {
+		if s := c.Status(); s != (election.Status{}) {
 			t.Errorf("while another leads: %+v", s)
 		}
 		time.Sleep(time.Hour)
@@ -96,25 +97,25 @@ func TestCampaignStatus(t *testing.T) {
 
 // However a term ends, the key goes back and the other one in line leads next;
 // later the first stands again.
-func TestCampaignTermEnds(t *testing.T) {
+func TestTermEnds(t *testing.T) {
 	tests := []struct {
 		name string
-		end  func(context.Context, *sqllock.Campaign) error
+		end  func(context.Context, *election.Campaign) error
 		want error // in Status
 	}{
-		{"nil", func(context.Context, *sqllock.Campaign) error { return nil }, nil},
-		{"error", func(context.Context, *sqllock.Campaign) error { return errBroken }, errBroken},
-		{"resigns", func(ctx context.Context, c *sqllock.Campaign) error { c.Resign(); return untilEnd(ctx) }, sqllock.ErrResigned},
-		{"resigns, nil", func(_ context.Context, c *sqllock.Campaign) error { c.Resign(); return nil }, sqllock.ErrResigned},
-		{"resigns, and fails", func(_ context.Context, c *sqllock.Campaign) error { c.Resign(); return errBroken }, errBroken},
+		{"nil", func(context.Context, *election.Campaign) error { return nil }, nil},
+		{"error", func(context.Context, *election.Campaign) error { return errBroken }, errBroken},
+		{"resigns", func(ctx context.Context, c *election.Campaign) error { c.Resign(); return untilEnd(ctx) }, election.ErrResigned},
+		{"resigns, nil", func(_ context.Context, c *election.Campaign) error { c.Resign(); return nil }, election.ErrResigned},
+		{"resigns, and fails", func(_ context.Context, c *election.Campaign) error { c.Resign(); return errBroken }, errBroken},
 		// What it returns is no word of the locker's, which would end Run.
-		{"another locker is closed", func(context.Context, *sqllock.Campaign) error { return sqllock.ErrClosed }, sqllock.ErrClosed},
+		{"another locker is closed", func(context.Context, *election.Campaign) error { return sqllock.ErrClosed }, sqllock.ErrClosed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := sqllock.NewMemory()
-				a, b := sqllock.NewCampaign(m, office), sqllock.NewCampaign(m, office)
+				a, b := election.New(m, office), election.New(m, office)
 				ending := make(chan struct{})
 				stopA := campaign(t, a, func(ctx context.Context) error {
 					<-ending
@@ -147,7 +148,7 @@ func TestCampaignTermEnds(t *testing.T) {
 
 // The pause grows with failures in a row, is at least a half of what it is said to
 // be, and falls back after a term that was good or long.
-func TestCampaignBackoff(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	const least, most = time.Second, 5 * time.Second
 	fail := func(context.Context) error { return errBroken }
 	tests := []struct {
@@ -167,7 +168,7 @@ func TestCampaignBackoff(t *testing.T) {
 		{"fails", fail, least},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := sqllock.NewCampaign(sqllock.NewMemory(), office, sqllock.WithBackoff(least, most))
+		c := election.New(sqllock.NewMemory(), office, election.WithBackoff(least, most))
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
 		var ended time.Time

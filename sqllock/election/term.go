@@ -1,21 +1,23 @@
-package sqllock
+package election
 
 import (
 	"context"
 	"errors"
 	"reflect"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A term is one time of being leader.
 type term struct {
-	lock  *Lock
+	lock  *sqllock.Lock
 	since time.Time
 	token string
 }
 
 // serve leads for a term with lock, which it gives back. most and err are as those of stand.
-func (c *Campaign) serve(ctx context.Context, lock *Lock, lead func(context.Context) error) (most time.Duration, err error) {
+func (c *Campaign) serve(ctx context.Context, lock *sqllock.Lock, lead func(context.Context) error) (most time.Duration, err error) {
 	token, _ := lock.Token(ctx) // "" if there is none
 	now := term{lock: lock, token: token, since: time.Now()}
 	if ctx.Err() != nil || lock.Err() != nil { // over before it has begun
@@ -45,8 +47,8 @@ func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Cont
 		}
 		c.end()
 		cancel() // what lead may have left behind stops before the key is free
-		if errors.Is(now.lock.Unlock(), ErrLost) && cause == nil {
-			cause = ErrLost
+		if errors.Is(now.lock.Unlock(), sqllock.ErrLost) && cause == nil {
+			cause = sqllock.ErrLost
 		}
 		if same(err, cause) || same(err, ended) {
 			err = nil

@@ -1,12 +1,15 @@
-package sqllock_test
+package election_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
 // campaignLockers are the lockers of a fleet, each made as by a process of its own.
@@ -16,23 +19,23 @@ var campaignLockers = []struct {
 	open   func(t *testing.T, driver string, dsns []string) sqllock.Locker
 }{
 	{"session", true, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		return session(t, driver, dsns[0])
+		return dbtest.Session(t, driver, dsns[0])
 	}},
 	{"lease table", true, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
 		dsn := dsns[0]
 		if driver == "pgx" {
 			dsn += "&default_query_exec_mode=exec"
 		}
-		return session(t, driver, dsn, sqllock.WithLeaseTable())
+		return dbtest.Session(t, driver, dsn, sqllock.WithLeaseTable())
 	}},
 	{"shard", true, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		return sqllock.Shard(session(t, driver, dsns[0]), session(t, driver, dsns[1]))
+		return shard.New(dbtest.Session(t, driver, dsns[0]), dbtest.Session(t, driver, dsns[1]))
 	}},
 	{"transactions", false, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		return sqllock.PerTx(open(t, driver, dsns[0]))
+		return sqllock.PerTx(dbtest.Open(t, driver, dsns[0]))
 	}},
 	{"connection", false, func(t *testing.T, driver string, dsns []string) sqllock.Locker {
-		conn, err := open(t, driver, dsns[0]).Conn(t.Context())
+		conn, err := dbtest.Open(t, driver, dsns[0]).Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,13 +46,13 @@ var campaignLockers = []struct {
 
 // With each locker: one leads, the next takes over when it stops, and where there
 // are tokens the later leader's is the greater.
-func TestCampaignLockers(t *testing.T) {
+func TestLockers(t *testing.T) {
 	for _, locker := range campaignLockers {
 		t.Run(locker.name, func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver, dsn string) {
+			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 				dsns := []string{dsn, pgtest.Database(t)}
-				a := sqllock.NewCampaign(locker.open(t, driver, dsns), office)
-				b := sqllock.NewCampaign(locker.open(t, driver, dsns), office)
+				a := election.New(locker.open(t, driver, dsns), office)
+				b := election.New(locker.open(t, driver, dsns), office)
 				stopA := campaign(t, a, untilEnd)
 				lockertest.Eventually(t, "the first one leads", func() bool { return a.Status().Leader })
 				first := a.Status().Token

@@ -1,16 +1,18 @@
-package sqllock_test
+package election_test
 
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-func TestCampaignContextEnds(t *testing.T) {
+func TestContextEnds(t *testing.T) {
 	errFlush := errors.New("flush")
 	tests := []struct {
 		name  string
@@ -38,7 +40,7 @@ func TestCampaignContextEnds(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				c := sqllock.NewCampaign(m, office)
+				c := election.New(m, office)
 				stop := campaign(t, c, tt.lead)
 				synctest.Wait()
 				err := stop()
@@ -61,9 +63,9 @@ func TestCampaignContextEnds(t *testing.T) {
 }
 
 // The cause of Run's context is that of the leader's.
-func TestCampaignCause(t *testing.T) {
+func TestCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err := sqllock.NewCampaign(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
+	err := election.New(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
 		cancel(errBroken)
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -76,9 +78,9 @@ func TestCampaignCause(t *testing.T) {
 	}
 }
 
-func TestCampaignPanic(t *testing.T) {
+func TestPanic(t *testing.T) {
 	m := sqllock.NewMemory()
-	c := sqllock.NewCampaign(m, office)
+	c := election.New(m, office)
 	var left func() error
 	func() {
 		defer func() {
@@ -105,8 +107,8 @@ func TestCampaignPanic(t *testing.T) {
 	}
 }
 
-func TestCampaignRunsOnce(t *testing.T) {
-	c := sqllock.NewCampaign(sqllock.NewMemory(), office)
+func TestRunsOnce(t *testing.T) {
+	c := election.New(sqllock.NewMemory(), office)
 	ctx, cancel := context.WithCancel(t.Context())
 	_ = c.Run(ctx, func(context.Context) error {
 		defer cancel()
@@ -121,15 +123,15 @@ func TestCampaignRunsOnce(t *testing.T) {
 }
 
 // Resign does not take the key from a leader that is slow to stop.
-func TestCampaignResignWaits(t *testing.T) {
+func TestResignWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqllock.NewMemory()
-		a, b := sqllock.NewCampaign(m, office), sqllock.NewCampaign(m, office)
+		a, b := election.New(m, office), election.New(m, office)
 		a.Resign() // nothing to resign from
 		slow := make(chan struct{})
 		stop := campaign(t, a, func(ctx context.Context) error {
 			<-ctx.Done()
-			if cause := context.Cause(ctx); cause != sqllock.ErrResigned {
+			if cause := context.Cause(ctx); cause != election.ErrResigned {
 				t.Errorf("cause: %v", cause)
 			}
 			<-slow
@@ -161,14 +163,14 @@ func (f lockerFunc) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, e
 }
 
 // A grant that comes as the context ends begins no term.
-func TestCampaignLateGrant(t *testing.T) {
+func TestLateGrant(t *testing.T) {
 	m := sqllock.NewMemory()
 	ctx, cancel := context.WithCancel(t.Context())
 	late := lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 		defer cancel()
 		return m.Lock(ctx, key)
 	})
-	err := sqllock.NewCampaign(late, office).Run(ctx, func(context.Context) error {
+	err := election.New(late, office).Run(ctx, func(context.Context) error {
 		t.Error("it leads")
 		return nil
 	})
@@ -180,17 +182,17 @@ func TestCampaignLateGrant(t *testing.T) {
 	}
 }
 
-func TestCampaignMisuse(t *testing.T) {
+func TestMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(){
-		"no locker":     func() { sqllock.NewCampaign(nil, office) },
-		"a nil session": func() { sqllock.NewCampaign((*sqllock.Session)(nil), office) },
-		"no pause":      func() { sqllock.WithBackoff(0, time.Second) },
-		"less":          func() { sqllock.WithBackoff(2, 1) },
-		"no function":   func() { _ = sqllock.NewCampaign(sqllock.NewMemory(), office).Run(t.Context(), nil) },
+		"no locker":     func() { election.New(nil, office) },
+		"a nil session": func() { election.New((*sqllock.Session)(nil), office) },
+		"no pause":      func() { election.WithBackoff(0, time.Second) },
+		"less":          func() { election.WithBackoff(2, 1) },
+		"no function":   func() { _ = election.New(sqllock.NewMemory(), office).Run(t.Context(), nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if text, ok := recover().(string); !ok || len(text) < 9 || text[:9] != "sqllock: " {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "election: ") {
 					t.Errorf("recovered %q, want a panic that names the package", text)
 				}
 			}()

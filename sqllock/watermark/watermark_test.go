@@ -1,4 +1,4 @@
-package sqllock_test
+package watermark_test
 
 import (
 	"context"
@@ -10,16 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // marked is a database with the table of marks and one that the work writes to.
 func marked(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
-	db := open(t, driver, dsn)
-	create(t, db, sqllock.MarkSchema(sqllock.PostgreSQL))
-	execute(t, db, "CREATE TABLE work (who text)")
+	db := dbtest.Open(t, driver, dsn)
+	dbtest.Create(t, db, watermark.Schema(sqllock.PostgreSQL))
+	dbtest.Execute(t, db, "CREATE TABLE work (who text)")
 	return db
 }
 
@@ -31,7 +33,7 @@ func markedWork(ctx context.Context, t *testing.T, db *sql.DB, key sqllock.Key, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	markErr := sqllock.Advance(ctx, tx, key, to)
+	markErr := watermark.Advance(ctx, tx, key, to)
 	_, writeErr := tx.Exec("INSERT INTO work VALUES ($1)", who)
 	commitErr := tx.Commit()
 	if passed := writeErr == nil && commitErr == nil; passed != (markErr == nil) {
@@ -53,21 +55,21 @@ func TestAdvance(t *testing.T) {
 		want error
 	}{
 		{math.MinInt64, nil},
-		{math.MinInt64, sqllock.ErrPassed},
+		{math.MinInt64, watermark.ErrPassed},
 		{-7, nil},
-		{-7, sqllock.ErrPassed},
-		{-8, sqllock.ErrPassed},
+		{-7, watermark.ErrPassed},
+		{-8, watermark.ErrPassed},
 		{0, nil},
 		{1_790_000_000_000, nil},
-		{1_789_999_999_999, sqllock.ErrPassed},
+		{1_789_999_999_999, watermark.ErrPassed},
 		{math.MaxInt64, nil},
-		{math.MaxInt64, sqllock.ErrPassed},
-		{math.MinInt64, sqllock.ErrPassed},
+		{math.MaxInt64, watermark.ErrPassed},
+		{math.MinInt64, watermark.ErrPassed},
 	}
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		for name, key := range keys {
-			if at, ok, err := sqllock.Mark(t.Context(), db, key); err != nil || ok || at != 0 {
+			if at, ok, err := watermark.Get(t.Context(), db, key); err != nil || ok || at != 0 {
 				t.Errorf("Mark of %s before any: %d, %t, %v", name, at, ok, err)
 			}
 			want := int64(math.MinInt64)
@@ -76,11 +78,11 @@ func TestAdvance(t *testing.T) {
 					t.Errorf("%s to %d: %v, want %v", name, step.to, err, step.want)
 				}
 				want = max(want, step.to)
-				if at, ok, err := sqllock.Mark(t.Context(), db, key); err != nil || !ok || at != want {
+				if at, ok, err := watermark.Get(t.Context(), db, key); err != nil || !ok || at != want {
 					t.Errorf("Mark of %s after %d: %d, %t, %v, want %d", name, step.to, at, ok, err, want)
 				}
 			}
-			if n := number(t, db, "SELECT count(*) FROM work WHERE who = $1", name); n != 5 {
+			if n := dbtest.Number(t, db, "SELECT count(*) FROM work WHERE who = $1", name); n != 5 {
 				t.Errorf("%s: the work of %d marks is in the database, want that of 5", name, n)
 			}
 		}
@@ -89,24 +91,24 @@ func TestAdvance(t *testing.T) {
 
 // Mark sees what is committed, does not wait for what is not, and in a transaction sees its own.
 func TestMarkBesideAdvance(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
-		tx := transaction(t, db)
-		if err := sqllock.Advance(t.Context(), tx, sqllock.ID(1), 7); err != nil {
+		tx := dbtest.Transaction(t, db)
+		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 7); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if at, ok, err := sqllock.Mark(ctx, db, sqllock.ID(1)); err != nil || ok {
+		if at, ok, err := watermark.Get(ctx, db, sqllock.ID(1)); err != nil || ok {
 			t.Errorf("beside a transaction: %d, %t, %v, want none", at, ok, err)
 		}
-		if at, ok, err := sqllock.Mark(ctx, tx, sqllock.ID(1)); err != nil || !ok || at != 7 {
+		if at, ok, err := watermark.Get(ctx, tx, sqllock.ID(1)); err != nil || !ok || at != 7 {
 			t.Errorf("in the transaction: %d, %t, %v, want 7", at, ok, err)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		if at, ok, err := sqllock.Mark(ctx, db, sqllock.ID(1)); err != nil || !ok || at != 7 {
+		if at, ok, err := watermark.Get(ctx, db, sqllock.ID(1)); err != nil || !ok || at != 7 {
 			t.Errorf("after its commit: %d, %t, %v, want 7", at, ok, err)
 		}
 	})
@@ -119,13 +121,13 @@ func TestAdvanceWaits(t *testing.T) {
 		end  func(*sql.Tx) error
 		want error
 	}{
-		"no mark, commit":   {nil, (*sql.Tx).Commit, sqllock.ErrPassed},
+		"no mark, commit":   {nil, (*sql.Tx).Commit, watermark.ErrPassed},
 		"no mark, rollback": {nil, (*sql.Tx).Rollback, nil},
-		"a mark, commit":    {new(int64), (*sql.Tx).Commit, sqllock.ErrPassed},
+		"a mark, commit":    {new(int64), (*sql.Tx).Commit, watermark.ErrPassed},
 		"a mark, rollback":  {new(int64), (*sql.Tx).Rollback, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver, dsn string) {
+			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 				db := marked(t, driver, dsn)
 				key := sqllock.ID(1)
 				if tt.mark != nil {
@@ -133,13 +135,13 @@ func TestAdvanceWaits(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				first := transaction(t, db)
-				if err := sqllock.Advance(t.Context(), first, key, 5); err != nil {
+				first := dbtest.Transaction(t, db)
+				if err := watermark.Advance(t.Context(), first, key, 5); err != nil {
 					t.Fatal(err)
 				}
 				second := make(chan error, 1)
 				go func() { second <- markedWork(t.Context(), t, db, key, 5, "second") }()
-				lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
+				lockertest.Eventually(t, "the second waits for the first", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
 				if err := tt.end(first); err != nil {
 					t.Fatal(err)
 				}
@@ -154,7 +156,7 @@ func TestAdvanceWaits(t *testing.T) {
 // Of many who bring a key to the same marks at once, without any lock, one does for each mark.
 func TestAdvanceTogether(t *testing.T) {
 	const callers, marks = 8, 20
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		db.SetMaxOpenConns(callers)
 		var (
@@ -167,7 +169,7 @@ func TestAdvanceTogether(t *testing.T) {
 					switch err := markedWork(t.Context(), t, db, sqllock.ID(1), int64(i), "together"); err {
 					case nil:
 						done[i].Add(1)
-					case sqllock.ErrPassed:
+					case watermark.ErrPassed:
 					default:
 						t.Errorf("Advance: %v", err)
 					}
@@ -182,7 +184,7 @@ func TestAdvanceTogether(t *testing.T) {
 			}
 			all += done[i].Load()
 		}
-		if n := number(t, db, "SELECT count(*) FROM work"); n != int(all) || done[marks-1].Load() != 1 {
+		if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != int(all) || done[marks-1].Load() != 1 {
 			t.Errorf("%d have moved a mark, %d works are in the database; the last mark: %d", all, n, done[marks-1].Load())
 		}
 	})
@@ -190,7 +192,7 @@ func TestAdvanceTogether(t *testing.T) {
 
 // A snapshot older than another's mark is an error of the transaction, not of the mark.
 func TestAdvanceSerializationFailure(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		if err != nil {
@@ -203,7 +205,7 @@ func TestAdvanceSerializationFailure(t *testing.T) {
 		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "first"); err != nil {
 			t.Fatal(err)
 		}
-		if err := sqllock.Advance(t.Context(), tx, sqllock.ID(1), 2); stateOf(err) != "40001" || errors.Is(err, sqllock.ErrPassed) {
+		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 2); dbtest.State(err) != "40001" || errors.Is(err, watermark.ErrPassed) {
 			t.Errorf("Advance: %v, want SQLSTATE 40001", err)
 		}
 		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 2, "again"); err != nil {
@@ -214,9 +216,9 @@ func TestAdvanceSerializationFailure(t *testing.T) {
 
 // A mark and the lock of the same key have nothing to do with each other.
 func TestAdvanceBesideLock(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
-		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		lock := dbtest.Lock(t, dbtest.Session(t, driver, dsn), sqllock.ID(1))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := markedWork(ctx, t, db, sqllock.ID(1), 1, "beside"); err != nil {

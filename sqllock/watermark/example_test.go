@@ -1,4 +1,4 @@
-package sqllock_test
+package watermark_test
 
 import (
 	"context"
@@ -7,16 +7,18 @@ import (
 	"log"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // A nightly job that two instances start, whose clocks differ: the second comes when
 // the first has long given the lock back, and finds the night's mark.
 func ExampleAdvance() {
 	ctx := context.Background()
-	db, done := exampleDatabase()
+	db, done := dbtest.ExampleDatabase()
 	defer done()
-	for _, statement := range sqllock.MarkSchema(sqllock.PostgreSQL) { // once, in a migration
+	for _, statement := range watermark.Schema(sqllock.PostgreSQL) { // once, in a migration
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			log.Fatal(err)
 		}
@@ -44,7 +46,7 @@ func ExampleAdvance() {
 	// Output:
 	// the report is sent
 	// one instance: <nil>
-	// another, some seconds later: sqllock: the mark has been passed already
+	// another, some seconds later: watermark: the mark has been passed already
 	// the report is sent
 	// the next night: <nil>
 }
@@ -56,7 +58,7 @@ func mark(ctx context.Context, db *sql.DB, key sqllock.Key, tick time.Time) erro
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := sqllock.Advance(ctx, tx, key, tick.UnixMilli()); err != nil {
+	if err := watermark.Advance(ctx, tx, key, tick.UnixMilli()); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -64,7 +66,7 @@ func mark(ctx context.Context, db *sql.DB, key sqllock.Key, tick time.Time) erro
 
 // The lock alone: it is free again when an instance whose clock is behind comes to the same tick.
 func ExampleAdvance_incorrect() {
-	locks, done := exampleSession()
+	locks, done := dbtest.ExampleSession()
 	defer done()
 	key := sqllock.Namespace("job").Key("report")
 	for range 2 { // two instances, one after the other
@@ -83,11 +85,11 @@ func ExampleAdvance_incorrect() {
 
 // A reader of a stream that goes on where it was: the mark is committed with what was done, so an entry is
 // neither left out nor done twice.
-func ExampleMark() {
+func ExampleGet() {
 	ctx := context.Background()
-	db, done := exampleDatabase()
+	db, done := dbtest.ExampleDatabase()
 	defer done()
-	for _, statement := range sqllock.MarkSchema(sqllock.PostgreSQL) { // once, in a migration
+	for _, statement := range watermark.Schema(sqllock.PostgreSQL) { // once, in a migration
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			log.Fatal(err)
 		}
@@ -95,7 +97,7 @@ func ExampleMark() {
 	key := sqllock.Namespace("stream").Key("orders")
 	entries := []string{"order", "payment", "refund"} // the offsets are 1, 2, 3
 	for range 2 {                                     // it is started, stops after two entries, and is started again
-		at, ok, err := sqllock.Mark(ctx, db, key)
+		at, ok, err := watermark.Get(ctx, db, key)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -121,7 +123,7 @@ func follow(ctx context.Context, db *sql.DB, key sqllock.Key, offset int64, entr
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := sqllock.Advance(ctx, tx, key, offset); err != nil {
+	if err := watermark.Advance(ctx, tx, key, offset); err != nil {
 		return err
 	}
 	fmt.Println("done:", entry) // elsewhere: statements of tx

@@ -1,4 +1,4 @@
-package sqllock_test
+package election_test
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // candidateEnv makes this test binary a candidate: a process that campaigns, and
@@ -74,7 +75,7 @@ func (o candidacy) carryOut() error {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the order to exit, or the parent's end
 		cancel()
 	}()
-	c := sqllock.NewCampaign(s, office, sqllock.WithBackoff(100*time.Millisecond, time.Second))
+	c := election.New(s, office, election.WithBackoff(100*time.Millisecond, time.Second))
 	out := &reports{encoder: json.NewEncoder(os.Stdout)}
 	go watchStatus(ctx, o.Who, c, out.claim)
 	_ = c.Run(ctx, func(ctx context.Context) error {
@@ -110,7 +111,7 @@ func (o candidacy) writeFenced(ctx context.Context, db *sql.DB, token string) er
 }
 
 // watchStatus is the health check: it looks again and again whether c leads.
-func watchStatus(ctx context.Context, who int, c *sqllock.Campaign, found func(claim)) {
+func watchStatus(ctx context.Context, who int, c *election.Campaign, found func(claim)) {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for ctx.Err() == nil {

@@ -1,4 +1,4 @@
-package sqllock
+package shard
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // TryAny takes a free one of keys. It asks shard by shard, in the order of the
@@ -19,7 +21,7 @@ import (
 // some could not tell, the error matches theirs: ErrUnavailable, but not
 // beside an error that waiting does not mend (ErrCapacity, ErrNotExclusive,
 // ErrClosed), so that who fails open on ErrUnavailable does not on those.
-func (s *Sharded) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
+func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
 	parts := s.split(keys)
 	if len(parts) == 0 {
 		return nil, errNoKeys
@@ -42,7 +44,7 @@ func (s *Sharded) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 // A shard that fails does not keep the others from granting. The error matches
 // ctx's if ctx ended, and then ErrUnavailable too if one of the databases was
 // away, or what goes before that (see TryAny).
-func (s *Sharded) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
+func (s *Locker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
 	var waits []part
 	for _, p := range s.split(keys) {
 		waits = append(waits, p.waits()...)
@@ -58,12 +60,12 @@ func (s *Sharded) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 
 // firstOf waits for all of waits, which are two or more, until one has a lock.
 // When it returns no other has or will have.
-func firstOf(ctx context.Context, waits []part) (*Lock, error) {
+func firstOf(ctx context.Context, waits []part) (*sqllock.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
 		wg    sync.WaitGroup
-		first atomic.Pointer[Lock]
+		first atomic.Pointer[sqllock.Lock]
 		errs  = make([]error, len(waits))
 	)
 	for i, p := range waits {
@@ -86,22 +88,27 @@ func firstOf(ctx context.Context, waits []part) (*Lock, error) {
 	return nil, refusal(errs)
 }
 
+var errNoKeys = errors.New("shard: TryAny and LockAny need a key at least")
+
 // A part is the keys of one shard that a call asks for, at least one.
 type part struct {
-	*shard
-	keys []Key
+	*member
+	keys []sqllock.Key
 }
 
 // split is keys by shard, each in order, the shards in the order of the first
 // key of each.
-func (s *Sharded) split(keys []Key) []part {
+func (s *Locker) split(keys []sqllock.Key) []part {
 	var parts []part
-	for _, key := range distinctKeys(keys) {
+	for i, key := range keys {
+		if slices.ContainsFunc(keys[:i], func(k sqllock.Key) bool { return idOf(k) == idOf(key) }) {
+			continue
+		}
 		of := &s.shards[s.Index(key)]
-		i := slices.IndexFunc(parts, func(p part) bool { return p.shard == of })
+		i := slices.IndexFunc(parts, func(p part) bool { return p.member == of })
 		if i < 0 {
 			i = len(parts)
-			parts = append(parts, part{shard: of})
+			parts = append(parts, part{member: of})
 		}
 		parts[i].keys = append(parts[i].keys, key)
 	}
@@ -109,15 +116,15 @@ func (s *Sharded) split(keys []Key) []part {
 }
 
 // try takes the first free key of p.
-func (p part) try(ctx context.Context) (*Lock, error) {
+func (p part) try(ctx context.Context) (*sqllock.Lock, error) {
 	if p.several != nil {
 		return p.several.TryAny(ctx, p.keys...)
 	}
 	var err error
 	for _, key := range p.keys {
-		var lock *Lock
+		var lock *sqllock.Lock
 		lock, err = p.TryLock(ctx, key)
-		if !errors.Is(err, ErrHeld) {
+		if !errors.Is(err, sqllock.ErrHeld) {
 			return lock, err
 		}
 	}
@@ -132,13 +139,13 @@ func (p part) waits() []part {
 	}
 	each := make([]part, len(p.keys))
 	for i := range p.keys {
-		each[i] = part{p.shard, p.keys[i : i+1]}
+		each[i] = part{p.member, p.keys[i : i+1]}
 	}
 	return each
 }
 
 // wait waits for a key of p, which is one of waits.
-func (p part) wait(ctx context.Context) (*Lock, error) {
+func (p part) wait(ctx context.Context) (*sqllock.Lock, error) {
 	if p.several != nil {
 		return p.several.LockAny(ctx, p.keys...)
 	}
@@ -151,8 +158,8 @@ func refusal(errs []error) error {
 	var told []error
 	for _, err := range errs {
 		switch {
-		case errors.Is(err, ErrHeld):
-		case lasts && errors.Is(err, ErrUnavailable) && !isLasting(err):
+		case errors.Is(err, sqllock.ErrHeld):
+		case lasts && errors.Is(err, sqllock.ErrUnavailable) && !isLasting(err):
 		case slices.ContainsFunc(told, func(t error) bool { return errors.Is(t, err) }):
 		default:
 			told = append(told, err)
@@ -160,7 +167,7 @@ func refusal(errs []error) error {
 	}
 	switch len(told) {
 	case 0:
-		return ErrHeld
+		return sqllock.ErrHeld
 	case 1:
 		return told[0]
 	}
@@ -169,7 +176,7 @@ func refusal(errs []error) error {
 
 // isLasting reports whether err tells of what waiting does not mend.
 func isLasting(err error) bool {
-	return errors.Is(err, ErrCapacity) || errors.Is(err, ErrNotExclusive) || errors.Is(err, ErrConfig) || errors.Is(err, ErrClosed)
+	return errors.Is(err, sqllock.ErrCapacity) || errors.Is(err, sqllock.ErrNotExclusive) || errors.Is(err, sqllock.ErrConfig) || errors.Is(err, sqllock.ErrClosed)
 }
 
 // refusals is several errors on one line.

@@ -1,16 +1,16 @@
-package sqllock
+package watermark
 
 import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // ErrPassed is the answer of [Advance] when the key's mark is there already, or beyond.
-var ErrPassed = errors.New("sqllock: the mark has been passed already")
+var ErrPassed = errors.New("watermark: the mark has been passed already")
 
 // Advance moves key's mark up to "to" in tx, or fails with ErrPassed if it is there already or beyond: what
 // outlives a lock, so that who gets the lock later sees how far the work has come. A key that has no mark yet
@@ -43,7 +43,7 @@ var ErrPassed = errors.New("sqllock: the mark has been passed already")
 // and MariaDB it takes two round trips. On SQLite it locks the whole file until tx ends: see [SQLite].
 //
 // [Mark] tells how far a key has come.
-func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
+func Advance(ctx context.Context, tx sqllock.Tx, key sqllock.Key, to int64) error {
 	err := inContext(ctx, advance(ctx, tx, key, to))
 	if err != nil {
 		_ = tx.Rollback()
@@ -51,12 +51,12 @@ func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
 	return err
 }
 
-func advance(ctx context.Context, tx Tx, key Key, to int64) error {
-	moved, err := dialect.Mark(ctx, tx, key.id(), to)
+func advance(ctx context.Context, tx sqllock.Tx, key sqllock.Key, to int64) error {
+	moved, err := dialect.Mark(ctx, tx, keyOf(key), to)
 	if err == nil && !moved {
 		return ErrPassed
 	}
-	return markError(err)
+	return tableError(err)
 }
 
 // A Querier is whom [Mark] asks: a *sql.DB, *sql.Conn or *sql.Tx, or one of sqlx.
@@ -72,21 +72,16 @@ type Querier interface {
 // up to it. Its errors are those of Advance, and never ErrPassed; ErrUnavailable if the database is away, or ctx's
 // error if that has ended. It is a query without arguments, for which pgx behind a transaction pooler wants
 // default_query_exec_mode=exec in the DSN; Advance does not.
-func Mark(ctx context.Context, db Querier, key Key) (at int64, ok bool, err error) {
-	at, ok, err = dialect.MarkOf(ctx, db, key.id())
-	return at, ok, inContext(ctx, markError(err))
+func Get(ctx context.Context, db Querier, key sqllock.Key) (at int64, ok bool, err error) {
+	at, ok, err = dialect.MarkOf(ctx, db, keyOf(key))
+	return at, ok, inContext(ctx, tableError(err))
 }
 
-// markError says what to do about a table that is missing, or that the role may not use.
-func markError(err error) error {
-	switch dialect.SQLState(err) {
-	case "42S02": // MySQL's
-		return fmt.Errorf("sqllock: there is no table latchkey_marks in the database: create it with MarkSchema(MySQL): %w", err)
-	case "42P01":
-		return fmt.Errorf("sqllock: there is no table latchkey_marks in the search_path:"+
-			" create it with MarkSchema(PostgreSQL), or, if it is in another schema, add that to the search_path: %w", err)
-	case "42501":
-		return fmt.Errorf("sqllock: the role may not use the table latchkey_marks: grant it INSERT, SELECT and UPDATE: %w", err)
+// keyOf returns the key as the database sees it.
+func keyOf(key sqllock.Key) dialect.Key {
+	space := dialect.Bigint
+	if _, _, pair := key.Pair(); pair {
+		space = dialect.TwoInts
 	}
-	return txError(true, err)
+	return dialect.Key{Space: space, ID: key.Int64()}
 }

@@ -1,4 +1,4 @@
-package sqllock_test
+package election_test
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package sqllock_test
+package election_test
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // An error of the locker's own, after the context has ended, does not hide that it has.
-func TestCampaignContextEndsInError(t *testing.T) {
+func TestContextEndsInError(t *testing.T) {
 	for _, own := range []error{sqllock.ErrUnavailable, sqllock.ErrClosed, errBroken} {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := sqllock.NewCampaign(lockerFunc(func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+		c := election.New(lockerFunc(func(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 			cancel()
 			return nil, own
 		}), office)
@@ -29,9 +30,9 @@ type uncomparable []string
 
 func (u uncomparable) Error() string { return u[0] }
 
-func TestCampaignUncomparableError(t *testing.T) {
+func TestUncomparableError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err := sqllock.NewCampaign(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
+	err := election.New(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
 		cancel(uncomparable{"broken"})
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -41,7 +42,7 @@ func TestCampaignUncomparableError(t *testing.T) {
 	}
 }
 
-func TestCampaignLockerErrors(t *testing.T) {
+func TestLockerErrors(t *testing.T) {
 	tests := []struct {
 		err  error
 		ends bool
@@ -58,7 +59,7 @@ func TestCampaignLockerErrors(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := sqllock.NewMemory()
 				var asked []time.Time
-				c := sqllock.NewCampaign(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+				c := election.New(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 					if asked = append(asked, time.Now()); len(asked) <= 8 {
 						return nil, tt.err
 					}
