@@ -125,7 +125,7 @@ func ExampleWithRegistry() {
 		return
 	}
 	lock.SetName("invoice 4711")
-	// From the next heartbeat on sqllock.Inspect, and SELECT * FROM lock_heartbeats, tell of it.
+	// From the next heartbeat on sqllock.Inspect, and SELECT * FROM latchkey_heartbeats, tell of it.
 	fmt.Println(lock.Unlock())
 	// Output: <nil>
 }

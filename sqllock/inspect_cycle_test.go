@@ -139,7 +139,7 @@ func TestCycleOfSessions(t *testing.T) {
 		if c := awaitCycle(t, db, first, second); !c.Certain || c.EndsByItself {
 			t.Errorf("%v", c)
 		}
-		execute(t, db, "UPDATE lock_waits SET expires = now() - interval '1 second' WHERE process = 2")
+		execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
 		if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
 			t.Errorf("with one who has died: %v", cycles)
 		}

@@ -94,7 +94,7 @@ func WithLongHeld(limit time.Duration) WatchOption {
 // statement that ends it. The role must be that of the session or a member of it, or have
 // pg_signal_backend; only a superuser ends a superuser's session.
 //
-// Who may write lock_heartbeats decides, with should, who may be ended: of sessions that hold an advisory lock and are
+// Who may write latchkey_heartbeats decides, with should, who may be ended: of sessions that hold an advisory lock and are
 // silent, those that he says have promised a heartbeat. Give INSERT and UPDATE on it to the roles of Sessions only.
 func WithTerminate(should func(Finding) bool) WatchOption {
 	if should == nil {

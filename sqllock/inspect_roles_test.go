@@ -24,7 +24,7 @@ func TestInspectOrdinaryRole(t *testing.T) {
 		if got.Heartbeats != sqllock.TableUnreadable || got.Hidden != 0 {
 			t.Errorf("without SELECT: %v, %d hidden", got.Heartbeats, got.Hidden)
 		}
-		execute(t, db, "GRANT SELECT ON lock_heartbeats, lock_waits TO "+role)
+		execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
 		if got := inspect(t, asReader); got.Heartbeats != sqllock.TableRead || got.Hidden != 1 || holder(t, got, key).Registration != nil ||
 			!strings.Contains(got.String(), "pg_read_all_stats") {
 			t.Errorf("without pg_read_all_stats: %v, %d hidden\n%v", got.Heartbeats, got.Hidden, got)

@@ -199,7 +199,7 @@ func TestInspectSharedRegistration(t *testing.T) {
 	if h := holder(t, inspect(t, db), sqllock.ID(4)); !h.Shared || h.Registration == nil {
 		t.Errorf("%+v", h)
 	}
-	execute(t, db, "UPDATE lock_heartbeats SET shared = false")
+	execute(t, db, "UPDATE latchkey_heartbeats SET shared = false")
 	if h := holder(t, inspect(t, db), sqllock.ID(4)); h.Registration != nil {
 		t.Errorf("that of the exclusive one: %+v", h)
 	}
@@ -214,7 +214,7 @@ func TestInspectOtherSchema(t *testing.T) {
 		mustLock(t, session(t, driver, dsn), key)
 		beat{session: 1, key: key}.write(t, db)
 		execute(t, db, `CREATE SCHEMA "op's ""x"""`)
-		execute(t, db, `ALTER TABLE lock_heartbeats SET SCHEMA "op's ""x"""`)
+		execute(t, db, `ALTER TABLE latchkey_heartbeats SET SCHEMA "op's ""x"""`)
 
 		if got := inspect(t, db); got.Heartbeats != sqllock.TableMissing || got.Waits != sqllock.TableRead {
 			t.Errorf("by the search_path: %v, %v", got.Heartbeats, got.Waits)
@@ -233,7 +233,7 @@ func TestInspectOtherSchema(t *testing.T) {
 func TestInspectForeignTable(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		execute(t, db, "CREATE TABLE lock_heartbeats (id int)")
+		execute(t, db, "CREATE TABLE latchkey_heartbeats (id int)")
 		if _, err := sqllock.Inspect(t.Context(), db); err == nil || !strings.Contains(err.Error(), "WithRegistrySchema") {
 			t.Errorf("%v", err)
 		}

@@ -19,17 +19,17 @@ func TestInspectRunsNobodysCode(t *testing.T) {
 		execute(t, admin, "CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory")
 		mallory := as(t, driver, cluster.DSN(""), "mallory")
 		execute(t, mallory, `CREATE FUNCTION public.take() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN 1; END $$`)
-		execute(t, mallory, `CREATE VIEW public.lock_waits AS SELECT public.take() AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id,
-			0 AS waiters, now() AS since, now() AS heartbeat, now() + interval '1 hour' AS expires; GRANT SELECT ON public.lock_waits TO PUBLIC`)
-		execute(t, mallory, "CREATE TABLE public.lock_heartbeats (pid int) PARTITION BY HASH (pid); GRANT SELECT ON public.lock_heartbeats TO PUBLIC")
+		execute(t, mallory, `CREATE VIEW public.latchkey_waits AS SELECT public.take() AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id,
+			0 AS waiters, now() AS since, now() AS heartbeat, now() + interval '1 hour' AS expires; GRANT SELECT ON public.latchkey_waits TO PUBLIC`)
+		execute(t, mallory, "CREATE TABLE public.latchkey_heartbeats (pid int) PARTITION BY HASH (pid); GRANT SELECT ON public.latchkey_heartbeats TO PUBLIC")
 		for _, opts := range [][]sqllock.InspectOption{nil, {sqllock.WithRegistrySchema("public")}} {
 			if s := inspect(t, admin, opts...); s.Heartbeats != sqllock.TableMissing || s.Waits != sqllock.TableMissing {
 				t.Errorf("%s: no tables: %s, %s", driver, s.Heartbeats, s.Waits)
 			}
 		}
-		execute(t, mallory, "DROP VIEW public.lock_waits; DROP TABLE public.lock_heartbeats")
+		execute(t, mallory, "DROP VIEW public.latchkey_waits; DROP TABLE public.latchkey_heartbeats")
 		create(t, mallory, sqllock.HeartbeatSchema(sqllock.PostgreSQL))
-		execute(t, mallory, "GRANT SELECT ON lock_heartbeats, lock_waits TO PUBLIC")
+		execute(t, mallory, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO PUBLIC")
 		s := inspect(t, admin)
 		if s.Heartbeats != sqllock.TableUntrusted || s.Waits != sqllock.TableUntrusted || !strings.Contains(s.String(), "WithRegistrySchema") {
 			t.Errorf("%s: his tables: %s, %s\n%v", driver, s.Heartbeats, s.Waits, s)
@@ -52,12 +52,12 @@ func TestInspectTrusts(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	admin := withRegistry(t, "pgx", cluster.DSN(""))
-	execute(t, admin, "CREATE ROLE migrator LOGIN; CREATE ROLE other LOGIN; GRANT SELECT ON lock_heartbeats, lock_waits TO other")
+	execute(t, admin, "CREATE ROLE migrator LOGIN; CREATE ROLE other LOGIN; GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO other")
 	other := as(t, "pgx", cluster.DSN(""), "other")
 	if s := inspect(t, other); s.Heartbeats != sqllock.TableRead {
 		t.Errorf("a superuser's: %s", s.Heartbeats)
 	}
-	execute(t, admin, "ALTER TABLE lock_heartbeats OWNER TO migrator")
+	execute(t, admin, "ALTER TABLE latchkey_heartbeats OWNER TO migrator")
 	if s := inspect(t, other); s.Heartbeats != sqllock.TableUntrusted || s.Waits != sqllock.TableRead {
 		t.Errorf("anybody's: %s", s.Heartbeats)
 	}
@@ -72,11 +72,11 @@ func TestInspectIsReadOnly(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		_, asReader := reader(t, driver, dsn, db)
-		execute(t, db, `CREATE TABLE written (); GRANT ALL ON written, lock_heartbeats, lock_waits TO PUBLIC;
+		execute(t, db, `CREATE TABLE written (); GRANT ALL ON written, latchkey_heartbeats, latchkey_waits TO PUBLIC;
 			CREATE FUNCTION write() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO written DEFAULT VALUES; RETURN true; END $$;
-			ALTER TABLE lock_waits ENABLE ROW LEVEL SECURITY;
-			CREATE POLICY write ON lock_waits USING (write());
-			INSERT INTO lock_waits VALUES (1, 0, 1, -1, 0, 1, now(), now(), now() + interval '1 hour')`)
+			ALTER TABLE latchkey_waits ENABLE ROW LEVEL SECURITY;
+			CREATE POLICY write ON latchkey_waits USING (write());
+			INSERT INTO latchkey_waits VALUES (1, 0, 1, -1, 0, 1, now(), now(), now() + interval '1 hour')`)
 		if _, err := sqllock.Inspect(t.Context(), asReader); err == nil {
 			t.Error("it has called what writes")
 		}
@@ -93,15 +93,15 @@ func TestInspectOddRows(t *testing.T) {
 		mustLock(t, session(t, driver, dsn), sqllock.ID(1))
 		beat{session: 1, key: sqllock.ID(1)}.write(t, db)
 		for _, moment := range []string{"'infinity'", "'-infinity'", "'20000-01-01'"} {
-			execute(t, db, "UPDATE lock_heartbeats SET acquired = "+moment)
+			execute(t, db, "UPDATE latchkey_heartbeats SET acquired = "+moment)
 			if h := holder(t, inspect(t, db), sqllock.ID(1)); h.Registration != nil {
 				t.Errorf("%s: %+v", moment, h.Registration)
 			}
 		}
 		for _, statement := range []string{
-			"UPDATE lock_heartbeats SET key_space = 2",
-			"INSERT INTO lock_waits VALUES (1, 2, 1, -1, 0, 1, now(), now(), now())",
-			"INSERT INTO lock_waits VALUES (1, 0, 1, -2, 0, 1, now(), now(), now())",
+			"UPDATE latchkey_heartbeats SET key_space = 2",
+			"INSERT INTO latchkey_waits VALUES (1, 2, 1, -1, 0, 1, now(), now(), now())",
+			"INSERT INTO latchkey_waits VALUES (1, 0, 1, -2, 0, 1, now(), now(), now())",
 		} {
 			if _, err := db.Exec(statement); sqlState(err) != "23514" {
 				t.Errorf("%s: %v", statement, err)

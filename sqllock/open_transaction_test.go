@@ -63,7 +63,7 @@ func TestOpenOnUsedConnections(t *testing.T) {
 						WHERE datname = current_database() AND application_name LIKE '%latchkey' AND state = 'idle'`) == 1
 				})
 				lockertest.Eventually(t, "the registry is written", func() bool {
-					return number(t, observer, `SELECT count(*) FROM lock_heartbeats WHERE holder = $1 AND key_id = 0`, name) == 1
+					return number(t, observer, `SELECT count(*) FROM latchkey_heartbeats WHERE holder = $1 AND key_id = 0`, name) == 1
 				})
 				if n := number(t, observer, `SELECT count(*) FROM pg_stat_activity
 					WHERE datname = current_database() AND state LIKE 'idle in transaction%'`); n != 0 {

@@ -89,7 +89,7 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	err := session.(dialect.Registrar).Register(*r.tables.Load(), &dialect.Register{
 		Process: r.process, Holder: r.holder, Lease: s.options.lease, IsFirst: true, NoWaits: true})
 	if dialect.SQLState(err) == insufficientPrivilege {
-		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in lock_heartbeats and lock_waits: %w", err)
+		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in latchkey_heartbeats and latchkey_waits: %w", err)
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func TestRegistryIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "all three are registered", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_heartbeats") == 3
+			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 3
 		})
 		lockertest.Eventually(t, "the name is there", func() bool { return registration(t, db, named).Name != "" })
 		h := registration(t, db, named)
@@ -100,8 +100,8 @@ func TestRegistryIsWritten(t *testing.T) {
 		defer unbindElsewhere()
 		waiting.Go(func() { _, _ = s.Lock(elsewhere, plain) })
 		lockertest.Eventually(t, "who waits is registered, with what he holds", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_waits WHERE held_space = -1 AND waiters = 3") == 1 &&
-				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM lock_waits WHERE held_space = 1") == 3
+			return number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space = -1 AND waiters = 3") == 1 &&
+				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM latchkey_waits WHERE held_space = 1") == 3
 		})
 		cancel()
 		waiting.Wait()
@@ -109,7 +109,7 @@ func TestRegistryIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "nobody waits, and one lock less is held", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_waits") == 0 && number(t, db, "SELECT count(*) FROM lock_heartbeats") == 2
+			return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 && number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 2
 		})
 	})
 }
@@ -195,11 +195,11 @@ func TestRegistryMisuse(t *testing.T) {
 			t.Error("the schema that has them is refused")
 		}
 		stranger := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
-		execute(t, db, strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE lock_waits OWNER TO "+stranger)
+		execute(t, db, strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE latchkey_waits OWNER TO "+stranger)
 		refused("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
-		execute(t, db, "DROP TABLE lock_heartbeats, lock_waits; DROP ROLE "+stranger)
+		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits; DROP ROLE "+stranger)
 		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;
-			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".lock_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".latchkey_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
 		refused("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))
 	})
 }
@@ -215,7 +215,7 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 
 		// Somebody has the table for himself.
 		tx := transaction(t, db)
-		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE lock_heartbeats IN ACCESS EXCLUSIVE MODE"); err != nil {
+		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE latchkey_heartbeats IN ACCESS EXCLUSIVE MODE"); err != nil {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot be written") })
@@ -232,13 +232,13 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 
 		// It is slow, for whatever reason.
 		execute(t, db, `CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
-			CREATE TRIGGER dawdle BEFORE INSERT ON lock_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
+			CREATE TRIGGER dawdle BEFORE INSERT ON latchkey_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "cannot be written") == 2 })
-		execute(t, db, "DROP TRIGGER dawdle ON lock_heartbeats")
+		execute(t, db, "DROP TRIGGER dawdle ON latchkey_heartbeats")
 		lockertest.Eventually(t, "it is written again", func() bool { return strings.Count(log.String(), "written again") == 2 })
 
 		// It is gone, and stays so for another connection.
-		execute(t, db, "DROP TABLE lock_heartbeats, lock_waits")
+		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits")
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "cannot be written") == 3 })
 		if lock.Err() != nil || s.Stats().Losses != 0 {
 			t.Errorf("the lock: %v; %d losses", lock.Err(), s.Stats().Losses)
@@ -285,16 +285,16 @@ func TestRegistryInAnotherEncoding(t *testing.T) {
 			lock := lockOf(t, registering(t, driver, cluster.DSN(database)), sqllock.ID(1))
 			lock.SetName("it's \u3042 \\ \u3042")
 			lockertest.Eventually(t, "the lock is registered", func() bool {
-				return number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE name IS NOT NULL") > 0
+				return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE name IS NOT NULL") > 0
 			})
 			got := ""
-			if err := db.QueryRowContext(t.Context(), "SELECT encode(convert_to(name, 'UTF8'), 'hex') FROM lock_heartbeats").Scan(&got); err != nil || got != hex.EncodeToString([]byte(want)) {
+			if err := db.QueryRowContext(t.Context(), "SELECT encode(convert_to(name, 'UTF8'), 'hex') FROM latchkey_heartbeats").Scan(&got); err != nil || got != hex.EncodeToString([]byte(want)) {
 				t.Errorf("%s, %s: the name's bytes are %s, %v, want those of %q", driver, database, got, err, want)
 			}
 			if err := lock.Unlock(); err != nil {
 				t.Errorf("Unlock: %v", err)
 			}
-			lockertest.Eventually(t, "the row is gone", func() bool { return number(t, db, "SELECT count(*) FROM lock_heartbeats") == 0 })
+			lockertest.Eventually(t, "the row is gone", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 0 })
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (b beat) write(t *testing.T, db *sql.DB) (pid int) {
 			lease = 2 * time.Millisecond
 		}
 	}
-	err := db.QueryRow(`INSERT INTO lock_heartbeats AS h (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, heartbeat, expires, shared)
+	err := db.QueryRow(`INSERT INTO latchkey_heartbeats AS h (process, pid, backend_start, key_space, key_id, namespace, name, holder, acquired, heartbeat, expires, shared)
 		SELECT $1::bigint, a.pid, a.backend_start - CASE WHEN $2::boolean THEN interval '1 microsecond' ELSE '0' END, $3::smallint, $4::bigint,
 			$5::text, $6::text, 'host/1', beat.at - interval '1 second', beat.at, beat.at + make_interval(secs => $7::float8), $8::boolean
 		FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid), (SELECT now() - make_interval(secs => $9::float8) AS at) AS beat
@@ -57,7 +57,7 @@ func poll(t *testing.T, db *sql.DB, session int64, holding *sqllock.Key, wanted 
 	if holding != nil {
 		heldSpace, heldID = spaceOf(*holding), holding.Int64()
 	}
-	execute(t, db, `INSERT INTO lock_waits (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
+	execute(t, db, `INSERT INTO latchkey_waits (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
 		VALUES ($1, $2, $3, $4, $5, 2, now() - interval '3 seconds', now(), now() + make_interval(secs => $6::float8))`,
 		session, spaceOf(wanted), wanted.Int64(), heldSpace, heldID, lease.Seconds())
 }

@@ -34,7 +34,7 @@ func TestSchema(t *testing.T) {
 		{"MarkSchema", sqllock.PostgreSQL, []string{"latchkey_marks"}},
 		{"MarkSchema", sqllock.SQLite, []string{"latchkey_marks"}},
 		{"MarkSchema", sqllock.MySQL, []string{"latchkey_marks"}},
-		{"HeartbeatSchema", sqllock.PostgreSQL, []string{"lock_heartbeats", "lock_waits"}},
+		{"HeartbeatSchema", sqllock.PostgreSQL, []string{"latchkey_heartbeats", "latchkey_waits"}},
 		{"HeartbeatSchema", sqllock.SQLite, nil},
 		{"HeartbeatSchema", sqllock.MySQL, nil},
 	}

@@ -160,11 +160,11 @@ func withShadowedFunctions(t *testing.T, driver, dsn string) {
 		}
 		return slices.ContainsFunc(snapshot.Holders, func(h sqllock.Holder) bool { return h.Registration != nil })
 	})
-	execute(t, db, `INSERT INTO lock_heartbeats SELECT 1, (1 << 30), pg_catalog.now(), 0, 0, '', NULL, 'host/1', t, t, t
+	execute(t, db, `INSERT INTO latchkey_heartbeats SELECT 1, (1 << 30), pg_catalog.now(), 0, 0, '', NULL, 'host/1', t, t, t
 		FROM (SELECT pg_catalog.now() - interval '1 hour' AS t) AS t`)
 	startWatch(t, db)
 	lockertest.Eventually(t, "Watch removes a dead row", func() bool {
-		return number(t, db, "SELECT pg_catalog.count(*) FROM lock_heartbeats WHERE process = 1") == 0
+		return number(t, db, "SELECT pg_catalog.count(*) FROM latchkey_heartbeats WHERE process = 1") == 0
 	})
 	tx := transaction(t, db)
 	if err := sqllock.Fence(t.Context(), tx, lock); err != nil {

@@ -107,7 +107,7 @@ func TestWatchEndsAStatementWithoutItsEnd(t *testing.T) {
 		s := session(t, driver, through, sqllock.WithLease(2*time.Second), sqllock.WithRegistry(""))
 		mustLock(t, s, sqllock.ID(1))
 		lockertest.Eventually(t, "the lock is written down", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE key_id = 1") == 1
+			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
 		})
 		wired.change(func(w *wire) { w.refuses = true })
 		inMidStatement(t, wired, s)

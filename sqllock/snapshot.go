@@ -13,8 +13,8 @@ type Snapshot struct {
 	Waiters []Waiter  // by key, then who has waited for longest
 	Blocked []Blocked // who waits for something else than an advisory lock, by PID
 
-	Heartbeats TableState // whether lock_heartbeats was read: without it no Holder has a Registration
-	Waits      TableState // whether lock_waits was read: without it callers that poll are not seen
+	Heartbeats TableState // whether latchkey_heartbeats was read: without it no Holder has a Registration
+	Waits      TableState // whether latchkey_waits was read: without it callers that poll are not seen
 
 	// Hidden counts locks whose registration cannot be trusted, since this role may not see when their server
 	// processes started: pg_read_all_stats (or pg_monitor) shows it.
@@ -57,7 +57,7 @@ type Holder struct {
 	Registration *Registration // what the process's own heartbeat said of the lock; nil: nothing
 }
 
-// A Registration is a row of lock_heartbeats. Times are by the database's clock.
+// A Registration is a row of latchkey_heartbeats. Times are by the database's clock.
 type Registration struct {
 	Session   int64     // a random number of the Session
 	Namespace Namespace // empty for ID and Pair
@@ -90,7 +90,7 @@ type Waiter struct {
 	Poll      *Poll         // callers of a Session; nil: a server process
 }
 
-// A Poll is callers in one process who wait by asking again and again: a row of lock_waits.
+// A Poll is callers in one process who wait by asking again and again: a row of latchkey_waits.
 type Poll struct {
 	Session   int64 // the random number of the Session
 	Callers   int

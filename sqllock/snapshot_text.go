@@ -24,7 +24,7 @@ func (s *Snapshot) String() string {
 	for _, table := range []struct {
 		name  string
 		state TableState
-	}{{"lock_heartbeats", s.Heartbeats}, {"lock_waits", s.Waits}} {
+	}{{"latchkey_heartbeats", s.Heartbeats}, {"latchkey_waits", s.Waits}} {
 		if table.state != TableRead {
 			fmt.Fprintf(&b, "table %s: %s\n", table.name, table.state.reason())
 		}

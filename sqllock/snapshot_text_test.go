@@ -20,12 +20,12 @@ func TestSnapshotString(t *testing.T) {
 		Heartbeats: sqllock.TableRead, Waits: sqllock.TableMissing}
 	text := s.String()
 	for _, want := range []string{`"ann\nforged"`, "shop latchkey", "export", "3s", "2s ago", "-7, 8", "callers of session 5: 1, holding 50",
-		"process 8 waits for a row", "table lock_waits: missing"} {
+		"process 8 waits for a row", "table latchkey_waits: missing"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	for _, unwanted := range []string{"\nforged", "9, 9", "lock_heartbeats"} {
+	for _, unwanted := range []string{"\nforged", "9, 9", "latchkey_heartbeats"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("%q in\n%s", unwanted, text)
 		}

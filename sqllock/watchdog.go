@@ -115,7 +115,7 @@ func registryError(s *Snapshot) error {
 	if s.Heartbeats == TableRead && s.Waits == TableRead {
 		return nil
 	}
-	return fmt.Errorf("sqllock: late heartbeats and callers that poll are not seen in full: table lock_heartbeats is %s; lock_waits is %s (see HeartbeatSchema and WithRegistrySchema)",
+	return fmt.Errorf("sqllock: late heartbeats and callers that poll are not seen in full: table latchkey_heartbeats is %s; latchkey_waits is %s (see HeartbeatSchema and WithRegistrySchema)",
 		s.Heartbeats.reason(), s.Waits.reason())
 }
 
@@ -141,7 +141,7 @@ func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
 		w.sweepAt = now() + sweepPause
 	}
 	if dialect.SQLState(err) == insufficientPrivilege {
-		err = fmt.Errorf("sqllock: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on lock_heartbeats and lock_waits: %w", err)
+		err = fmt.Errorf("sqllock: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on latchkey_heartbeats and latchkey_waits: %w", err)
 	}
 	w.part(partSweep, err)
 }

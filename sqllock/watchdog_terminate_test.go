@@ -61,10 +61,10 @@ func TestWatchTerminates(t *testing.T) {
 // Between the look and the end of the session everything may change: then nobody is ended.
 func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 	for name, change := range map[string]string{
-		"the heartbeat came":             "UPDATE lock_heartbeats SET heartbeat = now(), expires = now() + interval '1 minute' WHERE key_id = 1",
-		"the pid is another process's":   "UPDATE lock_heartbeats SET backend_start = backend_start - interval '1 microsecond' WHERE key_id = 1",
-		"the row was removed":            "DELETE FROM lock_heartbeats WHERE key_id = 1",
-		"another lock, the same process": "UPDATE lock_heartbeats SET key_id = 77 WHERE key_id = 1",
+		"the heartbeat came":             "UPDATE latchkey_heartbeats SET heartbeat = now(), expires = now() + interval '1 minute' WHERE key_id = 1",
+		"the pid is another process's":   "UPDATE latchkey_heartbeats SET backend_start = backend_start - interval '1 microsecond' WHERE key_id = 1",
+		"the row was removed":            "DELETE FROM latchkey_heartbeats WHERE key_id = 1",
+		"another lock, the same process": "UPDATE latchkey_heartbeats SET key_id = 77 WHERE key_id = 1",
 		"the lock was given back":        "",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestWatchWithoutRights(t *testing.T) {
 		var asked atomic.Int64
 		w := startWatch(t, asReader, sqllock.WithTerminate(func(sqllock.Finding) bool { asked.Add(1); return true }))
 		w.await(1, "that it may not read is told", failed(false, "unreadable"))
-		execute(t, db, "GRANT SELECT ON lock_heartbeats, lock_waits TO "+role)
+		execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
 		w.await(1, "that it may read is told", failed(true, "unreadable"))
 		w.await(1, "that it may not see starts is told", failed(false, "pg_read_all_stats"))
 		execute(t, db, "GRANT pg_read_all_stats TO "+role)
@@ -145,7 +145,7 @@ func TestWatchTerminatesWithTheRight(t *testing.T) {
 	admin := withRegistry(t, "pgx", cluster.DSN(""))
 	execute(t, admin, "CREATE ROLE service LOGIN")
 	execute(t, admin, "CREATE ROLE watcher LOGIN IN ROLE pg_signal_backend, pg_read_all_stats")
-	execute(t, admin, "GRANT SELECT ON lock_heartbeats, lock_waits TO watcher")
+	execute(t, admin, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO watcher")
 	as := func(role string) *sql.DB {
 		before, rest, _ := strings.Cut(cluster.DSN(""), "://")
 		_, rest, _ = strings.Cut(rest, "@")

@@ -209,7 +209,7 @@ func TestWatchCycle(t *testing.T) {
 		pollAgain := func(n int, what string) {
 			t.Helper()
 			lockertest.Eventually(t, what, func() bool {
-				execute(t, db, "UPDATE lock_waits SET heartbeat = now()")
+				execute(t, db, "UPDATE latchkey_waits SET heartbeat = now()")
 				return w.count(ofKind(sqllock.WaitCycle, false)) == n
 			})
 		}
@@ -217,7 +217,7 @@ func TestWatchCycle(t *testing.T) {
 		poll(t, db, 5, &held, wanted, time.Minute)
 		pollAgain(2, "a certain cycle is told")
 		w.await(1, "it is not the possible one any more", ofKind(sqllock.WaitCycle, true))
-		execute(t, db, "DELETE FROM lock_waits")
+		execute(t, db, "DELETE FROM latchkey_waits")
 		w.await(2, "its end is told", ofKind(sqllock.WaitCycle, true))
 		certain := func(f sqllock.Finding) bool { return f.Cycle != nil && f.Cycle.Certain }
 		if n := w.count(certain); n != 2 {

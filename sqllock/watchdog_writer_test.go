@@ -131,7 +131,7 @@ func TestWatchSparesWhoCannotRegister(t *testing.T) {
 		lock := mustLock(t, s, sqllock.ID(1))
 		lockertest.Eventually(t, "it is registered", func() bool { return registration(t, db, sqllock.ID(1)).Session != 0 })
 		tx, _ := client(t, db)
-		if _, err := tx.Exec("LOCK TABLE lock_heartbeats IN SHARE MODE"); err != nil { // as CREATE INDEX does
+		if _, err := tx.Exec("LOCK TABLE latchkey_heartbeats IN SHARE MODE"); err != nil { // as CREATE INDEX does
 			t.Fatal(err)
 		}
 		w := startWatch(t, db, sqllock.WithTerminate(func(f sqllock.Finding) bool {
