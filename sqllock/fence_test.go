@@ -27,22 +27,12 @@ func fenced(t *testing.T, driver, dsn string) *sql.DB {
 // Watch at work never sees a part of them.
 func create(t *testing.T, db *sql.DB, schema []string) {
 	t.Helper()
-	tx := transaction(t, db)
-	for _, statement := range schema {
-		if _, err := tx.Exec(statement); err != nil {
-			t.Fatalf("%.40s…: %v", statement, err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Create(t, db, schema)
 }
 
 func execute(t *testing.T, db *sql.DB, query string, args ...any) {
 	t.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
-		t.Fatalf("%.40s…: %v", query, err)
-	}
+	pgtest.Execute(t, db, query, args...)
 }
 
 // fencedWork writes who, behind the fence, and commits whatever the fence has

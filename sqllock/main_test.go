@@ -17,7 +17,6 @@ import (
 func TestMain(m *testing.M) {
 	lockertest.Worker()                            // does not return in a process of a test with several
 	runCandidate()                                 // nor does this, in a candidate of TestCampaignTakeOver
-	runRegisteringHolder()                         // nor this
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
 	code := pgtest.Main(m)
 	if code == 0 {
@@ -32,12 +31,7 @@ func TestMain(m *testing.M) {
 // open opens a pool on dsn that ends with the test.
 func open(tb testing.TB, driver, dsn string) *sql.DB {
 	tb.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = db.Close() })
-	return db
+	return pgtest.Open(tb, driver, dsn)
 }
 
 // session opens a Session with a pool of its own on dsn, as a process would.
@@ -53,12 +47,8 @@ func session(tb testing.TB, driver, dsn string, opts ...sqllock.Option) *sqllock
 
 // eachDriver runs test with both drivers, each with a database of its own.
 func eachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			test(t, driver, pgtest.Database(t))
-		})
-	}
+	t.Helper()
+	pgtest.EachDriver(t, test)
 }
 
 // advisoryLocks counts the advisory locks held in db's database.
@@ -77,9 +67,5 @@ func sessions(tb testing.TB, db *sql.DB) int {
 
 func number(tb testing.TB, db *sql.DB, query string, args ...any) int {
 	tb.Helper()
-	var n int
-	if err := db.QueryRow(query, args...).Scan(&n); err != nil {
-		tb.Fatal(err)
-	}
-	return n
+	return pgtest.Number(tb, db, query, args...)
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // WithRegistry has the Session write down, for people, which locks it holds and which keys its callers
-// wait for, into the tables of [HeartbeatSchema], once a heartbeat and in the heartbeat's own round
-// trip; see [Inspect] and [Watch]. The tables are in the schema of this name, spelt as in the catalog, or, if it
+// wait for, into the tables of lockwatch.Schema, once a heartbeat and in the heartbeat's own round
+// trip; see lockwatch.Inspect and lockwatch.Watch. The tables are in the schema of this name, spelt as in the catalog, or, if it
 // is empty, where the search_path finds them; the role needs SELECT, INSERT, UPDATE and DELETE on them.
 //
 // Open fails if the tables are not there or may not be written to (one WithLazyOpen that connects later logs it, and
@@ -127,6 +127,8 @@ func (e *enrollError) Unwrap() error { return e.err }
 
 // Is makes errors.Is(err, ErrConfig) hold.
 func (e *enrollError) Is(target error) bool { return target == ErrConfig }
+
+const insufficientPrivilege = "42501"
 
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 

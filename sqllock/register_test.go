@@ -17,6 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // registering is a Session that writes into a registry, with heartbeats that a test can wait for.
@@ -27,7 +28,7 @@ func registering(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqll
 func registry(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
-	create(t, db, sqllock.HeartbeatSchema(sqllock.PostgreSQL))
+	create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
 	return db
 }
 
@@ -41,9 +42,9 @@ func lockOf(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
 }
 
 // registration is what the registry says of key, which is held; the zero Registration if nothing.
-func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r sqllock.Registration) {
+func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r lockwatch.Registration) {
 	t.Helper()
-	s, err := sqllock.Inspect(t.Context(), db)
+	s, err := lockwatch.Inspect(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +54,22 @@ func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r sqllock.Registra
 		}
 	}
 	return r
+}
+
+// watch has Watch look at db until the test ends, and passes what it finds to report.
+func watch(t *testing.T, db *sql.DB, report func(lockwatch.Finding), opts ...lockwatch.WatchOption) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		done <- lockwatch.Watch(ctx, db, report, append([]lockwatch.WatchOption{lockwatch.WithInterval(time.Millisecond)}, opts...)...)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch: %v", err)
+		}
+	})
 }
 
 // What a Session holds and who waits for it is in the registry from the next heartbeat on, with a name
@@ -156,16 +173,16 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 				waiting.Go(func() { _, _ = sessions[i].Lock(bound, locks[1-i].Key()) })
 			}
 			lockertest.Eventually(t, name+": a cycle that is certain", func() bool {
-				s, err := sqllock.Inspect(t.Context(), db)
+				s, err := lockwatch.Inspect(t.Context(), db)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return slices.ContainsFunc(s.Cycles(), func(c sqllock.Cycle) bool { return c.Certain })
+				return slices.ContainsFunc(s.Cycles(), func(c lockwatch.Cycle) bool { return c.Certain })
 			})
 			cancel()
 			waiting.Wait()
 			lockertest.Eventually(t, name+": no cycle any more", func() bool {
-				s, err := sqllock.Inspect(t.Context(), db)
+				s, err := lockwatch.Inspect(t.Context(), db)
 				return err == nil && len(s.Cycles()) == 0
 			})
 		}
@@ -186,16 +203,16 @@ func TestRegistryMisuse(t *testing.T) {
 				t.Errorf("%s: %v, want an error of its own that says %q", what, err, says)
 			}
 		}
-		refused("no tables", "HeartbeatSchema", sqllock.WithRegistry(""))
-		refused("no tables, lazily", "HeartbeatSchema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
-		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+`; RESET search_path`)
+		refused("no tables", "lockwatch.Schema", sqllock.WithRegistry(""))
+		refused("no tables, lazily", "lockwatch.Schema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
+		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+`; RESET search_path`)
 		refused("tables in another schema", "name their schema", sqllock.WithRegistry(""))
-		refused("a schema without them", "HeartbeatSchema", sqllock.WithRegistry("public"))
+		refused("a schema without them", "lockwatch.Schema", sqllock.WithRegistry("public"))
 		if s := session(t, driver, dsn, sqllock.WithRegistry("o'ther")); s.Close() != nil {
 			t.Error("the schema that has them is refused")
 		}
 		stranger := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
-		execute(t, db, strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE latchkey_waits OWNER TO "+stranger)
+		execute(t, db, strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE latchkey_waits OWNER TO "+stranger)
 		refused("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
 		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits; DROP ROLE "+stranger)
 		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;

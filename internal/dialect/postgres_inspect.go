@@ -174,7 +174,7 @@ func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text 
 
 func foreignTable(state string) error {
 	return &Failure{Kind: Statement, State: state,
-		Reason: "latchkey_heartbeats or latchkey_waits is not a table made by HeartbeatSchema: name the schema of those that are (WithRegistrySchema)"}
+		Reason: "latchkey_heartbeats or latchkey_waits is not a table made by lockwatch.Schema: name the schema of those that are (lockwatch.WithSchema)"}
 }
 
 const (

@@ -73,10 +73,10 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 		return r, nil
 	case schema == "":
 		return r, &Failure{Kind: Statement, State: undefinedTable,
-			Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the search_path: create them with HeartbeatSchema, or name their schema"}
+			Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the search_path: create them with lockwatch.Schema, or name their schema"}
 	}
 	return r, &Failure{Kind: Statement, State: undefinedTable,
-		Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the schema that was named: create them there with HeartbeatSchema"}
+		Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the schema that was named: create them there with lockwatch.Schema"}
 }
 
 // Register is an Exec without arguments: several statements in one transaction and one round trip. It
