@@ -36,20 +36,20 @@ type Wait struct {
 }
 
 // Cycles finds who waits for each other: server processes, by pg_blocking_pids, and callers of Sessions that write
-// heartbeats, by what they hold. A Session's locks are each a party of its own, since they are held for different callers.
+// heartbeats, by what they hold. A Session's locks are each a node of its own, since they are held for different callers.
 //
-// For each party that is in a cycle it gives a shortest one that it is in, each once, those
+// For each node that is in a cycle it gives a shortest one that it is in, each once, those
 // that are certain first. It does not see a process that waits on another connection than that of its locks, such as one
 // that holds a Session's lock and waits for it in a transaction of its own.
 func (s *Snapshot) Cycles() []Cycle {
 	g := newWaitGraph(s)
-	found := rings{graph: g, seen: make(map[string]bool), certain: make(map[int]bool)}
-	for _, knot := range g.knots() {
-		within := make([]bool, len(g.parties))
-		for _, p := range knot {
+	found := cycleSet{graph: g, seen: make(map[string]bool), certain: make(map[int]bool)}
+	for _, component := range g.components() {
+		within := make([]bool, len(g.nodes))
+		for _, p := range component {
 			within[p] = true
 		}
-		for _, p := range knot {
+		for _, p := range component {
 			found.add(g.paths(p, p, within).to(p), true)
 		}
 	}
@@ -68,14 +68,14 @@ func (s *Snapshot) Cycles() []Cycle {
 // possible finds the rings that close if callers who poll hold, meanwhile, one of their
 // Session's locks. One such guess in a ring is the most: two waits of nobody knows whom say nothing.
 // ways is what it remembers.
-func (g *waitGraph) possible(w *Waiter, ways map[int]*paths, found *rings) {
+func (g *waitGraph) possible(w *Waiter, ways map[int]*paths, found *cycleSet) {
 	for _, wanted := range g.holders[w.Key] {
 		from := g.indexOf(wanted)
 		if ways[from] == nil {
 			ways[from] = g.paths(from, -1, nil)
 		}
 		for _, caller := range ways[from].reached {
-			if caller != from && g.parties[caller].held && g.sessions[caller] == w.Poll.Session {
+			if caller != from && g.nodes[caller].held && g.sessions[caller] == w.Poll.Session {
 				closing := step{caller, edge{to: from, key: &w.Key, poll: w.Poll}}
 				found.add(append(ways[from].to(caller), closing), false)
 			}
@@ -83,41 +83,41 @@ func (g *waitGraph) possible(w *Waiter, ways map[int]*paths, found *rings) {
 	}
 }
 
-// rings is the cycles found, each once.
-type rings struct {
+// cycleSet is the cycles found, each once.
+type cycleSet struct {
 	graph   *waitGraph
 	cycles  []Cycle
 	seen    map[string]bool
-	certain map[int]bool // parties of a certain cycle
+	certain map[int]bool // nodes of a certain cycle
 }
 
-func (r *rings) add(ring []step, certain bool) {
-	if !certain && !slices.ContainsFunc(ring, func(s step) bool { return !r.certain[s.from] }) {
+func (r *cycleSet) add(steps []step, certain bool) {
+	if !certain && !slices.ContainsFunc(steps, func(s step) bool { return !r.certain[s.from] }) {
 		return // who is certainly stuck need not be possibly stuck
 	}
-	c := r.graph.cycle(ring, certain)
+	c := r.graph.cycle(steps, certain)
 	if id := c.String(); !r.seen[id] {
 		r.seen[id] = true
 		r.cycles = append(r.cycles, c)
 	}
 	if certain {
-		for _, s := range ring {
+		for _, s := range steps {
 			r.certain[s.from] = true
 		}
 	}
 }
 
-// cycle turns ring so that the least party is the first.
-func (g *waitGraph) cycle(ring []step, certain bool) Cycle {
+// cycle turns steps so that the least node is the first.
+func (g *waitGraph) cycle(steps []step, certain bool) Cycle {
 	least := 0
-	for i, s := range ring {
-		if s.from < ring[least].from {
+	for i, s := range steps {
+		if s.from < steps[least].from {
 			least = i
 		}
 	}
 	c := Cycle{Certain: certain, EndsByItself: certain}
-	for _, s := range slices.Concat(ring[least:], ring[:least]) {
-		p := g.parties[s.from]
+	for _, s := range slices.Concat(steps[least:], steps[:least]) {
+		p := g.nodes[s.from]
 		w := Wait{PID: p.pid, For: s.edge.key}
 		if p.held {
 			w.Held = &p.key
@@ -132,14 +132,14 @@ func (g *waitGraph) cycle(ring []step, certain bool) Cycle {
 }
 
 func compareCycles(a, b Cycle) int {
-	return slices.CompareFunc(a.Waits, b.Waits, func(a, b Wait) int { return compareParties(a.party(), b.party()) })
+	return slices.CompareFunc(a.Waits, b.Waits, func(a, b Wait) int { return compareNodes(a.node(), b.node()) })
 }
 
-func (w Wait) party() party {
+func (w Wait) node() node {
 	if w.Held == nil {
-		return party{pid: w.PID}
+		return node{pid: w.PID}
 	}
-	return party{w.PID, true, *w.Held}
+	return node{w.PID, true, *w.Held}
 }
 
 // String is c in words, with the keys' numbers and without names.

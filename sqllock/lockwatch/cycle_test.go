@@ -172,19 +172,19 @@ func TestCycles(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := &lockwatch.Snapshot{At: noon, Holders: tt.holders, Waiters: tt.waiters, Blocked: tt.blocked}
-			if got := ringsOf(s); !slices.Equal(got, tt.want) {
+			if got := cycleTexts(s); !slices.Equal(got, tt.want) {
 				t.Errorf("cycles:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
 			slices.Reverse(s.Holders)
 			slices.Reverse(s.Waiters)
-			if got := ringsOf(s); !slices.Equal(got, tt.want) {
+			if got := cycleTexts(s); !slices.Equal(got, tt.want) {
 				t.Errorf("in another order the cycles are:\n%s", strings.Join(got, "\n"))
 			}
 		})
 	}
 }
 
-func ringsOf(s *lockwatch.Snapshot) (texts []string) {
+func cycleTexts(s *lockwatch.Snapshot) (texts []string) {
 	for _, c := range s.Cycles() {
 		texts = append(texts, c.String())
 	}
@@ -230,7 +230,7 @@ func BenchmarkCyclesQueue(b *testing.B) {
 }
 
 // The worst: all of the queue are in a cycle with its last.
-func BenchmarkCyclesKnot(b *testing.B) {
+func BenchmarkCyclesComponent(b *testing.B) {
 	s := queue(800)
 	s.Blocked = []lockwatch.Blocked{blocked(1, 801)}
 	for b.Loop() {

@@ -13,21 +13,21 @@ type diagnosis struct {
 	late, long time.Duration // of inspectOptions
 
 	open  []Finding
-	rings map[string]ring      // cycles of the look before
+	seen  map[string]sighting  // cycles of the look before
 	since map[lockID]time.Time // when locks were first seen, if long matters
 }
 
 // look takes in what s shows and returns what is new, and what is over.
 func (d *diagnosis) look(s *Snapshot) (news, over []Finding) {
 	found := slices.Concat(d.lateLocks(s), d.cycles(s), d.longHeld(s))
-	now := make(map[episode]Finding, len(found))
+	now := make(map[findingID]Finding, len(found))
 	for _, f := range found {
-		now[f.episode()] = f
+		now[f.findingID()] = f
 	}
-	was := make(map[episode]bool, len(d.open))
+	was := make(map[findingID]bool, len(d.open))
 	var open []Finding
 	for _, f := range d.open {
-		e := f.episode()
+		e := f.findingID()
 		was[e] = true
 		current, still := now[e]
 		if !still {
@@ -39,7 +39,7 @@ func (d *diagnosis) look(s *Snapshot) (news, over []Finding) {
 		open = append(open, current)
 	}
 	for _, f := range found {
-		if !was[f.episode()] {
+		if !was[f.findingID()] {
 			f.Since = s.At
 			news = append(news, f)
 		}
@@ -79,8 +79,8 @@ func (d *diagnosis) lateAge(r *Registration) time.Duration {
 	return r.Expires.Sub(r.Heartbeat) / 2
 }
 
-// A ring is a cycle that was seen without a gap.
-type ring struct {
+// A sighting is a cycle that was seen without a gap.
+type sighting struct {
 	first Cycle // when it was first seen
 	lasts bool  // it was seen again, and each who polls in it has had a heartbeat since
 }
@@ -88,20 +88,20 @@ type ring struct {
 // cycles is those that last: what polls is known as of a heartbeat, and who waits in
 // the server may have been looked at a moment after the locks.
 func (d *diagnosis) cycles(s *Snapshot) (found []Finding) {
-	rings := make(map[string]ring)
+	now := make(map[string]sighting)
 	for _, c := range s.Cycles() {
 		id := c.String()
-		r, seen := d.rings[id]
+		r, seen := d.seen[id]
 		if !seen {
 			r.first = c
 		}
 		r.lasts = r.lasts || seen && c.newerThan(r.first)
-		rings[id] = r
+		now[id] = r
 		if r.lasts {
 			found = append(found, Finding{Kind: WaitCycle, Cycle: &c})
 		}
 	}
-	d.rings = rings
+	d.seen = now
 	return found
 }
 
@@ -122,7 +122,7 @@ func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {
 	seen := make(map[lockID]time.Time, len(s.Holders))
 	for i := range s.Holders {
 		h := &s.Holders[i]
-		if h.Claim {
+		if h.SecretCheck {
 			continue
 		}
 		id := h.lockID()

@@ -12,7 +12,7 @@ import (
 func TestCycleIsToldAtTheSecondLook(t *testing.T) {
 	t.Parallel()
 	calm := &Snapshot{}
-	ring := &Snapshot{Holders: []Holder{{Key: sqllock.ID(1), Process: Process{PID: 1}}, {Key: sqllock.ID(2), Process: Process{PID: 2}}},
+	cycle := &Snapshot{Holders: []Holder{{Key: sqllock.ID(1), Process: Process{PID: 1}}, {Key: sqllock.ID(2), Process: Process{PID: 2}}},
 		Waiters: []Waiter{
 			{Key: sqllock.ID(2), Process: Process{PID: 1}, BlockedBy: []int{2}},
 			{Key: sqllock.ID(1), Process: Process{PID: 2}, BlockedBy: []int{1}},
@@ -21,7 +21,7 @@ func TestCycleIsToldAtTheSecondLook(t *testing.T) {
 	for i, look := range []struct {
 		shows      *Snapshot
 		news, over int
-	}{{ring, 0, 0}, {calm, 0, 0}, {ring, 0, 0}, {ring, 1, 0}, {ring, 0, 0}, {calm, 0, 1}, {ring, 0, 0}, {ring, 1, 0}} {
+	}{{cycle, 0, 0}, {calm, 0, 0}, {cycle, 0, 0}, {cycle, 1, 0}, {cycle, 0, 0}, {calm, 0, 1}, {cycle, 0, 0}, {cycle, 1, 0}} {
 		news, over := d.look(look.shows)
 		if len(news) != look.news || len(over) != look.over {
 			t.Errorf("look %d: %d new and %d over, want %d and %d", i+1, len(news), len(over), look.news, look.over)
@@ -64,7 +64,7 @@ func TestLongHeldCountsFromTheFirstLook(t *testing.T) {
 	lock := Holder{Key: sqllock.ID(1), Process: Process{PID: 1, Start: at}}
 	again := lock
 	again.Process.Start = at.Add(time.Microsecond) // another process with its pid
-	claim := Holder{Key: sqllock.Pair(1, 1), Claim: true, Shared: true}
+	claim := Holder{Key: sqllock.Pair(1, 1), SecretCheck: true, Shared: true}
 	d := diagnosis{long: 2 * time.Second}
 	for i, look := range []struct {
 		holders    []Holder
@@ -120,7 +120,7 @@ func TestLateIsWhoIsSilentToo(t *testing.T) {
 func TestCycleNeedsNewHeartbeats(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	ring := func(first, second int) *Snapshot { // which heartbeats the two have had
+	cycle := func(first, second int) *Snapshot { // which heartbeats the two have had
 		beat := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
 		lock := func(n int, k int64) Holder {
 			return Holder{Key: sqllock.ID(k), Process: Process{PID: n}, Registration: &Registration{Session: int64(n), Acquired: at, Heartbeat: at, Expires: at.Add(time.Hour)}}
@@ -134,7 +134,7 @@ func TestCycleNeedsNewHeartbeats(t *testing.T) {
 	for i, look := range []struct {
 		shows *Snapshot
 		news  int
-	}{{ring(1, 1), 0}, {ring(1, 1), 0}, {ring(2, 1), 0}, {ring(3, 1), 0}, {ring(3, 2), 1}, {ring(3, 2), 0}} {
+	}{{cycle(1, 1), 0}, {cycle(1, 1), 0}, {cycle(2, 1), 0}, {cycle(3, 1), 0}, {cycle(3, 2), 1}, {cycle(3, 2), 0}} {
 		if news, over := d.look(look.shows); len(news) != look.news || len(over) != 0 {
 			t.Errorf("look %d: %d new and %d over, want %d", i+1, len(news), len(over), look.news)
 		}

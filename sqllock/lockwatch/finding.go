@@ -51,8 +51,8 @@ const (
 	WatchFailed FindingKind = "watch failed"
 )
 
-// An episode is what tells a Finding from others, from its beginning to its end.
-type episode struct {
+// An findingID is what tells a Finding from others, from its beginning to its end.
+type findingID struct {
 	kind FindingKind
 	lock lockID
 	text string // of a cycle; or which part of Watch has failed
@@ -77,8 +77,8 @@ func (h *Holder) processID() processID {
 	return processID{h.Process.PID, h.Process.Start.UnixMicro()}
 }
 
-func (f *Finding) episode() episode {
-	e := episode{kind: f.Kind}
+func (f *Finding) findingID() findingID {
+	e := findingID{kind: f.Kind}
 	switch {
 	case f.Cycle != nil:
 		e.text = f.Cycle.String()

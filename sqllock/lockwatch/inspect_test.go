@@ -77,7 +77,7 @@ func TestInspectHolders(t *testing.T) {
 		for _, key := range keys {
 			h := holder(t, got, key)
 			if !strings.HasSuffix(h.Process.Application, "latchkey") || h.Process.PID == 0 || h.Process.Start.IsZero() ||
-				h.Process.State != "idle" || h.Process.Address != "127.0.0.1" || h.Shared || h.Claim || h.Registration != nil {
+				h.Process.State != "idle" || h.Process.Address != "127.0.0.1" || h.Shared || h.SecretCheck || h.Registration != nil {
 				t.Errorf("holder of key %d: %+v", key.Int64(), h)
 			}
 		}
@@ -90,7 +90,7 @@ func TestInspectHolders(t *testing.T) {
 		if key := holder(t, got, named).Key; key != sqllock.ID(named.Int64()) {
 			t.Errorf("the key is not as ID makes it: %+v", key)
 		}
-		claims := slices.DeleteFunc(slices.Clone(got.Holders), func(h lockwatch.Holder) bool { return !h.Claim })
+		claims := slices.DeleteFunc(slices.Clone(got.Holders), func(h lockwatch.Holder) bool { return !h.SecretCheck })
 		if len(claims) != 1 || len(got.Holders) != len(keys)+1+2+1 { // ann's key, the transaction's, the claim
 			t.Errorf("%d holders, %d of them claims:\n%v", len(got.Holders), len(claims), got)
 		}
@@ -128,8 +128,8 @@ func TestInspectWaiters(t *testing.T) {
 		if w := waiters[1]; w.Process.PID != secondPID || !w.Shared || !slices.Equal(w.BlockedBy, before) {
 			t.Errorf("the second: %+v", w)
 		}
-		if rings := inspect(t, db).Cycles(); len(rings) != 0 {
-			t.Errorf("cycles in a queue: %v", rings)
+		if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
+			t.Errorf("cycles in a queue: %v", cycles)
 		}
 	})
 }

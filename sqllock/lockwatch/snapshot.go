@@ -53,10 +53,10 @@ type Holder struct {
 	Process Process
 	Shared  bool
 
-	// Claim: the lock is none of a caller's, but how a Session says which secret it makes keys with
+	// SecretCheck: the lock is none of a caller's, but how a Session says which secret it makes keys with
 	// ([sqllock.Namespace.Keyed]). A shared lock on a Pair that a Session holds without a
 	// Registration passes for one.
-	Claim bool
+	SecretCheck bool
 
 	Registration *Registration // what the process's own heartbeat said of the lock; nil: nothing
 }

@@ -40,7 +40,7 @@ func (s *Snapshot) writeHolders(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row(table, "HELD KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "HEARTBEAT", "NAMESPACE", "NAME", "HOLDER")
 	for _, h := range s.Holders {
-		if h.Claim {
+		if h.SecretCheck {
 			continue
 		}
 		p := h.Process

@@ -16,7 +16,7 @@ func TestSnapshotString(t *testing.T) {
 	h.Process.Application, h.Registration.Name, h.Registration.Namespace = "shop latchkey", "ann\nforged", "export"
 	pair := held(6, 0)
 	pair.Key = sqllock.Pair(-7, 8)
-	s := &lockwatch.Snapshot{At: noon.Add(2 * time.Second), Holders: holders{h, pair, {Key: sqllock.Pair(9, 9), Claim: true}},
+	s := &lockwatch.Snapshot{At: noon.Add(2 * time.Second), Holders: holders{h, pair, {Key: sqllock.Pair(9, 9), SecretCheck: true}},
 		Waiters: waiters{waits(1, 50, 5), polls(5, 50, 60)}, Blocked: []lockwatch.Blocked{blocked(8, 9)},
 		Heartbeats: lockwatch.TableRead, Waits: lockwatch.TableMissing}
 	text := s.String()
@@ -39,8 +39,8 @@ func TestSnapshotString(t *testing.T) {
 			t.Errorf("name %q is not written %s:\n%s", name, want, text)
 		}
 	}
-	ring := &lockwatch.Snapshot{At: noon, Holders: holders{held(1, 10), held(2, 20)}, Waiters: waiters{waits(1, 20, 2), waits(2, 10, 1)}}
-	if text := ring.String(); !strings.HasSuffix(text, "cycle: process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)\n") {
+	cycle := &lockwatch.Snapshot{At: noon, Holders: holders{held(1, 10), held(2, 20)}, Waiters: waiters{waits(1, 20, 2), waits(2, 10, 1)}}
+	if text := cycle.String(); !strings.HasSuffix(text, "cycle: process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)\n") {
 		t.Errorf("no cycle at the end of\n%s", text)
 	}
 }

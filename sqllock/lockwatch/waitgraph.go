@@ -7,24 +7,24 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A party is who may wait and be waited for: a server process, or a caller of a Session, known by the
+// A node is who may wait and be waited for: a server process, or a caller of a Session, known by the
 // lock that it holds.
 //
-// Invariant: a lock with a registration is a party of its own; one without is its process's.
-type party struct {
+// Invariant: a lock with a registration is a node of its own; one without is its process's.
+type node struct {
 	pid  int
 	held bool
 	key  sqllock.Key // if held
 }
 
-func partyOf(h Holder) party {
+func nodeOf(h Holder) node {
 	if h.Registration == nil {
-		return party{pid: h.Process.PID}
+		return node{pid: h.Process.PID}
 	}
-	return party{h.Process.PID, true, h.Key}
+	return node{h.Process.PID, true, h.Key}
 }
 
-func compareParties(a, b party) int {
+func compareNodes(a, b node) int {
 	return cmp.Or(cmp.Compare(a.pid, b.pid), compareBools(a.held, b.held), compareKeys(a.key, b.key))
 }
 
@@ -38,9 +38,9 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// An edge is a wait for another party. A party with several needs all of those it waits for.
+// An edge is a wait for another node. A node with several needs all of those it waits for.
 type edge struct {
-	to     int          // index of a party
+	to     int          // index of a node
 	key    *sqllock.Key // that is waited for; nil: no advisory lock
 	poll   *Poll        // nil: the wait is in the server, which sees it
 	server bool
@@ -48,20 +48,20 @@ type edge struct {
 
 // A waitGraph is who certainly waits for whom, of those who hold something or wait in the server. Others are in no ring.
 //
-// Parties go by their index, in the order of compareParties: a queue of n waiters has n²/2 edges.
+// Nodes go by their index, in the order of compareNodes: a queue of n waiters has n²/2 edges.
 type waitGraph struct {
-	parties   []party
-	edges     [][]edge                    // by party
+	nodes     []node
+	edges     [][]edge                    // by node
 	processes map[int]int                 // server processes, by PID
 	holders   map[sqllock.Key][]Holder    // of each key
-	holding   map[party]int               // parties of registered locks
+	holding   map[node]int                // nodes of registered locks
 	callers   map[int][]int               // processes' registered locks
-	sessions  []int64                     // by party: the Session's number; 0 for a server process
+	sessions  []int64                     // by node: the Session's number; 0 for a server process
 	owners    map[sqllock.Key]map[int]int // registered locks of a key, by PID
 }
 
 func newWaitGraph(s *Snapshot) *waitGraph {
-	g := &waitGraph{processes: make(map[int]int), holders: make(map[sqllock.Key][]Holder), holding: make(map[party]int),
+	g := &waitGraph{processes: make(map[int]int), holders: make(map[sqllock.Key][]Holder), holding: make(map[node]int),
 		callers: make(map[int][]int), owners: make(map[sqllock.Key]map[int]int)}
 	g.number(s)
 	for _, h := range s.Holders {
@@ -86,27 +86,27 @@ func newWaitGraph(s *Snapshot) *waitGraph {
 	return g
 }
 
-// number gives the parties their indices.
+// number gives the nodes their indices.
 func (g *waitGraph) number(s *Snapshot) {
-	all := make(map[party]struct{})
+	all := make(map[node]struct{})
 	for _, h := range s.Holders {
-		all[partyOf(h)] = struct{}{}
-		all[party{pid: h.Process.PID}] = struct{}{}
+		all[nodeOf(h)] = struct{}{}
+		all[node{pid: h.Process.PID}] = struct{}{}
 	}
 	for _, w := range s.Waiters {
 		if w.Poll == nil {
-			all[party{pid: w.Process.PID}] = struct{}{}
+			all[node{pid: w.Process.PID}] = struct{}{}
 		}
 	}
 	for _, b := range s.Blocked {
-		all[party{pid: b.Process.PID}] = struct{}{}
+		all[node{pid: b.Process.PID}] = struct{}{}
 	}
 	for p := range all {
-		g.parties = append(g.parties, p)
+		g.nodes = append(g.nodes, p)
 	}
-	slices.SortFunc(g.parties, compareParties)
-	g.edges, g.sessions = make([][]edge, len(g.parties)), make([]int64, len(g.parties))
-	for i, p := range g.parties {
+	slices.SortFunc(g.nodes, compareNodes)
+	g.edges, g.sessions = make([][]edge, len(g.nodes)), make([]int64, len(g.nodes))
+	for i, p := range g.nodes {
 		if p.held {
 			g.holding[p] = i
 			g.callers[p.pid] = append(g.callers[p.pid], i)
@@ -130,12 +130,12 @@ func (g *waitGraph) place(h Holder) {
 	g.owners[h.Key][h.Process.PID] = i
 }
 
-// indexOf is the party of h.
+// indexOf is the node of h.
 func (g *waitGraph) indexOf(h Holder) int {
 	if h.Registration == nil {
 		return g.processes[h.Process.PID]
 	}
-	return g.holding[partyOf(h)]
+	return g.holding[nodeOf(h)]
 }
 
 func (g *waitGraph) add(from int, e edge) { g.edges[from] = append(g.edges[from], e) }

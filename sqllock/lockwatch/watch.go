@@ -38,7 +38,7 @@ func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...WatchO
 	w := &watchdog{
 		db: db, options: o, report: report,
 		diagnosis: diagnosis{late: o.late, long: o.long},
-		failures:  make(map[string]Finding), ended: make(map[processID]bool), unanswered: make(map[processID]Finding),
+		failures:  make(map[string]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding),
 		busy: make(chan struct{}, 1),
 	}
 	timer := time.NewTimer(0)
@@ -77,8 +77,8 @@ type watchdog struct {
 
 	diagnosis  diagnosis
 	failures   map[string]Finding    // WatchFailed that is not over, by the part of the work
-	still      map[lockID]stillness  // if terminate matters
-	ended      map[processID]bool    // sessions that were ended and may still be there
+	silences   map[lockID]silence    // if terminate matters
+	terminated map[processID]bool    // sessions that were ended and may still be there
 	unanswered map[processID]Finding // sessions that may have been ended
 	sweepAt    time.Duration         // by now: not before
 	busy       chan struct{}         // holds a token while a question is with the driver
@@ -95,8 +95,8 @@ const (
 
 // look looks once. Its error is one that ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
-	asked := now()
-	i, err := inquire(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
+	requested := now()
+	i, err := query(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
 		return dialect.Inspect(ctx, w.db, w.options.schema)
 	})
 	switch {
@@ -105,15 +105,15 @@ func (w *watchdog) look(ctx context.Context) error {
 	case errors.Is(err, errors.ErrUnsupported):
 		return err
 	}
-	w.part(partLook, err)
+	w.notePart(partLook, err)
 	if err != nil {
 		return nil
 	}
 	s := snapshotOf(i)
-	w.part(partRegistry, registryError(s))
-	w.part(partHidden, hiddenError(s))
-	w.tell(w.diagnosis.look(s))
-	w.terminate(ctx, i.Registry, s, asked)
+	w.notePart(partRegistry, registryError(s))
+	w.notePart(partHidden, hiddenError(s))
+	w.reportAll(w.diagnosis.look(s))
+	w.terminate(ctx, i.Registry, s, requested)
 	w.sweep(ctx, i.Registry)
 	return nil
 }
@@ -138,7 +138,7 @@ func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
 	if now() < w.sweepAt || !registry.Heartbeats.Readable && !registry.Waits.Readable {
 		return
 	}
-	swept, err := inquire(ctx, w, func(ctx context.Context) (int64, error) {
+	swept, err := query(ctx, w, func(ctx context.Context) (int64, error) {
 		return registry.Sweep(ctx, w.db, sweepAge, sweepLimit)
 	})
 	if ctx.Err() != nil {
@@ -150,11 +150,11 @@ func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
 	if dialect.SQLState(err) == insufficientPrivilege {
 		err = fmt.Errorf("lockwatch: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on latchkey_heartbeats and latchkey_waits: %w", err)
 	}
-	w.part(partSweep, err)
+	w.notePart(partSweep, err)
 }
 
-// inquire is ask's answer within lookTimeout, however stuck the driver is.
-func inquire[T any](ctx context.Context, w *watchdog, ask func(context.Context) (T, error)) (none T, err error) {
+// query is ask's answer within lookTimeout, however stuck the driver is.
+func query[T any](ctx context.Context, w *watchdog, ask func(context.Context) (T, error)) (none T, err error) {
 	select {
 	case w.busy <- struct{}{}:
 	default:

@@ -9,9 +9,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// part notes how a part of the work went, and tells when that changes between well and not, or for another
+// notePart notes how a part of the work went, and tells when that changes between well and not, or for another
 // reason.
-func (w *watchdog) part(name string, err error) {
+func (w *watchdog) notePart(name string, err error) {
 	f, failing := w.failures[name]
 	if failing && err != nil && sameReason(f.Err, err) {
 		return
@@ -37,8 +37,8 @@ func sameReason(a, b error) bool {
 	return a.Error() == b.Error() || errors.Is(a, sqllock.ErrUnavailable) && errors.Is(b, sqllock.ErrUnavailable)
 }
 
-// tell reports findings one by one. The log has a line for all of one kind of one process.
-func (w *watchdog) tell(news, over []Finding) {
+// reportAll reports findings one by one. The log has a line for all of one kind of one process.
+func (w *watchdog) reportAll(news, over []Finding) {
 	for _, findings := range [][]Finding{over, news} {
 		w.log(findings)
 		for _, f := range findings {

@@ -17,14 +17,14 @@ import (
 func newWatchdog(terminate func(Finding) bool) (w *watchdog, told *[]Finding) {
 	told = new([]Finding)
 	w = &watchdog{report: func(f Finding) { *told = append(*told, f) },
-		failures: make(map[string]Finding), ended: make(map[processID]bool), unanswered: make(map[processID]Finding), busy: make(chan struct{}, 1)}
+		failures: make(map[string]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding), busy: make(chan struct{}, 1)}
 	w.options.log, w.options.terminate = slog.New(slog.DiscardHandler), terminate
 	return w, told
 }
 
 // Nobody is condemned by the database's clock alone, which may step: only when this process has seen the same heartbeat, and
 // the same end of the last statement, for the late age.
-func TestTerminateNeedsStillness(t *testing.T) {
+func TestTerminateNeedsSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -66,8 +66,8 @@ func TestTerminatedThoughTheAnswerWasLost(t *testing.T) {
 		if !gone {
 			s.Holders = []Holder{h}
 		}
-		w.settleEnded(s)
-		w.settleEnded(&Snapshot{})
+		w.confirmTerminated(s)
+		w.confirmTerminated(&Snapshot{})
 		if (len(*told) == 1) != gone {
 			t.Errorf("gone %v: told %+v", gone, *told)
 		}
@@ -102,7 +102,7 @@ func TestWatchTellsAnotherReason(t *testing.T) {
 		err  error
 		told int
 	}{{nil, 0}, {one, 1}, {errors.New("one"), 1}, {two, 3}, {away, 5}, {far, 5}, {nil, 6}, {nil, 6}} {
-		w.part(partLook, step.err)
+		w.notePart(partLook, step.err)
 		if len(*told) != step.told {
 			t.Errorf("step %d: told %d times, want %d", i+1, len(*told), step.told)
 		}

@@ -91,7 +91,7 @@ func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 				w.await(1, "it is over", late(sqllock.ID(1), true))
 				w.anotherLook(db, sqllock.ID(3))
 				if err := witness.Err(); err != nil || w.count(terminated) != 0 {
-					t.Errorf("the session was ended: %v", err)
+					t.Errorf("the session was terminated: %v", err)
 				}
 			})
 		})
@@ -134,7 +134,7 @@ func TestWatchWithoutRights(t *testing.T) {
 		w.await(1, "it was told once", failed(false, "pg_signal_backend"))
 		w.await(1, "that it may not remove is told", failed(false, "DELETE"))
 		if err := lock.Err(); err != nil || w.count(terminated) != 0 {
-			t.Errorf("the session was ended: %v", err)
+			t.Errorf("the session was terminated: %v", err)
 		}
 	})
 }

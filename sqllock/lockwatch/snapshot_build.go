@@ -56,7 +56,7 @@ func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
 		h.Registration = &Registration{Session: r.Process, Namespace: sqllock.Namespace(r.Namespace), Name: r.Name, Holder: r.Holder,
 			Acquired: r.Acquired, Heartbeat: r.Heartbeat, Expires: r.Expires}
 	}
-	h.Claim = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && strings.HasSuffix(p.Application, "latchkey")
+	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && strings.HasSuffix(p.Application, "latchkey")
 	return h
 }
 

@@ -2,25 +2,25 @@ package lockwatch
 
 import "slices"
 
-// knots is the sets of parties each of whom waits, by whatever way, for each of the others: all rings are
+// components is the sets of nodes each of whom waits, by whatever way, for each of the others: all rings are
 // within one. It takes time in proportion to the edges (Tarjan's algorithm), as almost always nobody is in a ring.
-func (g *waitGraph) knots() [][]int {
-	t := tarjan{graph: g, order: make([]int, len(g.parties)), low: make([]int, len(g.parties)), open: make([]bool, len(g.parties))}
-	for i := range g.parties {
+func (g *waitGraph) components() [][]int {
+	t := tarjan{graph: g, order: make([]int, len(g.nodes)), low: make([]int, len(g.nodes)), open: make([]bool, len(g.nodes))}
+	for i := range g.nodes {
 		if t.order[i] == 0 {
 			t.visit(i)
 		}
 	}
-	return t.knots
+	return t.components
 }
 
 type tarjan struct {
 	graph      *waitGraph
 	next       int
-	order, low []int // by party: when it was reached, 0: not yet; the earliest that it reaches back to
+	order, low []int // by node: when it was reached, 0: not yet; the earliest that it reaches back to
 	stack      []int
-	open       []bool // by party: on the stack
-	knots      [][]int
+	open       []bool // by node: on the stack
+	components [][]int
 }
 
 func (t *tarjan) visit(i int) {
@@ -43,17 +43,17 @@ func (t *tarjan) visit(i int) {
 	}
 }
 
-// close takes the knot of i, which all of it was reached from, off the stack.
+// close takes the component of i, which all of it was reached from, off the stack.
 func (t *tarjan) close(i int, self bool) {
 	at := slices.Index(t.stack, i)
-	knot := slices.Clone(t.stack[at:])
+	component := slices.Clone(t.stack[at:])
 	t.stack = t.stack[:at]
-	for _, p := range knot {
+	for _, p := range component {
 		t.open[p] = false
 	}
-	if len(knot) > 1 || self {
-		slices.Sort(knot)
-		t.knots = append(t.knots, knot)
+	if len(component) > 1 || self {
+		slices.Sort(component)
+		t.components = append(t.components, component)
 	}
 }
 
@@ -63,16 +63,16 @@ type step struct {
 	edge edge
 }
 
-// paths is the last steps of shortest ways from one party to the others, and back to itself.
+// paths is the last steps of shortest ways from one node to the others, and back to itself.
 type paths struct {
 	start   int
-	last    []step // by party; from is -1: not reached
+	last    []step // by node; from is -1: not reached
 	reached []int
 }
 
-// paths finds them among the parties that are in within; nil is all. It stops at stop; -1 is never.
+// paths finds them among the nodes that are in within; nil is all. It stops at stop; -1 is never.
 func (g *waitGraph) paths(start, stop int, within []bool) *paths {
-	p := &paths{start: start, last: make([]step, len(g.parties))}
+	p := &paths{start: start, last: make([]step, len(g.nodes))}
 	for i := range p.last {
 		p.last[i].from = -1
 	}
