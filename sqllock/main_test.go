@@ -9,9 +9,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	lockertest.Worker()    // does not return in a process of a test with several
-	runCandidate()         // nor does this, in a candidate of TestCampaignTakeOver
-	runRegisteringHolder() // nor this
+	lockertest.Worker() // does not return in a process of a test with several
+	runCandidate()      // nor does this, in a candidate of TestCampaignTakeOver
 	dbtest.Main(m)
 }
 
