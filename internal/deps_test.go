@@ -29,14 +29,15 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // the module's path. A package that is not here may import what it likes, but
 // for what forbidden says.
 var mayImport = map[string][]string{
-	"internal/dialect":  {},
-	"internal/joinkey":  {},
-	"internal/waiting":  {},
-	"internal/wiring":   {},
-	"sqllock":           {"internal/dialect"},
-	"sqllock/lockwatch": {"sqllock", "internal/dialect"},
-	"ratelimit":         {"sqllock", "internal/waiting"},
-	"httpmw":            {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/waiting", "internal/wiring"},
+	"internal/dialect":    {},
+	"internal/joinkey":    {},
+	"internal/subprocess": {},
+	"internal/waiting":    {},
+	"internal/wiring":     {},
+	"sqllock":             {"internal/dialect"},
+	"sqllock/lockwatch":   {"sqllock", "internal/dialect"},
+	"ratelimit":           {"sqllock", "internal/waiting"},
+	"httpmw":              {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/waiting", "internal/wiring"},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
