@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+
+	"github.com/latchkey-go/latchkey/internal/handoff"
 )
 
 // ErrInterrupted reports that a handler was interrupted: its context ended, and
@@ -56,14 +58,14 @@ func (m *Middleware) serve(held *heldWriter, next http.Handler) {
 	ctx, cancel := held.bind()
 	defer cancel()
 	inner := held.came().WithContext(ctx)
-	defer carryBack(held.r, inner)
+	defer handoff.CarryBack(held.r, inner)
 	held.body.handOver(inner)
 	defer held.handlerEnded()
 	next.ServeHTTP(held.exposed(), inner)
 
 	var cause error
 	if held.state == unbegun && !held.cutWithin(ctx) {
-		cause = interruptedBy(ctx)
+		cause = handoff.InterruptedBy(ctx)
 	}
 	held.handlerEnded()
 	_ = lock.Unlock() // whatever it returns, the client gets its response now

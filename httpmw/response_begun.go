@@ -6,37 +6,38 @@ import (
 	"net/http"
 )
 
-// A noticingWriter notices whether an answer was begun through it. Only a
-// refusal's handler gets one, never the handler of an admitted request.
-type noticingWriter struct {
+// A beginningWriter notices whether a response was begun through it. The handler
+// of WithRejectHandler gets one. The handler of an admitted request never does.
+type beginningWriter struct {
 	http.ResponseWriter
-	answered bool
+	begun bool
 }
 
-func (w *noticingWriter) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols { // others come before the answer
-		w.answered = true
+func (w *beginningWriter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols { // other 1xx precede the response
+		w.begun = true
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *noticingWriter) Write(p []byte) (int, error) {
-	w.answered = true
+func (w *beginningWriter) Write(p []byte) (int, error) {
+	w.begun = true
 	return w.ResponseWriter.Write(p)
 }
 
 // Unwrap, FlushError and Hijack are for http.ResponseController.
 
-func (w *noticingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *beginningWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *noticingWriter) FlushError() error {
+// FlushError begins the response, unless w cannot flush.
+func (w *beginningWriter) FlushError() error {
 	err := http.NewResponseController(w.ResponseWriter).Flush()
-	w.answered = w.answered || err == nil // else it cannot flush, and has not
+	w.begun = w.begun || err == nil
 	return err
 }
 
-func (w *noticingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (w *beginningWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	w.answered = w.answered || err == nil
+	w.begun = w.begun || err == nil
 	return conn, rw, err
 }

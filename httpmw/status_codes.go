@@ -7,111 +7,102 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/rejection"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A verdict is why a request was not admitted, as far as its answer goes.
-type verdict uint8
+// A reason says why a request was rejected. It decides on the status code.
+type reason uint8
 
 const (
-	busy        verdict = iota
-	badKey              // none, or one that cannot be
-	gone                // the request's context ended first
-	unknown             // it cannot be told whether the key is free
-	interrupted         // its handler began, and ended with the context
-	broken              // a fault of the server's own
+	busy        reason = iota // the limit is full
+	badKey                    // the request has no key, or a bad one
+	ended                     // the request's context ended before it was admitted
+	unavailable               // the locks cannot be reached
+	interrupted               // the handler ended with its context, without a response
+	fault                     // a KeyFunc failed with an error of its own
 
-	// Of an Idempotency.
-	badBody
-	tooLarge
-	otherPayload
+	reasons = iota // how many there are
 
-	verdicts = iota // how many there are
+	chosen reason = iota // the error chooses its response: see package rejection
 )
 
-func verdictOn(err error) verdict {
+// reasonOf returns the reason of a request that failed with err.
+func reasonOf(err error) reason {
 	var key keyError
 	switch {
+	case isChosen(err):
+		return chosen
 	case errors.Is(err, ErrInterrupted): // whatever the cause
 		return interrupted
-	case errors.As(err, &key): // before what is ours: a KeyFunc may use a limiter, too
-		return verdictOnKey(key)
+	case errors.As(err, &key): // before the limiter's errors: a KeyFunc may use a limiter, too
+		return keyReason(key)
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
-	case errors.Is(err, errBadBody):
-		return badBody
-	case errors.Is(err, ErrBodyTooLarge):
-		return tooLarge
-	case errors.Is(err, ErrOtherPayload):
-		return otherPayload
-	case errors.Is(err, ErrAnswerTooLarge), errors.Is(err, ErrTxUnusable), errors.Is(err, ErrNoRoute),
-		errors.Is(err, ErrBodyConsumed), errors.Is(err, errShortIDs), errors.Is(err, errSwitched), errors.Is(err, errWiring):
-		return broken
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return gone
+		return ended
 	default:
-		return unknown
+		return unavailable
 	}
 }
 
-// verdictOnKey is the verdict on a KeyFunc's error.
-func verdictOnKey(err keyError) verdict {
+// isChosen reports whether err itself, and not an error in it, is a
+// rejection.Error.
+func isChosen(err error) bool {
+	_, ok := err.(*rejection.Error)
+	return ok
+}
+
+// keyReason is reasonOf for the error of a KeyFunc.
+func keyReason(err keyError) reason {
 	switch {
 	case err.ended:
-		return gone
+		return ended
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey
 	case errors.Is(err, sqllock.ErrUnavailable):
-		return unknown
+		return unavailable
 	}
-	return broken
+	return fault
 }
 
-// status is v's HTTP status; [Middleware.Reject] lists them.
-func (m *Middleware) status(v verdict) int {
-	switch v {
+// status returns the status code for why. [Middleware.Reject] lists the codes.
+func (m *Middleware) status(why reason) int {
+	switch why {
 	case busy:
 		if m.conflict {
 			return http.StatusConflict
 		}
 		return http.StatusTooManyRequests
-	case badKey, badBody:
+	case badKey:
 		return http.StatusBadRequest
-	case tooLarge:
-		return http.StatusRequestEntityTooLarge
-	case otherPayload:
-		return http.StatusUnprocessableEntity
-	case broken:
+	case fault:
 		return http.StatusInternalServerError
 	default:
 		return http.StatusServiceUnavailable
 	}
 }
 
-// passes reports whether it may help to try again later.
-func (v verdict) passes() bool {
-	return v == busy || v == gone || v == unknown || v == interrupted
-}
+// mayTryAgain reports whether the same request may succeed later.
+func (why reason) mayTryAgain() bool { return why != badKey && why != fault }
 
-// retryAfter is what the client is told to wait, in whole seconds; 0: nothing.
-func retryAfter(v verdict, err error) int64 {
-	var refusal *ratelimit.BusyError
+// retryAfter returns how many seconds the client should wait.
+func retryAfter(why reason, err error) int64 {
+	var full *ratelimit.BusyError
 	switch {
-	case !v.passes():
-		return 0
-	case errors.As(err, &refusal):
-		return wholeSeconds(refusal.RetryAfter)
-	case v == busy:
+	case errors.As(err, &full):
+		return wholeSeconds(full.RetryAfter)
+	case why == busy:
 		return 1
-	default:
-		return 1 + rand.Int64N(3) // so that those refused at one moment do not come back at one
+	default: // random, so that clients rejected at one moment do not return at one
+		return 1 + rand.Int64N(3)
 	}
 }
 
-// wholeSeconds is d rounded up, one at least.
+// wholeSeconds returns d in seconds, rounded up, at least 1.
 func wholeSeconds(d time.Duration) int64 {
 	seconds := int64(d / time.Second)
 	if d%time.Second > 0 {

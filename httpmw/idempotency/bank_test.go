@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -46,7 +47,7 @@ func oneBank(t *testing.T) *bank { return newBank(t, pgtest.Drivers()[0], pgtest
 func newBank(t *testing.T, driver, dsn string) *bank {
 	t.Helper()
 	b := bankWithoutAnswers(t, driver, dsn)
-	for _, statement := range httpmw.IdempotencySchema(sqllock.PostgreSQL) {
+	for _, statement := range idempotency.Schema(sqllock.PostgreSQL) {
 		b.do(statement)
 	}
 	return b
@@ -104,17 +105,17 @@ func (b *bank) locks() *sqllock.Session {
 }
 
 // once is an Idempotency over locks for the tests' user.
-func (b *bank) once(locks sqllock.Locker, opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
+func (b *bank) once(locks sqllock.Locker, opts ...idempotency.Option) *idempotency.Middleware {
 	return b.onceBy(ratelimit.OneAtATime(locks, "pay"), opts...)
 }
 
-func (b *bank) onceBy(l *ratelimit.Limiter, opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
-	opts = append([]httpmw.IdempotencyOption{httpmw.WithLogger(slog.New(slog.NewTextHandler(&b.log, nil)))}, opts...)
-	return httpmw.NewIdempotency(b.db, l, httpmw.Header(user), opts...)
+func (b *bank) onceBy(l *ratelimit.Limiter, opts ...idempotency.Option) *idempotency.Middleware {
+	opts = append([]idempotency.Option{idempotency.WithLogger(slog.New(slog.NewTextHandler(&b.log, nil)))}, opts...)
+	return idempotency.New(b.db, l, httpmw.Header(user), opts...)
 }
 
 // serve starts an instance that does h once, on any route.
-func (b *bank) serve(i *httpmw.Idempotency, h http.Handler) *httptest.Server {
+func (b *bank) serve(i *idempotency.Middleware, h http.Handler) *httptest.Server {
 	b.t.Helper()
 	mux := http.NewServeMux()
 	mux.Handle("/", i.Handler(h))
@@ -142,7 +143,7 @@ func (b *bank) record(r *http.Request) {
 	if err != nil {
 		b.t.Error(err)
 	}
-	tx, ok := httpmw.EffectTx(r.Context())
+	tx, ok := idempotency.Tx(r.Context())
 	if !ok {
 		b.t.Error("there is no transaction")
 		return

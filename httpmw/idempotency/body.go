@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"bytes"
@@ -12,22 +12,24 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/handoff"
 )
 
 // readBody reads the whole body of r, and fails with ErrBodyConsumed if a handler
 // around has read of it before. A body that was read and restored is as good as
 // new, and so is one that was decompressed.
-func (i *Idempotency) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.MultipartForm != nil { // or MultipartReader was called
 		return nil, ErrBodyConsumed
 	}
-	if held, ok := r.Body.(*heldBody); ok && held.isTaken() { // of a Middleware around
+	if body, ok := r.Body.(handoff.Body); ok && body.Taken() { // of an httpmw.Middleware around
 		return nil, ErrBodyConsumed
 	}
 	var body []byte
 	if r.Body != nil {
 		var err error
-		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, i.maxBody)); err != nil {
+		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, m.maxBody)); err != nil {
 			return nil, readError(r, err)
 		}
 	}
@@ -58,7 +60,7 @@ func consumed(r *http.Request, body []byte) error {
 	switch {
 	case isParsedForm(r) && !isForm(r, body):
 		return ErrBodyConsumed
-	case short && isServers(beneath(r.Body)):
+	case short && isServers(handoff.Beneath(r.Body)):
 		return ErrBodyConsumed
 	case len(bytes.TrimSpace(body)) > 0: // space may be left behind by a decoder of JSON
 		return nil

@@ -1,16 +1,19 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"mime/multipart"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -53,7 +56,7 @@ func multipartBody(to string) string {
 
 // A body that something around has read cannot be compared: nothing is done, and
 // the log says what to change. Above all two payloads are never taken for one.
-func TestIdempotencyBodyConsumed(t *testing.T) {
+func TestBodyConsumed(t *testing.T) {
 	read := func(w http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }
 	var to struct{ To string }
 	decode := func(_ http.ResponseWriter, r *http.Request) { _ = json.NewDecoder(r.Body).Decode(&to) }
@@ -123,7 +126,7 @@ func TestIdempotencyBodyConsumed(t *testing.T) {
 
 // A body that was read in part is found out if the request says how long it is and
 // nothing has taken the place of net/http's own.
-func TestIdempotencyBodyConsumedInPart(t *testing.T) {
+func TestBodyConsumedInPart(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
@@ -141,7 +144,7 @@ func TestIdempotencyBodyConsumedInPart(t *testing.T) {
 
 // What something in front of a Middleware has read is found out by the length, as
 // without the Middleware.
-func TestIdempotencyBodyConsumedAroundMiddleware(t *testing.T) {
+func TestBodyConsumedAroundMiddleware(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	locks := b.locks()
@@ -160,7 +163,7 @@ func TestIdempotencyBodyConsumedAroundMiddleware(t *testing.T) {
 }
 
 // The body of a Middleware around knows what was read of it, also without a length.
-func TestIdempotencyBodyConsumedBelowMiddleware(t *testing.T) {
+func TestBodyConsumedBelowMiddleware(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	locks := b.locks()
@@ -205,7 +208,7 @@ func gzipped(text string) string {
 
 // What reads a body and puts it back, or another one in its place, does no harm:
 // the handler gets it, a retry its response, and another payload 422.
-func TestIdempotencyBodyRestored(t *testing.T) {
+func TestBodyRestored(t *testing.T) {
 	plain := [2]string{"to=bob", "to=eve"}
 	long := strings.Repeat("to=bob&", 1000)
 	restore := func(_ http.ResponseWriter, r *http.Request) {
@@ -278,7 +281,7 @@ func TestIdempotencyBodyRestored(t *testing.T) {
 }
 
 // A form that was parsed from an empty body has read nothing of it.
-func TestIdempotencyBodyEmpty(t *testing.T) {
+func TestBodyEmpty(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
@@ -300,7 +303,7 @@ func TestIdempotencyBodyEmpty(t *testing.T) {
 
 // An empty body of unknown length cannot be told from one that was read before. It
 // is rejected, since two payloads could be taken for one; the log names both.
-func TestIdempotencyBodyEmptyOfUnknownLength(t *testing.T) {
+func TestBodyEmptyOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -326,7 +329,7 @@ func TestIdempotencyBodyEmptyOfUnknownLength(t *testing.T) {
 }
 
 // A body that ends too early is no payload.
-func TestIdempotencyBodyBreaks(t *testing.T) {
+func TestBodyBreaks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
@@ -340,3 +343,75 @@ func TestIdempotencyBodyBreaks(t *testing.T) {
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// The files of a multipart form are removed although the handler has panicked
+// and middleware around has recovered.
+func TestFormFilesAfterPanic(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	m := b.once(b.locks())
+	files := make(chan string, 1)
+	mux := http.NewServeMux() // a Middleware needs a route
+	mux.Handle("/", m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		files <- uploaded(t, r)
+		panic("broken")
+	})))
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}()
+		mux.ServeHTTP(w, r)
+	}))
+	upload(t, s)
+	file := receive(t, files, "file")
+	s.Close() // waits until the server has cleaned up
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+		_ = os.Remove(file)
+	}
+}
+
+// uploaded is the name of the temporary file of r's form.
+func uploaded(t *testing.T, r *http.Request) string {
+	if err := r.ParseMultipartForm(1); err != nil { // a byte of its files stays in memory
+		t.Error(err)
+		return ""
+	}
+	f, err := r.MultipartForm.File["upload"][0].Open()
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer f.Close()
+	return f.(*os.File).Name()
+}
+
+// upload posts a form with a file.
+func upload(t *testing.T, s *httptest.Server) {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("upload", "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = part.Write(make([]byte, 1<<10))
+	_ = form.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(user, "ada")
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	req.Header.Set("Idempotency-Key", "k-1")
+	resp, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusInternalServerError {
+		t.Fatalf("status %d, want 500", resp.StatusCode)
+	}
+}

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // A client that leaves does not undo what its request did, if the handler goes
 // on and writes a response. The retry gets that response.
-func TestIdempotencyClientGone(t *testing.T) {
+func TestClientGone(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func TestIdempotencyClientGone(t *testing.T) {
 
 // When the client gets the first byte, all is committed and the lock given back: it may
 // send the next request at once, to any instance.
-func TestIdempotencyFirstByte(t *testing.T) {
+func TestFirstByte(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
 		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -69,7 +69,7 @@ func (tx meddledTx) Commit() error {
 
 // When it is not known whether the commit was carried out, the client is told to
 // come back, and its retry finds out.
-func TestIdempotencyCommitUnknown(t *testing.T) {
+func TestCommitUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		fault    commitFault
@@ -110,12 +110,12 @@ func TestIdempotencyCommitUnknown(t *testing.T) {
 }
 
 // A serialization failure at the commit is known to have undone everything.
-func TestIdempotencySerializationFailure(t *testing.T) {
+func TestSerializationFailure(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
-		s := b.serve(b.once(b.locks(), httpmw.WithTxOptions(sql.TxOptions{Isolation: sql.LevelSerializable})),
+		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelSerializable})),
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				tx, _ := httpmw.EffectTx(r.Context())
+				tx, _ := idempotency.Tx(r.Context())
 				var n int
 				if err := tx.QueryRowContext(r.Context(), "SELECT count(*) FROM ledger").Scan(&n); err != nil {
 					t.Error(err)

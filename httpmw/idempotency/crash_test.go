@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -56,7 +57,7 @@ func (c crash) serve() error {
 	if err != nil {
 		return err
 	}
-	once := httpmw.NewIdempotency(db, ratelimit.OneAtATime(locks, "pay"), httpmw.Header(user))
+	once := idempotency.New(db, ratelimit.OneAtATime(locks, "pay"), httpmw.Header(user))
 	mux := http.NewServeMux()
 	mux.Handle("/", once.Handler(http.HandlerFunc(c.pay)))
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
@@ -74,7 +75,7 @@ func (c crash) serve() error {
 }
 
 func (c crash) pay(w http.ResponseWriter, r *http.Request) {
-	tx, _ := httpmw.EffectTx(r.Context())
+	tx, _ := idempotency.Tx(r.Context())
 	if _, err := tx.ExecContext(r.Context(), "INSERT INTO ledger VALUES ('x')"); err != nil {
 		http.Error(w, "no", http.StatusInternalServerError)
 		return
@@ -134,7 +135,7 @@ func (c crash) start(t *testing.T) (*httptest.Server, *exec.Cmd) {
 // An instance that is killed between commit and answer has done the effect: the
 // retry, at another one, gets the answer and does not repeat it. One that is killed
 // before has not, and the retry does it.
-func TestIdempotencyCrash(t *testing.T) {
+func TestCrash(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		inEffect bool

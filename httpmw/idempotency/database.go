@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // A database is one kind of database that can keep the table of
-// [IdempotencySchema].
+// [Schema].
 type database interface {
 	// check fails if the table could store two responses to one key. Databases that
 	// notice it at the insert have nothing to check.
@@ -21,7 +21,7 @@ type database interface {
 
 	// enter prepares conn for a transaction that may be idle for maxIdle. If it
 	// fails, conn must be destroyed.
-	enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (answerTable, error)
+	enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (responseTable, error)
 
 	// forget deletes at most limit rows that are older than olderThan, and returns
 	// how many it has deleted.
@@ -34,15 +34,15 @@ type database interface {
 	oneWriter() bool
 }
 
-// An answerTable is the table of [IdempotencySchema] as one connection sees it,
+// An responseTable is the table of [Schema] as one connection sees it,
 // inside of one transaction.
 //
 // Invariant: between insert and fill the server keeps the savepoint
 // latchkey_effect, or fill fails.
-type answerTable interface {
+type responseTable interface {
 	// insert inserts the row of p, and begins the handler's part with the savepoint.
 	// It reports false if the table has a row already. It waits at most
-	// claimPatience for another transaction.
+	// claimTimeout for another transaction.
 	insert(ctx context.Context, tx *sql.Tx, p payload) (inserted bool, err error)
 
 	// find returns the columns fingerprint, status, header and body of p's row.
@@ -50,7 +50,7 @@ type answerTable interface {
 
 	// fill completes the row that insert has inserted in the same transaction. It
 	// fails with ErrTxUnusable if there is no such row, or the transaction is another.
-	fill(ctx context.Context, tx *sql.Tx, p payload, a *storedAnswer) error
+	fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error
 
 	// leave puts the settings of conn back. clean tells that no transaction is open.
 	// If it fails, conn must be destroyed.
@@ -63,14 +63,14 @@ const (
 	keepSQL   = `RELEASE SAVEPOINT latchkey_effect` // fails if the transaction has ended, and another may have begun
 )
 
-// errWiring is a mistake of the service's setup, which waiting does not mend.
-var errWiring = errors.New("httpmw: the database is not set up for an Idempotency")
+// errSetup is a mistake of the service's setup, which waiting does not mend.
+var errSetup = errors.New("idempotency: the database is not set up for an Idempotency")
 
-var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB and SQLite: pass NewIdempotency a pool of one of them", errWiring)
+var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB and SQLite: pass New a pool of one of them", errSetup)
 
 // on returns the kind of database that conn is connected to, whose table it has
 // checked. It asks once: a pool does not change its kind.
-func (s *answerStore) on(ctx context.Context, conn *sql.Conn) (database, error) {
+func (s *store) on(ctx context.Context, conn *sql.Conn) (database, error) {
 	if kind := s.kind.Load(); kind != nil {
 		return *kind, nil
 	}

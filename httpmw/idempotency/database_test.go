@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -14,7 +14,7 @@ import (
 )
 
 // Without locks nothing is done.
-func TestIdempotencyFailsClosed(t *testing.T) {
+func TestFailsClosed(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	s := b.serve(b.once(locker{err: sqllock.ErrUnavailable}), b.pay(http.StatusCreated))
@@ -29,7 +29,7 @@ func TestIdempotencyFailsClosed(t *testing.T) {
 
 // A dry run admits all, locks or not: what is done once does not depend on them. But
 // without a key there is nothing to be done once.
-func TestIdempotencyDryRun(t *testing.T) {
+func TestDryRun(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	l := ratelimit.OneAtATime(locker{err: sqllock.ErrHeld}, "pay", ratelimit.WithDryRun())
@@ -42,7 +42,7 @@ func TestIdempotencyDryRun(t *testing.T) {
 }
 
 // With all connections in use a request is not kept for ever.
-func TestIdempotencyPoolInUse(t *testing.T) {
+func TestPoolInUse(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
 		g := newGate(t)
@@ -61,12 +61,12 @@ func TestIdempotencyPoolInUse(t *testing.T) {
 func (b *bank) waiters() int {
 	b.t.Helper()
 	return b.number(`SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO latchkey_answers%'`)
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO latchkey_responses%'`)
 }
 
 // Admitted without a lock, a duplicate still waits for the first, and gets its
 // answer: by the table's primary key.
-func TestIdempotencyFailsOpen(t *testing.T) {
+func TestFailsOpen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
@@ -90,7 +90,7 @@ func TestIdempotencyFailsOpen(t *testing.T) {
 }
 
 // If the first then rolls back, the duplicate that waited does it.
-func TestIdempotencyFailsOpenAfterRollback(t *testing.T) {
+func TestFailsOpenAfterRollback(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
@@ -114,7 +114,7 @@ func TestIdempotencyFailsOpenAfterRollback(t *testing.T) {
 }
 
 // A 4xx is stored in the transaction whose effect is undone: nobody comes in between.
-func TestIdempotencyRefusalNotOvertaken(t *testing.T) {
+func TestRefusalNotOvertaken(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
@@ -140,7 +140,7 @@ func TestIdempotencyRefusalNotOvertaken(t *testing.T) {
 
 // A lock that is lost while the handler runs lets another instance in, which waits
 // for the transaction and does nothing twice.
-func TestIdempotencyLockLost(t *testing.T) {
+func TestLockLost(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +169,7 @@ func TestIdempotencyLockLost(t *testing.T) {
 
 // The server goes while a handler runs and is back later: the client is told to
 // come back, nothing is lost and nothing done twice.
-func TestIdempotencyDatabaseAway(t *testing.T) {
+func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -214,14 +214,14 @@ func TestIdempotencyDatabaseAway(t *testing.T) {
 
 // Without its table, or with another one of its name, nothing is done and the log
 // says what to change.
-func TestIdempotencySchemaMissing(t *testing.T) {
+func TestSchemaMissing(t *testing.T) {
 	t.Parallel()
-	schema := strings.Join(httpmw.IdempotencySchema(sqllock.PostgreSQL), "; ")
+	schema := strings.Join(idempotency.Schema(sqllock.PostgreSQL), "; ")
 	for _, tt := range []struct{ name, setup, log string }{
-		{"missing", "SELECT 1", "IdempotencySchema"},
+		{"missing", "SELECT 1", "idempotency.Schema"},
 		{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + schema + "; RESET search_path", "search_path"},
-		{"other columns", "CREATE TABLE latchkey_answers (key bytea PRIMARY KEY, print text)", "is not as IdempotencySchema"},
-		{"no primary key", "CREATE TABLE latchkey_answers (key bytea, fingerprint bytea)", "is not as IdempotencySchema"},
+		{"other columns", "CREATE TABLE latchkey_responses (key bytea PRIMARY KEY, print text)", "is not as idempotency.Schema"},
+		{"no primary key", "CREATE TABLE latchkey_responses (key bytea, fingerprint bytea)", "is not as idempotency.Schema"},
 		{"no rights", schema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "needs SELECT"},
 	} {
 		for _, driver := range pgtest.Drivers() {
@@ -242,9 +242,9 @@ func TestIdempotencySchemaMissing(t *testing.T) {
 }
 
 // The table is where the pool's search_path finds it.
-func TestIdempotencyOtherSchema(t *testing.T) {
+func TestOtherSchema(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		b.setUp("CREATE SCHEMA other; ALTER TABLE latchkey_answers SET SCHEMA other; ALTER DATABASE %s SET search_path = public, other")
+		b.setUp("CREATE SCHEMA other; ALTER TABLE latchkey_responses SET SCHEMA other; ALTER DATABASE %s SET search_path = public, other")
 		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
 		first := mustAsk(t, s, demand{key: "k-1"})
 		first.want(t, http.StatusCreated)

@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"net/http"
@@ -27,15 +27,15 @@ var neverStored = []int{
 // disposition decides about a response that the handler wrote. interrupted
 // reports whether the handler's context had ended by then: an error may be due to
 // that alone.
-func (i *Idempotency) disposition(status int, interrupted bool) disposition {
+func (m *Middleware) disposition(status int, interrupted bool) disposition {
 	switch {
 	case status < 400:
 		return committed
-	case interrupted, slices.Contains(neverStored, status), !i.storeError(status):
+	case interrupted, slices.Contains(neverStored, status), !m.storeError(status):
 		return discarded
 	}
 	return stored
 }
 
-// storeOutcome is the default of [WithStoredErrors].
-func storeOutcome(status int) bool { return status == http.StatusPaymentRequired }
+// storePaymentRequired is the default of [WithStoredErrors].
+func storePaymentRequired(status int) bool { return status == http.StatusPaymentRequired }

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"fmt"
@@ -6,13 +6,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 )
 
 // wantFate sends a request twice to a handler that responds with status, and
 // fails the test unless that many effects are committed and, if replayed, the
 // handler runs once.
-func (b *bank) wantFate(t *testing.T, i *httpmw.Idempotency, status, effects int, replayed bool) {
+func (b *bank) wantFate(t *testing.T, i *idempotency.Middleware, status, effects int, replayed bool) {
 	t.Helper()
 	s := b.serve(i, b.pay(status))
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -35,7 +35,7 @@ func (b *bank) wantFate(t *testing.T, i *httpmw.Idempotency, status, effects int
 
 // The status decides what becomes of effect and response. A response that a
 // corrected or a later request would change is not stored.
-func TestIdempotencyFates(t *testing.T) {
+func TestFates(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		for _, status := range []int{200, 204, 303, 304} {
@@ -53,10 +53,10 @@ func TestIdempotencyFates(t *testing.T) {
 
 // WithStoredErrors decides about errors, but for those that say nothing of the
 // request.
-func TestIdempotencyWithStoredErrors(t *testing.T) {
+func TestWithStoredErrors(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		stored := []int{404, 409, 422, 500} // 402 is no more
-		i := b.once(b.locks(), httpmw.WithStoredErrors(func(status int) bool {
+		i := b.once(b.locks(), idempotency.WithStoredErrors(func(status int) bool {
 			if status < 400 {
 				t.Errorf("asked about %d", status)
 			}
@@ -74,11 +74,11 @@ func TestIdempotencyWithStoredErrors(t *testing.T) {
 
 // An error that a handler writes after its context has ended may be due to that
 // alone: it is the response, and is never stored.
-func TestIdempotencyErrorWhenInterrupted(t *testing.T) {
+func TestErrorWhenInterrupted(t *testing.T) {
 	for _, status := range []int{http.StatusPaymentRequired, http.StatusUnprocessableEntity, 499, http.StatusInternalServerError} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			eachInterruption(t, func(t *testing.T, b *bank, in interruption) {
-				i := b.once(b.locks(), httpmw.WithStoredErrors(func(int) bool { return true }))
+				i := b.once(b.locks(), idempotency.WithStoredErrors(func(int) bool { return true }))
 				d, inside := demand{key: "k-1"}, make(chan struct{}, 1)
 				end := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 				if r := b.interrupt(in, i.Handler(b.waits(inside, end)), inside, d); r != nil {
@@ -95,7 +95,7 @@ func TestIdempotencyErrorWhenInterrupted(t *testing.T) {
 }
 
 // A payload that the handler rejects may be corrected and sent with its key.
-func TestIdempotencyCorrectedPayload(t *testing.T) {
+func TestCorrectedPayload(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	i := b.once(b.locks())

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -12,10 +12,28 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
+
+// userKey is where authenticate puts the user.
+type userKey struct{}
+
+// userID is the authenticated user: what a KeyFunc should be built on.
+func userID(ctx context.Context) (string, bool) {
+	id, ok := ctx.Value(userKey{}).(string)
+	return id, ok
+}
+
+// authenticate stands for a service's authentication: it puts who the client was
+// shown to be into the context, whatever the client says it is.
+func authenticate(id string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, id)))
+	})
+}
 
 // exampleBank is a throwaway database with the tables of the examples.
 func exampleBank() (db *sql.DB, done func()) {
@@ -26,7 +44,7 @@ func exampleBank() (db *sql.DB, done func()) {
 	if db, err = sql.Open("pgx", dsn); err != nil {
 		log.Fatal(err)
 	}
-	for _, ddl := range append(httpmw.IdempotencySchema(sqllock.PostgreSQL), "CREATE TABLE ledger (amount int)") { // once, in a migration
+	for _, ddl := range append(idempotency.Schema(sqllock.PostgreSQL), "CREATE TABLE ledger (amount int)") { // once, in a migration
 		if _, err := db.Exec(ddl); err != nil {
 			log.Fatal(err)
 		}
@@ -53,16 +71,16 @@ func send(h http.Handler, key, body string) {
 }
 
 // Payments that are booked once, however often they are sent.
-func ExampleNewIdempotency() {
+func ExampleNew() {
 	db, done := exampleBank()
 	defer done()
 	locks := sqllock.NewMemory() // a service uses a sqllock.Session
-	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(locks, "payments"), httpmw.FromContext(userID))
+	payments := idempotency.New(db, ratelimit.OneAtATime(locks, "payments"), httpmw.FromContext(userID))
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
-			tx, _ := httpmw.EffectTx(r.Context())
+			tx, _ := idempotency.Tx(r.Context())
 			if _, err := tx.ExecContext(r.Context(), "INSERT INTO ledger VALUES (10)"); err != nil {
 				http.Error(w, "try again", http.StatusServiceUnavailable) // rolled back: the retry is a new try
 				return
@@ -89,15 +107,15 @@ func ExampleNewIdempotency() {
 
 // What the handler writes beside the transaction is not undone with it, and is done
 // again by the retry.
-func ExampleEffectTx_incorrect() {
+func ExampleTx_incorrect() {
 	db, done := exampleBank()
 	defer done()
-	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID))
+	payments := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID))
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
-			if _, err := db.ExecContext(r.Context(), "INSERT INTO ledger VALUES (10)"); err != nil { // not EffectTx's
+			if _, err := db.ExecContext(r.Context(), "INSERT INTO ledger VALUES (10)"); err != nil { // not Tx's
 				log.Fatal(err)
 			}
 			http.Error(w, "the mail server is away", http.StatusServiceUnavailable)
@@ -117,10 +135,10 @@ func ExampleEffectTx_incorrect() {
 }
 
 // Old answers are removed from time to time, by any instance or all.
-func ExampleIdempotency_Forget() {
+func ExampleMiddleware_Forget() {
 	db, done := exampleBank()
 	defer done()
-	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID))
+	payments := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID))
 	fmt.Println(payments.Forget(context.Background(), 24*time.Hour))
 	// Output: 0 <nil>
 }
@@ -129,8 +147,8 @@ func ExampleIdempotency_Forget() {
 func ExampleWithRoute() {
 	db, done := exampleBank()
 	defer done()
-	path := httpmw.WithRoute(func(r *http.Request) (string, error) { return r.Method + " " + r.URL.Path, nil })
-	once := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "api"), httpmw.FromContext(userID), path)
+	path := idempotency.WithRoute(func(r *http.Request) (string, error) { return r.Method + " " + r.URL.Path, nil })
+	once := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "api"), httpmw.FromContext(userID), path)
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /payments", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusCreated) })
@@ -142,8 +160,8 @@ func ExampleWithRoute() {
 func ExampleWithKey() {
 	db, done := exampleBank()
 	defer done()
-	event := httpmw.WithKey(httpmw.Header("Webhook-Event"))
-	once := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "webhooks"), httpmw.FromContext(userID), event)
+	event := idempotency.WithKey(httpmw.Header("Webhook-Event"))
+	once := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "webhooks"), httpmw.FromContext(userID), event)
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /webhooks", authenticate("provider", once.Handler(http.HandlerFunc( // it checks the signature
@@ -164,8 +182,8 @@ func ExampleWithKey() {
 func ExampleWithOptionalKey() {
 	db, done := exampleBank()
 	defer done()
-	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID),
-		httpmw.WithOptionalKey())
+	payments := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID),
+		idempotency.WithOptionalKey())
 
 	book := func(tx *sql.Tx) error {
 		_, err := tx.Exec("INSERT INTO ledger VALUES (10)")
@@ -174,7 +192,7 @@ func ExampleWithOptionalKey() {
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
-			tx, ok := httpmw.EffectTx(r.Context())
+			tx, ok := idempotency.Tx(r.Context())
 			var err error
 			if ok {
 				err = book(tx) // committed with the response
@@ -211,10 +229,10 @@ func ExampleWithOptionalKey() {
 func ExampleWithStoredErrors() {
 	db, done := exampleBank()
 	defer done()
-	rejections := httpmw.WithStoredErrors(func(status int) bool {
+	rejections := idempotency.WithStoredErrors(func(status int) bool {
 		return status == http.StatusPaymentRequired || status == http.StatusConflict
 	})
-	payments := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID), rejections)
+	payments := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"), httpmw.FromContext(userID), rejections)
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(

@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -19,21 +19,21 @@ const forgetBatch = 1000
 //
 // It fails if olderThan is not positive, with ctx's error, with sqllock.ErrUnavailable,
 // or with the error that a request would get.
-func (i *Idempotency) Forget(ctx context.Context, olderThan time.Duration) (deleted int64, err error) {
+func (m *Middleware) Forget(ctx context.Context, olderThan time.Duration) (deleted int64, err error) {
 	if olderThan <= 0 {
-		return 0, errors.New("httpmw: Forget needs a positive duration")
+		return 0, errors.New("idempotency: Forget needs a positive duration")
 	}
 	for {
-		n, err := i.answers.forget(ctx, olderThan)
+		n, err := m.responses.forget(ctx, olderThan)
 		deleted += n
 		if err != nil || n < forgetBatch {
-			return deleted, ended(ctx, storeError(err))
+			return deleted, contextOr(ctx, storeError(err))
 		}
 	}
 }
 
 // forget deletes a batch, and returns how many it had.
-func (s *answerStore) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
+func (s *store) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 )
 
 // Answers that are old go, a batch at a time; their keys are new then.
-func TestIdempotencyForget(t *testing.T) {
+func TestForget(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		s := b.serve(i, b.pay(http.StatusCreated))
 		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
-		b.do(`INSERT INTO latchkey_answers (key, fingerprint, status, created_at)
+		b.do(`INSERT INTO latchkey_responses (key, fingerprint, status, created_at)
 			SELECT sha256(n::text::bytea), '', 200, now() - interval '2 days' FROM generate_series(1, 2500) n`)
 		for _, want := range []int64{2500, 0} {
 			if n, err := i.Forget(t.Context(), 24*time.Hour); n != want || err != nil {
@@ -39,25 +39,25 @@ func TestIdempotencyForget(t *testing.T) {
 		if _, err := i.Forget(ctx, time.Hour); err != context.Canceled {
 			t.Errorf("Forget: %v, want the context's error", err)
 		}
-		b.do("DROP TABLE latchkey_answers")
-		if _, err := i.Forget(t.Context(), time.Hour); err == nil || !strings.Contains(err.Error(), "IdempotencySchema") {
+		b.do("DROP TABLE latchkey_responses")
+		if _, err := i.Forget(t.Context(), time.Hour); err == nil || !strings.Contains(err.Error(), "idempotency.Schema") {
 			t.Errorf("Forget without a table: %v", err)
 		}
 	})
 }
 
 // Two at once do not wait for each other, and count each row once.
-func TestIdempotencyForgetTwice(t *testing.T) {
+func TestForgetTwice(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
-		b.do(`INSERT INTO latchkey_answers (key, fingerprint, status, created_at)
+		b.do(`INSERT INTO latchkey_responses (key, fingerprint, status, created_at)
 			SELECT sha256(n::text::bytea), '', 200, now() - interval '2 days' FROM generate_series(1, 2500) n`)
 		tx, err := b.db.Begin() // another instance in the middle of a batch
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer tx.Rollback()
-		if _, err := tx.Exec("DELETE FROM latchkey_answers WHERE key IN (SELECT key FROM latchkey_answers ORDER BY created_at LIMIT 500)"); err != nil {
+		if _, err := tx.Exec("DELETE FROM latchkey_responses WHERE key IN (SELECT key FROM latchkey_responses ORDER BY created_at LIMIT 500)"); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

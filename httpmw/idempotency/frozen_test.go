@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -16,7 +16,7 @@ import (
 
 // A backend that freezes in the handler keeps neither request nor lock, and its
 // connection is not used again; what had become of the effect the retry finds out.
-func TestIdempotencyBackendFrozen(t *testing.T) {
+func TestBackendFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		c := pgtest.New(t)
@@ -45,7 +45,7 @@ func (b *bank) frozen(c *pgtest.Cluster, status, answer int) {
 	pid := 0
 	s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)
-		tx, _ := httpmw.EffectTx(r.Context())
+		tx, _ := idempotency.Tx(r.Context())
 		if err := tx.QueryRowContext(r.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
 			b.t.Error(err)
 		}
@@ -61,7 +61,7 @@ func (b *bank) frozen(c *pgtest.Cluster, status, answer int) {
 	if got := busy.Header.Get("Retry-After"); got != "2" {
 		b.t.Errorf("Retry-After %q, want 2: the lock knows no better", got)
 	}
-	b.wantLog("let in beside another")
+	b.wantLog("admitted next to another")
 
 	if err := c.ThawBackend(pid); err != nil {
 		b.t.Fatal(err)
@@ -80,7 +80,7 @@ func (b *bank) frozen(c *pgtest.Cluster, status, answer int) {
 
 // A server that is frozen before the claim keeps no request either; when it is back all
 // is as it was.
-func TestIdempotencyServerFrozen(t *testing.T) {
+func TestServerFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -109,11 +109,11 @@ func TestIdempotencyServerFrozen(t *testing.T) {
 
 // A holder that is frozen itself keeps its key no longer than its transaction may be
 // idle: then somebody else does it, and the holder learns that it has not.
-func TestIdempotencyHolderFrozen(t *testing.T) {
+func TestHolderFrozen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		open := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen()) // its lock is over
-		frozen := b.serve(b.onceBy(open, httpmw.WithMaxIdle(100*time.Millisecond)), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		frozen := b.serve(b.onceBy(open, idempotency.WithMaxIdle(100*time.Millisecond)), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			g.ServeHTTP(w, r)
 		}))
@@ -135,7 +135,7 @@ func TestIdempotencyHolderFrozen(t *testing.T) {
 
 // The settings of the claim are not the handler's: lock_timeout is as it was, and a
 // stricter idle time stays.
-func TestIdempotencySettings(t *testing.T) {
+func TestSettings(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		for name, tt := range map[string]struct{ set, want string }{
 			"default":  {"SELECT 1", "0 1min"},
@@ -146,7 +146,7 @@ func TestIdempotencySettings(t *testing.T) {
 				b.setUp("ALTER DATABASE %s RESET ALL; " + tt.set)
 				s := b.serve(b.once(sqllock.NewMemory()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					var settings string
-					tx, _ := httpmw.EffectTx(r.Context())
+					tx, _ := idempotency.Tx(r.Context())
 					if err := tx.QueryRowContext(r.Context(), `SELECT current_setting('lock_timeout') || ' ' ||
 						current_setting('idle_in_transaction_session_timeout')`).Scan(&settings); err != nil {
 						t.Error(err)

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"database/sql"
@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A handler that panics leaves nothing behind: no effect, no answer, no lock, no
 // transaction. The panic goes on.
-func TestIdempotencyPanic(t *testing.T) {
+func TestPanic(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		for name, end := range map[string]func(){
@@ -52,7 +53,7 @@ func TestIdempotencyPanic(t *testing.T) {
 }
 
 // What does not fit is refused, and nothing of it is done.
-func TestIdempotencySizes(t *testing.T) {
+func TestSizes(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	locks := b.locks()
@@ -62,15 +63,15 @@ func TestIdempotencySizes(t *testing.T) {
 		_, _ = io.WriteString(w, "1234")
 		_, wrote = io.WriteString(w, r.Header.Get("X-More"))
 	})
-	s := b.serve(b.once(locks, httpmw.WithMaxAnswer(5), httpmw.WithMaxBody(3)), h)
+	s := b.serve(b.once(locks, idempotency.WithMaxResponse(5), idempotency.WithMaxBody(3)), h)
 	more := func(text string) http.Header { return http.Header{"X-More": {text}} }
 
 	mustAsk(t, s, demand{key: "k-1", body: "1234"}).want(t, http.StatusRequestEntityTooLarge)
 	mustAsk(t, s, demand{key: "k-2", header: more("56")}).want(t, http.StatusInternalServerError)
-	if !errors.Is(wrote, httpmw.ErrAnswerTooLarge) {
+	if !errors.Is(wrote, idempotency.ErrResponseTooLarge) {
 		t.Errorf("Write: %v, want ErrAnswerTooLarge", wrote)
 	}
-	b.wantLog("WithMaxAnswer")
+	b.wantLog("WithMaxResponse")
 	b.wantEffects(0)
 	mustAsk(t, s, demand{key: "k-2", body: "123", header: more("5")}).want(t, http.StatusOK)
 	b.wantEffects(1)
@@ -81,7 +82,7 @@ func TestIdempotencySizes(t *testing.T) {
 
 // The handler's ResponseWriter is as net/http's, but for what would send a byte too
 // early.
-func TestIdempotencyResponseWriter(t *testing.T) {
+func TestResponseWriter(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,12 +127,13 @@ func TestIdempotencyResponseWriter(t *testing.T) {
 
 // Options of a Middleware are those of an Idempotency, too; the handler of refusals gets the
 // reason.
-func TestIdempotencyRejectHandler(t *testing.T) {
+func TestRejectHandler(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	var got error
 	seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { got = err })
-	s := b.serve(b.once(b.locks(), seen, httpmw.WithProblemType("https://example.com/busy")), b.pay(http.StatusCreated))
+	rejection := idempotency.WithRejection(seen, httpmw.WithProblemType("https://example.com/busy"))
+	s := b.serve(b.once(b.locks(), rejection), b.pay(http.StatusCreated))
 	for _, tt := range []struct {
 		d    demand
 		want error
@@ -139,7 +141,7 @@ func TestIdempotencyRejectHandler(t *testing.T) {
 		{demand{}, httpmw.ErrNoKey},
 		{demand{key: `"`}, ratelimit.ErrBadID},
 		{demand{key: "k-1"}, nil},
-		{demand{key: "k-1", body: "2"}, httpmw.ErrOtherPayload},
+		{demand{key: "k-1", body: "2"}, idempotency.ErrOtherPayload},
 	} {
 		got = nil
 		mustAsk(t, s, tt.d)
@@ -149,31 +151,31 @@ func TestIdempotencyRejectHandler(t *testing.T) {
 	}
 }
 
-func TestIdempotencyMisusePanics(t *testing.T) {
+func TestMisusePanics(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay")
 	key := httpmw.Header(user)
 	for name, misuse := range map[string]func(){
-		"nil db":        func() { httpmw.NewIdempotency(nil, l, key) },
-		"nil limiter":   func() { httpmw.NewIdempotency(b.db, nil, key) },
-		"nil principal": func() { httpmw.NewIdempotency(b.db, l, nil) },
-		"two at a time": func() { httpmw.NewIdempotency(b.db, ratelimit.AtMost(2, sqllock.NewMemory(), "pay"), key) },
-		"nil handler":   func() { httpmw.NewIdempotency(b.db, l, key).Handler(nil) },
-		"nil route":     func() { httpmw.WithRoute(nil) },
-		"no headers":    func() { httpmw.WithFingerprintHeaders() },
-		"empty header":  func() { httpmw.WithFingerprintHeaders("Prefer", "") },
-		"nil errors":    func() { httpmw.WithStoredErrors(nil) },
-		"nil logger":    func() { httpmw.WithLogger(nil) },
-		"no body":       func() { httpmw.WithMaxBody(0) },
-		"no answer":     func() { httpmw.WithMaxAnswer(0) },
-		"nil key":       func() { httpmw.WithKey(nil) },
-		"no idle time":  func() { httpmw.WithMaxIdle(0) },
-		"read-only":     func() { httpmw.WithTxOptions(sql.TxOptions{ReadOnly: true}) },
+		"nil db":        func() { idempotency.New(nil, l, key) },
+		"nil limiter":   func() { idempotency.New(b.db, nil, key) },
+		"nil principal": func() { idempotency.New(b.db, l, nil) },
+		"two at a time": func() { idempotency.New(b.db, ratelimit.AtMost(2, sqllock.NewMemory(), "pay"), key) },
+		"nil handler":   func() { idempotency.New(b.db, l, key).Handler(nil) },
+		"nil route":     func() { idempotency.WithRoute(nil) },
+		"no headers":    func() { idempotency.WithFingerprintHeaders() },
+		"empty header":  func() { idempotency.WithFingerprintHeaders("Prefer", "") },
+		"nil errors":    func() { idempotency.WithStoredErrors(nil) },
+		"nil logger":    func() { idempotency.WithLogger(nil) },
+		"no body":       func() { idempotency.WithMaxBody(0) },
+		"no answer":     func() { idempotency.WithMaxResponse(0) },
+		"nil key":       func() { idempotency.WithKey(nil) },
+		"no idle time":  func() { idempotency.WithMaxIdle(0) },
+		"read-only":     func() { idempotency.WithTxOptions(sql.TxOptions{ReadOnly: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if text, _ := recover().(string); !strings.HasPrefix(text, "httpmw: ") {
+				if text, _ := recover().(string); !strings.HasPrefix(text, "idempotency: ") {
 					t.Errorf("panic %q, want one that begins with the package's name", text)
 				}
 			}()
@@ -184,7 +186,7 @@ func TestIdempotencyMisusePanics(t *testing.T) {
 
 // A handler that switches protocols has no connection to do so: its effect is not
 // committed, and its client does not read 200.
-func TestIdempotencySwitchingProtocols(t *testing.T) {
+func TestSwitchingProtocols(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		s := b.serve(i, b.pay(http.StatusSwitchingProtocols))

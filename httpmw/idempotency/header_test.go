@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"io"
@@ -12,7 +12,7 @@ import (
 )
 
 // A value that could not be read again is not stored: the rest can.
-func TestIdempotencyControlCharacters(t *testing.T) {
+func TestControlCharacters(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func TestIdempotencyControlCharacters(t *testing.T) {
 
 // What stands around the handler keeps its headers; one that writes nothing
 // answers 200.
-func TestIdempotencyHeadersAround(t *testing.T) {
+func TestHeadersAround(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	inner := http.NewServeMux()
@@ -56,7 +56,7 @@ func TestIdempotencyHeadersAround(t *testing.T) {
 // A handler may add to the fields that others have set before it, and remove them.
 // A replay has the fields that the handler had set, and lacks those that it had
 // removed. The rest is as it is now.
-func TestIdempotencyHeadersAdded(t *testing.T) {
+func TestHeadersAdded(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -93,7 +93,7 @@ func TestIdempotencyHeadersAdded(t *testing.T) {
 
 // A field that the handler removes is not in a replay either: whatever the field
 // is, and whatever the handler writes in its place.
-func TestIdempotencyHeadersRemoved(t *testing.T) {
+func TestHeadersRemoved(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		once := b.once(b.locks())
 		route := http.NewServeMux()
@@ -134,7 +134,7 @@ func TestIdempotencyHeadersRemoved(t *testing.T) {
 }
 
 // A field without values keeps net/http from adding one of its own, in a replay too.
-func TestIdempotencyHeadersWithoutValues(t *testing.T) {
+func TestHeadersWithoutValues(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = nil

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -99,7 +100,7 @@ func (b *bank) waits(inside chan<- struct{}, end http.HandlerFunc) http.Handler 
 
 // A handler that returns without a response once its context has ended has done
 // half of its effect at most: nothing of it is committed, and the retry is new.
-func TestIdempotencyInterrupted(t *testing.T) {
+func TestInterrupted(t *testing.T) {
 	for name, end := range map[string]http.HandlerFunc{
 		"nothing":   func(http.ResponseWriter, *http.Request) {},
 		"1xx alone": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusProcessing) },
@@ -108,11 +109,11 @@ func TestIdempotencyInterrupted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachInterruption(t, func(t *testing.T, b *bank, in interruption) {
 				reasons := make(chan error, 1)
-				told := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
+				told := idempotency.WithRejection(httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) {
 					if errors.Is(err, httpmw.ErrInterrupted) { // and not a retry that comes too early
 						reasons <- err
 					}
-				})
+				}))
 				i, d, inside := b.once(b.locks(), told), demand{key: "k-1", body: "debit"}, make(chan struct{}, 1)
 				r := b.interrupt(in, i.Handler(b.waits(inside, end)), inside, d)
 				if r != nil {
@@ -137,7 +138,7 @@ func TestIdempotencyInterrupted(t *testing.T) {
 
 // A handler that writes a 2xx or 3xx itself has done its effect, whether its
 // context has ended or not.
-func TestIdempotencyInterruptedButDone(t *testing.T) {
+func TestInterruptedButDone(t *testing.T) {
 	for name, end := range map[string]http.HandlerFunc{
 		"a header alone": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) },
 		"a body alone":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") },
@@ -157,7 +158,7 @@ func TestIdempotencyInterruptedButDone(t *testing.T) {
 }
 
 // A handler that is interrupted and panics leaves nothing behind either.
-func TestIdempotencyInterruptedPanic(t *testing.T) {
+func TestInterruptedPanic(t *testing.T) {
 	for name, end := range map[string]func(){
 		"abort":  func() { panic(http.ErrAbortHandler) },
 		"goexit": runtime.Goexit,
@@ -181,7 +182,7 @@ func TestIdempotencyInterruptedPanic(t *testing.T) {
 
 // A handler that sees the loss by asking its lock may return before its context
 // has ended: that is an interruption too.
-func TestIdempotencyLockLostSeenFirst(t *testing.T) {
+func TestLockLostSeenFirst(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i, d := b.once(b.locks()), demand{key: "k-1"}
 		s := b.serve(i, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -198,7 +199,7 @@ func TestIdempotencyLockLostSeenFirst(t *testing.T) {
 
 // A handler that gives its lock back early is not interrupted by that: silence
 // means 200.
-func TestIdempotencyUnlockedEarly(t *testing.T) {
+func TestUnlockedEarly(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			b.record(r)

@@ -1,10 +1,11 @@
-package httpmw
+package idempotency
 
 import (
 	"fmt"
 	"net/http"
 	"strings"
 
+	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -13,19 +14,18 @@ const (
 	maxKeyLen = 255
 )
 
-var oneKeyHeader = oneOf("header " + keyHeader)
+var oneKeyHeader = httpmw.Header(keyHeader) // fails if the header is missing or given twice
 
-var errBadKeyHeader = fmt.Errorf("httpmw: header %s: %w: it is not one string of 1 to %d printable ASCII characters",
+var errBadKeyHeader = fmt.Errorf("idempotency: header %s: %w: it is not one string of 1 to %d printable ASCII characters",
 	keyHeader, ratelimit.ErrBadID, maxKeyLen)
 
 // headerKey returns the value of Idempotency-Key. Only a request without that
 // header has no key. An empty one is a bad key: its client expects protection.
 func headerKey(r *http.Request) (string, error) {
-	values := r.Header.Values(keyHeader)
-	if len(values) == 1 && values[0] == "" {
+	if values := r.Header.Values(keyHeader); len(values) == 1 && values[0] == "" {
 		return "", errBadKeyHeader
 	}
-	value, err := oneKeyHeader(values)
+	value, err := oneKeyHeader(r)
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -23,7 +24,7 @@ func (nowhere) Driver() driver.Driver                        { return nil }
 
 // A key of 1 to 255 printable ASCII characters is good when it is quoted, with
 // parameters and without. Nothing that is not printable ASCII is ever a key.
-func FuzzIdempotencyKey(f *testing.F) {
+func FuzzKey(f *testing.F) {
 	for _, seed := range []string{"", "a", `"a"`, `"`, `"a\"b\\"`, "a b", "a,b", "é", "\x00", strings.Repeat("x", 256), "a\\", `"a";b=1`, `"a";b=%"%c3%bc";c=@1`} {
 		f.Add(seed)
 	}
@@ -31,7 +32,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 	f.Cleanup(func() { _ = db.Close() })
 	b := &bank{}
 	b.db = db
-	h := b.onceBy(ratelimit.OneAtATime(sqllock.NewMemory(), "pay"), httpmw.WithRoute(httpmw.Header(user))).Handler(
+	h := b.onceBy(ratelimit.OneAtATime(sqllock.NewMemory(), "pay"), idempotency.WithRoute(httpmw.Header(user))).Handler(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("not reached") }))
 	status := func(value string) int {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)

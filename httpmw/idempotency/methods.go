@@ -1,8 +1,10 @@
-package httpmw
+package idempotency
 
 import (
 	"errors"
 	"net/http"
+
+	"github.com/latchkey-go/latchkey/httpmw"
 )
 
 // keyUse reports whether a key counts for a method, and whether it is required.
@@ -20,21 +22,21 @@ func keyUse(method string) (counts, required bool) {
 	return true, true
 }
 
-// keyOf returns the key of r. The error is ErrBypass if r has none and needs none.
-func (i *Idempotency) keyOf(r *http.Request) (string, error) {
+// keyOf returns the key of r. The error is httpmw.ErrBypass if r has none and needs none.
+func (m *Middleware) keyOf(r *http.Request) (string, error) {
 	counts, required := keyUse(r.Method)
 	if !counts {
-		return "", ErrBypass
+		return "", httpmw.ErrBypass
 	}
-	key, err := i.key(r)
+	key, err := m.key(r)
 	if err == nil && key == "" {
-		err = ErrNoKey
+		err = httpmw.ErrNoKey
 	}
 	switch {
 	case err == nil:
 		return key, nil
-	case errors.Is(err, ErrNoKey) && (!required || i.keyOptional):
-		return "", ErrBypass
+	case errors.Is(err, httpmw.ErrNoKey) && (!required || m.keyOptional):
+		return "", httpmw.ErrBypass
 	}
 	return "", newKeyError(r, err)
 }

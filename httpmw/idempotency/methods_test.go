@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -14,7 +15,7 @@ import (
 // whether there is a transaction, and pays in it.
 func (b *bank) either() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := httpmw.EffectTx(r.Context()); ok {
+		if _, ok := idempotency.Tx(r.Context()); ok {
 			b.pay(http.StatusCreated)(w, r)
 			return
 		}
@@ -27,7 +28,7 @@ func (b *bank) either() http.Handler {
 }
 
 // A method decides whether a key is needed, counts, or means nothing.
-func TestIdempotencyMethods(t *testing.T) {
+func TestMethods(t *testing.T) {
 	const passes, once, rejected = http.StatusAccepted, http.StatusCreated, http.StatusBadRequest
 	for _, tt := range []struct {
 		method                           string
@@ -48,7 +49,7 @@ func TestIdempotencyMethods(t *testing.T) {
 			b := oneBank(t)
 			locks := b.locks()
 			s := b.serve(b.once(locks), b.either())
-			optional := b.serve(b.once(locks, httpmw.WithOptionalKey()), b.either())
+			optional := b.serve(b.once(locks, idempotency.WithOptionalKey()), b.either())
 			header := func(values ...string) demand {
 				return demand{method: tt.method, header: http.Header{"Idempotency-Key": values}}
 			}
@@ -77,10 +78,10 @@ func TestIdempotencyMethods(t *testing.T) {
 
 // WithKey's requests without a key pass like those without the header. A KeyFunc
 // that fails otherwise rejects them.
-func TestIdempotencyMethodsWithKey(t *testing.T) {
+func TestMethodsWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(b.locks(), httpmw.WithKey(httpmw.Header("X-Event"))), b.either())
+	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.either())
 	event := func(values ...string) demand {
 		return demand{method: http.MethodPut, header: http.Header{"X-Event": values}}
 	}
@@ -90,19 +91,19 @@ func TestIdempotencyMethodsWithKey(t *testing.T) {
 	first.want(t, http.StatusCreated)
 	mustAsk(t, s, event("1")).wantReplay(t, first)
 
-	empty := httpmw.WithKey(func(*http.Request) (string, error) { return "", nil })
+	empty := idempotency.WithKey(func(*http.Request) (string, error) { return "", nil })
 	mustAsk(t, b.serve(b.once(b.locks(), empty), b.either()), demand{}).want(t, http.StatusBadRequest)
 }
 
 // A request that passes needs neither locks nor a principal nor a route, and the
 // Observer hears nothing of it.
-func TestIdempotencyPassesWithoutLocks(t *testing.T) {
+func TestPassesWithoutLocks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	heard := func(error) { t.Error("the Observer heard of a request that passes") }
 	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(ratelimit.Observer{Refused: heard}))
 	nobody := httpmw.FromContext(func(context.Context) (string, bool) { return "", false })
-	i := httpmw.NewIdempotency(b.db, l, nobody)
+	i := idempotency.New(b.db, l, nobody)
 	mustAsk(t, serve(t, i.Handler(b.either())), demand{method: http.MethodPut}).want(t, http.StatusAccepted)
 	b.wantEffects(1)
 }

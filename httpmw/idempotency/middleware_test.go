@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -17,7 +18,7 @@ import (
 
 // What is sent again, to whichever instance, takes effect once and is answered as
 // the first time.
-func TestIdempotencyReplays(t *testing.T) {
+func TestReplays(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
 		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -42,12 +43,12 @@ func TestIdempotencyReplays(t *testing.T) {
 }
 
 // Neither keys nor principals are in the database.
-func TestIdempotencyStoresNoNames(t *testing.T) {
+func TestStoresNoNames(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	mustAsk(t, b.serve(b.once(b.locks()), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
 	var row string
-	if err := b.db.QueryRow("SELECT a::text || encode(key, 'escape') || encode(fingerprint, 'escape') || encode(header, 'escape') || encode(body, 'escape') FROM latchkey_answers a").Scan(&row); err != nil {
+	if err := b.db.QueryRow("SELECT a::text || encode(key, 'escape') || encode(fingerprint, 'escape') || encode(header, 'escape') || encode(body, 'escape') FROM latchkey_responses a").Scan(&row); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(row, "ada") || strings.Contains(row, "k-1") || strings.Contains(row, "secret") {
@@ -55,7 +56,7 @@ func TestIdempotencyStoresNoNames(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeyHeader(t *testing.T) {
+func TestKeyHeader(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -122,7 +123,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 }
 
 // The same key with another payload is refused, and people are told.
-func TestIdempotencyOtherPayload(t *testing.T) {
+func TestOtherPayload(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
 		same := func() demand {
@@ -155,7 +156,7 @@ func TestIdempotencyOtherPayload(t *testing.T) {
 
 // While the first is in flight the others are refused, in this instance and the
 // next; then they get its answer.
-func TestIdempotencyInFlight(t *testing.T) {
+func TestInFlight(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -182,7 +183,7 @@ func TestIdempotencyInFlight(t *testing.T) {
 }
 
 // With WithWait they wait, and get the first one's answer.
-func TestIdempotencyWaits(t *testing.T) {
+func TestWaits(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -213,13 +214,13 @@ func TestIdempotencyWaits(t *testing.T) {
 }
 
 // One key of another principal, route or limiter is another key.
-func TestIdempotencyScope(t *testing.T) {
+func TestScope(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	locks := b.locks()
 	pay := b.serve(b.once(locks), b.pay(http.StatusCreated))
 	refund := b.serve(b.onceBy(ratelimit.OneAtATime(locks, "refund")), b.pay(http.StatusCreated))
-	shifted := b.serve(b.once(locks, httpmw.WithRoute(httpmw.Header("X-Route"))), b.pay(http.StatusCreated))
+	shifted := b.serve(b.once(locks, idempotency.WithRoute(httpmw.Header("X-Route"))), b.pay(http.StatusCreated))
 	for i, try := range []struct {
 		s *httptest.Server
 		d demand
@@ -250,18 +251,18 @@ func TestIdempotencyScope(t *testing.T) {
 }
 
 // The route is the mux's pattern, or WithRoute's; without one nothing is done.
-func TestIdempotencyRoute(t *testing.T) {
+func TestRoute(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	locks := b.locks()
 	around := serve(t, b.once(locks).Handler(b.pay(http.StatusCreated)))
 	mustAsk(t, around, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
 	b.wantLog("WithRoute")
-	none := httpmw.WithRoute(func(*http.Request) (string, error) { return "", nil })
+	none := idempotency.WithRoute(func(*http.Request) (string, error) { return "", nil })
 	mustAsk(t, serve(t, b.once(locks, none).Handler(b.pay(http.StatusCreated))), demand{key: "k-1"}).want(t, http.StatusInternalServerError)
 	b.wantEffects(0)
 
-	named := httpmw.WithRoute(func(r *http.Request) (string, error) { return r.URL.Path, nil })
+	named := idempotency.WithRoute(func(r *http.Request) (string, error) { return r.URL.Path, nil })
 	s := serve(t, b.once(locks, named).Handler(b.pay(http.StatusCreated)))
 	for _, path := range []string{"/a", "/b", "/a"} {
 		mustAsk(t, s, demand{key: "k-1", path: path}).want(t, http.StatusCreated)

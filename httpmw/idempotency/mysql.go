@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -22,9 +22,9 @@ type mysqlDatabase struct{}
 // being inserted twice.
 const tableSQL = "SELECT COALESCE(t.ENGINE, ''), (SELECT COUNT(*) FROM (" +
 	"SELECT INDEX_NAME FROM information_schema.STATISTICS" +
-	" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'latchkey_answers' AND NON_UNIQUE = 0" +
+	" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'latchkey_responses' AND NON_UNIQUE = 0" +
 	" GROUP BY INDEX_NAME HAVING COUNT(*) = 1 AND MAX(COLUMN_NAME) = 'key') AS unique_indexes)" +
-	" FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'latchkey_answers'"
+	" FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'latchkey_responses'"
 
 // check looks at what INSERT does not notice: without a unique key each retry takes
 // effect again, and without InnoDB nothing is rolled back.
@@ -45,8 +45,8 @@ func (mysqlDatabase) check(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-func (mysqlDatabase) enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (answerTable, error) {
-	m := &mysqlTable{name: "latchkey_answers"}
+func (mysqlDatabase) enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (responseTable, error) {
+	m := &mysqlTable{name: "latchkey_responses"}
 	var schema sql.NullString
 	err := conn.QueryRowContext(ctx, "SELECT @@SESSION.autocommit, @@SESSION.innodb_lock_wait_timeout, @@SESSION.wait_timeout, DATABASE()").
 		Scan(&m.autocommit, &m.lockWait, &m.idle, &schema)
@@ -54,15 +54,15 @@ func (mysqlDatabase) enter(ctx context.Context, conn *sql.Conn, maxIdle time.Dur
 		return nil, err
 	}
 	if schema.Valid { // the handler may USE another one
-		m.name = "`" + strings.ReplaceAll(schema.String, "`", "``") + "`.latchkey_answers"
+		m.name = "`" + strings.ReplaceAll(schema.String, "`", "``") + "`.latchkey_responses"
 	}
 	idle := min(m.idle, int64((maxIdle+time.Second-1)/time.Second))
-	return m, m.set(ctx, conn, 0, int64(claimPatience/time.Second), idle)
+	return m, m.set(ctx, conn, 0, int64(claimTimeout/time.Second), idle)
 }
 
 // forget selects the rows first: a DELETE has no SKIP LOCKED.
 func (mysqlDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error) {
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT `key` FROM latchkey_answers WHERE created_at < CURRENT_TIMESTAMP(6) - INTERVAL %d MICROSECOND"+
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT `key` FROM latchkey_responses WHERE created_at < CURRENT_TIMESTAMP(6) - INTERVAL %d MICROSECOND"+
 		" ORDER BY created_at LIMIT %d FOR UPDATE SKIP LOCKED", olderThan.Microseconds(), limit))
 	if err != nil {
 		return 0, err
@@ -79,7 +79,7 @@ func (mysqlDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Dura
 	if err := rows.Err(); err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	result, err := tx.ExecContext(ctx, "DELETE FROM latchkey_answers WHERE `key` IN ("+strings.Join(keys, ", ")+")")
+	result, err := tx.ExecContext(ctx, "DELETE FROM latchkey_responses WHERE `key` IN ("+strings.Join(keys, ", ")+")")
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +131,7 @@ func (m *mysqlTable) find(ctx context.Context, tx *sql.Tx, asked payload) *sql.R
 	return tx.QueryRowContext(ctx, fmt.Sprintf("SELECT fingerprint, status, header, body FROM %s WHERE `key` = %s", m.name, hexLiteral(asked.key[:])))
 }
 
-func (m *mysqlTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedAnswer) error {
+func (m *mysqlTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedResponse) error {
 	if _, err := tx.ExecContext(ctx, keepSQL); err != nil {
 		return err
 	}

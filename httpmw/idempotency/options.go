@@ -1,23 +1,38 @@
-package httpmw
+package idempotency
 
 import (
 	"database/sql"
-	"maps"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/rejection"
 )
 
-// An IdempotencyOption changes an [Idempotency]. An [Option] of a [Middleware] is one,
-// too: it changes how requests are refused, but for [WithConflict], without which
-// the answer to one in flight is 409 already.
-type IdempotencyOption interface{ idempotency(i *Idempotency) }
+// An Option changes a [Middleware].
+type Option func(*Middleware)
 
-func (o Option) idempotency(i *Idempotency) { o(i.refusals) }
+// WithLogger sets where the Middleware reports its failures, keys that come with
+// two payloads, and mistakes in how it is wired. The default is [slog.Default].
+// Nothing that is logged holds a key, a principal, a host or a connection string.
+//
+// WithLogger panics if log is nil.
+func WithLogger(log *slog.Logger) Option {
+	if log == nil {
+		panic("idempotency: WithLogger needs a *slog.Logger that is not nil")
+	}
+	return func(m *Middleware) { m.log = log }
+}
 
-type idempotencyOption func(*Idempotency)
-
-func (o idempotencyOption) idempotency(i *Idempotency) { o(i) }
+// WithRejection changes the responses to rejected requests, by options of package
+// httpmw such as [httpmw.WithRejectHandler] and [httpmw.WithProblemType]. Two of
+// them change nothing here: [httpmw.WithConflict], since a request in flight is
+// 409 already, and [httpmw.WithLogger], in whose place is [WithLogger].
+func WithRejection(opts ...httpmw.Option) Option {
+	return func(m *Middleware) { m.rejects = append(m.rejects, opts...) }
+}
 
 // WithRoute finds the route that a key counts for, in place of the pattern of
 // [http.ServeMux]. It is for other routers, and for an Idempotency around the mux.
@@ -29,37 +44,35 @@ func (o idempotencyOption) idempotency(i *Idempotency) { o(i) }
 // clients may do that, pass a route that has the outer prefix.
 //
 // WithRoute panics if route is nil.
-func WithRoute(route KeyFunc) IdempotencyOption {
+func WithRoute(route httpmw.KeyFunc) Option {
 	if route == nil {
-		panic("httpmw: WithRoute needs a KeyFunc that is not nil")
+		panic("idempotency: WithRoute needs a KeyFunc that is not nil")
 	}
-	return idempotencyOption(func(i *Idempotency) { i.route = route })
+	return func(m *Middleware) { m.route = route }
 }
 
 // WithKey finds the key by key in place of the header Idempotency-Key. It is for
 // requests that have an id of their own, such as the id of a webhook's event, if
 // its signature has been checked. The key may have any length. If key returns
-// [ErrNoKey], the method decides, as without the header. Where responses need not
+// [httpmw.ErrNoKey], the method decides, as without the header. Where responses need not
 // be kept, a table of the ids alone will do: see examples/webhook.
 //
 // WithKey panics if key is nil.
-func WithKey(key KeyFunc) IdempotencyOption {
+func WithKey(key httpmw.KeyFunc) Option {
 	if key == nil {
-		panic("httpmw: WithKey needs a KeyFunc that is not nil")
+		panic("idempotency: WithKey needs a KeyFunc that is not nil")
 	}
-	return idempotencyOption(func(i *Idempotency) {
-		i.key = key
-		i.refusals.details = maps.Clone(idempotencyDetails)
-		delete(i.refusals.details, badKey) // it tells of the header
-	})
+	return func(m *Middleware) {
+		m.key, m.keyDetail = key, rejection.NoKey
+	}
 }
 
 // WithOptionalKey passes every request without a key on to the handler, POST and
 // PATCH too. It is for an API in use, whose clients begin to send keys one after
 // the other. Such a request is not limited, and a retry of it takes effect again.
-// [EffectTx] reports false for it, so that its handler begins a transaction itself.
-func WithOptionalKey() IdempotencyOption {
-	return idempotencyOption(func(i *Idempotency) { i.keyOptional = true })
+// [Tx] reports false for it, so that its handler begins a transaction itself.
+func WithOptionalKey() Option {
+	return func(m *Middleware) { m.keyOptional = true }
 }
 
 // WithFingerprintHeaders adds header fields to what must be the same when a key
@@ -72,38 +85,40 @@ func WithOptionalKey() IdempotencyOption {
 // out fields that differ from one retry to the next, such as trace ids.
 //
 // It panics if there are no names or one is empty.
-func WithFingerprintHeaders(names ...string) IdempotencyOption {
+func WithFingerprintHeaders(names ...string) Option {
 	if len(names) == 0 {
-		panic("httpmw: WithFingerprintHeaders needs a name at least")
+		panic("idempotency: WithFingerprintHeaders needs at least one name")
 	}
 	canonical := make([]string, len(names))
 	for i, name := range names {
-		mustName("WithFingerprintHeaders", name)
+		if name == "" {
+			panic("idempotency: WithFingerprintHeaders needs names that are not empty")
+		}
 		canonical[i] = http.CanonicalHeaderKey(name)
 	}
-	return idempotencyOption(func(i *Idempotency) {
-		i.fields = append(i.fields, canonical...)
-		slices.Sort(i.fields)
-		i.fields = slices.Compact(i.fields)
-	})
+	return func(m *Middleware) {
+		m.fields = append(m.fields, canonical...)
+		slices.Sort(m.fields)
+		m.fields = slices.Compact(m.fields)
+	}
 }
 
 // WithMaxBody sets how many bytes the body of a request may have, which is read into
 // memory: 1 MiB by default. It panics if n is not positive.
-func WithMaxBody(n int64) IdempotencyOption {
+func WithMaxBody(n int64) Option {
 	if n <= 0 {
-		panic("httpmw: WithMaxBody needs a positive number of bytes")
+		panic("idempotency: WithMaxBody needs a positive number of bytes")
 	}
-	return idempotencyOption(func(i *Idempotency) { i.maxBody = n })
+	return func(m *Middleware) { m.maxBody = n }
 }
 
-// WithMaxAnswer sets how many bytes the body of an answer may have, which is
+// WithMaxResponse sets how many bytes the body of an answer may have, which is
 // buffered and stored: 1 MiB by default. It panics if n is not positive.
-func WithMaxAnswer(n int) IdempotencyOption {
+func WithMaxResponse(n int) Option {
 	if n <= 0 {
-		panic("httpmw: WithMaxAnswer needs a positive number of bytes")
+		panic("idempotency: WithMaxResponse needs a positive number of bytes")
 	}
-	return idempotencyOption(func(i *Idempotency) { i.maxAnswer = n })
+	return func(m *Middleware) { m.maxResponse = n }
 }
 
 // WithStoredErrors stores a response whose status is 400 or more if store reports
@@ -122,11 +137,11 @@ func WithMaxAnswer(n int) IdempotencyOption {
 // response below 400, store is not called.
 //
 // store must be safe for concurrent use. WithStoredErrors panics if store is nil.
-func WithStoredErrors(store func(status int) bool) IdempotencyOption {
+func WithStoredErrors(store func(status int) bool) Option {
 	if store == nil {
-		panic("httpmw: WithStoredErrors needs a func that is not nil")
+		panic("idempotency: WithStoredErrors needs a func that is not nil")
 	}
-	return idempotencyOption(func(i *Idempotency) { i.storeError = store })
+	return func(m *Middleware) { m.storeError = store }
 }
 
 // WithTxOptions sets how the handler's transaction is begun, such as its
@@ -134,11 +149,11 @@ func WithStoredErrors(store func(status int) bool) IdempotencyOption {
 // commit is answered 503: the retry runs the handler again. An isolation that the
 // driver does not know is 500 for every request, and the log says so. It panics if
 // opts is read-only: the answer is written in that transaction.
-func WithTxOptions(opts sql.TxOptions) IdempotencyOption {
+func WithTxOptions(opts sql.TxOptions) Option {
 	if opts.ReadOnly {
-		panic("httpmw: WithTxOptions needs a transaction that is not read-only")
+		panic("idempotency: WithTxOptions needs a transaction that is not read-only")
 	}
-	return idempotencyOption(func(i *Idempotency) { i.answers.txOptions = opts })
+	return func(m *Middleware) { m.responses.txOptions = opts }
 }
 
 // WithMaxIdle sets how long the handler's transaction may be idle, that is between two
@@ -152,9 +167,9 @@ func WithTxOptions(opts sql.TxOptions) IdempotencyOption {
 // it goes on or ends.
 //
 // It panics if d is less than a millisecond.
-func WithMaxIdle(d time.Duration) IdempotencyOption {
+func WithMaxIdle(d time.Duration) Option {
 	if d < time.Millisecond {
-		panic("httpmw: WithMaxIdle needs a millisecond at least")
+		panic("idempotency: WithMaxIdle needs a millisecond at least")
 	}
-	return idempotencyOption(func(i *Idempotency) { i.answers.maxIdle = d })
+	return func(m *Middleware) { m.responses.maxIdle = d }
 }

@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"bytes"
@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/joinkey"
 )
 
@@ -37,34 +39,34 @@ func (p payload) restore(r *http.Request) *http.Request {
 	return r
 }
 
-// read reads what r asks for. The error is ErrBypass if the handler should run as if
+// read reads what r asks for. The error is httpmw.ErrBypass if the handler should run as if
 // there were no Idempotency: nothing has been read of r then.
-func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, error) {
-	key, err := i.keyOf(r)
+func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (payload, error) {
+	key, err := m.keyOf(r)
 	if err != nil {
 		return payload{}, err
 	}
-	principal, err := i.principal(r)
+	principal, err := m.principal(r)
 	if err == nil && principal == "" {
-		err = ErrNoKey
+		err = httpmw.ErrNoKey
 	}
-	if errors.Is(err, ErrNoKey) { // whereas no Idempotency-Key is the client's mistake
-		i.refusals.reportNoKey(r, err)
+	if errors.Is(err, httpmw.ErrNoKey) { // whereas a missing Idempotency-Key is the client's mistake
+		m.report(r, slog.LevelWarn, noPrincipalText, slog.Any("error", err))
 	}
 	if err != nil {
 		return payload{}, newKeyError(r, err)
 	}
-	route, err := i.routeOf(r)
+	route, err := m.routeOf(r)
 	if err != nil {
 		return payload{}, err
 	}
-	body, err := i.readBody(w, r)
+	body, err := m.readBody(w, r)
 	if err != nil {
 		return payload{}, err
 	}
 	return payload{
-		key:         digest(string(i.limiter.Namespace()), principal, route, key),
-		fingerprint: digest(i.asked(r, body)...),
+		key:         digest(string(m.limiter.Namespace()), principal, route, key),
+		fingerprint: digest(m.asked(r, body)...),
 		body:        body,
 	}, nil
 }
@@ -72,9 +74,9 @@ func (i *Idempotency) read(w http.ResponseWriter, r *http.Request) (payload, err
 // asked lists what must be the same when a key comes again. A header field that r
 // has not is left out, with its name. So a field that joins the list later changes
 // no fingerprint of a request without it.
-func (i *Idempotency) asked(r *http.Request, body []byte) []string {
+func (m *Middleware) asked(r *http.Request, body []byte) []string {
 	parts := []string{r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)}
-	for _, name := range i.fields {
+	for _, name := range m.fields {
 		if values := r.Header.Values(name); len(values) > 0 {
 			parts = append(parts, name, strings.Join(values, ", ")) // as a proxy may join them
 		}
@@ -106,10 +108,10 @@ func digest(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(joined)
 }
 
-func (i *Idempotency) routeOf(r *http.Request) (string, error) {
-	route, err := i.route(r)
+func (m *Middleware) routeOf(r *http.Request) (string, error) {
+	route, err := m.route(r)
 	switch {
-	case errors.Is(err, ErrBypass):
+	case errors.Is(err, httpmw.ErrBypass):
 		return "", err
 	case err != nil, route == "":
 		return "", ErrNoRoute

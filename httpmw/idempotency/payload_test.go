@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -27,7 +28,7 @@ func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 }
 
 // What the fingerprint must tell apart beside what TestIdempotencyOtherPayload sends.
-func TestIdempotencyFingerprint(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	pay := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
@@ -66,11 +67,11 @@ func TestIdempotencyFingerprint(t *testing.T) {
 
 // Header fields that change what a request does are part of its fingerprint: two
 // by default, others by an option. Other fields are not.
-func TestIdempotencyFingerprintHeaders(t *testing.T) {
+func TestFingerprintHeaders(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		locks := b.locks()
 		usual := b.serve(b.once(locks), b.pay(http.StatusCreated))
-		more := b.serve(b.once(locks, httpmw.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
+		more := b.serve(b.once(locks, idempotency.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
 		const same, other = http.StatusCreated, http.StatusUnprocessableEntity
 		for name, tt := range map[string]struct {
 			first, then       http.Header
@@ -116,10 +117,10 @@ func TestIdempotencyFingerprintHeaders(t *testing.T) {
 }
 
 // The handler finds the body and its length; what it parses is known outside.
-func TestIdempotencyRequestOfHandler(t *testing.T) {
+func TestRequestOfHandler(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	route := httpmw.WithRoute(func(*http.Request) (string, error) { return "pay", nil })
+	route := idempotency.WithRoute(func(*http.Request) (string, error) { return "pay", nil })
 	h := b.once(sqllock.NewMemory(), route).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 3 {
 			t.Errorf("length %d, want 3", r.ContentLength)
@@ -141,10 +142,10 @@ func TestIdempotencyRequestOfHandler(t *testing.T) {
 }
 
 // The key can be found elsewhere: a request without one is not told of the header.
-func TestIdempotencyWithKey(t *testing.T) {
+func TestWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	s := b.serve(b.once(b.locks(), httpmw.WithKey(httpmw.Header("X-Event"))), b.pay(http.StatusCreated))
+	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.pay(http.StatusCreated))
 	event := func(id string) http.Header { return http.Header{"X-Event": {id}} }
 	long := strings.Repeat("é ", 1000) + "1"
 	first := mustAsk(t, s, demand{header: event(long)})
@@ -160,7 +161,7 @@ func TestIdempotencyWithKey(t *testing.T) {
 }
 
 // A limiter that takes no ids of 64 bytes is the server's fault, not the client's.
-func TestIdempotencyShortIDs(t *testing.T) {
+func TestShortIDs(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(63))
@@ -171,7 +172,7 @@ func TestIdempotencyShortIDs(t *testing.T) {
 }
 
 // The limiter's Observer hears of what an Idempotency refuses by itself.
-func TestIdempotencyObserver(t *testing.T) {
+func TestObserver(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	refused := make(chan error, 10)

@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func (p *poolShare) admitLocked(most int) {
 // once: all but one of its connections, as it is set now. A pool of one connection
 // carries one, which suits a handler that uses the transaction alone. SQLite has one
 // writer.
-func (s *answerStore) mostEffects() int {
+func (s *store) mostEffects() int {
 	if kind := s.kind.Load(); kind != nil && (*kind).oneWriter() {
 		return 1
 	}
@@ -105,22 +105,22 @@ func (s *answerStore) mostEffects() int {
 }
 
 // poolError says why no place was free in time, and what to change.
-func (s *answerStore) poolError() error {
+func (s *store) poolError() error {
 	if kind := s.kind.Load(); kind != nil && (*kind).oneWriter() {
 		return fmt.Errorf("%w: another idempotent request is in its transaction, and SQLite has one writer at a time:"+
-			" make the handler shorter, and have it write by EffectTx's transaction only", sqllock.ErrUnavailable)
+			" make the handler shorter, and have it write by Tx's transaction only", sqllock.ErrUnavailable)
 	}
 	size := s.db.Stats().MaxOpenConnections
 	if size == 1 {
 		return fmt.Errorf("%w: the only connection of the pool is in use by the transaction of another idempotent request:"+
-			" raise SetMaxOpenConns; with one connection a handler that asks the pool, instead of EffectTx's transaction, waits for itself", sqllock.ErrUnavailable)
+			" raise SetMaxOpenConns; with one connection a handler that asks the pool, instead of Tx's transaction, waits for itself", sqllock.ErrUnavailable)
 	}
 	return fmt.Errorf("%w: transactions of idempotent requests use %d of the pool's %d connections, and the last one is left for their handlers:"+
-		" raise SetMaxOpenConns, or use EffectTx's transaction in the handler instead of the pool", sqllock.ErrUnavailable, max(0, size-1), size)
+		" raise SetMaxOpenConns, or use Tx's transaction in the handler instead of the pool", sqllock.ErrUnavailable, max(0, size-1), size)
 }
 
-const poolOfOneHint = "httpmw: a handler was interrupted while its transaction had the pool's only connection, and a caller waited for one:" +
-	" use EffectTx's transaction in the handler instead of the pool, or raise SetMaxOpenConns"
+const poolOfOneHint = "idempotency: a handler was interrupted while its transaction had the pool's only connection, and a caller waited for one:" +
+	" use Tx's transaction in the handler instead of the pool, or raise SetMaxOpenConns"
 
 // starved reports whether t has the pool's only connection, and a caller has begun to
 // wait for one since. That may be t's own handler, which then waits for itself.

@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // Handlers that ask the same pool again do not use it up together with their own
 // transactions: one connection is left, and they proceed one by one. Both of the
 // pool's Idempotencies share it.
-func TestIdempotencyPoolOfHandlers(t *testing.T) {
+func TestPoolOfHandlers(t *testing.T) {
 	const size, requests = 4, 16
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(size)
@@ -56,7 +56,7 @@ func TestIdempotencyPoolOfHandlers(t *testing.T) {
 
 // A request that finds the pool's share in use is told to come back, the log names
 // the cause, and the pool has a connection for others. The bound is that of the moment.
-func TestIdempotencyPoolShareInUse(t *testing.T) {
+func TestPoolShareInUse(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(2)
 		g := newGate(t)
@@ -72,7 +72,7 @@ func TestIdempotencyPoolShareInUse(t *testing.T) {
 		}
 		b.wantLog("1 of the pool's 2 connections")
 		b.wantLog("SetMaxOpenConns")
-		b.wantLog("EffectTx")
+		b.wantLog("Tx")
 		b.wantEffects(0) // by the pool itself
 
 		for n, size := range []int{3, 0} {
@@ -86,7 +86,7 @@ func TestIdempotencyPoolShareInUse(t *testing.T) {
 
 // A pool of one connection carries one transaction at a time, of a handler that asks
 // for no other connection.
-func TestIdempotencyPoolOfOne(t *testing.T) {
+func TestPoolOfOne(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
 		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
@@ -107,7 +107,7 @@ func TestIdempotencyPoolOfOne(t *testing.T) {
 
 // With one connection a handler that asks the pool waits for itself until its client
 // has left. The log names the cause, and the connection is free again.
-func TestIdempotencyPoolOfOneStarves(t *testing.T) {
+func TestPoolOfOneStarves(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
 		i := b.once(sqllock.NewMemory())
@@ -137,7 +137,7 @@ func TestIdempotencyPoolOfOneStarves(t *testing.T) {
 		lockertest.Eventually(t, "the cause is in the log", func() bool {
 			return strings.Contains(b.log.String(), "pool's only connection")
 		})
-		b.wantLog("EffectTx")
+		b.wantLog("Tx")
 		b.retry(b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated) // once the lock is free
 	})
 }

@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -14,25 +14,25 @@ const (
 	// lock_timeout is ours for this statement only. From then on the transaction may be
 	// idle for maxIdle, unless the server is stricter. It returns the table's full name,
 	// since the handler may SET another search_path.
-	claimSQL = `INSERT INTO latchkey_answers (key, fingerprint) SELECT $1::bytea, $2::bytea
+	claimSQL = `INSERT INTO latchkey_responses (key, fingerprint) SELECT $1::bytea, $2::bytea
 		WHERE pg_catalog.set_config('lock_timeout', -- after the old one is kept
 			CASE WHEN pg_catalog.set_config('latchkey.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
 		ON CONFLICT (key) DO NOTHING
 		RETURNING (SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname)
 			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-			WHERE c.oid = latchkey_answers.tableoid),
+			WHERE c.oid = latchkey_responses.tableoid),
 		pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('latchkey.lock_timeout'), true),
 		CASE WHEN pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN '1 millisecond' AND '%[2]d milliseconds'
 			THEN pg_catalog.set_config('idle_in_transaction_session_timeout', '%[2]d', true) END`
 
-	findSQL = `SELECT fingerprint, status, header, body FROM latchkey_answers WHERE key = $1`
+	findSQL = `SELECT fingerprint, status, header, body FROM latchkey_responses WHERE key = $1`
 
 	// fillSQL changes a row of this transaction alone: after a COMMIT of the handler's
 	// own there is none.
 	fillSQL = `UPDATE %s SET status = $2, header = $3, body = $4 WHERE key = $1 AND xmin = pg_catalog.pg_current_xact_id()::xid`
 
-	forgetSQL = `DELETE FROM latchkey_answers WHERE key IN (
-		SELECT key FROM latchkey_answers WHERE created_at < pg_catalog.now() - $1::double precision * interval '1 microsecond'
+	forgetSQL = `DELETE FROM latchkey_responses WHERE key IN (
+		SELECT key FROM latchkey_responses WHERE created_at < pg_catalog.now() - $1::double precision * interval '1 microsecond'
 		ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 )
 
@@ -45,7 +45,7 @@ func (postgresDatabase) check(context.Context, *sql.Conn) error { return nil } /
 // maxSetting is the largest bound of idleness that the server accepts.
 const maxSetting = math.MaxInt32 * time.Millisecond
 
-func (postgresDatabase) enter(_ context.Context, _ *sql.Conn, maxIdle time.Duration) (answerTable, error) {
+func (postgresDatabase) enter(_ context.Context, _ *sql.Conn, maxIdle time.Duration) (responseTable, error) {
 	return &postgresTable{maxIdle: min(maxIdle, maxSetting)}, nil
 }
 
@@ -67,7 +67,7 @@ type postgresTable struct {
 }
 
 func (p *postgresTable) insert(ctx context.Context, tx *sql.Tx, asked payload) (bool, error) {
-	query := fmt.Sprintf(claimSQL, claimPatience.Milliseconds(), p.maxIdle.Milliseconds())
+	query := fmt.Sprintf(claimSQL, claimTimeout.Milliseconds(), p.maxIdle.Milliseconds())
 	var lockTimeout, maxIdle sql.NullString // as set
 	err := tx.QueryRowContext(ctx, query, asked.key[:], asked.fingerprint[:]).Scan(&p.name, &lockTimeout, &maxIdle)
 	switch {
@@ -84,7 +84,7 @@ func (*postgresTable) find(ctx context.Context, tx *sql.Tx, asked payload) *sql.
 	return tx.QueryRowContext(ctx, findSQL, asked.key[:])
 }
 
-func (p *postgresTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedAnswer) error {
+func (p *postgresTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedResponse) error {
 	return unlessNone(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, p.name), asked.key[:], a.status, a.encodeHeader(), a.body))
 }
 

@@ -1,8 +1,8 @@
-package httpmw
+package idempotency
 
 import "github.com/latchkey-go/latchkey/sqllock"
 
-// IdempotencySchema returns the statements that make the one table of an
+// Schema returns the statements that make the one table of an
 // [Idempotency] in a database of kind d. Run each of them once, or copy them into
 // your migrations. A table that exists stays as it is.
 //
@@ -13,11 +13,11 @@ import "github.com/latchkey-go/latchkey/sqllock"
 // database that the connection string names.
 //
 // It panics if d is not a constant of package sqllock.
-func IdempotencySchema(d sqllock.Dialect) []string {
+func Schema(d sqllock.Dialect) []string {
 	switch d {
 	case sqllock.PostgreSQL:
 		return []string{
-			`CREATE TABLE IF NOT EXISTS latchkey_answers (
+			`CREATE TABLE IF NOT EXISTS latchkey_responses (
 	key         bytea       PRIMARY KEY, -- SHA-256 of namespace, principal, route and key
 	fingerprint bytea       NOT NULL,    -- SHA-256 of what must be the same in a retry
 	status      integer,                 -- null while the handler runs, which no other transaction sees
@@ -25,21 +25,21 @@ func IdempotencySchema(d sqllock.Dialect) []string {
 	body        bytea,
 	created_at  timestamptz NOT NULL DEFAULT pg_catalog.now()
 )`,
-			`CREATE INDEX IF NOT EXISTS latchkey_answers_created_at ON latchkey_answers (created_at)`,
+			`CREATE INDEX IF NOT EXISTS latchkey_responses_created_at ON latchkey_responses (created_at)`,
 		}
 	case sqllock.MySQL:
-		return []string{"CREATE TABLE IF NOT EXISTS latchkey_answers (\n" +
+		return []string{"CREATE TABLE IF NOT EXISTS latchkey_responses (\n" +
 			"	`key`       BINARY(32)   NOT NULL PRIMARY KEY, -- SHA-256 of namespace, principal, route and key\n" +
 			"	fingerprint BINARY(32)   NOT NULL,             -- SHA-256 of what must be the same in a retry\n" +
 			"	status      INTEGER,                           -- null while the handler runs, which no other transaction sees\n" +
 			"	header      MEDIUMBLOB,\n" +
 			"	body        LONGBLOB,\n" +
 			"	created_at  TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),\n" +
-			"	KEY latchkey_answers_created_at (created_at)\n" +
+			"	KEY latchkey_responses_created_at (created_at)\n" +
 			") ENGINE = InnoDB"}
 	case sqllock.SQLite:
 		return []string{
-			`CREATE TABLE IF NOT EXISTS latchkey_answers (
+			`CREATE TABLE IF NOT EXISTS latchkey_responses (
 	key         BLOB NOT NULL PRIMARY KEY, -- SHA-256 of namespace, principal, route and key
 	fingerprint BLOB NOT NULL,             -- SHA-256 of what must be the same in a retry
 	status      INTEGER,                   -- null while the handler runs, which no other transaction sees
@@ -47,8 +47,8 @@ func IdempotencySchema(d sqllock.Dialect) []string {
 	body        BLOB,
 	created_at  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) -- UTC
 ) WITHOUT ROWID`,
-			`CREATE INDEX IF NOT EXISTS latchkey_answers_created_at ON latchkey_answers (created_at)`,
+			`CREATE INDEX IF NOT EXISTS latchkey_responses_created_at ON latchkey_responses (created_at)`,
 		}
 	}
-	panic("httpmw: IdempotencySchema knows no dialect " + string(d))
+	panic("idempotency: Schema knows no dialect " + string(d))
 }

@@ -1,18 +1,18 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A migration tool may split at semicolons, or take each statement as it is.
-func TestIdempotencySchema(t *testing.T) {
+func TestSchema(t *testing.T) {
 	t.Parallel()
 	for _, d := range []sqllock.Dialect{sqllock.PostgreSQL, sqllock.MySQL, sqllock.SQLite} {
-		statements := httpmw.IdempotencySchema(d)
+		statements := idempotency.Schema(d)
 		if len(statements) == 0 {
 			t.Errorf("%s has no statement", d)
 		}
@@ -23,9 +23,9 @@ func TestIdempotencySchema(t *testing.T) {
 		}
 	}
 	defer func() {
-		if text, _ := recover().(string); !strings.HasPrefix(text, "httpmw: ") {
+		if text, _ := recover().(string); !strings.HasPrefix(text, "idempotency: ") {
 			t.Errorf("another dialect: %q, want a panic that names the package", text)
 		}
 	}()
-	httpmw.IdempotencySchema("oracle")
+	idempotency.Schema("oracle")
 }

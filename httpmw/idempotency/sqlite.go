@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -14,17 +14,17 @@ type sqliteDatabase struct{}
 
 func (sqliteDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
 
-func (sqliteDatabase) enter(ctx context.Context, conn *sql.Conn, _ time.Duration) (answerTable, error) {
+func (sqliteDatabase) enter(ctx context.Context, conn *sql.Conn, _ time.Duration) (responseTable, error) {
 	s := &sqliteTable{}
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&s.busyTimeout); err != nil {
 		return nil, err
 	}
-	return s, s.set(ctx, conn, claimPatience.Milliseconds())
+	return s, s.set(ctx, conn, claimTimeout.Milliseconds())
 }
 
 func (sqliteDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error) {
-	result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM latchkey_answers WHERE key IN (
-		SELECT key FROM latchkey_answers WHERE created_at < strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '-%.6f seconds')
+	result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM latchkey_responses WHERE key IN (
+		SELECT key FROM latchkey_responses WHERE created_at < strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '-%.6f seconds')
 		ORDER BY created_at LIMIT %d)`, olderThan.Seconds(), limit))
 	if err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func (*sqliteTable) set(ctx context.Context, conn *sql.Conn, busyTimeout int64) 
 // insert is the transaction's first statement and writes, so that it waits where a
 // transaction that has read before would fail.
 func (*sqliteTable) insert(ctx context.Context, tx *sql.Tx, asked payload) (bool, error) {
-	result, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO latchkey_answers (key, fingerprint) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING",
+	result, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO latchkey_responses (key, fingerprint) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING",
 		hexLiteral(asked.key[:]), hexLiteral(asked.fingerprint[:])))
 	if err != nil {
 		return false, err
@@ -62,14 +62,14 @@ func (*sqliteTable) insert(ctx context.Context, tx *sql.Tx, asked payload) (bool
 }
 
 func (*sqliteTable) find(ctx context.Context, tx *sql.Tx, asked payload) *sql.Row {
-	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM latchkey_answers WHERE key = "+hexLiteral(asked.key[:]))
+	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM latchkey_responses WHERE key = "+hexLiteral(asked.key[:]))
 }
 
-func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedAnswer) error {
+func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedResponse) error {
 	if _, err := tx.ExecContext(ctx, keepSQL); err != nil {
 		return err
 	}
-	return unlessNone(tx.ExecContext(ctx, "UPDATE latchkey_answers SET status = ?, header = ?, body = ? WHERE key = "+hexLiteral(asked.key[:]),
+	return unlessNone(tx.ExecContext(ctx, "UPDATE latchkey_responses SET status = ?, header = ?, body = ? WHERE key = "+hexLiteral(asked.key[:]),
 		a.status, a.encodeHeader(), a.body))
 }
 

@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// claimPatience bounds how long a request waits for a connection; and how long for
+	// claimTimeout bounds how long a request waits for a connection; and how long for
 	// the transaction of another request with its key, if both have passed the lock.
-	claimPatience = 2 * time.Second
+	claimTimeout = 2 * time.Second
 
-	// replyPatience bounds how long the server may take for statements of ours, in
+	// replyTimeout bounds how long the server may take for statements of ours, in
 	// addition to that.
-	replyPatience = 3 * time.Second
+	replyTimeout = 3 * time.Second
 
-	// commitPatience bounds what is left to do after the handler, whose client may have gone.
-	commitPatience = 5 * time.Second
+	// commitTimeout bounds what is left to do after the handler, whose client may have gone.
+	commitTimeout = 5 * time.Second
 )
 
-// An answerStore is the table of [IdempotencySchema] in the database of a pool.
-type answerStore struct {
+// An store is the table of [Schema] in the database of a pool.
+type store struct {
 	db        *sql.DB
 	share     *poolShare
 	kind      atomic.Pointer[database] // nil: not asked for yet
 	txOptions sql.TxOptions
 	maxIdle   time.Duration // of the handler's transaction
-	strays    atomic.Int32  // steps that were given up and are not over
+	abandoned atomic.Int32  // steps that were given up and are not over
 }
 
-func newAnswerStore(db *sql.DB) *answerStore {
-	return &answerStore{db: db, share: shareOf(db), maxIdle: time.Minute}
+func newStore(db *sql.DB) *store {
+	return &store{db: db, share: shareOf(db), maxIdle: time.Minute}
 }
 
 // A claim is what was found under a key: a stored answer, or nothing, and then it
@@ -41,35 +41,35 @@ func newAnswerStore(db *sql.DB) *answerStore {
 // Invariant: as long as the transaction is open, no other can insert that row; one
 // that tries waits for its end. So of two requests without a lock only one commits.
 type claim struct {
-	stored *storedAnswer // nil: the key is new, and tx open
+	stored *storedResponse // nil: the key is new, and tx open
 	asked  payload
 
 	transaction
 }
 
 // errInFlight: another transaction has the key, and goes on.
-var errInFlight = errors.New("httpmw: the key is in flight")
+var errInFlight = errors.New("idempotency: the key is in flight")
 
 // claim finds the answer to asked, or begins the transaction that makes it. ctx bounds
 // claim, not the transaction. A transaction that the server ends for a deadlock begins
 // again: requests that wait for one key of InnoDB meet in one when its holder rolls back.
-func (s *answerStore) claim(ctx context.Context, asked payload) (*claim, error) {
+func (s *store) claim(ctx context.Context, asked payload) (*claim, error) {
 	began := time.Now()
 	for {
 		c, err := s.claimOnce(ctx, asked)
 		switch code := serverCode(err); {
 		case err == nil:
 			return c, nil
-		case code == deadlocked && ctx.Err() == nil && time.Since(began) < claimPatience:
+		case code == deadlocked && ctx.Err() == nil && time.Since(began) < claimTimeout:
 			continue
 		case code == lockNotAvailable, code == mysqlLockTimeout:
 			return nil, errInFlight
 		}
-		return nil, ended(ctx, storeError(err))
+		return nil, contextOr(ctx, storeError(err))
 	}
 }
 
-func (s *answerStore) claimOnce(ctx context.Context, asked payload) (_ *claim, err error) {
+func (s *store) claimOnce(ctx context.Context, asked payload) (_ *claim, err error) {
 	c := &claim{asked: asked}
 	if err := c.begin(ctx, s); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *answerStore) claimOnce(ctx context.Context, asked payload) (_ *claim, e
 			c.end()
 		}
 	}()
-	return c, c.step(ctx, claimPatience+replyPatience, c.insert)
+	return c, c.step(ctx, claimTimeout+replyTimeout, c.insert)
 }
 
 // insert inserts the key's row and begins the handler's part, or finds the answer.
@@ -92,8 +92,8 @@ func (c *claim) insert() error {
 }
 
 // find reads the answer that is stored.
-func (c *claim) find() (*storedAnswer, error) {
-	a := &storedAnswer{replayed: true}
+func (c *claim) find() (*storedResponse, error) {
+	a := &storedResponse{replayed: true}
 	var (
 		status sql.NullInt64
 		header []byte
@@ -108,9 +108,9 @@ func (c *claim) find() (*storedAnswer, error) {
 
 // commit stores a and commits it, with the effect or, if that is to be undone,
 // without.
-func (c *claim) commit(ctx context.Context, a *storedAnswer, undo bool) error {
+func (c *claim) commit(ctx context.Context, a *storedResponse, undo bool) error {
 	defer c.end()
-	return effectError(c.step(context.WithoutCancel(ctx), commitPatience, func() error {
+	return effectError(c.step(context.WithoutCancel(ctx), commitTimeout, func() error {
 		if undo {
 			if _, err := c.tx.ExecContext(c.ctx, undoSQL); err != nil {
 				return err
@@ -125,8 +125,9 @@ func (c *claim) commit(ctx context.Context, a *storedAnswer, undo bool) error {
 	}))
 }
 
-// ended is ctx's error in place of err, if ctx has ended: it is the reason.
-func ended(ctx context.Context, err error) error {
+// contextOr returns err, or the error of ctx if both have failed: the end of ctx is
+// the reason.
+func contextOr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -1,10 +1,9 @@
-package httpmw
+package idempotency
 
 import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -14,8 +13,8 @@ import (
 	"strings"
 )
 
-// A storedAnswer is the answer of a handler, to be stored, or stored before.
-type storedAnswer struct {
+// A storedResponse is the answer of a handler, to be stored, or stored before.
+type storedResponse struct {
 	fingerprint []byte // of a stored one: what it is the answer to
 	status      int
 	header      http.Header
@@ -27,7 +26,7 @@ type storedAnswer struct {
 }
 
 // to is a as the answer to p.
-func (a *storedAnswer) to(p payload) (*storedAnswer, error) {
+func (a *storedResponse) to(p payload) (*storedResponse, error) {
 	switch {
 	case !bytes.Equal(a.fingerprint, p.fingerprint[:]):
 		return nil, ErrOtherPayload
@@ -44,7 +43,7 @@ const noValues = "none"
 // encodeHeader returns what is stored of a's header: the fields that the handler
 // has set or added to, as they are sent. After an empty line follow the names of
 // the fields that it has removed, if there are any.
-func (a *storedAnswer) encodeHeader() []byte {
+func (a *storedResponse) encodeHeader() []byte {
 	set, removed := make(http.Header, len(a.header)), make(http.Header)
 	for name, values := range a.header {
 		if !slices.Equal(values, a.around[name]) && isStored(name) {
@@ -72,7 +71,7 @@ func (a *storedAnswer) encodeHeader() []byte {
 }
 
 // decodeHeader sets what encodeHeader has returned.
-func (a *storedAnswer) decodeHeader(encoded []byte) error {
+func (a *storedResponse) decodeHeader(encoded []byte) error {
 	lines := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(encoded, "\r\n"...))))
 	set, err := lines.ReadMIMEHeader()
 	if err != nil {
@@ -89,7 +88,7 @@ func (a *storedAnswer) decodeHeader(encoded []byte) error {
 
 // send writes a. A field that others have set on w gives way if the handler has
 // removed it or has set it too.
-func (a *storedAnswer) send(w http.ResponseWriter) {
+func (a *storedResponse) send(w http.ResponseWriter) {
 	h := w.Header()
 	if a.replayed {
 		maps.DeleteFunc(h, func(name string, _ []string) bool {
@@ -139,62 +138,4 @@ func isStored(name string) bool {
 // hasControl reports whether value could not be read again.
 func hasControl(value string) bool {
 	return strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == '\x7f' })
-}
-
-// A recorder is the ResponseWriter that keeps an answer until it may be sent. It has
-// no Flush, Hijack or Unwrap on purpose: there is no way around it.
-type recorder struct {
-	limit    int
-	around   http.Header // as it was before the handler
-	header   http.Header // as the handler sees it
-	sent     http.Header // as it was when the answer began; nil before
-	status   int         // 0 before
-	body     bytes.Buffer
-	overflow bool
-}
-
-// newRecorder begins with what others have set, to which the handler may add.
-func newRecorder(limit int, around http.Header) *recorder {
-	return &recorder{limit: limit, around: around.Clone(), header: around.Clone()}
-}
-
-func (w *recorder) Header() http.Header { return w.header }
-
-// WriteHeader begins the answer. 1xx come before it, and are dropped. 101 is an answer.
-func (w *recorder) WriteHeader(status int) {
-	if status < 100 || status > 999 { // as net/http does, and here, not when the effect is committed
-		panic(fmt.Sprintf("httpmw: invalid status %d", status))
-	}
-	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		w.status, w.sent = status, w.header.Clone()
-	}
-}
-
-// Write fails with ErrAnswerTooLarge beyond the limit.
-func (w *recorder) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	switch {
-	case !bodyAllowed(w.status):
-		return 0, http.ErrBodyNotAllowed
-	case len(p) > w.limit-w.body.Len():
-		w.overflow = true
-		return 0, ErrAnswerTooLarge
-	}
-	return w.body.Write(p)
-}
-
-// answer returns what the handler wrote. A handler that wrote nothing means 200,
-// as in net/http, unless the reason interrupted is not nil: such a handler has
-// most likely given up halfway.
-func (w *recorder) answer(interrupted error) (*storedAnswer, error) {
-	switch {
-	case w.overflow:
-		return nil, ErrAnswerTooLarge
-	case w.status == http.StatusSwitchingProtocols:
-		return nil, errSwitched
-	case w.status == 0 && interrupted != nil:
-		return nil, interruption{interrupted}
-	}
-	w.WriteHeader(http.StatusOK)
-	return &storedAnswer{status: w.status, header: w.sent, around: w.around, body: w.body.Bytes()}, nil
 }

@@ -1,4 +1,4 @@
-package httpmw
+package idempotency
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// maxStrays bounds the goroutines, and so the connections, that a stuck driver may
+// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver may
 // keep.
-const maxStrays = 100
+const maxAbandoned = 100
 
 // A transaction has a connection of its own. Its steps end in time even if the server
 // is frozen or the network silent: some drivers then heed no context, and Commit and
@@ -20,9 +20,9 @@ const maxStrays = 100
 // known to be over and its settings are as before; one in doubt is destroyed. Its
 // place in the pool's share is given back after that.
 type transaction struct {
-	store     *answerStore
+	store     *store
 	conn      *sql.Conn
-	table     answerTable // nil: conn was not prepared
+	table     responseTable // nil: conn was not prepared
 	tx        *sql.Tx
 	ctx       context.Context // of tx and our statements in it
 	cancel    context.CancelFunc
@@ -32,23 +32,23 @@ type transaction struct {
 }
 
 // begin begins t. Without an error, the caller must end it.
-func (t *transaction) begin(ctx context.Context, s *answerStore) error {
-	if s.strays.Load() >= maxStrays {
+func (t *transaction) begin(ctx context.Context, s *store) error {
+	if s.abandoned.Load() >= maxAbandoned {
 		return errNoTx
 	}
-	bounded, stop := context.WithTimeout(ctx, claimPatience)
+	bounded, stop := context.WithTimeout(ctx, claimTimeout)
 	defer stop()
 	if !s.share.take(bounded, s.mostEffects()) {
 		return s.poolError()
 	}
 	t.store = s
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	err := t.step(ctx, claimPatience, func() error { return t.open(bounded) })
+	err := t.step(ctx, claimTimeout, func() error { return t.open(bounded) })
 	if err == nil {
 		return nil
 	}
 	t.end()
-	if serverCode(err) == "" && !errors.Is(err, errWiring) {
+	if serverCode(err) == "" && !errors.Is(err, errSetup) {
 		return errNoTx
 	}
 	return err
@@ -111,9 +111,9 @@ func (t *transaction) step(ctx context.Context, limit time.Duration, do func() e
 	}
 	t.over = true
 	t.cancel()
-	t.store.strays.Add(1)
+	t.store.abandoned.Add(1)
 	go func() {
-		defer t.store.strays.Add(-1)
+		defer t.store.abandoned.Add(-1)
 		defer t.giveBack()
 		<-done //nolint:errcheck // it was given up
 		t.destroy()
@@ -126,7 +126,7 @@ func (t *transaction) end() {
 	if t.over {
 		return
 	}
-	_ = t.step(context.Background(), commitPatience, t.finish) // no caller is left to tell
+	_ = t.step(context.Background(), commitTimeout, t.finish) // no caller is left to tell
 	if t.over {
 		return
 	}

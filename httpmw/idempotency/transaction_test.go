@@ -1,4 +1,4 @@
-package httpmw_test
+package idempotency_test
 
 import (
 	"database/sql"
@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A handler that ends its transaction itself, or hides that a statement failed, is
 // found out, and does nothing twice.
-func TestIdempotencyTxUnusable(t *testing.T) {
+func TestTxUnusable(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		for _, tt := range []struct {
@@ -31,7 +31,7 @@ func TestIdempotencyTxUnusable(t *testing.T) {
 				b.do("DELETE FROM ledger")
 				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					b.record(r)
-					tx, _ := httpmw.EffectTx(r.Context())
+					tx, _ := idempotency.Tx(r.Context())
 					switch tt.misuse {
 					case "commit":
 						_ = tx.Commit()
@@ -54,11 +54,11 @@ func TestIdempotencyTxUnusable(t *testing.T) {
 
 // Rows that the handler forgets to close keep its answer from being stored: nothing is
 // done, and the log has an idea.
-func TestIdempotencyRowsLeftOpen(t *testing.T) {
+func TestRowsLeftOpen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			b.record(r)
-			tx, _ := httpmw.EffectTx(r.Context())
+			tx, _ := idempotency.Tx(r.Context())
 			rows, err := tx.QueryContext(r.Context(), "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is the bug
 			if err != nil || !rows.Next() || rows.Err() != nil {
 				t.Errorf("no rows: %v", err)
@@ -72,13 +72,13 @@ func TestIdempotencyRowsLeftOpen(t *testing.T) {
 
 // A refusal is stored in the transaction whose effect it undoes, also if that has
 // failed: it needs no second connection, and nobody comes in between.
-func TestIdempotencyRefusal(t *testing.T) {
+func TestRefusal(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
 		g := newGate(t)
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
-			tx, _ := httpmw.EffectTx(r.Context())
+			tx, _ := idempotency.Tx(r.Context())
 			if _, err := tx.ExecContext(r.Context(), "SELECT 1/0"); err == nil {
 				t.Error("no error")
 			}
@@ -110,9 +110,9 @@ func TestIdempotencyRefusal(t *testing.T) {
 }
 
 // What the handler SETs does not keep its answer from being stored, or the log says why.
-func TestIdempotencyHandlerSets(t *testing.T) {
+func TestHandlerSets(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		b.setUp(`CREATE ROLE "poor_%s"; GRANT INSERT ON ledger TO "poor_%s"; CREATE SCHEMA other; CREATE TABLE other.latchkey_answers ()`)
+		b.setUp(`CREATE ROLE "poor_%s"; GRANT INSERT ON ledger TO "poor_%s"; CREATE SCHEMA other; CREATE TABLE other.latchkey_responses ()`)
 		defer b.do("DROP OWNED BY " + b.role())
 		i := b.once(sqllock.NewMemory())
 		for _, tt := range []struct {
@@ -127,7 +127,7 @@ func TestIdempotencyHandlerSets(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				b.do("DELETE FROM ledger")
 				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					tx, _ := httpmw.EffectTx(r.Context())
+					tx, _ := idempotency.Tx(r.Context())
 					if _, err := tx.ExecContext(r.Context(), tt.set); err != nil {
 						t.Error(err)
 					}
@@ -160,7 +160,7 @@ func (b *bank) role() string {
 
 // A constraint that breaks only at the commit is known to have undone everything, and
 // breaks again: it is no case for a retry.
-func TestIdempotencyConstraintAtCommit(t *testing.T) {
+func TestConstraintAtCommit(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.do("ALTER TABLE ledger ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED")
 		s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -175,9 +175,9 @@ func TestIdempotencyConstraintAtCommit(t *testing.T) {
 
 // Options that the driver does not know are a mistake of the setup, not a database
 // that is away.
-func TestIdempotencyUnknownIsolation(t *testing.T) {
+func TestUnknownIsolation(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		s := b.serve(b.once(b.locks(), httpmw.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))
+		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))
 		r := mustAsk(t, s, demand{key: "k-1"})
 		r.want(t, http.StatusInternalServerError)
 		if r.Header.Get("Retry-After") != "" {
@@ -188,9 +188,9 @@ func TestIdempotencyUnknownIsolation(t *testing.T) {
 }
 
 // PostgreSQL knows no bound of idleness beyond 24 days.
-func TestIdempotencyLongMaxIdle(t *testing.T) {
+func TestLongMaxIdle(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		s := b.serve(b.once(b.locks(), httpmw.WithMaxIdle(1000*time.Hour)), b.pay(http.StatusCreated))
+		s := b.serve(b.once(b.locks(), idempotency.WithMaxIdle(1000*time.Hour)), b.pay(http.StatusCreated))
 		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
 	})
 }

@@ -1,20 +1,52 @@
-package httpmw_test
+package idempotency_test
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// A logbook is a log that a test reads.
+type logbook struct{ bytes.Buffer }
+
+func (l *logbook) option() idempotency.Option {
+	return idempotency.WithLogger(slog.New(slog.NewTextHandler(&l.Buffer, nil)))
+}
+
+// want fails the test unless lines have been logged since the last look, each
+// with all of parts. None may hold what is in the requests of these tests.
+func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
+	t.Helper()
+	got := l.String()
+	l.Reset()
+	if strings.Count(got, "\n") != lines {
+		t.Errorf("%s: logged %q, want %d lines", when, got, lines)
+	}
+	for line := range strings.Lines(got) {
+		for _, part := range parts {
+			if !strings.Contains(line, part) {
+				t.Errorf("%s: logged %q, want it to hold %q", when, line, part)
+			}
+		}
+	}
+	if strings.Contains(got, "ada") {
+		t.Errorf("%s: the log holds an id: %q", when, got)
+	}
+}
+
 // What the KeyFunc of an Idempotency's principal fails with decides on the
 // response as in a Middleware, before the database is asked for anything.
-func TestIdempotencyKeyFuncFails(t *testing.T) {
+func TestKeyFuncFails(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("pgx", "host=/nowhere")
 	if err != nil {
@@ -27,9 +59,9 @@ func TestIdempotencyKeyFuncFails(t *testing.T) {
 		want   int
 		logged string // "" for nothing
 	}{
-		{"no principal", httpmw.ErrNoKey, http.StatusBadRequest, "httpmw: a request has no key"},
+		{"no principal", httpmw.ErrNoKey, http.StatusBadRequest, "idempotency: a request has no principal"},
 		{"bad principal", ratelimit.ErrBadID, http.StatusBadRequest, ""},
-		{"away", sqllock.ErrUnavailable, http.StatusServiceUnavailable, "httpmw: failed a request"},
+		{"away", sqllock.ErrUnavailable, http.StatusServiceUnavailable, "idempotency: failed a request"},
 		{"its own", errors.New("directory: connection refused"), http.StatusInternalServerError, "directory: connection refused"},
 		{"bypass", httpmw.ErrBypass, http.StatusTeapot, ""},
 	}
@@ -37,11 +69,11 @@ func TestIdempotencyKeyFuncFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var log logbook
-			i := httpmw.NewIdempotency(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"),
+			i := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"),
 				func(*http.Request) (string, error) { return "", tt.err }, log.option())
 			mux := http.NewServeMux()
 			mux.Handle("POST /payments", i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if _, ok := httpmw.EffectTx(r.Context()); ok {
+				if _, ok := idempotency.Tx(r.Context()); ok {
 					t.Error("a request that bypasses the Idempotency has a transaction")
 				}
 				w.WriteHeader(http.StatusTeapot)
@@ -63,7 +95,7 @@ func TestIdempotencyKeyFuncFails(t *testing.T) {
 }
 
 // A route that has an Idempotency twice is 409 for ever, and in the log.
-func TestIdempotencyTwice(t *testing.T) {
+func TestTwice(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	var log logbook
