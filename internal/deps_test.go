@@ -30,7 +30,7 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // the module's path. A package that is not here may import what it likes, but
 // for what forbidden says.
 var mayImport = map[string][]string{
-	"internal/dialect": {},
+	"internal/dialect":   {},
 	"internal/handoff":   {"sqllock"},
 	"internal/joinkey":   {},
 	"internal/rejection": {},
