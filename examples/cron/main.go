@@ -1,23 +1,35 @@
+// Cron shows scheduled jobs on robfig/cron and gocron: every instance of a service
+// schedules them, and one instance runs each tick. `go run .` starts four
+// instances whose clocks differ, kills two of them in a run, and prints for each
+// tick which instance ran it and which were rejected; this takes 20 seconds.
+//
+// The recipe is this file and package ticks. Package internal/demo starts the
+// instances and supplies the work of the jobs.
 package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"io"
-	"os"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"github.com/robfig/cron/v3"
 
+	"github.com/latchkey-go/latchkey/examples/cron/internal/demo"
+	"github.com/latchkey-go/latchkey/examples/cron/ticks"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// runInstance is the main function of a service with scheduled jobs: this file is the recipe.
-func runInstance(ctx context.Context, f flags, out io.Writer) error {
-	// A small *sql.DB for the locks alone: whatever fills the service's own pool cannot keep them from the
-	// database.
-	lockDB, err := openPool(os.Getenv("DATABASE_URL"))
+func main() { demo.Main(instance) }
+
+// instance is one instance of the service. It runs jobs until ctx ends, and waits
+// for those in flight.
+func instance(ctx context.Context, d *demo.Instance) error {
+	// Open. The locks have a pool of their own, so that a busy service cannot keep
+	// them from the database. The marks of the ticks are in the service's pool.
+	lockDB, err := sql.Open("pgx", d.DatabaseURL)
 	if err != nil {
 		return err
 	}
@@ -28,135 +40,109 @@ func runInstance(ctx context.Context, f flags, out io.Writer) error {
 		return err
 	}
 	defer locks.Close()
-
-	db, err := openPool(os.Getenv("DATABASE_URL"))
+	db, err := sql.Open("pgx", d.DatabaseURL)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(5)
 
-	clock := newSkewedClock(f.skew) // a service has time.Now, right to some seconds
-	events := newEvents(out, f.instance)
-	ns := namespace(f.demo) // elsewhere a constant: it keeps the jobs' names apart from the keys of other locks
-	ticks := NewTicks(locks, db, ns, WithClock(clock.Now), WithObserver(events.observer()))
-	w := &work{db: db, runs: runsName(f.demo), events: events, instance: f.instance}
-	s := &service{clock: clock, ticks: ticks, locks: locks, ns: ns, events: events, work: w}
+	// A service leaves the options out: its clock is time.Now, and it logs.
+	once := ticks.New(locks, db, d.Namespace, ticks.WithClock(d.Clock.Now), ticks.WithObserver(d.Observer()))
+	elector := ticks.NewElector(locks, d.Namespace.Key("leader"), d.Observer())
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		defer cancel()
-		_, _ = io.Copy(io.Discard, os.Stdin) // the parent holds the other end of that pipe: however it dies, the pipe ends
-	}()
-	return s.run(ctx)
-}
-
-// service is what an instance's schedulers share.
-type service struct {
-	clock  *skewedClock
-	ticks  *Ticks
-	locks  sqllock.Locker
-	ns     sqllock.Namespace
-	events *events
-	work   *work
-}
-
-// run runs the jobs on three schedulers until ctx ends, and lets runs in flight come to their end.
-func (s *service) run(ctx context.Context) error {
+	// Jobs end when their lock is lost, and not when the service shuts down.
 	running := context.WithoutCancel(ctx)
-	crontab, err := s.robfig(running)
+	crontab, err := withRobfig(running, once, d)
 	if err != nil {
 		return err
 	}
-	locking, err := s.gocronLocker()
+	locking, err := withLocker(once, d)
 	if err != nil {
 		return err
 	}
-	elector := NewElector(s.locks, s.ns.Key("leader"), s.events.observer())
-	electing, err := s.gocronElector(running, elector)
+	electing, err := withElector(running, once, elector, d)
 	if err != nil {
 		return err
 	}
 	crontab.Start()
 	locking.Start()
 	electing.Start()
-	s.events.send(event{What: ready})
+	d.Ready()
+
+	// Shut down: first the schedulers, then the locks.
 	<-ctx.Done()
-	err = errors.Join(locking.Shutdown(), leave(electing, elector))
+	err = errors.Join(locking.Shutdown(), elector.Shutdown(electing))
 	<-crontab.Stop().Done()
 	return err
 }
 
-// leave shuts the elected scheduler down and lets another lead, unless a task is left that does not end: then
-// the end of this process does.
-func leave(s gocron.Scheduler, e *Elector) error {
-	if err := s.Shutdown(); err != nil {
-		return err
-	}
-	return e.Close()
-}
-
-// robfig is three jobs of robfig/cron.
-func (s *service) robfig(ctx context.Context) (*cron.Cron, error) {
+// withRobfig schedules three jobs with robfig/cron. Recover stands outside of
+// Singleton, which releases the lock of a job that panics.
+func withRobfig(ctx context.Context, once *ticks.Ticks, d *demo.Instance) (*cron.Cron, error) {
 	c := cron.New()
-	parser := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	for _, job := range []struct {
 		name, schedule string
-		work           JobFunc
+		work           ticks.JobFunc
 	}{
-		{steady, "CRON_TZ=UTC * * * * * *", func(ctx context.Context) { s.work.do(ctx, steady, 100*time.Millisecond) }},
-		{slow, "CRON_TZ=UTC */2 * * * * *", func(ctx context.Context) { s.work.do(ctx, slow, 5*time.Second) }},
-		{panics, "CRON_TZ=UTC */3 * * * * *", func(ctx context.Context) {
-			s.work.do(ctx, panics, 100*time.Millisecond)
+		{demo.Steady, "CRON_TZ=UTC * * * * * *", d.Work(demo.Steady, 100*time.Millisecond)},
+		{demo.Slow, "CRON_TZ=UTC */2 * * * * *", d.Work(demo.Slow, 5*time.Second)},
+		{demo.Panics, "CRON_TZ=UTC */3 * * * * *", func(ctx context.Context) {
+			d.Work(demo.Panics, 100*time.Millisecond)(ctx)
 			panic("out of paper")
 		}},
 	} {
-		schedule, err := parser.Parse(job.schedule)
+		schedule, err := seconds.Parse(job.schedule)
 		if err != nil {
 			return nil, err
 		}
-		once := cron.NewChain(cron.Recover(s.events), Singleton(ctx, s.ticks, job.name, schedule))
-		c.Schedule(s.clock.shift(schedule), once.Then(job.work)) // elsewhere: c.Schedule(schedule, …)
+		chain := cron.NewChain(cron.Recover(d), ticks.Singleton(ctx, once, job.name, schedule))
+		c.Schedule(d.Clock.Shift(schedule), chain.Then(job.work)) // a service: c.Schedule(schedule, …)
 	}
 	return c, nil
 }
 
-// gocronLocker is a job of gocron with a Locker. Instances should begin its interval at a tick, as gocron says,
-// too: else those that start together come together, each by its own clock, for different ticks.
-func (s *service) gocronLocker() (gocron.Scheduler, error) {
-	scheduler, err := gocron.NewScheduler(gocron.WithClock(s.clock))
+// seconds parses cron expressions with seconds.
+var seconds = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+// withLocker schedules a job with gocron and a Locker. gocron counts intervals
+// from the instance's start. Let them begin at a tick: instances that start
+// together and have different clocks would otherwise come for different ticks.
+func withLocker(once *ticks.Ticks, d *demo.Instance) (gocron.Scheduler, error) {
+	scheduler, err := gocron.NewScheduler(gocron.WithClock(d.Clock))
 	if err != nil {
 		return nil, err
 	}
 	const interval = 2 * time.Second
-	locker := NewLocker(s.ticks, Every(interval))
+	locker := ticks.NewLocker(once, ticks.Every(interval))
+	start := ticks.Every(interval).Next(d.Clock.Now().Add(100 * time.Millisecond))
 	_, err = scheduler.NewJob(gocron.DurationJob(interval), gocron.NewTask(func(ctx context.Context) {
-		// gocron ends a task's context when it is shut down: this work rather comes to its end.
-		ctx, cancel := locker.Bind(context.WithoutCancel(ctx), locked)
+		// gocron ends a task's context at shutdown. This task finishes its work.
+		ctx, cancel := locker.Bind(context.WithoutCancel(ctx), demo.Locked)
 		defer cancel()
-		s.work.do(ctx, locked, 100*time.Millisecond)
-	}), gocron.WithName(locked), gocron.WithDistributedJobLocker(locker),
-		gocron.WithStartAt(gocron.WithStartDateTime(Every(interval).Next(s.clock.Now().Add(100*time.Millisecond)))))
+		d.Work(demo.Locked, 100*time.Millisecond)(ctx)
+	}), gocron.WithName(demo.Locked), gocron.WithDistributedJobLocker(locker),
+		gocron.WithStartAt(gocron.WithStartDateTime(start)))
 	return scheduler, err
 }
 
-// gocronElector is a job of gocron that the leader runs.
-func (s *service) gocronElector(ctx context.Context, elector *Elector) (gocron.Scheduler, error) {
-	scheduler, err := gocron.NewScheduler(gocron.WithClock(s.clock), gocron.WithDistributedElector(elector))
+// withElector schedules a job with gocron that the leader runs. OncePerTick keeps
+// the next leader, whose clock may be behind, from running a tick again.
+func withElector(ctx context.Context, once *ticks.Ticks, elector *ticks.Elector, d *demo.Instance) (gocron.Scheduler, error) {
+	scheduler, err := gocron.NewScheduler(gocron.WithClock(d.Clock), gocron.WithDistributedElector(elector))
 	if err != nil {
 		return nil, err
 	}
 	const expression = "CRON_TZ=UTC */2 * * * * *"
-	schedule, err := cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(expression)
+	schedule, err := seconds.Parse(expression)
 	if err != nil {
 		return nil, err
 	}
 	_, err = scheduler.NewJob(gocron.CronJob(expression, true), gocron.NewTask(func(ctx context.Context) {
 		ctx, cancel := elector.Bind(context.WithoutCancel(ctx))
 		defer cancel()
-		s.work.do(s.events.withTick(ctx, elected), elected, 100*time.Millisecond)
-	}), gocron.WithName(elected), gocron.WithSingletonMode(gocron.LimitModeReschedule),
-		gocron.WithEventListeners(OncePerTick(ctx, s.ticks, schedule)))
+		d.Work(demo.Elected, 100*time.Millisecond)(ctx)
+	}), gocron.WithName(demo.Elected), gocron.WithSingletonMode(gocron.LimitModeReschedule),
+		gocron.WithEventListeners(ticks.OncePerTick(ctx, once, schedule)))
 	return scheduler, err
 }

@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
+	"github.com/latchkey-go/latchkey/examples/cron/internal/skew"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -24,7 +25,7 @@ func TestElector(t *testing.T) {
 			runs    atomic.Int64
 		}
 		join := func(by time.Duration) *member {
-			clock := newSkewedClock(by)
+			clock := skew.NewClock(by)
 			m := &member{elector: NewElector(session(t, driver, dsn), key("leader"), Observer{})}
 			m.s = scheduler(t, clock, gocron.WithDistributedElector(m.elector))
 			newJob(t, m.s, func() { m.runs.Add(1) }, gocron.WithEventListeners(
@@ -43,7 +44,7 @@ func TestElector(t *testing.T) {
 		if err := behind.elector.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("IsLeader beside a leader: %v, want ErrHeld", err)
 		}
-		if err := leave(ahead.s, ahead.elector); err != nil {
+		if err := ahead.elector.Shutdown(ahead.s); err != nil {
 			t.Fatal(err)
 		}
 		if err := ahead.elector.IsLeader(t.Context()); err != sqllock.ErrClosed {
@@ -118,7 +119,7 @@ func TestElectorLoss(t *testing.T) {
 			t.Errorf("IsLeader in a queue, with an ended context: %v", err)
 		}
 		<-e.turn
-		if n := len(told.refused); n == 0 || told.refused[n-1] != (Refused{Err: context.Canceled}) {
+		if n := len(told.refused); n == 0 || told.refused[n-1] != (Rejected{Err: context.Canceled}) {
 			t.Errorf("the observer was told %v, want the last refusal", told.refused)
 		}
 		if err := e.Close(); err != nil {
@@ -141,7 +142,7 @@ func TestElectorTells(t *testing.T) {
 		if err == sqllock.ErrHeld && len(told.refused) != 0 {
 			t.Errorf("told of another's leadership: %v", told.refused)
 		}
-		if err != sqllock.ErrHeld && (len(told.refused) != 2 || told.refused[0] != (Refused{Err: err})) {
+		if err != sqllock.ErrHeld && (len(told.refused) != 2 || told.refused[0] != (Rejected{Err: err})) {
 			t.Errorf("%v: told %v", err, told.refused)
 		}
 	}
@@ -158,7 +159,7 @@ func TestElectorCloses(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		other := NewElector(session(t, driver, dsn), key("leader"), Observer{})
 		e := NewElector(session(t, driver, dsn), key("leader"), Observer{})
-		s := scheduler(t, newSkewedClock(0), gocron.WithDistributedElector(e), gocron.WithStopTimeout(time.Millisecond))
+		s := scheduler(t, skew.NewClock(0), gocron.WithDistributedElector(e), gocron.WithStopTimeout(time.Millisecond))
 		runs, end := make(chan context.Context, 1), make(chan struct{})
 		newJob(t, s, func(ctx context.Context) {
 			bound, cancel := e.Bind(context.WithoutCancel(ctx))
@@ -168,7 +169,7 @@ func TestElectorCloses(t *testing.T) {
 		}, gocron.WithSingletonMode(gocron.LimitModeReschedule))
 		s.Start()
 		bound := <-runs
-		if err := leave(s, e); !errors.Is(err, gocron.ErrStopJobsTimedOut) {
+		if err := e.Shutdown(s); !errors.Is(err, gocron.ErrStopJobsTimedOut) {
 			t.Errorf("leave while a task goes on: %v, want ErrStopJobsTimedOut", err)
 		}
 		if err := other.IsLeader(t.Context()); !errors.Is(err, sqllock.ErrHeld) || bound.Err() != nil {

@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func TestTableMissing(t *testing.T) {
 			refused := func(name, word string) {
 				t.Helper()
 				var told record
-				ticks := NewTicks(locker, db, "cron", WithObserver(told.observer()))
+				ticks := New(locker, db, "cron", WithObserver(told.observer()))
 				err := ticks.Do(t.Context(), "report", Every(time.Hour), func(context.Context) { t.Errorf("%s: the job was run", name) })
 				if err == nil || !strings.Contains(err.Error(), word) || len(told.refused) != 1 || told.refused[0].Err != err {
 					t.Errorf("%s: %v, want a word of %s; the observer was told %v", name, err, word, told.refused)
@@ -39,7 +39,7 @@ func TestTableMissing(t *testing.T) {
 			create(t, inSchema)
 			refused("table in another schema", "another schema")
 			ran := false
-			err := NewTicks(locker, inSchema, "cron").Do(t.Context(), "report", Every(time.Hour), func(context.Context) { ran = true })
+			err := New(locker, inSchema, "cron").Do(t.Context(), "report", Every(time.Hour), func(context.Context) { ran = true })
 			if err != nil || !ran {
 				t.Errorf("with the schema in the search_path: %v, run %t", err, ran)
 			}
@@ -63,7 +63,7 @@ func TestDatabaseAway(t *testing.T) {
 				fleet []*Ticks
 			)
 			for _, by := range []time.Duration{0, 2 * time.Second, 5 * time.Second} {
-				fleet = append(fleet, NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron",
+				fleet = append(fleet, New(session(t, driver, dsn), open(t, driver, dsn), "cron",
 					WithClock(clock.behind(by)), WithObserver(told.observer())))
 			}
 			run, err := fleet[0].Begin(t.Context(), "report", s)
@@ -126,10 +126,10 @@ func TestLostBeforeMark(t *testing.T) {
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 			lockertest.Eventually(t, "the loss is known", func() bool { return lock.Err() == sqllock.ErrLost })
 		}}
-		if _, err := NewTicks(loser, db, "cron").Begin(t.Context(), "report", Every(time.Hour)); err != sqllock.ErrLost {
+		if _, err := New(loser, db, "cron").Begin(t.Context(), "report", Every(time.Hour)); err != sqllock.ErrLost {
 			t.Errorf("Begin: %v, want ErrLost", err)
 		}
-		run, err := NewTicks(session(t, driver, dsn), db, "cron").Begin(t.Context(), "report", Every(time.Hour))
+		run, err := New(session(t, driver, dsn), db, "cron").Begin(t.Context(), "report", Every(time.Hour))
 		if err != nil {
 			t.Fatalf("Begin of the tick by another: %v", err)
 		}
@@ -147,7 +147,7 @@ func TestMarksAway(t *testing.T) {
 		if err := away.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := NewTicks(session(t, driver, dsn), marks, "cron").Begin(t.Context(), "report", Every(time.Hour))
+		_, err := New(session(t, driver, dsn), marks, "cron").Begin(t.Context(), "report", Every(time.Hour))
 		if !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("Begin: %v, want ErrUnavailable and no host", err)
 		}

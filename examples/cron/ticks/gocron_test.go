@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 
+	"github.com/latchkey-go/latchkey/examples/cron/internal/skew"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -18,7 +19,7 @@ import (
 const interval = 200 * time.Millisecond
 
 // scheduler is one of an instance with clock.
-func scheduler(t *testing.T, clock *skewedClock, opts ...gocron.SchedulerOption) gocron.Scheduler {
+func scheduler(t *testing.T, clock *skew.Clock, opts ...gocron.SchedulerOption) gocron.Scheduler {
 	t.Helper()
 	s, err := gocron.NewScheduler(append(opts, gocron.WithClock(clock))...)
 	if err != nil {
@@ -35,9 +36,9 @@ func newJob(t *testing.T, s gocron.Scheduler, task any, opts ...gocron.JobOption
 	}
 }
 
-func instance(t *testing.T, driver, dsn string, clock *skewedClock, told *record) *Ticks {
+func instance(t *testing.T, driver, dsn string, clock *skew.Clock, told *record) *Ticks {
 	t.Helper()
-	return NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now), WithObserver(told.observer()))
+	return New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now), WithObserver(told.observer()))
 }
 
 func atLeast(t *testing.T, told *record, ended, refused int) {
@@ -57,7 +58,7 @@ func TestLocker(t *testing.T) {
 			runs atomic.Int64
 		)
 		for _, by := range []time.Duration{0, 530 * time.Millisecond, -1170 * time.Millisecond} {
-			clock := newSkewedClock(by)
+			clock := skew.NewClock(by)
 			s := scheduler(t, clock)
 			newJob(t, s, func() { runs.Add(1) },
 				gocron.WithDistributedJobLocker(NewLocker(instance(t, driver, dsn, clock, &told), Every(interval))))
@@ -78,7 +79,7 @@ func TestLockerOutlived(t *testing.T) {
 			told             record
 			running, overlap atomic.Int64
 		)
-		clock := newSkewedClock(0)
+		clock := skew.NewClock(0)
 		locker := NewLocker(instance(t, driver, dsn, clock, &told), Every(interval))
 		s := scheduler(t, clock)
 		held := func() int {
@@ -118,7 +119,7 @@ func TestLockerLossAndPanic(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		var told record
 		db := open(t, driver, dsn)
-		clock := newSkewedClock(0)
+		clock := skew.NewClock(0)
 		locker := NewLocker(instance(t, driver, dsn, clock, &told), Every(interval))
 		s := scheduler(t, clock)
 		var (

@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func TestLostCommit(t *testing.T) {
 				t.Cleanup(func() { _ = marks.Close() })
 				clock, s, runs := newHandClock(), Every(time.Minute), 0
 				do := func(db *sql.DB) error {
-					return NewTicks(session(t, driver, dsn), db, "cron", WithClock(clock.Now)).
+					return New(session(t, driver, dsn), db, "cron", WithClock(clock.Now)).
 						Do(t.Context(), "report", s, func(context.Context) { runs++ })
 				}
 				err := do(marks)

@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"context"
@@ -19,10 +19,6 @@ import (
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
 	code := pgtest.Main(m)
-	if err := removeProgram(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -129,14 +125,14 @@ type record struct {
 	mu      sync.Mutex // protects all
 	began   []*Run
 	ended   []Ended
-	refused []Refused
+	refused []Rejected
 }
 
 func (r *record) observer() Observer {
 	return Observer{
-		Began:   func(run *Run) { r.mu.Lock(); defer r.mu.Unlock(); r.began = append(r.began, run) },
-		Ended:   func(e Ended) { r.mu.Lock(); defer r.mu.Unlock(); r.ended = append(r.ended, e) },
-		Refused: func(e Refused) { r.mu.Lock(); defer r.mu.Unlock(); r.refused = append(r.refused, e) },
+		Began:    func(run *Run) { r.mu.Lock(); defer r.mu.Unlock(); r.began = append(r.began, run) },
+		Ended:    func(e Ended) { r.mu.Lock(); defer r.mu.Unlock(); r.ended = append(r.ended, e) },
+		Rejected: func(e Rejected) { r.mu.Lock(); defer r.mu.Unlock(); r.refused = append(r.refused, e) },
 	}
 }
 

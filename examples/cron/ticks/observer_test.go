@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"bytes"
@@ -23,10 +23,10 @@ func TestLogged(t *testing.T) {
 		"outlived its tick":    {func(o Observer) { o.Ended(Ended{Run: run, Outlived: 2}) }, "level=WARN"},
 		"lost its lock":        {func(o Observer) { o.Ended(Ended{Run: run, Err: sqllock.ErrLost}) }, "lock was lost"},
 		"panicked":             {func(o Observer) { o.Ended(Ended{Run: run, Panicked: true}) }, "panicked=true"},
-		"held":                 {func(o Observer) { o.Refused(Refused{"report", run.Tick, sqllock.ErrHeld}) }, ""},
-		"passed":               {func(o Observer) { o.Refused(Refused{"report", run.Tick, sqllock.ErrPassed}) }, ""},
-		"database away":        {func(o Observer) { o.Refused(Refused{"report", run.Tick, sqllock.ErrUnavailable}) }, "level=ERROR"},
-		"no table":             {func(o Observer) { o.Refused(Refused{"report", run.Tick, errors.New("MarkSchema")}) }, "MarkSchema"},
+		"held":                 {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrHeld}) }, ""},
+		"passed":               {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrPassed}) }, ""},
+		"database away":        {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrUnavailable}) }, "level=ERROR"},
+		"no table":             {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, errors.New("MarkSchema")}) }, "MarkSchema"},
 	} {
 		var out bytes.Buffer
 		tt.tell(Logged(slog.New(slog.NewTextHandler(&out, nil))))
@@ -37,7 +37,7 @@ func TestLogged(t *testing.T) {
 	var nothing Observer // and with no functions it is quiet
 	nothing.begin(run)
 	nothing.end(Ended{Run: run})
-	if err := nothing.refuse("report", run.Tick, sqllock.ErrHeld); err != sqllock.ErrHeld {
+	if err := nothing.reject("report", run.Tick, sqllock.ErrHeld); err != sqllock.ErrHeld {
 		t.Errorf("refuse: %v", err)
 	}
 }
@@ -46,7 +46,7 @@ func TestLogged(t *testing.T) {
 func TestPassBegins(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		var told record
-		ticks := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(newHandClock().Now), WithObserver(told.observer()))
+		ticks := New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(newHandClock().Now), WithObserver(told.observer()))
 		if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != nil {
 			t.Fatal(err)
 		}

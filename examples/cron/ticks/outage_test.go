@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
+	"github.com/latchkey-go/latchkey/examples/cron/internal/skew"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -28,16 +29,16 @@ func startOutageFleet(t *testing.T, driver, dsn string) *outageFleet {
 	for i, by := range []time.Duration{0, 1700 * time.Millisecond, -1100 * time.Millisecond} {
 		c := newCrontab(t, driver, dsn, by, &f.robfig)
 		s := parse(t, "* * * * * *")
-		c.cron.Schedule(c.clock.shift(s), Singleton(t.Context(), c.ticks, "robfig", s)(JobFunc(func(context.Context) {})))
+		c.cron.Schedule(c.clock.Shift(s), Singleton(t.Context(), c.ticks, "robfig", s)(JobFunc(func(context.Context) {})))
 		c.cron.Start()
 
-		clock := newSkewedClock(by)
+		clock := skew.NewClock(by)
 		g := scheduler(t, clock)
 		newJob(t, g, func() {}, gocron.WithDistributedJobLocker(NewLocker(instance(t, driver, dsn, clock, &f.locker), Every(interval))))
 		g.Start()
 
 		e := NewElector(session(t, driver, dsn), key("leader"), f.electors[i].observer())
-		ticks := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "elected", WithClock(clock.Now), WithObserver(f.elected.observer()))
+		ticks := New(session(t, driver, dsn), open(t, driver, dsn), "elected", WithClock(clock.Now), WithObserver(f.elected.observer()))
 		g = scheduler(t, clock, gocron.WithDistributedElector(e))
 		newJob(t, g, func() {}, gocron.WithEventListeners(OncePerTick(t.Context(), ticks, Every(interval))))
 		g.Start()

@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"bytes"
@@ -11,27 +11,28 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/latchkey-go/latchkey/examples/cron/internal/skew"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
 // crontab is a cron of an instance whose clock is wrong by some time.
 type crontab struct {
 	cron  *cron.Cron
-	clock *skewedClock
+	clock *skew.Clock
 	ticks *Ticks
 }
 
 func newCrontab(t *testing.T, driver, dsn string, by time.Duration, told *record) *crontab {
 	t.Helper()
-	c := &crontab{cron: cron.New(), clock: newSkewedClock(by)}
-	c.ticks = NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(c.clock.Now), WithObserver(told.observer()))
+	c := &crontab{cron: cron.New(), clock: skew.NewClock(by)}
+	c.ticks = New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(c.clock.Now), WithObserver(told.observer()))
 	t.Cleanup(func() { <-c.cron.Stop().Done() })
 	return c
 }
 
 // add schedules job as a reader would, with Recover outside.
 func (c *crontab) add(ctx context.Context, logger cron.Logger, name string, s cron.Schedule, job cron.Job) {
-	c.cron.Schedule(c.clock.shift(s), cron.NewChain(cron.Recover(logger), Singleton(ctx, c.ticks, name, s)).Then(job))
+	c.cron.Schedule(c.clock.Shift(s), cron.NewChain(cron.Recover(logger), Singleton(ctx, c.ticks, name, s)).Then(job))
 }
 
 // Instances of robfig/cron whose clocks differ run each tick once.

@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"time"
@@ -6,16 +6,20 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A Schedule says when a job is due: those of robfig/cron are schedules, and gocron's Cron implementations.
-// Next is the first tick after t, or zero if there is none.
+// A Schedule says when a job is due. Schedules of robfig/cron are Schedules, and
+// so are gocron's implementations of Cron. Next returns the first tick after t, or
+// zero if there is none.
 //
-// Its ticks must be the same for all instances: a function of the time alone, in one location. Those of a cron
-// expression are, if all instances have the same time zone, by CRON_TZ=, cron.WithLocation or their
-// environment.
+// Ticks must be the same for all instances: a function of the time alone, in one
+// location. The ticks of a cron expression are, if all instances have the same
+// time zone, from CRON_TZ=, cron.WithLocation or their environment.
 type Schedule interface{ Next(t time.Time) time.Time }
 
-// Every is the schedule of an interval: its ticks are the multiples of d since the zero time, not since the
-// instance's start, at whatever moments in between the instances run the job. It panics if d is not positive.
+// Every returns the schedule of an interval. Its ticks are the multiples of d
+// since the zero time, not since the instance's start. At which moments between
+// ticks the instances come does not matter.
+//
+// Every panics if d is not positive.
 func Every(d time.Duration) Schedule {
 	if d <= 0 {
 		panic("cron: Every needs a positive interval")
@@ -29,9 +33,10 @@ func (e every) Next(t time.Time) time.Time {
 	return t.Truncate(time.Duration(e)).Add(time.Duration(e))
 }
 
-// common is s with ticks that all instances have in common. Those of "@every 5s" in a cron expression count
-// from an instance's start: Every takes their place. It panics if s is of another kind whose ticks depend on
-// when it is asked.
+// common returns s with ticks that all instances have in common. The ticks of
+// "@every 5s" in a cron expression count from an instance's start; Every replaces
+// them. common panics if s is of another kind whose ticks depend on when it is
+// asked.
 func common(s Schedule) Schedule {
 	if s == nil {
 		panic("cron: no schedule")
@@ -46,10 +51,11 @@ func common(s Schedule) Schedule {
 	return s
 }
 
-// horizon is how far back a last tick is looked for. A cron expression that has none in five years has none.
+// horizon is how far back latestTick searches. A cron expression without a tick
+// in five years has none.
 const horizon = 5 * 366 * 24 * time.Hour
 
-// latestTick is the last tick of s at now or before it, if there is one.
+// latestTick returns the last tick of s at now or before it, if there is one.
 func latestTick(s Schedule, now time.Time) (tick time.Time, ok bool) {
 	due := func(t time.Time) bool {
 		next := s.Next(t)
@@ -69,13 +75,18 @@ func latestTick(s Schedule, now time.Time) (tick time.Time, ok bool) {
 	return s.Next(before), true
 }
 
-// maxEarly is not a whole second: an instance that comes at whole seconds from its start would stand on that
-// border, now before it and now behind, and mean one tick twice and the next one never.
+// maxEarly bounds how early a timer may fire. It is not a whole second. An
+// instance that comes at whole seconds from its start would be on that border,
+// sometimes before it and sometimes after it: one tick would be meant twice, and
+// the next one never.
 const maxEarly = 900 * time.Millisecond
 
-// tickFor is the tick for which a scheduler that runs a job at now does so: not now itself, of which every
-// instance has another, but the latest tick. Timers run by another clock than the one that people set, so one
-// may fire a little early: a tick that is due within a tenth of the interval, and maxEarly, is meant already.
+// tickFor returns the tick that a scheduler means when it runs a job at now. It
+// is the latest tick, since each instance has a different now.
+//
+// Timers go by another clock than the one that people set, so a timer may fire a
+// little early. A tick that is due within a tenth of the interval, and within
+// maxEarly, is meant already.
 func tickFor(s Schedule, now time.Time) (tick time.Time, ok bool) {
 	early := time.Duration(0)
 	if next := s.Next(now); !next.IsZero() {

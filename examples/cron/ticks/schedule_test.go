@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"math/rand/v2"
@@ -127,7 +127,7 @@ func TestMisuse(t *testing.T) {
 		"no schedule":           func() { common(nil) },
 		"schedule from a start": func() { common(fromStart{}) },
 		"no interval":           func() { Every(0) },
-		"no locks":              func() { NewTicks(nil, nil, "cron") },
+		"no locks":              func() { New(nil, nil, "cron") },
 		"no clock":              func() { WithClock(nil) },
 		"not ahead":             func() { WithMaxAhead(0) },
 		"no locks to elect by":  func() { NewElector(nil, key("x"), Observer{}) },

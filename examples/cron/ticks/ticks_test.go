@@ -1,4 +1,4 @@
-package main
+package ticks
 
 import (
 	"context"
@@ -15,8 +15,8 @@ func TestClockBehind(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		clock := newHandClock()
 		s := Every(10 * time.Second)
-		first := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now))
-		behind := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.behind(3*time.Second)))
+		first := New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now))
+		behind := New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.behind(3*time.Second)))
 		for range 3 {
 			run, err := first.Begin(t.Context(), "report", s)
 			if err != nil {
@@ -62,7 +62,7 @@ func TestLateForTick(t *testing.T) {
 		const every = 10 * time.Second
 		clock := newHandClock()
 		s := Every(every)
-		punctual := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now))
+		punctual := New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now))
 		run := func() {
 			if err := punctual.Do(t.Context(), "report", s, func(context.Context) {}); err != nil {
 				t.Errorf("the tick at its time: %v", err)
@@ -70,7 +70,7 @@ func TestLateForTick(t *testing.T) {
 		}
 		run()
 		next := false
-		late := NewTicks(hooked{session(t, driver, dsn), func(*sqllock.Lock) {
+		late := New(hooked{session(t, driver, dsn), func(*sqllock.Lock) {
 			clock.forward(every)
 			next = true
 			run()
@@ -104,7 +104,7 @@ func TestFleetWithSkewedClocks(t *testing.T) {
 			ticks []*Ticks
 		)
 		for _, f := range fleet {
-			ticks = append(ticks, NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron",
+			ticks = append(ticks, New(session(t, driver, dsn), open(t, driver, dsn), "cron",
 				WithClock(clock.behind(f.behind-f.late)), WithObserver(told.observer())))
 		}
 		for range 600 {
@@ -134,8 +134,8 @@ func TestRunOutlivesTick(t *testing.T) {
 		clock := newHandClock()
 		s := Every(10 * time.Second)
 		var told record
-		one := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now), WithObserver(told.observer()))
-		other := NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now), WithObserver(told.observer()))
+		one := New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now), WithObserver(told.observer()))
+		other := New(session(t, driver, dsn), open(t, driver, dsn), "cron", WithClock(clock.Now), WithObserver(told.observer()))
 		run, err := one.Begin(t.Context(), "report", s)
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestRunOutlivesTick(t *testing.T) {
 func TestWorkHearsOfLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		ticks := NewTicks(session(t, driver, dsn), db, "cron")
+		ticks := New(session(t, driver, dsn), db, "cron")
 		err := ticks.Do(t.Context(), "report", Every(time.Hour), func(ctx context.Context) {
 			execute(t, db, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
 				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
@@ -197,7 +197,7 @@ func TestClockFarAhead(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := Every(time.Second)
 		ahead := func(by time.Duration) *Ticks {
-			return NewTicks(session(t, driver, dsn), open(t, driver, dsn), "cron",
+			return New(session(t, driver, dsn), open(t, driver, dsn), "cron",
 				WithClock(func() time.Time { return time.Now().Add(by) }), WithMaxAhead(time.Hour))
 		}
 		if _, err := ahead(24*time.Hour).Begin(t.Context(), "report", s); err != ErrClockAhead {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -17,22 +17,22 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A database is where the instances keep their locks, marks and work.
+// A database is where the instances keep their locks, marks and runs.
 type database struct {
 	url       string
 	db        *sql.DB
-	throwaway bool   // it goes with this process
-	demo      string // the demonstration's name, of which there may be others on this database
+	throwaway bool   // it is removed with this process
+	demo      string // the demonstration's name; there may be others on this database
 }
 
-// namespace is the jobs' of a demonstration.
+// namespace returns the namespace of a demonstration's jobs.
 func namespace(demo string) sqllock.Namespace { return sqllock.Namespace("cron-example-" + demo) }
 
-// runsName is the name of its table of runs.
+// runsName returns the name of its table of runs.
 func runsName(demo string) string { return "cron_example_runs_" + demo }
 
-// withDatabase calls f with the database that DATABASE_URL names, or a throwaway one, and what the
-// demonstration needs in it.
+// withDatabase calls f with the database that DATABASE_URL names, or a throwaway
+// one, when the tables are there.
 func withDatabase(ctx context.Context, f func(*database) error) (err error) {
 	d := &database{url: os.Getenv("DATABASE_URL"), demo: strings.ToLower(rand.Text()[:10])}
 	if d.url == "" {
@@ -54,7 +54,8 @@ func withDatabase(ctx context.Context, f func(*database) error) (err error) {
 	return f(d)
 }
 
-// clear removes what is the demonstration's alone. The table of marks may be others', too.
+// clear removes what the demonstration alone uses. Others may use the table of
+// marks.
 func (d *database) clear(ctx context.Context) error {
 	var ids []string
 	for _, s := range schedules {
@@ -64,7 +65,8 @@ func (d *database) clear(ctx context.Context) error {
 		"DELETE FROM latchkey_marks WHERE key_space = 0 AND key_id IN ("+strings.Join(ids, ", ")+")")
 }
 
-// openPool is a pool on the database that databaseURL names. The driver's error would show it.
+// openPool opens the database that databaseURL names. The driver's error would
+// show the URL.
 func openPool(databaseURL string) (*sql.DB, error) {
 	db, err := sql.Open("pgx", databaseURL)
 	if err == nil {
@@ -85,7 +87,7 @@ func (d *database) execute(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// ask scans the one number that query, of the table %[1]s of runs, yields.
+// ask returns the number that query yields. The table of runs is %[1]s in query.
 func (d *database) ask(ctx context.Context, query string) (n int, err error) {
 	err = d.db.QueryRowContext(ctx, fmt.Sprintf(query, runsName(d.demo))).Scan(&n)
 	return n, err

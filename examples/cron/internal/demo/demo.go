@@ -1,45 +1,70 @@
-package main
+// Package demo starts instances of a service with scheduled jobs, as processes
+// whose clocks differ. It kills two of them in a run, and counts in a table of all
+// runs whether a tick was run twice.
+package demo
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 // skews are how far the instances' clocks are ahead.
 var skews = []time.Duration{1300 * time.Millisecond, 0, -900 * time.Millisecond, 600 * time.Millisecond}
 
-// demonstrate starts the instances, kills one in a slow run and one that leads, and prints what became of each
-// tick. It fails if a tick was run twice.
-func demonstrate(ctx context.Context, d *database, f flags, out io.Writer) (err error) {
+// Main runs the demonstration. It starts this program again for each instance,
+// and calls run there. The database is the PostgreSQL that DATABASE_URL names, or
+// a throwaway one.
+func Main(run func(context.Context, *Instance) error) {
+	subprocess.Main(role, func(ctx context.Context, o orders) error { return runInstance(ctx, o, run) })
+	length := flag.Duration("for", 9*time.Second, "how long the instances work, at least")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := withDatabase(ctx, func(d *database) error { return demonstrate(ctx, d, *length, os.Stdout) })
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cron:", err)
+		os.Exit(1)
+	}
+}
+
+// demonstrate starts the instances, kills one in a slow run and one that leads,
+// and prints what became of each tick. It fails if a tick was run twice.
+func demonstrate(ctx context.Context, d *database, length time.Duration, out io.Writer) (err error) {
 	events := make(chan event)
 	collected := make(chan []event, 1)
 	fleet := &fleet{}
 	killer := &killer{fleet: fleet}
 	go collect(events, killer, collected)
-	fmt.Fprintf(out, "%d instances, each a process, on one PostgreSQL; their clocks are ahead by %v. Five jobs, which each instance\n"+
-		"schedules. Two instances are killed in a run. This takes %v, and a little longer, until each of the two is in a run and can be killed …\n",
-		len(skews), skews, f.length)
+	fmt.Fprintf(out, "%d instances of a service, each a process, on one PostgreSQL. Each schedules the same five jobs; one of them\n"+
+		"should run each tick. Their clocks are ahead by %v. Two instances are killed in the middle of a run.\n"+
+		"This takes a little longer than %v …\n", len(skews), skews, length)
 	err = fleet.start(ctx, d, events)
 	if err == nil {
-		err = act(ctx, killer, f.length)
+		err = act(ctx, killer, length)
 	}
 	err = errors.Join(err, fleet.stop())
-	close(events) // those who send have ended
+	close(events) // all senders have ended
 	all := <-collected
 	if err != nil {
 		return err
 	}
 	printTicks(out, all)
 	if !d.throwaway {
-		fmt.Fprintln(out, "\nThe table latchkey_marks stays in the database; what else the demonstration made there goes.")
+		fmt.Fprintln(out, "\nThe table latchkey_marks stays in the database; what else the demonstration made there is removed.")
 	}
-	return printVerdict(ctx, out, d, all, fleet)
+	return printResult(ctx, out, d, all, fleet)
 }
 
-// collect keeps what the instances tell, and lets k act on it.
+// collect keeps what the instances report, and lets k act on it.
 func collect(events <-chan event, k *killer, collected chan<- []event) {
 	var all []event
 	for e := range events {
@@ -49,9 +74,10 @@ func collect(events <-chan event, k *killer, collected chan<- []event) {
 	collected <- all
 }
 
-// act lets the instances work for length and longer, until some have died meanwhile.
+// act lets the instances work for length, and has the killer kill two of them
+// meanwhile.
 func act(ctx context.Context, k *killer, length time.Duration) error {
-	for _, job := range []string{slow, elected} {
+	for _, job := range []string{Slow, Elected} {
 		if err := sleep(ctx, length/3); err != nil {
 			return err
 		}

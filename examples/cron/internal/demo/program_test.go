@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func build(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "cron-test-"); built.err != nil {
 			return
 		}
-		if out, err := exec.Command("go", "build", "-o", built.dir, ".").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-o", built.dir, "../..").CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
 	})

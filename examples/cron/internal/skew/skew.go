@@ -1,4 +1,6 @@
-package main
+// Package skew has clocks that are wrong by some seconds, for instances that
+// share a machine.
+package skew
 
 import (
 	"time"
@@ -7,28 +9,37 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A skewedClock is the machine's, wrong by some seconds: the instances of the demonstration are on one machine.
-type skewedClock struct {
+// A Clock is the machine's clock, ahead by a duration. It is a clock of gocron
+// (gocron.WithClock).
+type Clock struct {
 	clockwork.Clock // timers
-	by              time.Duration
-}
 
-func newSkewedClock(by time.Duration) *skewedClock { return &skewedClock{clockwork.NewRealClock(), by} }
-
-// Now and what follows is gocron's clock, which can be set (gocron.WithClock).
-func (c *skewedClock) Now() time.Time                  { return time.Now().Add(c.by) }
-func (c *skewedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-func (c *skewedClock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
-
-// shift is s for robfig/cron on a machine with this clock: its own cannot be set, so the schedule is shifted.
-func (c *skewedClock) shift(s cron.Schedule) cron.Schedule { return shiftedSchedule{s, c.by} }
-
-type shiftedSchedule struct {
-	cron.Schedule
 	by time.Duration
 }
 
-func (s shiftedSchedule) Next(t time.Time) time.Time {
+// NewClock returns a clock that is ahead by a duration.
+func NewClock(by time.Duration) *Clock { return &Clock{clockwork.NewRealClock(), by} }
+
+// Now returns the time by this clock.
+func (c *Clock) Now() time.Time { return time.Now().Add(c.by) }
+
+// Since returns the time since t by this clock.
+func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// Until returns the time until t by this clock.
+func (c *Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// Shift returns s as a machine with this clock has it. It is for robfig/cron,
+// whose own clock cannot be set.
+func (c *Clock) Shift(s cron.Schedule) cron.Schedule { return shifted{s, c.by} }
+
+type shifted struct {
+	cron.Schedule
+
+	by time.Duration
+}
+
+func (s shifted) Next(t time.Time) time.Time {
 	next := s.Schedule.Next(t.Add(s.by))
 	if next.IsZero() {
 		return next
