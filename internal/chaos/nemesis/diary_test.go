@@ -43,13 +43,3 @@ func TestDiary(t *testing.T) {
 		t.Errorf("the third lock is noted as %+v", got)
 	}
 }
-
-func TestGoroutinesOf(t *testing.T) {
-	const here = "chaos/nemesis.TestGoroutinesOf"
-	if goroutinesOf("no/such/package.", here) == "" {
-		t.Error("the goroutine that asks was not found")
-	}
-	if found := goroutinesOf("no/such/package."); found != "" {
-		t.Errorf("found in a package that is not there:\n%s", found)
-	}
-}

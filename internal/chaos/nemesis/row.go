@@ -45,7 +45,7 @@ const (
 // Rows is all rows of the table but 18, jumps of the client's clocks, which the
 // simulation of package sqllock makes, by number.
 func Rows() []Row {
-	all := slices.Concat(processRows, networkRows, serverRows, placeRows, keyRows, requestRows, secretRows)
+	all := slices.Concat(processRows, networkRows, serverRows, placeRows, keyRows, secretRows)
 	slices.SortFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }
