@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -41,14 +41,14 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 }
 
 // chosen is the rows with these numbers.
-func chosen(numbers []int) ([]nemesis.Row, error) {
-	all := nemesis.Rows()
+func chosen(numbers []int) ([]faults.Row, error) {
+	all := faults.Rows()
 	if len(numbers) == 0 {
 		return all, nil
 	}
-	var rows []nemesis.Row
+	var rows []faults.Row
 	for _, n := range numbers {
-		i := slices.IndexFunc(all, func(r nemesis.Row) bool { return r.Number == n })
+		i := slices.IndexFunc(all, func(r faults.Row) bool { return r.Number == n })
 		if i < 0 {
 			return nil, fmt.Errorf("campaign: there is no row %d here", n)
 		}
@@ -59,8 +59,8 @@ func chosen(numbers []int) ([]nemesis.Row, error) {
 
 // inject injects faults until the plan is fulfilled, or one of them was not
 // borne as it should.
-func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, result *Result, notes *notes) error {
-	field := &nemesis.Field{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
+func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, notes *notes) error {
+	field := &faults.Field{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
 	begin := time.Now()
 	for round := 0; round == 0 || time.Since(begin) < plan.Duration; round++ {
 		for _, row := range order(field.Rand, rows, plan.Faults) {
@@ -87,8 +87,8 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, 
 }
 
 // order is each of rows n times, in random order.
-func order(rng *rand.Rand, rows []nemesis.Row, n int) []nemesis.Row {
-	var all []nemesis.Row
+func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
+	var all []faults.Row
 	for range n {
 		all = append(all, rows...)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
@@ -37,7 +37,7 @@ func TestCampaign(t *testing.T) {
 		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Keys: 12, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
 		Progress: t.Output(),
 	}
-	for _, row := range nemesis.Rows() {
+	for _, row := range faults.Rows() {
 		if row.Quick {
 			plan.Rows = append(plan.Rows, row.Number)
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 // errNoEvidence: the campaign found nothing wrong, and could not have.
@@ -34,6 +34,6 @@ func (r *Result) evidence() error {
 
 // costly reports whether row takes a connection, and the locks on it, from
 // somebody.
-func costly(row nemesis.Row) bool {
-	return row.Effect == nemesis.VictimLoses || row.Effect == nemesis.AllLose
+func costly(row faults.Row) bool {
+	return row.Effect == faults.VictimLoses || row.Effect == faults.AllLose
 }

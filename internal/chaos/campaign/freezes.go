@@ -11,7 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -20,7 +20,7 @@ import (
 const alwaysRunning = 2
 
 // frozenRow is one kind of fault, in a campaign of its own: it counts as row 2.
-var frozenRow = nemesis.Row{Number: 2, Name: "frozen for 0.7 to 1.5 leases"}
+var frozenRow = faults.Row{Number: 2, Name: "frozen for 0.7 to 1.5 leases"}
 
 // Freezes freezes processes of a fleet plan.Freezes times, several at a time, each while it
 // holds a lock, and checks the history. A holder guards its work by Lock.Err:
@@ -29,7 +29,7 @@ func Freezes(ctx context.Context, plan Plan) (*Result, error) {
 	if plan.Fleet.Processes <= alwaysRunning {
 		return nil, fmt.Errorf("campaign: to freeze processes takes more than %d of them", alwaysRunning)
 	}
-	return stage(ctx, plan, []nemesis.Row{frozenRow}, func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error {
+	return stage(ctx, plan, []faults.Row{frozenRow}, func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error {
 		result.overlapping = true
 		z := &freezer{fleet: f, result: result, notes: notes, plan: plan, begin: time.Now(),
 			slots: make(chan struct{}, plan.Fleet.Processes-alwaysRunning)}
@@ -84,7 +84,7 @@ func (z *freezer) another() bool {
 
 // note notes a freeze that ended with err. It returns the first error of all: what
 // fails after that is a consequence.
-func (z *freezer) note(injury nemesis.Injury, err error) error {
+func (z *freezer) note(injury faults.Injury, err error) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	err = errors.Join(err, z.notes.fault(injury.Fault))
@@ -100,7 +100,7 @@ func (z *freezer) note(injury nemesis.Injury, err error) error {
 
 // freeze freezes m at a random moment when it holds a lock, for a random time
 // about the lease, and waits until it serves again.
-func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (injury nemesis.Injury, err error) {
+func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (injury faults.Injury, err error) {
 	select {
 	case z.slots <- struct{}{}:
 	case <-ctx.Done():

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 // No freeze is begun after the last, or after one that went wrong; each that was
@@ -18,8 +18,8 @@ func TestFreezer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	z := &freezer{plan: Plan{Freezes: 4, Progress: io.Discard}, notes: notes, result: newResult(fleetSettings(), []nemesis.Row{frozenRow})}
-	injury := nemesis.Injury{Fault: history.Fault{Row: 2, Begin: 1, End: 2}}
+	z := &freezer{plan: Plan{Freezes: 4, Progress: io.Discard}, notes: notes, result: newResult(fleetSettings(), []faults.Row{frozenRow})}
+	injury := faults.Injury{Fault: history.Fault{Row: 2, Begin: 1, End: 2}}
 	first := errors.New("the first")
 	steps := []struct {
 		err, want error

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 // Every row that something is promised about is there, and measured.
 func TestPromisedRows(t *testing.T) {
 	var all, promised []int
-	for _, row := range nemesis.Rows() {
+	for _, row := range faults.Rows() {
 		all = append(all, row.Number)
 	}
 	for _, p := range promises(time.Second) {

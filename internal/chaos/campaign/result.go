@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -34,7 +34,7 @@ type Result struct {
 	settings    fleet.Settings
 	overlapping bool             // one fault did not wait for the other
 	interrupted bool             // the campaign was ended before its time
-	injuries    []nemesis.Injury // in order of their ends
+	injuries    []faults.Injury // in order of their ends
 	gathered    bool             // whether the database was asked for what follows
 	writes      []check.Stored   // what the fence let through
 	events      []history.Event
@@ -43,7 +43,7 @@ type Result struct {
 
 // A RowResult is one row's.
 type RowResult struct {
-	Row     nemesis.Row
+	Row     faults.Row
 	Times   int
 	Lost    int64         // locks reported lost
 	Outside int           // overlaps where the promise does not reach
@@ -51,7 +51,7 @@ type RowResult struct {
 	Err     error
 }
 
-func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
+func newResult(set fleet.Settings, rows []faults.Row) *Result {
 	r := &Result{settings: set}
 	for _, row := range rows {
 		r.Rows = append(r.Rows, &RowResult{Row: row})
@@ -60,7 +60,7 @@ func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
 	return r
 }
 
-func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
+func (r *Result) add(row faults.Row, injury faults.Injury, err error) {
 	i := slices.IndexFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == row.Number })
 	of := r.Rows[i]
 	of.Outside += injury.Outside
@@ -79,7 +79,7 @@ func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
 }
 
 // cut notes a fault that was interrupted.
-func (r *Result) cut(injury nemesis.Injury) {
+func (r *Result) cut(injury faults.Injury) {
 	injury.Recovery = forGood
 	if injury.Fault.Begin != 0 {
 		r.injuries = append(r.injuries, injury)

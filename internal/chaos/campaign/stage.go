@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 // A drama is what is done to a fleet at work.
@@ -16,7 +16,7 @@ type drama func(ctx context.Context, f *fleet.Fleet, result *Result, notes *note
 
 // stage starts a fleet, lets play do its harm, ends the fleet's work and has the
 // history checked.
-func stage(ctx context.Context, plan Plan, rows []nemesis.Row, play drama) (result *Result, err error) {
+func stage(ctx context.Context, plan Plan, rows []faults.Row, play drama) (result *Result, err error) {
 	f, err := fleet.Start(ctx, plan.Fleet)
 	if err != nil {
 		return nil, err

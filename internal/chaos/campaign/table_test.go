@@ -7,7 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 func fleetSettings() fleet.Settings { return fleet.Settings{Lease: time.Second, Seed: 7} }
@@ -15,14 +15,14 @@ func fleetSettings() fleet.Settings { return fleet.Settings{Lease: time.Second, 
 // A campaign of two faults: a partition at 100 ms and a reset at 3 s.
 func results(t *testing.T, events ...[]history.Event) (*Result, error) {
 	t.Helper()
-	rows := []nemesis.Row{{Number: 4, Name: "partition"}, {Number: 8, Name: "reset"}, {Number: 30, Name: "restart"}}
+	rows := []faults.Row{{Number: 4, Name: "partition"}, {Number: 8, Name: "reset"}, {Number: 30, Name: "restart"}}
 	r := newResult(fleetSettings(), rows)
-	faults := []history.Event{fault(4, 1, 100, 1200), fault(8, 2, 3000, 3010)}
+	injected := []history.Event{fault(4, 1, 100, 1200), fault(8, 2, 3000, 3010)}
 	var all []history.Event
-	for i, e := range faults {
-		r.add(rows[i], nemesis.Injury{Fault: *e.Fault, Lost: 1, Recovery: 90 * time.Millisecond, Outside: i}, nil)
+	for i, e := range injected {
+		r.add(rows[i], faults.Injury{Fault: *e.Fault, Lost: 1, Recovery: 90 * time.Millisecond, Outside: i}, nil)
 	}
-	for _, some := range append(events, faults) {
+	for _, some := range append(events, injected) {
 		all = append(all, some...)
 	}
 	return r, r.judge(all)

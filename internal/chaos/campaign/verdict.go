@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 // verdict is a word on a row. It is ok only if the row's fault was made, cost what it
@@ -33,7 +33,7 @@ func (r *Result) verdict(of *RowResult) string {
 }
 
 func (r *Result) violated(of *RowResult) bool {
-	if errors.Is(of.Err, nemesis.ErrPromise) {
+	if errors.Is(of.Err, faults.ErrPromise) {
 		return true
 	}
 	if r.Report == nil {

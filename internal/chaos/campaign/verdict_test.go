@@ -7,7 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 // What is found wrong is told of the row whose fault came last before.
@@ -25,7 +25,7 @@ func TestVerdict(t *testing.T) {
 		{"not run", func(r *Result) { r.Rows[1].Times = 0 }, [2]string{"ok", "not run"}},
 		{"an accident", func(r *Result) { r.Rows[1].Err = accident }, [2]string{"ok", "broken off"}},
 		{"an accident, and no check", func(r *Result) { r.Rows[1].Err, r.Report = accident, nil }, [2]string{"not checked", "broken off"}},
-		{"a broken promise", func(r *Result) { r.Rows[1].Err = fmt.Errorf("row 10: %w", nemesis.ErrPromise) }, [2]string{"ok", "VIOLATED"}},
+		{"a broken promise", func(r *Result) { r.Rows[1].Err = fmt.Errorf("row 10: %w", faults.ErrPromise) }, [2]string{"ok", "VIOLATED"}},
 		{"an overlap", func(r *Result) { r.Report.Overlaps = []check.Overlap{{From: inFirst}} }, [2]string{"VIOLATED", "ok"}},
 		{"told late", func(r *Result) { r.Report.Late = []check.Late{{At: inSecond}} }, [2]string{"ok", "VIOLATED"}},
 		{"valid again", func(r *Result) { r.Report.Resurrected = []check.Resurrection{{At: inFirst}} }, [2]string{"VIOLATED", "ok"}},
@@ -36,10 +36,10 @@ func TestVerdict(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newResult(fleetSettings(), []nemesis.Row{{Number: first}, {Number: second}})
+			r := newResult(fleetSettings(), []faults.Row{{Number: first}, {Number: second}})
 			for i, row := range r.Rows {
 				begin := history.Moment(100*(i+1)) * ms
-				r.add(row.Row, nemesis.Injury{Fault: history.Fault{Row: row.Row.Number, Begin: begin, End: begin}}, nil)
+				r.add(row.Row, faults.Injury{Fault: history.Fault{Row: row.Row.Number, Begin: begin, End: begin}}, nil)
 			}
 			r.Report = new(check.Report)
 			tt.found(r)
@@ -65,7 +65,7 @@ func TestNothingLost(t *testing.T) {
 		{4, check.Report{Tellings: []*check.Telling{{Row: 4, Locks: 1}}}, "ok"},
 		{9, check.Report{}, "ok"},
 	} {
-		r := newResult(fleetSettings(), []nemesis.Row{{Number: tt.row}})
+		r := newResult(fleetSettings(), []faults.Row{{Number: tt.row}})
 		r.Rows[0].Times, r.Report = 1, &tt.rep
 		if got := r.verdict(r.Rows[0]); got != tt.want {
 			t.Errorf("row %d, %+v: %q, want %q", tt.row, tt.rep, got, tt.want)
@@ -84,10 +84,10 @@ func TestEvidence(t *testing.T) {
 		{"nothing contended", func(r *Result) { r.Report.Contended = 0 }, false},
 		{"nothing written", func(r *Result) { r.Stored = 0 }, false},
 		{"nothing lost", func(r *Result) { r.Report.Losses = 0 }, false},
-		{"nothing lost, and nothing was to be", func(r *Result) { r.Report.Losses, r.Rows[0].Row.Effect = 0, nemesis.NothingLost }, true},
+		{"nothing lost, and nothing was to be", func(r *Result) { r.Report.Losses, r.Rows[0].Row.Effect = 0, faults.NothingLost }, true},
 		{"few refusals judged", func(r *Result) { r.Verdict.Excused = 300 }, false},
 	} {
-		r := newResult(fleetSettings(), []nemesis.Row{{Number: 4, Effect: nemesis.VictimLoses}})
+		r := newResult(fleetSettings(), []faults.Row{{Number: 4, Effect: faults.VictimLoses}})
 		r.Report, r.Stored, r.Verdict = &check.Report{Contended: 1, Losses: 1}, 1, check.Verdict{Refusals: 1000, Excused: 100}
 		r.Rows[0].Times = 1
 		tt.change(r)

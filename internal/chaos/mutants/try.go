@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
 // A Verdict is what came of a mutant.
@@ -61,7 +61,7 @@ func (c Command) playedIn(tree string) Command {
 // violations is how a campaign says that a promise was broken: of a row, in its table,
 // and in its last words. That it could not decide is none.
 var violations = []string{
-	"VIOLATED", nemesis.ErrPromise.Error(), "campaign: holders were told too late", "campaign: losses were reported",
+	"VIOLATED", faults.ErrPromise.Error(), "campaign: holders were told too late", "campaign: losses were reported",
 	check.ErrOverlap.Error(), check.ErrResurrected.Error(), check.ErrToldLate.Error(), check.ErrSlow.Error(),
 	check.ErrLeaked.Error(), check.ErrLong.Error(), check.ErrFailed.Error(),
 	check.ErrIllegal.Error(), check.ErrTokenFell.Error(), check.ErrTokenShared.Error(), check.ErrTokenChanged.Error(),

@@ -1,6 +1,6 @@
-// Package nemesis injects faults into a fleet: the rows of the project's fault table,
+// Package faults injects faults into a fleet: the rows of the project's fault table,
 // each with what the kit promises about it.
-package nemesis
+package faults
 
 import (
 	"context"
