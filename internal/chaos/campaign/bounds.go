@@ -16,14 +16,14 @@ import (
 const slack = 250 * time.Millisecond
 
 // A promise is within which time the keys of a victim are to be granted again.
-type promise struct {
+type bound struct {
 	rows []int
 	from check.Origin
 	goal time.Duration
 }
 
-func promises(lease time.Duration) []promise {
-	return []promise{
+func bounds(lease time.Duration) []bound {
+	return []bound{
 		// The server sees that the connection has ended.
 		{[]int{1, 7, 8, 11, 12, 13, 20, 25}, check.FromBegin, time.Second},
 		// The lease passes.
@@ -35,20 +35,20 @@ func promises(lease time.Duration) []promise {
 	}
 }
 
-// toldGoal is how soon holders are to know of a connection that was closed,
+// notifyGoal is how soon holders are to know of a connection that was closed,
 // where the socket is watched: 99 in 100 of them. To miss it is a remark, since a
 // busy machine may be the cause.
-const toldGoal = 100 * time.Millisecond
+const notifyGoal = 100 * time.Millisecond
 
-// toldBound is within which time half of them must know: without the watch it
+// notifyBound is within which time half of them must know: without the watch it
 // takes half a heartbeat in the mean until they are told.
-func toldBound(lease time.Duration) time.Duration { return heartbeat(lease) / 2 }
+func notifyBound(lease time.Duration) time.Duration { return heartbeat(lease) / 2 }
 
 // heartbeat is that of a session with this lease.
 func heartbeat(lease time.Duration) time.Duration { return lease / 5 }
 
-// patience bounds calls that do not wait, and Unlocks.
-const patience = time.Second + slack
+// callTimeout bounds calls that do not wait, and Unlocks.
+const callTimeout = time.Second + slack
 
 // closes is the rows in which a connection is closed, and both sides hear of it.
 var closes = []int{8, 13, 14, 15}
@@ -57,8 +57,8 @@ var closes = []int{8, 13, 14, 15}
 // client must know before the server frees.
 var parts = []int{2, 4, 5, 16}
 
-// tells is the rows whose faults cost locks at a moment that is known.
-var tells = []int{2, 4, 5, 7, 8, 13, 14, 15, 16, 20, 25}
+// notifies is the rows whose faults cost locks at a moment that is known.
+var notifies = []int{2, 4, 5, 7, 8, 13, 14, 15, 16, 20, 25}
 
 // What faults do to processes, by row.
 var (
@@ -69,20 +69,20 @@ var (
 )
 
 // sweepOptions is what the campaign promises, and measures.
-func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Claim) bool) []check.Option {
+func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Grant) bool) []check.Option {
 	options := []check.Option{
 		check.WithFrozen(check.TimesOf(events, stops...)),
 		check.WithStarved(check.TimesOf(events, starves...)),
 		check.WithCut(check.TimesOf(events, cuts...)),
 		check.WithExcuse(excuse),
-		check.WithTelling(tells...),
-		check.WithPatience(patience),
+		check.WithNotifications(notifies...),
+		check.WithCallTimeout(callTimeout),
 		check.WithFree(r.settings.Lease + slack),
 	}
 	if !r.interrupted {
 		options = append(options, check.WithComplete(kills...))
 	}
-	for _, i := range r.injuries {
+	for _, i := range r.outcomes {
 		if !r.bystander(i.Fault) {
 			options = append(options, check.WithTrouble(i.Fault.Begin, i.Fault.End+history.Moment(i.Recovery)))
 		}
@@ -97,7 +97,7 @@ func (r *Result) recoveryOptions() (options []check.Option) {
 	if r.overlapping {
 		return nil
 	}
-	for _, p := range promises(r.settings.Lease) {
+	for _, p := range bounds(r.settings.Lease) {
 		for _, row := range p.rows {
 			options = append(options, check.WithRecovery(row, p.from, p.goal+slack), check.WithGoal(row, p.goal))
 		}
@@ -107,26 +107,26 @@ func (r *Result) recoveryOptions() (options []check.Option) {
 
 // promised reports whether it is promised when the keys of a victim of row come
 // back.
-func (r *Result) promised(row int) bool {
-	return !r.overlapping && slices.ContainsFunc(promises(r.settings.Lease), func(p promise) bool { return slices.Contains(p.rows, row) })
+func (r *Result) bounded(row int) bool {
+	return !r.overlapping && slices.ContainsFunc(bounds(r.settings.Lease), func(p bound) bool { return slices.Contains(p.rows, row) })
 }
 
-// errTold: holders were told too late.
-var errTold = errors.New("campaign: holders were told too late")
+// errNotifiedLate: holders were told too late.
+var errNotifiedLate = errors.New("campaign: holders were told too late")
 
-// tellings is what of the promises about telling was broken.
-func (r *Result) tellings() (err error) {
-	for _, t := range r.Report.Tellings {
-		if late := r.lateTelling(t); late != "" {
-			err = errors.Join(err, fmt.Errorf("%w: row %d: %s", errTold, t.Row, late))
+// notifications is what of the promises about notification was broken.
+func (r *Result) notifications() (err error) {
+	for _, t := range r.Report.Notifications {
+		if late := r.lateNotification(t); late != "" {
+			err = errors.Join(err, fmt.Errorf("%w: row %d: %s", errNotifiedLate, t.Row, late))
 		}
 	}
 	return err
 }
 
-// lateTelling is how t broke a promise, empty if it did not.
-func (r *Result) lateTelling(t *check.Telling) string {
-	bound := toldBound(r.settings.Lease)
+// lateNotification is how t broke a promise, empty if it did not.
+func (r *Result) lateNotification(t *check.Notification) string {
+	bound := notifyBound(r.settings.Lease)
 	switch {
 	case slices.Contains(parts, t.Row) && t.After > 0:
 		return fmt.Sprintf("%d of %d after the next grant", t.After, t.Locks)
@@ -140,9 +140,9 @@ func (r *Result) lateTelling(t *check.Telling) string {
 
 // missedGoal is a remark about what is not as it should be and no violation,
 // empty if there is none.
-func missedGoal(t *check.Telling) string {
-	if slices.Contains(closes, t.Row) && t.P99 > toldGoal {
-		return fmt.Sprintf("told: p99 over %v", toldGoal)
+func missedGoal(t *check.Notification) string {
+	if slices.Contains(closes, t.Row) && t.P99 > notifyGoal {
+		return fmt.Sprintf("told: p99 over %v", notifyGoal)
 	}
 	return ""
 }

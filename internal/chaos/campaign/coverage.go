@@ -8,26 +8,26 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
-// errNoEvidence: the campaign found nothing wrong, and could not have.
-var errNoEvidence = errors.New("campaign: that shows nothing")
+// errCoverage: the campaign found nothing wrong, and could not have.
+var errCoverage = errors.New("campaign: that shows nothing")
 
 // unjudged is of how many refusals one at the most may go without a judgement.
 const unjudged = 10
 
 // evidence is an error if too little happened for a campaign to show anything.
-func (r *Result) evidence() error {
+func (r *Result) coverage() error {
 	rep := r.Report
 	switch {
 	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
 		return nil
-	case r.Verdict.Excused > r.Verdict.Refusals/unjudged:
-		return fmt.Errorf("%w: %d of %d refusals were not judged", errNoEvidence, r.Verdict.Excused, r.Verdict.Refusals)
+	case r.Linearization.Excused > r.Linearization.Refusals/unjudged:
+		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
 	case rep.Contended == 0:
-		return fmt.Errorf("%w: no call was contended", errNoEvidence)
+		return fmt.Errorf("%w: no call was contended", errCoverage)
 	case r.Stored == 0:
-		return fmt.Errorf("%w: nothing was written behind the fence", errNoEvidence)
+		return fmt.Errorf("%w: nothing was written behind the fence", errCoverage)
 	case rep.Losses == 0 && slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Times > 0 && costly(of.Row) }):
-		return fmt.Errorf("%w: no lock was lost to faults that cost locks", errNoEvidence)
+		return fmt.Errorf("%w: no lock was lost to faults that cost locks", errCoverage)
 	}
 	return nil
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// notes is the history of the faults.
-type notes struct{ file *os.File }
+// log is the history of the faults.
+type faultLog struct{ file *os.File }
 
-func newNotes(dir string) (*notes, error) {
+func newFaultLog(dir string) (*faultLog, error) {
 	file, err := os.Create(filepath.Join(dir, "faults.jsonl"))
-	return &notes{file}, err
+	return &faultLog{file}, err
 }
 
 // fault appends a fault; one that never began is left out.
-func (n *notes) fault(f history.Fault) error {
+func (n *faultLog) fault(f history.Fault) error {
 	if f.Begin == 0 {
 		return nil
 	}
 	return json.NewEncoder(n.file).Encode(history.Event{Fault: &f})
 }
 
-func (n *notes) close() error { return n.file.Close() }
+func (n *faultLog) close() error { return n.file.Close() }
 
 // read is the whole history of a campaign.
 func read(dir string) (events []history.Event, err error) {
@@ -55,7 +55,7 @@ func readFile(name string) ([]history.Event, error) {
 }
 
 // stale counts the writes that were committed after one with a later token.
-func stale(ctx context.Context, f *fleet.Fleet) (n int, err error) {
+func staleWrites(ctx context.Context, f *fleet.Fleet) (n int, err error) {
 	err = f.DB.QueryRowContext(ctx, `SELECT count(*) FROM (
 		SELECT timeline, lsn, lag(timeline) OVER key_order AS last_timeline, lag(lsn) OVER key_order AS last_lsn
 		FROM writes WINDOW key_order AS (PARTITION BY key ORDER BY n)) w

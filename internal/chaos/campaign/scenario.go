@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 )
 
-// A drama is what is done to a fleet at work.
-type drama func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error
+// A scenario is what is done to a fleet at work.
+type scenario func(ctx context.Context, f *fleet.Fleet, result *Result, log *faultLog) error
 
-// stage starts a fleet, lets play do its harm, ends the fleet's work and has the
+// stage starts a fleet, lets run do its harm, ends the fleet's work and has the
 // history checked.
-func stage(ctx context.Context, plan Plan, rows []faults.Row, play drama) (result *Result, err error) {
+func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario) (result *Result, err error) {
 	f, err := fleet.Start(ctx, plan.Fleet)
 	if err != nil {
 		return nil, err
@@ -29,13 +29,13 @@ func stage(ctx context.Context, plan Plan, rows []faults.Row, play drama) (resul
 	if result.Server, err = serverVersion(ctx, f); err != nil {
 		return nil, err
 	}
-	notes, err := newNotes(plan.Fleet.Dir)
+	log, err := newFaultLog(plan.Fleet.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, notes.close()) }()
+	defer func() { err = errors.Join(err, log.close()) }()
 	begin := time.Now()
-	err = play(ctx, f, result, notes)
+	err = run(ctx, f, result, log)
 	result.Took = time.Since(begin)
 	if ctx.Err() != nil { // what there is, is checked all the same
 		result.interrupted = true

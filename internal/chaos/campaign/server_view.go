@@ -9,9 +9,9 @@ import (
 // those windows, where that contradicts it. A lock from before is in doubt from
 // then on. One that was handed on within the process is not there at all, nor is
 // what the process answered from memory while it believed.
-func (x *explanation) believed(events []history.Event) []history.Event {
+func (x *explanation) serverView(events []history.Event) []history.Event {
 	stale := map[int64]*window{} // by lock
-	memory := map[place][]*check.Claim{}
+	memory := map[place][]*check.Grant{}
 	for number, w := range x.victims {
 		if c := x.claims[number]; x.contradicts(c) {
 			stale[number] = w
@@ -48,7 +48,7 @@ type place struct {
 
 // contradicts reports whether c, a victim's lock, was held beside another one, and
 // only beside such as are an excuse for it.
-func (x *explanation) contradicts(c *check.Claim) (met bool) {
+func (x *explanation) contradicts(c *check.Grant) (met bool) {
 	for _, o := range x.keys[c.Key] {
 		if o == c || o.Granted >= heldUntil(c) || c.Granted >= heldUntil(o) {
 			continue
@@ -62,7 +62,7 @@ func (x *explanation) contradicts(c *check.Claim) (met bool) {
 }
 
 // heldUntil is the moment to which c was held, by what its holder saw.
-func heldUntil(c *check.Claim) history.Moment {
+func heldUntil(c *check.Grant) history.Moment {
 	until := max(c.From, c.Valid)
 	if c.Unlock == history.OK && c.Told == 0 {
 		until = max(until, c.UnlockBegin)
@@ -71,7 +71,7 @@ func heldUntil(c *check.Claim) history.Moment {
 }
 
 // remembered reports whether t was refused beside one of locks, until its end.
-func remembered(t history.Try, locks []*check.Claim) bool {
+func remembered(t history.Try, locks []*check.Grant) bool {
 	for _, c := range locks {
 		if t.End >= c.Granted && t.Begin <= max(heldUntil(c), c.Told, c.Ended) {
 			return true

@@ -10,7 +10,7 @@ import (
 )
 
 // What a lease cannot cover: a server that ends a session on its own frees its
-// locks at that moment, and the client learns of it when the news arrives. Until
+// locks at that moment, and the client learns of it when the noticeDelay arrives. Until
 // then two holders may believe. Faults of some rows do just that.
 //
 // The excuse is narrow. One connection ends, and with it all locks on it at
@@ -19,18 +19,18 @@ import (
 // locks that other processes were granted after the fault. Two locks of one
 // process, or one beside a lock from before the fault, are a violation.
 
-// news is how long news of a connection's end may take on a busy machine: the
+// noticeDelay is how long noticeDelay of a connection's end may take on a busy machine: the
 // socket is watched, so it is a matter of getting the processor.
-const news = 250 * time.Millisecond
+const noticeDelay = 250 * time.Millisecond
 
 // early is how long after a fault of row, at the latest, its victim may still
 // believe; 0: not at all. lease is the session's.
-func early(row int, lease time.Duration) time.Duration {
+func staleLimit(row int, lease time.Duration) time.Duration {
 	switch row {
-	case 7: // no news ever comes: the client finds out by itself, at send + T(1−ρ) − m
+	case 7: // no noticeDelay ever comes: the client finds out by itself, at send + T(1−ρ) − m
 		return lease - lease/1000 - lease/5 + making
 	case 8, 11, 12, 13, 20, 25: // the connection ends on the client's side, too
-		return news
+		return noticeDelay
 	}
 	return 0
 }
@@ -41,20 +41,20 @@ const making = 100 * time.Millisecond
 
 // An Early is what happened to victims of a row whose sessions the server had
 // ended.
-type Early struct {
+type StaleLocks struct {
 	Row     int
 	Times   int           // locks that were valid beside a later one
 	Longest time.Duration // for how long
 }
 
-func (e Early) String() string {
-	return fmt.Sprintf("row %d: the server ended sessions, and %d locks were valid beside a later one until the news arrived, for %v at the most",
+func (e StaleLocks) String() string {
+	return fmt.Sprintf("row %d: the server ended sessions, and %d locks were valid beside a later one until the noticeDelay arrived, for %v at the most",
 		e.Row, e.Times, e.Longest.Round(time.Microsecond))
 }
 
 // measure is how long such victims believed beside a later holder.
-func (x *explanation) measure(excused []check.Overlap) (all []Early) {
-	byRow := map[int]*Early{}
+func (x *explanation) measure(excused []check.Overlap) (all []StaleLocks) {
+	byRow := map[int]*StaleLocks{}
 	for _, o := range excused {
 		w, ok := x.victims[o.First]
 		if !ok {
@@ -62,7 +62,7 @@ func (x *explanation) measure(excused []check.Overlap) (all []Early) {
 		}
 		e := byRow[w.Row]
 		if e == nil {
-			e = &Early{Row: w.Row}
+			e = &StaleLocks{Row: w.Row}
 			byRow[w.Row] = e
 		}
 		e.Times++

@@ -38,11 +38,11 @@ func fault(row, process int, begin, end history.Moment) history.Event {
 }
 
 // judged is what the campaign makes of a history of sessions with a lease of 1 s.
-func judged(events []history.Event) (overlaps []check.Overlap, early []Early, err error) {
+func judged(events []history.Event) (overlaps []check.Overlap, early []StaleLocks, err error) {
 	x := explain(events, time.Second)
 	report := check.Sweep(events, check.WithExcuse(x.excuse))
 	if err = report.Err(); err == nil {
-		_, err = check.Linearize(x.believed(events), check.Terms{Timeout: time.Minute, Lease: time.Second, Kills: kills})
+		_, err = check.Linearize(x.serverView(events), check.Params{Timeout: time.Minute, Lease: time.Second, Kills: kills})
 	}
 	return report.Overlaps, x.measure(report.Excused), err
 }
@@ -64,7 +64,7 @@ func TestEarly(t *testing.T) {
 		{"told too late", [][]history.Event{
 			grant(1, 11, 10, 390, 391, 392, history.Lost), later, {fault(13, 1, 100, 102)},
 		}, false, 0},
-		{"one holder does not heed the news that another had", [][]history.Event{
+		{"one holder does not heed the noticeDelay that another had", [][]history.Event{
 			stale, later, {fault(13, 1, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
 		}, false, 0},
 		{"one is never told", [][]history.Event{

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
 // verdict is a word on a row. It is ok only if the row's fault was made, cost what it
 // should, and nothing was found that was wrong then.
-func (r *Result) verdict(of *RowResult) string {
-	switch t := r.telling(of); {
+func (r *Result) status(of *RowResult) string {
+	switch t := r.notification(of); {
 	case r.violated(of):
 		return "VIOLATED"
 	case of.Err != nil:
@@ -22,7 +22,7 @@ func (r *Result) verdict(of *RowResult) string {
 		return "not checked"
 	case r.fence != nil:
 		return "ok, but for the fence: VIOLATED in some row"
-	case slices.Contains(tells, of.Row.Number) && (t == nil || t.Locks == 0):
+	case slices.Contains(notifies, of.Row.Number) && (t == nil || t.Locks == 0):
 		return "nobody was told"
 	case r.nothingLost(of):
 		return "nothing lost"
@@ -33,14 +33,14 @@ func (r *Result) verdict(of *RowResult) string {
 }
 
 func (r *Result) violated(of *RowResult) bool {
-	if errors.Is(of.Err, faults.ErrPromise) {
+	if errors.Is(of.Err, faults.ErrViolated) {
 		return true
 	}
 	if r.Report == nil {
 		return false
 	}
-	t, rec := r.telling(of), r.recovery(of)
-	return rec != nil && rec.Slow() || t != nil && r.lateTelling(t) != "" ||
+	t, rec := r.notification(of), r.recovery(of)
+	return rec != nil && rec.Slow() || t != nil && r.lateNotification(t) != "" ||
 		slices.ContainsFunc(r.wrong(), func(m history.Moment) bool { return r.rowAt(m) == of.Row.Number })
 }
 
@@ -48,7 +48,7 @@ func (r *Result) violated(of *RowResult) bool {
 // could be seen when they came back, and cost none.
 func (r *Result) nothingLost(of *RowResult) bool {
 	rec := r.recovery(of)
-	return r.promised(of.Row.Number) && !slices.Contains(tells, of.Row.Number) && (rec == nil || rec.Keys == 0)
+	return r.bounded(of.Row.Number) && !slices.Contains(notifies, of.Row.Number) && (rec == nil || rec.Keys == 0)
 }
 
 // wrong is when something was found wrong.
@@ -68,7 +68,7 @@ func (r *Result) wrong() (all []history.Moment) {
 	for _, l := range r.Report.Long {
 		all = append(all, l.At)
 	}
-	for _, p := range r.Verdict.Illegal {
+	for _, p := range r.Linearization.Illegal {
 		all = append(all, p.To)
 	}
 	return all
@@ -77,7 +77,7 @@ func (r *Result) wrong() (all []history.Moment) {
 // rowAt is the row of the last fault that had begun by m; 0: none had.
 func (r *Result) rowAt(m history.Moment) int {
 	var last history.Fault
-	for _, i := range r.injuries {
+	for _, i := range r.outcomes {
 		if i.Fault.Begin <= m && i.Fault.Begin >= last.Begin {
 			last = i.Fault
 		}

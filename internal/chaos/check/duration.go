@@ -17,14 +17,14 @@ type Long struct {
 
 // long checks how long c took.
 func (s *sweep) long(c call, key int64) {
-	if s.patience == 0 || c.waits || span(c.begin, c.end) <= s.patience {
+	if s.callTimeout == 0 || c.waits || span(c.begin, c.end) <= s.callTimeout {
 		return
 	}
 	took := c.end - c.begin
 	for _, still := range []Times{s.frozen, s.starved} {
 		took -= still.covered(c.process, c.begin, c.end)
 	}
-	if time.Duration(took) > s.patience {
+	if time.Duration(took) > s.callTimeout {
 		s.report.Long = append(s.report.Long, Long{Process: c.process, Key: key, Unlock: c.unlock, At: c.begin, Took: time.Duration(took)})
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A Telling is how the victims of a row's faults learnt that they had lost what
+// A Notification is how the victims of a row's faults learnt that they had lost what
 // they held when the fault began. The times are from then, and so hold the time
 // that it took to make the fault. A lock counts for the first fault that it was
 // held in, or, if its process was frozen and it was seen valid afterwards, for
 // the next.
-type Telling struct {
+type Notification struct {
 	Row  int
 	Name string
 
@@ -32,15 +32,15 @@ type Telling struct {
 
 // InTime is how many were told before somebody else had the key, or could not do
 // anything in between.
-func (t *Telling) InTime() int { return t.Before + t.Woke }
+func (t *Notification) InTime() int { return t.Before + t.Woke }
 
-func (s *sweep) tellings(rs *records) {
+func (s *sweep) notifications(rs *records) {
 	of := map[*lock]history.Fault{} // for which each lock counts
 	for _, f := range rs.faults {
 		if !slices.Contains(s.told, f.Row) {
 			continue
 		}
-		s.report.telling(f)
+		s.report.notification(f)
 		for _, r := range rs.keys {
 			l := r.heldBy(f)
 			if l == nil {
@@ -54,11 +54,11 @@ func (s *sweep) tellings(rs *records) {
 	for _, r := range rs.keys {
 		for _, l := range r.locks {
 			if f, ok := of[l]; ok {
-				s.tell(r, l, f)
+				s.countNotification(r, l, f)
 			}
 		}
 	}
-	for _, t := range s.report.Tellings {
+	for _, t := range s.report.Notifications {
 		t.P50, t.P99, t.Max = summary(t.times)
 		t.Heard, _, _ = summary(t.heard)
 	}
@@ -70,8 +70,8 @@ func (s *sweep) outlived(l *lock, f history.Fault) bool {
 }
 
 // tell counts how the holder of l learnt of f.
-func (s *sweep) tell(r *record, l *lock, f history.Fault) {
-	t := s.report.telling(f)
+func (s *sweep) countNotification(r *record, l *lock, f history.Fault) {
+	t := s.report.notification(f)
 	switch {
 	case l.Told != 0:
 	case l.UnlockBegin != 0:
@@ -98,14 +98,14 @@ func (s *sweep) tell(r *record, l *lock, f history.Fault) {
 	}
 }
 
-// telling is that of f's row, made at its first fault.
-func (r *Report) telling(f history.Fault) *Telling {
-	for _, t := range r.Tellings {
+// notification is that of f's row, made at its first fault.
+func (r *Report) notification(f history.Fault) *Notification {
+	for _, t := range r.Notifications {
 		if t.Row == f.Row {
 			return t
 		}
 	}
-	t := &Telling{Row: f.Row, Name: f.Name}
-	r.Tellings = append(r.Tellings, t)
+	t := &Notification{Row: f.Row, Name: f.Name}
+	r.Notifications = append(r.Notifications, t)
 	return t
 }

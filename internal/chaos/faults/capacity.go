@@ -14,7 +14,7 @@ import (
 
 // lockTableFull fills the lock table of a server of its own: first as far as a
 // Session may, which leaves room for others, then to the last place.
-func lockTableFull(ctx context.Context, f *Field) (victim *fleet.Member, err error) {
+func lockTableFull(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	c, err := pgtest.Start(pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func lockTableFull(ctx context.Context, f *Field) (victim *fleet.Member, err err
 		return nil, err
 	}
 	if err := connects(ctx, c); err != nil {
-		return nil, wrong("a Session at its limit leaves no room for others", err)
+		return nil, unexpected("a Session at its limit leaves no room for others", err)
 	}
 	for _, lock := range locks[1:] {
 		if err := lock.Unlock(); err != nil {
@@ -49,19 +49,19 @@ func lockTableFull(ctx context.Context, f *Field) (victim *fleet.Member, err err
 		return nil, err
 	}
 	if err := locks[0].Err(); err != nil {
-		return nil, broken("a lock that was there before: %w", err)
+		return nil, violation("a lock that was there before: %w", err)
 	}
 	return nil, locks[0].Unlock()
 }
 
 // full checks that there is no room for another lock of g.
-func full(ctx context.Context, g *guest) error {
+func full(ctx context.Context, g *client) error {
 	lock, err := g.TryLock(ctx, sqllock.ID(1_000_000))
 	if err == nil {
-		return errors.Join(broken("a lock was granted without room"), lock.Unlock())
+		return errors.Join(violation("a lock was granted without room"), lock.Unlock())
 	}
 	if !errors.Is(err, sqllock.ErrCapacity) {
-		return wrong("not ErrCapacity, and there is no room", err)
+		return unexpected("not ErrCapacity, and there is no room", err)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func connects(ctx context.Context, c *pgtest.Cluster) error {
 
 // fillUp takes all room that the server has, checks what g says to that, gives
 // the room back, and checks that g serves within a second.
-func fillUp(ctx context.Context, c *pgtest.Cluster, g *guest) error {
+func fillUp(ctx context.Context, c *pgtest.Cluster, g *client) error {
 	db, err := sql.Open("pgx", c.DSN(""))
 	if err != nil {
 		return err

@@ -11,25 +11,25 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A guest is a Session in this process, with a pool of its own: for rows about
+// A client is a Session in this process, with a pool of its own: for rows about
 // places where the fleet is not.
-type guest struct {
+type client struct {
 	*sqllock.Session
 	db *sql.DB
 }
 
 // open opens a Session of a driver chosen at random.
-func (f *Field) open(ctx context.Context, dsn string, opts ...sqllock.Option) (*guest, error) {
+func (f *Injector) open(ctx context.Context, dsn string, opts ...sqllock.Option) (*client, error) {
 	return f.openBy(ctx, f.driver(), dsn, opts...)
 }
 
 // driver is one at random.
-func (f *Field) driver() string {
+func (f *Injector) driver() string {
 	drivers := pgtest.Drivers()
 	return drivers[f.Rand.IntN(len(drivers))]
 }
 
-func (f *Field) openBy(ctx context.Context, driver, dsn string, opts ...sqllock.Option) (*guest, error) {
+func (f *Injector) openBy(ctx context.Context, driver, dsn string, opts ...sqllock.Option) (*client, error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, err
@@ -41,38 +41,38 @@ func (f *Field) openBy(ctx context.Context, driver, dsn string, opts ...sqllock.
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &guest{s, db}, nil
+	return &client{s, db}, nil
 }
 
-func (g *guest) close() error { return errors.Join(g.Close(), g.db.Close()) }
+func (g *client) close() error { return errors.Join(g.Close(), g.db.Close()) }
 
 // refused checks that no Session can be opened at dsn, since locks do not
 // exclude there.
-func (f *Field) refused(ctx context.Context, dsn string) error {
+func (f *Injector) refused(ctx context.Context, dsn string) error {
 	g, err := f.open(ctx, dsn)
 	if err == nil {
-		return errors.Join(broken("a session was opened where locks do not exclude"), g.close())
+		return errors.Join(violation("a session was opened where locks do not exclude"), g.close())
 	}
 	if !errors.Is(err, sqllock.ErrNotExclusive) {
-		return wrong("opening failed, but not with ErrNotExclusive", err)
+		return unexpected("opening failed, but not with ErrNotExclusive", err)
 	}
 	return nil
 }
 
 // held checks that key cannot be had from g.
-func held(ctx context.Context, g *guest, key sqllock.Key) error {
+func held(ctx context.Context, g *client, key sqllock.Key) error {
 	lock, err := g.TryLock(ctx, key)
 	switch {
 	case err == nil:
-		return errors.Join(broken("a key was granted twice"), lock.Unlock())
+		return errors.Join(violation("a key was granted twice"), lock.Unlock())
 	case !errors.Is(err, sqllock.ErrHeld):
-		return wrong("not ErrHeld of a key that is held", err)
+		return unexpected("not ErrHeld of a key that is held", err)
 	}
 	return nil
 }
 
 // free checks that key can be had from g within d.
-func free(ctx context.Context, g *guest, key sqllock.Key, d time.Duration) error {
+func free(ctx context.Context, g *client, key sqllock.Key, d time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	lock, err := g.Lock(limited, key)
@@ -80,24 +80,24 @@ func free(ctx context.Context, g *guest, key sqllock.Key, d time.Duration) error
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return broken("a key does not become free: %w", err)
+		return violation("a key does not become free: %w", err)
 	}
 	return lock.Unlock()
 }
 
 // told waits until the holder of lock is told that it is lost: at once, if the
 // connection has ended, or when the lease has passed.
-func (f *Field) told(ctx context.Context, lock *sqllock.Lock) error {
+func (f *Injector) told(ctx context.Context, lock *sqllock.Lock) error {
 	ended := make(chan error, 1)
 	lock.OnEnd(func(cause error) { ended <- cause })
 	select {
 	case cause := <-ended:
 		if !errors.Is(cause, sqllock.ErrLost) {
-			return broken("the lock ended, and not with ErrLost: %w", cause)
+			return violation("the lock ended, and not with ErrLost: %w", cause)
 		}
 		return nil
-	case <-time.After(f.trust() + time.Second):
-		return broken("the server is gone, and the holder was not told")
+	case <-time.After(f.validFor() + time.Second):
+		return violation("the server is gone, and the holder was not told")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -17,7 +17,7 @@ const farStep = 10 * time.Second
 
 // clockSteps steps the clock of a server of its own: first as far as the promise
 // of locks reaches, then beyond, where that of the fence still does.
-func clockSteps(ctx context.Context, f *Field) (victim *fleet.Member, err error) {
+func clockSteps(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	s := &stepped{f: f}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.open(ctx); err != nil {
@@ -28,8 +28,8 @@ func clockSteps(ctx context.Context, f *Field) (victim *fleet.Member, err error)
 		return nil, err
 	}
 	report := check.Sweep(within)
-	if err := errors.Join(believed(report), overlapping(report), s.undisturbed()); err != nil {
-		return nil, broken("steps that are promised to do no harm: %w", err)
+	if err := errors.Join(invariants(report), overlapping(report), s.undisturbed()); err != nil {
+		return nil, violation("steps that are promised to do no harm: %w", err)
 	}
 	beyond, err := s.during(ctx, s.beyond)
 	if err != nil {
@@ -41,15 +41,15 @@ func clockSteps(ctx context.Context, f *Field) (victim *fleet.Member, err error)
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(believed(report), check.Tokens(rows), check.Writes(append(within, beyond...), rows))
+	err = errors.Join(invariants(report), check.Tokens(rows), check.Writes(append(within, beyond...), rows))
 	if err != nil {
-		return nil, broken("%w", err)
+		return nil, violation("%w", err)
 	}
 	return nil, nil
 }
 
 // believed is what must hold whatever the clocks do.
-func believed(r *check.Report) error {
+func invariants(r *check.Report) error {
 	err := r.Malformed
 	if n := len(r.Resurrected); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%w: %d times, first %+v", check.ErrResurrected, n, r.Resurrected[0]))
@@ -71,7 +71,7 @@ func (s *stepped) within(ctx context.Context) error {
 	if err := s.step(ctx, -s.f.between(0, 1, farStep)); err != nil {
 		return err
 	}
-	if _, err := s.dispute(ctx, s.f.between(0.5, 1, s.f.Lease/10)); err != nil {
+	if _, err := s.contest(ctx, s.f.between(0.5, 1, s.f.Lease/10)); err != nil {
 		return err
 	}
 	return s.step(ctx, -s.f.between(0, 1, farStep))
@@ -81,14 +81,14 @@ func (s *stepped) within(ctx context.Context) error {
 // off who still believed: else nothing was beyond.
 func (s *stepped) beyond(ctx context.Context) error {
 	for range 12 { // now and then far knows before; on a busy machine it often does
-		reason, err := s.dispute(ctx, farStep)
+		reason, err := s.contest(ctx, farStep)
 		if err != nil {
 			return err
 		}
 		if err := s.step(ctx, -farStep); err != nil {
 			return err
 		}
-		if err := free(ctx, s.far, disputed, recoverWithin); err != nil {
+		if err := free(ctx, s.far, contestedKey, recoverWithin); err != nil {
 			return err
 		}
 		if errors.Is(reason, sqllock.ErrFenced) {
@@ -102,7 +102,7 @@ func (s *stepped) beyond(ctx context.Context) error {
 func (s *stepped) undisturbed() error {
 	for _, g := range s.near {
 		if n := g.Stats().Losses; n > 0 {
-			return broken("a session that was not silent was lost %d times", n)
+			return violation("a session that was not silent was lost %d times", n)
 		}
 	}
 	return nil
@@ -111,15 +111,15 @@ func (s *stepped) undisturbed() error {
 // dispute has far cut off with a lock, steps the clock by d, and waits until a
 // near one has the lock and has written, and far knows of its loss. The reason
 // is the fence's for refusing far's write.
-func (s *stepped) dispute(ctx context.Context, d time.Duration) (reason, err error) {
+func (s *stepped) contest(ctx context.Context, d time.Duration) (reason, err error) {
 	limited, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
-	lock, err := s.far.Lock(limited, disputed)
+	lock, err := s.far.Lock(limited, contestedKey)
 	if err != nil {
 		return nil, err
 	}
-	first := s.keepFar(lock)
-	if err := s.data.noted(ctx, first); err != nil { // it has its token now
+	first := s.recordFar(lock)
+	if err := s.data.writeLogged(ctx, first); err != nil { // it has its token now
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	if err := s.age(ctx); err != nil {
@@ -132,7 +132,7 @@ func (s *stepped) dispute(ctx context.Context, d time.Duration) (reason, err err
 	defer func() { err = errors.Join(err, down.Mend()) }()
 	knows := make(chan struct{})
 	s.after.Go(func() {
-		first.stay(limited)
+		first.hold(limited)
 		close(knows)
 		first.end(ctx)
 	})
@@ -143,12 +143,12 @@ func (s *stepped) dispute(ctx context.Context, d time.Duration) (reason, err err
 	return s.succeed(limited, first)
 }
 
-// keepFar begins to note what far sees of a lock. It listens now and then.
-func (s *stepped) keepFar(lock *sqllock.Lock) *kept {
+// recordFar begins to note what far sees of a lock. It listens now and then.
+func (s *stepped) recordFar(lock *sqllock.Lock) *loggedLock {
 	if s.f.Rand.IntN(3) == 0 {
-		return s.diary.keepListening(farProcess, lock)
+		return s.log.recordListening(farProcess, lock)
 	}
-	return s.diary.keep(farProcess, lock)
+	return s.log.record(farProcess, lock)
 }
 
 // age has far speak with the server twice, with a while between. The server's
@@ -165,17 +165,17 @@ func (s *stepped) age(ctx context.Context) error {
 	return free(ctx, s.far, other, recoverWithin)
 }
 
-// succeed has a near guest take the disputed key and write, and checks that the
+// succeed has a near client take the contestedKey key and write, and checks that the
 // one before it cannot write any more, for what reason. It goes on until that one
 // knows.
-func (s *stepped) succeed(ctx context.Context, before *kept) (reason, err error) {
+func (s *stepped) succeed(ctx context.Context, before *loggedLock) (reason, err error) {
 	for {
 		i := s.f.Rand.IntN(len(s.near))
-		lock, err := seize(ctx, s.near[i], disputed)
+		lock, err := seize(ctx, s.near[i], contestedKey)
 		if err != nil {
 			return nil, err
 		}
-		k := s.diary.keep(farProcess+1+i, lock)
+		k := s.log.record(farProcess+1+i, lock)
 		reason, err := s.outlive(ctx, k, before)
 		k.giveBack()
 		if reason != nil || err != nil {
@@ -186,14 +186,14 @@ func (s *stepped) succeed(ctx context.Context, before *kept) (reason, err error)
 
 // seize takes key in the moment in which it becomes free: who waits in Lock may
 // ask a while later.
-func seize(ctx context.Context, g *guest, key sqllock.Key) (*sqllock.Lock, error) {
+func seize(ctx context.Context, g *client, key sqllock.Key) (*sqllock.Lock, error) {
 	for {
 		lock, err := g.TryLock(ctx, key)
 		if err == nil || !errors.Is(err, sqllock.ErrHeld) && !errors.Is(err, sqllock.ErrUnavailable) {
 			return lock, err
 		}
 		if worker.Pause(ctx, time.Millisecond) != nil {
-			return nil, broken("a key does not become free: %w", err)
+			return nil, violation("a key does not become free: %w", err)
 		}
 	}
 }
@@ -201,21 +201,21 @@ func seize(ctx context.Context, g *guest, key sqllock.Key) (*sqllock.Lock, error
 // outlive is what the next holder does until the one before it knows of its
 // loss. The reason is that for refusing the write of the one before, none if the
 // step of the clock has cost this one its session as well.
-func (s *stepped) outlive(ctx context.Context, k, before *kept) (reason, err error) {
+func (s *stepped) outlive(ctx context.Context, k, before *loggedLock) (reason, err error) {
 	if !k.Look() {
 		return nil, nil
 	}
-	err = s.data.noted(ctx, k)
+	err = s.data.writeLogged(ctx, k)
 	if errors.As(err, new(refusal)) {
 		return nil, nil
 	}
-	reason = s.data.noted(ctx, before)
+	reason = s.data.writeLogged(ctx, before)
 	if err = errors.Join(err, mustRefuse(reason)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	before.OnEnd(func(error) { cancel() })
-	k.stay(ctx)
+	k.hold(ctx)
 	return reason, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// work has the near guests take, keep, write under and give back a few keys, until
+// work has the near clients take, keep, write under and give back a few keys, until
 // stop. One of them is busy; the other has only heartbeats for most of the time.
 func (s *stepped) work(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -21,7 +21,7 @@ func (s *stepped) work(ctx context.Context) (stop func() error) {
 	errs := make([]error, 3)
 	for i := range errs {
 		near := min(i, len(s.near)-1)
-		c := caller{s: s, guest: s.near[near], process: farProcess + 1 + near}
+		c := caller{s: s, client: s.near[near], process: farProcess + 1 + near}
 		c.rng = rand.New(rand.NewPCG(s.f.Rand.Uint64(), s.f.Rand.Uint64()))
 		c.longest = 20 * time.Millisecond
 		if near == 0 {
@@ -36,10 +36,10 @@ func (s *stepped) work(ctx context.Context) (stop func() error) {
 	}
 }
 
-// A caller is one of a near guest's.
+// A caller is one of a near client's.
 type caller struct {
 	s       *stepped
-	guest   *guest
+	client  *client
 	process int
 	longest time.Duration // for which it keeps a lock
 	rng     *rand.Rand
@@ -48,7 +48,7 @@ type caller struct {
 // run goes on until ctx ends, or something happens that may not.
 func (c *caller) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		lock, err := c.guest.TryLock(ctx, sqllock.Namespace("clock").Key(strconv.Itoa(c.rng.IntN(3))))
+		lock, err := c.client.TryLock(ctx, sqllock.Namespace("clock").Key(strconv.Itoa(c.rng.IntN(3))))
 		switch {
 		case ctx.Err() != nil && err != nil, // whatever it was
 			errors.Is(err, sqllock.ErrHeld), errors.Is(err, sqllock.ErrUnavailable):
@@ -56,7 +56,7 @@ func (c *caller) run(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("a caller beside the step: %w", err)
 		default:
-			k := c.s.diary.keep(c.process, lock)
+			k := c.s.log.record(c.process, lock)
 			err := c.use(ctx, k)
 			k.end(ctx)
 			if err != nil {
@@ -68,16 +68,16 @@ func (c *caller) run(ctx context.Context) error {
 }
 
 // use keeps a lock for a while, and writes under some.
-func (c *caller) use(ctx context.Context, k *kept) error {
+func (c *caller) use(ctx context.Context, k *loggedLock) error {
 	if k.Look() && c.rng.IntN(4) == 0 {
 		// Not for ctx to end: then nobody knows what came of it.
-		err := c.s.data.noted(context.WithoutCancel(ctx), k)
+		err := c.s.data.writeLogged(context.WithoutCancel(ctx), k)
 		if err != nil && !errors.As(err, new(refusal)) {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.rng.Int64N(int64(c.longest))))
 	defer cancel()
-	k.stay(ctx)
+	k.hold(ctx)
 	return nil
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A stepped place is a server with a clock of its own, and guests there.
+// A stepped place is a server with a clock of its own, and clients there.
 type stepped struct {
-	f       *Field
+	f       *Injector
 	cluster *pgtest.Cluster
-	data    *vault
+	data    *store
 	link    *proxy.Proxy
-	far     *guest   // behind link
-	near    []*guest // not; one of each driver
-	diary   diary
+	far     *client   // behind link
+	near    []*client // not; one of each driver
+	log     eventLog
 
 	after sync.WaitGroup // of those who look on at a lock that they have lost
 }
 
-// disputed is the key that far and near fight for.
-var disputed = sqllock.Namespace("clock").Key("disputed")
+// contestedKey is the key that far and near fight for.
+var contestedKey = sqllock.Namespace("clock").Key("contestedKey")
 
 const farProcess = 1 // near ones follow
 
@@ -38,10 +38,10 @@ func (s *stepped) open(ctx context.Context) error {
 		return err
 	}
 	dsn := s.cluster.DSN("")
-	if s.data, err = openVault(s.f.driver(), dsn); err != nil {
+	if s.data, err = openStore(s.f.driver(), dsn); err != nil {
 		return err
 	}
-	if err := s.data.furnish(ctx); err != nil {
+	if err := s.data.createTables(ctx); err != nil {
 		return err
 	}
 	u, err := url.Parse(dsn)
@@ -108,11 +108,11 @@ func (s *stepped) step(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// during runs act while guests work, and returns what was seen meanwhile.
+// during runs act while clients work, and returns what was seen meanwhile.
 func (s *stepped) during(ctx context.Context, act func(context.Context) error) ([]history.Event, error) {
 	stop := s.work(ctx)
 	err := act(ctx)
 	err = errors.Join(err, stop())
 	s.after.Wait()
-	return s.diary.take(), err
+	return s.log.take(), err
 }

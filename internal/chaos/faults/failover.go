@@ -13,7 +13,7 @@ import (
 
 // failOver promotes a standby that lacks the last writes. The old primary is
 // dead by then, or goes on, with somebody who holds locks there.
-func failOver(ctx context.Context, f *Field) (victim *fleet.Member, err error) {
+func failOver(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	p := &pair{f: f}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err := p.open(ctx); err != nil {
@@ -138,7 +138,7 @@ func (p *pair) succeed(ctx context.Context) (err error) {
 // only the timeline tells the two apart.
 func (p *pair) ahead(ctx context.Context) error {
 	var of [2]int64
-	for i, data := range []*vault{p.oldData, p.newData} {
+	for i, data := range []*store{p.oldData, p.newData} {
 		err := data.db.QueryRowContext(ctx, "SELECT lsn FROM latchkey_fence WHERE key_space = 0 AND key_id = $1", p.late.Key().Int64()).Scan(&of[i])
 		if err != nil {
 			return err
@@ -196,7 +196,7 @@ func kinds(rows []check.Stored) error {
 	}
 	want := map[int64]int{writtenBefore: 1, writtenNext: 2, writtenAgain: 2}
 	if !maps.Equal(count, want) {
-		return broken("writes on the new primary by kind: %v, want %v", count, want)
+		return violation("writes on the new primary by kind: %v, want %v", count, want)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (p *pair) serveHolder(ctx context.Context) error {
 		lock, err := p.holder.Lock(limited, lost.Key())
 		cancel()
 		if err != nil {
-			return broken("no service after the failover: %w", err)
+			return violation("no service after the failover: %w", err)
 		}
 		if err := errors.Join(p.newData.write(ctx, lock, writtenAgain+int64(i)), lock.Unlock()); err != nil {
 			return err

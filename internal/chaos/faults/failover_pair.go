@@ -15,16 +15,16 @@ import (
 // A pair is a primary and its standby. The holder comes to whichever link leads
 // to, and the next one to the second.
 type pair struct {
-	f                *Field
+	f                *Injector
 	first, second    *pgtest.Cluster
 	secondHost       string
 	link             *proxy.Proxy
-	oldData, newData *vault // on first, on second
+	oldData, newData *store // on first, on second
 
-	holder *guest
+	holder *client
 	early  *sqllock.Lock // holder's; its token was drawn before the failover
 	late   *sqllock.Lock // holder's
-	next   *guest
+	next   *client
 	nexts  []*sqllock.Lock // next's, of the same keys
 }
 
@@ -33,7 +33,7 @@ func (p *pair) open(ctx context.Context) error {
 	if err := p.start(); err != nil {
 		return err
 	}
-	if err := p.oldData.furnish(ctx); err != nil {
+	if err := p.oldData.createTables(ctx); err != nil {
 		return err
 	}
 	u, err := url.Parse(p.first.DSN(""))
@@ -68,10 +68,10 @@ func (p *pair) start() (err error) {
 		return err
 	}
 	p.secondHost = u.Host
-	if p.oldData, err = openVault(p.f.driver(), p.first.DSN("")); err != nil {
+	if p.oldData, err = openStore(p.f.driver(), p.first.DSN("")); err != nil {
 		return err
 	}
-	p.newData, err = openVault(p.f.driver(), p.second.DSN(""))
+	p.newData, err = openStore(p.f.driver(), p.second.DSN(""))
 	return err
 }
 
@@ -89,7 +89,7 @@ func (p *pair) replicated(ctx context.Context) error {
 
 func (p *pair) close() error {
 	var err error
-	for _, g := range []*guest{p.holder, p.next} {
+	for _, g := range []*client{p.holder, p.next} {
 		if g != nil {
 			err = errors.Join(err, g.close())
 		}
@@ -97,7 +97,7 @@ func (p *pair) close() error {
 	if p.link != nil {
 		p.link.Close()
 	}
-	for _, data := range []*vault{p.oldData, p.newData} {
+	for _, data := range []*store{p.oldData, p.newData} {
 		if data != nil {
 			err = errors.Join(err, data.db.Close())
 		}

@@ -17,7 +17,7 @@ var keyRows = []Row{
 // twoNames checks that two names exclude each other if PostgreSQL sees one
 // number, in one process and in two. Callers of the fleet use both kinds of name for
 // each of their keys, all the time.
-func twoNames(ctx context.Context, f *Field) (victim *fleet.Member, err error) {
+func twoNames(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	dsn := f.Cluster.DSN("")
 	one, err := f.open(ctx, dsn)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A diary is a history in memory: what guests saw of a place where the fleet is
+// A diary is a history in memory: what clients saw of a place where the fleet is
 // not.
-type diary struct {
+type eventLog struct {
 	mu     sync.Mutex // protects what follows
 	events []history.Event
 	last   int64 // number of a lock or a write
 }
 
-func (d *diary) note(e history.Event) {
+func (d *eventLog) note(e history.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.events = append(d.events, e)
 }
 
 // number is the next one for a lock or a write.
-func (d *diary) number() int64 {
+func (d *eventLog) number() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last++
@@ -33,7 +33,7 @@ func (d *diary) number() int64 {
 }
 
 // take returns what was noted since it was called last. Numbers go on.
-func (d *diary) take() []history.Event {
+func (d *eventLog) take() []history.Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	events := d.events
@@ -42,23 +42,23 @@ func (d *diary) take() []history.Event {
 }
 
 // A kept is a lock while it is kept, and its diary. It is for one goroutine.
-type kept struct {
-	*worker.Witness
-	diary *diary
+type loggedLock struct {
+	*worker.ObservedLock
+	log *eventLog
 }
 
-// keep begins to note what is seen of lock, which was granted to a guest.
-func (d *diary) keep(process int, lock *sqllock.Lock) *kept {
-	return &kept{worker.Witnessed(lock, process, d.number(), false), d}
+// keep begins to note what is seen of lock, which was granted to a client.
+func (d *eventLog) record(process int, lock *sqllock.Lock) *loggedLock {
+	return &loggedLock{worker.Observe(lock, process, d.number(), false), d}
 }
 
-// keepListening is keep by a guest that relies on the lock's context alone.
-func (d *diary) keepListening(process int, lock *sqllock.Lock) *kept {
-	return &kept{worker.Witnessed(lock, process, d.number(), true), d}
+// recordListening is keep by a client that relies on the lock's context alone.
+func (d *eventLog) recordListening(process int, lock *sqllock.Lock) *loggedLock {
+	return &loggedLock{worker.Observe(lock, process, d.number(), true), d}
 }
 
 // stay keeps the lock until it is lost or ctx has ended.
-func (k *kept) stay(ctx context.Context) {
+func (k *loggedLock) hold(ctx context.Context) {
 	if k.Hold.Listens {
 		k.Listen(ctx)
 		return
@@ -79,7 +79,7 @@ func (k *kept) stay(ctx context.Context) {
 const looksOn = time.Second
 
 // end is giveBack after a while of looking on, if the lock was lost.
-func (k *kept) end(ctx context.Context) {
+func (k *loggedLock) end(ctx context.Context) {
 	if k.Told() {
 		k.LookOn(ctx, looksOn)
 	}
@@ -87,7 +87,7 @@ func (k *kept) end(ctx context.Context) {
 }
 
 // giveBack ends the lock and what is noted of it.
-func (k *kept) giveBack() {
+func (k *loggedLock) giveBack() {
 	hold := k.GiveBack()
-	k.diary.note(history.Event{Hold: &hold})
+	k.log.note(history.Event{Hold: &hold})
 }

@@ -11,19 +11,19 @@ import (
 
 // What a diary says of two who kept a lock one after the other is no overlap, and
 // of two at once it is one.
-func TestDiary(t *testing.T) {
+func TestEventLog(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
-	take := func(m *sqllock.Memory, d *diary, process int) *kept {
+	take := func(m *sqllock.Memory, d *eventLog, process int) *loggedLock {
 		lock, err := m.TryLock(t.Context(), sqllock.ID(1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := d.keep(process, lock)
-		k.stay(ended)
+		k := d.record(process, lock)
+		k.hold(ended)
 		return k
 	}
-	one, other, d := sqllock.NewMemory(), sqllock.NewMemory(), new(diary)
+	one, other, d := sqllock.NewMemory(), sqllock.NewMemory(), new(eventLog)
 	take(one, d, 1).giveBack()
 	take(one, d, 2).giveBack()
 	apart := d.take()
@@ -32,7 +32,7 @@ func TestDiary(t *testing.T) {
 	}
 	first := take(one, d, 1)
 	second := take(other, d, 2) // of another world
-	first.stay(ended)
+	first.hold(ended)
 	first.giveBack()
 	second.giveBack()
 	beside := d.take()

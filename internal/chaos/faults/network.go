@@ -25,20 +25,20 @@ var networkRows = []Row{
 	{Number: 12, Name: "reply to a release lost", Quick: true, Effect: VictimLoses, inject: loseReply(proxy.Release)},
 }
 
-func swallow(d proxy.Direction) func(context.Context, *Field) (*fleet.Member, error) {
-	return func(ctx context.Context, f *Field) (*fleet.Member, error) {
+func swallow(d proxy.Direction) func(context.Context, *Injector) (*fleet.Member, error) {
+	return func(ctx context.Context, f *Injector) (*fleet.Member, error) {
 		m, err := f.holding(ctx)
 		if err != nil {
 			return m, err
 		}
-		f.strike()
+		f.begin()
 		fault, err := m.Proxy.Swallow(d)
 		return m, f.mendAfter(ctx, f.between(1.05, 1.6, f.Lease), fault, err)
 	}
 }
 
 // mendAfter ends a fault, unless it could not be made, after d.
-func (f *Field) mendAfter(ctx context.Context, d time.Duration, fault *proxy.Fault, err error) error {
+func (f *Injector) mendAfter(ctx context.Context, d time.Duration, fault *proxy.Fault, err error) error {
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (f *Field) mendAfter(ctx context.Context, d time.Duration, fault *proxy.Fau
 
 // slowed is mendAfter for a fault that makes m's network slower: others there must
 // have felt it, and waited for least or until it was mended.
-func (f *Field) slowed(ctx context.Context, m *fleet.Member, d, least time.Duration, fault *proxy.Fault, err error) error {
+func (f *Injector) slowed(ctx context.Context, m *fleet.Member, d, least time.Duration, fault *proxy.Fault, err error) error {
 	if err != nil {
 		return err
 	}
@@ -69,23 +69,23 @@ func (f *Field) slowed(ctx context.Context, m *fleet.Member, d, least time.Durat
 }
 
 // linkDown stays clear of the bound, as freezeShort does.
-func linkDown(ctx context.Context, f *Field) (*fleet.Member, error) {
+func linkDown(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.holding(ctx)
 	if err != nil {
 		return m, err
 	}
-	d := f.between(0.1, 0.75, f.bearable())
-	f.strike()
+	d := f.between(0.1, 0.75, f.longestPause())
+	f.begin()
 	fault, err := m.Proxy.Hold()
 	return m, f.slowed(ctx, m, d, d, fault, err)
 }
 
-func halfOpen(ctx context.Context, f *Field) (*fleet.Member, error) {
+func halfOpen(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
 	return m, f.noticed(ctx, m, m.Proxy.HalfOpen)
 }
 
-func reset(ctx context.Context, f *Field) (*fleet.Member, error) {
+func reset(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.abrupt()
 	if err != nil {
 		return nil, err
@@ -95,12 +95,12 @@ func reset(ctx context.Context, f *Field) (*fleet.Member, error) {
 
 // noticed makes a fault that ends m's connection, and mends it when m has
 // noticed: it must within a lease.
-func (f *Field) noticed(ctx context.Context, m *fleet.Member, end func() (*proxy.Fault, error)) error {
+func (f *Injector) noticed(ctx context.Context, m *fleet.Member, end func() (*proxy.Fault, error)) error {
 	before, err := f.Tally(ctx, m, history.Now())
 	if err != nil {
 		return err
 	}
-	f.strike()
+	f.begin()
 	fault, err := end()
 	if err != nil {
 		return err
@@ -108,10 +108,10 @@ func (f *Field) noticed(ctx context.Context, m *fleet.Member, end func() (*proxy
 	err = fleet.Poll(ctx, f.Lease, "a process to notice that its connection has ended", func(context.Context) (bool, error) {
 		return m.Process.Status().Connections > before.Connections, nil
 	})
-	return errors.Join(promised(err), fault.Mend())
+	return errors.Join(asViolation(err), fault.Mend())
 }
 
-func slow(ctx context.Context, f *Field) (*fleet.Member, error) {
+func slow(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
 	d := f.between(0.2, 3, f.heartbeat())
 	fault, err := m.Proxy.Latency(d, d/2)
@@ -119,20 +119,20 @@ func slow(ctx context.Context, f *Field) (*fleet.Member, error) {
 	return m, f.slowed(ctx, m, f.between(0.8, 1.6, f.Lease), d, fault, err)
 }
 
-func trickle(ctx context.Context, f *Field) (*fleet.Member, error) {
+func trickle(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
 	fault, err := m.Proxy.Trickle()
 	return m, f.slowed(ctx, m, f.between(0.8, 1.6, f.Lease), 150*time.Millisecond, fault, err)
 }
 
 // loseReply strikes in the moment in which the reply is lost.
-func loseReply(kind proxy.Request) func(context.Context, *Field) (*fleet.Member, error) {
-	return func(ctx context.Context, f *Field) (*fleet.Member, error) {
+func loseReply(kind proxy.Request) func(context.Context, *Injector) (*fleet.Member, error) {
+	return func(ctx context.Context, f *Injector) (*fleet.Member, error) {
 		m := f.member()
 		lost := m.Proxy.LoseReply(kind)
 		err := fleet.Poll(ctx, 10*time.Second, "a reply to be lost", func(context.Context) (bool, error) {
 			select {
-			case f.struck = <-lost:
+			case f.began = <-lost:
 				return true, nil
 			default:
 				return false, nil

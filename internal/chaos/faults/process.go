@@ -23,16 +23,16 @@ var processRows = []Row{
 	{Number: 30, Name: "SIGTERM, one after the other", Quick: true, Effect: Any, inject: rollingRestart},
 }
 
-func kill(ctx context.Context, f *Field) (*fleet.Member, error) {
+func kill(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.holding(ctx)
 	if err != nil {
 		return m, err
 	}
-	f.strike()
+	f.begin()
 	return m, f.Kill(m)
 }
 
-func freezeLong(ctx context.Context, f *Field) (*fleet.Member, error) {
+func freezeLong(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.holding(ctx)
 	if err != nil {
 		return m, err
@@ -41,17 +41,17 @@ func freezeLong(ctx context.Context, f *Field) (*fleet.Member, error) {
 }
 
 // freezeShort stays clear of the bound: the scheduler of a busy machine counts, too.
-func freezeShort(ctx context.Context, f *Field) (*fleet.Member, error) {
+func freezeShort(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.holding(ctx)
 	if err != nil {
 		return m, err
 	}
-	return m, f.freeze(ctx, m, f.between(0.1, 0.75, f.bearable()))
+	return m, f.freeze(ctx, m, f.between(0.1, 0.75, f.longestPause()))
 }
 
 // freeze checks that the process was silent, as it always is when it is stopped.
-func (f *Field) freeze(ctx context.Context, m *fleet.Member, d time.Duration) error {
-	f.strike()
+func (f *Injector) freeze(ctx context.Context, m *fleet.Member, d time.Duration) error {
+	f.begin()
 	if err := m.Process.Freeze(); err != nil {
 		return err
 	}
@@ -62,12 +62,12 @@ func (f *Field) freeze(ctx context.Context, m *fleet.Member, d time.Duration) er
 		return err
 	}
 	if last > frozen+history.Moment(d)/2 {
-		return fmt.Errorf("process %d told its status %v after it was frozen", m.Process.Orders.Process, time.Duration(last-frozen))
+		return fmt.Errorf("process %d told its status %v after it was frozen", m.Process.Config.Process, time.Duration(last-frozen))
 	}
 	return nil
 }
 
-func cancelled(ctx context.Context, f *Field) (*fleet.Member, error) {
+func cancelled(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	const calls = 10_000
 	m := f.member()
 	before := m.Process.Status()
@@ -78,17 +78,17 @@ func cancelled(ctx context.Context, f *Field) (*fleet.Member, error) {
 		return m.Process.Status().Flooded == before.Flooded+calls, nil
 	})
 	if err != nil {
-		return m, promised(err)
+		return m, asViolation(err)
 	}
 	// A tenth is cancelled before it begins; how many of the others are too quick
 	// for that depends on the machine.
 	if n := m.Process.Status().Cancelled - before.Cancelled; n < calls/20 {
 		return m, fmt.Errorf("only %d of %d calls were cancelled", n, calls)
 	}
-	return m, promised(f.NoStrangeLocks(ctx, 5*time.Second))
+	return m, asViolation(f.NoStrangeLocks(ctx, 5*time.Second))
 }
 
-func starved(ctx context.Context, f *Field) (*fleet.Member, error) {
+func starved(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	stop, err := starve.Start(4 * runtime.NumCPU())
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func starved(ctx context.Context, f *Field) (*fleet.Member, error) {
 	return nil, errors.Join(worker.Pause(ctx, f.between(0.5, 1.5, f.Lease)), stop())
 }
 
-func rollingRestart(ctx context.Context, f *Field) (*fleet.Member, error) {
+func rollingRestart(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	for _, i := range f.Rand.Perm(len(f.Members)) {
 		if err := f.restart(ctx, f.Members[i]); err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ const atOnce = 500 * time.Millisecond
 
 // restart has m's process end and another take its place, and checks that neither
 // it nor anybody else loses anything by that.
-func (f *Field) restart(ctx context.Context, m *fleet.Member) error {
+func (f *Injector) restart(ctx context.Context, m *fleet.Member) error {
 	before, err := f.Tallies(ctx)
 	if err != nil {
 		return err
@@ -122,13 +122,13 @@ func (f *Field) restart(ctx context.Context, m *fleet.Member) error {
 	}
 	old := m.Process
 	if err := f.Restart(ctx, m); err != nil {
-		return promised(err)
+		return asViolation(err)
 	}
 	if err := f.Released(ctx, pid, atOnce); err != nil {
-		return promised(err)
+		return asViolation(err)
 	}
 	if err := f.Serving(ctx, recoverWithin); err != nil {
-		return promised(err)
+		return asViolation(err)
 	}
 	after, err := f.Tallies(ctx)
 	if err != nil {

@@ -25,9 +25,9 @@ type Row struct {
 	Bystander bool
 
 	// inject makes the fault and mends it. It returns whom it was done to, nil
-	// for all or the server, and an ErrPromise if what is promised meanwhile did not
+	// for all or the server, and an ErrViolated if what is promised meanwhile did not
 	// hold.
-	inject func(ctx context.Context, f *Field) (*fleet.Member, error)
+	inject func(ctx context.Context, f *Injector) (*fleet.Member, error)
 }
 
 // An Effect is which locks a fault may cost.
@@ -50,21 +50,21 @@ func Rows() []Row {
 	return all
 }
 
-// A Field is where faults are injected.
-type Field struct {
+// A Injector is where faults are injected.
+type Injector struct {
 	*fleet.Fleet
 	Rand *rand.Rand
 
 	// of the fault under way
-	struck  history.Moment // when it began
-	outside int            // Injury.Outside
+	began   history.Moment // when it began
+	outside int            // Outcome.Outside
 }
 
-// strike notes that a fault begins now.
-func (f *Field) strike() { f.struck = history.Now() }
+// begin notes that a fault begins now.
+func (f *Injector) begin() { f.began = history.Now() }
 
-// An Injury is a fault that was injected and mended.
-type Injury struct {
+// An Outcome is a fault that was injected and mended.
+type Outcome struct {
 	Fault    history.Fault
 	Lost     int64         // locks that were reported lost, all processes together
 	Recovery time.Duration // until every process served again, after it was mended
@@ -76,39 +76,39 @@ type Injury struct {
 const recoverWithin = 20 * time.Second
 
 // Inject makes a fault of row r, mends it, waits until every process serves
-// again and checks what is promised. The error is an ErrPromise if that did not
+// again and checks what is promised. The error is an ErrViolated if that did not
 // hold.
-func (f *Field) Inject(ctx context.Context, r Row) (injury Injury, err error) {
+func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err error) {
 	before, err := f.Tallies(ctx)
 	if err != nil {
-		return injury, err
+		return outcome, err
 	}
-	f.strike()
+	f.begin()
 	f.outside = 0
 	victim, err := r.inject(ctx, f)
-	injury.Outside = f.outside
-	injury.Fault = history.Fault{Row: r.Number, Name: r.Name, Begin: f.struck, End: history.Now()}
+	outcome.Outside = f.outside
+	outcome.Fault = history.Fault{Row: r.Number, Name: r.Name, Begin: f.began, End: history.Now()}
 	number := 0 // of the member
 	if victim != nil {
 		number = victim.Number
-		injury.Fault.Process = before[number-1].Process
+		outcome.Fault.Process = before[number-1].Process
 	}
 	if err != nil {
-		return injury, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
+		return outcome, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
 	}
 	if err := f.Serving(ctx, recoverWithin); err != nil {
-		return injury, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, promised(err))
+		return outcome, fmt.Errorf("row %d, %s: not served again: %w", r.Number, r.Name, asViolation(err))
 	}
-	injury.Recovery = time.Duration(history.Now() - injury.Fault.End)
+	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
 	after, err := f.Tallies(ctx)
 	if err != nil {
-		return injury, err
+		return outcome, err
 	}
-	injury.Lost, err = r.Effect.check(before, after, number)
+	outcome.Lost, err = r.Effect.check(before, after, number)
 	if err != nil {
-		return injury, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
+		return outcome, fmt.Errorf("row %d, %s: %w", r.Number, r.Name, err)
 	}
-	return injury, nil
+	return outcome, nil
 }
 
 // check compares losses before and after a fault whose victim is the member of
@@ -124,19 +124,19 @@ func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err 
 		spared := e == NothingLost || e == VictimLoses && victim != i+1
 		switch {
 		case spared && (connections > 0 || a.Locks > b.Locks):
-			err = errors.Join(err, broken("process %d reports %d connections and %d locks lost, and none should be", a.Process, connections, a.Locks-b.Locks))
+			err = errors.Join(err, violation("process %d reports %d connections and %d locks lost, and none should be", a.Process, connections, a.Locks-b.Locks))
 		case connections == 0 && (e == AllLose || (e == VictimLoses || e == VictimAtLeast) && victim == i+1):
-			err = errors.Join(err, broken("process %d has not noticed", a.Process))
+			err = errors.Join(err, violation("process %d has not noticed", a.Process))
 		}
 	}
 	return lost, err
 }
 
 // member is a member at random.
-func (f *Field) member() *fleet.Member { return f.Members[f.Rand.IntN(len(f.Members))] }
+func (f *Injector) member() *fleet.Member { return f.Members[f.Rand.IntN(len(f.Members))] }
 
 // abrupt is a member at random whose proxy ends connections with RST.
-func (f *Field) abrupt() (*fleet.Member, error) {
+func (f *Injector) abrupt() (*fleet.Member, error) {
 	for _, i := range f.Rand.Perm(len(f.Members)) {
 		if m := f.Members[i]; m.Abrupt {
 			return m, nil
@@ -146,7 +146,7 @@ func (f *Field) abrupt() (*fleet.Member, error) {
 }
 
 // holding is a member that holds a lock as far as one can see from here.
-func (f *Field) holding(ctx context.Context) (*fleet.Member, error) {
+func (f *Injector) holding(ctx context.Context) (*fleet.Member, error) {
 	m := f.member()
 	err := fleet.Poll(ctx, 10*time.Second, "a process to hold a lock", func(context.Context) (bool, error) {
 		return m.Process.Status().Holding > 0, nil
@@ -155,14 +155,14 @@ func (f *Field) holding(ctx context.Context) (*fleet.Member, error) {
 }
 
 // between is a duration at random between two parts of whole.
-func (f *Field) between(from, to float64, whole time.Duration) time.Duration {
+func (f *Injector) between(from, to float64, whole time.Duration) time.Duration {
 	return time.Duration((from + f.Rand.Float64()*(to-from)) * float64(whole))
 }
 
 // trust is T(1−ρ) − m: how long locks outlive the last statement that was answered.
-func (f *Field) trust() time.Duration { return f.Lease - f.Lease/1000 - f.Lease/5 }
+func (f *Injector) validFor() time.Duration { return f.Lease - f.Lease/1000 - f.Lease/5 }
 
 // bearable is how long a process may be cut off at any moment without a loss: T(1−ρ) − m − p.
-func (f *Field) bearable() time.Duration { return f.trust() - f.heartbeat() }
+func (f *Injector) longestPause() time.Duration { return f.validFor() - f.heartbeat() }
 
-func (f *Field) heartbeat() time.Duration { return f.Lease / 5 }
+func (f *Injector) heartbeat() time.Duration { return f.Lease / 5 }

@@ -56,7 +56,7 @@ func TestEffect(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			lost, err := tt.effect.check(calm, tt.after, tt.victim)
-			if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrPromise) || lost != tt.lost {
+			if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrViolated) || lost != tt.lost {
 				t.Errorf("check: %d lost, %v; want %d, ok %v", lost, err, tt.lost, tt.ok)
 			}
 		})

@@ -17,52 +17,52 @@ var secretRows = []Row{
 // twoSecrets begins with both at once, of which one at the most may serve, has
 // the other try beside it, and ends with the first
 // gone, when the other must serve.
-func twoSecrets(ctx context.Context, f *Field) (victim *fleet.Member, err error) {
+func twoSecrets(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	dsn := f.Cluster.DSN("")
 	namespace := sqllock.Namespace("secrets")
 	var (
-		guests [2]*guest
-		keys   [2]sqllock.Key
+		clients [2]*client
+		keys    [2]sqllock.Key
 	)
 	for i, secret := range []string{"one", "other"} {
-		if guests[i], err = f.open(ctx, dsn); err != nil {
+		if clients[i], err = f.open(ctx, dsn); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, guests[i].close()) }()
+		defer func() { err = errors.Join(err, clients[i].close()) }()
 		keys[i] = namespace.Keyed([]byte(secret)).Key("ann")
 	}
-	first, lock, err := race(ctx, guests, keys)
+	first, lock, err := race(ctx, clients, keys)
 	if err != nil {
 		return nil, err
 	}
 	second := 1 - first
-	if err := otherSecret(guests[second].TryLock(ctx, keys[second])); err != nil {
+	if err := otherSecret(clients[second].TryLock(ctx, keys[second])); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(lock.Err(), lock.Unlock()); err != nil {
-		return nil, wrong("the fleet that was there first", err)
+		return nil, unexpected("the fleet that was there first", err)
 	}
-	if err := otherSecret(guests[second].TryLock(ctx, keys[second])); err != nil {
+	if err := otherSecret(clients[second].TryLock(ctx, keys[second])); err != nil {
 		return nil, err
 	}
-	if err := guests[first].Close(); err != nil {
+	if err := clients[first].Close(); err != nil {
 		return nil, err
 	}
-	return nil, free(ctx, guests[second], keys[second], 2*time.Second)
+	return nil, free(ctx, clients[second], keys[second], 2*time.Second)
 }
 
 // race has both ask at the same moment, until one of them has its key.
-func race(ctx context.Context, guests [2]*guest, keys [2]sqllock.Key) (winner int, lock *sqllock.Lock, err error) {
+func race(ctx context.Context, clients [2]*client, keys [2]sqllock.Key) (winner int, lock *sqllock.Lock, err error) {
 	type answer struct {
 		lock *sqllock.Lock
 		err  error
 	}
 	err = fleet.Poll(ctx, 10*time.Second, "one of two fleets to be served", func(ctx context.Context) (bool, error) {
 		var answers [2]chan answer
-		for i := range guests {
+		for i := range clients {
 			answers[i] = make(chan answer, 1)
 			go func() {
-				lock, err := guests[i].TryLock(ctx, keys[i])
+				lock, err := clients[i].TryLock(ctx, keys[i])
 				answers[i] <- answer{lock, err}
 			}()
 		}
@@ -70,7 +70,7 @@ func race(ctx context.Context, guests [2]*guest, keys [2]sqllock.Key) (winner in
 			a := <-answers[i]
 			switch {
 			case a.err == nil && lock != nil:
-				return false, broken("two fleets with different secrets hold the keys of one name")
+				return false, violation("two fleets with different secrets hold the keys of one name")
 			case a.err == nil:
 				winner, lock = i, a.lock
 			case !errors.Is(a.err, sqllock.ErrNotExclusive):
@@ -79,16 +79,16 @@ func race(ctx context.Context, guests [2]*guest, keys [2]sqllock.Key) (winner in
 		}
 		return lock != nil, nil
 	})
-	return winner, lock, promised(err)
+	return winner, lock, asViolation(err)
 }
 
 // otherSecret checks the answer to a call with another fleet's secret.
 func otherSecret(lock *sqllock.Lock, err error) error {
 	if err == nil {
-		return errors.Join(broken("two fleets with different secrets are served beside each other"), lock.Unlock())
+		return errors.Join(violation("two fleets with different secrets are served beside each other"), lock.Unlock())
 	}
 	if !errors.Is(err, sqllock.ErrNotExclusive) {
-		return wrong("another fleet's secret, but not ErrNotExclusive", err)
+		return unexpected("another fleet's secret, but not ErrNotExclusive", err)
 	}
 	return nil
 }

@@ -21,16 +21,16 @@ var serverRows = []Row{
 }
 
 // backend is a holder and the server's process of its Session.
-func (f *Field) backend(ctx context.Context) (m *fleet.Member, pid int, err error) {
+func (f *Injector) backend(ctx context.Context) (m *fleet.Member, pid int, err error) {
 	if m, err = f.holding(ctx); err != nil {
 		return m, 0, err
 	}
 	pid, err = f.SessionPID(ctx, m)
-	f.strike()
+	f.begin()
 	return m, pid, err
 }
 
-func terminate(ctx context.Context, f *Field) (*fleet.Member, error) {
+func terminate(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, pid, err := f.backend(ctx)
 	if err != nil {
 		return m, err
@@ -39,11 +39,11 @@ func terminate(ctx context.Context, f *Field) (*fleet.Member, error) {
 }
 
 // endBackend strikes when nothing is left to do but to send the order.
-func (f *Field) endBackend(ctx context.Context, pid int) error {
-	return f.ExecAfter(ctx, f.strike, "SELECT pg_terminate_backend($1)", pid)
+func (f *Injector) endBackend(ctx context.Context, pid int) error {
+	return f.ExecAfter(ctx, f.begin, "SELECT pg_terminate_backend($1)", pid)
 }
 
-func killBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
+func killBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	_, pid, err := f.backend(ctx)
 	if err != nil {
 		return nil, err
@@ -51,11 +51,11 @@ func killBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
 	return nil, f.Cluster.KillBackend(pid)
 }
 
-func restart(_ context.Context, f *Field) (*fleet.Member, error) {
+func restart(_ context.Context, f *Injector) (*fleet.Member, error) {
 	return nil, f.Cluster.Restart(true)
 }
 
-func freezeBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
+func freezeBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, pid, err := f.backend(ctx)
 	if err != nil {
 		return m, err
@@ -68,7 +68,7 @@ func freezeBackend(ctx context.Context, f *Field) (*fleet.Member, error) {
 
 // lockOut ends the connections of a process and refuses new ones: its role may
 // not log in any more, or has no connection to spare.
-func lockOut(ctx context.Context, f *Field) (*fleet.Member, error) {
+func lockOut(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
 	refuse, admit := "NOLOGIN", "LOGIN"
 	if f.Rand.IntN(2) == 0 {
@@ -93,20 +93,20 @@ func lockOut(ctx context.Context, f *Field) (*fleet.Member, error) {
 
 // notServed waits until m's calls fail in the way that failures counts, and
 // checks that from then on none is granted for a while.
-func (f *Field) notServed(ctx context.Context, m *fleet.Member, what string, failures func() int64) error {
+func (f *Injector) notServed(ctx context.Context, m *fleet.Member, what string, failures func() int64) error {
 	seen := failures()
 	err := fleet.Poll(ctx, 10*time.Second, what, func(context.Context) (bool, error) {
 		return failures() > seen, nil
 	})
 	if err != nil {
-		return promised(err)
+		return asViolation(err)
 	}
 	granted := m.Process.Status().Granted
 	if err := worker.Pause(ctx, f.Lease/4); err != nil {
 		return err
 	}
 	if now := m.Process.Status().Granted; now != granted {
-		return broken("locks are granted without a database that could")
+		return violation("locks are granted without a database that could")
 	}
 	return nil
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A vault is the data at a place, behind the fence.
-type vault struct{ db *sql.DB }
+// A store is the data at a place, behind the fence.
+type store struct{ db *sql.DB }
 
-// patience bounds a write: a place may just have started.
-const patience = 2 * worker.WritePatience
+// writeTimeout bounds a write: a place may just have started.
+const writeTimeout = 2 * worker.WriteTimeout
 
-func openVault(driver, dsn string) (*vault, error) {
+func openStore(driver, dsn string) (*store, error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxIdleConns(0) // servers end at these places
-	return &vault{db}, nil
+	return &store{db}, nil
 }
 
-// furnish makes the tables.
-func (v *vault) furnish(ctx context.Context) error {
+// createTables makes the tables.
+func (v *store) createTables(ctx context.Context) error {
 	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
 		if _, err := v.db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("schema: %w", err)
@@ -39,7 +39,7 @@ func (v *vault) furnish(ctx context.Context) error {
 }
 
 // clock is the time by the server's clock.
-func (v *vault) clock(ctx context.Context) (at time.Time, err error) {
+func (v *store) clock(ctx context.Context) (at time.Time, err error) {
 	err = v.db.QueryRowContext(ctx, "SELECT clock_timestamp()").Scan(&at)
 	return at, err
 }
@@ -51,15 +51,15 @@ func (r refusal) Error() string { return "a write was refused: " + r.reason.Erro
 func (r refusal) Unwrap() error { return r.reason }
 
 // write makes the write with this number, also that of its lock, behind the fence.
-func (v *vault) write(ctx context.Context, lock *sqllock.Lock, number int64) error {
+func (v *store) write(ctx context.Context, lock *sqllock.Lock, number int64) error {
 	return v.commit(ctx, lock, history.Write{Key: lock.Key().Int64(), Lock: number, Number: number})
 }
 
 // commit makes w, of which it needs the key and the numbers, behind the fence in
 // the name of lock. It goes on when the fence has refused, as a careless caller
 // would: that the database does not let it is part of a refusal.
-func (v *vault) commit(ctx context.Context, lock *sqllock.Lock, w history.Write) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (v *store) commit(ctx context.Context, lock *sqllock.Lock, w history.Write) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	tx, err := v.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func (v *vault) commit(ctx context.Context, lock *sqllock.Lock, w history.Write)
 		return errors.Join(written, committed)
 	}
 	if written == nil || committed == nil {
-		return broken("a transaction went on although the fence refused it: %w", fenced)
+		return violation("a transaction went on although the fence refused it: %w", fenced)
 	}
 	return refusal{fenced}
 }
@@ -84,7 +84,7 @@ func mustRefuse(err error) error {
 	stale := errors.Is(err, sqllock.ErrFenced) || errors.Is(err, sqllock.ErrLost)
 	switch {
 	case err == nil:
-		return broken("a stale holder's write was stored")
+		return violation("a stale holder's write was stored")
 	case !errors.As(err, new(refusal)) || !stale:
 		return fmt.Errorf("a stale holder's write failed, and not by the fence: %w", err)
 	}
@@ -92,13 +92,13 @@ func mustRefuse(err error) error {
 }
 
 // noted is write for a lock in a diary.
-func (v *vault) noted(ctx context.Context, k *kept) error {
-	w := history.Write{Process: k.Hold.Process, Key: k.Hold.Key, Lock: k.Hold.Lock, Number: k.diary.number(), Begin: history.Now()}
+func (v *store) writeLogged(ctx context.Context, k *loggedLock) error {
+	w := history.Write{Process: k.Hold.Process, Key: k.Hold.Key, Lock: k.Hold.Lock, Number: k.log.number(), Begin: history.Now()}
 	err := v.commit(ctx, k.Lock, w)
 	w.End, w.Result = history.Now(), worker.ResultOf(err)
-	k.diary.note(history.Event{Write: &w})
+	k.log.note(history.Event{Write: &w})
 	return err
 }
 
 // stored is all fenced writes, but for their order.
-func (v *vault) stored(ctx context.Context) ([]check.Stored, error) { return worker.Stored(ctx, v.db) }
+func (v *store) stored(ctx context.Context) ([]check.Stored, error) { return worker.Stored(ctx, v.db) }

@@ -30,18 +30,18 @@ func TestMustRefuse(t *testing.T) {
 	}
 }
 
-// A later holder's write makes the earlier one's a refusal, and the vault tells
+// A later holder's write makes the earlier one's a refusal, and the store tells
 // what was stored.
-func TestVault(t *testing.T) {
+func TestStore(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			ctx, dsn := t.Context(), pgtest.Database(t)
-			v, err := openVault(driver, dsn)
+			v, err := openStore(driver, dsn)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer v.db.Close()
-			if err := v.furnish(ctx); err != nil {
+			if err := v.createTables(ctx); err != nil {
 				t.Fatal(err)
 			}
 			s, err := sqllock.Open(ctx, v.db)

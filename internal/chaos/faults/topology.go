@@ -21,7 +21,7 @@ var placeRows = []Row{
 	{Number: 22, Name: "PgBouncer, session mode, killed", Effect: NothingLost, Bystander: true, inject: sessionPooler},
 }
 
-func standby(ctx context.Context, f *Field) (*fleet.Member, error) {
+func standby(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
 	s, err := f.Standby()
 	if err != nil {
@@ -34,7 +34,7 @@ func standby(ctx context.Context, f *Field) (*fleet.Member, error) {
 	if err := f.refused(ctx, dsn); err != nil {
 		return m, err
 	}
-	f.strike()
+	f.begin()
 	if err := m.Proxy.Switch(host); err != nil {
 		return m, err
 	}
@@ -44,14 +44,14 @@ func standby(ctx context.Context, f *Field) (*fleet.Member, error) {
 
 // A pooled place is a database of its own with a pooler in front.
 type pooled struct {
-	f       *Field
+	f       *Injector
 	bouncer *pgtest.Bouncer
 	name    string
 	direct  string // DSN
 	through string // DSN
 }
 
-func (f *Field) pool(ctx context.Context, mode string) (*pooled, error) {
+func (f *Injector) pool(ctx context.Context, mode string) (*pooled, error) {
 	dsn, err := f.Cluster.CreateDatabase(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (p *pooled) close(ctx context.Context) error {
 	return errors.Join(err, p.f.Exec(ctx, "DROP DATABASE "+p.name+" WITH (FORCE)"))
 }
 
-func transactionPooler(ctx context.Context, f *Field) (victim *fleet.Member, err error) {
+func transactionPooler(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	p, err := f.pool(ctx, "transaction")
 	if err != nil {
 		return nil, err
@@ -101,13 +101,13 @@ func transactionPooler(ctx context.Context, f *Field) (victim *fleet.Member, err
 			return nil, err
 		}
 		if n > 0 {
-			return nil, broken("a refused Open left %d %s on the server", n, what)
+			return nil, violation("a refused Open left %d %s on the server", n, what)
 		}
 	}
 	return nil, nil
 }
 
-func sessionPooler(ctx context.Context, f *Field) (victim *fleet.Member, err error) {
+func sessionPooler(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	p, err := f.pool(ctx, "session")
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func sessionPooler(ctx context.Context, f *Field) (victim *fleet.Member, err err
 
 // killPooler kills the pooler under a lock: its holder must be told, and the
 // key must become free.
-func (f *Field) killPooler(ctx context.Context, p *pooled, behind, direct *guest) error {
+func (f *Injector) killPooler(ctx context.Context, p *pooled, behind, direct *client) error {
 	key := sqllock.Namespace("pooler").Key("one")
 	lock, err := behind.TryLock(ctx, key)
 	if err != nil {

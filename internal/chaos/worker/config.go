@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// Orders is what a process does.
-type Orders struct {
+// Config is what a process does.
+type Config struct {
 	Process int           // its number in the history: no two processes share one
 	Driver  string        // of database/sql
 	DSN     string        // of the Session

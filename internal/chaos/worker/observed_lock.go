@@ -13,25 +13,25 @@ import (
 // LookEvery is how often one who asks looks whether the lock is still held.
 const LookEvery = 500 * time.Microsecond
 
-// A Witness is a lock while somebody has it, and what that one sees of it. It is
+// A ObservedLock is a lock while somebody has it, and what that one sees of it. It is
 // for one goroutine.
-type Witness struct {
+type ObservedLock struct {
 	*sqllock.Lock
 	Hold history.Hold // so far; all of it after GiveBack
 
 	told atomic.Int64 // the first moment at which the loss was known; 0: no loss
 }
 
-// Witnessed begins to see lock, which was just granted, as the hold of this
+// Observe begins to see lock, which was just granted, as the hold of this
 // process and number. One who listens is told of a loss by the lock's context
 // alone; to another the lock's hook is as good as Err.
-func Witnessed(lock *sqllock.Lock, process int, number int64, listens bool) *Witness {
-	w := &Witness{Lock: lock}
+func Observe(lock *sqllock.Lock, process int, number int64, listens bool) *ObservedLock {
+	w := &ObservedLock{Lock: lock}
 	w.Hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, Listens: listens, From: history.Now()}
 	if !listens {
 		lock.OnEnd(func(cause error) {
 			if !errors.Is(cause, sqllock.ErrReleased) {
-				w.tell()
+				w.markLost()
 			}
 		})
 	}
@@ -39,19 +39,19 @@ func Witnessed(lock *sqllock.Lock, process int, number int64, listens bool) *Wit
 }
 
 // tell notes that the loss is known now.
-func (w *Witness) tell() { w.told.CompareAndSwap(0, int64(history.Now())) }
+func (w *ObservedLock) markLost() { w.told.CompareAndSwap(0, int64(history.Now())) }
 
 // Told reports whether the loss is known.
-func (w *Witness) Told() bool { return w.told.Load() != 0 }
+func (w *ObservedLock) Told() bool { return w.told.Load() != 0 }
 
 // Lost reports whether the lock was lost, after GiveBack.
-func (w *Witness) Lost() bool { return w.Told() || w.Hold.Unlock == history.Lost }
+func (w *ObservedLock) Lost() bool { return w.Told() || w.Hold.Unlock == history.Lost }
 
 // Look reports whether the lock is held, by its Err.
-func (w *Witness) Look() bool {
+func (w *ObservedLock) Look() bool {
 	before := history.Now()
 	if w.Err() != nil {
-		w.tell()
+		w.markLost()
 		return false
 	}
 	w.Hold.Valid = before
@@ -59,10 +59,10 @@ func (w *Witness) Look() bool {
 }
 
 // Listen waits until the lock's context ends, or ctx, and looks once after it.
-func (w *Witness) Listen(ctx context.Context) {
+func (w *ObservedLock) Listen(ctx context.Context) {
 	select {
 	case <-w.Context().Done():
-		w.tell()
+		w.markLost()
 	case <-ctx.Done():
 	}
 	w.Look()
@@ -70,7 +70,7 @@ func (w *Witness) Listen(ctx context.Context) {
 
 // LookOn goes on looking at a lock that was lost, for d or until ctx ends: it
 // must not come back.
-func (w *Witness) LookOn(ctx context.Context, d time.Duration) {
+func (w *ObservedLock) LookOn(ctx context.Context, d time.Duration) {
 	for end := history.Now() + history.Moment(d); history.Now() < end; {
 		w.Look()
 		if Pause(ctx, 4*LookEvery) != nil {
@@ -81,7 +81,7 @@ func (w *Witness) LookOn(ctx context.Context, d time.Duration) {
 
 // GiveBack ends the lock and what is seen of it. One that was lost is looked at
 // right before.
-func (w *Witness) GiveBack() history.Hold {
+func (w *ObservedLock) GiveBack() history.Hold {
 	if w.Told() {
 		w.Look()
 	}

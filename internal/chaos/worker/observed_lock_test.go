@@ -35,16 +35,16 @@ func take(t *testing.T, db *sql.DB, n int) []*sqllock.Lock {
 
 // One who asks is told of a loss by the hook too; one who listens only by the
 // context.
-func TestWitness(t *testing.T) {
+func TestObservedLock(t *testing.T) {
 	db, err := sql.Open("pgx", pgtest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	locks := take(t, db, 3)
-	asks, listens := worker.Witnessed(locks[0], 1, 1, false), worker.Witnessed(locks[1], 1, 2, true)
-	kept := worker.Witnessed(locks[2], 1, 3, true)
-	for _, w := range []*worker.Witness{asks, listens, kept} {
+	asks, listens := worker.Observe(locks[0], 1, 1, false), worker.Observe(locks[1], 1, 2, true)
+	kept := worker.Observe(locks[2], 1, 3, true)
+	for _, w := range []*worker.ObservedLock{asks, listens, kept} {
 		if !w.Look() || w.Told() {
 			t.Errorf("a lock that is held: told %t", w.Told())
 		}
@@ -71,7 +71,7 @@ func TestWitness(t *testing.T) {
 	}
 	listens.Listen(t.Context())
 	asks.LookOn(ended, time.Minute)
-	for _, w := range []*worker.Witness{asks, listens} {
+	for _, w := range []*worker.ObservedLock{asks, listens} {
 		if h := w.GiveBack(); !w.Lost() || h.Told == 0 || h.Valid > h.Told || h.Unlock != history.Lost {
 			t.Errorf("a lock that was lost: %+v", h)
 		}
