@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if w.table != "" {
-		if err := campaign.CanPaste(w.table); err != nil {
+		if err := campaign.CheckDocument(w.table); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 // publish writes what was asked for of a campaign in which all was well.
 func (w *options) publish(result *campaign.Result) error {
 	if w.table != "" {
-		if err := campaign.Paste(w.table, result.Markdown()); err != nil {
+		if err := result.WriteTable(w.table); err != nil {
 			return err
 		}
 	}
