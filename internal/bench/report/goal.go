@@ -16,18 +16,18 @@ const (
 	HoldersApart    = "on a connection of its own"
 )
 
-// A verdict is what came of a goal.
-type verdict string
+// A status is what came of a goal.
+type status string
 
 const (
-	goalMet     verdict = "goal met"
-	floorMet    verdict = "floor met"
-	floorMissed verdict = "**floor not met**"
-	notMeasured verdict = "not measured"
+	goalMet     status = "goal met"
+	floorMet    status = "floor met"
+	floorMissed status = "**floor not met**"
+	notMeasured status = "not measured"
 )
 
-// judge compares the median, or the worst round, with floor and goal.
-func (g *goal) judge(s results.Spread) verdict {
+// statusOf compares the median, or the worst round, with floor and goal.
+func (g *goal) statusOf(s results.Spread) status {
 	figure := s.Median
 	switch {
 	case g.always && g.less:
@@ -111,4 +111,4 @@ func (g *goal) bound(v float64) string {
 }
 
 // plain is v for a terminal.
-func (v verdict) plain() string { return strings.Trim(string(v), "*") }
+func (v status) plain() string { return strings.Trim(string(v), "*") }
