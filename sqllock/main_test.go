@@ -9,8 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	lockertest.Worker()    // does not return in a process of a test with several
-	runRegisteringHolder() // nor this
+	lockertest.Worker() // does not return in a process of a test with several
 	dbtest.Main(m)
 }
 

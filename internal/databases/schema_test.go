@@ -6,6 +6,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
@@ -21,7 +22,7 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 			o := tt.orders(t)
 			db := open(t, o.Driver, o.DSN)
 			schemas := [][]string{
-				sqllock.Schema(tt.d), sqllock.FenceSchema(tt.d), watermark.Schema(tt.d), sqllock.HeartbeatSchema(tt.d),
+				sqllock.Schema(tt.d), sqllock.FenceSchema(tt.d), watermark.Schema(tt.d), lockwatch.Schema(tt.d),
 			}
 			create(t, db, schemas...)
 			create(t, db, schemas...)
