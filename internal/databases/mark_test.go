@@ -55,7 +55,7 @@ func TestAdvance(t *testing.T) {
 			db = open(t, o.Driver, o.DSN+"?clientFoundRows=true") // then a row that is left alone counts
 		}
 		if at, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || ok || at != 0 {
-			t.Errorf("Mark before any: %d, %t, %v", at, ok, err)
+			t.Errorf("Get before any: %d, %t, %v", at, ok, err)
 		}
 		want := int64(math.MinInt64)
 		for _, step := range []struct {
@@ -125,17 +125,17 @@ func TestAdvanceTogether(t *testing.T) {
 // Each kind says what to create.
 func TestAdvanceWithoutTable(t *testing.T) {
 	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
-		execute(t, db, "DROP TABLE latchkey_marks")
-		want := map[string]string{"sqlite": "MarkSchema(SQLite)", "mysql": "MarkSchema(MySQL)"}[o.Driver]
+		execute(t, db, "DROP TABLE latchkey_watermarks")
+		want := map[string]string{"sqlite": "watermark.Schema(SQLite)", "mysql": "watermark.Schema(MySQL)"}[o.Driver]
 		if want == "" {
-			want = "MarkSchema(PostgreSQL)"
+			want = "watermark.Schema(PostgreSQL)"
 		}
-		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
+		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_watermarks") {
 			t.Errorf("Advance: %v, want a word of %s", err, want)
 		}
 		_, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1))
-		if err == nil || ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
-			t.Errorf("Mark: %t, %v, want a word of %s", ok, err, want)
+		if err == nil || ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_watermarks") {
+			t.Errorf("Get: %t, %v, want a word of %s", ok, err, want)
 		}
 	})
 }

@@ -35,7 +35,11 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 				t.Errorf("%d rows of tokens, want 1", n)
 			}
 			execute(t, db, "CREATE TABLE work (who INTEGER)")
-			if err := fencedWork(t, db, mustLock(t, process(t, o), sqllock.ID(1)), 1); err != nil {
+			locks := process(t, o)
+			if got := locks.Dialect(); got != tt.d {
+				t.Errorf("Dialect: %q", got)
+			}
+			if err := fencedWork(t, db, mustLock(t, locks, sqllock.ID(1)), 1); err != nil {
 				t.Errorf("Fence: %v", err)
 			}
 			if err := markedWork(t, db, 1); err != nil {

@@ -15,12 +15,12 @@ import (
 func tableError(err error) error {
 	switch dialect.SQLState(err) {
 	case "42S02": // MySQL's
-		return fmt.Errorf("watermark: there is no table latchkey_marks in the database: create it with Schema(MySQL): %w", err)
+		return fmt.Errorf("watermark: there is no table latchkey_watermarks in the database: create it with watermark.Schema(MySQL): %w", err)
 	case "42P01":
-		return fmt.Errorf("watermark: there is no table latchkey_marks in the search_path:"+
-			" create it with Schema(PostgreSQL), or, if it is in another schema, add that to the search_path: %w", err)
+		return fmt.Errorf("watermark: there is no table latchkey_watermarks in the search_path:"+
+			" create it with watermark.Schema(PostgreSQL), or, if it is in another schema, add that to the search_path: %w", err)
 	case "42501":
-		return fmt.Errorf("watermark: the role may not use the table latchkey_marks: grant it INSERT, SELECT and UPDATE: %w", err)
+		return fmt.Errorf("watermark: the role may not use the table latchkey_watermarks: grant it INSERT, SELECT and UPDATE: %w", err)
 	}
 	return withSentinel(err)
 }

@@ -38,7 +38,7 @@ func TestAdvanceWithoutTable(t *testing.T) {
 			}
 			dbtest.TellsNothing(t, err, dsn)
 		}
-		refused("no table", db, "42P01", "create it with Schema", "search_path")
+		refused("no table", db, "42P01", "create it with watermark.Schema", "search_path")
 
 		dbtest.Execute(t, db, "CREATE SCHEMA jobs")
 		elsewhere := dbtest.Open(t, driver, dsn+"&search_path=jobs,public")
@@ -56,7 +56,7 @@ func TestAdvanceWithoutTable(t *testing.T) {
 		})
 		clerk := dbtest.Open(t, driver, dsn+"&role="+role)
 		refused("no right", clerk, "42501", "grant it INSERT, SELECT and UPDATE")
-		dbtest.Execute(t, db, "GRANT INSERT, SELECT, UPDATE ON latchkey_marks TO "+role)
+		dbtest.Execute(t, db, "GRANT INSERT, SELECT, UPDATE ON latchkey_watermarks TO "+role)
 		if err := markedWork(t.Context(), t, clerk, sqllock.ID(1), 1, "with the right"); err != nil {
 			t.Errorf("with the rights of the error's text: %v", err)
 		}

@@ -8,7 +8,7 @@ import (
 // Schema returns the statements that create the table which [Advance] and
 // [Get] need in a database of kind d. Their form is that of [sqllock.Schema].
 //
-// Nothing else creates the table latchkey_marks. On PostgreSQL the search_path of
+// Nothing else creates the table latchkey_watermarks. On PostgreSQL the search_path of
 // the transactions must find it, and all that use a key must find the same one.
 // Their role needs INSERT, SELECT and UPDATE on it.
 //

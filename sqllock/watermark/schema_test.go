@@ -18,7 +18,7 @@ func TestSchema(t *testing.T) {
 		before := slices.Clone(watermark.Schema(d))
 		got := watermark.Schema(d)
 		if len(got) != 1 || strings.Contains(got[0], ";") ||
-			!strings.HasPrefix(got[0], "CREATE TABLE IF NOT EXISTS latchkey_marks (") || strings.Count(got[0], "CREATE") != 1 {
+			!strings.HasPrefix(got[0], "CREATE TABLE IF NOT EXISTS latchkey_watermarks (") || strings.Count(got[0], "CREATE") != 1 {
 			t.Fatalf("%s: %q", d, got)
 		}
 		got[0] = "DROP TABLE work"

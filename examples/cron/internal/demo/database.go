@@ -63,7 +63,7 @@ func (d *database) clear(ctx context.Context) error {
 		ids = append(ids, strconv.FormatInt(namespace(d.demo).Key(s.job).Int64(), 10))
 	}
 	return d.execute(ctx, "DROP TABLE "+runsName(d.demo),
-		"DELETE FROM latchkey_marks WHERE key_space = 0 AND key_id IN ("+strings.Join(ids, ", ")+")")
+		"DELETE FROM latchkey_watermarks WHERE key_space = 0 AND key_id IN ("+strings.Join(ids, ", ")+")")
 }
 
 // openPool opens the database that databaseURL names. The driver's error would
