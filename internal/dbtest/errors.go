@@ -32,8 +32,8 @@ func TellsNothing(tb testing.TB, err error, dsn string) {
 	}
 }
 
-// NamesOnce checks that err matches each of sentinels, and that its text has the
-// text of each once.
+// NamesOnce checks that err matches each of sentinels, and that its text has
+// the text of each once.
 func NamesOnce(tb testing.TB, what string, err error, sentinels ...error) {
 	tb.Helper()
 	for _, sentinel := range sentinels {

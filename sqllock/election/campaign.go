@@ -16,22 +16,23 @@ import (
 // [Campaign.Resign].
 var ErrResigned = errors.New("election: leader was asked to resign")
 
-// A Campaign has this process stand for leader of a key, and do the leader's work
-// in each term that it wins: of all processes that campaign for one key, one leads
-// at a time. It is made by New; its methods may be called at once from
-// several goroutines.
+// A Campaign makes this process stand for leader of a key, and runs a function
+// whenever it leads. New makes one, and Run runs it. Its methods are safe for
+// concurrent use.
 //
-// The promise is that of a lock, no more and no less: see [sqllock.Lock.Err] for what a
-// leader does right before an effect that only a leader may have, and [sqllock.Fence] for
-// what holds even if it freezes between the two. It needs a Locker that notices
-// losses: a [sqllock.Session] or [sqllock.Shard]. With [sqllock.PerTx] and [sqllock.OnConn] a leader learns of
-// one only when it uses the connection.
+// One process leads at a time, as far as a lock can promise that. A leader
+// calls [sqllock.Lock.Err] right before an effect that only a leader may have.
+// A process may still freeze between the two: [sqllock.Fence] covers this, too.
 //
-// Who is not leader waits in [sqllock.Locker.Lock]: a Session's first waiter for a key asks
-// the database again every 24 to 48 ms.
+// The Locker must notice that a lock is lost, as a [sqllock.Session] does, or a
+// shard.Locker over Sessions. With [sqllock.PerTx] and [sqllock.OnConn] a
+// leader notices a loss only when it uses the connection.
 //
-// Invariant: from one call of Run's function to the next there is an Unlock, so two
-// terms of one Campaign never overlap, however late a leader is to stop.
+// A process that does not lead waits in [sqllock.Locker.Lock]. The first waiter
+// of a Session asks the database again every 24 to 48 ms.
+//
+// Invariant: between two calls of Run's function there is an Unlock. Two terms
+// of one Campaign never overlap, however slowly a leader stops.
 type Campaign struct {
 	locks              sqllock.Locker
 	key                sqllock.Key
@@ -45,7 +46,7 @@ type Campaign struct {
 	err   error      // how the last term, or attempt at one, ended
 }
 
-// A Option changes what [New] makes.
+// An Option changes what [New] makes.
 type Option func(*Campaign)
 
 // The defaults of WithBackoff.
@@ -54,17 +55,21 @@ const (
 	maxPauseDefault = 30 * time.Second
 )
 
-// maxLockerPause is how long a process waits at the most after an error of the locker, which
-// has a backoff of its own: nobody leads until it asks again.
+// maxLockerPause bounds the pause after an error of the Locker. No process
+// leads until one asks again, and a Locker has a backoff of its own.
 const maxLockerPause = 3 * time.Second
 
-// WithBackoff sets how long a process stays out of the race when a term of its own
-// is over, so that others get their turn and a leader that is broken does not
-// spin: least, doubled with each term in a row that its function ended with an error, up
-// to most, and less a random part of up to a half. A term as long as most counts as
-// a good one, whatever it ended with. The default is 1 s, up to 30 s. After errors of the
-// locker, as of a database that is away, the pause grows likewise, but not beyond 3 s, or least if
-// that is more.
+// WithBackoff sets how long this process pauses after a term of its own. The
+// pause lets other processes lead, and keeps a leader that fails from spinning.
+// The default is 1 s, up to 30 s.
+//
+// The pause begins with least. It doubles with each term in a row that ends
+// with an error of the function, up to most. A random part of up to a half is
+// taken off. A term that lasts as long as most does not count as failed,
+// whatever its end.
+//
+// After errors of the Locker, as when the database is away, the pause grows in
+// the same way, but not beyond 3 s, or least if that is more.
 //
 // WithBackoff panics if least is not positive, or greater than most.
 func WithBackoff(least, most time.Duration) Option {
@@ -74,8 +79,9 @@ func WithBackoff(least, most time.Duration) Option {
 	return func(c *Campaign) { c.minPause, c.maxPause = least, most }
 }
 
-// New makes a Campaign for key in locks, which is to be Run. A process may
-// have several, for different keys, on one Session.
+// New returns a Campaign for key, with the locks of a Locker. It does nothing
+// until Run is called. A process may have several for different keys on one
+// Session.
 //
 // New panics if locks is nil.
 func New(locks sqllock.Locker, key sqllock.Key, opts ...Option) *Campaign {
@@ -91,25 +97,35 @@ func New(locks sqllock.Locker, key sqllock.Key, opts ...Option) *Campaign {
 
 var errRunning = errors.New("election: the Campaign is running already: make another with New, or wait until Run has returned")
 
-// Run waits until this process is the leader and calls lead, and so on, term after
-// term, until ctx ends.
+// Run waits until this process is the leader and calls lead, and repeats this
+// until ctx ends. Each call of lead is one term.
 //
-// lead's context is ctx, with the lock in it ([sqllock.FromContext]), and ends before ctx if the
-// term is over: its [context.Cause] is ErrLost after a loss, ErrClosed if the Session
-// was closed, ErrResigned after Resign. lead must then return soon: after a loss others lead already,
-// after Resign they wait for it. No other term begins in this process before it has returned.
+// The context of lead is ctx with the lock in it ([sqllock.FromContext]). It
+// ends when the term is over. Its [context.Cause] is then one of these:
+//   - ErrLost after a loss. Another process may lead already.
+//   - ErrClosed after Close of the Session.
+//   - ErrResigned after Resign.
+//   - The cause of ctx.
 //
-// Whatever lead returns, the key is given back and this process stands again
-// after a pause (see [WithBackoff]): nil is a leader that resigns, an error while its
-// context was good is a leader that failed, for which the pause grows. [Campaign.Status] tells the
-// last error. Who wants to campaign no more ends ctx. A panic of lead gives the key back
-// and goes on up.
+// lead must then return soon. After Resign the other processes wait for that,
+// and after a loss they do not. In this process no other term begins before
+// lead has returned.
 //
-// Run goes on, likewise after a pause, when the locker answers with an error, be it ErrUnavailable, ErrConfig or ErrCapacity. It
-// returns ctx's error, joined by that of lead if it ended with one after ctx had, or by the locker's
-// if that had one of its own; or, at once, ErrClosed or ErrNotExclusive of the locker, which
-// waiting does not mend; or an error that says that the
-// Campaign is running already. It panics if lead is nil.
+// When lead returns, the key is released, and this process stands again after a
+// pause (see [WithBackoff]). With nil the leader resigns. With an error, while
+// its context is good, the leader has failed, and the pause grows.
+// [Campaign.Status] reports the last error. A panic of lead releases the key
+// and continues.
+//
+// Run also goes on, after a pause, when the Locker returns an error such as
+// ErrUnavailable, ErrConfig or ErrCapacity. It returns in these cases only:
+//   - ctx has ended. The error is that of ctx, joined by an error of lead that
+//     came after it, or by an error of the Locker.
+//   - The Locker returns ErrClosed or ErrNotExclusive: waiting does not mend
+//     these.
+//   - The Campaign is running already.
+//
+// Run panics if lead is nil.
 func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	if lead == nil {
 		panic("election: Campaign.Run needs a func that is not nil")
@@ -134,8 +150,8 @@ func (c *Campaign) Run(ctx context.Context, lead func(ctx context.Context) error
 	}
 }
 
-// stand waits for the key and leads for a term; most is how far the pauses may grow by now, 0 if
-// there is no reason for them to grow. err is for Run to return.
+// stand waits for the key and leads for a term. It returns how far the pauses
+// may grow by now, or 0 if they need not grow. An err is for Run to return.
 func (c *Campaign) stand(ctx context.Context, lead func(context.Context) error) (most time.Duration, err error) {
 	lock, err := c.locks.Lock(ctx, c.key)
 	switch {
@@ -162,11 +178,13 @@ func rest(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// Resign asks this process to lead no more for now: the context of the function
-// that leads ends with cause ErrResigned, and when it has returned the key is given
-// back. Resign does not wait for that. Who does not lead has nothing to resign
-// from. Without another process that campaigns, this one leads again after its
-// pause; to leave for good, end Run's context.
+// Resign asks this process to stop leading for now. The context of the leading
+// function ends with cause ErrResigned, and the key is released when the
+// function has returned. Resign does not wait for that. It does nothing if this
+// process does not lead.
+//
+// If no other process stands for the key, this one leads again after its pause.
+// To leave for good, end the context of Run.
 func (c *Campaign) Resign() {
 	c.mu.Lock()
 	lock := c.now.lock
@@ -181,6 +199,6 @@ func isNil(l sqllock.Locker) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// jitter takes up to a half off d, so that processes that stand for the same key
-// do not all come at once.
+// jitter takes up to a half off d, so that processes that stand for the same
+// key do not all come at once.
 func jitter(d time.Duration) time.Duration { return d - rand.N(d/2+1) }

@@ -42,7 +42,8 @@ func campaign(t *testing.T, c *election.Campaign, lead func(context.Context) err
 	return stop
 }
 
-// wantLeader checks who of campaigns leads: the one at index leader, or nobody (-1).
+// wantLeader checks who of campaigns leads: the one at index leader, or nobody
+// (-1).
 func wantLeader(t *testing.T, leader int, campaigns ...*election.Campaign) {
 	t.Helper()
 	for i, c := range campaigns {
@@ -146,8 +147,8 @@ func TestTermEnds(t *testing.T) {
 	}
 }
 
-// The pause grows with failures in a row, is at least a half of what it is said to
-// be, and falls back after a term that was good or long.
+// The pause grows with failures in a row, is at least a half of what it is said
+// to be, and falls back after a term that was good or long.
 func TestBackoff(t *testing.T) {
 	const least, most = time.Second, 5 * time.Second
 	fail := func(context.Context) error { return errBroken }

@@ -18,8 +18,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// candidateEnv makes this test binary a candidate: a process that campaigns, and
-// tells on its output what it sees, a report on a line.
+// candidateEnv makes this test binary a candidate: a process that campaigns,
+// and tells on its output what it sees, a report on a line.
 const candidateEnv = "LATCHKEY_TEST_CANDIDATE"
 
 // candidacy is a candidate's orders.
@@ -61,7 +61,8 @@ func (o candidacy) carryOut() error {
 	if err != nil {
 		return err
 	}
-	// A leader that is frozen in a transaction must not keep the next from the row.
+	// A leader that is frozen in a transaction must not keep the next from the
+	// row.
 	work, err := sql.Open(o.Driver, o.DSN+"&idle_in_transaction_session_timeout=500")
 	if err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// An error of the locker's own, after the context has ended, does not hide that it has.
+// An error of the locker's own, after the context has ended, does not hide that
+// it has.
 func TestContextEndsInError(t *testing.T) {
 	for _, own := range []error{sqllock.ErrUnavailable, sqllock.ErrClosed, errBroken} {
 		ctx, cancel := context.WithCancel(t.Context())

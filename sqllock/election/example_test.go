@@ -15,7 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// A leader sends what is due. Before each effect it asks whether it still leads.
+// A leader sends what is due. Before each effect it asks whether it still
+// leads.
 func ExampleCampaign() {
 	locks, done := dbtest.ExampleSession()
 	defer done()
@@ -47,8 +48,8 @@ func ExampleCampaign() {
 	// context canceled
 }
 
-// To return is to resign: what the function has started must have ended by then. Here it
-// goes on beside the next leader.
+// To return is to resign: what the function has started must have ended by
+// then. Here it goes on beside the next leader.
 func ExampleCampaign_incorrect() {
 	locks := sqllock.NewMemory()
 	key := sqllock.Namespace("leader").Key("mailer")

@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// The database goes away under a leader and two that wait: the leader steps down, nobody leads
-// meanwhile, and when it is back somebody does.
+// The database goes away under a leader and two that wait: the leader steps
+// down, nobody leads meanwhile, and when it is back somebody does.
 func TestDatabaseAway(t *testing.T) {
 	ways := []struct {
 		name        string
@@ -52,8 +52,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// campaignAll has three campaigns, each on a Session of its own, run for the length of the
-// test, and their claims kept in b. causes has the ends of terms.
+// campaignAll has three campaigns, each on a Session of its own, run for the
+// length of the test, and their claims kept in b. causes has the ends of terms.
 func campaignAll(t *testing.T, driver, dsn string, b *book) (campaigns []*election.Campaign, causes <-chan error) {
 	t.Helper()
 	ended := make(chan error, 100)

@@ -15,9 +15,9 @@ import (
 // takeOvers is how often a leader goes, in each way.
 const takeOvers = 5
 
-// Three processes campaign, and leaders exit, are killed, and freeze. Nobody leads
-// beside another, a leader that wakes does not call itself one, and what leaders
-// write is in the order of their terms.
+// Three processes campaign, and leaders exit, are killed, and freeze. Nobody
+// leads beside another, a leader that wakes does not call itself one, and what
+// leaders write is in the order of their terms.
 func TestTakeOver(t *testing.T) {
 	ways := []struct {
 		name string
@@ -120,8 +120,8 @@ func (f *fleet) leader(t *testing.T, moment time.Time, not int) (who int, at tim
 	return who, at
 }
 
-// takeOver ends the leader's term in some way, and returns after how long another led.
-// There are three candidates again after it.
+// takeOver ends the leader's term in some way, and returns after how long
+// another led. There are three candidates again after it.
 func (f *fleet) takeOver(t *testing.T, end func(*testing.T, *candidate), mend func(*testing.T, *fleet, *candidate)) time.Duration {
 	t.Helper()
 	who, _ := f.leader(t, time.Now(), 0)

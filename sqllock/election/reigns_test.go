@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A claim is a look at whether somebody leads that said yes: it was so at some moment
-// between From and To, in nanoseconds of the machine's clock.
+// A claim is a look at whether somebody leads that said yes: it was so at some
+// moment between From and To, in nanoseconds of the machine's clock.
 type claim struct {
 	Who, Term int
 	Token     string
@@ -24,9 +24,9 @@ type book struct {
 // A reign is a term of one process.
 type reign struct{ who, term int }
 
-// A span is the time for which a reign is certain: from the end of the first look
-// to the beginning of the last. What was lost never came back, so it
-// led all the time between.
+// A span is the time for which a reign is certain: from the end of the first
+// look to the beginning of the last. What was lost never came back, so it led
+// all the time between.
 type span struct {
 	token       string
 	first, last int64
@@ -72,7 +72,8 @@ func (b *book) token(who int) (token string) {
 	return token
 }
 
-// check fails the test if two led at once, or a later leader's token was not the greater.
+// check fails the test if two led at once, or a later leader's token was not
+// the greater.
 func (b *book) check(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()

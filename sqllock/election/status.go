@@ -1,43 +1,42 @@
 package election
 
-import (
-	"time"
-)
+import "time"
 
-// A Status is what [Campaign.Status] tells, for a health check.
+// A Status is what [Campaign.Status] reports, for a health check.
 type Status struct {
-	// Leader: this process leads at the moment of the call. It is the lock's Err
-	// at the call, so that a process that was frozen past its lease does not call itself
-	// leader when it wakes. It stays true while a leader that resigns winds up.
+	// Leader reports whether this process leads at the moment of the call. It
+	// goes by Err of the lock at the call. So a process that was frozen past
+	// its lease does not call itself leader when it wakes. Leader stays true
+	// while a leader that resigns finishes.
 	Leader bool
 
-	// Since is when the term began; the zero Time if Leader is false.
+	// Since is when the term began, or the zero Time if Leader is false.
 	Since time.Time
 
-	// Token is the fencing token of the term's lock, drawn when the term begins. Of
-	// two terms the later has the greater token, as strings compare, whichever
-	// process leads. So a system outside the database can reject a past leader.
+	// Token is the fencing token of the term's lock, drawn when the term
+	// begins: see [sqllock.Lock.Token]. Of two terms the later has the greater
+	// token, as strings compare, whichever process leads. A system outside the
+	// database can use it to reject a past leader.
 	//
-	// This holds within one history of one database system. Two standbys that are
-	// promoted separately are two histories, whose tokens do not compare. [sqllock.Fence]
-	// tells them apart; the string alone does not.
-	//
-	// Token is empty if Leader is false, for a lock without a token (of Memory, PerTx
-	// and OnConn), and if the database did not give one.
+	// Token is empty if Leader is false, if the lock has no token (of Memory,
+	// PerTx and OnConn), and if the database did not return one.
 	Token string
 
-	// Terms counts those that this Campaign has begun.
+	// Terms counts the terms that this Campaign has begun.
 	Terms int
 
-	// Err is why this process does not lead, if that is known: ErrLost or
-	// ErrResigned, with the function's own error if it had one; or that; or the
-	// locker's. nil while leading, while the first election is awaited,
-	// and after a function that returned nil.
+	// Err is the known reason why this process does not lead:
+	//   - ErrLost or ErrResigned, joined by an error of the function;
+	//   - an error of the function alone;
+	//   - an error of the Locker.
+	//
+	// Err is nil while this process leads, before the first election, and after
+	// a function that returned nil.
 	Err error
 }
 
-// Status tells whether this process leads. It never blocks, and may be called
-// before, while and after Run runs.
+// Status reports whether this process leads. It never blocks. It may be called
+// before, during and after Run.
 func (c *Campaign) Status() Status {
 	c.mu.Lock()
 	now, s := c.now, Status{Terms: c.terms, Err: c.err}

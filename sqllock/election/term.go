@@ -9,14 +9,16 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A term is one time of being leader.
+// A term is the time between one grant of the key and its release. It never
+// changes.
 type term struct {
 	lock  *sqllock.Lock
 	since time.Time
 	token string
 }
 
-// serve leads for a term with lock, which it gives back. most and err are as those of stand.
+// serve leads for a term with lock, and releases it. Its results are those of
+// stand.
 func (c *Campaign) serve(ctx context.Context, lock *sqllock.Lock, lead func(context.Context) error) (most time.Duration, err error) {
 	token, _ := lock.Token(ctx) // "" if there is none
 	now := term{lock: lock, token: token, since: time.Now()}
@@ -35,8 +37,9 @@ func (c *Campaign) serve(ctx context.Context, lock *sqllock.Lock, lead func(cont
 	return 0, nil
 }
 
-// runTerm runs lead for a term. It returns why lead's context ended, nil if lead
-// returned before, and lead's error, unless that only repeats what the context says.
+// runTerm runs lead for a term. cause is why lead's context ended, or nil if
+// lead returned before. err is lead's error, or nil if it only repeats what the
+// context says.
 func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Context) error) (cause, err error) {
 	bound, cancel := now.lock.Bind(ctx)
 	c.begin(now)
@@ -46,7 +49,7 @@ func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Cont
 			cause = context.Cause(bound)
 		}
 		c.end()
-		cancel() // what lead may have left behind stops before the key is free
+		cancel() // goroutines that lead has left behind stop before the key is free
 		if errors.Is(now.lock.Unlock(), sqllock.ErrLost) && cause == nil {
 			cause = sqllock.ErrLost
 		}
@@ -57,10 +60,11 @@ func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Cont
 	return nil, lead(bound)
 }
 
-// same reports whether a and b are one error. Those of a type that cannot be compared never are.
+// same reports whether a and b are one error. Errors of a type that cannot be
+// compared never are.
 func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
-// together is two errors as one.
+// together returns both errors as one. Either may be nil.
 func together(a, b error) error {
 	switch {
 	case a == nil:

@@ -60,8 +60,8 @@ func TestStatusBeforeTheLeaderIsTold(t *testing.T) {
 	})
 }
 
-// Two terms of one process never overlap, however long a leader that has lost the
-// lock goes on. Nor does this process keep others from leading meanwhile.
+// Two terms of one process never overlap, however long a leader that has lost
+// the lock goes on. Nor does this process keep others from leading meanwhile.
 func TestTermsDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqllock.NewMemory()
@@ -95,7 +95,8 @@ func TestTermsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// How a leader answers its loss is no failure of its own: the pause does not grow.
+// How a leader answers its loss is no failure of its own: the pause does not
+// grow.
 func TestLosses(t *testing.T) {
 	const least = 10 * time.Second
 	fails := func(context.Context) error { return errors.New("rolled back") }
@@ -156,8 +157,8 @@ func TestSessionCloses(t *testing.T) {
 	})
 }
 
-// A lock that is lost before its token is drawn begins no term. A lock without a
-// token does: see TestStatus.
+// A lock that is lost before its token is drawn begins no term. A lock without
+// a token does: see TestStatus.
 func TestLostBeforeTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqllock.NewMemory()

@@ -11,16 +11,17 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// TryAny takes a free one of keys. It asks shard by shard, in the order of the
-// first key of each, in one call for all keys of a shard (one by one if the
-// shard's Locker has no TryAny), until one grants. A Session whose database does
-// not answer costs a second at the most before the next is asked, and nothing
-// once that is known.
+// TryAny acquires one of keys that is free, without waiting. It asks shard by
+// shard, in the order of the first key of each, until one grants. A shard gets
+// one call for all its keys, or one for each key if its Locker has no TryAny. A
+// Session whose database does not respond costs at most a second before the
+// next shard is asked, and no time once it is known to be away.
 //
-// It fails with ErrHeld only if every shard has said so. If nobody grants and
-// some could not tell, the error matches theirs: ErrUnavailable, but not
-// beside an error that waiting does not mend (ErrCapacity, ErrNotExclusive,
-// ErrClosed), so that who fails open on ErrUnavailable does not on those.
+// TryAny returns ErrHeld only if every shard has returned it. Otherwise the
+// error matches those of the other shards, with one exception. ErrUnavailable
+// is left out next to an error that waiting does not mend: ErrCapacity,
+// ErrNotExclusive, ErrConfig or ErrClosed. A caller that fails open on
+// ErrUnavailable does not fail open on those.
 func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
 	parts := s.split(keys)
 	if len(parts) == 0 {
@@ -38,12 +39,12 @@ func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock
 }
 
 // LockAny waits until one of keys is free, on all their shards at once. For a
-// moment it may hold a second key, which it gives back before it returns: if a
-// database stops answering just then, that takes about a second.
+// moment it may hold a second key, and releases it before it returns. If a
+// database stops responding at that moment, the release takes about a second.
 //
-// A shard that fails does not keep the others from granting. The error matches
-// ctx's if ctx ended, and then ErrUnavailable too if one of the databases was
-// away, or what goes before that (see TryAny).
+// A shard that fails does not keep the others from granting. If ctx ends, the
+// error matches that of ctx. It then also matches ErrUnavailable if one of the
+// databases was away, or an error that waiting does not mend (see TryAny).
 func (s *Locker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
 	var waits []part
 	for _, p := range s.split(keys) {
@@ -59,7 +60,7 @@ func (s *Locker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Loc
 }
 
 // firstOf waits for all of waits, which are two or more, until one has a lock.
-// When it returns no other has or will have.
+// When it returns, no other part has a lock or gets one later.
 func firstOf(ctx context.Context, waits []part) (*sqllock.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,7 +78,7 @@ func firstOf(ctx context.Context, waits []part) (*sqllock.Lock, error) {
 			case first.CompareAndSwap(nil, lock):
 				cancel()
 			default:
-				_ = lock.Unlock() // without an answer it needs no more care
+				_ = lock.Unlock() // after an error it needs no more care
 			}
 		})
 	}
@@ -90,14 +91,14 @@ func firstOf(ctx context.Context, waits []part) (*sqllock.Lock, error) {
 
 var errNoKeys = errors.New("shard: TryAny and LockAny need a key at least")
 
-// A part is the keys of one shard that a call asks for, at least one.
+// A part is a shard and the keys of it that a call asks for, at least one.
 type part struct {
 	*member
 	keys []sqllock.Key
 }
 
-// split is keys by shard, each in order, the shards in the order of the first
-// key of each.
+// split sorts keys by shard. The shards are in the order of the first key of
+// each, and the keys of a shard are in the caller's order, each once.
 func (s *Locker) split(keys []sqllock.Key) []part {
 	var parts []part
 	for i, key := range keys {
@@ -115,7 +116,7 @@ func (s *Locker) split(keys []sqllock.Key) []part {
 	return parts
 }
 
-// try takes the first free key of p.
+// try acquires the first free key of p.
 func (p part) try(ctx context.Context) (*sqllock.Lock, error) {
 	if p.several != nil {
 		return p.several.TryAny(ctx, p.keys...)
@@ -131,7 +132,7 @@ func (p part) try(ctx context.Context) (*sqllock.Lock, error) {
 	return nil, err
 }
 
-// waits is p in parts that can be waited for: each key by itself if the shard's
+// waits splits p into parts that wait can take: one for each key if the shard's
 // Locker waits for one key only.
 func (p part) waits() []part {
 	if p.several != nil {
@@ -144,7 +145,7 @@ func (p part) waits() []part {
 	return each
 }
 
-// wait waits for a key of p, which is one of waits.
+// wait waits for a key of p, a part that waits has returned.
 func (p part) wait(ctx context.Context) (*sqllock.Lock, error) {
 	if p.several != nil {
 		return p.several.LockAny(ctx, p.keys...)
@@ -152,7 +153,8 @@ func (p part) wait(ctx context.Context) (*sqllock.Lock, error) {
 	return p.Lock(ctx, p.keys[0])
 }
 
-// refusal is the answers of several shards, none of which has granted, as one.
+// refusal makes one error of those of several shards, none of which has
+// granted.
 func refusal(errs []error) error {
 	lasts := slices.ContainsFunc(errs, isLasting)
 	var told []error
@@ -174,12 +176,12 @@ func refusal(errs []error) error {
 	return &refusals{told}
 }
 
-// isLasting reports whether err tells of what waiting does not mend.
+// isLasting reports whether waiting does not mend the cause of err.
 func isLasting(err error) bool {
 	return errors.Is(err, sqllock.ErrCapacity) || errors.Is(err, sqllock.ErrNotExclusive) || errors.Is(err, sqllock.ErrConfig) || errors.Is(err, sqllock.ErrClosed)
 }
 
-// refusals is several errors on one line.
+// refusals are several errors on one line.
 type refusals struct{ errs []error }
 
 func (r *refusals) Error() string {
@@ -190,5 +192,5 @@ func (r *refusals) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap makes errors.Is and errors.As look at each.
+// Unwrap makes errors.Is and errors.As examine each.
 func (r *refusals) Unwrap() []error { return r.errs }

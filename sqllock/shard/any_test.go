@@ -129,8 +129,8 @@ func TestTryAnyErrors(t *testing.T) {
 	}
 }
 
-// The shard of the first key is asked first, and a shard takes the first of its keys
-// that is free.
+// The shard of the first key is asked first, and a shard takes the first of its
+// keys that is free.
 func TestTryAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
@@ -169,8 +169,8 @@ func TestAnyNeedsKeys(t *testing.T) {
 	}
 }
 
-// LockAny waits on all shards: whichever key is given back first is the one, and
-// the caller is in no other line after it.
+// LockAny waits on all shards: whichever key is given back first is the one,
+// and the caller is in no other line after it.
 func TestLockAnyWaits(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {

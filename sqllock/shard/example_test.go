@@ -44,8 +44,8 @@ func ExampleLocker_Index() {
 	// Output: db-2
 }
 
-// Slots of one id are spread over the databases, too: while one of them is away, the
-// others still admit.
+// Slots of one id are spread over the databases, too: while one of them is
+// away, the others still admit.
 func ExampleLocker_TryAny() {
 	locks := shard.New(sqllock.NewMemory(), sqllock.NewMemory())
 	ns := sqllock.Namespace("export")

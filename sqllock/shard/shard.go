@@ -7,53 +7,54 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Sharded is a Locker that spreads keys over several others, its shards, each
-// on a database of its own: for a fleet that has outgrown one server. A key is
-// always of one shard, by what the database sees of it, and so all that holds of
-// that shard's locks holds of it. While a database is away its own keys fail, and
-// no others.
+// A Locker is a [sqllock.Locker] over several others, its shards. Each shard
+// has a database of its own. New makes one. Its methods are safe for concurrent
+// use.
 //
-// The list of shards is part of what the fleet agrees on: which shard a key is
-// of follows from the key, the number of shards and their order, in every
-// process and version of this package alike. A shard added at the end takes its
-// share of the keys from all others, and no other key moves; but two processes
-// with different lists let two in at a key that has moved, and nothing could
-// notice. So the list is changed while the fleet is stopped: stop all processes,
-// wait for a lease (for one that may be frozen or cut off), start all with the
-// new list.
+// A key belongs to one shard. Which one follows from the key's number in the
+// database, the number of shards and their order. It is the same in every
+// process and in every version of this package.
 //
-// [Fence] works with a lock of a Session that is a shard. All tokens of a key
-// come from its one shard, and so can be compared, wherever the guarded data is.
-// After a change of the list they cannot: a row of another system is replaced
-// without comparison.
+// So all processes of the fleet must have the same list. With different lists
+// two processes may hold one key, and nothing notices it. A shard added at the
+// end takes its share of the keys from all others, and no other key moves. To
+// change the list:
+//   - stop all processes;
+//   - wait for a lease, if one of them may be frozen or cut off;
+//   - start all of them with the new list.
 //
-// That two processes use different secrets for one namespace ([Namespace.Keyed])
-// is noticed on a shard that both use, and only there.
+// [sqllock.Fence] works with a lock of a shard that is a Session. All tokens of
+// a key come from its one shard, so they compare, wherever the guarded data is.
+// After a change of the list they do not: Fence replaces a row of another
+// system without comparison.
 //
-// Invariant: it never changes, so that it needs no lock of its own.
+// A Session notices another one with a different secret for the same namespace
+// ([sqllock.Namespace.Keyed]). It does so only on a shard that both use.
+//
+// Invariant: the list never changes, so a Locker needs no mutex of its own.
 type Locker struct {
 	shards []member
 }
 
-// A member is one of the lockers of a Locker.
+// A member is one shard of a Locker.
 type member struct {
 	sqllock.Locker
-	several several // the Locker, if it takes one of several keys; else nil
-	seed    uint64  // tells its place from the others
+	several several // the Locker, if it can take one of several keys; else nil
+	seed    uint64  // of its place in the list, different for each
 }
 
-// several is a locker that takes the first free one of several keys, as
-// [*Session] and [*Memory] do.
+// several is a Locker that can take the first free one of several keys, as
+// [*sqllock.Session] and [*sqllock.Memory] can.
 type several interface {
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
 
-// Shard makes a Sharded of lockers: mostly Sessions, on different databases, in
-// the order that the whole fleet has. They stay the caller's, to close too.
+// New returns a Locker over lockers, in the order that the whole fleet has.
+// They are mostly Sessions on different databases. The caller closes them.
 //
-// It panics if there are none, or one is nil or itself a Sharded: what two
-// layers choose alike leaves shards without keys.
+// New panics if there are none, or if one is nil or itself a Locker of this
+// package: two layers that choose alike would leave shards without keys.
 func New(lockers ...sqllock.Locker) *Locker {
 	if len(lockers) == 0 {
 		panic("shard: New needs a Locker at least")
@@ -79,7 +80,8 @@ func isNil(l sqllock.Locker) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// TryLock takes key on its shard. Its errors are that shard's.
+// TryLock acquires key on its shard without waiting. Its errors are that
+// shard's.
 func (s *Locker) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	return s.shards[s.Index(key)].TryLock(ctx, key)
 }
@@ -89,15 +91,14 @@ func (s *Locker) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, erro
 	return s.shards[s.Index(key)].Lock(ctx, key)
 }
 
-// Index is the place of key's shard in the list, from 0: whose database to look
-// into for its holder, or to keep the data in that [Fence] guards.
+// Index returns the place of key's shard in the list, from 0. It is the
+// database in which to look for the holder, or to keep the data that
+// [sqllock.Fence] guards.
 //
-// It is rendezvous hashing: each shard draws a number for the key, and the
+// Index uses rendezvous hashing: each shard has a number for the key, and the
 // highest wins. A new shard wins its share and changes nothing between the
-// others.
-//
-// D. G. Thaler and C. V. Ravishankar, "Using Name-Based Mappings to Increase Hit
-// Rates" (IEEE/ACM Transactions on Networking, 1998).
+// others. See D. G. Thaler and C. V. Ravishankar, "Using Name-Based Mappings to
+// Increase Hit Rates" (IEEE/ACM Transactions on Networking, 1998).
 func (s *Locker) Index(key sqllock.Key) int {
 	hash := hashKey(idOf(key))
 	best, highest := 0, uint64(0)
@@ -109,8 +110,8 @@ func (s *Locker) Index(key sqllock.Key) int {
 	return best
 }
 
-// An id is what the database sees of a key: two keys exclude each other if their
-// ids are equal.
+// An id is what the database sees of a key: two keys exclude each other if
+// their ids are equal.
 type id struct {
 	number int64
 	pair   bool
@@ -121,8 +122,8 @@ func idOf(key sqllock.Key) id {
 	return id{key.Int64(), pair}
 }
 
-// hashKey and mix are for good: another version that chose otherwise could not
-// run beside this one.
+// hashKey returns the hash of a key. It and mix must never change: two versions
+// that differ would hold one key at once.
 func hashKey(key id) uint64 {
 	if key.pair {
 		return mix(uint64(key.number) ^ golden)
@@ -130,13 +131,13 @@ func hashKey(key id) uint64 {
 	return mix(uint64(key.number))
 }
 
-// golden is 2⁶⁴ over the golden ratio, odd.
+// golden is 2⁶⁴ divided by the golden ratio, and odd.
 const golden = 0x9e3779b97f4a7c15
 
-// mix makes each bit of the result depend on each of x, and is one to one. It is
+// mix is one to one, and each bit of its result depends on each bit of x. It is
 // the last step of SplitMix64: G. L. Steele, D. Lea and C. H. Flood, "Fast
-// Splittable Pseudorandom Number Generators" (OOPSLA 2014), with the constants of
-// D. Stafford's Mix13.
+// Splittable Pseudorandom Number Generators" (OOPSLA 2014). The constants are
+// those of D. Stafford's Mix13.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -82,8 +82,8 @@ func (m *countedMemory) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Loc
 	return m.Memory.Lock(w, key)
 }
 
-// A waitContext is that of a call. The call has its place in line before it first
-// asks for Done: only who waits listens for the end of its context.
+// A waitContext is that of a call. The call has its place in line before it
+// first asks for Done: only who waits listens for the end of its context.
 type waitContext struct {
 	context.Context //nolint:containedctx // it is one
 	waiting         *atomic.Int32

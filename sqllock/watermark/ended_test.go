@@ -22,8 +22,8 @@ var calls = map[string]func(ctx context.Context, tx *sql.Tx) error{
 	},
 }
 
-// A call under a context that has ended names the end once. If the loss of a lock
-// has ended the context, the error is ErrLost too.
+// A call under a context that has ended names the end once. If the loss of a
+// lock has ended the context, the error is ErrLost too.
 func TestErrorsUnderAnEndedContext(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
@@ -74,8 +74,8 @@ func TestLossWhileACallWaits(t *testing.T) {
 	})
 }
 
-// A transaction that the lost lock's context has ended fails with ErrLost, also in
-// a call whose own context goes on.
+// A transaction that the lost lock's context has ended fails with ErrLost, also
+// in a call whose own context goes on.
 func TestTransactionEndedByALoss(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)

@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// tableError says what to do about a table that is missing, or that the role may
-// not use. It gives any other error its sentinel.
+// tableError adds to err what a person can do about a table that is missing, or
+// that the role may not use. Any other error gets its sentinel.
 func tableError(err error) error {
 	switch dialect.SQLState(err) {
 	case "42S02": // MySQL's
@@ -25,8 +25,8 @@ func tableError(err error) error {
 	return withSentinel(err)
 }
 
-// withSentinel returns err with the error of sqllock that says what it means for
-// the caller. An error of the statement alone needs none.
+// withSentinel adds the error of sqllock that a caller compares with. An error
+// of the statement, or of a transaction that has ended, needs none.
 func withSentinel(err error) error {
 	var failure *dialect.Failure
 	if !errors.As(err, &failure) {
@@ -46,10 +46,10 @@ func withSentinel(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, failure)
 }
 
-// inContext returns err with what has ended ctx: some drivers report only that
-// the server has cancelled the statement. The loss of the lock that ctx carries
-// is part of the error too, if a context of the lock has ended the transaction
-// and not the call.
+// inContext adds to err what has ended ctx, since some drivers report only that
+// the server has cancelled the statement. A transaction may have ended with
+// another context of the lock that ctx carries. Then inContext adds the loss of
+// that lock.
 func inContext(ctx context.Context, err error) error {
 	ofContext := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
@@ -67,8 +67,8 @@ func inContext(ctx context.Context, err error) error {
 	return err
 }
 
-// ended returns the error of a call whose ctx has ended: ctx's own, after ErrLost
-// if the loss of a lock has ended ctx.
+// ended returns the error of ctx, which has ended, and ErrLost with it if the
+// loss of a lock has ended ctx.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); errors.Is(cause, sqllock.ErrLost) || errors.Is(cause, sqllock.ErrClosed) {

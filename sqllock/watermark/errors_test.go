@@ -15,7 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Where the table cannot be used, the error says what to do, and no work is done.
+// Where the table cannot be used, the error says what to do, and no work is
+// done.
 func TestAdvanceWithoutTable(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
@@ -90,7 +91,8 @@ func TestAdvanceErrors(t *testing.T) {
 	})
 }
 
-// The end of the caller's context is told as such while it waits for another transaction.
+// The end of the caller's context is told as such while it waits for another
+// transaction.
 func TestAdvanceContextEnds(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
@@ -125,7 +127,8 @@ func TestMarkDatabaseAway(t *testing.T) {
 	})
 }
 
-// A crash of the server takes what was not committed with it, the mark and the work alike.
+// A crash of the server takes what was not committed with it, the mark and the
+// work alike.
 func TestAdvanceAcrossCrash(t *testing.T) {
 	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		db := marked(t, driver, cluster.DSN(""))

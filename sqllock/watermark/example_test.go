@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// A nightly job that two instances start, whose clocks differ: the second comes when
-// the first has long given the lock back, and finds the night's mark.
+// A nightly job that two instances start, whose clocks differ: the second comes
+// when the first has long given the lock back, and finds the night's mark.
 func ExampleAdvance() {
 	ctx := context.Background()
 	db, done := dbtest.ExampleDatabase()
@@ -64,7 +64,8 @@ func mark(ctx context.Context, db *sql.DB, key sqllock.Key, tick time.Time) erro
 	return tx.Commit()
 }
 
-// The lock alone: it is free again when an instance whose clock is behind comes to the same tick.
+// The lock alone: it is free again when an instance whose clock is behind comes
+// to the same tick.
 func ExampleAdvance_incorrect() {
 	locks, done := dbtest.ExampleSession()
 	defer done()
@@ -83,8 +84,8 @@ func ExampleAdvance_incorrect() {
 	// the report is sent
 }
 
-// A reader of a stream that goes on where it was: the mark is committed with what was done, so an entry is
-// neither left out nor done twice.
+// A reader of a stream that goes on where it was: the mark is committed with
+// what was done, so an entry is neither left out nor done twice.
 func ExampleGet() {
 	ctx := context.Background()
 	db, done := dbtest.ExampleDatabase()
@@ -116,7 +117,8 @@ func ExampleGet() {
 	// done: refund
 }
 
-// follow does what entry asks for, and moves the mark to its offset, in one transaction.
+// follow does what entry asks for, and moves the mark to its offset, in one
+// transaction.
 func follow(ctx context.Context, db *sql.DB, key sqllock.Key, offset int64, entry string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

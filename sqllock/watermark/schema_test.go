@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Schema creates one table, in one statement that survives a tool that splits at
-// semicolons. What it returns is the caller's own.
+// Schema creates one table, in one statement that survives a tool that splits
+// at semicolons. What it returns is the caller's own.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	for _, d := range []sqllock.Dialect{sqllock.PostgreSQL, sqllock.SQLite, sqllock.MySQL} {

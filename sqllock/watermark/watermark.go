@@ -9,40 +9,52 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// ErrPassed is the answer of [Advance] when the key's mark is there already, or beyond.
+// ErrPassed is the error of [Advance] for a key whose watermark is as high
+// already, or higher.
 var ErrPassed = errors.New("watermark: the mark has been passed already")
 
-// Advance moves key's mark up to "to" in tx, or fails with ErrPassed if it is there already or beyond: what
-// outlives a lock, so that who gets the lock later sees how far the work has come. A key that has no mark yet
-// takes any. Marks are whatever rises: the time of a scheduled job's tick in milliseconds, an offset in a
-// stream, a version.
+// Advance raises the watermark of key to the given number, as part of tx. It
+// returns ErrPassed if the watermark is as high already, or higher. A key
+// without a watermark accepts any number.
 //
-// Of several transactions that bring a key to one mark, exactly one commits, with or without a lock: the others
-// wait for its end, in one row of the table of [MarkSchema]. What that promises for the work the mark
-// stands for depends on when tx commits:
-//   - before the work: it is done at most once;
-//   - with the work's effect, which is in tx as well: exactly once;
-//   - after the work: at least once, by several if there is no lock around it.
+// Of several transactions that raise a key to one number, exactly one commits,
+// with or without a lock. The others wait until it ends. What this promises for
+// the work behind the number depends on when tx commits:
+//   - Before the work: the work is done at most once.
+//   - Together with the effect of the work, in tx: exactly once.
+//   - After the work: at least once, and more often if there is no lock around
+//     it.
 //
-// If ctx has ended, the error is ctx's. If the loss of a lock has ended ctx, or the
-// transaction of the lock that ctx carries, the error matches ErrLost too.
+// The other errors are these:
+//   - ctx's error, and ErrLost with it if the loss of a lock has ended ctx, or
+//     has ended the transaction.
+//   - ErrUnavailable: the connection has ended. If it ends in the Commit, the
+//     watermark may have risen or not. The caller may call Advance again, in
+//     another transaction. ErrPassed may then be the effect of its own first
+//     attempt.
+//   - An error of the server, which has an SQLState method. A serialization
+//     failure (40001, 40P01) is one of the transaction, which may be tried
+//     again.
 //
-// A key's mark has nothing to do with whether the key is locked: lock and mark may share one. The error of the
-// server has an SQLState method: a serialization failure (40001, 40P01) is one of the transaction, which may be
-// tried again. If the connection ends in the Commit, it is not known whether the mark has moved: to ask again,
-// in another transaction, is safe, and ErrPassed may then be the echo of one's own.
+// After any error the transaction is rolled back, as with [sqllock.Fence]. Its
+// Commit writes nothing, even if the caller ignores the error.
 //
-// As with [Fence], the transaction is rolled back after any error: its Commit writes nothing, even if the error
-// is ignored. Close rows before: while some of tx are open, Advance fails, and its rollback waits until they
-// have been read. Call it outside any savepoint: a rollback to an older one takes the mark back. A transaction
-// may advance several keys, in one order everywhere: else two of them may deadlock. On MySQL and MariaDB return
-// on the first error of the transaction, and use no DDL in it: a deadlock (1213) and DDL end it there, and what
-// is sent on the same tx after that is committed at once, without the mark.
+// Four rules hold for the transaction:
+//   - Close its rows before. While some are open Advance fails, and its
+//     rollback waits until they have been read.
+//   - Call Advance outside any savepoint: a rollback to an older one undoes it.
+//   - To advance several keys, use one order everywhere, or two transactions
+//     may deadlock.
+//   - On MySQL and MariaDB return on its first error, and use no DDL in it. A
+//     deadlock (1213) and DDL end the transaction there. Later statements on
+//     the same tx are then committed at once, without the watermark.
 //
-// It is one statement without arguments, which works behind transaction poolers and with any driver; on MySQL
-// and MariaDB it takes two round trips. On SQLite it locks the whole file until tx ends: see [SQLite].
+// Advance is one statement without arguments, so it works behind transaction
+// poolers and with any driver. It takes two round trips on MySQL and MariaDB.
+// On SQLite it locks the whole file until tx ends: see [sqllock.SQLite].
 //
-// [Mark] tells how far a key has come.
+// Watermarks and locks are independent: both may use the same key. [Get] reads
+// a watermark.
 func Advance(ctx context.Context, tx sqllock.Tx, key sqllock.Key, to int64) error {
 	err := inContext(ctx, advance(ctx, tx, key, to))
 	if err != nil {
@@ -59,19 +71,23 @@ func advance(ctx context.Context, tx sqllock.Tx, key sqllock.Key, to int64) erro
 	return tableError(err)
 }
 
-// A Querier is whom [Mark] asks: a *sql.DB, *sql.Conn or *sql.Tx, or one of sqlx.
+// A Querier runs the query of [Get]: a *sql.DB, *sql.Conn or *sql.Tx, or the
+// same type of sqlx.
 type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Mark is how far key has come by those [Advance] calls that are committed, and by its own if db is a
-// transaction; ok is false, and at 0, if the key has no mark yet. It is where a stream goes on, or a look
-// before a lock is taken for a mark that is there already.
+// Get returns the watermark of key, as far as [Advance] calls have been
+// committed. If db is a transaction, its own calls count too. If the key has no
+// watermark yet, ok is false and at is 0.
 //
-// It takes no lock and waits for none: the mark may have moved when it returns, so what is up to Advance stays
-// up to it. Its errors are those of Advance, and never ErrPassed; ErrUnavailable if the database is away, or ctx's
-// error if that has ended. It is a query without arguments, for which pgx behind a transaction pooler wants
-// default_query_exec_mode=exec in the DSN; Advance does not.
+// A reader of a stream starts where Get says. A job looks with Get before it
+// takes a lock for work that is done already. Get takes no lock and waits for
+// none. The watermark may have risen when Get returns, so only Advance decides.
+//
+// Its errors are those of Advance without ErrPassed, and ErrUnavailable if the
+// database is away. Get is a query without arguments. Behind a transaction
+// pooler pgx needs default_query_exec_mode=exec in the DSN for it.
 func Get(ctx context.Context, db Querier, key sqllock.Key) (at int64, ok bool, err error) {
 	at, ok, err = dialect.MarkOf(ctx, db, keyOf(key))
 	return at, ok, inContext(ctx, tableError(err))

@@ -25,8 +25,8 @@ func marked(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// markedWork brings key to a mark with the work of who, and commits whatever Advance has said, as a
-// careless caller would. It returns Advance's error.
+// markedWork brings key to a mark with the work of who, and commits whatever
+// Advance has said, as a careless caller would. It returns Advance's error.
 func markedWork(ctx context.Context, t *testing.T, db *sql.DB, key sqllock.Key, to int64, who string) error {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
@@ -89,7 +89,8 @@ func TestAdvance(t *testing.T) {
 	})
 }
 
-// Mark sees what is committed, does not wait for what is not, and in a transaction sees its own.
+// Mark sees what is committed, does not wait for what is not, and in a
+// transaction sees its own.
 func TestMarkBesideAdvance(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
@@ -153,7 +154,8 @@ func TestAdvanceWaits(t *testing.T) {
 	}
 }
 
-// Of many who bring a key to the same marks at once, without any lock, one does for each mark.
+// Of many who bring a key to the same marks at once, without any lock, one does
+// for each mark.
 func TestAdvanceTogether(t *testing.T) {
 	const callers, marks = 8, 20
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -190,7 +192,8 @@ func TestAdvanceTogether(t *testing.T) {
 	})
 }
 
-// A snapshot older than another's mark is an error of the transaction, not of the mark.
+// A snapshot older than another's mark is an error of the transaction, not of
+// the mark.
 func TestAdvanceSerializationFailure(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
