@@ -30,14 +30,16 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // the module's path. A package that is not here may import what it likes, but
 // for what forbidden says.
 var mayImport = map[string][]string{
-	"internal/dialect":   {},
-	"internal/handoff":   {"sqllock"},
-	"internal/joinkey":   {},
-	"internal/rejection": {},
-	"internal/waiting":   {},
-	"internal/wiring":    {},
-	"sqllock":            {"internal/dialect"},
-	"ratelimit":          {"sqllock", "internal/waiting"},
+	"internal/dialect":    {},
+	"internal/handoff":    {"sqllock"},
+	"internal/joinkey":    {},
+	"internal/rejection":  {},
+	"internal/subprocess": {},
+	"internal/waiting":    {},
+	"internal/wiring":     {},
+	"sqllock":             {"internal/dialect"},
+	"sqllock/lockwatch":   {"sqllock", "internal/dialect"},
+	"ratelimit":           {"sqllock", "internal/waiting"},
 	"httpmw": {
 		"ratelimit",
 		"sqllock",
@@ -92,23 +94,27 @@ func offence(path, imported string) string {
 		!within(pkg, "internal") && !within(pkg, "examples"):
 		return "a driver is the user's to import"
 	}
-	allowed, layer := allowedFor(pkg)
-	if !layer || inStandardLibrary(imported) || slices.ContainsFunc(allowed, func(a string) bool { return within(ours, a) }) {
+	from, to := layerOf(pkg), layerOf(ours)
+	if from == "" || from == to || inStandardLibrary(imported) {
 		return ""
+	}
+	for _, allowed := range mayImport[from] {
+		if allowed == to || to == "" && within(ours, allowed) {
+			return ""
+		}
 	}
 	return "off the road: see mayImport"
 }
 
-// allowedFor returns the rule for pkg, which is that of the innermost layer it is
-// in. The packages of one layer may import each other.
-func allowedFor(pkg string) (allowed []string, ok bool) {
-	innermost := ""
+// layerOf returns the innermost layer of mayImport that path is in, or "".
+// Packages of one layer may import each other.
+func layerOf(path string) (innermost string) {
 	for layer := range mayImport {
-		if within(pkg, layer) && len(layer) > len(innermost) {
+		if within(path, layer) && len(layer) > len(innermost) {
 			innermost = layer
 		}
 	}
-	return append([]string{innermost}, mayImport[innermost]...), innermost != ""
+	return innermost
 }
 
 // within reports whether path is root or below it.
@@ -194,6 +200,11 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", module + "/sqllock", true},
+		{"sqllock/a.go", module + "/sqllock/lockwatch", false},
+		{"sqllock/a_test.go", module + "/sqllock/lockwatch", true},
+		{"sqllock/lockwatch/a.go", module + "/sqllock", true},
+		{"sqllock/lockwatch/a.go", module + "/internal/dialect", true},
+		{"sqllock/lockwatch/a.go", module + "/ratelimit", false},
 		{"sqllock/a_test.go", "github.com/lib/pq", true},
 		{"sqllock/a_test.go", module + "/examples/quickstart", false},
 
