@@ -1,30 +1,28 @@
 package idempotency_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// crashEnv holds the orders of an instance that is to be killed: the test binary,
-// started again.
-const crashEnv = "LATCHKEY_TEST_CRASH"
+// crashRole is the role of an instance that is killed: the test binary, started
+// again.
+const crashRole = "crashing instance"
 
 // A crash is where an instance is killed with SIGKILL.
 type crash struct {
@@ -32,23 +30,13 @@ type crash struct {
 	InEffect    bool // when the effect is done and not committed; else after the commit, at the answer's first byte
 }
 
-// crashingInstance serves until it is killed, in a process that has orders to, and
-// does not return there.
+// crashingInstance serves until it is killed, in a process of that role. In any
+// other process it does nothing.
 func crashingInstance() {
-	text := os.Getenv(crashEnv)
-	if text == "" {
-		return
-	}
-	var c crash
-	err := json.Unmarshal([]byte(text), &c)
-	if err == nil {
-		err = c.serve()
-	}
-	fmt.Fprintln(os.Stderr, "crashing instance:", err)
-	os.Exit(1)
+	subprocess.MainReader(crashRole, func(parent io.Reader, c crash) error { return c.serve(parent) })
 }
 
-func (c crash) serve() error {
+func (c crash) serve(parent io.Reader) error {
 	db, err := sql.Open(c.Driver, c.DSN)
 	if err != nil {
 		return err
@@ -64,8 +52,8 @@ func (c crash) serve() error {
 	if err != nil {
 		return err
 	}
-	go func() { // die with the parent
-		_, _ = io.Copy(io.Discard, os.Stdin)
+	go func() { // end with the parent
+		_, _ = io.Copy(io.Discard, parent)
 		os.Exit(0)
 	}()
 	fmt.Println(listener.Addr())
@@ -81,55 +69,32 @@ func (c crash) pay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.InEffect {
-		die()
+		subprocess.Crash()
 	}
 	w.WriteHeader(http.StatusCreated)
 	_, _ = io.WriteString(w, "paid")
 }
 
-func die() {
-	if self, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = self.Kill()
-	}
-	select {}
-}
-
 // A deadlyWriter kills its process when the answer begins.
 type deadlyWriter struct{ http.ResponseWriter }
 
-func (deadlyWriter) WriteHeader(int) { die() }
+func (deadlyWriter) WriteHeader(int) { subprocess.Crash() }
 
 // start starts an instance that will crash, and returns where it serves.
-func (c crash) start(t *testing.T) (*httptest.Server, *exec.Cmd) {
+func (c crash) start(t *testing.T) (*httptest.Server, *subprocess.Process) {
 	t.Helper()
-	text, err := json.Marshal(c)
+	p, err := subprocess.Start(crashRole, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test binary
-	cmd.Env = append(os.Environ(), crashEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	if _, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	address, err := bufio.NewReader(out).ReadString('\n')
+	t.Cleanup(func() { _ = p.Kill() })
+	address, err := p.ReadLine()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, http.NotFoundHandler()) // for its client
-	s.URL = "http://" + strings.TrimSpace(address)
-	return s, cmd
+	s.URL = "http://" + address
+	return s, p
 }
 
 // An instance that is killed between commit and answer has done the effect: the
