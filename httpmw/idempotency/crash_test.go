@@ -27,7 +27,7 @@ const crashRole = "crashing instance"
 // A crash is where an instance is killed with SIGKILL.
 type crash struct {
 	Driver, DSN string
-	InEffect    bool // when the effect is done and not committed; else after the commit, at the answer's first byte
+	InEffect    bool // when the effect is done and not committed; otherwise after the commit, at the first byte of the response
 }
 
 // crashingInstance serves until it is killed, in a process of that role. In any
@@ -75,7 +75,7 @@ func (c crash) pay(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "paid")
 }
 
-// A deadlyWriter kills its process when the answer begins.
+// A deadlyWriter kills its process when the response begins.
 type deadlyWriter struct{ http.ResponseWriter }
 
 func (deadlyWriter) WriteHeader(int) { subprocess.Crash() }
@@ -97,9 +97,9 @@ func (c crash) start(t *testing.T) (*httptest.Server, *subprocess.Process) {
 	return s, p
 }
 
-// An instance that is killed between commit and answer has done the effect: the
-// retry, at another one, gets the answer and does not repeat it. One that is killed
-// before has not, and the retry does it.
+// If an instance is killed between commit and response, the effect is done: a retry
+// at another instance gets the response, and has no effect. If it is killed before
+// the commit, the retry does the effect.
 func TestCrash(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -107,14 +107,14 @@ func TestCrash(t *testing.T) {
 		effects  int // left by the crash
 		replayed string
 	}{
-		{"between effect and answer", false, 1, "true"},
+		{"between effect and response", false, 1, "true"},
 		{"in the effect", true, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			eachBank(t, func(t *testing.T, b *bank) {
 				doomed, process := crash{b.driver, b.dsn, tt.inEffect}.start(t)
 				if r, err := ask(t.Context(), doomed, demand{key: "k-1"}); err == nil {
-					t.Fatalf("answered %d, want a crash", r.StatusCode)
+					t.Fatalf("status %d, want a crash", r.StatusCode)
 				}
 				if err := process.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 					t.Fatalf("the instance ended with %v, want a kill", err)
