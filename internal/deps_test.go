@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"internal/dialect":    {},
 	"internal/handoff":    {"sqllock"},
 	"internal/joinkey":    {},
+	"internal/rejection":  {},
 	"internal/subprocess": {},
 	"internal/rejection":  {},
 	"internal/waiting":    {},
