@@ -76,7 +76,7 @@ func parse(args []string, stderr io.Writer) (c command, err error) {
 	flags.IntVar(&c.plan.rounds, "rounds", 0, "how often each is measured (5; quick: 2)")
 	flags.DurationVar(&c.plan.measure, "measure", 0, "for how long each time (400ms; quick: 200ms)")
 	flags.StringVar(&c.out, "out", "", "directory of the report (../../docs)")
-	flags.StringVar(&c.render, "render", "", "measure nothing; write the report from the results in this file")
+	flags.StringVar(&c.render, "render", "", "measure nothing; write the report from the results in this file, and print the goals")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -137,7 +137,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return report.Write(c.out, r)
+		return errors.Join(report.Write(c.out, r), report.Print(stdout, r))
 	}
 	level := slog.LevelInfo
 	if c.plan.quick {

@@ -41,7 +41,7 @@ func Print(w io.Writer, r *results.Results) error {
 		if v == notMeasured {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", g.what, g.bound(g.floor), g.bound(g.goal), spreadText(s, g.unit), v.plain())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", g.what, g.bound(g.floor), g.bound(g.goal), spreadText(s, g.unit), v)
 	}
 	if err := t.Flush(); err != nil {
 		return err
