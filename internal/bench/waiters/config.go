@@ -14,8 +14,8 @@ const (
 	AdvisoryLock = "advisory lock" // with pg_advisory_lock, on a pooled connection each
 )
 
-// Orders is what each process does.
-type Orders struct {
+// Config is what each process does.
+type Config struct {
 	How         string
 	Postgres    string // DSN
 	Connections int    // of the pool of AdvisoryLock: who finds none free waits for that first
