@@ -1,6 +1,11 @@
-// Command bench measures this kit against what people would use instead, on a
-// PostgreSQL and a Redis that it starts and throws away, and writes the report
-// docs/benchmarks.md with its plots. `make bench` runs it.
+// Command bench measures this kit next to what people use instead, on a
+// PostgreSQL and a Redis that it starts and removes. `make bench` runs it.
+//
+//	go run .                                       # all of it; writes docs/benchmarks.md with its plots
+//	go run . -quick                                # the main ratios; writes nothing
+//	go run . -render ../../docs/benchmarks.json    # the page again, from saved results
+//
+// The page has contenders and medians. The project's own goals are printed.
 package main
 
 import (
@@ -155,7 +160,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // measure runs the chosen scenarios on servers of its own. One that fails does
-// not keep the others from being measured: there are results beside an error.
+// not keep the others from being measured, so it may return results and an error.
 func measure(ctx context.Context, c command, log *slog.Logger) (r *results.Results, err error) {
 	r = &results.Results{Machine: machine(), Versions: moduleVersions(), Started: time.Now().UTC().Truncate(time.Second), Quick: c.plan.quick}
 	s, err := servers.Start(ctx)

@@ -1,5 +1,5 @@
-// Package report turns results into docs/benchmarks.md, its plots, and a few
-// lines for a terminal.
+// Package report turns results into docs/benchmarks.md with its plots, and into
+// a list of the project's goals for a terminal.
 package report
 
 import (
