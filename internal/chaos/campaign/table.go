@@ -9,11 +9,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 )
 
-// columns is the head of the table, with a cell for each of them in cells. Three times are
-// the median, the 99th percentile and the longest.
+// columns is the head of the table. Three times in a cell are the median, the
+// 99th percentile and the longest.
 var columns = []string{
 	"row", "fault", "times", "locks lost", "told p50 / p99 / max", "told before the next grant",
-	"key free again p50 / p99 / max", "within the goal", "overlaps", "verdict",
+	"key free again p50 / p99 / max", "within the goal", "overlaps", "result",
 }
 
 // cells is one line of the table.
@@ -66,7 +66,7 @@ func three(p50, p99, longest time.Duration) string {
 	return fmt.Sprintf("%d / %d / %d ms", p50.Milliseconds(), p99.Milliseconds(), longest.Milliseconds())
 }
 
-// overlapCell is the violations, and what is none.
+// overlapCell counts the violations, and the overlaps that are none.
 func (r *Result) overlapCell(of *RowResult) string {
 	if r.Report == nil {
 		return noFigure
@@ -74,11 +74,11 @@ func (r *Result) overlapCell(of *RowResult) string {
 	all := []string{strconv.Itoa(r.overlaps(of))}
 	for _, e := range r.StaleLocks {
 		if e.Row == of.Row.Number {
-			all = append(all, fmt.Sprintf("%d until the noticeDelay came (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000))
+			all = append(all, fmt.Sprintf("%d until the client noticed (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000))
 		}
 	}
 	if of.Outside > 0 {
-		all = append(all, fmt.Sprintf("%d where nothing is promised", of.Outside))
+		all = append(all, fmt.Sprintf("%d where no guarantee holds", of.Outside))
 	}
 	return strings.Join(all, ", ")
 }
