@@ -139,20 +139,20 @@ func (r *Result) evaluate(events []history.Event) error {
 	return errors.Join(r.Report.Err(), r.notifications(), err)
 }
 
-// How returns a line with the settings and the size of the campaign.
+// How returns the settings and the size of the campaign, a sentence on each line.
 func (r *Result) How() string {
 	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v; PostgreSQL %s, %s, %d processors",
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v.\nPostgreSQL %s, %s, %d processors.",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.interrupted {
-		how += "; interrupted"
+		how += "\nThe campaign was interrupted."
 	}
 	if r.Report != nil {
-		how += fmt.Sprintf("; %d faults; %d operations, of them %d contended by another process, %d of these while a fault of the fleet went on or had not been recovered from",
+		how += fmt.Sprintf("\n%d faults; %d operations, of which another process contended %d.\n%d of these ran during a fault of the fleet, or before all processes had recovered from one.",
 			r.Faults, r.Report.Operations, r.Report.Contended, r.Report.Troubled)
 	}
-	return how + "."
+	return how
 }
 
 // String returns a table of the rows, and totals.

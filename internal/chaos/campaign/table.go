@@ -118,12 +118,15 @@ func (r *Result) recovery(of *RowResult) *check.Recovery {
 	return nil
 }
 
-// legend is how the figures of the table are counted.
-const legend = "Times of notification run from the beginning of the fault, for the locks held then and lost to it (in row 2 a frozen holder is told when it wakes up). " +
-	"Told before the next grant: before the call that brought it had returned. " +
-	"Times until a key is free again run to the next grant that a caller got, from the beginning of the fault; in rows 14 to 16, during which nothing can happen, from its end, which in row 14 is the kill itself."
+// legend says how the figures of the table are counted.
+const legend = `A holder is told of a loss by Err, by its context or by a hook.
+These times run from the beginning of the fault, for the locks held then and lost to it.
+In row 2 a frozen holder is told when it wakes up.
+"Told before the next grant" means before the call that brought the grant returned.
+A key is free again at the next grant that a caller got, counted from the beginning of the fault.
+In rows 14 to 16 nothing can happen during the fault, so the time runs from its end; in row 14 the end is the kill itself.`
 
-// Markdown is the table for a document, with a line on how it came about.
+// Markdown returns the table for a document, with how it came about.
 func (r *Result) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s\n\n| %s |\n|%s\n", r.How(), legend, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
