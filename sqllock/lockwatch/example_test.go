@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// exampleDatabase is a database for an Example, and what removes it.
+// exampleDatabase returns a database for an Example. done removes it.
 func exampleDatabase() (db *sql.DB, done func()) {
 	dsn, drop, err := pgtest.Temporary(context.Background())
 	if err != nil {
@@ -28,8 +28,8 @@ func exampleDatabase() (db *sql.DB, done func()) {
 	}
 }
 
-// Who holds the lock of a user? The number is enough to ask; the name, if it may be written at all, is in the
-// registry only.
+// Which session holds the lock of a user? The key is enough to ask. Names are only
+// in the registry, and only if a lock was given one.
 func ExampleInspect() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
@@ -51,13 +51,13 @@ func ExampleInspect() {
 	holders, waiters := seen.Find(key)
 	fmt.Println(len(holders), "holder,", len(waiters), "waiters; registry:", seen.Heartbeats)
 	fmt.Println(holders[0].Process.Application, holders[0].Process.State)
-	// fmt.Print(seen) is a table of all.
+	// fmt.Print(seen) prints all locks as tables.
 	// Output:
 	// 1 holder, 0 waiters; registry: missing
 	// latchkey idle
 }
 
-// A caller who holds one key and waits for another, whose holder waits for the first.
+// Two callers wait for each other: each holds the key that the other waits for.
 func ExampleSnapshot_Cycles() {
 	holds := func(session int, key int64) lockwatch.Holder {
 		return lockwatch.Holder{Key: sqllock.ID(key), Process: lockwatch.Process{PID: session},
@@ -78,7 +78,7 @@ func ExampleSnapshot_Cycles() {
 	// the holder of key 1 on process 101 waits for key 2 -> the holder of key 2 on process 102 waits for key 1
 }
 
-// One process of the fleet watches: the leader.
+// One process of the fleet watches: the leader of an election.
 func ExampleWatch() {
 	db, done := exampleDatabase()
 	defer done()
@@ -95,7 +95,7 @@ func ExampleWatch() {
 	}
 	defer locks.Close()
 
-	report := func(f lockwatch.Finding) { // page somebody
+	report := func(f lockwatch.Finding) { // call the operator
 		fmt.Println(f.Kind)
 		cancel() // the Example has seen enough
 	}

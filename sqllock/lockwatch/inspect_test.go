@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// holder is the one holder of key in s.
+// holder returns the holder of key in s, which must be the only one.
 func holder(t *testing.T, s *lockwatch.Snapshot, key sqllock.Key) lockwatch.Holder {
 	t.Helper()
 	holders, _ := s.Find(key)
@@ -24,7 +24,7 @@ func holder(t *testing.T, s *lockwatch.Snapshot, key sqllock.Key) lockwatch.Hold
 	return holders[0]
 }
 
-// client is a connection of the test's own, in a transaction, and its server process.
+// client begins a transaction. It returns the PID of the server process too.
 func client(t *testing.T, db *sql.DB) (*sql.Tx, int) {
 	t.Helper()
 	tx, err := db.Begin()
@@ -39,7 +39,7 @@ func client(t *testing.T, db *sql.DB) (*sql.Tx, int) {
 	return tx, pid
 }
 
-// inBackground has tx execute what may wait, until the test ends.
+// inBackground makes tx execute a statement that may wait, until the test ends.
 func inBackground(t *testing.T, tx *sql.Tx, statement string, args ...any) {
 	t.Helper()
 	done := make(chan struct{})
@@ -51,7 +51,8 @@ func inBackground(t *testing.T, tx *sql.Tx, statement string, args ...any) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// Every advisory lock of the database is there, whoever took it, with the keys as Go has them, and none of another database.
+// A Snapshot has every advisory lock of the database, whichever program holds it,
+// and no lock of another database. The keys are those that Go programs use.
 func TestInspectHolders(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := pgtest.Open(t, driver, dsn)
@@ -100,7 +101,7 @@ func TestInspectHolders(t *testing.T) {
 	})
 }
 
-// Who waits in the server is there, and who is before it.
+// A process that waits in the server is there, with the processes ahead of it.
 func TestInspectWaiters(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := pgtest.Open(t, driver, dsn)
@@ -134,7 +135,7 @@ func TestInspectWaiters(t *testing.T) {
 	})
 }
 
-// A registration is that of this very server process and this mode, or none.
+// A Holder has the registration of its own server process and mode, or none.
 func TestInspectRegistrations(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -177,18 +178,19 @@ func TestInspectRegistrations(t *testing.T) {
 		}
 		if _, waiters := got.Find(sqllock.ID(50)); len(waiters) != 1 || waiters[0].Poll == nil || !waiters[0].Poll.Holding ||
 			waiters[0].Poll.Held != reused || waiters[0].Poll.Session != 77 || waiters[0].Poll.Callers != 2 {
-			t.Errorf("who polls and holds: %+v", waiters)
+			t.Errorf("the polling caller that holds a key: %+v", waiters)
 		}
 		if _, waiters := got.Find(sqllock.ID(51)); len(waiters) != 1 || waiters[0].Poll.Holding {
-			t.Errorf("who polls: %+v", waiters)
+			t.Errorf("the polling caller: %+v", waiters)
 		}
 		if _, waiters := got.Find(sqllock.ID(52)); len(waiters) != 0 {
-			t.Errorf("who died: %+v", waiters)
+			t.Errorf("the dead process: %+v", waiters)
 		}
 	})
 }
 
-// A shared lock's registration is not that of an exclusive one of the same process.
+// The registration of an exclusive lock is not that of a shared lock of the same
+// process.
 func TestInspectSharedRegistration(t *testing.T) {
 	t.Parallel()
 	db := withRegistry(t, "pgx", pgtest.Database(t))
@@ -206,7 +208,8 @@ func TestInspectSharedRegistration(t *testing.T) {
 	}
 }
 
-// The tables may be in a schema that no search_path finds, with a name that needs quotes.
+// The tables may be in a schema outside the search_path, and its name may need
+// quotes.
 func TestInspectOtherSchema(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		const schema = `op's "x"`
@@ -230,7 +233,7 @@ func TestInspectOtherSchema(t *testing.T) {
 	})
 }
 
-// A table of that name which is another's is named as the reason.
+// If a table has the right name and other columns, the error says so.
 func TestInspectForeignTable(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := pgtest.Open(t, driver, dsn)
@@ -241,7 +244,7 @@ func TestInspectForeignTable(t *testing.T) {
 	})
 }
 
-// A lock may belong to a prepared transaction, which has no process.
+// A prepared transaction may hold a lock, and has no server process.
 func TestInspectPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_prepared_transactions": "2"}))

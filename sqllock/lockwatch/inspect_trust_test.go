@@ -11,8 +11,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// Whoever may create things where the search_path looks does not get Inspect to run code of his: views and
-// partitioned tables are not read, nor are tables that he owns, unless their schema was named.
+// A role that may create tables in a schema of the search_path cannot make Inspect
+// run its code. Inspect reads no views and no partitioned tables. It reads a table
+// of that role only if its schema was named.
 func TestInspectRunsNobodysCode(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -49,7 +50,7 @@ func TestInspectRunsNobodysCode(t *testing.T) {
 	}
 }
 
-// Tables of a superuser and of the database's owner are trusted by other roles.
+// Other roles trust the tables of a superuser and those of the database's owner.
 func TestInspectTrusts(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -61,7 +62,7 @@ func TestInspectTrusts(t *testing.T) {
 	}
 	pgtest.Execute(t, admin, "ALTER TABLE latchkey_heartbeats OWNER TO migrator")
 	if s := inspect(t, other); s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableRead {
-		t.Errorf("anybody's: %s", s.Heartbeats)
+		t.Errorf("another role's: %s", s.Heartbeats)
 	}
 	pgtest.Execute(t, admin, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO migrator', current_database()); END $$")
 	if s := inspect(t, other); s.Heartbeats != lockwatch.TableRead {
@@ -69,7 +70,8 @@ func TestInspectTrusts(t *testing.T) {
 	}
 }
 
-// What Inspect reads can change nothing, whatever its tables were made of: here a policy of theirs calls a function.
+// Code in the tables that Inspect reads cannot write. Here a policy calls a
+// function.
 func TestInspectIsReadOnly(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -88,7 +90,8 @@ func TestInspectIsReadOnly(t *testing.T) {
 	})
 }
 
-// Rows with times that are none are left out, and what is no row of the kit's cannot be written.
+// Inspect skips rows whose times are infinite or out of range. The tables reject
+// rows that no Session writes.
 func TestInspectOddRows(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -114,14 +117,14 @@ func TestInspectOddRows(t *testing.T) {
 	})
 }
 
-// as is a pool of role on dsn.
+// as returns a pool on dsn that logs in as role.
 func as(t *testing.T, driver, dsn, role string) *sql.DB {
 	before, rest, _ := strings.Cut(dsn, "://")
 	_, rest, _ = strings.Cut(rest, "@")
 	return pgtest.Open(t, driver, before+"://"+role+"@"+rest)
 }
 
-// However long a program's name is, a Session's ends in latchkey.
+// The application_name of a Session ends in latchkey, however long it is.
 func TestApplicationNameIsCut(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		mustLock(t, session(t, driver, dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))

@@ -36,7 +36,7 @@ func session(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqllock.
 	return s
 }
 
-// mustLock takes key, which is free.
+// mustLock acquires key, which must be free.
 func mustLock(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
 	t.Helper()
 	lock, err := s.TryLock(t.Context(), key)

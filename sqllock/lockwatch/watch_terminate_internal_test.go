@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Nobody is condemned by the database's clock alone, which may step: only when this process has seen the same heartbeat, and
-// the same end of the last statement, for the late age.
+// The database's clock alone ends no session, since it may step. This process must
+// have seen the same heartbeat, and no new statement, for the late age.
 func TestTerminateNeedsSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,11 +44,12 @@ func TestTerminateNeedsSilence(t *testing.T) {
 	})
 }
 
-// A session that was gone at the look after its end's answer was lost counts as ended; one that is there does not.
+// If the server's reply was lost, the next look decides. A session that is gone
+// counts as ended, and a session that is still there does not.
 func TestTerminatedThoughTheAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{true, false} {
-		w, told := withoutDatabase(nil)
+		w, reported := withoutDatabase(nil)
 		h := Holder{Key: sqllock.ID(1), Process: Process{PID: 1}}
 		w.unanswered[h.processID()] = Finding{Kind: LateHeartbeat, Holder: &h, Terminated: true}
 		s := &Snapshot{}
@@ -57,17 +58,18 @@ func TestTerminatedThoughTheAnswerWasLost(t *testing.T) {
 		}
 		w.confirmTerminated(s)
 		w.confirmTerminated(&Snapshot{})
-		if (len(*told) == 1) != gone {
-			t.Errorf("gone %v: told %+v", gone, *told)
+		if (len(*reported) == 1) != gone {
+			t.Errorf("gone %v: reported %+v", gone, *reported)
 		}
 	}
 }
 
-// One attempt is made for a process at a look, whatever many locks of it are late; when the database is away, none for the others.
+// A look tries a session once, even if several of its locks are late. If the
+// database is away, it does not try the others.
 func TestTerminateAttempts(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	w, told := withoutDatabase(func(Finding) bool { asked++; return true })
+	w, reported := withoutDatabase(func(Finding) bool { asked++; return true })
 	w.busy <- struct{}{} // the driver is stuck: every question fails at once
 	s := &Snapshot{At: time.Now()}
 	for i := range 10 {
@@ -76,7 +78,7 @@ func TestTerminateAttempts(t *testing.T) {
 	}
 	w.diagnosis.look(s)
 	w.terminate(context.Background(), dialect.Registry{}, s, time.Now().Add(time.Hour))
-	if asked != 1 || len(*told) != 1 || !errors.Is((*told)[0].Err, sqllock.ErrUnavailable) || len(w.unanswered) != 0 {
-		t.Errorf("asked %d times, told %+v", asked, *told)
+	if asked != 1 || len(*reported) != 1 || !errors.Is((*reported)[0].Err, sqllock.ErrUnavailable) || len(w.unanswered) != 0 {
+		t.Errorf("asked %d times, reported %+v", asked, *reported)
 	}
 }

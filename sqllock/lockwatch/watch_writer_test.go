@@ -93,7 +93,8 @@ func (o registeringHolder) start(t *testing.T) *os.Process {
 	return cmd.Process
 }
 
-// A process that is frozen is told late before the server ends its session, a lease after its last word.
+// Watch reports a frozen process as late before the server ends its session, which
+// is one lease after its last statement.
 func TestWatchTellsOfAFrozenProcess(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		const lease = 4 * time.Second
@@ -108,7 +109,7 @@ func TestWatchTellsOfAFrozenProcess(t *testing.T) {
 		if err := pgtest.FreezeProcess(frozen.Pid); err != nil {
 			t.Fatal(err)
 		}
-		w.await(1, "it is told late", late(sqllock.ID(1), false))
+		w.await(1, "the late heartbeat is reported", late(sqllock.ID(1), false))
 		w.await(1, "the server ends it", late(sqllock.ID(1), true))
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -117,14 +118,14 @@ func TestWatchTellsOfAFrozenProcess(t *testing.T) {
 				continue
 			}
 			if age := f.Since.Sub(f.Holder.Registration.Heartbeat); f.Kind == lockwatch.LateHeartbeat && (age < lease/2 || !f.Since.Before(f.Holder.Registration.Expires)) {
-				t.Errorf("told when its heartbeat was %v old, of a lease of %v", age, lease)
+				t.Errorf("reported when its heartbeat was %v old, of a lease of %v", age, lease)
 			}
 		}
 	})
 }
 
-// While somebody keeps the registry from being written, healthy sessions are not late, and nobody is asked
-// whether to end them.
+// While the registry cannot be written, healthy sessions are not late, and Watch
+// does not ask whether to end them.
 func TestWatchSparesWhoCannotRegister(t *testing.T) {
 	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -139,8 +140,8 @@ func TestWatchSparesWhoCannotRegister(t *testing.T) {
 			t.Errorf("asked whether to end a healthy session: %+v", f)
 			return false
 		}))
-		told := func(over bool) func(lockwatch.Finding) bool { return ofKind(lockwatch.RegistryNotWritten, over) }
-		w.await(1, "that the registry is not written is told", told(false))
+		reported := func(over bool) func(lockwatch.Finding) bool { return ofKind(lockwatch.RegistryNotWritten, over) }
+		w.await(1, "the registry that is not written is reported", reported(false))
 		lockertest.Eventually(t, "its heartbeat expires", func() bool {
 			r := registration(t, db, sqllock.ID(1))
 			return inspect(t, db).At.After(r.Expires)
@@ -148,14 +149,14 @@ func TestWatchSparesWhoCannotRegister(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		w.await(1, "that it is written again is told", told(true))
+		w.await(1, "the registry that is written again is reported", reported(true))
 		if err := lock.Err(); err != nil || w.count(late(sqllock.ID(1), false)) != 0 {
-			t.Errorf("the healthy lock: %v; told late %d times", err, w.count(late(sqllock.ID(1), false)))
+			t.Errorf("the healthy lock: %v; reported late %d times", err, w.count(late(sqllock.ID(1), false)))
 		}
 	})
 }
 
-// A session that was ended, and is slow to go, is not ended again.
+// Watch does not end a session a second time if it is slow to go.
 func TestWatchTerminatesOnce(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -175,7 +176,7 @@ func TestWatchTerminatesOnce(t *testing.T) {
 	resume := func() { _ = pgtest.ThawProcess(pid) }
 	defer resume()
 	w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool { return f.Holder.Key == sqllock.ID(1) }))
-	w.await(1, "that it was ended is told", terminated)
+	w.await(1, "the ended session is reported", terminated)
 	w.anotherLook(db, sqllock.ID(2))
 	w.anotherLook(db, sqllock.ID(3))
 	w.await(1, "it is ended once", terminated)
