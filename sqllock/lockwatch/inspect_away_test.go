@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -20,7 +21,7 @@ func TestInspectWrongServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, driver := range pgtest.Drivers() {
-		db := pgtest.Open(t, driver, standby.DSN(""))
+		db := dbtest.Open(t, driver, standby.DSN(""))
 		if _, err := lockwatch.Inspect(t.Context(), db); !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "standby") {
 			t.Errorf("%s: on a standby: %v", driver, err)
 		}
@@ -33,7 +34,7 @@ func TestInspectIsBounded(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	for _, driver := range pgtest.Drivers() {
-		db := pgtest.Open(t, driver, cluster.DSN(""))
+		db := dbtest.Open(t, driver, cluster.DSN(""))
 		inspect(t, db)
 		if err := cluster.Freeze(); err != nil {
 			t.Fatal(err)
@@ -51,7 +52,7 @@ func TestInspectIsBounded(t *testing.T) {
 	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockwatch.Inspect(t.Context(), pgtest.Open(t, "pgx", cluster.DSN(""))); !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), "127.0.0.1") {
+	if _, err := lockwatch.Inspect(t.Context(), dbtest.Open(t, "pgx", cluster.DSN(""))); !errors.Is(err, sqllock.ErrUnavailable) || strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("stopped: %v", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
@@ -56,8 +56,8 @@ func awaitCycle(t *testing.T, db *sql.DB, processes ...int) (c lockwatch.Cycle) 
 func TestCycleOfBackends(t *testing.T) {
 	for name, keys := range map[string][]string{"two": {"1", "2"}, "three": {"1", "-2", "3, 3"}} {
 		t.Run(name, func(t *testing.T) {
-			pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-				db := pgtest.Open(t, driver, dsn)
+			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+				db := dbtest.Open(t, driver, dsn)
 				var (
 					txs  []*sql.Tx
 					pids []int
@@ -79,9 +79,9 @@ func TestCycleOfBackends(t *testing.T) {
 
 // One process waits for a row and the other for a key.
 func TestCycleThroughRow(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := pgtest.Open(t, driver, dsn)
-		pgtest.Execute(t, db, "CREATE TABLE account AS SELECT 100 AS balance")
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		dbtest.Execute(t, db, "CREATE TABLE account AS SELECT 100 AS balance")
 		one, onePID := patient(t, db, "SELECT pg_advisory_xact_lock(1)")
 		two, twoPID := patient(t, db, "UPDATE account SET balance = 90")
 		inBackground(t, one, "UPDATE account SET balance = 80")
@@ -97,9 +97,9 @@ func TestCycleThroughRow(t *testing.T) {
 // process. That process waits for a row. The process that has locked the row waits
 // for the key of the caller. Other callers of the Session are not in the cycle.
 func TestCycleThroughSession(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
-		pgtest.Execute(t, db, "CREATE TABLE account AS SELECT 100 AS balance")
+		dbtest.Execute(t, db, "CREATE TABLE account AS SELECT 100 AS balance")
 		s := session(t, driver, dsn)
 		stuck, innocent, wanted := sqllock.Namespace("export").Key("user-1"), sqllock.ID(2), sqllock.Pair(3, 3)
 		mustLock(t, s, stuck)
@@ -133,7 +133,7 @@ func TestCycleThroughSession(t *testing.T) {
 
 // Callers of two Sessions poll for the key that the other one holds.
 func TestCycleOfSessions(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		a, b := sqllock.ID(1), sqllock.ID(2)
 		mustLock(t, session(t, driver, dsn), a)
@@ -144,7 +144,7 @@ func TestCycleOfSessions(t *testing.T) {
 		if c := awaitCycle(t, db, first, second); !c.Certain || c.EndsByItself {
 			t.Errorf("%v", c)
 		}
-		pgtest.Execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
+		dbtest.Execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
 		if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
 			t.Errorf("with a dead process: %v", cycles)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
@@ -13,7 +13,7 @@ import (
 // An ordinary role sees which process holds which key. The Snapshot says what the
 // role does not see.
 func TestInspectOrdinaryRole(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		role, asReader := reader(t, driver, dsn, db)
 		key := sqllock.ID(1)
@@ -27,12 +27,12 @@ func TestInspectOrdinaryRole(t *testing.T) {
 		if got.Heartbeats != lockwatch.TableUnreadable || got.Hidden != 0 {
 			t.Errorf("without SELECT: %v, %d hidden", got.Heartbeats, got.Hidden)
 		}
-		pgtest.Execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
+		dbtest.Execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
 		if got := inspect(t, asReader); got.Heartbeats != lockwatch.TableRead || got.Hidden != 1 || holder(t, got, key).Registration != nil ||
 			!strings.Contains(got.String(), "pg_read_all_stats") {
 			t.Errorf("without pg_read_all_stats: %v, %d hidden\n%v", got.Heartbeats, got.Hidden, got)
 		}
-		pgtest.Execute(t, db, "GRANT pg_read_all_stats TO "+role)
+		dbtest.Execute(t, db, "GRANT pg_read_all_stats TO "+role)
 		if got := inspect(t, asReader); got.Hidden != 0 || holder(t, got, key).Registration == nil {
 			t.Errorf("with pg_read_all_stats: %d hidden\n%v", got.Hidden, got)
 		}
@@ -43,10 +43,10 @@ func TestInspectOrdinaryRole(t *testing.T) {
 func reader(t *testing.T, driver, dsn string, owner *sql.DB) (role string, asReader *sql.DB) {
 	t.Helper()
 	role = "reader_" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))
-	pgtest.Execute(t, owner, "CREATE ROLE "+role)
+	dbtest.Execute(t, owner, "CREATE ROLE "+role)
 	t.Cleanup(func() {
-		pgtest.Execute(t, owner, "DROP OWNED BY "+role)
-		pgtest.Execute(t, owner, "DROP ROLE "+role)
+		dbtest.Execute(t, owner, "DROP OWNED BY "+role)
+		dbtest.Execute(t, owner, "DROP ROLE "+role)
 	})
-	return role, pgtest.Open(t, driver, dsn+"&role="+role)
+	return role, dbtest.Open(t, driver, dsn+"&role="+role)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -54,8 +55,8 @@ func inBackground(t *testing.T, tx *sql.Tx, statement string, args ...any) {
 // A Snapshot has every advisory lock of the database, whichever program holds it,
 // and no lock of another database. The keys are those that Go programs use.
 func TestInspectHolders(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := pgtest.Open(t, driver, dsn)
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
 		named := sqllock.Namespace("export").Key("user-1")
 		keys := []sqllock.Key{named, sqllock.ID(-3), sqllock.ID(0), sqllock.Pair(-7, 8), sqllock.Pair(7, -8)}
 		s := session(t, driver, dsn)
@@ -103,8 +104,8 @@ func TestInspectHolders(t *testing.T) {
 
 // A process that waits in the server is there, with the processes ahead of it.
 func TestInspectWaiters(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := pgtest.Open(t, driver, dsn)
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
 		s := session(t, driver, dsn)
 		mustLock(t, s, sqllock.Pair(1, -2))
 		holderPID := holder(t, inspect(t, db), sqllock.Pair(1, -2)).Process.PID
@@ -137,7 +138,7 @@ func TestInspectWaiters(t *testing.T) {
 
 // A Holder has the registration of its own server process and mode, or none.
 func TestInspectRegistrations(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn)
 		own, reused, given := sqllock.Namespace("export").Key("user-1"), sqllock.ID(2), sqllock.Pair(3, 3)
@@ -202,7 +203,7 @@ func TestInspectSharedRegistration(t *testing.T) {
 	if h := holder(t, inspect(t, db), sqllock.ID(4)); !h.Shared || h.Registration == nil {
 		t.Errorf("%+v", h)
 	}
-	pgtest.Execute(t, db, "UPDATE latchkey_heartbeats SET shared = false")
+	dbtest.Execute(t, db, "UPDATE latchkey_heartbeats SET shared = false")
 	if h := holder(t, inspect(t, db), sqllock.ID(4)); h.Registration != nil {
 		t.Errorf("that of the exclusive one: %+v", h)
 	}
@@ -211,14 +212,14 @@ func TestInspectSharedRegistration(t *testing.T) {
 // The tables may be in a schema outside the search_path, and its name may need
 // quotes.
 func TestInspectOtherSchema(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		const schema = `op's "x"`
 		db := withRegistry(t, driver, dsn)
 		key := sqllock.ID(1)
 		mustLock(t, session(t, driver, dsn), key)
 		beat{session: 1, key: key}.write(t, db)
-		pgtest.Execute(t, db, `CREATE SCHEMA "op's ""x"""`)
-		pgtest.Execute(t, db, `ALTER TABLE latchkey_heartbeats SET SCHEMA "op's ""x"""`)
+		dbtest.Execute(t, db, `CREATE SCHEMA "op's ""x"""`)
+		dbtest.Execute(t, db, `ALTER TABLE latchkey_heartbeats SET SCHEMA "op's ""x"""`)
 
 		if got := inspect(t, db); got.Heartbeats != lockwatch.TableMissing || got.Waits != lockwatch.TableRead {
 			t.Errorf("by the search_path: %v, %v", got.Heartbeats, got.Waits)
@@ -235,9 +236,9 @@ func TestInspectOtherSchema(t *testing.T) {
 
 // If a table has the right name and other columns, the error says so.
 func TestInspectForeignTable(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := pgtest.Open(t, driver, dsn)
-		pgtest.Execute(t, db, "CREATE TABLE latchkey_heartbeats (id int)")
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		dbtest.Execute(t, db, "CREATE TABLE latchkey_heartbeats (id int)")
 		if _, err := lockwatch.Inspect(t.Context(), db); err == nil || !strings.Contains(err.Error(), "WithSchema") {
 			t.Errorf("%v", err)
 		}
@@ -248,7 +249,7 @@ func TestInspectForeignTable(t *testing.T) {
 func TestInspectPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_prepared_transactions": "2"}))
-	db := pgtest.Open(t, "pgx", cluster.DSN(""))
+	db := dbtest.Open(t, "pgx", cluster.DSN(""))
 	for _, statement := range []string{"BEGIN; SELECT pg_advisory_xact_lock(1); PREPARE TRANSACTION 'it'"} {
 		conn, err := db.Conn(t.Context())
 		if err != nil {

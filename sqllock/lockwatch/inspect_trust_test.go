@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -18,21 +19,21 @@ func TestInspectRunsNobodysCode(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		cluster := pgtest.New(t)
-		admin := pgtest.Open(t, driver, cluster.DSN(""))
-		pgtest.Execute(t, admin, "CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory")
+		admin := dbtest.Open(t, driver, cluster.DSN(""))
+		dbtest.Execute(t, admin, "CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory")
 		mallory := as(t, driver, cluster.DSN(""), "mallory")
-		pgtest.Execute(t, mallory, `CREATE FUNCTION public.take() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN 1; END $$`)
-		pgtest.Execute(t, mallory, `CREATE VIEW public.latchkey_waits AS SELECT public.take() AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id,
+		dbtest.Execute(t, mallory, `CREATE FUNCTION public.take() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE mallory SUPERUSER'; RETURN 1; END $$`)
+		dbtest.Execute(t, mallory, `CREATE VIEW public.latchkey_waits AS SELECT public.take() AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id,
 			0 AS waiters, now() AS since, now() AS heartbeat, now() + interval '1 hour' AS expires; GRANT SELECT ON public.latchkey_waits TO PUBLIC`)
-		pgtest.Execute(t, mallory, "CREATE TABLE public.latchkey_heartbeats (pid int) PARTITION BY HASH (pid); GRANT SELECT ON public.latchkey_heartbeats TO PUBLIC")
+		dbtest.Execute(t, mallory, "CREATE TABLE public.latchkey_heartbeats (pid int) PARTITION BY HASH (pid); GRANT SELECT ON public.latchkey_heartbeats TO PUBLIC")
 		for _, opts := range [][]lockwatch.InspectOption{nil, {lockwatch.WithSchema("public")}} {
 			if s := inspect(t, admin, opts...); s.Heartbeats != lockwatch.TableMissing || s.Waits != lockwatch.TableMissing {
 				t.Errorf("%s: no tables: %s, %s", driver, s.Heartbeats, s.Waits)
 			}
 		}
-		pgtest.Execute(t, mallory, "DROP VIEW public.latchkey_waits; DROP TABLE public.latchkey_heartbeats")
-		pgtest.Create(t, mallory, lockwatch.Schema(sqllock.PostgreSQL))
-		pgtest.Execute(t, mallory, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO PUBLIC")
+		dbtest.Execute(t, mallory, "DROP VIEW public.latchkey_waits; DROP TABLE public.latchkey_heartbeats")
+		dbtest.Create(t, mallory, lockwatch.Schema(sqllock.PostgreSQL))
+		dbtest.Execute(t, mallory, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO PUBLIC")
 		s := inspect(t, admin)
 		if s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableUntrusted || !strings.Contains(s.String(), "WithSchema") {
 			t.Errorf("%s: his tables: %s, %s\n%v", driver, s.Heartbeats, s.Waits, s)
@@ -44,7 +45,7 @@ func TestInspectRunsNobodysCode(t *testing.T) {
 				t.Errorf("%s: %s: %s, %s", driver, name, s.Heartbeats, s.Waits)
 			}
 		}
-		if n := pgtest.Number(t, admin, "SELECT rolsuper::int FROM pg_roles WHERE rolname = 'mallory'"); n != 0 {
+		if n := dbtest.Number(t, admin, "SELECT rolsuper::int FROM pg_roles WHERE rolname = 'mallory'"); n != 0 {
 			t.Errorf("%s: his code has run", driver)
 		}
 	}
@@ -55,16 +56,16 @@ func TestInspectTrusts(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	admin := withRegistry(t, "pgx", cluster.DSN(""))
-	pgtest.Execute(t, admin, "CREATE ROLE migrator LOGIN; CREATE ROLE other LOGIN; GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO other")
+	dbtest.Execute(t, admin, "CREATE ROLE migrator LOGIN; CREATE ROLE other LOGIN; GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO other")
 	other := as(t, "pgx", cluster.DSN(""), "other")
 	if s := inspect(t, other); s.Heartbeats != lockwatch.TableRead {
 		t.Errorf("a superuser's: %s", s.Heartbeats)
 	}
-	pgtest.Execute(t, admin, "ALTER TABLE latchkey_heartbeats OWNER TO migrator")
+	dbtest.Execute(t, admin, "ALTER TABLE latchkey_heartbeats OWNER TO migrator")
 	if s := inspect(t, other); s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableRead {
 		t.Errorf("another role's: %s", s.Heartbeats)
 	}
-	pgtest.Execute(t, admin, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO migrator', current_database()); END $$")
+	dbtest.Execute(t, admin, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO migrator', current_database()); END $$")
 	if s := inspect(t, other); s.Heartbeats != lockwatch.TableRead {
 		t.Errorf("the database's owner's: %s", s.Heartbeats)
 	}
@@ -73,10 +74,10 @@ func TestInspectTrusts(t *testing.T) {
 // Code in the tables that Inspect reads cannot write. Here a policy calls a
 // function.
 func TestInspectIsReadOnly(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		_, asReader := reader(t, driver, dsn, db)
-		pgtest.Execute(t, db, `CREATE TABLE written (); GRANT ALL ON written, latchkey_heartbeats, latchkey_waits TO PUBLIC;
+		dbtest.Execute(t, db, `CREATE TABLE written (); GRANT ALL ON written, latchkey_heartbeats, latchkey_waits TO PUBLIC;
 			CREATE FUNCTION write() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO written DEFAULT VALUES; RETURN true; END $$;
 			ALTER TABLE latchkey_waits ENABLE ROW LEVEL SECURITY;
 			CREATE POLICY write ON latchkey_waits USING (write());
@@ -84,7 +85,7 @@ func TestInspectIsReadOnly(t *testing.T) {
 		if _, err := lockwatch.Inspect(t.Context(), asReader); err == nil {
 			t.Error("it has called what writes")
 		}
-		if n := pgtest.Number(t, db, "SELECT count(*) FROM written"); n != 0 {
+		if n := dbtest.Number(t, db, "SELECT count(*) FROM written"); n != 0 {
 			t.Error("it has written")
 		}
 	})
@@ -93,12 +94,12 @@ func TestInspectIsReadOnly(t *testing.T) {
 // Inspect skips rows whose times are infinite or out of range. The tables reject
 // rows that no Session writes.
 func TestInspectOddRows(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		mustLock(t, session(t, driver, dsn), sqllock.ID(1))
 		beat{session: 1, key: sqllock.ID(1)}.write(t, db)
 		for _, moment := range []string{"'infinity'", "'-infinity'", "'20000-01-01'"} {
-			pgtest.Execute(t, db, "UPDATE latchkey_heartbeats SET acquired = "+moment)
+			dbtest.Execute(t, db, "UPDATE latchkey_heartbeats SET acquired = "+moment)
 			if h := holder(t, inspect(t, db), sqllock.ID(1)); h.Registration != nil {
 				t.Errorf("%s: %+v", moment, h.Registration)
 			}
@@ -121,14 +122,14 @@ func TestInspectOddRows(t *testing.T) {
 func as(t *testing.T, driver, dsn, role string) *sql.DB {
 	before, rest, _ := strings.Cut(dsn, "://")
 	_, rest, _ = strings.Cut(rest, "@")
-	return pgtest.Open(t, driver, before+"://"+role+"@"+rest)
+	return dbtest.Open(t, driver, before+"://"+role+"@"+rest)
 }
 
 // The application_name of a Session ends in latchkey, however long it is.
 func TestApplicationNameIsCut(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		mustLock(t, session(t, driver, dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
-		if name := holder(t, inspect(t, pgtest.Open(t, driver, dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
+		if name := holder(t, inspect(t, dbtest.Open(t, driver, dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
 			t.Errorf("%q", name)
 		}
 	})

@@ -1,47 +1,18 @@
 package lockwatch_test
 
 import (
-	"context"
-	"log/slog"
-	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/latchkey-go/latchkey/internal/pgtest"
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 )
 
 func TestMain(m *testing.M) {
-	runRegisteringHolder()                         // does not return in such a process
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // tests cause losses, and losses are logged
-	code := pgtest.Main(m)
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			println(err.Error())
-			code = 1
-		}
-	}
-	os.Exit(code)
+	runRegisteringHolder() // does not return in such a process
+	dbtest.Main(m)
 }
 
-// session opens a Session with a pool of its own on dsn, as a process would.
-func session(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
-	t.Helper()
-	s, err := sqllock.Open(context.Background(), pgtest.Open(t, driver, dsn), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-// mustLock acquires key, which must be free.
-func mustLock(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
-	t.Helper()
-	lock, err := s.TryLock(t.Context(), key)
-	if err != nil {
-		t.Fatalf("TryLock: %v", err)
-	}
-	return lock
-}
+// What these tests share with those of sqllock.
+var (
+	session  = dbtest.Session
+	mustLock = dbtest.Lock
+)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -26,7 +26,7 @@ func TestStuckQuery(t *testing.T) {
 	if !ok {
 		t.Fatal("the page has no query")
 	}
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn)
 		key, wanted := sqllock.Namespace("export").Key("user-1"), sqllock.Pair(-7, -8)
@@ -38,7 +38,7 @@ func TestStuckQuery(t *testing.T) {
 		lockertest.Eventually(t, "it waits", func() bool { return len(inspect(t, db).Waiters) == 1 })
 		poll(t, db, 5, &key, wanted, time.Minute)
 		poll(t, db, 6, &wanted, key, time.Minute)
-		if n := pgtest.Number(t, db, "SELECT count(*) FROM ("+stuckQuery+") q WHERE holder = 'session 6, 2 callers holding -7, -8'"); n != 1 {
+		if n := dbtest.Number(t, db, "SELECT count(*) FROM ("+stuckQuery+") q WHERE holder = 'session 6, 2 callers holding -7, -8'"); n != 1 {
 			t.Errorf("%d polling callers that hold a Pair, in the form of the key column; want 1", n)
 		}
 		type row struct {

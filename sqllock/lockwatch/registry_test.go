@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
@@ -60,7 +60,7 @@ func poll(t *testing.T, db *sql.DB, session int64, holding *sqllock.Key, wanted 
 	if holding != nil {
 		heldSpace, heldID = spaceOf(*holding), holding.Int64()
 	}
-	pgtest.Execute(t, db, `INSERT INTO latchkey_waits (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
+	dbtest.Execute(t, db, `INSERT INTO latchkey_waits (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
 		VALUES ($1, $2, $3, $4, $5, 2, now() - interval '3 seconds', now(), now() + make_interval(secs => $6::float8))`,
 		session, spaceOf(wanted), wanted.Int64(), heldSpace, heldID, lease.Seconds())
 }
@@ -75,9 +75,9 @@ func spaceOf(key sqllock.Key) int {
 // withRegistry returns a pool on a database with the tables of the registry.
 func withRegistry(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
-	db := pgtest.Open(t, driver, dsn)
-	pgtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
-	pgtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL)) // it may be run again
+	db := dbtest.Open(t, driver, dsn)
+	dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
+	dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL)) // it may be run again
 	return db
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -18,7 +19,7 @@ func terminated(f lockwatch.Finding) bool { return f.Terminated }
 
 // Watch ends a session once the function says so, and not before.
 func TestWatchTerminates(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn, quiet)
 		key, other := sqllock.ID(1), sqllock.ID(2)
@@ -70,7 +71,7 @@ func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 		"the lock was given back":        "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 				db := withRegistry(t, driver, dsn)
 				s := session(t, driver, dsn, quiet)
 				lock, witness := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
@@ -92,7 +93,7 @@ func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 				w.await(1, "it is over", late(sqllock.ID(1), true))
 				w.anotherLook(db, sqllock.ID(3))
 				if err := witness.Err(); err != nil || w.count(terminated) != 0 {
-					t.Errorf("the session was terminated: %v", err)
+					t.Errorf("the session was ended: %v", err)
 				}
 			})
 		})
@@ -118,7 +119,7 @@ func TestWatchDoesNotTerminateANewSession(t *testing.T) {
 
 // If the role lacks a right, the Finding names it, and Watch goes on.
 func TestWatchWithoutRights(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		role, asReader := reader(t, driver, dsn, db)
 		lock := mustLock(t, session(t, driver, dsn, quiet), sqllock.ID(1))
@@ -126,17 +127,17 @@ func TestWatchWithoutRights(t *testing.T) {
 		var asked atomic.Int64
 		w := startWatch(t, asReader, lockwatch.WithTerminate(func(lockwatch.Finding) bool { asked.Add(1); return true }))
 		w.await(1, "the missing right to read is reported", failed(false, "unreadable"))
-		pgtest.Execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
+		dbtest.Execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
 		w.await(1, "the new right to read is reported", failed(true, "unreadable"))
 		w.await(1, "the missing right to see other sessions is reported", failed(false, "pg_read_all_stats"))
-		pgtest.Execute(t, db, "GRANT pg_read_all_stats TO "+role)
+		dbtest.Execute(t, db, "GRANT pg_read_all_stats TO "+role)
 		w.await(1, "the late lock is reported", late(sqllock.ID(1), false))
 		w.await(1, "the missing right to end it is reported", failed(false, "pg_signal_backend"))
 		lockertest.Eventually(t, "it goes on", func() bool { return asked.Load() > 10 })
 		w.await(1, "it was reported once", failed(false, "pg_signal_backend"))
 		w.await(1, "the missing right to delete is reported", failed(false, "DELETE"))
 		if err := lock.Err(); err != nil || w.count(terminated) != 0 {
-			t.Errorf("the session was terminated: %v", err)
+			t.Errorf("the session was ended: %v", err)
 		}
 	})
 }
@@ -146,13 +147,13 @@ func TestWatchTerminatesWithTheRight(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	admin := withRegistry(t, "pgx", cluster.DSN(""))
-	pgtest.Execute(t, admin, "CREATE ROLE service LOGIN")
-	pgtest.Execute(t, admin, "CREATE ROLE watcher LOGIN IN ROLE pg_signal_backend, pg_read_all_stats")
-	pgtest.Execute(t, admin, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO watcher")
+	dbtest.Execute(t, admin, "CREATE ROLE service LOGIN")
+	dbtest.Execute(t, admin, "CREATE ROLE watcher LOGIN IN ROLE pg_signal_backend, pg_read_all_stats")
+	dbtest.Execute(t, admin, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO watcher")
 	as := func(role string) *sql.DB {
 		before, rest, _ := strings.Cut(cluster.DSN(""), "://")
 		_, rest, _ = strings.Cut(rest, "@")
-		return pgtest.Open(t, "pgx", before+"://"+role+"@"+rest)
+		return dbtest.Open(t, "pgx", before+"://"+role+"@"+rest)
 	}
 	s, err := sqllock.Open(t.Context(), as("service"), quiet)
 	if err != nil {

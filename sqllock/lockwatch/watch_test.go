@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -125,7 +126,7 @@ func (w *watch) anotherLook(db *sql.DB, key sqllock.Key) {
 // Watch reports the late heartbeat of a held lock once, and its end once. It does
 // not report the row of an earlier process with the same PID.
 func TestWatchLate(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn, quiet)
 		stuck, healthy, reused := sqllock.ID(710001), sqllock.ID(710002), sqllock.ID(710003)
@@ -185,7 +186,7 @@ func TestWatchWithLate(t *testing.T) {
 
 // Watch reports a cycle of waits, and its end.
 func TestWatchCycle(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn, quiet)
 		held, wanted := sqllock.ID(1), sqllock.ID(2)
@@ -211,7 +212,7 @@ func TestWatchCycle(t *testing.T) {
 		pollAgain := func(n int, what string) {
 			t.Helper()
 			lockertest.Eventually(t, what, func() bool {
-				pgtest.Execute(t, db, "UPDATE latchkey_waits SET heartbeat = now()")
+				dbtest.Execute(t, db, "UPDATE latchkey_waits SET heartbeat = now()")
 				return w.count(ofKind(lockwatch.WaitCycle, false)) == n
 			})
 		}
@@ -219,7 +220,7 @@ func TestWatchCycle(t *testing.T) {
 		poll(t, db, 5, &held, wanted, time.Minute)
 		pollAgain(2, "a certain cycle is reported")
 		w.await(1, "it is not the possible one any more", ofKind(lockwatch.WaitCycle, true))
-		pgtest.Execute(t, db, "DELETE FROM latchkey_waits")
+		dbtest.Execute(t, db, "DELETE FROM latchkey_waits")
 		w.await(2, "its end is reported", ofKind(lockwatch.WaitCycle, true))
 		certain := func(f lockwatch.Finding) bool { return f.Cycle != nil && f.Cycle.Certain }
 		if n := w.count(certain); n != 2 {
@@ -230,7 +231,7 @@ func TestWatchCycle(t *testing.T) {
 
 // With WithLongHeld Watch reports locks that any program holds for long.
 func TestWatchLongHeld(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn)
 		registered, unknown := sqllock.ID(1), sqllock.ID(2)
@@ -254,8 +255,8 @@ func TestWatchLongHeld(t *testing.T) {
 
 // Watch reports missing tables and says what to do. It goes on without them.
 func TestWatchMissingRegistry(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := pgtest.Open(t, driver, dsn)
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
 		w := startWatch(t, db)
 		w.await(1, "the missing table is reported", failed(false, "lockwatch.Schema"))
 		withRegistry(t, driver, dsn)
@@ -273,7 +274,7 @@ func TestWatchDatabaseAway(t *testing.T) {
 		db := withRegistry(t, driver, cluster.DSN(""))
 		w := startWatch(t, db)
 		w.anotherLook(db, sqllock.ID(1))
-		pgtest.Execute(t, db, "CHECKPOINT") // the server does not flush what it commits
+		dbtest.Execute(t, db, "CHECKPOINT") // the server does not flush what it commits
 		if err := cluster.Kill(); err != nil {
 			t.Fatal(err)
 		}

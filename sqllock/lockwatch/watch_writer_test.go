@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -96,7 +97,7 @@ func (o registeringHolder) start(t *testing.T) *os.Process {
 // Watch reports a frozen process as late before the server ends its session, which
 // is one lease after its last statement.
 func TestWatchTellsOfAFrozenProcess(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		const lease = 4 * time.Second
 		db := withRegistry(t, driver, dsn)
 		frozen := registeringHolder{driver, dsn, lease}.start(t)
@@ -127,7 +128,7 @@ func TestWatchTellsOfAFrozenProcess(t *testing.T) {
 // While the registry cannot be written, healthy sessions are not late, and Watch
 // does not ask whether to end them.
 func TestWatchSparesWhoCannotRegister(t *testing.T) {
-	pgtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
 		s := session(t, driver, dsn, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond), sqllock.WithLease(2*time.Second))
 		lock := mustLock(t, s, sqllock.ID(1))
