@@ -2,37 +2,20 @@ package lockwatch_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
-
-// exampleDatabase returns a database for an Example. done removes it.
-func exampleDatabase() (db *sql.DB, done func()) {
-	dsn, drop, err := pgtest.Temporary(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	db, err = sql.Open("pgx", dsn)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return db, func() {
-		_ = db.Close()
-		_ = drop()
-	}
-}
 
 // Which session holds the lock of a user? The key is enough to ask. Names are only
 // in the registry, and only if a lock was given one.
 func ExampleInspect() {
 	ctx := context.Background()
-	db, done := exampleDatabase()
+	db, done := dbtest.ExampleDatabase()
 	defer done()
 	locks, err := sqllock.Open(ctx, db)
 	if err != nil {
@@ -80,7 +63,7 @@ func ExampleSnapshot_Cycles() {
 
 // One process of the fleet watches: the leader of an election.
 func ExampleWatch() {
-	db, done := exampleDatabase()
+	db, done := dbtest.ExampleDatabase()
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background()) // of the process
 	defer cancel()

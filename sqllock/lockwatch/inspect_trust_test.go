@@ -2,7 +2,6 @@ package lockwatch_test
 
 import (
 	"database/sql"
-	"errors"
 	"strings"
 	"testing"
 
@@ -109,9 +108,7 @@ func TestInspectOddRows(t *testing.T) {
 			"INSERT INTO latchkey_waits VALUES (1, 2, 1, -1, 0, 1, now(), now(), now())",
 			"INSERT INTO latchkey_waits VALUES (1, 0, 1, -2, 0, 1, now(), now(), now())",
 		} {
-			_, err := db.Exec(statement)
-			var state interface{ SQLState() string }
-			if !errors.As(err, &state) || state.SQLState() != "23514" {
+			if _, err := db.Exec(statement); dbtest.State(err) != "23514" {
 				t.Errorf("%s: %v", statement, err)
 			}
 		}

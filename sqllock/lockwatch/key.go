@@ -20,8 +20,8 @@ func keyOf(space dialect.Space, id int64) sqllock.Key {
 // idOf returns the number of key in the database. Two keys exclude each other
 // exactly if their numbers are equal.
 func idOf(key sqllock.Key) dialect.Key {
-	if id := key.Int64(); key == keyOf(dialect.TwoInts, id) {
-		return dialect.Key{Space: dialect.TwoInts, ID: id}
+	if _, _, isPair := key.Pair(); isPair {
+		return dialect.Key{Space: dialect.TwoInts, ID: key.Int64()}
 	}
 	return dialect.Key{Space: dialect.Bigint, ID: key.Int64()}
 }
@@ -33,9 +33,8 @@ func compareKeys(a, b sqllock.Key) int {
 
 // keyText returns key as the arguments of PostgreSQL's functions.
 func keyText(key sqllock.Key) string {
-	id := idOf(key)
-	if id.Space == dialect.Bigint {
-		return strconv.FormatInt(id.ID, 10)
+	if class, object, isPair := key.Pair(); isPair {
+		return fmt.Sprintf("%d, %d", class, object)
 	}
-	return fmt.Sprintf("%d, %d", int32(id.ID>>32), int32(id.ID))
+	return strconv.FormatInt(key.Int64(), 10)
 }

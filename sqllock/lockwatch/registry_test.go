@@ -66,7 +66,7 @@ func poll(t *testing.T, db *sql.DB, session int64, holding *sqllock.Key, wanted 
 }
 
 func spaceOf(key sqllock.Key) int {
-	if key == sqllock.Pair(int32(key.Int64()>>32), int32(key.Int64())) {
+	if _, _, isPair := key.Pair(); isPair {
 		return 1
 	}
 	return 0

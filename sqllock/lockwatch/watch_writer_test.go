@@ -1,97 +1,58 @@
 package lockwatch_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// A registeringHolder is a process of its own with a Session that writes heartbeats, and holds sqllock.ID(1): this test binary,
-// with these orders in its environment.
+// A registeringHolder is another process, whose Session writes heartbeats and holds
+// ID(1).
 type registeringHolder struct {
 	Driver, DSN string
 	Lease       time.Duration
 }
 
-const registeringHolderEnv = "LATCHKEY_TEST_REGISTERING_HOLDER"
+const registeringHolderRole = "registering holder"
 
-// runRegisteringHolder does not return in a registeringHolder's process.
-func runRegisteringHolder() {
-	text := os.Getenv(registeringHolderEnv)
-	if text == "" {
-		return
-	}
-	go func() { // die with the parent
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	var o registeringHolder
-	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
-		err = o.hold()
-	}
-	fmt.Fprintln(os.Stderr, "holder:", err)
-	os.Exit(1)
-}
-
-func (o registeringHolder) hold() error {
+func holdRegistered(ctx context.Context, o registeringHolder) error {
 	db, err := sql.Open(o.Driver, o.DSN)
 	if err != nil {
 		return err
 	}
-	s, err := sqllock.Open(context.Background(), db, sqllock.WithRegistry(""), sqllock.WithLease(o.Lease))
+	s, err := sqllock.Open(ctx, db, sqllock.WithRegistry(""), sqllock.WithLease(o.Lease))
 	if err != nil {
 		return err
 	}
-	if _, err := s.TryLock(context.Background(), sqllock.ID(1)); err != nil {
+	if _, err := s.TryLock(ctx, sqllock.ID(1)); err != nil {
 		return err
 	}
 	fmt.Println("holding")
-	select {}
+	<-ctx.Done()
+	return nil
 }
 
-// start starts o and returns when it holds.
-func (o registeringHolder) start(t *testing.T) *os.Process {
+// start starts o and returns its PID when it holds the lock.
+func (o registeringHolder) start(t *testing.T) (pid int) {
 	t.Helper()
-	text, err := json.Marshal(o)
+	p, err := subprocess.Start(registeringHolderRole, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test binary
-	cmd.Env, cmd.Stderr = append(os.Environ(), registeringHolderEnv+"="+string(text)), os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { _ = p.Kill() })
+	if line, err := p.ReadLine(); err != nil {
+		t.Fatalf("the holder printed %q: %v", line, err)
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatalf("the holder said %q: %v", line, err)
-	}
-	return cmd.Process
+	return p.PID()
 }
 
 // Watch reports a frozen process as late before the server ends its session, which
@@ -107,7 +68,7 @@ func TestWatchTellsOfAFrozenProcess(t *testing.T) {
 		if n := w.count(late(sqllock.ID(1), false)); n != 0 {
 			t.Error("late, while it runs")
 		}
-		if err := pgtest.FreezeProcess(frozen.Pid); err != nil {
+		if err := pgtest.FreezeProcess(frozen); err != nil {
 			t.Fatal(err)
 		}
 		w.await(1, "the late heartbeat is reported", late(sqllock.ID(1), false))
