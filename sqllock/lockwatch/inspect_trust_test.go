@@ -90,44 +90,9 @@ func TestInspectIsReadOnly(t *testing.T) {
 	})
 }
 
-// Inspect skips rows whose times are infinite or out of range. The tables reject
-// rows that no Session writes.
-func TestInspectOddRows(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		beat{session: 1, key: sqllock.ID(1)}.write(t, db)
-		for _, moment := range []string{"'infinity'", "'-infinity'", "'20000-01-01'"} {
-			dbtest.Execute(t, db, "UPDATE latchkey_heartbeats SET acquired = "+moment)
-			if h := holder(t, inspect(t, db), sqllock.ID(1)); h.Registration != nil {
-				t.Errorf("%s: %+v", moment, h.Registration)
-			}
-		}
-		for _, statement := range []string{
-			"UPDATE latchkey_heartbeats SET key_space = 2",
-			"INSERT INTO latchkey_waits VALUES (1, 2, 1, -1, 0, 1, now(), now(), now())",
-			"INSERT INTO latchkey_waits VALUES (1, 0, 1, -2, 0, 1, now(), now(), now())",
-		} {
-			if _, err := db.Exec(statement); dbtest.State(err) != "23514" {
-				t.Errorf("%s: %v", statement, err)
-			}
-		}
-	})
-}
-
 // as returns a pool on dsn that logs in as role.
 func as(t *testing.T, driver, dsn, role string) *sql.DB {
 	before, rest, _ := strings.Cut(dsn, "://")
 	_, rest, _ = strings.Cut(rest, "@")
 	return dbtest.Open(t, driver, before+"://"+role+"@"+rest)
-}
-
-// The application_name of a Session ends in latchkey, however long it is.
-func TestApplicationNameIsCut(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		mustLock(t, session(t, driver, dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
-		if name := holder(t, inspect(t, dbtest.Open(t, driver, dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
-			t.Errorf("%q", name)
-		}
-	})
 }

@@ -1,9 +1,7 @@
 package lockwatch_test
 
 import (
-	"database/sql"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -150,19 +148,14 @@ func TestWatchTerminatesWithTheRight(t *testing.T) {
 	dbtest.Execute(t, admin, "CREATE ROLE service LOGIN")
 	dbtest.Execute(t, admin, "CREATE ROLE watcher LOGIN IN ROLE pg_signal_backend, pg_read_all_stats")
 	dbtest.Execute(t, admin, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO watcher")
-	as := func(role string) *sql.DB {
-		before, rest, _ := strings.Cut(cluster.DSN(""), "://")
-		_, rest, _ = strings.Cut(rest, "@")
-		return dbtest.Open(t, "pgx", before+"://"+role+"@"+rest)
-	}
-	s, err := sqllock.Open(t.Context(), as("service"), quiet)
+	s, err := sqllock.Open(t.Context(), as(t, "pgx", cluster.DSN(""), "service"), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	lock := mustLock(t, s, sqllock.ID(1))
 	beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, admin)
-	w := startWatch(t, as("watcher"), lockwatch.WithTerminate(func(lockwatch.Finding) bool { return true }))
+	w := startWatch(t, as(t, "pgx", cluster.DSN(""), "watcher"), lockwatch.WithTerminate(func(lockwatch.Finding) bool { return true }))
 	<-lock.Context().Done()
 	w.await(1, "the ended session is reported", terminated)
 }
