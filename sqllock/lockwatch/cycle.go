@@ -69,7 +69,7 @@ func (s *Snapshot) Cycles() []Cycle {
 	certain := len(found.cycles)
 	known := make(map[int]*paths)
 	for i := range s.Waiters {
-		if w := &s.Waiters[i]; w.Poll != nil && !w.Poll.Holding {
+		if w := &s.Waiters[i]; w.Poll != nil && w.Poll.Held == nil {
 			g.possible(w, known, &found)
 		}
 	}

@@ -46,7 +46,8 @@ func waits(pid int, key int64, blockedBy ...int) lockwatch.Waiter {
 func polls(session int, holding, key int64) lockwatch.Waiter {
 	p := &lockwatch.Poll{Session: int64(session), Callers: 1, Heartbeat: noon}
 	if holding != 0 {
-		p.Holding, p.Held = true, sqllock.ID(holding)
+		held := sqllock.ID(holding)
+		p.Held = &held
 	}
 	return lockwatch.Waiter{Key: sqllock.ID(key), Poll: p}
 }

@@ -128,7 +128,8 @@ func TestCycleNeedsNewHeartbeats(t *testing.T) {
 			return Holder{Key: sqllock.ID(k), Process: Process{PID: n}, Registration: &Registration{Session: int64(n), Acquired: at, Heartbeat: at, Expires: at.Add(time.Hour)}}
 		}
 		poll := func(n int, holds, wants int64, heartbeat int) Waiter {
-			return Waiter{Key: sqllock.ID(wants), Poll: &Poll{Session: int64(n), Callers: 1, Holding: true, Held: sqllock.ID(holds), Heartbeat: beat(heartbeat)}}
+			held := sqllock.ID(holds)
+			return Waiter{Key: sqllock.ID(wants), Poll: &Poll{Session: int64(n), Callers: 1, Held: &held, Heartbeat: beat(heartbeat)}}
 		}
 		return &Snapshot{At: at, Holders: []Holder{lock(1, 1), lock(2, 2)}, Waiters: []Waiter{poll(1, 1, 2, first), poll(2, 2, 1, second)}}
 	}

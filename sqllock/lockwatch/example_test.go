@@ -46,13 +46,13 @@ func ExampleSnapshot_Cycles() {
 		return lockwatch.Holder{Key: sqllock.ID(key), Process: lockwatch.Process{PID: session},
 			Registration: &lockwatch.Registration{Session: int64(session)}}
 	}
-	waits := func(session int, holding, wanted int64) lockwatch.Waiter {
+	waits := func(session int, held sqllock.Key, wanted int64) lockwatch.Waiter {
 		return lockwatch.Waiter{Key: sqllock.ID(wanted),
-			Poll: &lockwatch.Poll{Session: int64(session), Callers: 1, Holding: true, Held: sqllock.ID(holding)}}
+			Poll: &lockwatch.Poll{Session: int64(session), Callers: 1, Held: &held}}
 	}
 	seen := &lockwatch.Snapshot{ // as Inspect gives it
 		Holders: []lockwatch.Holder{holds(101, 1), holds(102, 2)},
-		Waiters: []lockwatch.Waiter{waits(101, 1, 2), waits(102, 2, 1)},
+		Waiters: []lockwatch.Waiter{waits(101, sqllock.ID(1), 2), waits(102, sqllock.ID(2), 1)},
 	}
 	for _, c := range seen.Cycles() {
 		fmt.Println(c)

@@ -52,11 +52,11 @@ func TestInspectRegistrations(t *testing.T) {
 		if r := holder(t, got, given).Registration; r != nil {
 			t.Errorf("the registration of another holder: %+v", r)
 		}
-		if _, waiters := got.Find(sqllock.ID(50)); len(waiters) != 1 || waiters[0].Poll == nil || !waiters[0].Poll.Holding ||
-			waiters[0].Poll.Held != reused || waiters[0].Poll.Session != 77 || waiters[0].Poll.Callers != 2 {
+		if _, waiters := got.Find(sqllock.ID(50)); len(waiters) != 1 || waiters[0].Poll == nil || waiters[0].Poll.Held == nil ||
+			*waiters[0].Poll.Held != reused || waiters[0].Poll.Session != 77 || waiters[0].Poll.Callers != 2 {
 			t.Errorf("the polling caller that holds a key: %+v", waiters)
 		}
-		if _, waiters := got.Find(sqllock.ID(51)); len(waiters) != 1 || waiters[0].Poll.Holding {
+		if _, waiters := got.Find(sqllock.ID(51)); len(waiters) != 1 || waiters[0].Poll.Held != nil {
 			t.Errorf("the polling caller: %+v", waiters)
 		}
 		if _, waiters := got.Find(sqllock.ID(52)); len(waiters) != 0 {

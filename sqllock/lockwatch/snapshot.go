@@ -110,8 +110,7 @@ type Waiter struct {
 type Poll struct {
 	Session   int64 // the random number of the Session
 	Callers   int
-	Holding   bool        // whether Held is known
-	Held      sqllock.Key // a lock that these callers hold while they wait
+	Held      *sqllock.Key // a lock that these callers hold while they wait; nil: not known
 	Heartbeat time.Time
 	Expires   time.Time
 }

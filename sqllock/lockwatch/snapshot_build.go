@@ -65,7 +65,8 @@ func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
 func pollOf(p dialect.InspectedPoll) Waiter {
 	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
 	if p.HeldSpace >= 0 {
-		poll.Holding, poll.Held = true, keyOf(dialect.Space(p.HeldSpace), p.HeldID)
+		held := keyOf(dialect.Space(p.HeldSpace), p.HeldID)
+		poll.Held = &held
 	}
 	return Waiter{Key: keyOf(p.Space, p.ID), Since: p.Since, Poll: poll}
 }
@@ -98,5 +99,8 @@ func comparePolls(a, b *Poll) int {
 	if a == nil || b == nil {
 		return 0
 	}
-	return cmp.Or(cmp.Compare(a.Session, b.Session), compareKeys(a.Held, b.Held))
+	if order := cmp.Or(cmp.Compare(a.Session, b.Session), compareBools(a.Held != nil, b.Held != nil)); order != 0 || a.Held == nil {
+		return order
+	}
+	return compareKeys(*a.Held, *b.Held)
 }

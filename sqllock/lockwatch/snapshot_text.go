@@ -62,8 +62,8 @@ func (s *Snapshot) writeWaiters(w io.Writer) {
 	for _, x := range s.Waiters {
 		if poll := x.Poll; poll != nil {
 			who := fmt.Sprintf("callers of session %d: %d", poll.Session, poll.Callers)
-			if poll.Holding {
-				who += ", holding " + keyText(poll.Held)
+			if poll.Held != nil {
+				who += ", holding " + keyText(*poll.Held)
 			}
 			row(table, keyText(x.Key), "polls", "", "", "", "", s.age(x.Since), "", who)
 			continue

@@ -75,7 +75,7 @@ func newWaitGraph(s *Snapshot) *waitGraph {
 	for i := range s.Waiters {
 		if w := &s.Waiters[i]; w.Poll == nil {
 			g.serverWait(w)
-		} else if w.Poll.Holding {
+		} else if w.Poll.Held != nil {
 			g.pollWait(w)
 		}
 	}
@@ -179,13 +179,13 @@ func (g *waitGraph) pollWait(w *Waiter) {
 	}
 }
 
-// poller returns the node of the lock that the callers of p held at their last
+// poller returns the node of p.Held, which the callers of p held at their last
 // heartbeat. There is none if another caller has acquired the key since. The lock
 // may be on another Session of their process, but only an exclusive lock is
 // certainly theirs then.
 func (g *waitGraph) poller(p *Poll) (int, bool) {
 	for _, own := range []bool{true, false} {
-		for _, h := range g.holders[p.Held] {
+		for _, h := range g.holders[*p.Held] {
 			r := h.Registration
 			if r == nil || r.Acquired.After(p.Heartbeat) {
 				continue
