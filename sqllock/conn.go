@@ -8,7 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A Conn is a Locker on one connection that its caller owns: for code that has
+// A ConnLocker is a Locker on one connection that its caller owns: for code that has
 // a *sql.Conn (of an *sqlx.Conn, its field Conn) and wants locks of its session.
 //
 // It proves nothing and sends nothing by itself: there is no heartbeat and no
@@ -23,9 +23,9 @@ import (
 // back into the pool with its locks. A connection whose state is in doubt,
 // because it did not answer a call in time, is destroyed with its locks. If the
 // server is frozen, Close of the connection waits for the statement under way.
-// Use one Conn for each connection, never two: PostgreSQL would let one session
+// Use one ConnLocker for each connection, never two: PostgreSQL would let one session
 // take a key twice.
-type Conn struct {
+type ConnLocker struct {
 	conn  *dialect.Conn
 	table *keyTable
 
@@ -37,12 +37,12 @@ type Conn struct {
 	doubt   bool          // a call ended without an answer
 }
 
-// OnConn makes a Conn on conn. It panics if conn is nil.
-func OnConn(conn *sql.Conn) *Conn {
+// OnConn makes a ConnLocker on conn. It panics if conn is nil.
+func OnConn(conn *sql.Conn) *ConnLocker {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &Conn{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
+	c := &ConnLocker{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
 	c.table = newKeyTable(c)
 	c.table.timeout = answerTimeout
 	c.table.onTimeout = c.mistrustLocked
@@ -53,28 +53,28 @@ func OnConn(conn *sql.Conn) *Conn {
 // ErrNotExclusive if another server process answers than before, as behind a
 // transaction pooler, ErrUnavailable within a second if there is no answer, or
 // ctx's error.
-func (c *Conn) TryLock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // It tries again from time to time, so that the connection is free in between.
-func (c *Conn) Lock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, want{waits: true})
 }
 
 // TryRLock takes key as one of several readers, as [Session.TryRLock] does; its errors are
 // those of TryLock.
-func (c *Conn) TryRLock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) TryRLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, want{mode: shared})
 }
 
 // RLock is TryRLock that waits until ctx ends, as Lock does.
-func (c *Conn) RLock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, want{mode: shared, waits: true})
 }
 
-func (c *Conn) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
+func (c *ConnLocker) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
 	c.sendLater()
 	lock, err := c.table.acquire(ctx, key, w)
 	if err != nil && ctx.Err() != nil {
@@ -85,7 +85,7 @@ func (c *Conn) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
 
 // awaitQuiet waits, after a call for key was given up, until no statement of it
 // is under way any more: it would come between those of the connection's owner.
-func (c *Conn) awaitQuiet(key Key) {
+func (c *ConnLocker) awaitQuiet(key Key) {
 	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	for {
@@ -122,35 +122,35 @@ func (k *keyState) underWay() bool {
 // mistrustLocked has the connection destroyed if a statement is still under way:
 // its answer, and what would have to follow it, would come behind its owner's
 // back.
-func (c *Conn) mistrustLocked() { c.doubt = c.doubt || c.running }
+func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
 
-// Conn is the source of its table.
+// ConnLocker is the source of its table.
 
-func (c *Conn) newKey() *keyState { return &keyState{own: plainKey{}} }
+func (c *ConnLocker) newKey() *keyState { return &keyState{own: plainKey{}} }
 
-func (c *Conn) take(k *keyState) {
+func (c *ConnLocker) take(k *keyState) {
 	k.phase = queued
 	c.sendLocked(k)
 }
 
-// takeGroup is never called: a Conn takes one key at a time.
-func (c *Conn) takeGroup(*request) {}
+// takeGroup is never called: a ConnLocker takes one key at a time.
+func (c *ConnLocker) takeGroup(*request) {}
 
-func (c *Conn) away(*keyState) error { return nil }
+func (c *ConnLocker) away(*keyState) error { return nil }
 
-func (c *Conn) giveBack(k *keyState) { c.sendLocked(k) }
+func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
 
 // sendLocked queues e, and sees that a goroutine works on the queue. It lives
-// until the queue is empty: a Conn has no end of its own, and leaves nothing
+// until the queue is empty: a ConnLocker has no end of its own, and leaves nothing
 // behind.
-func (c *Conn) sendLocked(k *keyState) {
+func (c *ConnLocker) sendLocked(k *keyState) {
 	c.queue = append(append(c.queue, c.later...), k)
 	c.later = nil
 	c.workLocked()
 }
 
 // sendLater tries again to give back what could not be given back before.
-func (c *Conn) sendLater() {
+func (c *ConnLocker) sendLater() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if len(c.later) > 0 {
@@ -160,14 +160,14 @@ func (c *Conn) sendLater() {
 	}
 }
 
-func (c *Conn) workLocked() {
+func (c *ConnLocker) workLocked() {
 	if !c.running {
 		c.running = true
 		go c.work()
 	}
 }
 
-func (c *Conn) work() {
+func (c *ConnLocker) work() {
 	for {
 		k, key, release := c.next()
 		if k == nil {
@@ -188,7 +188,7 @@ func (c *Conn) work() {
 }
 
 // next takes the next step off the queue; nil if there is none.
-func (c *Conn) next() (k *keyState, key dialect.Key, release bool) {
+func (c *ConnLocker) next() (k *keyState, key dialect.Key, release bool) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,20 +210,20 @@ func (c *Conn) next() (k *keyState, key dialect.Key, release bool) {
 	return nil, dialect.Key{}, false
 }
 
-func (c *Conn) doubtful() bool {
+func (c *ConnLocker) doubtful() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	return c.doubt
 }
 
 // stepLocked tells those who wait that a statement was answered.
-func (c *Conn) stepLocked() {
+func (c *ConnLocker) stepLocked() {
 	close(c.stepped)
 	c.stepped = make(chan struct{})
 }
 
 // completeStep gives e's callers the answer to its step.
-func (c *Conn) completeStep(k *keyState, ok bool, err error) {
+func (c *ConnLocker) completeStep(k *keyState, ok bool, err error) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -249,7 +249,7 @@ func (c *Conn) completeStep(k *keyState, ok bool, err error) {
 }
 
 // dropConnection ends every lock: the connection is gone, or not to be trusted.
-func (c *Conn) dropConnection(k *keyState, err error) {
+func (c *ConnLocker) dropConnection(k *keyState, err error) {
 	t := c.table
 	t.mu.Lock()
 	c.doubt = true // nothing on it counts any more
