@@ -116,6 +116,32 @@ func (t *keyTable) submit(r *request) (*Lock, error) {
 	}
 }
 
+// noteWait notes for the registry since when r waits, and which locks of this table
+// its caller holds: those that its context carries. (A lock of another Session may
+// be in another database, where its key means something else.) table.mu is not
+// held, because a context may be of any type.
+func (t *keyTable) noteWait(r *request) {
+	if !t.registers {
+		return
+	}
+	r.since = now()
+	for c := carrier(r.ctx); c != nil; c = carrier(c.parent) {
+		key := c.lock.key.id()
+		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(r.holding, key) {
+			r.holding = append(r.holding, key)
+		}
+	}
+}
+
+// carrierKey is the context key under which a boundContext gives itself.
+type carrierKey struct{}
+
+// carrier is the innermost context in ctx that carries a lock, or nil.
+func carrier(ctx context.Context) *boundContext {
+	c, _ := ctx.Value(carrierKey{}).(*boundContext)
+	return c
+}
+
 // placeLocked answers r from the table where that can be done. Else it puts r in
 // line for its keys, and sees that they are requested.
 //

@@ -54,27 +54,27 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 // transaction pooler, ErrUnavailable within a second if there is no answer, or
 // ctx's error.
 func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, want{})
+	return c.acquireQuietly(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // It tries again from time to time, so that the connection is free in between.
 func (c *ConnLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, want{waits: true})
+	return c.acquireQuietly(ctx, key, want{waits: true})
 }
 
 // TryRLock takes key as one of several readers, as [Session.TryRLock] does; its errors are
 // those of TryLock.
 func (c *ConnLocker) TryRLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, want{mode: shared})
+	return c.acquireQuietly(ctx, key, want{mode: shared})
 }
 
 // RLock is TryRLock that waits until ctx ends, as Lock does.
 func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, want{mode: shared, waits: true})
+	return c.acquireQuietly(ctx, key, want{mode: shared, waits: true})
 }
 
-func (c *ConnLocker) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
+func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w want) (*Lock, error) {
 	c.sendLater()
 	lock, err := c.table.acquire(ctx, key, w)
 	if err != nil && ctx.Err() != nil {

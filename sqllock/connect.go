@@ -79,7 +79,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	}
 	race := &race[T]{ctx: ctx, b: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
 	race.start()
-	return race.run(sl.s.answers(ctx))
+	return race.first(sl.s.answers(ctx))
 }
 
 // A race is attempts at one thing, of which the first to succeed counts.
@@ -120,9 +120,9 @@ func (r *race[T]) start() {
 	}()
 }
 
-// run returns what the first attempt that succeeds has brought, or when all have
+// first returns what the first attempt that succeeds has brought, or when all have
 // failed the error that tells most. answers says that the server answers.
-func (r *race[T]) run(answers <-chan struct{}) (none T, err error) {
+func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 	for {
 		select {
 		case <-r.ctx.Done():
@@ -175,6 +175,14 @@ func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, err
 }
 
 const (
+	connectTimeout = 5 * time.Second
+	backoffMin     = 50 * time.Millisecond
+	backoffMax     = time.Second
+
+	// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver
+	// can cost. Beyond it no attempt to connect is made.
+	maxAbandoned = 4
+
 	// hangs is how long an attempt to connect may take before it is asked whether
 	// the server answers at all, and how long that question may take.
 	hangs = 500 * time.Millisecond

@@ -92,7 +92,7 @@ func (p *TxLocker) newKey() *keyState {
 func (p *TxLocker) take(k *keyState) {
 	p.table.requestedLocked(k, exclusive)
 	go func() {
-		holder, err := p.begin(k.key)
+		holder, err := p.beginTx(k.key)
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
 		if err != nil {
@@ -113,7 +113,7 @@ func (p *TxLocker) giveBack(k *keyState) {
 	k.phase = freeing
 	holder := txKeyOf(k).holder
 	go func() {
-		err := holder.end()
+		err := holder.rollBack()
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
 		txKeyOf(k).holder = nil
@@ -121,8 +121,8 @@ func (p *TxLocker) giveBack(k *keyState) {
 	}()
 }
 
-// begin takes key, which must not change meanwhile, on a new transaction.
-func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
+// beginTx takes key, which must not change meanwhile, on a new transaction.
+func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	conn, err := p.db.Conn(ctx)
@@ -147,7 +147,7 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	if ok && err == nil {
 		return h, nil
 	}
-	_ = h.end()
+	_ = h.rollBack()
 	if err == nil {
 		return nil, ErrHeld
 	}
@@ -166,9 +166,9 @@ func attemptError(err error) error {
 	return fromDialect(err)
 }
 
-// end gives the lock back: nil if it was held until now, or until its user
+// rollBack gives the lock back: nil if it was held until now, or until its user
 // ended the transaction.
-func (h *txHolder) end() error {
+func (h *txHolder) rollBack() error {
 	tooLong := time.AfterFunc(connectTimeout, h.cancel)
 	err := h.tx.Rollback()
 	_ = h.conn.Close()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -177,7 +176,7 @@ func (c *connection) toRegisterLocked() *dialect.Register {
 		}
 		for _, r := range k.waiters {
 			if r.waits && at-r.since >= s.options.heartbeat {
-				waits.add(k.key, r, at)
+				waits.addWaiter(k.key, r, at)
 			}
 		}
 	}
@@ -186,7 +185,7 @@ func (c *connection) toRegisterLocked() *dialect.Register {
 			continue
 		}
 		for _, key := range r.keys {
-			waits.add(key.id(), r, at)
+			waits.addWaiter(key.id(), r, at)
 		}
 	}
 	for _, w := range waits {
@@ -215,9 +214,9 @@ type waitingKey struct {
 	holds        bool
 }
 
-// add adds a, which waits for key. Of one that waits for any of several keys it is not said
+// addWaiter adds a, which waits for key. Of one that waits for any of several keys it is not said
 // what it holds: that key may not be the one that it gets.
-func (ws waitingKeys) add(key dialect.Key, r *request, at time.Duration) {
+func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
 	holding := r.holding
 	if len(r.keys) > 1 && !r.all {
 		holding = nil
@@ -238,29 +237,4 @@ func (ws waitingKeys) count(k waitingKey, r *request, at time.Duration) {
 	}
 	w.Waiters++
 	w.Age = max(w.Age, at-r.since)
-}
-
-// noteWait notes for the registry since when a waits, and which of this table's locks its caller
-// holds: those that its context carries. (Another Session's may be in another database, where
-// the key is somebody else's.) table.mu is not held: contexts may be anybody's.
-func (t *keyTable) noteWait(r *request) {
-	if !t.registers {
-		return
-	}
-	r.since = now()
-	for c := carrier(r.ctx); c != nil; c = carrier(c.parent) {
-		key := c.lock.key.id()
-		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(r.holding, key) {
-			r.holding = append(r.holding, key)
-		}
-	}
-}
-
-// carrierKey is the context key under which a boundContext gives itself.
-type carrierKey struct{}
-
-// carrier is the innermost context in ctx that carries a lock, or nil.
-func carrier(ctx context.Context) *boundContext {
-	c, _ := ctx.Value(carrierKey{}).(*boundContext)
-	return c
 }

@@ -83,7 +83,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	first := newSlot(s)
 	s.slots = []*slot{first}
 
-	session, err := s.begin(ctx, first)
+	session, err := s.connectFirst(ctx, first)
 	if err != nil {
 		if !s.options.lazy || !isUnavailable(err) || ctx.Err() != nil {
 			s.cancel()
@@ -96,12 +96,12 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 		c = first.serve(session)
 	}
 	s.tasks.Add(1)
-	go first.run(c)
+	go first.keepConnected(c)
 	return s, nil
 }
 
-// begin makes the first connection.
-func (s *Session) begin(ctx context.Context, first *slot) (dialect.Session, error) {
+// connectFirst makes the first connection.
+func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Session, error) {
 	if err := first.learnDialect(ctx); err != nil {
 		return nil, fromDialect(err)
 	}

@@ -98,7 +98,7 @@ func (s *Session) giveBack(k *keyState) {
 	sl.releases = append(sl.releases, k)
 	if sl.away != nil { // no caller waits for it
 		s.table.replyLocked(k, sl.away)
-		sl.countLocked()
+		sl.storeLengthLocked()
 		sl.signal()
 		return
 	}
@@ -193,7 +193,7 @@ func (s *Session) growLocked() {
 	sl.away, sl.abandoned = ErrUnavailable, &s.abandoned
 	s.slots = append(s.slots, sl)
 	s.tasks.Add(1)
-	go sl.run(nil)
+	go sl.keepConnected(nil)
 }
 
 // removeLocked takes b, which has no locks and no queue, out of use.

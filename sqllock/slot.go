@@ -7,12 +7,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A slot is a place for one connection of a Session, and the queue of what
-// is to be sent on it. Its connection may be lost and replaced; what has not
-// been sent by then stays in the queue.
+// A slot is a place for one connection of a Session, with the queue of what is to
+// be sent on it. The connection may be lost and replaced. What has not been sent by
+// then stays in the queue.
 //
 // Invariant: while oldest is not 0 and there is a connection, its goroutine is at
-// work or has a token in wake: only the first to queue something leaves one.
+// work or has a token in wake. Only the first call to queue something leaves one.
 type slot struct {
 	s         *Session
 	wake      chan struct{} // holds a token when there may be something to send
@@ -20,37 +20,27 @@ type slot struct {
 	abandoned *atomic.Int32 // goroutines stuck in the driver, left behind: of the first slot, or of all others
 
 	// protected by s.table.mu
-	conn       *connection   // the connection, or nil
-	away       error         // why asking is in vain: no answer for the timeout, or no connection
+	conn       *connection   // nil: none
+	away       error         // why requests have no chance: no answer for answerTimeout, or no connection
 	releases   []*keyState   // to give back; some may have been taken over since
 	tries      []*keyState   // to take
 	spareTries []*keyState   // memory for tries
-	groups     []*request    // to take one of
-	oldest     time.Duration // when the first of the queue came; 0: nobody waits for what is queued
+	groups     []*request    // to take some of
+	oldest     time.Duration // when the first of the queue came; 0: no caller waits for what is queued
 	down       *time.Timer   // until calls fail, while there is no connection
 	wasLost    bool          // there was a connection, or an attempt at one failed
 	retired    bool          // not needed any more
 }
 
-const (
-	// the timeout is how long the database may leave callers without an answer
-	// before they get ErrUnavailable.
-	answerTimeout = 900 * time.Millisecond
-
-	connectTimeout = 5 * time.Second
-	backoffMin     = 50 * time.Millisecond
-	backoffMax     = time.Second
-
-	// maxStrays bounds the goroutines, and so the connections, that a stuck
-	// driver can cost: beyond it no attempt to connect is made.
-	maxAbandoned = 4
-)
+// answerTimeout is how long the database may leave callers without an answer
+// before they get ErrUnavailable.
+const answerTimeout = 900 * time.Millisecond
 
 func newSlot(s *Session) *slot {
 	return &slot{s: s, wake: make(chan struct{}, 1), abandoned: new(atomic.Int32)}
 }
 
-// loadLocked is how many locks are on b or may soon be.
+// loadLocked is how many locks are on sl, or may soon be.
 func (sl *slot) loadLocked() int {
 	n := len(sl.tries) + len(sl.groups)
 	if sl.conn != nil {
@@ -61,7 +51,7 @@ func (sl *slot) loadLocked() int {
 
 // notifyLocked says that something was queued.
 func (sl *slot) notifyLocked() {
-	sl.countLocked()
+	sl.storeLengthLocked()
 	if sl.oldest == 0 {
 		sl.oldest = now()
 		sl.signal()
@@ -75,15 +65,15 @@ func (sl *slot) signal() {
 	}
 }
 
-// countLocked stores how long the queue is, for coalesce, which looks often.
-func (sl *slot) countLocked() {
+// storeLengthLocked stores how long the queue is, for coalesce, which looks often.
+func (sl *slot) storeLengthLocked() {
 	sl.queued.Store(int64(len(sl.releases) + len(sl.tries) + len(sl.groups)))
 }
 
-// run keeps b connected until the Session is closed or b retires. l is its
-// first connection, or nil. Attempts that bring no connection, or one that dies
-// before it has answered, are made at growing intervals.
-func (sl *slot) run(c *connection) {
+// keepConnected connects sl again and again, until the Session is closed or sl
+// retires. c is its first connection, or nil. The pauses grow while attempts bring
+// no connection, or one that dies before it has answered.
+func (sl *slot) keepConnected(c *connection) {
 	defer sl.s.tasks.Done()
 	for failures := 0; !sl.done(); {
 		if c == nil {
@@ -125,7 +115,7 @@ func (sl *slot) backOff(failures int) {
 	}
 }
 
-// serve makes session b's connection.
+// serve makes a connection of session, and starts it.
 func (sl *slot) serve(session dialect.Session) *connection {
 	t := sl.s.table
 	t.mu.Lock()
@@ -151,8 +141,8 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	return c
 }
 
-// closeConnection waits for l's goroutine to end its connection, and closes the socket
-// under one that is stuck.
+// closeConnection waits for the goroutine of c to end its session, and closes the
+// socket under one that is stuck.
 func (sl *slot) closeConnection(c *connection) {
 	wait := sl.s.options.closeTimeout
 	if c.overdue() {
@@ -173,8 +163,8 @@ func (sl *slot) closeConnection(c *connection) {
 	}()
 }
 
-// lostLocked has callers fail once they have had no answer for the timeout, unless b is
-// connected again by then.
+// lostLocked has callers fail once they have had no answer for answerTimeout,
+// unless sl is connected again by then.
 func (sl *slot) lostLocked() {
 	sl.conn, sl.wasLost = nil, true
 	wait := answerTimeout
@@ -219,14 +209,14 @@ func (sl *slot) unreachable(err error) {
 	}
 }
 
-// failQueueLocked fails those who wait for an answer, and those who ask from now on,
-// with err. Releases stay queued.
+// failQueueLocked fails the calls that wait for an answer, and those that come from
+// now on, with err. Releases stay queued.
 func (sl *slot) failQueueLocked(err error) {
 	t := sl.s.table
 	sl.away = err
 	tries, groups := sl.tries, sl.groups
 	sl.tries, sl.groups, sl.oldest = nil, nil, 0
-	sl.countLocked()
+	sl.storeLengthLocked()
 	for _, k := range tries {
 		if k.phase == queued && sessionKeyOf(k).slot == sl {
 			sl.s.denyKeyLocked(k, err)
