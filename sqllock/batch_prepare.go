@@ -154,23 +154,23 @@ func (c *connection) startLocked(k *keyState, m lockMode) {
 	c.slot.s.table.requestedLocked(k, m)
 }
 
-// A batchStats is what a lease has seen of how long things take, to choose how much
-// the next statement carries. Its lease's goroutine alone uses it.
+// A batchStats is what a connection has seen of how long things take. It decides how
+// much the next statement carries. The connection's goroutine alone uses it.
 type batchStats struct {
 	roundTrip time.Duration // of the last statement
 	answered  int           // callers whom it answered
-	perCaller time.Duration // for a caller to get its answer and ask again, beside all others; smoothed
+	perCaller time.Duration // for a caller to get its answer and come again, beside all others; smoothed
 }
 
-// coalesce lets those who are about to queue something do it, for as long as the
-// queue grows: the callers that one statement has answered are in the next. It
-// sets no timer: where no goroutine is ready to run it returns at once, and
-// where the processor is busy with other work it does not insist.
+// coalesce lets the callers that are about to queue something do it, for as long as
+// the queue grows. So the callers that one statement has answered are in the next.
+// It sets no timer. Where no goroutine is ready to run, it returns at once. Where
+// the processor is busy with other work, it does not insist.
 //
-// It returns how many keys the next statement is to carry at the most, beside
-// groups, which all go: half of what is queued, where that pays (see halves).
-// From then on there is always a half in the queue when the other one is
-// answered, and nothing to gather.
+// It returns how many keys the next statement carries at most, beside groups, which
+// all go. That is half of what is queued, where it pays (see halves). From then on
+// there is always a half in the queue when the other one is answered, and coalesce
+// has nothing to wait for.
 func (c *connection) coalesce() (limit int) {
 	const (
 		all     = math.MaxInt
@@ -197,7 +197,7 @@ func (c *connection) coalesce() (limit int) {
 	return all
 }
 
-// observe notes that so many callers took so long to ask again.
+// observe notes that so many callers took so long to come again.
 func (stats *batchStats) observe(callers int, took time.Duration) {
 	each := took / time.Duration(callers)
 	if stats.perCaller == 0 {
@@ -207,13 +207,13 @@ func (stats *batchStats) observe(callers int, took time.Duration) {
 }
 
 // halves reports whether it is faster to send what so many callers want in two
-// statements, one while the callers of the other get their answers and ask again.
+// statements: one while the callers of the other get their answers and come again.
 //
-// With L for the way there and back, S for the server's work and C for the
-// callers' own, a round of one statement takes L + S + C, and one of two
-// takes 2L + S, or C if that is longer: halves win where L < C. The
-// round trip is L and some of S. So it is with a database nearby and hundreds of
-// callers; across a slow network one statement carries all.
+// Say the way there and back takes L, the server's work S and that of the callers
+// C. One statement for all takes L + S + C. Two halves take 2L + S, or C if that is
+// longer. So halves win where L < C. The round trip is L and some of S. It is so
+// with a database nearby and hundreds of callers. Across a slow network one
+// statement carries all.
 func (stats *batchStats) halves(callers int) bool {
 	return stats.roundTrip < time.Duration(callers)*stats.perCaller
 }

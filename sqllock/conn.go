@@ -33,7 +33,7 @@ type ConnLocker struct {
 	queue   []*keyState   // to take or to give back
 	later   []*keyState   // what could not be given back: with the next call
 	running bool          // a goroutine sends
-	stepped chan struct{} // closed, and made anew, when a statement was answered
+	stepped chan struct{} // closed, and made anew, when a statement was answered: stepLocked
 	doubt   bool          // a call ended without an answer
 }
 
@@ -83,8 +83,8 @@ func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w want) (*Lock
 	return lock, err
 }
 
-// awaitQuiet waits, after a call for key was given up, until no statement of it
-// is under way any more: it would come between those of the connection's owner.
+// awaitQuiet waits, after a call for key was given up, until none of its statements
+// is under way any more. It would come between those of the connection's owner.
 func (c *ConnLocker) awaitQuiet(key Key) {
 	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
@@ -107,24 +107,11 @@ func (c *ConnLocker) awaitQuiet(key Key) {
 	}
 }
 
-// underWay reports whether a statement for e is sent or will be, for nobody who
-// is there any more.
-func (k *keyState) underWay() bool {
-	switch k.phase {
-	case requested:
-		return len(k.waiters) == 0
-	case releasing, freeing:
-		return k.reply == nil
-	}
-	return false
-}
-
-// mistrustLocked has the connection destroyed if a statement is still under way:
-// its answer, and what would have to follow it, would come behind its owner's
-// back.
+// mistrustLocked has the connection destroyed if a statement is still under way. Its
+// answer would come behind the owner's back.
 func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
 
-// ConnLocker is the source of its table.
+// A ConnLocker is the source of its table.
 
 func (c *ConnLocker) newKey() *keyState { return &keyState{own: plainKey{}} }
 
@@ -140,31 +127,23 @@ func (c *ConnLocker) away(*keyState) error { return nil }
 
 func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
 
-// sendLocked queues e, and sees that a goroutine works on the queue. It lives
-// until the queue is empty: a ConnLocker has no end of its own, and leaves nothing
-// behind.
-func (c *ConnLocker) sendLocked(k *keyState) {
-	c.queue = append(append(c.queue, c.later...), k)
+// sendLocked queues keys, and before them what could not be given back until now. A
+// goroutine works on the queue until it is empty: a ConnLocker has no end of its
+// own, and leaves nothing behind.
+func (c *ConnLocker) sendLocked(keys ...*keyState) {
+	c.queue = append(append(c.queue, c.later...), keys...)
 	c.later = nil
-	c.workLocked()
+	if len(c.queue) > 0 && !c.running {
+		c.running = true
+		go c.work()
+	}
 }
 
 // sendLater tries again to give back what could not be given back before.
 func (c *ConnLocker) sendLater() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if len(c.later) > 0 {
-		c.queue = append(c.queue, c.later...)
-		c.later = nil
-		c.workLocked()
-	}
-}
-
-func (c *ConnLocker) workLocked() {
-	if !c.running {
-		c.running = true
-		go c.work()
-	}
+	c.sendLocked()
 }
 
 func (c *ConnLocker) work() {
@@ -179,7 +158,10 @@ func (c *ConnLocker) work() {
 		}
 		ok, err := step(key)
 		missing := release && err == nil && !ok
-		if missing || (err != nil && !survived(err)) || c.doubtful() {
+		c.table.mu.Lock()
+		doubt := c.doubt
+		c.table.mu.Unlock()
+		if missing || (err != nil && !survived(err)) || doubt {
 			c.dropConnection(k, err)
 		} else {
 			c.completeStep(k, ok, err)
@@ -187,7 +169,7 @@ func (c *ConnLocker) work() {
 	}
 }
 
-// next takes the next step off the queue; nil if there is none.
+// next takes the next key off the queue, and says what to do; nil if there is none.
 func (c *ConnLocker) next() (k *keyState, key dialect.Key, release bool) {
 	t := c.table
 	t.mu.Lock()
@@ -210,19 +192,12 @@ func (c *ConnLocker) next() (k *keyState, key dialect.Key, release bool) {
 	return nil, dialect.Key{}, false
 }
 
-func (c *ConnLocker) doubtful() bool {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	return c.doubt
-}
-
-// stepLocked tells those who wait that a statement was answered.
 func (c *ConnLocker) stepLocked() {
 	close(c.stepped)
 	c.stepped = make(chan struct{})
 }
 
-// completeStep gives e's callers the answer to its step.
+// completeStep gives the callers of k the answer to its statement.
 func (c *ConnLocker) completeStep(k *keyState, ok bool, err error) {
 	t := c.table
 	t.mu.Lock()
@@ -235,7 +210,7 @@ func (c *ConnLocker) completeStep(k *keyState, ok bool, err error) {
 		t.denyTriesLocked(k, fromDialect(err))
 		k.phase = releasing
 		c.later = append(c.later, k)
-		if len(k.waiters) > 0 { // who waits is in a call: there may be no other
+		if len(k.waiters) > 0 { // the waiters make no other call that would try again
 			time.AfterFunc(jitter(pollAway), c.sendLater)
 		}
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 )
 
 // connect opens a connection. One slot at a time connects: each may need two of the
-// pool's connections, and two of them could wait for each other's.
+// pool's connections, and two slots could wait for each other's.
 //
 // enroll is for a session that is to write into the registry.
 func (sl *slot) connect(caller context.Context, enroll func(context.Context, dialect.Session) error) (dialect.Session, error) {
@@ -30,8 +30,8 @@ func (sl *slot) connect(caller context.Context, enroll func(context.Context, dia
 	}, dialect.Session.Destroy)
 }
 
-// learnDialect finds out which kind of database it is, unless that is known. Until it is, b is the
-// only slot, and nobody needs what depends on it.
+// learnDialect finds out which kind of database it is, unless that is known. Until
+// then sl is the only slot, and nothing needs what depends on the kind.
 func (sl *slot) learnDialect(caller context.Context) error {
 	s := sl.s
 	if s.options.dialect != nil {

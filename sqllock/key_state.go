@@ -114,6 +114,18 @@ func (k *keyState) drop(r *request) {
 	}
 }
 
+// underWay reports whether a statement for k is sent, or will be, and no caller
+// waits for it any more.
+func (k *keyState) underWay() bool {
+	switch k.phase {
+	case requested:
+		return len(k.waiters) == 0
+	case releasing, freeing:
+		return k.reply == nil
+	}
+	return false
+}
+
 // dbKey is the database's name of the key, in the mode of k.
 func (k *keyState) dbKey() dialect.Key {
 	if k.mode == shared {

@@ -73,7 +73,7 @@ func DoAll(ctx context.Context, l interface {
 	return underLock(ctx, locks, fn)
 }
 
-// acquireAll takes all of keys or none.
+// acquireAll takes all of keys or none. It does not wait.
 func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {

@@ -8,9 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// reconcile finds out, after a statement that failed on a session that lives,
-// what the session holds: a statement that fails half-way keeps what it had
-// taken until then.
+// reconcile completes a batch that failed on a session that lives. It finds out
+// what the session holds: a statement that fails half-way keeps what it had taken
+// until then.
 func (c *connection) reconcile(err error) bool {
 	keys, heldErr := c.heldKeys()
 	if heldErr != nil {
@@ -53,9 +53,9 @@ func (c *connection) reconcile(err error) bool {
 	return true
 }
 
-// stillHolds reports whether l lives, and holds what it held, after err of a statement
-// beside those of locks; if not, l is lost. The words of an error alone do not
-// tell: what ended the session may look like one of the statement.
+// stillHolds reports whether c lives and holds what it held, after err of a
+// statement that is not a batch. If not, c is lost. The text of an error alone does
+// not tell: an error that ended the session may look like one of the statement.
 func (c *connection) stillHolds(err error) bool {
 	if !survived(err) {
 		c.loseConnection(err.Error())
@@ -81,9 +81,8 @@ func setOf(keys []dialect.Key) map[dialect.Key]bool {
 	return set
 }
 
-// heldKeys is what the session holds. What kept the statement from succeeding
-// may keep this question, too, for a moment: it is asked again while the lease
-// lasts.
+// heldKeys is what the session holds. What made the statement fail may make this
+// question fail, too, for a moment. So it is asked again while the lease lasts.
 func (c *connection) heldKeys() ([]dialect.Key, error) {
 	for pause := pollMin; ; pause = min(2*pause, pollAway) {
 		keys, err := c.session.Held()
@@ -107,8 +106,8 @@ func survived(err error) bool {
 	return errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full)
 }
 
-// accountsFor reports whether every lock on l is among those that the session
-// holds, and whether it is worth going on with it.
+// accountsFor reports whether every lock on c is among those that the session
+// holds, and whether it is worth going on with c.
 func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 	const tooMany = 10
 	t := c.slot.s.table

@@ -194,7 +194,7 @@ func (c *connection) toRegisterLocked() *dialect.Register {
 	return row
 }
 
-// heldKey is e, which is held, for the registry. table.mu is held.
+// heldKey is k, which is held, for the registry. table.mu is held.
 func (k *keyState) heldKey(at time.Duration) dialect.HeldKey {
 	h := dialect.HeldKey{Key: k.dbKey(), Age: at - k.acquired}
 	for _, l := range k.appendHolders(nil) {
@@ -206,7 +206,7 @@ func (k *keyState) heldKey(at time.Duration) dialect.HeldKey {
 	return h
 }
 
-// waitingKeys is who waits, by what for and what they hold themselves.
+// waitingKeys counts the waiting callers, by the key and by what they hold.
 type waitingKeys map[waitingKey]*dialect.WaitingKey
 
 type waitingKey struct {
@@ -214,8 +214,8 @@ type waitingKey struct {
 	holds        bool
 }
 
-// addWaiter adds a, which waits for key. Of one that waits for any of several keys it is not said
-// what it holds: that key may not be the one that it gets.
+// addWaiter adds r, which waits for key. For a request for any of several keys it
+// does not say what the caller holds: key may not be the one that it gets.
 func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
 	holding := r.holding
 	if len(r.keys) > 1 && !r.all {

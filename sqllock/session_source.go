@@ -136,8 +136,8 @@ func (s *Session) denyKeyLocked(k *keyState, err error) {
 // attempt at one has failed.
 const growPause = 10 * time.Second
 
-// chooseSlotLocked is the slot for the next lock. If all are full it has another
-// one opened, for those to come.
+// chooseSlotLocked is the slot for the next lock. If all slots are full, it opens
+// another one for the locks to come.
 func (s *Session) chooseSlotLocked() *slot {
 	sl := s.bestSlotLocked()
 	if sl.away == nil && sl.loadLocked() >= s.options.perConn && s.options.spread && s.mayGrowLocked() {
@@ -147,8 +147,8 @@ func (s *Session) chooseSlotLocked() *slot {
 }
 
 // bestSlotLocked is the first slot with room, so that few locks stay on few
-// connections; of those without room, the one with the fewest locks. Connected
-// ones come before those that are about to be, and these before those that are
+// connections. If none has room, it is the slot with the fewest locks. Connected
+// slots come before those that are about to be, and these before those that are
 // away.
 func (s *Session) bestSlotLocked() *slot {
 	best := s.slots[0]
@@ -164,7 +164,7 @@ func (s *Session) bestSlotLocked() *slot {
 	return best
 }
 
-// standing ranks slots by what can be expected of them.
+// standing ranks a slot by what can be expected of it.
 func (sl *slot) standing() int {
 	switch {
 	case sl.away != nil:
@@ -175,9 +175,9 @@ func (sl *slot) standing() int {
 	return 2
 }
 
-// mayGrowLocked reports whether to open another connection: within WithMaxConns,
-// and such that the pool has one left for the proof that each of them needs when
-// it connects.
+// mayGrowLocked reports whether to open another connection. It keeps to
+// WithMaxConns, and leaves a connection of the pool for the proof that each needs
+// when it connects.
 func (s *Session) mayGrowLocked() bool {
 	limit := s.options.maxConns
 	if pool := s.db.Stats().MaxOpenConnections; pool > 0 {
@@ -196,7 +196,7 @@ func (s *Session) growLocked() {
 	go sl.keepConnected(nil)
 }
 
-// removeLocked takes b, which has no locks and no queue, out of use.
+// removeLocked takes sl, which has no locks and no queue, out of use.
 func (s *Session) removeLocked(sl *slot) {
 	sl.retired = true
 	s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == sl })

@@ -63,8 +63,8 @@ func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
 	r.again = max(t.Size/(sharePart*peers), min(r.free/64, mostAgain))
 }
 
-// moreLocked is how many keys more than the n that the Session has, or has asked
-// for, may be asked for now.
+// moreLocked is how many more keys may be requested now, when the Session has or
+// has requested n.
 func (r *room) moreLocked(n int) int {
 	if r.free == 0 {
 		return 0
@@ -72,8 +72,8 @@ func (r *room) moreLocked(n int) int {
 	return r.share - (n - r.held)
 }
 
-// roomLocked is how many more keys l may ask for, one by one; how many those of
-// a set may be; and the error for what is beyond that. It is errLookFirst if
+// roomLocked is how many more keys c may request one by one, how many the keys of
+// a set may be, and the error for what is beyond that. The error is errLookFirst if
 // the next look may show more room.
 func (c *connection) roomLocked() (room, set int, beyond error) {
 	s := c.slot.s
@@ -93,7 +93,7 @@ func (c *connection) roomLocked() (room, set int, beyond error) {
 	return room, room, errTableFull
 }
 
-// takenLocked is how many locks the Session has or has asked for.
+// takenLocked is how many locks the Session has or has requested.
 func (s *Session) takenLocked() int {
 	n := s.table.held
 	for _, sl := range s.slots {
