@@ -41,6 +41,7 @@ var ambient = map[string]string{
 	"dsn":                "string",
 	"err":                "error",
 	"export":             "func(context.Context, http.ResponseWriter)",
+	"exportHandler":      "func(sqllock.Locker, http.HandlerFunc) http.Handler",
 	"exports":            "*ratelimit.Limiter",
 	"from":               "sqllock.Key",
 	"handler":            "http.Handler",
