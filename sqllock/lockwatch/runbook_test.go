@@ -13,10 +13,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The query of docs/operations.md that tells who holds and who waits, with what the registry
+// The query of docs/runbook.md that tells who holds and who waits, with what the registry
 // says.
 func TestStuckQuery(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
