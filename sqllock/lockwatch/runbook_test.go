@@ -13,10 +13,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The query on docs/operations.md finds holders and waiters, and what the registry
+// The query on docs/runbook.md finds holders and waiters, and what the registry
 // says of them.
 func TestStuckQuery(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
