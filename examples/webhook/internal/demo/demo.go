@@ -79,12 +79,12 @@ func (s Service) run(ctx context.Context, f flags, out io.Writer) error {
 	switch {
 	case f.receive:
 		ctx, cancel := context.WithCancel(ctx)
-		go func() {
+		defer cancel()
+		c := Config{DatabaseURL: os.Getenv("DATABASE_URL"), Secret: os.Getenv("WEBHOOK_SECRET"), Wait: f.wait, Work: f.work}
+		return s.Receive(ctx, &Receiver{Config: c, serving: func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel()
-		}()
-		c := Config{DatabaseURL: os.Getenv("DATABASE_URL"), Secret: os.Getenv("WEBHOOK_SECRET"), Wait: f.wait, Work: f.work}
-		return s.Receive(ctx, &Receiver{Config: c})
+		}})
 	case f.migrate:
 		return withDatabase(func(url string) error { return s.Migrate(ctx, url) })
 	default:

@@ -41,6 +41,8 @@ type Receiver struct {
 
 	Crash crash
 
+	serving func() // called in a goroutine when the receiver serves, if not nil
+
 	mu sync.Mutex // protects Crash.N and standard output
 }
 
@@ -55,6 +57,9 @@ func (r *Receiver) Serving(address string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report(line{Address: address})
+	if r.serving != nil {
+		go r.serving()
+	}
 }
 
 // At ends the process if it is to crash at this point. A nil Receiver never does.
