@@ -35,7 +35,6 @@ var mayImport = map[string][]string{
 	"internal/joinkey":    {},
 	"internal/rejection":  {},
 	"internal/subprocess": {},
-	"internal/rejection":  {},
 	"internal/waiting":    {},
 	"internal/wiring":     {},
 	"sqllock":             {"internal/dialect"},
