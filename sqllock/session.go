@@ -16,7 +16,7 @@ import (
 // A Session is the Locker for a service: every lock of the process on one
 // database connection, which it takes from a *sql.DB and keeps.
 //
-// While one statement is in batch, locks to take and to give back queue up,
+// While one statement is under way, locks to take and to give back queue up,
 // and go together in the next: the rate does not depend on the number of
 // connections. The Session takes another connection for each thousand locks
 // held only, and one more for a moment while it opens one, to prove on both
