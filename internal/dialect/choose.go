@@ -22,14 +22,7 @@ func Choose(ctx context.Context, db *sql.DB, leaseTable bool) (Dialect, error) {
 }
 
 func choose(ctx context.Context, conn *sql.Conn, leaseTable bool) (Dialect, error) {
-	// The cast is PostgreSQL's own: MySQL understands the rest of it.
-	const question = "pg_catalog.version()::text LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'"
-	genuine, err := holds(ctx, conn, question)
-	if SQLState(err) == failedTransaction { // which the connection's last user has left
-		if err = tidy(ctx, conn); err == nil {
-			genuine, err = holds(ctx, conn, question)
-		}
-	}
+	genuine, err := isGenuine(ctx, conn)
 	_, _, isMySQL := mysqlError(err)
 	switch {
 	case err == nil && leaseTable:

@@ -121,20 +121,20 @@ func TestAnswerMustFit(t *testing.T) {
 	batch := &Batch{Any: [][]Key{{{Bigint, 1}}, {{Bigint, 2}}}}
 	for _, list := range []driver.Value{"{}", "{1}", "{1,1,1}", "{1,2}", "{1,-1}", "nonsense", nil, true} {
 		batch.Won = nil
-		if err := batch.answer(tryAny, []driver.Value{list}); err == nil {
+		if err := answer(batch, tryAny, []driver.Value{list}); err == nil {
 			t.Errorf("an answer of %v to two groups was accepted", list)
 		}
 	}
 	set := &Batch{All: [][]Key{{{Bigint, 1}, {Bigint, 2}}}}
 	for _, list := range []driver.Value{"{}", "{3}", "{-1}", "{1,1}", nil} {
 		set.Missing = nil
-		if err := set.answer(tryAll, []driver.Value{list}); err == nil {
+		if err := answer(set, tryAll, []driver.Value{list}); err == nil {
 			t.Errorf("an answer of %v to a set of two was accepted", list)
 		}
 	}
 	one := &Batch{Try: []Key{{Bigint, 1}}}
 	for _, column := range []driver.Value{"maybe", nil, int64(1)} {
-		if err := one.answer(tryKeys|single, []driver.Value{column}); err == nil {
+		if err := answer(one, tryKeys|single, []driver.Value{column}); err == nil {
 			t.Errorf("an answer of %v to one key was accepted", column)
 		}
 	}

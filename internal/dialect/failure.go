@@ -168,3 +168,19 @@ func reason(err error) string {
 	}
 	return "the driver could not connect: are the connection string and its TLS settings right?"
 }
+
+// asStatement returns err as a failure that the session survives, with what it
+// says of the lock table.
+func asStatement(err error) error {
+	if err == nil {
+		return nil
+	}
+	var failure *Failure
+	if !errors.As(err, &failure) {
+		return &Failure{Kind: Statement, Reason: "the database did not answer in time"}
+	}
+	if failure.Kind == Full {
+		return failure
+	}
+	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause}
+}

@@ -35,8 +35,8 @@ func sqliteCode(err error) (code int, ok bool) {
 		if !strings.Contains(reflect.Indirect(v).Type().PkgPath(), "sqlite") {
 			continue
 		}
-		if method := result(v.MethodByName("Code")); method.IsValid() {
-			return integer(method)
+		if method := v.MethodByName("Code"); method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
+			return integer(method.Call(nil)[0])
 		}
 		if v = reflect.Indirect(v); v.Kind() == reflect.Struct {
 			return integer(v.FieldByName("Code"))

@@ -128,7 +128,7 @@ func (t *postgresTables) release(ctx context.Context, s *stamp, b *Batch) error 
 	if err != nil {
 		return err
 	}
-	b.notGiven(given)
+	notGiven(b, given)
 	return nil
 }
 

@@ -173,24 +173,12 @@ func (s *leaseSession) Destroy() {
 func (s *leaseSession) call(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.bound)
 	defer cancel()
-	return lasting(Fail(f(ctx)))
+	err := f(ctx)
+	if errors.Is(err, errExpired) {
+		return errExpired
+	}
+	return asStatement(Fail(err))
 }
 
 // errExpired is how a session ends.
 var errExpired = &Failure{Kind: Gone, Reason: "the session had expired by the database's clock, or was deleted, or the database has lost what it had committed"}
-
-// lasting is err as one of a session that goes on, unless the database has said
-// that it has ended.
-func lasting(err error) error {
-	if err == nil || errors.Is(err, errExpired) {
-		return err
-	}
-	var failure *Failure
-	if !errors.As(err, &failure) {
-		return &Failure{Kind: Statement, Reason: "the database did not answer in time"}
-	}
-	if failure.Kind == Full {
-		return failure
-	}
-	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause}
-}

@@ -27,7 +27,7 @@ func (SQLite) Open(ctx context.Context, db *sql.DB, set Settings) (Session, erro
 		s, err = openLease(ctx, t, set, new(inFlight))
 	}
 	if code, ok := sqliteCode(err); ok && code&0xff == sqliteReadOnly {
-		return nil, misconfigured(sqliteFailure(code).Reason)
+		return nil, misconfigured(Fail(err).Error())
 	}
 	return s, Fail(err)
 }
@@ -178,7 +178,7 @@ func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *Batch, dra
 	if block != (Token{}) {
 		drawn.reserve(block, tokenBlock)
 	}
-	b.notGiven(given)
+	notGiven(b, given)
 	w.answer(b)
 	return nil
 }

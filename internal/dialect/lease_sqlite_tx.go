@@ -94,7 +94,7 @@ func whileBusy(ctx context.Context, conn *sql.Conn, statement string) error {
 // rollback ends the transaction, or else the connection, also where there is none
 // left to end.
 func rollback(conn *sql.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), spoilTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
 	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
 		destroy(conn, "")
@@ -108,6 +108,8 @@ type lent struct {
 }
 
 const (
+	restoreTimeout = time.Second // for a rollback, or for settings to be put back
+
 	busyTimeout = 200 * time.Millisecond // and then again, unless the call has ended
 
 	// synchronousNormal does not wait for the disk at each commit. What a crash of the
@@ -143,7 +145,7 @@ func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err 
 
 // restore gives a borrowed connection its settings back, or ends it.
 func (was lent) restore(conn *sql.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), spoilTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
 	var err error
 	if was.busyTimeout != busyTimeout.Milliseconds() {

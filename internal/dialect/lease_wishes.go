@@ -121,7 +121,7 @@ func (w *wishes) answer(b *Batch) {
 }
 
 // notGiven notes which of b.Release were not among those given back.
-func (b *Batch) notGiven(given []Key) {
+func notGiven(b *Batch, given []Key) {
 	if len(given) == len(b.Release) {
 		return
 	}

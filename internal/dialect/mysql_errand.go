@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -57,7 +58,7 @@ func (s *mysqlSession) aside(f func(errand) error) error {
 		}
 		return f(e)
 	})
-	return lasting(Fail(err))
+	return asStatement(Fail(err))
 }
 
 // transaction has f done in one, and again where that was rolled back for the sake of others.
@@ -125,12 +126,12 @@ func (e errand) withTables(statements []string, f func() error) error {
 }
 
 func noTables(err error) error {
-	number, state, ok := mysqlError(err)
+	number, _, ok := mysqlError(err)
 	if !ok {
 		return err
 	}
-	failure := mysqlFailure(number, state)
-	if failure.Kind == Statement && number != mysqlDenied { // which says so itself
+	var failure *Failure
+	if errors.As(Fail(err), &failure) && failure.Kind == Statement && number != mysqlDenied { // which says so itself
 		failure.Reason = "a table is missing and could not be made: run the statements of Schema(MySQL) and FenceSchema(MySQL) once: " + failure.Reason
 	}
 	return failure

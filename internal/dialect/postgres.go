@@ -175,7 +175,7 @@ func (s *postgresSession) exchangeRaw(c any) error {
 	if pid != s.pid {
 		return errOtherProcess
 	}
-	return s.batch.answer(f, row[1:])
+	return answer(s.batch, f, row[1:])
 }
 
 // heldQuery lists the session's advisory locks, its claims among them as readers' locks: in the bigint space the key's

@@ -117,7 +117,7 @@ func formOf(b *Batch) (f form) {
 }
 
 // keysOf is the keys of b that part is about.
-func (b *Batch) keysOf(part form) (keys []Key, of Space) {
+func keysOf(b *Batch, part form) (keys []Key, of Space) {
 	for of = range Space(spaces) {
 		switch part {
 		case releaseKeys << of:
@@ -130,8 +130,8 @@ func (b *Batch) keysOf(part form) (keys []Key, of Space) {
 }
 
 // lost notes that b's key id of part was not given back or not taken.
-func (b *Batch) lost(part form, id int64) {
-	_, of := b.keysOf(part)
+func lost(b *Batch, part form, id int64) {
+	_, of := keysOf(b, part)
 	if part < tryKeys {
 		b.NotHeld = append(b.NotHeld, Key{of, id})
 	} else {
@@ -141,7 +141,7 @@ func (b *Batch) lost(part form, id int64) {
 
 // answer reads the row that came back for form f into b: the columns after the
 // first.
-func (b *Batch) answer(f form, row []driver.Value) error {
+func answer(b *Batch, f form, row []driver.Value) error {
 	for _, part := range parts {
 		if f&part.form == 0 {
 			continue
@@ -154,8 +154,8 @@ func (b *Batch) answer(f form, row []driver.Value) error {
 				return err
 			}
 			if !done {
-				keys, _ := b.keysOf(part.form)
-				b.lost(part.form, keys[0].ID)
+				keys, _ := keysOf(b, part.form)
+				lost(b, part.form, keys[0].ID)
 			}
 			continue
 		}
@@ -170,7 +170,7 @@ func (b *Batch) answer(f form, row []driver.Value) error {
 			case tryAll:
 				b.Missing = append(b.Missing, int(n)-1)
 			default:
-				b.lost(part.form, n)
+				lost(b, part.form, n)
 			}
 		}
 	}

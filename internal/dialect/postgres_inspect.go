@@ -104,18 +104,15 @@ func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error
 }
 
 func mustBePostgreSQL(ctx context.Context, conn *sql.Conn) error {
-	d, err := choose(ctx, conn, false)
-	var failure *Failure
+	genuine, err := isGenuine(ctx, conn)
+	_, _, isMySQL := mysqlError(err)
 	switch {
-	case errors.As(err, &failure) && failure.Kind == NotExclusive:
-		return errNotPostgreSQL
-	case err != nil:
-		return Fail(err)
-	}
-	if _, ok := d.(PostgreSQL); !ok {
+	case err == nil && genuine:
+		return nil
+	case err == nil, isAnswer(err) && (isMySQL || SQLState(err) == ""):
 		return errNotPostgreSQL
 	}
-	return nil
+	return Fail(err)
 }
 
 var errNotPostgreSQL = fmt.Errorf("this database has no advisory locks of PostgreSQL to inspect: %w", errors.ErrUnsupported)

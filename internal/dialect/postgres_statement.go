@@ -55,7 +55,7 @@ func (s *statements) argsOf(f form, b *Batch) []driver.NamedValue {
 		if f&part.form == 0 {
 			continue
 		}
-		keys, of := b.keysOf(part.form)
+		keys, of := keysOf(b, part.form)
 		arg := driver.NamedValue{Ordinal: len(args) + 1}
 		switch {
 		case part.form == tryAny:

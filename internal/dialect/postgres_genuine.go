@@ -1,0 +1,21 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+)
+
+// isGenuine reports whether version() says that conn is one of PostgreSQL
+// itself. Its error is the driver's: a database that does not understand the
+// question has an error of a statement.
+func isGenuine(ctx context.Context, conn *sql.Conn) (bool, error) {
+	// The cast is PostgreSQL's own: MySQL understands the rest of it.
+	const question = "pg_catalog.version()::text LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'"
+	genuine, err := holds(ctx, conn, question)
+	if SQLState(err) == failedTransaction { // which the connection's last user has left
+		if err = tidy(ctx, conn); err == nil {
+			genuine, err = holds(ctx, conn, question)
+		}
+	}
+	return genuine, err
+}
