@@ -27,7 +27,13 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 // [HeartbeatSchema].
 //
 // Schema panics if d is not a constant of this package.
-func Schema(d Dialect) []string { return statements(d, dialect.SessionSchema()) }
+func Schema(d Dialect) []string {
+	return statements(d, dialect.Schema{
+		PostgreSQL: dialect.PostgreSQLSchema(),
+		SQLite:     dialect.SQLiteSchema(),
+		MySQL:      dialect.MySQLSchema(),
+	})
+}
 
 // FenceSchema returns the statements that create the tables which [Fence] needs in
 // a database of kind d. Their form is that of [Schema].

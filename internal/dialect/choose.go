@@ -3,7 +3,6 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 )
 
@@ -69,12 +68,6 @@ func lookAlike(ctx context.Context, conn *sql.Conn) error {
 		}
 	}
 	return refuse("this is not PostgreSQL by its version(), and what merely speaks its protocol often grants every lock: pass WithLeaseTable(), or WithDialect(sqllock.PostgreSQL) for a system known to implement session-level advisory locks")
-}
-
-// isAnswer reports whether err is one of a statement, of a database that is there.
-func isAnswer(err error) bool {
-	var failure *Failure
-	return errors.As(Fail(err), &failure) && failure.Kind == Statement
 }
 
 func mysqlByVersion(version string, leaseTable bool) (Dialect, error) {

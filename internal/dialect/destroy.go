@@ -9,10 +9,6 @@ import (
 	"time"
 )
 
-// terminateOwn ends the server process that carries it out. Every role may do
-// that to its own.
-const terminateOwn = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"
-
 const (
 	// closeTimeout bounds what is sent to a connection before it is closed.
 	closeTimeout = time.Second

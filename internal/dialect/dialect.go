@@ -10,35 +10,6 @@ import (
 	"time"
 )
 
-// A Space is one of PostgreSQL's two advisory key spaces. Keys of different
-// spaces never exclude each other.
-type Space uint8
-
-// The key spaces.
-const (
-	Bigint  Space = iota // pg_advisory_lock(bigint)
-	TwoInts              // pg_advisory_lock(int, int): the first in the id's high 32 bits
-
-	shared // with one of these: not the key itself but a reader's lock on it
-)
-
-// A Key is what a database sees of a key: two names with one Key exclude each
-// other.
-type Key struct {
-	Space Space
-	ID    int64
-}
-
-// Shared is a reader's lock on k, which excludes that of k itself and no other
-// reader's.
-func (k Key) Shared() Key { return Key{k.Space | shared, k.ID} }
-
-// IsShared reports whether k is a reader's lock.
-func (k Key) IsShared() bool { return k.Space&shared != 0 }
-
-// Exclusive is the key on which k may be a reader's lock.
-func (k Key) Exclusive() Key { return Key{k.Space &^ shared, k.ID} }
-
 // A Dialect speaks to one kind of database.
 type Dialect interface {
 	// Open takes what it needs of db, proves that locks exclude there and sets
@@ -116,23 +87,7 @@ type Session interface {
 	Destroy()
 }
 
-// A Batch is what one round trip carries, and its answers.
-type Batch struct {
-	Release []Key   // give these back
-	Try     []Key   // then take each of these that is free; these two may be readers' locks, where Traits says so
-	Any     [][]Key // then, of each of these groups, take the first that is free; a group's keys share one Space
-	All     [][]Key // then, of each of these sets, take all or none: from the first on, until one is not free
-
-	NotHeld []Key // answer: of Release, what the session did not hold
-	Busy    []Key // answer: of Try, what another session holds
-	Won     []int // answer: for each of Any the index of what was taken, or -1
-	Missing []int // answer: for each of All the index of the first that was not free, or -1: all are taken
-}
-
-// Reset empties b for its next use and keeps its memory.
-func (b *Batch) Reset() {
-	*b = Batch{
-		Release: b.Release[:0], Try: b.Try[:0], Any: b.Any[:0], All: b.All[:0],
-		NotHeld: b.NotHeld[:0], Busy: b.Busy[:0], Won: b.Won[:0], Missing: b.Missing[:0],
-	}
-}
+const (
+	defaultLease = 10 * time.Second
+	friendlyEnd  = 100 * time.Millisecond // of a connection
+)

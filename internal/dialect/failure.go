@@ -80,16 +80,6 @@ func Fail(err error) error {
 	return &Failure{Kind: Gone, Reason: reason(err)}
 }
 
-// SQLState is the SQLSTATE that the server gave with err, or "".
-func SQLState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	_, state, _ := mysqlError(err)
-	return state
-}
-
 // inWords is what the commonest refusals of a server mean.
 func inWords(state string) string {
 	switch {
@@ -184,3 +174,23 @@ func asStatement(err error) error {
 	}
 	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause}
 }
+
+func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
+
+// isAnswer reports whether err is one of a statement, of a database that is there.
+func isAnswer(err error) bool {
+	var failure *Failure
+	return errors.As(Fail(err), &failure) && failure.Kind == Statement
+}
+
+func survived(err error) bool {
+	var failure *Failure
+	return errors.As(err, &failure) && (failure.Kind == Statement || failure.Kind == Full)
+}
+
+// Failures that more than one kind of database has.
+var (
+	errNonsense = &Failure{Kind: Gone, Reason: "the server's answer made no sense"}
+
+	errTooLong = &Failure{Kind: Full, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 25,000"}
+)

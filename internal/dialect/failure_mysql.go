@@ -1,28 +1,9 @@
 package dialect
 
 import (
-	"errors"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-)
-
-// Error numbers of MySQL and MariaDB that mean something to us.
-const (
-	mysqlNoSuchTable  = 1146
-	mysqlDenied       = 1142 // a command on a table
-	mysqlNoAccess     = 1044 // of a user, to a database
-	mysqlNoDatabase   = 1049
-	mysqlCheck        = 3819 // a CHECK constraint, in MySQL
-	mariadbCheck      = 4025 // the same in MariaDB
-	mysqlOutOfRange   = 1690 // of a sum
-	mysqlTooMany      = 1040 // connections
-	mysqlTooManyOfOne = 1203 // the same, of one user
-	mysqlUserLimit    = 1226 // the same, or an hour's statements, by the account's own limit
-	mysqlOfflineMode  = 3032
-	mysqlShutdown     = 1053
-	mysqlKilled       = 1317 // a statement
 )
 
 var (
@@ -40,44 +21,6 @@ var (
 	// mysqlFull is the errors of a server without memory for another lock.
 	mysqlFull = []uint16{1037, 1038, 1041, 1206}
 )
-
-// mysqlError is the number and the SQLSTATE in err of a driver of MySQL or MariaDB,
-// which are in fields Number (of 16 bits) and SQLState (of five bytes), as in those of
-// github.com/go-sql-driver/mysql and of its forks whose path has "mysql" in it. No driver is
-// imported. The error of any other tells nothing, and is taken for the loss of the session.
-func mysqlError(err error) (number uint16, state string, ok bool) {
-	defer func() {
-		if recover() != nil { // what looks like a driver's error, and is not
-			ok = false
-		}
-	}()
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() != reflect.Struct || !strings.Contains(v.Type().PkgPath(), "mysql") {
-			continue
-		}
-		field := v.FieldByName("Number")
-		if !field.IsValid() || field.Kind() != reflect.Uint16 {
-			continue
-		}
-		return uint16(field.Uint()), mysqlState(v.FieldByName("SQLState")), true //nolint:gosec // it is one
-	}
-	return 0, "", false
-}
-
-// mysqlState is an SQLSTATE in a field that is five bytes; that of an error without
-// one if there is none.
-func mysqlState(field reflect.Value) string {
-	const general = "HY000"
-	if !field.IsValid() || field.Type() != reflect.TypeFor[[5]byte]() {
-		return general
-	}
-	state := field.Interface().([5]byte)
-	if state == ([5]byte{}) {
-		return general
-	}
-	return string(state[:])
-}
 
 // mysqlFailure is what an error number means.
 func mysqlFailure(number uint16, state string) *Failure {
@@ -124,9 +67,3 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 // mysqlLost is the text of the error by which go-sql-driver says that a connection was lost in
 // a statement.
 const mysqlLost = "invalid connection"
-
-// isTooLarge reports whether err is that by which go-sql-driver says that it has sent nothing: a
-// statement is longer than the server, or the connection string, allows.
-func isTooLarge(err error) bool {
-	return strings.Contains(err.Error(), "packet for query is too large")
-}

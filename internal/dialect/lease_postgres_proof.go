@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"slices"
-	"strings"
 )
 
 // prove checks that the tables can be used through this pool and driver, makes
@@ -38,11 +36,7 @@ func (t *postgresTables) prove(ctx context.Context) error {
 	return err
 }
 
-const (
-	forbidden  = "42501"
-	readOnly   = "25006"
-	onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
-)
+const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
 
 // server checks that the server can be written to, and finds out whether it is
 // PostgreSQL itself.
@@ -90,30 +84,6 @@ func unprepared(ctx context.Context, conn *sql.Conn) error {
 }
 
 const pgxPrepares = "pgx prepares its statements in the mode that it is in, and a transaction pooler may run another client's instead: set default_query_exec_mode=exec (or simple_protocol) in its connection string"
-
-// pgxMode is the query mode of a connection of pgx v5, in its own words.
-func pgxMode(conn *sql.Conn) (mode string, known bool) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil { // a driver that looks like pgx, and is not
-				known = false
-			}
-		}()
-		config := pgxConn(unwrap(c))
-		if config.IsValid() {
-			config = result(config.MethodByName("Config"))
-		}
-		if !config.IsValid() {
-			return nil
-		}
-		text, ok := reflect.TypeAssert[fmt.Stringer](config.Elem().FieldByName("DefaultQueryExecMode"))
-		if ok {
-			mode, known = text.String(), true
-		}
-		return nil
-	})
-	return mode, known
-}
 
 // makeTables makes the tables that are missing. Of two that do so at the same
 // moment one may fail on what the other has made meanwhile, and looks again.
@@ -168,5 +138,3 @@ func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	}
 	return err
 }
-
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -14,6 +14,13 @@ var (
 	sqliteTypes   = types{"INTEGER", "INTEGER", "INTEGER", "TEXT", "abs(random() / 1024)", " WITHOUT ROWID"}
 )
 
+// PostgreSQLSchema returns the statements that make the lease tables in
+// PostgreSQL.
+func PostgreSQLSchema() []string { return leaseTables(postgresTypes) }
+
+// SQLiteSchema returns the statements that make the lease tables in SQLite.
+func SQLiteSchema() []string { return leaseTables(sqliteTypes) }
+
 // leaseTables is the statements that make the lease tables where they are missing.
 func leaseTables(t types) []string {
 	statements := strings.Split(leaseDDL, ";\n")

@@ -6,8 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
-	"strconv"
 	"time"
 )
 
@@ -82,15 +80,6 @@ func openLease(ctx context.Context, t tables, set Settings, flight *inFlight) (S
 // callBound is for how long a call may go unanswered: so short that Held can follow on it within
 // the lease.
 func callBound(set Settings) time.Duration { return set.StatementTimeout / 2 }
-
-// Holder says for people who look into the table which process a session is of.
-func Holder() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "?"
-	}
-	return host + "/" + strconv.Itoa(os.Getpid())
-}
 
 func (s *leaseSession) Exchange(b *Batch) error { return inParts(b, s.exchange) }
 

@@ -3,9 +3,7 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -96,7 +94,7 @@ func (t *sqliteTables) writeAhead(ctx context.Context, conn *sql.Conn) error {
 
 func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
-		for _, statement := range append(leaseTables(sqliteTypes), sqliteFence) {
+		for _, statement := range slices.Concat(leaseTables(sqliteTypes), FenceSchema().SQLite) {
 			tx.exec(statement)
 		}
 		tx.reap(nil)
@@ -142,92 +140,6 @@ func (tx *sqliteTx) reap(keys []Key) bool {
 	return found > 0
 }
 
-func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *Batch, drawn *tokens) error {
-	err := t.exchangeOnce(ctx, s, b, drawn, false)
-	if errors.Is(err, errNotAll) {
-		err = t.exchangeOnce(ctx, s, b, drawn, true)
-	}
-	return err
-}
-
-// errNotAll is that a key to give back was not held, in a transaction that has not asked
-// which: normally all are.
-var errNotAll = errors.New("not all that was to be given back was held")
-
-func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *Batch, drawn *tokens, exact bool) error {
-	w := newWishes(b)
-	given := b.Release
-	var block Token
-	err := t.renewed(ctx, s, func(tx *sqliteTx) {
-		if exact {
-			given = tx.giveBackExactly(s, b.Release)
-		} else {
-			tx.giveBack(s, b.Release)
-		}
-		tx.take(s, b, w)
-		if w.again() && tx.reap(w.missing()) {
-			tx.take(s, b, w)
-		}
-		if w.any() {
-			block = tx.reserve(tokenBlock)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if block != (Token{}) {
-		drawn.reserve(block, tokenBlock)
-	}
-	notGiven(b, given)
-	w.answer(b)
-	return nil
-}
-
-const giveBack = `DELETE FROM main.latchkey_locks WHERE session = ? AND key_space = ? AND key_id IN (SELECT value FROM json_each(?))`
-
-func (tx *sqliteTx) giveBack(s *stamp, keys []Key) {
-	for _, of := range bySpace(keys) {
-		if n := tx.exec(giveBack, s.id, of.space, of.ids); tx.err == nil && n < int64(of.n) {
-			tx.err = errNotAll
-		}
-	}
-}
-
-// giveBackExactly returns those of keys that s had.
-func (tx *sqliteTx) giveBackExactly(s *stamp, keys []Key) (given []Key) {
-	for _, of := range bySpace(keys) {
-		given = append(given, tx.keys(giveBack+` RETURNING key_space, key_id`, s.id, of.space, of.ids)...)
-	}
-	return given
-}
-
-// take takes what is free for the groups that are without.
-func (tx *sqliteTx) take(s *stamp, b *Batch, w *wishes) {
-	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired) SELECT ?, value, ?, ` + sqliteMillis + ` FROM json_each(?) `
-	tries := w.groups[:len(b.Try)]
-	for _, of := range bySpace(stillOpen(tries)) {
-		n := tx.exec(insert+`WHERE true ON CONFLICT DO NOTHING`, of.space, s.id, of.ids)
-		if tx.err == nil && n == int64(of.n) {
-			allWon(tries, of.space)
-			continue
-		}
-		someWon(tries, tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ? AND key_space = ?
-			AND key_id IN (SELECT value FROM json_each(?))`, s.id, of.space, of.ids))
-	}
-	for i := range w.groups[len(tries):] {
-		g := &w.groups[len(tries)+i]
-		if g.won >= 0 {
-			continue
-		}
-		for _, of := range bySpace(g.keys) { // all of one
-			for _, k := range tx.keys(insert+`WHERE NOT EXISTS (SELECT 1 FROM main.latchkey_locks WHERE key_space = ? AND key_id = value)
-				ORDER BY key LIMIT 1 RETURNING key_space, key_id`, of.space, s.id, of.ids, of.space) {
-				g.won = slices.Index(g.keys, k)
-			}
-		}
-	}
-}
-
 // tokenBlock is how many tokens an exchange that takes locks brings along.
 const tokenBlock = 64
 
@@ -256,28 +168,6 @@ func (t *sqliteTables) token(ctx context.Context, s *stamp) (first Token, n int6
 	return first, tokenBlock, err
 }
 
-// claim disputes a claim if another print of its class is claimed.
-func (t *sqliteTables) claim(ctx context.Context, s *stamp, wanted, dropped []Claim) (disputed []bool, err error) {
-	err = t.renewed(ctx, s, func(tx *sqliteTx) {
-		tx.reap(nil)
-		tx.exec(`DELETE FROM main.latchkey_claims WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
-		for _, c := range dropped {
-			tx.exec(`DELETE FROM main.latchkey_claims WHERE class = ? AND print = ? AND session = ?`, c.Class, c.Print, s.id)
-		}
-		disputed = make([]bool, len(wanted))
-		for i, c := range wanted {
-			if tx.err == nil {
-				tx.err = tx.conn.QueryRowContext(tx.ctx, `SELECT EXISTS (SELECT 1 FROM main.latchkey_claims WHERE class = ? AND print <> ?)`, c.Class, c.Print).
-					Scan(&disputed[i])
-			}
-			if !disputed[i] {
-				tx.exec(`INSERT INTO main.latchkey_claims (class, print, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, c.Class, c.Print, s.id)
-			}
-		}
-	})
-	return disputed, err
-}
-
 func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
 		tx.exec(`DELETE FROM main.latchkey_sessions WHERE id = ?`, s.id)
@@ -285,63 +175,6 @@ func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 		tx.exec(`DELETE FROM main.latchkey_claims WHERE session = ?`, s.id)
 		return tx.err
 	})
-}
-
-// stillOpen is the keys of tries that have not been taken.
-func stillOpen(tries []wish) (keys []Key) {
-	for i := range tries {
-		if tries[i].won < 0 {
-			keys = append(keys, tries[i].keys[0])
-		}
-	}
-	return keys
-}
-
-// allWon notes that what was still open of a space was taken.
-func allWon(tries []wish, space Space) {
-	for i := range tries {
-		if tries[i].keys[0].Space == space {
-			tries[i].won = 0
-		}
-	}
-}
-
-// someWon notes which keys were taken.
-func someWon(tries []wish, taken []Key) {
-	was := make(map[Key]bool, len(taken))
-	for _, k := range taken {
-		was[k] = true
-	}
-	for i := range tries {
-		if k := tries[i].keys[0]; was[k] {
-			tries[i].won = 0
-			delete(was, k)
-		}
-	}
-}
-
-// A spaceful is keys of one space, as a JSON list of their ids.
-type spaceful struct {
-	space Space
-	ids   string
-	n     int
-}
-
-func bySpace(keys []Key) (of []spaceful) {
-	for _, space := range []Space{Bigint, TwoInts} {
-		text, n := []byte{'['}, 0
-		for _, k := range keys {
-			if k.Space == space {
-				text = append(strconv.AppendInt(text, k.ID, 10), ',')
-				n++
-			}
-		}
-		if n > 0 {
-			text[len(text)-1] = ']'
-			of = append(of, spaceful{space, string(text), n})
-		}
-	}
-	return of
 }
 
 // isBusy reports whether err is of a lock on the file that somebody else has for the

@@ -7,10 +7,6 @@ import (
 	"fmt"
 )
 
-// mysqlParse is MySQL's and MariaDB's error of a statement that they do not understand. The transaction lives
-// after it as before.
-const mysqlParse = 1064
-
 // Mark moves key's mark in the table latchkey_marks up to "to", as part of tx, and keeps the row locked until
 // tx ends. It reports false, and has changed nothing, if the mark is there already or beyond: then MySQL's
 // statement has failed, PostgreSQL's and SQLite's have not.
@@ -110,3 +106,12 @@ const (
 	PRIMARY KEY (key_space, key_id)
 ) ENGINE = InnoDB`
 )
+
+// MarkSchema returns the table of marks.
+func MarkSchema() Schema {
+	return Schema{
+		PostgreSQL: []string{postgresMarks},
+		SQLite:     []string{sqliteMarks},
+		MySQL:      []string{mysqlMarks},
+	}
+}

@@ -208,7 +208,5 @@ var (
 	// errInterrupted is what is left of some statements that were killed.
 	errInterrupted = &Failure{Kind: Statement, Reason: "the server computed NULL where it cannot be: the statement was interrupted"}
 
-	errTooLong = &Failure{Kind: Full, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 25,000"}
-
 	errOtherConnection = &Failure{Kind: NotExclusive, Reason: "another of the server's connections answered than before: " + behindProxy}
 )

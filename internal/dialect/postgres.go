@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // PostgreSQL locks with session-level advisory locks, on one connection of a
@@ -22,11 +21,6 @@ type PostgreSQL struct {
 func (PostgreSQL) Traits() Traits {
 	return Traits{Lease: defaultLease, Spread: true, Parting: friendlyEnd, Readers: true, Registers: true}
 }
-
-const (
-	defaultLease = 10 * time.Second
-	friendlyEnd  = 100 * time.Millisecond // of a connection
-)
 
 // Open takes two connections of db, proves on them that advisory locks exclude
 // (see proof), gives one back and sets the other up as the session.
@@ -123,25 +117,6 @@ func setUp(ctx context.Context, conn *sql.Conn, set Settings) error {
 	return nil
 }
 
-// holds reports whether an SQL condition is true. The answer travels in the
-// number of rows of an Exec without arguments, the one form that neither
-// driver prepares: behind a transaction pooler a prepared statement may be
-// another client's.
-func holds(ctx context.Context, conn *sql.Conn, condition string) (bool, error) {
-	n, err := rows(ctx, conn, "SELECT 1 WHERE "+condition)
-	return n == 1, err
-}
-
-func rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
-	result, err := conn.ExecContext(ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
-
 // postgresSession is a Session on one connection of its own.
 type postgresSession struct {
 	conn    *sql.Conn
@@ -228,7 +203,4 @@ func (s *postgresSession) Destroy() {
 	s.abort()
 }
 
-var (
-	errOtherProcess = &Failure{Kind: NotExclusive, Reason: "another server process answered than before: " + behindPooler}
-	errNonsense     = &Failure{Kind: Gone, Reason: "the server's answer made no sense"}
-)
+var errOtherProcess = &Failure{Kind: NotExclusive, Reason: "another server process answered than before: " + behindPooler}

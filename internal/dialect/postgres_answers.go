@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-// A Prober is a Dialect that can find out whether bytes go to a server and come
-// back, without a driver: a driver may be stuck in what it has begun.
-type Prober interface {
-	// Answers reports whether the server at address answers before ctx ends.
-	Answers(ctx context.Context, address net.Addr) bool
-}
-
 // encryptionRequest asks whether the server encrypts by GSSAPI: its length and
 // number. The server answers with one byte, and does not mind when the client
 // then leaves.

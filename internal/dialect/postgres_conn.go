@@ -3,7 +3,6 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 )
 
@@ -46,11 +45,6 @@ func (c *Conn) Release(key Key) (bool, error) {
 
 // Destroy closes the connection: what it holds in the server ends with it.
 func (c *Conn) Destroy() { destroy(c.conn, terminateOwn) }
-
-func survived(err error) bool {
-	var failure *Failure
-	return errors.As(err, &failure) && (failure.Kind == Statement || failure.Kind == Full)
-}
 
 // call is what an advisory lock function returns for key, if the same server
 // process as before carries it out.

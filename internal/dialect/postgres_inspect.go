@@ -173,8 +173,3 @@ func foreignTable(state string) error {
 	return &Failure{Kind: Statement, State: state,
 		Reason: "lock_heartbeats or lock_waits is not a table made by HeartbeatSchema: name the schema of those that are (WithRegistrySchema)"}
 }
-
-const (
-	undefinedTable  = "42P01"
-	undefinedColumn = "42703"
-)

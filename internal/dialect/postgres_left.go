@@ -7,24 +7,6 @@ import (
 	"strings"
 )
 
-// A Process is one server process and no other. The server may give its PID
-// to a later process, which has another Start.
-type Process struct {
-	PID   int64 // 0: not known, or a pooler is between
-	Start int64 // microseconds since 1970, by the server's clock
-}
-
-// A Terminator is a Session that can end the server processes of earlier
-// sessions, which still hold their locks.
-type Terminator interface {
-	// Process is the session's server process.
-	Process() Process
-
-	// Terminate ends those of left that are still there, and returns them: the
-	// server ends each a moment later. Its error is a *Failure.
-	Terminate(left []Process) (there []Process, err error)
-}
-
 // processOf is the server process of conn, whose id is pid. It is not known
 // behind a pooler, which may give the process to another client.
 func processOf(ctx context.Context, conn *sql.Conn, pid int64) (Process, error) {

@@ -31,3 +31,8 @@ const (
 	PRIMARY KEY (process, key_space, key_id, held_space, held_id)
 ) WITH (fillfactor = 70)`
 )
+
+// RegistrySchema returns the tables of the registry, which is PostgreSQL's alone.
+func RegistrySchema() Schema {
+	return Schema{PostgreSQL: []string{postgresHeartbeats, postgresWaits}}
+}

@@ -1,19 +1,5 @@
 package dialect
 
-// A LockTable is what a server says of the table of locks that all its clients
-// share.
-type LockTable struct {
-	Size     int // places
-	Used     int // places that are taken, by any client
-	Sessions int // connections of lockers like ours
-}
-
-// A Surveyor is a Session that can look how full the server's lock table is.
-type Surveyor interface {
-	// LockTable looks. Its error is a *Failure.
-	LockTable() (LockTable, error)
-}
-
 // lockTableQuery leaves out what is elsewhere: locks by the fast path, and those
 // of serializable transactions. It touches no shared catalog, for which there may
 // be no room.

@@ -12,11 +12,6 @@ import (
 // statements may be another client's. So these are Execs without arguments:
 // neither driver prepares those. A key is a number here, never a name.
 
-// An Execer is a transaction.
-type Execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
 // advisory is Fail for the use of PostgreSQL's functions where nobody has looked which database it is.
 func advisory(err error) error {
 	if err == nil {
@@ -98,13 +93,6 @@ func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool
 	}
 	return false, advisory(err)
 }
-
-const (
-	lockNotAvailable    = "55P03"
-	featureNotSupported = "0A000"
-	undefinedFunction   = "42883"
-	failedTransaction   = "25P02"
-)
 
 // SetIdleTimeout has the server end the session when tx is idle for so long.
 func SetIdleTimeout(ctx context.Context, tx Execer, idle time.Duration) error {

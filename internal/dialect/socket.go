@@ -34,30 +34,6 @@ func socketOf(conn *sql.Conn, find func(any) net.Conn) (socket net.Conn) {
 	return socket
 }
 
-// handshakePID is the server process's id as the protocol's handshake told it
-// (BackendKeyData), where the driver shows it. A proxy invents its own.
-func handshakePID(conn *sql.Conn) (pid int64, known bool) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil {
-				known = false
-			}
-		}()
-		c = unwrap(c)
-		if v := pgConn(c); v.IsValid() {
-			if v = result(v.MethodByName("PID")); v.IsValid() && v.CanUint() {
-				pid, known = int64(v.Uint()), true
-				return nil
-			}
-		}
-		if v := pqField(c, "pid", "processID"); v.IsValid() && v.CanInt() {
-			pid, known = v.Int(), true
-		}
-		return nil
-	})
-	return pid, known
-}
-
 // pgxSocket returns what Conn().PgConn().Conn() of pgx v5's stdlib.Conn returns,
 // and nil for another driver's connection.
 func pgxSocket(c any) net.Conn {
@@ -83,16 +59,6 @@ func pgxConn(c any) reflect.Value {
 		return v
 	}
 	return result(v.MethodByName("Conn"))
-}
-
-// pgConn returns what Conn().PgConn() of pgx v5's stdlib.Conn returns, and the zero
-// Value for another driver's connection.
-func pgConn(c any) reflect.Value {
-	v := pgxConn(c)
-	if v.IsValid() {
-		v = result(v.MethodByName("PgConn"))
-	}
-	return v
 }
 
 // result calls method, which must take nothing and return one value. It returns

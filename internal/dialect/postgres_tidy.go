@@ -3,7 +3,6 @@ package dialect
 import (
 	"context"
 	"database/sql"
-	"reflect"
 )
 
 // tidy ends a transaction that the last user of a pooled connection has left
@@ -26,27 +25,6 @@ func tidy(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// isIdle reports whether conn is in no transaction, by the status that comes
-// with each reply of the server, where the driver shows it.
-func isIdle(conn *sql.Conn) (idle, known bool) {
-	_ = conn.Raw(func(c any) error {
-		defer func() {
-			if recover() != nil { // a driver that looks like one we know, and is not
-				idle, known = false, false
-			}
-		}()
-		c = unwrap(c)
-		const ready = 'I'
-		if v := pqField(c, "txnStatus"); v.IsValid() && v.CanUint() {
-			idle, known = v.Uint() == ready, true
-			return nil
-		}
-		if v := pgConn(c); v.IsValid() {
-			if conn, ok := reflect.TypeAssert[interface{ TxStatus() byte }](v); ok {
-				idle, known = conn.TxStatus() == ready, true
-			}
-		}
-		return nil
-	})
-	return idle, known
-}
+// terminateOwn ends the server process that carries it out. Every role may do
+// that to its own.
+const terminateOwn = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"

@@ -2,84 +2,10 @@ package dialect
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
-
-// A Token says when a lock was held: of two holders of one key the later has the
-// greater token, by Epoch, then by Number. Only tokens of one history of one
-// system compare.
-type Token struct {
-	System int64 // which database system
-	Epoch  int64 // PostgreSQL: the timeline, which a failover raises; MySQL: what another server raises
-	Number int64 // PostgreSQL: the place in the write-ahead log (LSN)
-
-	// Here is an SQL condition that holds on the server that drew the token until
-	// that server restarts, and on no other. It is empty where a server has no such
-	// name: in SQLite, and in what only speaks PostgreSQL's protocol.
-	Here string
-
-	Outlives bool // the lock outlives its server: elsewhere its session can draw another token
-	MySQL    bool // the fence is in MySQL's words
-}
-
-// Before reports whether t is of an earlier moment than u, in the same history.
-func (t Token) Before(u Token) bool {
-	if t.Epoch != u.Epoch {
-		return t.Epoch < u.Epoch
-	}
-	return t.Number < u.Number
-}
-
-// postgresLife tells the lives of servers apart, as a number: two standbys of one
-// primary, a server before and after a restart, a copy of its disk. Each starts
-// at a moment of its own, to the microsecond.
-const postgresLife = "(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::bigint"
-
-// postgresHere is a Token's Here for the life of a PostgreSQL server.
-func postgresHere(life int64) string {
-	return fmt.Sprintf("%s OPERATOR(pg_catalog.=) %d", postgresLife, life)
-}
-
-// tokenQuery writes an empty message to the write-ahead log and returns where it
-// stands there. The log is on disk before the response comes, whatever
-// synchronous_commit says otherwise: a crash cannot give the place to another.
-const tokenQuery = `WITH message AS MATERIALIZED (SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', '') AS lsn WHERE NOT ` + onAurora + `)
-	SELECT pg_catalog.pg_backend_pid(), pg_catalog.set_config('synchronous_commit', 'local', true), ` + postgresLife + `, system_identifier,
-		('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint, (lsn - '0/0')::bigint
-	FROM message, pg_catalog.pg_control_system()`
-
-func (s *postgresSession) Token() (t Token, err error) {
-	var (
-		pid, life int64
-		setting   string
-	)
-	err = s.conn.QueryRowContext(s.statements.ctx, tokenQuery).Scan(&pid, &setting, &life, &t.System, &t.Epoch, &t.Number)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return Token{}, errAurora
-	case err != nil:
-		return Token{}, Fail(err)
-	case pid != s.pid:
-		return Token{}, errOtherProcess
-	}
-	t.Here = postgresHere(life)
-	return t, nil
-}
-
-// onAurora holds on Aurora, whose log is not PostgreSQL's: a place in it, as
-// PostgreSQL's functions report it, is no token. A lease table has a counter
-// instead. Another session has none.
-const onAurora = "EXISTS (SELECT FROM pg_catalog.pg_proc WHERE proname = 'aurora_version' AND proowner = 10::pg_catalog.oid)" // that of the server's own functions
-
-var errAurora = &Failure{
-	Kind:   Statement,
-	Reason: "on Aurora a place in the write-ahead log is no token for Fence: pass WithLeaseTable(), which counts tokens in a table",
-	Cause:  errors.ErrUnsupported,
-}
 
 // A Passage is how a fence decided.
 type Passage int
@@ -221,4 +147,13 @@ func Spoil(ctx context.Context, tx Execer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spoilTimeout)
 	defer cancel()
 	_, _ = tx.ExecContext(ctx, "SELECT 'latchkey: this transaction has no valid lock and must not be committed'::int")
+}
+
+// FenceSchema returns the tables of Fence.
+func FenceSchema() Schema {
+	return Schema{
+		PostgreSQL: []string{postgresFence},
+		SQLite:     []string{sqliteFence},
+		MySQL:      []string{mysqlTokens, mysqlTokensRow, mysqlFenceTable},
+	}
 }

@@ -1,6 +1,9 @@
 package dialect
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // ServerCode returns the code that a database gave with err:
 //
@@ -16,4 +19,14 @@ func ServerCode(err error) string {
 		return "sqlite " + strconv.Itoa(code&0xff)
 	}
 	return SQLState(err)
+}
+
+// SQLState is the SQLSTATE that the server gave with err, or "".
+func SQLState(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	_, state, _ := mysqlError(err)
+	return state
 }
