@@ -146,23 +146,6 @@ func unnestKeys(keys []Key) string {
 	return "unnest('{" + strings.Join(spaces, ",") + "}'::int[], '{" + strings.Join(ids, ",") + "}'::bigint[]) AS u (s, k)"
 }
 
-// parseKeys reads a list of space:id.
-func parseKeys(list string) ([]Key, error) {
-	if list == "" {
-		return nil, nil
-	}
-	var keys []Key
-	for item := range strings.SplitSeq(list, ",") {
-		space, id, _ := strings.Cut(item, ":")
-		key, err := parseKey(space, id)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
-}
-
 // splitInts reads a list of numbers; -1 for what is none.
 func splitInts(list string) (numbers []int64) {
 	if list == "" {

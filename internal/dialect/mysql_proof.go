@@ -22,6 +22,10 @@ type mysqlProof struct {
 
 const behindProxy = "a proxy is between that shares the server's connections among its clients (ProxySQL, MaxScale or the like): connect to the server itself, or switch multiplexing and read/write splitting off for this user"
 
+// mysqlRounds is how often ownConnections looks, which finds a proxy as surely as
+// the rounds of PostgreSQL's proof find a pooler.
+const mysqlRounds = 8
+
 func (p *mysqlProof) run(ctx context.Context) (mysqlServer, error) {
 	var server mysqlServer
 	err := p.tidy(ctx)
@@ -92,7 +96,7 @@ func (p *mysqlProof) ownConnections(ctx context.Context) (err error) {
 	if p.other, _, err = p.ask(ctx, p.witness, "0"); err != nil {
 		return err
 	}
-	for range rounds {
+	for range mysqlRounds {
 		if err := p.round(ctx); err != nil {
 			return err
 		}

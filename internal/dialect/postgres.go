@@ -176,14 +176,6 @@ func (s *postgresSession) Held() ([]Key, error) {
 	return parseKeys(list)
 }
 
-func parseKey(space, id string) (Key, error) {
-	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || len(space) != 1 || space[0] < '0' || space[0] >= '0'+spaces {
-		return Key{}, errNonsense
-	}
-	return Key{Space: Space(space[0] - '0'), ID: n}, nil
-}
-
 // Drawn has none: a token costs a flush of the write-ahead log.
 func (s *postgresSession) Drawn() (Token, bool) { return Token{}, false }
 

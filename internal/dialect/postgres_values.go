@@ -103,3 +103,28 @@ func boolOf(column driver.Value) (bool, error) {
 	}
 	return false, errNonsense
 }
+
+// parseKeys reads a list of space:id.
+func parseKeys(list string) ([]Key, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var keys []Key
+	for item := range strings.SplitSeq(list, ",") {
+		space, id, _ := strings.Cut(item, ":")
+		key, err := parseKey(space, id)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func parseKey(space, id string) (Key, error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil || len(space) != 1 || space[0] < '0' || space[0] >= '0'+spaces {
+		return Key{}, errNonsense
+	}
+	return Key{Space: Space(space[0] - '0'), ID: n}, nil
+}

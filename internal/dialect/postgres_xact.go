@@ -80,7 +80,7 @@ func LockXact(ctx context.Context, tx Execer, key Key, wait time.Duration) (bool
 		return true, nil
 	}
 	state := SQLState(err)
-	if state == "" || kindOf(state) == Gone || ctx.Err() != nil {
+	if state == "" || !survived(Fail(err)) || ctx.Err() != nil {
 		return false, advisory(err)
 	}
 	// The statement failed inside the savepoint. lock_timeout can fire after
