@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A database is one kind of database that can keep the table of
@@ -138,4 +138,4 @@ func hexLiteral(b []byte) string { return fmt.Sprintf("x'%x'", b) }
 
 // serverCode is the code that the database gave with err; "" if err is not the
 // database's.
-func serverCode(err error) string { return dialect.ServerCode(err) }
+func serverCode(err error) string { return errcode.Of(err) }

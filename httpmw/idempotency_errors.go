@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -62,7 +62,7 @@ var errTxOptions = fmt.Errorf("%w: the driver cannot begin a transaction with Wi
 // A statementError is an error that the database gave, without its text, which may
 // quote what was sent.
 type statementError struct {
-	code  string // as dialect.ServerCode has it
+	code  string // as errcode.Of has it
 	what  string
 	state string // the SQLSTATE, where there is one
 	kind  error  // what it matches besides, or nil
@@ -164,13 +164,13 @@ func storeError(err error) error {
 		return fmt.Errorf("%w: the answer's transaction got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
 	}
 	if what := wiringError(code, err); what != "" {
-		return &statementError{code, what, dialect.SQLState(err), errWiring}
+		return &statementError{code, what, errcode.SQLState(err), errWiring}
 	}
 	what, ok := statementErrors[code]
 	if !ok {
 		what = "the database did not carry out the answer's transaction"
 	}
-	return &statementError{code, what, dialect.SQLState(err), nil}
+	return &statementError{code, what, errcode.SQLState(err), nil}
 }
 
 // wiringError says what to change; "" if nothing is wrong with the setup. SQLite has
@@ -197,10 +197,10 @@ func effectError(err error) error {
 	case isConstraint(code):
 		return &statementError{
 			code, "the effect breaks a constraint that is checked at the commit, and is rolled back",
-			dialect.SQLState(err), ErrTxUnusable,
+			errcode.SQLState(err), ErrTxUnusable,
 		}
 	case effectErrors[code] != "":
-		return &statementError{code, effectErrors[code], dialect.SQLState(err), nil}
+		return &statementError{code, effectErrors[code], errcode.SQLState(err), nil}
 	}
 	return storeError(err)
 }

@@ -4,7 +4,7 @@
 //
 // httpmw and grpcmw share internal/joinkey and internal/wiring besides, and
 // ratelimit reports to them by internal/waiting. httpmw reads the error codes of
-// databases by internal/dialect (docs/decisions/0015).
+// databases by internal/dialect/errcode (docs/decisions/0015).
 package internal_test
 
 import (
@@ -29,13 +29,12 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // the module's path. A package that is not here may import what it likes, but
 // for what forbidden says.
 var mayImport = map[string][]string{
-	"internal/dialect": {},
 	"internal/joinkey": {},
 	"internal/waiting": {},
 	"internal/wiring":  {},
 	"sqllock":          {"internal/dialect"},
 	"ratelimit":        {"sqllock", "internal/waiting"},
-	"httpmw":           {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/waiting", "internal/wiring"},
+	"httpmw":           {"ratelimit", "sqllock", "internal/dialect/errcode", "internal/joinkey", "internal/waiting", "internal/wiring"},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
@@ -47,6 +46,27 @@ var mayImport = map[string][]string{
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
 	},
 }
+
+// dialectRoad is the same for internal/dialect and each package below it. A
+// package that is named here stands for itself, without those below it. A package
+// of internal/dialect that is not here may import nothing of ours.
+//
+// leasetable imports postgres because lease tables in PostgreSQL need PostgreSQL's
+// proof of a primary, its tokens and its intervals.
+var dialectRoad = map[string][]string{
+	"internal/dialect/errcode":    {},
+	"internal/dialect":            {"internal/dialect/errcode"},
+	"internal/dialect/dbconn":     dialectCore,
+	"internal/dialect/usertx":     dialectCore,
+	"internal/dialect/mysql":      append([]string{"internal/dialect/dbconn", "internal/dialect/usertx"}, dialectCore...),
+	"internal/dialect/postgres":   append([]string{"internal/dialect/dbconn"}, dialectCore...),
+	"internal/dialect/leasetable": append([]string{"internal/dialect/dbconn", "internal/dialect/postgres", "internal/dialect/usertx"}, dialectCore...),
+	"internal/dialect/choose": append([]string{
+		"internal/dialect/dbconn", "internal/dialect/leasetable", "internal/dialect/mysql", "internal/dialect/postgres",
+	}, dialectCore...),
+}
+
+var dialectCore = []string{"internal/dialect", "internal/dialect/errcode"}
 
 // drivers are database drivers and what wraps them: the user's to choose.
 var drivers = []string{"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite"}
@@ -70,6 +90,12 @@ func offence(path, imported string) string {
 	case slices.ContainsFunc(drivers, func(d string) bool { return within(imported, d) }) &&
 		!within(pkg, "internal") && !within(pkg, "examples"):
 		return "a driver is the user's to import"
+	}
+	if within(pkg, "internal/dialect") {
+		if inStandardLibrary(imported) || slices.Contains(dialectRoad[pkg], ours) {
+			return ""
+		}
+		return "off the road within internal/dialect: see dialectRoad"
 	}
 	allowed, layer := allowedFor(pkg)
 	if !layer || inStandardLibrary(imported) || slices.ContainsFunc(allowed, func(a string) bool { return within(ours, a) }) {
@@ -159,10 +185,21 @@ func TestOffence(t *testing.T) {
 		{"internal/dialect/a.go", "github.com/jackc/pgx/v5", false},
 		{"internal/dialect/a.go", "golang.org/x/sys/unix", false},
 		{"internal/dialect/a_test.go", module + "/internal/pgtest", true},
+		{"internal/dialect/a.go", module + "/internal/dialect/errcode", true},
+		{"internal/dialect/a.go", module + "/internal/dialect/postgres", false},
+		{"internal/dialect/errcode/a.go", module + "/internal/dialect", false},
+		{"internal/dialect/postgres/a.go", module + "/internal/dialect", true},
+		{"internal/dialect/postgres/a.go", module + "/internal/dialect/leasetable", false},
+		{"internal/dialect/leasetable/a.go", module + "/internal/dialect/postgres", true},
+		{"internal/dialect/mysql/a.go", module + "/internal/dialect/postgres", false},
+		{"internal/dialect/mysql/a_test.go", module + "/internal/pgtest", true},
+		{"internal/dialect/another/a.go", module + "/internal/dialect", false},
+		{"internal/dialect/another/a.go", "database/sql", true},
 
 		{"sqllock/a.go", "context", true},
 		{"sqllock/a.go", "C", false},
 		{"sqllock/a.go", module + "/internal/dialect", true},
+		{"sqllock/a.go", module + "/internal/dialect/postgres", true},
 		{"sqllock/a.go", module + "/internal/pgtest", false},
 		{"sqllock/a.go", module + "/ratelimit", false},
 		{"sqllock/a.go", module + "/internal/joinkey", false},
@@ -184,7 +221,8 @@ func TestOffence(t *testing.T) {
 		{"httpmw/a.go", module + "/ratelimit", true},
 		{"httpmw/a.go", module + "/sqllock", true},
 		{"httpmw/a.go", module + "/internal/joinkey", true},
-		{"httpmw/a.go", module + "/internal/dialect", true},
+		{"httpmw/a.go", module + "/internal/dialect/errcode", true},
+		{"httpmw/a.go", module + "/internal/dialect", false},
 		{"httpmw/a.go", module + "/sqllockother", false},
 		{"httpmw/a.go", module + "/grpcmw", false},
 		{"httpmw/a_test.go", module + "/grpcmw", false},

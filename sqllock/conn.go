@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A Conn is a Locker on one connection that its caller owns: for code that has
@@ -26,7 +27,7 @@ import (
 // Use one Conn for each connection, never two: PostgreSQL would let one session
 // take a key twice.
 type Conn struct {
-	conn  *dialect.Conn
+	conn  *postgres.Conn
 	table *table
 
 	// protected by table.mu
@@ -42,7 +43,7 @@ func OnConn(conn *sql.Conn) *Conn {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &Conn{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
+	c := &Conn{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
 	c.table = newTable(c)
 	c.table.patience = patience
 	c.table.silence = c.mistrustLocked

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 )
 
 // connect opens a connection. One backend at a time connects: each may need two of the
@@ -38,7 +39,7 @@ func (b *backend) learn(caller context.Context) error {
 		return nil
 	}
 	d, err := attempt(caller, b, func(ctx context.Context) (dialect.Dialect, error) {
-		return dialect.Choose(ctx, s.db, s.options.table)
+		return choose.Dialect(ctx, s.db, s.options.table)
 	}, func(dialect.Dialect) {})
 	if err != nil {
 		return err

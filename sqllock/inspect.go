@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // Inspect looks who holds and who waits for the advisory locks of db's database, whichever program took
@@ -28,7 +29,7 @@ func Inspect(ctx context.Context, db *sql.DB, opts ...InspectOption) (*Snapshot,
 		panic("sqllock: Inspect needs a *sql.DB that is not nil")
 	}
 	o := newInspectOptions(opts)
-	i, err := bounded(ctx, func() (*dialect.Inspection, error) { return dialect.Inspect(ctx, db, o.schema) })
+	i, err := bounded(ctx, func() (*postgres.Inspection, error) { return postgres.Inspect(ctx, db, o.schema) })
 	if err != nil {
 		return nil, inspectError(err)
 	}

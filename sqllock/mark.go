@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
 // ErrPassed is the answer of [Advance] when the key's mark is there already, or beyond.
@@ -52,7 +53,7 @@ func Advance(ctx context.Context, tx Tx, key Key, to int64) error {
 }
 
 func advance(ctx context.Context, tx Tx, key Key, to int64) error {
-	moved, err := dialect.Mark(ctx, tx, key.id(), to)
+	moved, err := usertx.Mark(ctx, tx, key.id(), to)
 	if err == nil && !moved {
 		return ErrPassed
 	}
@@ -73,13 +74,13 @@ type Querier interface {
 // error if that has ended. It is a query without arguments, for which pgx behind a transaction pooler wants
 // default_query_exec_mode=exec in the DSN; Advance does not.
 func Mark(ctx context.Context, db Querier, key Key) (at int64, ok bool, err error) {
-	at, ok, err = dialect.MarkOf(ctx, db, key.id())
+	at, ok, err = usertx.MarkOf(ctx, db, key.id())
 	return at, ok, inContext(ctx, markError(err))
 }
 
 // markError says what to do about a table that is missing, or that the role may not use.
 func markError(err error) error {
-	switch dialect.SQLState(err) {
+	switch errcode.SQLState(err) {
 	case "42S02": // MySQL's
 		return fmt.Errorf("sqllock: there is no table latchkey_marks in the database: create it with MarkSchema(MySQL): %w", err)
 	case "42P01":

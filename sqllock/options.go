@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // An Option changes how [Open] or [PerTx] sets up a locker. PerTx heeds WithLease
@@ -189,13 +192,13 @@ func newOptions(opts []Option) options {
 	}
 	switch {
 	case o.named == PostgreSQL && o.table:
-		o.dialect = dialect.LeaseTable{}
+		o.dialect = leasetable.PostgreSQL{}
 	case o.named == PostgreSQL:
-		o.dialect = dialect.PostgreSQL{AnyVersionString: true}
+		o.dialect = postgres.Dialect{AnyVersionString: true}
 	case o.named == SQLite:
-		o.dialect = dialect.SQLite{}
+		o.dialect = leasetable.SQLite{}
 	case o.named == MySQL:
-		o.dialect = dialect.MySQL{}
+		o.dialect = mysql.Dialect{}
 	}
 	o.suit()
 	return o

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // WithRegistry has the Session write down, for people, which locks it holds and which keys its callers
@@ -66,7 +68,7 @@ type registrar struct {
 	process int64
 	holder  string
 	schema  string
-	tables  atomic.Pointer[dialect.Registry] // nil: not found yet
+	tables  atomic.Pointer[postgres.Registry] // nil: not found yet
 }
 
 func newRegistrar(o options) *registrar {
@@ -80,15 +82,15 @@ func newRegistrar(o options) *registrar {
 func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	r := s.registrar
 	if r.tables.Load() == nil {
-		tables, err := dialect.FindRegistry(ctx, s.db, r.schema)
+		tables, err := postgres.FindRegistry(ctx, s.db, r.schema)
 		if err != nil {
 			return err
 		}
 		r.tables.Store(&tables)
 	}
-	err := session.(dialect.Registrar).Register(*r.tables.Load(), &dialect.Register{
+	err := session.(postgres.Registrar).Register(*r.tables.Load(), &postgres.Register{
 		Process: r.process, Holder: r.holder, Lease: s.options.lease, IsFirst: true, NoWaits: true})
-	if dialect.SQLState(err) == insufficientPrivilege {
+	if errcode.SQLState(err) == insufficientPrivilege {
 		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in lock_heartbeats and lock_waits: %w", err)
 	}
 	return err
@@ -98,7 +100,7 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 // 42), which a program is told at the start.
 func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) error {
 	err := s.enroll(ctx, session)
-	if strings.HasPrefix(dialect.SQLState(err), "42") {
+	if strings.HasPrefix(errcode.SQLState(err), "42") {
 		return &enrollError{err}
 	}
 	return s.withoutRegistry(err)
@@ -143,7 +145,7 @@ func (l *lease) register(due bool) bool {
 		return false
 	}
 	l.watch.expect()
-	err := l.session.(dialect.Registrar).Register(*s.registrar.tables.Load(), r)
+	err := l.session.(postgres.Registrar).Register(*s.registrar.tables.Load(), r)
 	l.watch.answered()
 	if err != nil && !l.bears(err) {
 		return true
@@ -168,9 +170,9 @@ func (l *lease) tellRegistry(err error) {
 }
 
 // toRegister is what to write down now; nil when l has ended.
-func (l *lease) toRegister() *dialect.Register {
+func (l *lease) toRegister() *postgres.Register {
 	s, t := l.backend.s, l.backend.s.table
-	r := &dialect.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
+	r := &postgres.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l.dead.Load() {
@@ -205,8 +207,8 @@ func (l *lease) toRegister() *dialect.Register {
 }
 
 // heldKey is e, which is held, for the registry. table.mu is held.
-func (e *entry) heldKey(at time.Duration) dialect.HeldKey {
-	h := dialect.HeldKey{Key: e.asked(), Age: at - e.acquired}
+func (e *entry) heldKey(at time.Duration) postgres.HeldKey {
+	h := postgres.HeldKey{Key: e.asked(), Age: at - e.acquired}
 	for _, l := range e.appendHolders(nil) {
 		h.Namespace = string(l.key.namespace)
 		if h.Name == "" {
@@ -217,7 +219,7 @@ func (e *entry) heldKey(at time.Duration) dialect.HeldKey {
 }
 
 // waitingKeys is who waits, by what for and what they hold themselves.
-type waitingKeys map[waitingKey]*dialect.WaitingKey
+type waitingKeys map[waitingKey]*postgres.WaitingKey
 
 type waitingKey struct {
 	key, holding dialect.Key
@@ -242,7 +244,7 @@ func (ws waitingKeys) add(key dialect.Key, a *ask, at time.Duration) {
 func (ws waitingKeys) count(k waitingKey, a *ask, at time.Duration) {
 	w := ws[k]
 	if w == nil {
-		w = &dialect.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
+		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
 		ws[k] = w
 	}
 	w.Waiters++

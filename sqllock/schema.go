@@ -1,6 +1,12 @@
 package sqllock
 
-import "github.com/latchkey-go/latchkey/internal/dialect"
+import (
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
+)
 
 // Schema returns the statements that create the tables which a [Session] needs in
 // a database of kind d. Run them in a migration if the service may not create
@@ -29,9 +35,9 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 // Schema panics if d is not a constant of this package.
 func Schema(d Dialect) []string {
 	return statements(d, dialect.Schema{
-		PostgreSQL: dialect.PostgreSQLSchema(),
-		SQLite:     dialect.SQLiteSchema(),
-		MySQL:      dialect.MySQLSchema(),
+		PostgreSQL: leasetable.PostgreSQLSchema(),
+		SQLite:     leasetable.SQLiteSchema(),
+		MySQL:      mysql.Schema(),
 	})
 }
 
@@ -50,7 +56,7 @@ func Schema(d Dialect) []string {
 //	DELETE FROM latchkey_fence WHERE fenced_at < now() - interval '1 day'
 //
 // FenceSchema panics if d is not a constant of this package.
-func FenceSchema(d Dialect) []string { return statements(d, dialect.FenceSchema()) }
+func FenceSchema(d Dialect) []string { return statements(d, usertx.FenceSchema()) }
 
 // MarkSchema returns the statements that create the table which [Advance] and
 // [Mark] need in a database of kind d. Their form is that of [Schema].
@@ -66,7 +72,7 @@ func FenceSchema(d Dialect) []string { return statements(d, dialect.FenceSchema(
 // no caller will ask again for a mark as low as its own.
 //
 // MarkSchema panics if d is not a constant of this package.
-func MarkSchema(d Dialect) []string { return statements(d, dialect.MarkSchema()) }
+func MarkSchema(d Dialect) []string { return statements(d, usertx.MarkSchema()) }
 
 // HeartbeatSchema returns the statements that create the tables of the registry in
 // a database of kind d. Their form is that of [Schema]. It returns none for SQLite
@@ -83,7 +89,7 @@ func MarkSchema(d Dialect) []string { return statements(d, dialect.MarkSchema())
 // schema is named. The tables may not be views, foreign tables or partitioned.
 //
 // HeartbeatSchema panics if d is not a constant of this package.
-func HeartbeatSchema(d Dialect) []string { return statements(d, dialect.RegistrySchema()) }
+func HeartbeatSchema(d Dialect) []string { return statements(d, postgres.RegistrySchema()) }
 
 // statements returns those of s for d.
 func statements(d Dialect, s dialect.Schema) []string {

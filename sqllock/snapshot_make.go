@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // snapshotOf is i in the words of this package, in order.
-func snapshotOf(i *dialect.Inspection) *Snapshot {
+func snapshotOf(i *postgres.Inspection) *Snapshot {
 	s := &Snapshot{At: i.At, Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits)}
 	processes := make(map[int]ServerProcess, len(i.Processes))
 	for _, p := range i.Processes {
@@ -49,7 +50,7 @@ func snapshotOf(i *dialect.Inspection) *Snapshot {
 	return s
 }
 
-func holderOf(l dialect.InspectedLock, key Key, p ServerProcess) Holder {
+func holderOf(l postgres.InspectedLock, key Key, p ServerProcess) Holder {
 	h := Holder{Key: key, Process: p, Shared: l.Shared}
 	if r := l.Registration; r != nil {
 		h.Registration = &Registration{Session: r.Process, Namespace: Namespace(r.Namespace), Name: r.Name, Holder: r.Holder,
@@ -59,7 +60,7 @@ func holderOf(l dialect.InspectedLock, key Key, p ServerProcess) Holder {
 	return h
 }
 
-func pollOf(p dialect.InspectedPoll) Waiter {
+func pollOf(p postgres.InspectedPoll) Waiter {
 	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
 	if p.HeldSpace >= 0 {
 		poll.Holding, poll.Held = true, keyOf(dialect.Space(p.HeldSpace), p.HeldID)
@@ -69,7 +70,7 @@ func pollOf(p dialect.InspectedPoll) Waiter {
 
 func keyOf(space dialect.Space, id int64) Key { return Key{space: space, number: id} }
 
-func stateOf(t dialect.RegistryTable) TableState {
+func stateOf(t postgres.RegistryTable) TableState {
 	switch {
 	case t.Name == "":
 		return TableMissing

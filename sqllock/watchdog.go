@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // Watch looks at the locks of db's database again and again until ctx ends, and tells report, and its log, who
@@ -89,8 +90,8 @@ const (
 // look looks once. Its error is one that ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
 	asked := now()
-	i, err := inquire(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
-		return dialect.Inspect(ctx, w.db, w.options.schema)
+	i, err := inquire(ctx, w, func(ctx context.Context) (*postgres.Inspection, error) {
+		return postgres.Inspect(ctx, w.db, w.options.schema)
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -127,7 +128,7 @@ func hiddenError(s *Snapshot) error {
 }
 
 // sweep removes what dead processes have left.
-func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
+func (w *watchdog) sweep(ctx context.Context, registry postgres.Registry) {
 	if now() < w.sweepAt || !registry.Heartbeats.Readable && !registry.Waits.Readable {
 		return
 	}
@@ -140,7 +141,7 @@ func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
 	if swept < sweepLimit {
 		w.sweepAt = now() + sweepPause
 	}
-	if dialect.SQLState(err) == insufficientPrivilege {
+	if errcode.SQLState(err) == insufficientPrivilege {
 		err = fmt.Errorf("sqllock: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on lock_heartbeats and lock_waits: %w", err)
 	}
 	w.part(partSweep, err)

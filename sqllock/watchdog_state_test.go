@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // newWatchdog is one that has no database, and what it tells.
@@ -35,7 +35,7 @@ func TestTerminateNeedsStillness(t *testing.T) {
 				Registration: &Registration{Heartbeat: beat, Expires: beat.Add(10 * time.Second)}}
 			s := &Snapshot{At: at.Add(time.Hour), Holders: []Holder{h}} // the clock has stepped: all looks late
 			w.diagnosis.look(s)
-			w.terminate(t.Context(), dialect.Registry{}, s, now())
+			w.terminate(t.Context(), postgres.Registry{}, s, now())
 		}
 		for i, step := range []struct {
 			after                 time.Duration
@@ -85,7 +85,7 @@ func TestTerminateAttempts(t *testing.T) {
 			Registration: &Registration{Heartbeat: s.At.Add(-time.Hour), Expires: s.At.Add(-time.Hour)}})
 	}
 	w.diagnosis.look(s)
-	w.terminate(context.Background(), dialect.Registry{}, s, now()+time.Hour)
+	w.terminate(context.Background(), postgres.Registry{}, s, now()+time.Hour)
 	if asked != 1 || len(*told) != 1 || !errors.Is((*told)[0].Err, ErrUnavailable) || len(w.unanswered) != 0 {
 		t.Errorf("asked %d times, told %+v", asked, *told)
 	}

@@ -7,7 +7,8 @@ import (
 	"maps"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A stillness is for how long nothing was heard of a lock: the database's clock may step, this
@@ -38,7 +39,7 @@ func (w *watchdog) noteStillness(s *Snapshot) {
 
 // terminate ends the sessions of late locks that WithTerminate's function condemns: one attempt for each at a
 // look, and none once it has been ended. asked is when s was asked for.
-func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry, s *Snapshot, asked time.Duration) {
+func (w *watchdog) terminate(ctx context.Context, registry postgres.Registry, s *Snapshot, asked time.Duration) {
 	if w.options.terminate == nil {
 		return
 	}
@@ -86,11 +87,11 @@ func (w *watchdog) settleEnded(s *Snapshot) {
 }
 
 // end ends the session of f's holder if it is late still. It is logged before, since the answer may be lost.
-func (w *watchdog) end(ctx context.Context, registry dialect.Registry, f Finding) error {
+func (w *watchdog) end(ctx context.Context, registry postgres.Registry, f Finding) error {
 	h := f.Holder
 	w.options.log.Warn("sqllock: asking the server to end a session whose heartbeat is late", "pid", h.Process.PID)
 	done, err := inquire(ctx, w, func(ctx context.Context) (bool, error) {
-		return registry.Terminate(ctx, w.db, dialect.LateLock{
+		return registry.Terminate(ctx, w.db, postgres.LateLock{
 			PID: h.Process.PID, Start: h.Process.Start, Key: h.Key.id(), Shared: h.Shared, Late: w.options.late})
 	})
 	f.Terminated = true
@@ -100,7 +101,7 @@ func (w *watchdog) end(ctx context.Context, registry dialect.Registry, f Finding
 		w.tell([]Finding{f}, nil)
 	case errors.Is(err, ErrUnavailable) && !errors.Is(err, errStuckLook):
 		w.unanswered[h.processID()] = f
-	case dialect.SQLState(err) == insufficientPrivilege:
+	case errcode.SQLState(err) == insufficientPrivilege:
 		return fmt.Errorf("sqllock: this role may not end the session of a late lock: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
 	}
 	return err

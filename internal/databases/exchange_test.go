@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -26,7 +27,7 @@ func connect(t *testing.T, o lockertest.Orders) dialect.Session {
 // connectTo opens a session on db, with a lease table if wanted.
 func connectTo(t *testing.T, db *sql.DB, leaseTable bool) dialect.Session {
 	t.Helper()
-	d, err := dialect.Choose(context.Background(), db, leaseTable)
+	d, err := choose.Dialect(context.Background(), db, leaseTable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestSilentSession(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		rival := connect(t, o)
 		db := pool(t, o)
-		d, err := dialect.Choose(t.Context(), db, o.LeaseTable)
+		d, err := choose.Dialect(t.Context(), db, o.LeaseTable)
 		if err != nil {
 			t.Fatal(err)
 		}

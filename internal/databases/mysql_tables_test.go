@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -40,11 +41,11 @@ func TestMySQLFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		passage, err := dialect.Fence(t.Context(), tx, key, token)
+		passage, err := usertx.Fence(t.Context(), tx, key, token)
 		if err != nil {
 			t.Fatalf("Fence: %v", err)
 		}
-		passed = passage == dialect.Passed
+		passed = passage == usertx.Passed
 		if passed {
 			err = tx.Commit()
 		} else {

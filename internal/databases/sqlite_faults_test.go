@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -72,7 +73,7 @@ func TestSQLiteFaults(t *testing.T) {
 				db.SetMaxOpenConns(1)
 				for at := 1; ; at++ {
 					f.at = at
-					s, err := dialect.SQLite{}.Open(context.Background(), db, settings)
+					s, err := leasetable.SQLite{}.Open(context.Background(), db, settings)
 					if f.at > 0 {
 						s.Destroy()
 						break

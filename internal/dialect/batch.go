@@ -28,7 +28,7 @@ func (b *Batch) Reset() {
 // statement what it got of sets that are not complete.
 //
 // Keys of a set are in no other part of b.
-func inParts(b *Batch, exchange func(*Batch) error) error {
+func InParts(b *Batch, exchange func(*Batch) error) error {
 	if len(b.All) == 0 {
 		return exchange(b)
 	}
@@ -61,7 +61,7 @@ func inParts(b *Batch, exchange func(*Batch) error) error {
 	}
 	err := exchange(&second)
 	if err == nil && len(second.NotHeld) > 0 {
-		err = errNonsense
+		err = ErrNonsense
 	}
 	return err
 }

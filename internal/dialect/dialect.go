@@ -88,6 +88,6 @@ type Session interface {
 }
 
 const (
-	defaultLease = 10 * time.Second
-	friendlyEnd  = 100 * time.Millisecond // of a connection
+	DefaultLease = 10 * time.Second
+	FriendlyEnd  = 100 * time.Millisecond // of a connection
 )

@@ -11,6 +11,8 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A Kind says what a failure means for the session it happened on.
@@ -56,13 +58,13 @@ func Fail(err error) error {
 	if errors.As(err, &failure) {
 		return failure
 	}
-	if number, state, ok := mysqlError(err); ok {
+	if number, state, ok := errcode.MySQL(err); ok {
 		return mysqlFailure(number, state)
 	}
-	if state := SQLState(err); state != "" {
+	if state := errcode.SQLState(err); state != "" {
 		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state, Lasting: isLasting(state)}
 	}
-	if code, ok := sqliteCode(err); ok {
+	if code, ok := errcode.SQLite(err); ok {
 		return sqliteFailure(code)
 	}
 	switch {
@@ -74,8 +76,8 @@ func Fail(err error) error {
 		return context.Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		return context.DeadlineExceeded
-	case isTooLarge(err):
-		return errTooLong
+	case errcode.IsTooLarge(err):
+		return ErrTooLong
 	}
 	return &Failure{Kind: Gone, Reason: reason(err)}
 }
@@ -87,7 +89,7 @@ func inWords(state string) string {
 		return "the server rejected the user or the password: "
 	case strings.HasPrefix(state, "3D"):
 		return "the server has no such database: "
-	case state == forbidden:
+	case state == errcode.Forbidden:
 		return "the role has no right to this: "
 	case state == "53300":
 		return "the server has no connection to spare: "
@@ -102,11 +104,11 @@ func inWords(state string) string {
 // isLasting reports whether an SQLSTATE means that the user, the password or the
 // database is wrong, or that a right is missing.
 func isLasting(state string) bool {
-	return strings.HasPrefix(state, "28") || strings.HasPrefix(state, "3D") || state == forbidden
+	return strings.HasPrefix(state, "28") || strings.HasPrefix(state, "3D") || state == errcode.Forbidden
 }
 
 // misconfigured rejects a database or a pool for what waiting does not mend.
-func misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Lasting: true} }
+func Misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Lasting: true} }
 
 // kindOf tells what an SQLSTATE means for the session. Severity decides that,
 // and no portable interface carries it: these are the classes that the server
@@ -161,7 +163,7 @@ func reason(err error) string {
 
 // asStatement returns err as a failure that the session survives, with what it
 // says of the lock table.
-func asStatement(err error) error {
+func AsStatement(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -175,22 +177,22 @@ func asStatement(err error) error {
 	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause}
 }
 
-func refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
+func Refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
 
 // isAnswer reports whether err is one of a statement, of a database that is there.
-func isAnswer(err error) bool {
+func IsStatement(err error) bool {
 	var failure *Failure
 	return errors.As(Fail(err), &failure) && failure.Kind == Statement
 }
 
-func survived(err error) bool {
+func Survives(err error) bool {
 	var failure *Failure
 	return errors.As(err, &failure) && (failure.Kind == Statement || failure.Kind == Full)
 }
 
 // Failures that more than one kind of database has.
 var (
-	errNonsense = &Failure{Kind: Gone, Reason: "the server's answer made no sense"}
+	ErrNonsense = &Failure{Kind: Gone, Reason: "the server's answer made no sense"}
 
-	errTooLong = &Failure{Kind: Full, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 25,000"}
+	ErrTooLong = &Failure{Kind: Full, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 25,000"}
 )

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 var (
@@ -11,7 +13,7 @@ var (
 	// from beginning. Whoever goes on after another asks Held next, which finds
 	// out a session that is gone all the same.
 	mysqlGone = []uint16{
-		mysqlTooMany, mysqlTooManyOfOne, mysqlUserLimit, mysqlShutdown, mysqlOfflineMode,
+		errcode.MySQLTooMany, errcode.MySQLTooManyOfOne, errcode.MySQLUserLimit, errcode.MySQLShutdown, errcode.MySQLOfflineMode,
 		1042, 1043, 1047, 1080, 1129, 1130, // handshake, a command that is not known just now, hosts
 		1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, // network
 		1044, 1045, 1049, 1698, 1820, 1862, 3118, 3159, 4151, // accounts
@@ -38,25 +40,25 @@ func mysqlFailure(number uint16, state string) *Failure {
 
 // mysqlLasting are the errors that another account, right or database mends.
 var mysqlLasting = []uint16{
-	mysqlDenied, mysqlNoAccess, mysqlNoDatabase,
+	errcode.MySQLDenied, errcode.MySQLNoAccess, errcode.MySQLNoDatabase,
 	1130, 1045, 1698, 1820, 1862, 3118, 3159, 4151, // hosts, accounts
 }
 
 // mysqlInWords is what the commonest refusals of a server mean.
 func mysqlInWords(number uint16, state string, kind Kind) string {
 	switch {
-	case number == mysqlTooMany, number == mysqlTooManyOfOne, number == mysqlUserLimit:
+	case number == errcode.MySQLTooMany, number == errcode.MySQLTooManyOfOne, number == errcode.MySQLUserLimit:
 		return "the server has no connection to spare: "
-	case number == mysqlShutdown, number == mysqlOfflineMode:
+	case number == errcode.MySQLShutdown, number == errcode.MySQLOfflineMode:
 		return "the server is stopping, or takes no users: "
-	case number == mysqlKilled:
+	case number == errcode.MySQLKilled:
 		return "the statement was interrupted: "
-	case number == mysqlDenied:
+	case number == errcode.MySQLDenied:
 		return "the user may not do this with latchkey's tables: run the statements of Schema(MySQL) and FenceSchema(MySQL) once as a user who may create them," +
 			" and grant it SELECT, INSERT, UPDATE and DELETE: "
-	case strings.HasPrefix(state, "28"), number == mysqlNoAccess:
+	case strings.HasPrefix(state, "28"), number == errcode.MySQLNoAccess:
 		return "the server rejected the user or the password: "
-	case number == mysqlNoDatabase:
+	case number == errcode.MySQLNoDatabase:
 		return "the server has no such database: "
 	case kind == Full:
 		return "the server has no memory for another lock: "

@@ -1,23 +1,27 @@
 package dialect
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+)
 
 // sqliteFailure is what a result code means.
 func sqliteFailure(code int) *Failure {
 	f := &Failure{Kind: Statement}
 	switch code & 0xff {
-	case sqliteBusy, sqliteLocked:
+	case errcode.SQLiteBusy, errcode.SQLiteLocked:
 		f.Reason = "the database file is locked by another connection's transaction"
-	case sqliteReadOnly:
+	case errcode.SQLiteReadOnly:
 		f.Reason = "the database file, or its directory, can only be read"
-	case sqliteIOError:
+	case errcode.SQLiteIOError:
 		f.Reason = "the database file could not be read or written: an error of the disk or file system"
-	case sqliteCorrupt, sqliteNotADB:
+	case errcode.SQLiteCorrupt, errcode.SQLiteNotADB:
 		f.Lasting = true
 		f.Kind, f.Reason = Gone, "the database file is damaged, or is not one of SQLite"
-	case sqliteFull:
+	case errcode.SQLiteFull:
 		f.Kind, f.Reason = Full, "the disk is full, or the database file is as large as it may be"
-	case sqliteCantOpen:
+	case errcode.SQLiteCantOpen:
 		f.Kind, f.Reason = Gone, "the database file could not be opened: is its directory there, and may it be written to?"
 	default:
 		f.Reason = "SQLite answered with result code " + strconv.Itoa(code)

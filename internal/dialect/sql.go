@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+func Quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // An Execer is a transaction.
 type Execer interface {

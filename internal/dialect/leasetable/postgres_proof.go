@@ -1,0 +1,145 @@
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+)
+
+// prove checks that the tables can be used through this pool and driver, makes
+// them if they are not there, and fills in t's schema and system.
+//
+// Until the driver is known to be safe behind a pooler it sends Execs without arguments
+// only, which no driver prepares.
+func (t *postgresTables) prove(ctx context.Context) error {
+	err := t.pool.Once(ctx, func(conn *sql.Conn) error {
+		if err := t.server(ctx, conn); err != nil {
+			return err
+		}
+		if err := unprepared(ctx, conn); err != nil {
+			return err
+		}
+		if err := makeTables(ctx, conn); err != nil {
+			return err
+		}
+		return t.look(ctx, conn)
+	})
+	switch {
+	case err == nil:
+	case errcode.SQLState(err) == errcode.ReadOnly:
+		return dialect.Refuse(onReadOnly)
+	case errcode.SQLState(err) == errcode.Forbidden:
+		return dialect.Misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
+	}
+	return err
+}
+
+const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
+
+// server checks that the server can be written to, and finds out whether it is
+// PostgreSQL itself.
+func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error) {
+	t.genuine, err = postgres.Holds(ctx, conn, "pg_catalog.version() LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'")
+	if err != nil || !t.genuine {
+		return err
+	}
+	standby, err := postgres.Holds(ctx, conn, "pg_catalog.pg_is_in_recovery()")
+	if err == nil && standby {
+		err = dialect.Refuse(postgres.OnStandby)
+	}
+	return err
+}
+
+// unprepared refuses a driver that prepares a query without arguments under a name, or sends
+// it in two steps: behind a transaction pooler the second step may reach another
+// server process, where the name is another client's. And as each statement's text is
+// another, each would be kept.
+func unprepared(ctx context.Context, conn *sql.Conn) error {
+	if mode, known := dbconn.PgxQueryMode(conn); known {
+		if !slices.Contains([]string{"exec", "simple protocol", "cache describe"}, mode) {
+			return dialect.Refuse(pgxPrepares)
+		}
+		return nil
+	}
+	// In a transaction, so that both statements meet the same server process.
+	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("latchkey%d", rand.Int64())
+	var one int
+	err := conn.QueryRowContext(ctx, "SELECT 1 /* "+name+" */").Scan(&one)
+	var kept bool
+	if err == nil {
+		kept, err = postgres.Holds(ctx, conn, "EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE statement LIKE '%"+name[:10]+"' || '"+name[10:]+"%')")
+	}
+	if _, rollback := conn.ExecContext(ctx, "ROLLBACK"); err == nil {
+		err = rollback
+	}
+	if err == nil && kept {
+		err = dialect.Refuse("the driver prepares queries that have no arguments, which is not safe behind a transaction pooler: have it use the simple protocol")
+	}
+	return err
+}
+
+const pgxPrepares = "pgx prepares its statements in the mode that it is in, and a transaction pooler may run another client's instead: set default_query_exec_mode=exec (or simple_protocol) in its connection string"
+
+// makeTables makes the tables that are missing. Of two that do so at the same
+// moment one may fail on what the other has made meanwhile, and looks again.
+func makeTables(ctx context.Context, conn *sql.Conn) error {
+	raced := []string{"23505", "42P07", "42710", "40001", "XX000"}
+	for attempt := 1; ; attempt++ {
+		there, err := postgres.Holds(ctx, conn, tablesExist)
+		if err != nil {
+			return err
+		}
+		statements := leaseTables(postgresTypes)
+		if there {
+			statements = statements[len(statements)-1:] // the row: who made the table may have died before
+		}
+		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, errcode.SQLState(err)) || attempt == dbconn.Attempts {
+			return err
+		}
+	}
+}
+
+const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND pg_catalog.to_regclass('latchkey_locks') IS NOT NULL
+	AND pg_catalog.to_regclass('latchkey_claims') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
+
+func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
+	for _, s := range statements {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look finds where the tables are, from then on the search_path has no part, and where
+// tokens come from.
+func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
+	var together bool
+	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_claims')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
+		Scan(&t.schema, &together)
+	if err == nil && !together {
+		err = dialect.Refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")
+	}
+	if err != nil || !t.genuine {
+		return err
+	}
+	if t.logged, err = postgres.Holds(ctx, conn, "NOT "+postgres.OnAurora); err != nil || !t.logged {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_catalog.pg_control_system()")
+	if errcode.SQLState(err) == errcode.Forbidden {
+		err = dialect.Misconfigured("the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both")
+	}
+	return err
+}

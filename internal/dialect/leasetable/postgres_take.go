@@ -1,0 +1,107 @@
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+)
+
+// exchange gives back in one statement and takes in the next: PostgreSQL would not
+// see in one what another part of it has deleted, and CockroachDB
+// refuses two changes of one table.
+func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, drawn *tokens) error {
+	if len(b.Release) > 0 {
+		if err := t.release(ctx, s, b); err != nil {
+			return err
+		}
+	}
+	if len(b.Try)+len(b.Any) > 0 {
+		return t.take(ctx, s, b, drawn)
+	}
+	if len(b.Release) > 0 {
+		return nil
+	}
+	return t.run(ctx, s, t.me(s)+alive)
+}
+
+func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch) error {
+	var list sql.NullString
+	err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
+		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM `+unnestKeys(b.Release)+`)
+		RETURNING key_space, key_id)`+
+		alive+`, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`, &list)
+	if err != nil {
+		return err
+	}
+	given, err := postgres.ParseKeys(list.String)
+	if err != nil {
+		return err
+	}
+	notGiven(b, given)
+	return nil
+}
+
+// take takes what is free of b. Keys whose holder is dead are freed first, and
+// those asked for again; as are groups that lost what they had chosen to somebody else.
+func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, drawn *tokens) error {
+	w := newWishes(b)
+	reaped := false
+	for {
+		stale, err := t.takeOnce(ctx, s, w, drawn)
+		if err != nil {
+			return err
+		}
+		if stale && !reaped {
+			if err := t.reap(ctx); err != nil {
+				return err
+			}
+			reaped = true
+		} else if !w.contested {
+			break
+		}
+		if !w.again() {
+			break
+		}
+	}
+	w.answer(b)
+	return nil
+}
+
+// takeOnce inserts the first free key of each group that is open. A key that is there
+// is not tried: so nobody waits for one who is just giving it back, and
+// those who insert do it in one order. It reports whether a key that is there is
+// a dead session's.
+func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, drawn *tokens) (stale bool, err error) {
+	var chosen, won sql.NullString
+	dest := []any{&chosen, &won, &stale}
+	query := t.me(s) + `,
+	wanted AS (SELECT g, s, k, n FROM ` + w.unnest() + `),
+	free AS (SELECT DISTINCT ON (g) g, s, k, n FROM wanted, me
+		WHERE NOT EXISTS (SELECT 1 FROM ` + t.schema + `latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)
+		ORDER BY g, n),
+	won AS (INSERT INTO ` + t.schema + `latchkey_locks (key_space, key_id, session, acquired)
+		SELECT s, k, me.id, pg_catalog.clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
+		ON CONFLICT (key_space, key_id) DO NOTHING RETURNING key_space, key_id)`
+	columns := `, (SELECT pg_catalog.string_agg(n::text, ',') FROM free),
+		(SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
+		EXISTS (SELECT 1 FROM wanted
+			JOIN ` + t.schema + `latchkey_locks AS l ON l.key_space = s AND l.key_id = k
+			LEFT JOIN ` + t.schema + `latchkey_sessions AS o ON o.id = l.session
+			WHERE o.id IS NULL OR o.expires <= pg_catalog.clock_timestamp())`
+	var system, epoch, number, life sql.NullInt64
+	if t.logged {
+		query += message(`(SELECT pg_catalog.count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
+		columns += messageColumns
+		dest = append(dest, &system, &epoch, &number, &life)
+	}
+	if err := t.run(ctx, s, query+alive+columns, dest...); err != nil {
+		return false, err
+	}
+	if number.Valid {
+		token := dialect.Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64, Here: postgres.Here(life.Int64), Outlives: true}
+		drawn.reserve(token, messageSize)
+	}
+	return stale, w.took(chosen.String, won.String)
+}

@@ -1,0 +1,61 @@
+package mysql
+
+import (
+	"fmt"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
+)
+
+// Token draws from a counter that is not behind the clock, in microseconds: where a
+// crash has lost the last tokens, those that follow are greater all the same. After a failover
+// the clock is another one, and may be behind: so the epoch rises whenever another server draws
+// than the last time that the table knows of.
+func (s *session) Token() (t dialect.Token, err error) {
+	err = s.errand(func(e errand) error {
+		return e.withTables(usertx.FenceSchema().MySQL, func() error {
+			return e.transaction(func(e errand) (err error) {
+				t, err = e.token()
+				return err
+			})
+		})
+	})
+	if err != nil {
+		return dialect.Token{}, err
+	}
+	return t, nil
+}
+
+// token is the counter's next. Its row is locked from here on to the end of the transaction, and the
+// session lives while it is: who holds a key later draws later.
+func (e errand) token() (t dialect.Token, err error) {
+	counted, err := e.count()
+	if err == nil && counted == 0 { // who made the table may have died before it made the row
+		if err = e.exec(usertx.MySQLTokensRow); err == nil {
+			counted, err = e.count()
+		}
+	}
+	if err != nil {
+		return dialect.Token{}, err
+	}
+	if counted == 0 {
+		return dialect.Token{}, errInterrupted
+	}
+	var (
+		mine bool
+		name string
+	)
+	err = e.conn.QueryRowContext(e.ctx, "SELECT "+e.mine()+", "+e.s.serverName+", system_id, epoch, number FROM latchkey_tokens WHERE only_row = 1 LIMIT 1").
+		Scan(&mine, &name, &t.System, &t.Epoch, &t.Number)
+	if err == nil && !mine {
+		err = errElsewhere
+	}
+	t.Here = e.s.serverName + " = " + dialect.Quoted(name)
+	t.MySQL = true // the fence's words
+	return t, err
+}
+
+func (e errand) count() (int64, error) {
+	return e.change("UPDATE", fmt.Sprintf("latchkey_tokens SET epoch = epoch + (server_hash <> %[1]d), server_hash = %[1]d,"+
+		" number = GREATEST(number + 1, UNIX_TIMESTAMP() * 1000000 + MICROSECOND(NOW(6))) WHERE only_row = 1", e.s.server))
+}

@@ -1,0 +1,29 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// encryptionRequest asks whether the server encrypts by GSSAPI: its length and
+// number. The server answers with one byte, and does not mind when the client
+// then leaves.
+var encryptionRequest = []byte{0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x30}
+
+// Answers asks the first question of PostgreSQL's protocol.
+func (Dialect) Answers(ctx context.Context, address net.Addr) bool {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, address.Network(), address.String())
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := conn.Write(encryptionRequest); err != nil {
+		return false
+	}
+	n, _ := conn.Read(make([]byte, 1))
+	return n == 1
+}

@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+)
+
+// PostgreSQL locks with session-level advisory locks, on one connection of a
+// pool. It needs version 14 for idle_session_timeout.
+type Dialect struct {
+	AnyVersionString bool // do not ask that version() says PostgreSQL
+}
+
+// Traits says that locks are better spread over several sessions: the server walks through
+// all that a session holds at the end of each of its statements.
+func (Dialect) Traits() dialect.Traits {
+	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, Parting: dialect.FriendlyEnd, Readers: true, Registers: true}
+}
+
+// Open takes two connections of db, proves on them that advisory locks exclude
+// (see proof), gives one back and sets the other up as the session.
+//
+// Nothing is changed on a connection before the proof: behind a transaction
+// pooler a SET would reach another client's session.
+func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	conn, err := dbconn.Take(ctx, db, set.Socket, terminateOwn)
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	witness, err := dbconn.Take(ctx, db, set.Socket, terminateOwn)
+	if err != nil {
+		conn.Discard()
+		return nil, dialect.Fail(err)
+	}
+	p := proof{session: conn.Conn, witness: witness.Conn, patience: set.Proof, anyVersion: d.AnyVersionString}
+	pid, err := p.run(ctx)
+	if state := errcode.SQLState(err); state == errcode.FeatureNotSupported || state == errcode.UndefinedFunction {
+		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
+	}
+	err = advisory(err)
+	if err == nil {
+		err = witness.Close() // clean: it goes back to the pool
+	} else {
+		witness.Discard()
+	}
+	var process dialect.Process
+	if err == nil {
+		process, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (dialect.Process, error) {
+			if err := setUp(ctx, conn.Conn, set); err != nil {
+				return dialect.Process{}, err
+			}
+			return processOf(ctx, conn.Conn, pid)
+		})
+	}
+	if err != nil {
+		conn.Discard()
+		return nil, dialect.Fail(err)
+	}
+	s := &session{conn: conn.Conn, pid: pid, process: process, socket: conn.Socket, abort: func() {}}
+	s.statements.ctx = context.Background()
+	if s.socket == nil {
+		s.statements.ctx, s.abort = context.WithCancel(s.statements.ctx)
+	}
+	s.exchangeOn = s.exchangeRaw
+	return s, nil
+}
+
+// setUp makes conn a session of locks. It starts with none, the server ends it
+// when it is silent for a lease, and no statement on it takes for ever. What the
+// last user of the connection has set for transactions does not hold for ours.
+func setUp(ctx context.Context, conn *sql.Conn, set dialect.Settings) error {
+	milliseconds := func(n int64) string { return strconv.FormatInt(max(n, 1), 10) }
+	lease := milliseconds(set.Lease.Milliseconds())
+	settings := []string{
+		"'idle_session_timeout', '" + lease + "'",
+		"'idle_in_transaction_session_timeout', '" + lease + "'", // it takes over where there is a transaction after all
+		"'statement_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
+		"'lock_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
+		"'search_path', 'pg_catalog, pg_temp'", // without pg_temp, a temporary table of the last user's comes first
+		"'default_transaction_read_only', 'off'",
+		"'default_transaction_isolation', 'read committed'",
+		"'default_transaction_deferrable', 'off'",
+		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
+		"'application_name', pg_catalog.btrim(pg_catalog.concat_ws(' ', pg_catalog.left(pg_catalog.current_setting('application_name'), 54), 'latchkey'))",
+	}
+	// A pooled connection may hold locks that its last user forgot: taking one
+	// of them would be re-entry, and succeed.
+	calls := []string{"pg_catalog.pg_advisory_unlock_all()"}
+	for _, s := range settings {
+		calls = append(calls, "pg_catalog.set_config("+s+", false)")
+	}
+	calls = append(calls, cutOff(set.Lease)...)
+	// This one ends with the transaction, and so with the statement, if that is
+	// in none.
+	calls = append(calls, "pg_catalog.set_config('latchkey.transaction', 'open', true)")
+	if _, err := conn.ExecContext(ctx, "SELECT "+strings.Join(calls, ", ")); err != nil {
+		return err
+	}
+	switch n, err := rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, CASE"+
+		" WHEN pg_catalog.current_setting('latchkey.transaction', true) = 'open' THEN 1"+
+		" WHEN (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout') <> '"+lease+"' THEN 2 ELSE 0 END)"); {
+	case err != nil:
+		return err
+	case n == 1:
+		return dialect.Refuse("something keeps a transaction open on each connection of the pool: the server would not free the locks of a silent process in time")
+	case n == 2:
+		return dialect.Refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
+	}
+	return nil
+}
+
+// postgresSession is a Session on one connection of its own.
+type session struct {
+	conn    *sql.Conn
+	pid     int64 // of the server process: every answer must come from it
+	process dialect.Process
+	socket  net.Conn // nil where it cannot be reached
+	abort   func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
+
+	statements statements
+	batch      *dialect.Batch  // of the exchange under way
+	exchangeOn func(any) error // exchangeRaw, made once
+}
+
+func (s *session) Exchange(b *dialect.Batch) error {
+	s.batch = b
+	err := s.conn.Raw(s.exchangeOn)
+	s.batch = nil
+	return dialect.Fail(err)
+}
+
+// exchangeRaw is Exchange on the driver's connection.
+func (s *session) exchangeRaw(c any) error {
+	row, f, err := s.statements.exchange(c.(driver.Conn), s.batch)
+	if err != nil {
+		return err
+	}
+	pid, err := intOf(row[0])
+	if err != nil {
+		return err
+	}
+	if pid != s.pid {
+		return errOtherProcess
+	}
+	return answer(s.batch, f, row[1:])
+}
+
+// heldQuery lists the session's advisory locks, its claims among them as readers' locks: in the bigint space the key's
+// halves are classid and objid of objsubid 1, in the other of objsubid 2. A
+// session's own are all of its own database. It touches no shared catalog: to
+// lock one needs room in the server's lock table, which may be what is missing.
+const heldQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(
+	(objsubid - 1 + CASE mode WHEN 'ShareLock' THEN 2 ELSE 0 END)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
+	FROM pg_catalog.pg_locks
+	WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid() AND granted`
+
+func (s *session) Held() ([]dialect.Key, error) {
+	var (
+		pid  int64
+		list string
+	)
+	if err := s.conn.QueryRowContext(s.statements.ctx, heldQuery).Scan(&pid, &list); err != nil {
+		return nil, dialect.Fail(err)
+	}
+	if pid != s.pid {
+		return nil, errOtherProcess
+	}
+	return ParseKeys(list)
+}
+
+// Drawn has none: a token costs a flush of the write-ahead log.
+func (s *session) Drawn() (dialect.Token, bool) { return dialect.Token{}, false }
+
+func (s *session) Room() int { return math.MaxInt }
+
+func (s *session) Socket() net.Conn { return s.socket }
+
+func (s *session) Abort() {
+	s.abort()
+	if s.socket != nil {
+		_ = s.socket.Close()
+	}
+}
+
+func (s *session) Destroy() {
+	dbconn.Destroy(s.conn, terminateOwn)
+	s.abort()
+}
+
+var errOtherProcess = &dialect.Failure{Kind: dialect.NotExclusive, Reason: "another server process answered than before: " + behindPooler}

@@ -1,0 +1,33 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+)
+
+// tidy ends a transaction that the last user of a pooled connection has left
+// open, by db.Exec("BEGIN") for example. In such a transaction nothing of ours
+// would be committed, and the server would not end a silent session.
+//
+// It costs a round trip only where the driver does not say whether there is one.
+func Tidy(ctx context.Context, conn *sql.Conn) error {
+	statement := "BEGIN; ROLLBACK" // ROLLBACK alone would be a warning in the server's log
+	switch idle, known := dbconn.IsIdle(conn); {
+	case idle:
+		return nil
+	case known:
+		statement = "ROLLBACK"
+	}
+	_, err := conn.ExecContext(ctx, statement)
+	if errcode.SQLState(err) != "" { // the transaction has failed, and allows no BEGIN
+		_, err = conn.ExecContext(ctx, "ROLLBACK")
+	}
+	return err
+}
+
+// terminateOwn ends the server process that carries it out. Every role may do
+// that to its own.
+const terminateOwn = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"
