@@ -31,7 +31,9 @@ func (k Key) claim() claim {
 	return claim{k.namespace, k.print}
 }
 
-func (c claim) dialect() dialect.Claim { return dialect.ClaimOf(string(c.namespace), c.print) }
+func (c claim) dialect() dialect.SecretCheck {
+	return dialect.SecretCheckOf(string(c.namespace), c.print)
+}
 
 // A stake is a claim that a connection has.
 type stake struct {
@@ -131,7 +133,7 @@ func (l *lease) stakeClaims() (sent bool) {
 		return false
 	}
 	l.watch.expect()
-	disputed, err := l.session.Claim(inDialect(wanted), inDialect(dropped))
+	disputed, err := l.session.CheckSecrets(inDialect(wanted), inDialect(dropped))
 	l.watch.answered()
 	if err == nil || l.bears(err) {
 		l.staked(wanted, disputed, err)
@@ -139,7 +141,7 @@ func (l *lease) stakeClaims() (sent bool) {
 	return true
 }
 
-func inDialect(claims []claim) (all []dialect.Claim) {
+func inDialect(claims []claim) (all []dialect.SecretCheck) {
 	for _, c := range claims {
 		all = append(all, c.dialect())
 	}

@@ -18,7 +18,7 @@ func (b *backend) connect(caller context.Context, enroll func(context.Context, d
 		return nil, err
 	}
 	if err := b.s.options.validate(); err != nil {
-		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Lasting: true}
+		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Permanent: true}
 	}
 	return attempt(caller, b, func(ctx context.Context) (dialect.Session, error) {
 		session, err := b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())

@@ -58,7 +58,7 @@ func fromDialect(err error) error {
 	var failure *dialect.Failure
 	if errors.As(err, &failure) {
 		switch {
-		case failure.Lasting:
+		case failure.Permanent:
 			sentinel = ErrConfig
 		case failure.Kind == dialect.NotExclusive:
 			sentinel = ErrNotExclusive

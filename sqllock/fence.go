@@ -137,7 +137,7 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if token := l.drawn(); token != nil {
 		return token, nil
 	}
-	if token, ok := l.lease.session.Drawn(); ok {
+	if token, ok := l.lease.session.ReservedToken(); ok {
 		l.noteToken(nil, &token)
 	} else if err := l.lease.draw(ctx, l, nil); err != nil {
 		return nil, err

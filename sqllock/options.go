@@ -208,7 +208,7 @@ func newOptions(opts []Option) options {
 func (o *options) suit() {
 	if o.dialect != nil {
 		traits := o.dialect.Traits()
-		o.spread, o.parting = traits.Spread, traits.Parting
+		o.spread, o.parting = traits.Spread, traits.CloseTimeout
 		if !o.leaseSet {
 			o.lease = traits.Lease
 		}

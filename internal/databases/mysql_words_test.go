@@ -44,8 +44,8 @@ func TestMySQLReservedWords(t *testing.T) {
 	defer s.Destroy()
 	exchange(t, s, dialect.Batch{Release: big(4), Try: big(1), Any: [][]dialect.Key{big(2, 3)}})
 	held(t, s)
-	for _, claims := range [][2][]dialect.Claim{{{{Class: 1, Print: 1}}, nil}, {nil, {{Class: 1, Print: 1}}}} {
-		if _, err := s.Claim(claims[0], claims[1]); err != nil {
+	for _, checks := range [][2][]dialect.SecretCheck{{{{Class: 1, Fingerprint: 1}}, nil}, {nil, {{Class: 1, Fingerprint: 1}}}} {
+		if _, err := s.CheckSecrets(checks[0], checks[1]); err != nil {
 			t.Fatal(err)
 		}
 	}

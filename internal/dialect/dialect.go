@@ -23,10 +23,10 @@ type Dialect interface {
 
 // Traits is in what the kinds of databases differ for the engine.
 type Traits struct {
-	Lease   time.Duration // the default
-	Spread  bool          // a lock held makes its session's statements dearer: many are better spread over several sessions
-	Parting time.Duration // what the end of a session may take before it is cut short
-	Readers bool          // it has readers' locks
+	Lease        time.Duration // the default
+	Spread       bool          // a lock held makes its session's statements dearer: many are better spread over several sessions
+	CloseTimeout time.Duration // what the end of a session may take before it is cut short
+	Readers      bool          // it has readers' locks
 
 	Registers bool // its Sessions are Registrars
 }
@@ -41,7 +41,7 @@ type Settings struct {
 
 // A Session holds locks in the database until they are released or it ends.
 //
-// Exchange, Held, Claim and Token are called by one goroutine at a time; Abort and Socket by
+// Exchange, Held, SecretCheck and Token are called by one goroutine at a time; Abort and Socket by
 // any.
 type Session interface {
 	// Exchange carries out b in one round trip, releases first, and fills in
@@ -52,24 +52,24 @@ type Session interface {
 	// end the session and every lock on it.
 	Exchange(b *Batch) error
 
-	// Held lists the keys that the session holds, by the database's account. Claims
+	// Held lists the keys that the session holds, by the database's account. Checks
 	// may be among them, as readers' locks.
 	Held() ([]Key, error)
 
-	// Claim asks for claims, and gives others back that the session has. It
-	// reports for each it asked for whether another session disputes it: then this
+	// CheckSecrets asks for checks, and gives others back that the session has. It
+	// reports for each it asked for whether another session conflictsWith it: then this
 	// one has it not. After an error the session has none of either;
 	// its kind is as Exchange's.
-	Claim(wanted, dropped []Claim) (disputed []bool, err error)
+	CheckSecrets(wanted, dropped []SecretCheck) (conflicts []bool, err error)
 
 	// Token is one for every lock that the session holds at this moment, and
 	// does not change what it holds.
 	Token() (Token, error)
 
-	// Drawn is a token like Token's, without a question to the database, where an
+	// ReservedToken is a token like Token's, without a question to the database, where an
 	// exchange has brought some along. Any goroutine may call it; the token is good for the locks
 	// that are held both before and after the call.
-	Drawn() (Token, bool)
+	ReservedToken() (Token, bool)
 
 	// Room is how many keys a batch may carry.
 	Room() int

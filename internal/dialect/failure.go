@@ -37,8 +37,8 @@ type Failure struct {
 	State  string // the SQLSTATE, where the server gave one
 	Cause  error  // an error of the standard library with a constant text, or nil
 
-	// Lasting: only a person can mend it, with another setting, account or right.
-	Lasting bool
+	// Permanent: only a person can mend it, with another setting, account or right.
+	Permanent bool
 }
 
 func (f *Failure) Error() string { return f.Reason }
@@ -62,7 +62,7 @@ func Fail(err error) error {
 		return mysqlFailure(number, state)
 	}
 	if state := errcode.SQLState(err); state != "" {
-		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state, Lasting: isLasting(state)}
+		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state, Permanent: isPermanent(state)}
 	}
 	if code, ok := errcode.SQLite(err); ok {
 		return sqliteFailure(code)
@@ -101,14 +101,14 @@ func inWords(state string) string {
 	return "the server answered "
 }
 
-// isLasting reports whether an SQLSTATE means that the user, the password or the
+// isPermanent reports whether an SQLSTATE means that the user, the password or the
 // database is wrong, or that a right is missing.
-func isLasting(state string) bool {
+func isPermanent(state string) bool {
 	return strings.HasPrefix(state, "28") || strings.HasPrefix(state, "3D") || state == errcode.Forbidden
 }
 
 // misconfigured rejects a database or a pool for what waiting does not mend.
-func Misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Lasting: true} }
+func Misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Permanent: true} }
 
 // kindOf tells what an SQLSTATE means for the session. Severity decides that,
 // and no portable interface carries it: these are the classes that the server

@@ -33,13 +33,13 @@ func mysqlFailure(number uint16, state string) *Failure {
 	case slices.Contains(mysqlFull, number):
 		f.Kind = Full
 	}
-	f.Lasting = slices.Contains(mysqlLasting, number)
+	f.Permanent = slices.Contains(mysqlPermanent, number)
 	f.Reason = mysqlInWords(number, state, f.Kind) + "error " + strconv.Itoa(int(number)) + ", SQLSTATE " + state
 	return f
 }
 
-// mysqlLasting are the errors that another account, right or database mends.
-var mysqlLasting = []uint16{
+// mysqlPermanent are the errors that another account, right or database mends.
+var mysqlPermanent = []uint16{
 	errcode.MySQLDenied, errcode.MySQLNoAccess, errcode.MySQLNoDatabase,
 	1130, 1045, 1698, 1820, 1862, 3118, 3159, 4151, // hosts, accounts
 }

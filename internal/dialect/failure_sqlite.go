@@ -17,7 +17,7 @@ func sqliteFailure(code int) *Failure {
 	case errcode.SQLiteIOError:
 		f.Reason = "the database file could not be read or written: an error of the disk or file system"
 	case errcode.SQLiteCorrupt, errcode.SQLiteNotADB:
-		f.Lasting = true
+		f.Permanent = true
 		f.Kind, f.Reason = Gone, "the database file is damaged, or is not one of SQLite"
 	case errcode.SQLiteFull:
 		f.Kind, f.Reason = Full, "the disk is full, or the database file is as large as it may be"

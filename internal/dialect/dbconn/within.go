@@ -7,10 +7,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// inPatience bounds a question of a proof: errSilence when patience is used up. A
+// inPatience bounds a question of a proof: errSilence when timeout has passed. A
 // driver that heeds no context is left behind with the question.
-func Within[T any](ctx context.Context, patience time.Duration, ask func(context.Context) (T, error)) (none T, err error) {
-	bounded, cancel := context.WithTimeout(ctx, patience)
+func Within[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (none T, err error) {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	type answer struct {
 		is  T

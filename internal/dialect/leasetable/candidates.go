@@ -9,40 +9,40 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// wishes is what a batch wants to take, as groups of which each wants its first
+// candidates is what a batch wants to take, as groups of which each wants its first
 // key that is free: a key of Try is a group of one.
-type wishes struct {
-	groups    []wish
+type candidates struct {
+	groups    []group
 	contested bool // a group lost what it had chosen to another at the same moment
 
-	asked []candidate // in the statement under way, by their places
+	asked []place // in the statement under way, by their places
 }
 
-type wish struct {
+type group struct {
 	keys []dialect.Key
 	won  int // index of what was taken, or -1
 }
 
-type candidate struct{ group, index int }
+type place struct{ group, index int }
 
-func newWishes(b *dialect.Batch) *wishes {
-	w := &wishes{groups: make([]wish, 0, len(b.Try)+len(b.Any))}
+func newCandidates(b *dialect.Batch) *candidates {
+	w := &candidates{groups: make([]group, 0, len(b.Try)+len(b.Any))}
 	for i := range b.Try {
-		w.groups = append(w.groups, wish{keys: b.Try[i : i+1 : i+1], won: -1})
+		w.groups = append(w.groups, group{keys: b.Try[i : i+1 : i+1], won: -1})
 	}
 	for _, g := range b.Any {
-		w.groups = append(w.groups, wish{keys: g, won: -1})
+		w.groups = append(w.groups, group{keys: g, won: -1})
 	}
 	return w
 }
 
 // again reports whether a group is still without.
-func (w *wishes) again() bool {
-	return slices.ContainsFunc(w.groups, func(g wish) bool { return g.won < 0 })
+func (w *candidates) again() bool {
+	return slices.ContainsFunc(w.groups, func(g group) bool { return g.won < 0 })
 }
 
 // missing is the keys of the groups that are still without.
-func (w *wishes) missing() (keys []dialect.Key) {
+func (w *candidates) missing() (keys []dialect.Key) {
 	for _, g := range w.groups {
 		if g.won < 0 {
 			keys = append(keys, g.keys...)
@@ -52,13 +52,13 @@ func (w *wishes) missing() (keys []dialect.Key) {
 }
 
 // any reports whether a group has one.
-func (w *wishes) any() bool {
-	return slices.ContainsFunc(w.groups, func(g wish) bool { return g.won >= 0 })
+func (w *candidates) any() bool {
+	return slices.ContainsFunc(w.groups, func(g group) bool { return g.won >= 0 })
 }
 
 // unnest is the table of the keys that groups without one want: group g, key space s,
 // id k, in order n from 1 on.
-func (w *wishes) unnest() string {
+func (w *candidates) unnest() string {
 	w.asked = w.asked[:0]
 	var groups, spaces, ids strings.Builder
 	for g := range w.groups {
@@ -71,7 +71,7 @@ func (w *wishes) unnest() string {
 				spaces.WriteByte(',')
 				ids.WriteByte(',')
 			}
-			w.asked = append(w.asked, candidate{g, i})
+			w.asked = append(w.asked, place{g, i})
 			groups.WriteString(strconv.Itoa(g))
 			spaces.WriteString(strconv.Itoa(int(k.Space)))
 			ids.WriteString(strconv.FormatInt(k.ID, 10))
@@ -82,7 +82,7 @@ func (w *wishes) unnest() string {
 }
 
 // took notes which keys the groups had chosen, by n, and which were taken.
-func (w *wishes) took(chosen, taken string) error {
+func (w *candidates) took(chosen, taken string) error {
 	keys, err := postgres.ParseKeys(taken)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (w *wishes) took(chosen, taken string) error {
 }
 
 // answer fills in b's.
-func (w *wishes) answer(b *dialect.Batch) {
+func (w *candidates) answer(b *dialect.Batch) {
 	for i := range b.Try {
 		if w.groups[i].won < 0 {
 			b.Busy = append(b.Busy, b.Try[i])

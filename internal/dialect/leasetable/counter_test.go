@@ -43,21 +43,21 @@ func TestLeaseTableElsewhere(t *testing.T) {
 		t.Errorf("not held: %v", b.NotHeld)
 	}
 	mustHold(t, s, 2)
-	claim, rival := dialect.Claim{Class: 1, Print: 1}, dialect.Claim{Class: 1, Print: 2}
+	check, rival := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
 	for _, tt := range []struct {
 		name            string
 		s               *leaseSession
-		wanted, dropped []dialect.Claim
-		disputed        []bool
+		wanted, dropped []dialect.SecretCheck
+		conflicts       []bool
 	}{
-		{"a free claim", s, []dialect.Claim{claim}, nil, []bool{false}},
-		{"another print", other, []dialect.Claim{rival, {Class: 2, Print: 1}}, nil, []bool{true, false}},
-		{"given back", s, nil, []dialect.Claim{claim}, nil},
-		{"another print then", other, []dialect.Claim{rival}, nil, []bool{false}},
+		{"a free check", s, []dialect.SecretCheck{check}, nil, []bool{false}},
+		{"another fingerprint", other, []dialect.SecretCheck{rival, {Class: 2, Fingerprint: 1}}, nil, []bool{true, false}},
+		{"given back", s, nil, []dialect.SecretCheck{check}, nil},
+		{"another fingerprint then", other, []dialect.SecretCheck{rival}, nil, []bool{false}},
 	} {
-		disputed, err := tt.s.Claim(tt.wanted, tt.dropped)
-		if err != nil || !reflect.DeepEqual(disputed, tt.disputed) {
-			t.Errorf("%s: disputed %v, %v; want %v", tt.name, disputed, err, tt.disputed)
+		conflicts, err := tt.s.CheckSecrets(tt.wanted, tt.dropped)
+		if err != nil || !reflect.DeepEqual(conflicts, tt.conflicts) {
+			t.Errorf("%s: conflicts %v, %v; want %v", tt.name, conflicts, err, tt.conflicts)
 		}
 	}
 }
@@ -70,8 +70,8 @@ func TestCounter(t *testing.T) {
 	var last dialect.Token
 	draw := func(s *leaseSession) dialect.Token {
 		t.Helper()
-		if _, ok := s.Drawn(); ok {
-			t.Error("a token was drawn without a question, of a counter that no exchange asks")
+		if _, ok := s.ReservedToken(); ok {
+			t.Error("a token was reserved without a question, of a counter that no exchange asks")
 		}
 		token, err := s.Token()
 		if err != nil {

@@ -24,7 +24,10 @@ func TestLostCommit(t *testing.T) {
 			return s.Exchange(&dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
 		}},
 		{"Held", func(s *leaseSession) error { _, err := s.Held(); return err }},
-		{"Claim", func(s *leaseSession) error { _, err := s.Claim([]dialect.Claim{{Class: 1, Print: 1}}, nil); return err }},
+		{"CheckSecrets", func(s *leaseSession) error {
+			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+			return err
+		}},
 		{"Token", func(s *leaseSession) error { _, err := s.Token(); return err }},
 	} {
 		s := open()

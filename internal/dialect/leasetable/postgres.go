@@ -21,12 +21,12 @@ type PostgreSQL struct{}
 
 // Traits says that one session serves for any number of locks.
 func (PostgreSQL) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, Parting: endPatience}
+	return dialect.Traits{Lease: dialect.DefaultLease, CloseTimeout: endTimeout}
 }
 
 // Open makes the tables if they are missing, and a session in them.
 func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	t := &postgresTables{pool: dbconn.Pool{DB: db, Find: set.Socket, Ready: postgres.Tidy}, patience: max(callBound(set)/2, time.Millisecond)}
+	t := &postgresTables{pool: dbconn.Pool{DB: db, Find: set.Socket, Ready: postgres.Tidy}, timeout: max(callBound(set)/2, time.Millisecond)}
 	if err := t.prove(ctx); err != nil {
 		return nil, dialect.Fail(err)
 	}
@@ -36,11 +36,11 @@ func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (d
 
 // postgresTables is the lease table in what speaks PostgreSQL's SQL.
 type postgresTables struct {
-	pool     dbconn.Pool
-	schema   string        // quoted, with its dot
-	genuine  bool          // PostgreSQL itself
-	logged   bool          // tokens are places in the write-ahead log
-	patience time.Duration // for a lock, in PostgreSQL; for a statement elsewhere
+	pool    dbconn.Pool
+	schema  string        // quoted, with its dot
+	genuine bool          // PostgreSQL itself
+	logged  bool          // tokens are places in the write-ahead log
+	timeout time.Duration // for a lock, in PostgreSQL; for a statement elsewhere
 }
 
 // me begins a statement of s: it renews the session's row and is empty if that
@@ -54,7 +54,7 @@ func (t *postgresTables) me(s *stamp) string {
 	query := "WITH "
 	patient := ""
 	if t.genuine {
-		query += "patience AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', '" + strconv.FormatInt(t.patience.Milliseconds(), 10) + "', true) AS set), "
+		query += "patience AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', '" + strconv.FormatInt(t.timeout.Milliseconds(), 10) + "', true) AS set), "
 		patient = " AND (SELECT pg_catalog.count(set) FROM patience) = 1"
 	}
 	return query + "me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
@@ -78,7 +78,7 @@ const alive = ` SELECT (SELECT pg_catalog.count(*) FROM me),
 func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest ...any) error {
 	if !t.genuine {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, t.patience)
+		ctx, cancel = context.WithTimeout(ctx, t.timeout)
 		defer cancel()
 	}
 	var (
@@ -113,7 +113,7 @@ func (t *postgresTables) reap(ctx context.Context) error {
 		"DELETE FROM " + sessions + " WHERE expires <= pg_catalog.clock_timestamp() AND id IN (SELECT id FROM " + sessions +
 			" WHERE expires <= pg_catalog.clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)",
 		"DELETE FROM " + t.schema + "latchkey_locks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
-		"DELETE FROM " + t.schema + "latchkey_claims WHERE session NOT IN (SELECT id FROM " + sessions + ")",
+		"DELETE FROM " + t.schema + "latchkey_secret_checks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
 	} {
 		if err := t.pool.Exec(ctx, statement); err != nil {
 			return err
@@ -143,6 +143,6 @@ func (t *postgresTables) end(ctx context.Context, s *stamp) error {
 	id := strconv.FormatInt(s.id, 10)
 	return t.pool.Exec(ctx, "WITH session AS (DELETE FROM "+t.schema+"latchkey_sessions WHERE id = "+id+" RETURNING id),"+
 		" locks AS (DELETE FROM "+t.schema+"latchkey_locks WHERE session = "+id+" RETURNING session),"+
-		" claims AS (DELETE FROM "+t.schema+"latchkey_claims WHERE session = "+id+" RETURNING session)"+
-		" SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks), (SELECT pg_catalog.count(*) FROM claims)")
+		" checks AS (DELETE FROM "+t.schema+"latchkey_secret_checks WHERE session = "+id+" RETURNING session)"+
+		" SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks), (SELECT pg_catalog.count(*) FROM checks)")
 }

@@ -110,7 +110,7 @@ func makeTables(ctx context.Context, conn *sql.Conn) error {
 }
 
 const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND pg_catalog.to_regclass('latchkey_locks') IS NOT NULL
-	AND pg_catalog.to_regclass('latchkey_claims') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
+	AND pg_catalog.to_regclass('latchkey_secret_checks') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
 
 func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 	for _, s := range statements {
@@ -126,7 +126,7 @@ func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	var together bool
 	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_claims')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
+		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_secret_checks')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
 		Scan(&t.schema, &together)
 	if err == nil && !together {
 		err = dialect.Refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")

@@ -11,14 +11,14 @@ import (
 // exchange gives back in one statement and takes in the next: PostgreSQL would not
 // see in one what another part of it has deleted, and CockroachDB
 // refuses two changes of one table.
-func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, drawn *tokens) error {
+func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
 	if len(b.Release) > 0 {
 		if err := t.release(ctx, s, b); err != nil {
 			return err
 		}
 	}
 	if len(b.Try)+len(b.Any) > 0 {
-		return t.take(ctx, s, b, drawn)
+		return t.take(ctx, s, b, reserved)
 	}
 	if len(b.Release) > 0 {
 		return nil
@@ -45,11 +45,11 @@ func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch
 
 // take takes what is free of b. Keys whose holder is dead are freed first, and
 // those asked for again; as are groups that lost what they had chosen to somebody else.
-func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, drawn *tokens) error {
-	w := newWishes(b)
+func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
+	w := newCandidates(b)
 	reaped := false
 	for {
-		stale, err := t.takeOnce(ctx, s, w, drawn)
+		stale, err := t.takeOnce(ctx, s, w, reserved)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, d
 // is not tried: so nobody waits for one who is just giving it back, and
 // those who insert do it in one order. It reports whether a key that is there is
 // a dead session's.
-func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, drawn *tokens) (stale bool, err error) {
+func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *candidates, reserved *reservedTokens) (stale bool, err error) {
 	var chosen, won sql.NullString
 	dest := []any{&chosen, &won, &stale}
 	query := t.me(s) + `,
@@ -101,7 +101,7 @@ func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *wishes, draw
 	}
 	if number.Valid {
 		token := dialect.Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64, Here: postgres.Here(life.Int64), Outlives: true}
-		drawn.reserve(token, messageSize)
+		reserved.reserve(token, messageSize)
 	}
 	return stale, w.took(chosen.String, won.String)
 }

@@ -44,11 +44,11 @@ CREATE TABLE IF NOT EXISTS latchkey_locks (
 	acquired  MOMENT NOT NULL,
 	PRIMARY KEY (key_space, key_id)
 ) BYKEY;
-CREATE TABLE IF NOT EXISTS latchkey_claims (
+CREATE TABLE IF NOT EXISTS latchkey_secret_checks (
 	class   NUMBER NOT NULL, -- of a namespace
-	print   NUMBER NOT NULL, -- of the secret that its keys are made with
+	fingerprint NUMBER NOT NULL, -- of the secret that its keys are made with
 	session NUMBER NOT NULL,
-	PRIMARY KEY (class, print, session)
+	PRIMARY KEY (class, fingerprint, session)
 ) BYKEY;
 CREATE TABLE IF NOT EXISTS latchkey_tokens (
 	only_row SMALL NOT NULL PRIMARY KEY CHECK (only_row = 1),

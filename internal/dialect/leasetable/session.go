@@ -30,22 +30,22 @@ type leaseSession struct {
 	stamp  stamp
 	bound  time.Duration // for a call
 
-	doubtful []dialect.Claim // of a call that failed: to be given back
+	doubtful []dialect.SecretCheck // of a call that failed: to be given back
 
 	ctx    context.Context // ends with Abort
 	abort  context.CancelFunc
 	flight *dbconn.InFlight // the connection of the call under way
 
-	drawn tokens
+	reserved reservedTokens
 }
 
 // tables is the words that one kind of database has for a table of leases.
 // Each method is a call of Session's: its error is a driver's, or a *Failure.
 type tables interface {
 	open(ctx context.Context, s *stamp, holder string) error
-	exchange(ctx context.Context, s *stamp, b *dialect.Batch, drawn *tokens) error
+	exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error
 	held(ctx context.Context, s *stamp) ([]dialect.Key, error)
-	claim(ctx context.Context, s *stamp, wanted, dropped []dialect.Claim) (disputed []bool, err error)
+	checkSecrets(ctx context.Context, s *stamp, wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error)
 	token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) // and the n-1 after it
 	end(ctx context.Context, s *stamp) error
 }
@@ -87,19 +87,19 @@ func callBound(set dialect.Settings) time.Duration { return set.StatementTimeout
 func (s *leaseSession) Exchange(b *dialect.Batch) error { return dialect.InParts(b, s.exchange) }
 
 func (s *leaseSession) exchange(b *dialect.Batch) error {
-	err := s.call(func(ctx context.Context) error { return s.tables.exchange(ctx, &s.stamp, b, &s.drawn) })
+	err := s.call(func(ctx context.Context) error { return s.tables.exchange(ctx, &s.stamp, b, &s.reserved) })
 	if err != nil {
-		s.drawn.reserve(dialect.Token{}, 0) // it may have taken locks, and then the block is too old for them
+		s.reserved.reserve(dialect.Token{}, 0) // it may have taken locks, and then the block is too old for them
 	}
 	return err
 }
 
-// Held also gives back what a claim that failed may have left: no statement from before
+// Held also gives back what a check that failed may have left: no statement from before
 // is under way any more.
 func (s *leaseSession) Held() (keys []dialect.Key, err error) {
 	err = s.call(func(ctx context.Context) (err error) {
 		if keys, err = s.tables.held(ctx, &s.stamp); err == nil && len(s.doubtful) > 0 {
-			_, err = s.tables.claim(ctx, &s.stamp, nil, s.doubtful)
+			_, err = s.tables.checkSecrets(ctx, &s.stamp, nil, s.doubtful)
 		}
 		return err
 	})
@@ -110,16 +110,16 @@ func (s *leaseSession) Held() (keys []dialect.Key, err error) {
 }
 
 // Claim leaves it to Held, which follows on a failure, to give back what it may have got.
-func (s *leaseSession) Claim(wanted, dropped []dialect.Claim) (disputed []bool, err error) {
+func (s *leaseSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
 	err = s.call(func(ctx context.Context) (err error) {
-		disputed, err = s.tables.claim(ctx, &s.stamp, wanted, dropped)
+		conflicts, err = s.tables.checkSecrets(ctx, &s.stamp, wanted, dropped)
 		return err
 	})
 	if err != nil {
 		s.doubtful = append(append(s.doubtful, dropped...), wanted...)
 		return nil, err
 	}
-	return disputed, nil
+	return conflicts, nil
 }
 
 func (s *leaseSession) Token() (t dialect.Token, err error) {
@@ -128,15 +128,15 @@ func (s *leaseSession) Token() (t dialect.Token, err error) {
 		t, n, err = s.tables.token(ctx, &s.stamp)
 		return err
 	})
-	if err == nil { // what is drawn after it is to be greater
+	if err == nil { // what is reserved after it is to be greater
 		next := t
 		next.Number++
-		s.drawn.reserve(next, n-1)
+		s.reserved.reserve(next, n-1)
 	}
 	return t, err
 }
 
-func (s *leaseSession) Drawn() (dialect.Token, bool) { return s.drawn.next() }
+func (s *leaseSession) ReservedToken() (dialect.Token, bool) { return s.reserved.next() }
 
 func (s *leaseSession) Room() int { return math.MaxInt }
 
@@ -148,15 +148,15 @@ func (s *leaseSession) Abort() {
 	s.flight.Cut()
 }
 
-// endPatience bounds how long a session's rows are being deleted: they expire by
+// endTimeout bounds how long a session's rows are being deleted: they expire by
 // themselves.
-const endPatience = time.Second
+const endTimeout = time.Second
 
 // Destroy deletes the session's rows. Abort does not disturb it.
 func (s *leaseSession) Destroy() {
 	s.abort()
 	s.flight.Uncuttable()
-	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	_ = s.tables.end(ctx, &s.stamp)
 }

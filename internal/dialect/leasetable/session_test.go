@@ -69,7 +69,7 @@ func mustHold(t *testing.T, s *leaseSession, want int) {
 }
 
 // A statement that arrives after a later one of its session, as one may that was still on
-// its way when its connection failed, does nothing: neither takes nor gives back nor claims.
+// its way when its connection failed, does nothing: neither takes nor gives back nor checks.
 func TestLateStatement(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
@@ -81,13 +81,13 @@ func TestLateStatement(t *testing.T) {
 	mustHold(t, s, 1)
 	for name, call := range map[string]func(*stamp) error{
 		"take": func(n *stamp) error {
-			return s.tables.exchange(t.Context(), n, &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 2}}}, new(tokens))
+			return s.tables.exchange(t.Context(), n, &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 2}}}, new(reservedTokens))
 		},
 		"release": func(n *stamp) error {
-			return s.tables.exchange(t.Context(), n, &dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}, new(tokens))
+			return s.tables.exchange(t.Context(), n, &dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}, new(reservedTokens))
 		},
-		"claim": func(n *stamp) error {
-			_, err := s.tables.claim(t.Context(), n, []dialect.Claim{{Class: 1, Print: 1}}, nil)
+		"check": func(n *stamp) error {
+			_, err := s.tables.checkSecrets(t.Context(), n, []dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
 			return err
 		},
 	} {
@@ -97,8 +97,8 @@ func TestLateStatement(t *testing.T) {
 		}
 	}
 	mustHold(t, s, 1)
-	if disputed, err := open().Claim([]dialect.Claim{{Class: 1, Print: 2}}, nil); err != nil || disputed[0] {
-		t.Errorf("another session's claim: disputed %v, %v", disputed, err)
+	if conflicts, err := open().CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 2}}, nil); err != nil || conflicts[0] {
+		t.Errorf("another session's check: conflicts %v, %v", conflicts, err)
 	}
 }
 
@@ -121,8 +121,8 @@ func TestExpiredSession(t *testing.T) {
 	if _, err := s.Token(); !isGone(err) {
 		t.Errorf("Token: %v, want Gone", err)
 	}
-	if _, err := s.Claim([]dialect.Claim{{Class: 1, Print: 1}}, nil); !isGone(err) {
-		t.Errorf("Claim: %v, want Gone", err)
+	if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isGone(err) {
+		t.Errorf("CheckSecrets: %v, want Gone", err)
 	}
 	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}, Any: [][]dialect.Key{{{Space: dialect.TwoInts, ID: 1}}}}
 	if err := other.Exchange(b); err != nil {
@@ -164,7 +164,7 @@ func TestReapPassesOverRenewal(t *testing.T) {
 	mustHold(t, s, 1)
 }
 
-// After a statement that failed, and may have taken locks, no token is drawn from a
+// After a statement that failed, and may have taken locks, no token is reserved from a
 // block that is older than these.
 func TestTokensAfterAnError(t *testing.T) {
 	t.Parallel()
@@ -173,7 +173,7 @@ func TestTokensAfterAnError(t *testing.T) {
 	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.Drawn(); !ok {
+	if _, ok := s.ReservedToken(); !ok {
 		t.Fatal("an exchange that took a lock has brought no token")
 	}
 	mustExecute(t, db, "ALTER TABLE latchkey_locks RENAME TO elsewhere")
@@ -181,7 +181,7 @@ func TestTokensAfterAnError(t *testing.T) {
 	if err == nil || isGone(err) {
 		t.Fatalf("Exchange without its table: %v, want a failure that the session survives", err)
 	}
-	if token, ok := s.Drawn(); ok {
+	if token, ok := s.ReservedToken(); ok {
 		t.Errorf("token %v is of a block from before the error", token)
 	}
 	mustExecute(t, db, "ALTER TABLE elsewhere RENAME TO latchkey_locks")

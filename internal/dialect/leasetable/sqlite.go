@@ -19,7 +19,7 @@ type SQLite struct{}
 
 // Traits has a short lease: a dead process is found out by it alone.
 func (SQLite) Traits() dialect.Traits {
-	return dialect.Traits{Lease: 5 * time.Second, Parting: endPatience}
+	return dialect.Traits{Lease: 5 * time.Second, CloseTimeout: endTimeout}
 }
 
 // Open makes the tables if they are missing, and a session in them. It sets the
@@ -138,7 +138,7 @@ func (tx *sqliteTx) reap(keys []dialect.Key) bool {
 	found := tx.exec(`DELETE FROM main.latchkey_sessions WHERE expires <= ` + sqliteMillis)
 	if found > 0 {
 		tx.exec(`DELETE FROM main.latchkey_locks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
-		tx.exec(`DELETE FROM main.latchkey_claims WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
+		tx.exec(`DELETE FROM main.latchkey_secret_checks WHERE session NOT IN (SELECT id FROM main.latchkey_sessions)`)
 	}
 	for _, of := range bySpace(keys) {
 		found += tx.exec(`DELETE FROM main.latchkey_locks WHERE key_space = ? AND key_id IN (SELECT value FROM json_each(?))
@@ -179,7 +179,7 @@ func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
 		tx.exec(`DELETE FROM main.latchkey_sessions WHERE id = ?`, s.id)
 		tx.exec(`DELETE FROM main.latchkey_locks WHERE session = ?`, s.id)
-		tx.exec(`DELETE FROM main.latchkey_claims WHERE session = ?`, s.id)
+		tx.exec(`DELETE FROM main.latchkey_secret_checks WHERE session = ?`, s.id)
 		return tx.err
 	})
 }

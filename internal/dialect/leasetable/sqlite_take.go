@@ -9,10 +9,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, drawn *tokens) error {
-	err := t.exchangeOnce(ctx, s, b, drawn, false)
+func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
+	err := t.exchangeOnce(ctx, s, b, reserved, false)
 	if errors.Is(err, errNotAll) {
-		err = t.exchangeOnce(ctx, s, b, drawn, true)
+		err = t.exchangeOnce(ctx, s, b, reserved, true)
 	}
 	return err
 }
@@ -21,8 +21,8 @@ func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch,
 // which: normally all are.
 var errNotAll = errors.New("not all that was to be given back was held")
 
-func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Batch, drawn *tokens, exact bool) error {
-	w := newWishes(b)
+func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens, exact bool) error {
+	w := newCandidates(b)
 	given := b.Release
 	var block dialect.Token
 	err := t.renewed(ctx, s, func(tx *sqliteTx) {
@@ -43,7 +43,7 @@ func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Ba
 		return err
 	}
 	if block != (dialect.Token{}) {
-		drawn.reserve(block, tokenBlock)
+		reserved.reserve(block, tokenBlock)
 	}
 	notGiven(b, given)
 	w.answer(b)
@@ -69,7 +69,7 @@ func (tx *sqliteTx) giveBackExactly(s *stamp, keys []dialect.Key) (given []diale
 }
 
 // take takes what is free for the groups that are without.
-func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *wishes) {
+func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *candidates) {
 	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired) SELECT ?, value, ?, ` + sqliteMillis + ` FROM json_each(?) `
 	tries := w.groups[:len(b.Try)]
 	for _, of := range bySpace(stillOpen(tries)) {
@@ -96,7 +96,7 @@ func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *wishes) {
 }
 
 // stillOpen is the keys of tries that have not been taken.
-func stillOpen(tries []wish) (keys []dialect.Key) {
+func stillOpen(tries []group) (keys []dialect.Key) {
 	for i := range tries {
 		if tries[i].won < 0 {
 			keys = append(keys, tries[i].keys[0])
@@ -106,7 +106,7 @@ func stillOpen(tries []wish) (keys []dialect.Key) {
 }
 
 // allWon notes that what was still open of a space was taken.
-func allWon(tries []wish, space dialect.Space) {
+func allWon(tries []group, space dialect.Space) {
 	for i := range tries {
 		if tries[i].keys[0].Space == space {
 			tries[i].won = 0
@@ -115,7 +115,7 @@ func allWon(tries []wish, space dialect.Space) {
 }
 
 // someWon notes which keys were taken.
-func someWon(tries []wish, taken []dialect.Key) {
+func someWon(tries []group, taken []dialect.Key) {
 	was := make(map[dialect.Key]bool, len(taken))
 	for _, k := range taken {
 		was[k] = true

@@ -12,7 +12,7 @@ import (
 // Invariant: while a session holds a lock, its block was reserved in the
 // transaction that took that lock, or in a later one of the session: greater than any token
 // of those who held it before, less than any of those who will.
-type tokens struct {
+type reservedTokens struct {
 	mu    sync.Mutex
 	first dialect.Token
 	used  int64
@@ -20,13 +20,13 @@ type tokens struct {
 }
 
 // reserve replaces the block by that of size tokens from first on.
-func (t *tokens) reserve(first dialect.Token, size int64) {
+func (t *reservedTokens) reserve(first dialect.Token, size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.first, t.used, t.size = first, 0, size
 }
 
-func (t *tokens) next() (dialect.Token, bool) {
+func (t *reservedTokens) next() (dialect.Token, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.used == t.size {

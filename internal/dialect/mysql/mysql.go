@@ -22,7 +22,7 @@ type Dialect struct{}
 // Traits says that locks are better spread over several sessions: MariaDB looks through all
 // that a session holds for each lock that it takes, twice as dear at 2,000 as at none.
 func (Dialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, Parting: dialect.FriendlyEnd}
+	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.FriendlyEnd}
 }
 
 // Open takes two connections of db, proves on them that locks exclude (see
@@ -43,7 +43,7 @@ func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dial
 		conn.Discard()
 		return nil, dialect.Fail(err)
 	}
-	p := proof{session: conn.Conn, witness: witness.Conn, patience: set.Proof}
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof}
 	server, err := p.run(ctx)
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
@@ -51,8 +51,8 @@ func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dial
 		witness.Discard()
 	}
 	s := &session{
-		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{}, claims: map[dialect.Claim]struct{}{},
-		pool: dbconn.Pool{DB: db, Find: set.Socket}, bound: errandBound(set),
+		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{}, secrets: map[dialect.SecretCheck]struct{}{},
+		pool: dbconn.Pool{DB: db, Find: set.Socket}, bound: sideTxBound(set),
 	}
 	if err == nil {
 		s.mariadb, s.server, s.serverName = server.mariadb, server.identity(), server.name()
@@ -114,12 +114,12 @@ type session struct {
 
 	serverName string // an expression of the same, for Token's Here
 
-	text   []byte // memory for the next statement
-	held   map[dialect.Key]struct{}
-	claims map[dialect.Claim]struct{} // those that may be in the table
+	text    []byte // memory for the next statement
+	held    map[dialect.Key]struct{}
+	secrets map[dialect.SecretCheck]struct{} // those that may be in the table
 
-	doubtful []dialect.Claim // of these, those of calls that failed: to be given back
-	settled  time.Time       // when that was last tried
+	doubtful []dialect.SecretCheck // of these, those of calls that failed: to be given back
+	settled  time.Time             // when that was last tried
 }
 
 // setUp makes the connection a session of locks: it starts with none but its own, the
@@ -157,19 +157,19 @@ func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / 
 // right.
 func (s *session) ask(ctx context.Context, expression string) (string, error) {
 	var (
-		checks checks
-		text   sql.NullString
+		row  rowChecks
+		text sql.NullString
 	)
 	if len(expression) > s.limit {
 		return "", dialect.ErrTooLong
 	}
-	err := s.conn.QueryRowContext(ctx, "SELECT "+checkColumns+", "+expression).Scan(&checks.id, &checks.readOnly, &text)
+	err := s.conn.QueryRowContext(ctx, "SELECT "+rowCheckColumns+", "+expression).Scan(&row.id, &row.readOnly, &text)
 	if err != nil && errcode.IsTooLarge(err) { // the driver has been told to allow less than we thought
 		s.limit = len(expression) / 2
 		return "", dialect.ErrTooLong
 	}
 	if err == nil {
-		err = checks.pass(s.id)
+		err = row.pass(s.id)
 	}
 	if err == nil && !text.Valid {
 		err = errInterrupted
@@ -179,14 +179,14 @@ func (s *session) ask(ctx context.Context, expression string) (string, error) {
 
 // mysqlCheckColumns begin every row: whose connection it is, and whether its
 // server has become a replica since.
-const checkColumns = "CONNECTION_ID(), @@global.read_only"
+const rowCheckColumns = "CONNECTION_ID(), @@global.read_only"
 
-type checks struct {
+type rowChecks struct {
 	id       int64
 	readOnly string
 }
 
-func (c checks) pass(id int64) error {
+func (c rowChecks) pass(id int64) error {
 	switch {
 	case c.id != id:
 		return errOtherConnection
@@ -196,8 +196,8 @@ func (c checks) pass(id int64) error {
 	return nil
 }
 
-// Drawn has none: a token costs a flush of the log.
-func (s *session) Drawn() (dialect.Token, bool) { return dialect.Token{}, false }
+// ReservedToken has none: a token costs a flush of the log.
+func (s *session) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
 
 func (s *session) Socket() net.Conn { return s.socket }
 

@@ -18,7 +18,7 @@ import (
 // connections to the same server, or says what to change. It SETs nothing.
 type proof struct {
 	session, witness *sql.Conn
-	patience         time.Duration // for each question
+	timeout          time.Duration // for each question
 
 	id, other int64 // of session's connection, and of witness's
 }
@@ -33,7 +33,7 @@ func (p *proof) run(ctx context.Context) (server, error) {
 	var server server
 	err := p.tidy(ctx)
 	if err == nil {
-		server, err = dbconn.Within(ctx, p.patience, p.server)
+		server, err = dbconn.Within(ctx, p.timeout, p.server)
 	}
 	if err == nil {
 		err = server.fit()
@@ -90,7 +90,7 @@ func (p *proof) server(ctx context.Context) (server server, err error) {
 	return server, rows.Err()
 }
 
-// ownConnections checks that each connection keeps one of the server's own: where they are
+// ownConnections rowChecks that each connection keeps one of the server's own: where they are
 // shared, a second client's transaction takes the one that the first was on.
 func (p *proof) ownConnections(ctx context.Context) (err error) {
 	if p.id, _, err = p.ask(ctx, p.session, "0"); err != nil {
@@ -119,7 +119,7 @@ func (p *proof) round(ctx context.Context) error {
 	if err == nil {
 		id, _, err = p.ask(ctx, p.session, "0")
 		if errors.Is(err, dbconn.ErrSilence) {
-			return dialect.Refuse(fmt.Sprintf("no answer within %v while another connection was in a transaction: %s", p.patience, behindProxy))
+			return dialect.Refuse(fmt.Sprintf("no answer within %v while another connection was in a transaction: %s", p.timeout, behindProxy))
 		}
 	}
 	if err == nil && (id == other || id != p.id || other != p.other) {
@@ -174,7 +174,7 @@ func (p *proof) ask(ctx context.Context, conn *sql.Conn, expression string) (id 
 		id    int64
 		value sql.NullString
 	}
-	a, err := dbconn.Within(ctx, p.patience, func(ctx context.Context) (a answer, err error) {
+	a, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (a answer, err error) {
 		err = conn.QueryRowContext(ctx, "SELECT CONNECTION_ID(), "+expression).Scan(&a.id, &a.value)
 		return a, err
 	})
@@ -183,7 +183,7 @@ func (p *proof) ask(ctx context.Context, conn *sql.Conn, expression string) (id 
 
 // exec carries out a statement that changes nothing but what conn is in.
 func (p *proof) exec(ctx context.Context, conn *sql.Conn, statement string) error {
-	_, err := dbconn.Within(ctx, p.patience, func(ctx context.Context) (sql.Result, error) {
+	_, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (sql.Result, error) {
 		return conn.ExecContext(ctx, statement)
 	})
 	return err

@@ -1,13 +1,13 @@
 package mysql
 
-// mysqlSecrets is the table of claims. A session makes it itself when it needs
+// mysqlSecrets is the table of checks. A session makes it itself when it needs
 // it.
-const claimsTable = `CREATE TABLE IF NOT EXISTS latchkey_claims (
+const secretsTable = `CREATE TABLE IF NOT EXISTS latchkey_secret_checks (
 	class   INT NOT NULL, -- of a namespace
-	print   INT NOT NULL, -- of the secret that its keys are made with
+	fingerprint INT NOT NULL, -- of the secret that its keys are made with
 	session VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- a lock that is held while it lives
-	PRIMARY KEY (class, print, session)
+	PRIMARY KEY (class, fingerprint, session)
 ) ENGINE = InnoDB`
 
 // MySQLSchema returns the statements that make the table of a session.
-func Schema() []string { return []string{claimsTable} }
+func Schema() []string { return []string{secretsTable} }

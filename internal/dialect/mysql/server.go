@@ -65,7 +65,7 @@ const (
 	tooOld = "MySQL 8.0.16 or MariaDB 10.5 or newer is needed: older servers have no constraints for fences, or cannot give all locks back"
 )
 
-// fit checks that the server is one whose locks exclude everybody else's.
+// fit rowChecks that the server is one whose locks exclude everybody else's.
 func (s server) fit() error {
 	oldest := [3]int{8, 0, 16}
 	if s.mariadb {

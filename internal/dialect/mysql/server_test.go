@@ -57,7 +57,7 @@ func TestMySQLServerFits(t *testing.T) {
 		}
 		var failure *dialect.Failure
 		lasting := tt.database == "" // the other servers do not exclude
-		if !errors.As(err, &failure) || failure.Lasting != lasting || !lasting && failure.Kind != dialect.NotExclusive || !strings.Contains(err.Error(), tt.says) {
+		if !errors.As(err, &failure) || failure.Permanent != lasting || !lasting && failure.Kind != dialect.NotExclusive || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want a Failure that says %q; lasting: %t", tt.name, err, tt.says, lasting)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 // the clock is another one, and may be behind: so the epoch rises whenever another server draws
 // than the last time that the table knows of.
 func (s *session) Token() (t dialect.Token, err error) {
-	err = s.errand(func(e errand) error {
-		return e.withTables(usertx.FenceSchema().MySQL, func() error {
-			return e.transaction(func(e errand) (err error) {
-				t, err = e.token()
+	err = s.inSideTx(func(tx sideTx) error {
+		return tx.withTables(usertx.FenceSchema().MySQL, func() error {
+			return tx.transaction(func(tx sideTx) (err error) {
+				t, err = tx.token()
 				return err
 			})
 		})
@@ -28,11 +28,11 @@ func (s *session) Token() (t dialect.Token, err error) {
 
 // token is the counter's next. Its row is locked from here on to the end of the transaction, and the
 // session lives while it is: who holds a key later draws later.
-func (e errand) token() (t dialect.Token, err error) {
-	counted, err := e.count()
+func (tx sideTx) token() (t dialect.Token, err error) {
+	counted, err := tx.count()
 	if err == nil && counted == 0 { // who made the table may have died before it made the row
-		if err = e.exec(usertx.MySQLTokensRow); err == nil {
-			counted, err = e.count()
+		if err = tx.exec(usertx.MySQLTokensRow); err == nil {
+			counted, err = tx.count()
 		}
 	}
 	if err != nil {
@@ -45,17 +45,17 @@ func (e errand) token() (t dialect.Token, err error) {
 		mine bool
 		name string
 	)
-	err = e.conn.QueryRowContext(e.ctx, "SELECT "+e.mine()+", "+e.s.serverName+", system_id, epoch, number FROM latchkey_tokens WHERE only_row = 1 LIMIT 1").
+	err = tx.conn.QueryRowContext(tx.ctx, "SELECT "+tx.mine()+", "+tx.s.serverName+", system_id, epoch, number FROM latchkey_tokens WHERE only_row = 1 LIMIT 1").
 		Scan(&mine, &name, &t.System, &t.Epoch, &t.Number)
 	if err == nil && !mine {
 		err = errElsewhere
 	}
-	t.Here = e.s.serverName + " = " + dialect.Quoted(name)
+	t.Here = tx.s.serverName + " = " + dialect.Quoted(name)
 	t.MySQL = true // the fence's words
 	return t, err
 }
 
-func (e errand) count() (int64, error) {
-	return e.change("UPDATE", fmt.Sprintf("latchkey_tokens SET epoch = epoch + (server_hash <> %[1]d), server_hash = %[1]d,"+
-		" number = GREATEST(number + 1, UNIX_TIMESTAMP() * 1000000 + MICROSECOND(NOW(6))) WHERE only_row = 1", e.s.server))
+func (tx sideTx) count() (int64, error) {
+	return tx.change("UPDATE", fmt.Sprintf("latchkey_tokens SET epoch = epoch + (server_hash <> %[1]d), server_hash = %[1]d,"+
+		" number = GREATEST(number + 1, UNIX_TIMESTAMP() * 1000000 + MICROSECOND(NOW(6))) WHERE only_row = 1", tx.s.server))
 }

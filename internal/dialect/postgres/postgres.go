@@ -23,7 +23,7 @@ type Dialect struct {
 // Traits says that locks are better spread over several sessions: the server walks through
 // all that a session holds at the end of each of its statements.
 func (Dialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, Parting: dialect.FriendlyEnd, Readers: true, Registers: true}
+	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.FriendlyEnd, Readers: true, Registers: true}
 }
 
 // Open takes two connections of db, proves on them that advisory locks exclude
@@ -44,7 +44,7 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 		conn.Discard()
 		return nil, dialect.Fail(err)
 	}
-	p := proof{session: conn.Conn, witness: witness.Conn, patience: set.Proof, anyVersion: d.AnyVersionString}
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, anyVersion: d.AnyVersionString}
 	pid, err := p.run(ctx)
 	if state := errcode.SQLState(err); state == errcode.FeatureNotSupported || state == errcode.UndefinedFunction {
 		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
@@ -157,7 +157,7 @@ func (s *session) exchangeRaw(c any) error {
 	return answer(s.batch, f, row[1:])
 }
 
-// heldQuery lists the session's advisory locks, its claims among them as readers' locks: in the bigint space the key's
+// heldQuery lists the session's advisory locks, its checks among them as readers' locks: in the bigint space the key's
 // halves are classid and objid of objsubid 1, in the other of objsubid 2. A
 // session's own are all of its own database. It touches no shared catalog: to
 // lock one needs room in the server's lock table, which may be what is missing.
@@ -180,8 +180,8 @@ func (s *session) Held() ([]dialect.Key, error) {
 	return ParseKeys(list)
 }
 
-// Drawn has none: a token costs a flush of the write-ahead log.
-func (s *session) Drawn() (dialect.Token, bool) { return dialect.Token{}, false }
+// ReservedToken has none: a token costs a flush of the write-ahead log.
+func (s *session) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
 
 func (s *session) Room() int { return math.MaxInt }
 

@@ -22,14 +22,14 @@ import (
 // the one that it is about.
 type proof struct {
 	session, witness *sql.Conn
-	patience         time.Duration // for each question
+	timeout          time.Duration // for each question
 	anyVersion       bool          // of PostgreSQL.AnyVersionString
 }
 
 // run returns the process id of session's server process.
 func (p *proof) run(ctx context.Context) (pid int64, err error) {
 	for _, conn := range []*sql.Conn{p.session, p.witness} {
-		_, err := dbconn.Within(ctx, p.patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, Tidy(ctx, conn) })
+		_, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, Tidy(ctx, conn) })
 		if err != nil {
 			return 0, err
 		}
@@ -117,7 +117,7 @@ func (p *proof) round(ctx context.Context, pid int64) error {
 		}
 		kept, err := p.ask(ctx, p.session, onProcess(pid))
 		if errors.Is(err, dbconn.ErrSilence) {
-			return dialect.Refuse(fmt.Sprintf("no answer within %v while another connection was in a transaction: %s", p.patience, behindPooler))
+			return dialect.Refuse(fmt.Sprintf("no answer within %v while another connection was in a transaction: %s", p.timeout, behindPooler))
 		}
 		if err == nil && (shared || !kept) {
 			err = dialect.Refuse(behindPooler)
@@ -198,5 +198,5 @@ func (p *proof) ask(ctx context.Context, conn *sql.Conn, condition string) (bool
 
 // rows sends query with the proof's patience.
 func (p *proof) rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
-	return dbconn.Within(ctx, p.patience, func(ctx context.Context) (int64, error) { return rows(ctx, conn, query) })
+	return dbconn.Within(ctx, p.timeout, func(ctx context.Context) (int64, error) { return rows(ctx, conn, query) })
 }

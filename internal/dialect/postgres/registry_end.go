@@ -82,7 +82,7 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 		if !s.table.Readable {
 			continue
 		}
-		n, err := rows(ctx, conn, sweepPatience+fmt.Sprintf(sweepStatement, s.table.Name, Interval(age), s.dead, limit))
+		n, err := rows(ctx, conn, sweepTimeout+fmt.Sprintf(sweepStatement, s.table.Name, Interval(age), s.dead, limit))
 		swept += n
 		if errcode.SQLState(err) == errcode.LockNotAvailable {
 			continue // the next time
@@ -94,8 +94,8 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 	return swept, nil
 }
 
-// sweepPatience is for the statement after it, which is in the same transaction.
-const sweepPatience = "SELECT pg_catalog.set_config('lock_timeout', '100ms', true);\n"
+// sweepTimeout is for the statement after it, which is in the same transaction.
+const sweepTimeout = "SELECT pg_catalog.set_config('lock_timeout', '100ms', true);\n"
 
 // sweepStatement reads pg_locks once, for that stops all who lock. Tables that inherit have rows of the same ctid.
 const sweepStatement = `WITH held AS MATERIALIZED (

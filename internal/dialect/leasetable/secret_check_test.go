@@ -10,9 +10,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// A claim whose connection breaks while its statement is under way is given back by Held,
+// A check whose connection breaks while its statement is under way is given back by Held,
 // also where the statement is carried out after that.
-func TestClaimUnderWay(t *testing.T) {
+func TestSecretCheckUnderWay(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTableOf(t, "postgres", pgtest.Database(t)) // which does not ask the server to interrupt it
 	s, other := open(), open()
@@ -26,28 +26,28 @@ func TestClaimUnderWay(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.Claim([]dialect.Claim{{Class: 1, Print: 1}}, nil)
+		_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
 		failed <- err
 	}()
 	untilWaiting(t, db, 1)
 	s.flight.Cut()
 	if err := <-failed; err == nil || isGone(err) {
-		t.Fatalf("Claim whose connection broke: %v, want a failure that the session survives", err)
+		t.Fatalf("CheckSecrets whose connection broke: %v, want a failure that the session survives", err)
 	}
 	reconciled := make(chan error, 1)
 	go func() {
 		_, err := s.Held()
 		reconciled <- err
 	}()
-	untilWaiting(t, db, 2) // the claim's statement goes first
+	untilWaiting(t, db, 2) // the check's statement goes first
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-reconciled; err != nil {
 		t.Fatalf("Held: %v", err)
 	}
-	if disputed, err := other.Claim([]dialect.Claim{{Class: 1, Print: 2}}, nil); err != nil || disputed[0] {
-		t.Errorf("another session's claim, after one that failed: disputed %v, %v", disputed, err)
+	if conflicts, err := other.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 2}}, nil); err != nil || conflicts[0] {
+		t.Errorf("another session's check, after one that failed: conflicts %v, %v", conflicts, err)
 	}
 }
 

@@ -26,11 +26,11 @@ func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 
 // A Fence, and a first key with a secret, that have to wait fail soon; no lock is lost by that, and the same
 // succeed when the way is free.
-func TestMySQLErrandsThatWait(t *testing.T) {
+func TestMySQLSideTxsThatWait(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, block, unblock string }{
 		{"a backup's lock", "FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"},
-		{"a lock on the rows", "BEGIN; SELECT * FROM latchkey_tokens FOR UPDATE; SELECT * FROM latchkey_claims FOR UPDATE", "ROLLBACK"},
+		{"a lock on the rows", "BEGIN; SELECT * FROM latchkey_tokens FOR UPDATE; SELECT * FROM latchkey_secret_checks FOR UPDATE", "ROLLBACK"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,7 @@ func TestMySQLErrandsThatWait(t *testing.T) {
 }
 
 // In a pool that has no other connection for a token, Fence says so.
-func TestMySQLErrandWithoutConnection(t *testing.T) {
+func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
 	db := open(t, o.Driver, o.DSN)
@@ -92,8 +92,8 @@ func TestMySQLErrandWithoutConnection(t *testing.T) {
 }
 
 // What the users of a pool have left on its connections, or have set, changes nothing for
-// claims, tokens and fences.
-func TestMySQLErrandsOnUsedConnections(t *testing.T) {
+// checks, tokens and fences.
+func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{
 		"", "?autocommit=0", "?sql_safe_updates=1", "?tx_read_only=1", "?completion_type=1", "?completion_type=2",
@@ -107,21 +107,21 @@ func TestMySQLErrandsOnUsedConnections(t *testing.T) {
 			left := open(t, o.Driver, o.DSN+options)
 			leaveOpen(t, left, "START TRANSACTION")
 			a, b := connectTo(t, left, false), connect(t, o)
-			mine, theirs := []dialect.Claim{{Class: 1, Print: 1}, {Class: 2, Print: 1}}, []dialect.Claim{{Class: 1, Print: 2}, {Class: 2, Print: 2}}
+			mine, theirs := []dialect.SecretCheck{{Class: 1, Fingerprint: 1}, {Class: 2, Fingerprint: 1}}, []dialect.SecretCheck{{Class: 1, Fingerprint: 2}, {Class: 2, Fingerprint: 2}}
 			var last dialect.Token
 			for _, step := range []struct {
-				s        dialect.Session
-				wanted   []dialect.Claim
-				dropped  []dialect.Claim
-				disputed bool
+				s         dialect.Session
+				wanted    []dialect.SecretCheck
+				dropped   []dialect.SecretCheck
+				conflicts bool
 			}{{a, mine, nil, false}, {b, theirs, nil, true}, {a, nil, mine, false}, {b, theirs, nil, false}} {
-				disputed, err := step.s.Claim(step.wanted, step.dropped)
+				conflicts, err := step.s.CheckSecrets(step.wanted, step.dropped)
 				if err != nil {
-					t.Fatalf("Claim: %v", err)
+					t.Fatalf("CheckSecrets: %v", err)
 				}
-				for _, d := range disputed {
-					if d != step.disputed {
-						t.Errorf("disputed: %v, want %t", disputed, step.disputed)
+				for _, d := range conflicts {
+					if d != step.conflicts {
+						t.Errorf("conflicts: %v, want %t", conflicts, step.conflicts)
 					}
 				}
 				token, err := step.s.Token()
@@ -195,32 +195,32 @@ func TestMySQLIdleTransactionTimeout(t *testing.T) {
 	}
 }
 
-// Sessions that claim at once, in a table full of dead ones' rows, do not fail for each other.
-func TestMySQLClaimsAtOnce(t *testing.T) {
+// Sessions that check at once, in a table full of dead ones' rows, do not fail for each other.
+func TestMySQLSecretChecksAtOnce(t *testing.T) {
 	t.Parallel()
 	o, db := withTables(t)
 	var sessions []dialect.Session
 	for range 8 {
 		sessions = append(sessions, connect(t, o))
 	}
-	claims := []dialect.Claim{{Class: 1, Print: 1}, {Class: 2, Print: 1}}
+	checks := []dialect.SecretCheck{{Class: 1, Fingerprint: 1}, {Class: 2, Fingerprint: 1}}
 	for range 5 {
 		rows := make([]string, 0, 60)
 		for i := range 60 {
 			rows = append(rows, "("+itoa(1+i%3)+", 7, 'latchkey.dead."+itoa(i)+"')")
 		}
-		execute(t, db, "INSERT IGNORE INTO latchkey_claims VALUES "+strings.Join(rows, ", "))
-		for _, step := range [][2][]dialect.Claim{{claims, nil}, {nil, claims}} {
+		execute(t, db, "INSERT IGNORE INTO latchkey_secret_checks VALUES "+strings.Join(rows, ", "))
+		for _, step := range [][2][]dialect.SecretCheck{{checks, nil}, {nil, checks}} {
 			var wg sync.WaitGroup
 			for _, s := range sessions {
 				wg.Go(func() {
-					disputed, err := s.Claim(step[0], step[1])
+					conflicts, err := s.CheckSecrets(step[0], step[1])
 					if err != nil {
-						t.Errorf("Claim: %v", err)
+						t.Errorf("CheckSecrets: %v", err)
 					}
-					for _, d := range disputed {
+					for _, d := range conflicts {
 						if d {
-							t.Error("disputed")
+							t.Error("conflicts")
 						}
 					}
 				})
@@ -228,17 +228,17 @@ func TestMySQLClaimsAtOnce(t *testing.T) {
 			wg.Wait()
 		}
 	}
-	if n := number(t, db, "SELECT count(*) FROM latchkey_claims WHERE class IN (1, 2)"); n != 0 {
+	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class IN (1, 2)"); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 }
 
-// A claim that fails half-way, and could not be given back at once, costs no lock, and is given back later.
-func TestMySQLDoubtfulClaims(t *testing.T) {
+// A check that fails half-way, and could not be given back at once, costs no lock, and is given back later.
+func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 	t.Parallel()
 	for name, later := range map[string]func(dialect.Session) error{
-		"by the next claim": func(s dialect.Session) error {
-			_, err := s.Claim([]dialect.Claim{{Class: 2, Print: 1}}, nil)
+		"by the next check": func(s dialect.Session) error {
+			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 2, Fingerprint: 1}}, nil)
 			return err
 		},
 		"with the next exchange": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
@@ -257,19 +257,19 @@ func TestMySQLDoubtfulClaims(t *testing.T) {
 				return query
 			}
 			spoiler.change.Store(&fail)
-			if _, err := s.Claim([]dialect.Claim{{Class: 1, Print: 1}}, nil); !isOfKind(err, dialect.Statement) {
-				t.Fatalf("Claim: %v, want a Failure of Kind Statement", err)
+			if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isOfKind(err, dialect.Statement) {
+				t.Fatalf("CheckSecrets: %v, want a Failure of Kind Statement", err)
 			}
 			db := open(t, o.Driver, o.DSN)
-			if n := number(t, db, "SELECT count(*) FROM latchkey_claims"); n != 1 {
-				t.Fatalf("%d rows of claims, want the one in doubt", n)
+			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
+				t.Fatalf("%d rows of checks, want the one in doubt", n)
 			}
 			spoiler.change.Store(nil)
 			if err := later(s); err != nil {
 				t.Fatal(err)
 			}
-			if n := number(t, db, "SELECT count(*) FROM latchkey_claims WHERE class = 1"); n != 0 {
-				t.Errorf("%d rows of claims, want none", n)
+			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class = 1"); n != 0 {
+				t.Errorf("%d rows of checks, want none", n)
 			}
 			if got := held(t, s); len(got) != 1 {
 				t.Errorf("held: %v", got)

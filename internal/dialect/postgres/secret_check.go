@@ -8,10 +8,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// The conditions that are computed for claims (c, p), one after the other: each
+// The conditions that are computed for checks (c, p), one after the other: each
 // tells of those that the session has not, then.
 const (
-	// others is whether another print of the class is claimed.
+	// others is whether another fingerprint of the class is claimed.
 	others = `EXISTS (SELECT FROM pg_catalog.pg_locks AS l
 	WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.mode = 'ShareLock' AND l.granted
 	AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
@@ -28,44 +28,44 @@ const (
 	giveUp = `pg_catalog.pg_advisory_unlock_shared(c, p)`
 )
 
-func (s *session) Claim(wanted, dropped []dialect.Claim) (disputed []bool, err error) {
+func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
 	if _, err := s.compute(giveUp, dropped, nil); err != nil {
-		return nil, s.disclaim(dropped, dialect.Fail(err))
+		return nil, s.giveBack(dropped, dialect.Fail(err))
 	}
-	disputed = make([]bool, len(wanted))
+	conflicts = make([]bool, len(wanted))
 	for _, step := range []string{takeUndisputed, giveUpDisputed} {
-		where, err := s.compute(step, wanted, disputed)
+		where, err := s.compute(step, wanted, conflicts)
 		if err != nil {
-			return nil, s.disclaim(wanted, dialect.Fail(err))
+			return nil, s.giveBack(wanted, dialect.Fail(err))
 		}
 		for _, i := range where {
-			disputed[i] = true
+			conflicts[i] = true
 		}
 	}
-	return disputed, nil
+	return conflicts, nil
 }
 
-// disclaim gives claims back after err of a statement that may have taken some. If
+// giveBack gives checks back after err of a statement that may have taken some. If
 // that fails too, the session is not fit for use.
-func (s *session) disclaim(claims []dialect.Claim, err error) error {
+func (s *session) giveBack(checks []dialect.SecretCheck, err error) error {
 	if !dialect.Survives(err) {
 		return err
 	}
-	if _, again := s.compute(giveUp, claims, nil); again != nil {
-		return &dialect.Failure{Kind: dialect.Gone, Reason: "claims could not be given back: " + errors.Join(err, dialect.Fail(again)).Error()}
+	if _, again := s.compute(giveUp, checks, nil); again != nil {
+		return &dialect.Failure{Kind: dialect.Gone, Reason: "checks could not be given back: " + errors.Join(err, dialect.Fail(again)).Error()}
 	}
 	return err
 }
 
-// compute computes a condition for each of claims, but for those left out, and
+// compute computes a condition for each of checks, but for those left out, and
 // returns where it is true.
-func (s *session) compute(condition string, claims []dialect.Claim, leftOut []bool) (where []int, err error) {
-	var indices, classes, prints []string
-	for i, c := range claims {
+func (s *session) compute(condition string, checks []dialect.SecretCheck, leftOut []bool) (where []int, err error) {
+	var indices, classes, fingerprints []string
+	for i, c := range checks {
 		if leftOut == nil || !leftOut[i] {
 			indices = append(indices, strconv.Itoa(i))
 			classes = append(classes, strconv.Itoa(int(c.Class)))
-			prints = append(prints, strconv.Itoa(int(c.Print)))
+			fingerprints = append(fingerprints, strconv.Itoa(int(c.Fingerprint)))
 		}
 	}
 	if len(indices) == 0 {
@@ -79,7 +79,7 @@ func (s *session) compute(condition string, claims []dialect.Claim, leftOut []bo
 	// The condition has side effects, so that the planner keeps it where it is.
 	err = s.conn.QueryRowContext(s.statements.ctx, `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ','), '')
 		FROM (SELECT i, `+condition+` AS yes FROM unnest($1::text::int[], $2::text::int[], $3::text::int[]) AS u (i, c, p)) AS v
-		WHERE yes`, array(indices), array(classes), array(prints)).Scan(&pid, &list)
+		WHERE yes`, array(indices), array(classes), array(fingerprints)).Scan(&pid, &list)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *session) compute(condition string, claims []dialect.Claim, leftOut []bo
 			continue
 		}
 		i, err := strconv.Atoi(item)
-		if err != nil || i < 0 || i >= len(claims) {
+		if err != nil || i < 0 || i >= len(checks) {
 			return nil, dialect.ErrNonsense
 		}
 		where = append(where, i)

@@ -28,9 +28,9 @@ func opened(t *testing.T, driver, dsn string) dialect.Session {
 	return s
 }
 
-// Of two sessions with different secrets that claim at the same moment, never do
-// both get the claim.
-func TestClaimsRace(t *testing.T) {
+// Of two sessions with different secrets that check at the same moment, never do
+// both get the check.
+func TestSecretChecksRace(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
@@ -46,16 +46,16 @@ func TestClaimsRace(t *testing.T) {
 				)
 				ready.Add(2)
 				for i, s := range []dialect.Session{one, other} {
-					claim := dialect.ClaimOf(fmt.Sprint("namespace-", round), uint32(i+1))
+					check := dialect.SecretCheckOf(fmt.Sprint("namespace-", round), uint32(i+1))
 					ended.Go(func() {
 						ready.Done()
 						ready.Wait()
-						disputed, err := s.Claim([]dialect.Claim{claim}, nil)
+						conflicts, err := s.CheckSecrets([]dialect.SecretCheck{check}, nil)
 						if err != nil {
-							t.Errorf("Claim: %v", err)
+							t.Errorf("CheckSecrets: %v", err)
 							return
 						}
-						got[i] = !disputed[0]
+						got[i] = !conflicts[0]
 					})
 				}
 				ended.Wait()
@@ -67,30 +67,30 @@ func TestClaimsRace(t *testing.T) {
 				}
 			}
 			if both > 0 {
-				t.Errorf("%d of %d times both got the claim", both, rounds)
+				t.Errorf("%d of %d times both got the check", both, rounds)
 			}
 			t.Logf("%d rounds: both were refused in %d, one was in the others", rounds, none)
 		})
 	}
 }
 
-// A claim is had until it is dropped or the session ends, once however often it
+// A check is had until it is dropped or the session ends, once however often it
 // was asked for, and in no way by who was refused.
-func TestClaim(t *testing.T) {
+func TestSecretCheck(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.Database(t)
 			one, same, other := opened(t, driver, dsn), opened(t, driver, dsn), opened(t, driver, dsn)
-			right, wrong, apart := dialect.ClaimOf("payouts", 1), dialect.ClaimOf("payouts", 1<<32-1), dialect.ClaimOf("mail", 7)
-			ask := func(s dialect.Session, want bool, wanted dialect.Claim, dropped ...dialect.Claim) {
+			right, wrong, apart := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 1<<32-1), dialect.SecretCheckOf("mail", 7)
+			ask := func(s dialect.Session, want bool, wanted dialect.SecretCheck, dropped ...dialect.SecretCheck) {
 				t.Helper()
-				disputed, err := s.Claim([]dialect.Claim{wanted}, dropped)
+				conflicts, err := s.CheckSecrets([]dialect.SecretCheck{wanted}, dropped)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if disputed[0] == want {
-					t.Errorf("claim %v: disputed %t", wanted, disputed[0])
+				if conflicts[0] == want {
+					t.Errorf("check %v: conflicts %t", wanted, conflicts[0])
 				}
 			}
 			ask(one, true, right)
@@ -98,7 +98,7 @@ func TestClaim(t *testing.T) {
 			ask(other, false, wrong)
 			ask(other, true, apart)
 			if keys, err := one.Held(); err != nil || slices.ContainsFunc(keys, func(k dialect.Key) bool { return !k.IsShared() }) {
-				t.Errorf("a claim is among the keys that are held exclusively: %v, %v", keys, err)
+				t.Errorf("a check is among the keys that are held exclusively: %v, %v", keys, err)
 			}
 			ask(one, true, apart, right)
 			ask(other, false, wrong)
@@ -107,35 +107,35 @@ func TestClaim(t *testing.T) {
 			ask(one, false, right)
 			other.Destroy()
 			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-				disputed, err := one.Claim([]dialect.Claim{right}, nil)
+				conflicts, err := one.CheckSecrets([]dialect.SecretCheck{right}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !disputed[0] {
+				if !conflicts[0] {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatal("a claim outlives its session")
+					t.Fatal("a check outlives its session")
 				}
 			}
 		})
 	}
 }
 
-// A statement that takes claims may fail when some are taken. None of them stays.
-func TestClaimsThatDoNotFit(t *testing.T) {
+// A statement that takes checks may fail when some are taken. None of them stays.
+func TestSecretChecksThatDoNotFit(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
 			s := opened(t, driver, cluster.DSN(""))
 			const tooMany = 20_000
-			claims := make([]dialect.Claim, tooMany)
-			for i := range claims {
-				claims[i] = dialect.Claim{Class: int32(i), Print: 1}
+			checks := make([]dialect.SecretCheck, tooMany)
+			for i := range checks {
+				checks[i] = dialect.SecretCheck{Class: int32(i), Fingerprint: 1}
 			}
-			if _, err := s.Claim(claims, nil); !dialect.Survives(err) {
-				t.Fatalf("Claim: %v, want an error that the session survives", err)
+			if _, err := s.CheckSecrets(checks, nil); !dialect.Survives(err) {
+				t.Fatalf("CheckSecrets: %v, want an error that the session survives", err)
 			}
 			if keys, err := s.Held(); err != nil || len(keys) > 0 {
 				t.Errorf("the session still holds %d locks, %v", len(keys), err)

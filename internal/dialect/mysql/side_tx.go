@@ -18,20 +18,20 @@ import (
 //
 // It consists of transactions: one whose connection breaks before COMMIT is sent is undone, so that
 // nothing that was given up for lost comes late.
-type errand struct {
+type sideTx struct {
 	s    *session
 	ctx  context.Context
 	conn *sql.Conn
 }
 
-// errandPatience is what each part of an errand may take: less than the patience of callers, who
+// sideTxTimeout is what each part of an errand may take: less than the patience of callers, who
 // all wait for the session while it is on one.
-const errandPatience = 600 * time.Millisecond
+const sideTxTimeout = 600 * time.Millisecond
 
-// errandBound is what a whole errand may take: so little that two that fail, one after the
+// sideTxBound is what a whole errand may take: so little that two that fail, one after the
 // other, each with Held behind it, end no lease.
-func errandBound(set dialect.Settings) time.Duration {
-	return min(set.StatementTimeout/3, 3*errandPatience)
+func sideTxBound(set dialect.Settings) time.Duration {
+	return min(set.StatementTimeout/3, 3*sideTxTimeout)
 }
 
 // The user's completion_type must not turn them into something else.
@@ -42,7 +42,7 @@ const (
 
 // errand has f done, and asks then whether the session lives, which also tells the
 // server that its client does. It outlives every failure of f.
-func (s *session) errand(f func(errand) error) error {
+func (s *session) inSideTx(f func(sideTx) error) error {
 	if err := s.aside(f); err != nil {
 		return err
 	}
@@ -51,65 +51,65 @@ func (s *session) errand(f func(errand) error) error {
 }
 
 // aside has f done, which the session's connection takes no notice of.
-func (s *session) aside(f func(errand) error) error {
+func (s *session) aside(f func(sideTx) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.bound)
 	defer cancel()
-	lending, enough := context.WithTimeout(ctx, errandPatience)
+	lending, enough := context.WithTimeout(ctx, sideTxTimeout)
 	defer enough()
 	err := s.pool.Once(lending, func(conn *sql.Conn) error {
-		e := errand{s, ctx, conn}
+		tx := sideTx{s, ctx, conn}
 		// Its last user may have left a transaction open, which START TRANSACTION would commit.
-		if err := e.exec(rollbackWork); err != nil {
+		if err := tx.exec(rollbackWork); err != nil {
 			return err
 		}
-		return f(e)
+		return f(tx)
 	})
 	return dialect.AsStatement(dialect.Fail(err))
 }
 
 // transaction has f done in one, and again where that was rolled back for the sake of others.
-func (e errand) transaction(f func(errand) error) (err error) {
+func (tx sideTx) transaction(f func(sideTx) error) (err error) {
 	for i := range dbconn.Attempts {
-		if err = e.attempt(f); !dbconn.RolledBack(err) {
+		if err = tx.attempt(f); !dbconn.RolledBack(err) {
 			return err
 		}
-		dbconn.Rest(e.ctx, i)
+		dbconn.Rest(tx.ctx, i)
 	}
 	return err
 }
 
-func (e errand) attempt(f func(errand) error) error {
-	ctx, cancel := context.WithTimeout(e.ctx, errandPatience)
+func (tx sideTx) attempt(f func(sideTx) error) error {
+	ctx, cancel := context.WithTimeout(tx.ctx, sideTxTimeout)
 	defer cancel()
-	e.ctx = ctx
-	err := e.exec("START TRANSACTION READ WRITE")
+	tx.ctx = ctx
+	err := tx.exec("START TRANSACTION READ WRITE")
 	if err == nil {
-		err = f(e)
+		err = f(tx)
 	}
 	if err == nil {
-		err = e.exec(commit)
+		err = tx.exec(commit)
 	}
 	if err != nil {
-		if e.exec(rollbackWork) != nil {
-			dbconn.Destroy(e.conn, "")
+		if tx.exec(rollbackWork) != nil {
+			dbconn.Destroy(tx.conn, "")
 		}
 	}
 	return err
 }
 
-func (e errand) exec(statement string) error {
-	_, err := e.conn.ExecContext(e.ctx, statement)
+func (tx sideTx) exec(statement string) error {
+	_, err := tx.conn.ExecContext(tx.ctx, statement)
 	return err
 }
 
 // change carries out a statement that begins with verb and changes rows. It waits for no lock for long, even
 // if nobody waits for it any more.
-func (e errand) change(verb, rest string) (changed int64, err error) {
+func (tx sideTx) change(verb, rest string) (changed int64, err error) {
 	statement := verb + " /*+ SET_VAR(innodb_lock_wait_timeout = 1) SET_VAR(lock_wait_timeout = 1) SET_VAR(sql_safe_updates = 0) */ " + rest
-	if e.s.mariadb {
+	if tx.s.mariadb {
 		statement = "SET STATEMENT innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, sql_safe_updates = 0 FOR " + verb + " " + rest
 	}
-	result, err := e.conn.ExecContext(e.ctx, statement)
+	result, err := tx.conn.ExecContext(tx.ctx, statement)
 	if err != nil {
 		return 0, err
 	}
@@ -118,13 +118,13 @@ func (e errand) change(verb, rest string) (changed int64, err error) {
 
 // withTables has f done, and once more when the table was missing that it needs and
 // the statements have made it.
-func (e errand) withTables(statements []string, f func() error) error {
+func (tx sideTx) withTables(statements []string, f func() error) error {
 	err := f()
 	if number, _, _ := errcode.MySQL(err); number != errcode.MySQLNoSuchTable {
 		return err
 	}
 	for _, statement := range statements {
-		if err := e.exec(statement); err != nil {
+		if err := tx.exec(statement); err != nil {
 			return noTables(err)
 		}
 	}
@@ -144,8 +144,8 @@ func noTables(err error) error {
 }
 
 // mine is an expression: whether the session lives, on this very server.
-func (e errand) mine() string {
-	return fmt.Sprintf("IFNULL(IS_USED_LOCK('%s') = %d, 0)", e.s.name, e.s.id)
+func (tx sideTx) mine() string {
+	return fmt.Sprintf("IFNULL(IS_USED_LOCK('%s') = %d, 0)", tx.s.name, tx.s.id)
 }
 
 var errElsewhere = &dialect.Failure{Kind: dialect.Statement, Reason: "the session has ended, or the pool's other connections reach another server than its own"}
