@@ -187,37 +187,27 @@ func TestUndeclaredTrailer(t *testing.T) {
 // and middleware around has recovered.
 func TestFormFilesAfterPanic(t *testing.T) {
 	t.Parallel()
-	b := oneBank(t)
-	for name, m := range map[string]interface {
-		Handler(http.Handler) http.Handler
-	}{
-		"Middleware":  limited(sqllock.NewMemory()),
-		"Idempotency": b.once(b.locks()),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			files := make(chan string, 1)
-			mux := http.NewServeMux() // an Idempotency needs a route
-			mux.Handle("/", m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				files <- uploaded(t, r)
-				panic("broken")
-			})))
-			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				defer func() {
-					if recover() != nil {
-						w.WriteHeader(http.StatusInternalServerError)
-					}
-				}()
-				mux.ServeHTTP(w, r)
-			}))
-			upload(t, s)
-			file := receive(t, files, "file")
-			s.Close() // waits until the server has cleaned up
-			if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the file is still there: %v", err)
-				_ = os.Remove(file)
+	m := limited(sqllock.NewMemory())
+	files := make(chan string, 1)
+	mux := http.NewServeMux()
+	mux.Handle("/", m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		files <- uploaded(t, r)
+		panic("broken")
+	})))
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				w.WriteHeader(http.StatusInternalServerError)
 			}
-		})
+		}()
+		mux.ServeHTTP(w, r)
+	}))
+	upload(t, s)
+	file := receive(t, files, "file")
+	s.Close() // waits until the server has cleaned up
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+		_ = os.Remove(file)
 	}
 }
 
@@ -253,7 +243,6 @@ func upload(t *testing.T, s *httptest.Server) {
 	}
 	req.Header.Set(user, "ada")
 	req.Header.Set("Content-Type", form.FormDataContentType())
-	req.Header.Set("Idempotency-Key", "k-1")
 	resp, err := s.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -2,9 +2,15 @@
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
-// httpmw and grpcmw share internal/joinkey and internal/wiring besides, and
-// ratelimit reports to them by internal/waiting. httpmw reads the error codes of
-// databases by internal/dialect/errcode (docs/decisions/0015).
+// httpmw and grpcmw share internal/joinkey and internal/wiring, and ratelimit
+// reports to them by internal/waiting. httpmw/idempotency is in front of httpmw.
+// The two share internal/handoff and internal/rejection. Only idempotency reads
+// the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
+//
+// internal/dialect has a road of its own:
+//
+//	choose → leasetable → postgres → dbconn → dialect → errcode
+//	choose → mysql → dbconn
 package internal_test
 
 import (
@@ -29,12 +35,63 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // the module's path. A package that is not here may import what it likes, but
 // for what forbidden says.
 var mayImport = map[string][]string{
-	"internal/joinkey": {},
-	"internal/waiting": {},
-	"internal/wiring":  {},
-	"sqllock":          {"internal/dialect"},
-	"ratelimit":        {"sqllock", "internal/waiting"},
-	"httpmw":           {"ratelimit", "sqllock", "internal/dialect/errcode", "internal/joinkey", "internal/waiting", "internal/wiring"},
+	"internal/dialect/errcode":  {},
+	"internal/dialect":          {"internal/dialect/errcode"},
+	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode"},
+	"internal/dialect/usertx":   {"internal/dialect", "internal/dialect/errcode"},
+	"internal/dialect/postgres": {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode"},
+	"internal/dialect/mysql":    {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode", "internal/dialect/usertx"},
+	"internal/dialect/leasetable": {
+		"internal/dialect",
+		"internal/dialect/dbconn",
+		"internal/dialect/errcode",
+		"internal/dialect/postgres", // for PostgreSQL's proof of a primary, its tokens and its intervals
+		"internal/dialect/usertx",
+	},
+	"internal/dialect/choose": {
+		"internal/dialect",
+		"internal/dialect/dbconn",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+	},
+	"internal/handoff":    {"sqllock"},
+	"internal/joinkey":    {},
+	"internal/subprocess": {},
+	"internal/rejection":  {},
+	"internal/waiting":    {},
+	"internal/wiring":     {},
+	"sqllock": {
+		"internal/dialect",
+		"internal/dialect/choose",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+		"internal/dialect/usertx",
+	},
+	"sqllock/lockwatch": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/postgres"},
+	"ratelimit":         {"sqllock", "internal/waiting"},
+	"httpmw": {
+		"ratelimit",
+		"sqllock",
+		"internal/handoff",
+		"internal/joinkey",
+		"internal/rejection",
+		"internal/waiting",
+		"internal/wiring",
+	},
+	"httpmw/idempotency": {
+		"httpmw",
+		"ratelimit",
+		"sqllock",
+		"internal/dialect/errcode",
+		"internal/handoff",
+		"internal/joinkey",
+		"internal/rejection",
+		"internal/wiring",
+	},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
@@ -46,27 +103,6 @@ var mayImport = map[string][]string{
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
 	},
 }
-
-// dialectRoad is the same for internal/dialect and each package below it. A
-// package that is named here stands for itself, without those below it. A package
-// of internal/dialect that is not here may import nothing of ours.
-//
-// leasetable imports postgres because lease tables in PostgreSQL need PostgreSQL's
-// proof of a primary, its tokens and its intervals.
-var dialectRoad = map[string][]string{
-	"internal/dialect/errcode":    {},
-	"internal/dialect":            {"internal/dialect/errcode"},
-	"internal/dialect/dbconn":     dialectCore,
-	"internal/dialect/usertx":     dialectCore,
-	"internal/dialect/mysql":      append([]string{"internal/dialect/dbconn", "internal/dialect/usertx"}, dialectCore...),
-	"internal/dialect/postgres":   append([]string{"internal/dialect/dbconn"}, dialectCore...),
-	"internal/dialect/leasetable": append([]string{"internal/dialect/dbconn", "internal/dialect/postgres", "internal/dialect/usertx"}, dialectCore...),
-	"internal/dialect/choose": append([]string{
-		"internal/dialect/dbconn", "internal/dialect/leasetable", "internal/dialect/mysql", "internal/dialect/postgres",
-	}, dialectCore...),
-}
-
-var dialectCore = []string{"internal/dialect", "internal/dialect/errcode"}
 
 // drivers are database drivers and what wraps them: the user's to choose.
 var drivers = []string{"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite"}
@@ -91,28 +127,27 @@ func offence(path, imported string) string {
 		!within(pkg, "internal") && !within(pkg, "examples"):
 		return "a driver is the user's to import"
 	}
-	if within(pkg, "internal/dialect") {
-		if inStandardLibrary(imported) || slices.Contains(dialectRoad[pkg], ours) {
+	from, to := layerOf(pkg), layerOf(ours)
+	if from == "" || from == to || inStandardLibrary(imported) {
+		return ""
+	}
+	for _, allowed := range mayImport[from] {
+		if allowed == to || to == "" && within(ours, allowed) {
 			return ""
 		}
-		return "off the road within internal/dialect: see dialectRoad"
-	}
-	allowed, layer := allowedFor(pkg)
-	if !layer || inStandardLibrary(imported) || slices.ContainsFunc(allowed, func(a string) bool { return within(ours, a) }) {
-		return ""
 	}
 	return "off the road: see mayImport"
 }
 
-// allowedFor returns the rule for pkg, which is that of the layer it is in; the
-// packages of one layer may import each other.
-func allowedFor(pkg string) (allowed []string, ok bool) {
-	for layer, allowed := range mayImport {
-		if within(pkg, layer) {
-			return append([]string{layer}, allowed...), true
+// layerOf returns the innermost layer of mayImport that path is in, or "".
+// Packages of one layer may import each other.
+func layerOf(path string) (innermost string) {
+	for layer := range mayImport {
+		if within(path, layer) && len(layer) > len(innermost) {
+			innermost = layer
 		}
 	}
-	return nil, false
+	return innermost
 }
 
 // within reports whether path is root or below it.
@@ -193,13 +228,12 @@ func TestOffence(t *testing.T) {
 		{"internal/dialect/leasetable/a.go", module + "/internal/dialect/postgres", true},
 		{"internal/dialect/mysql/a.go", module + "/internal/dialect/postgres", false},
 		{"internal/dialect/mysql/a_test.go", module + "/internal/pgtest", true},
-		{"internal/dialect/another/a.go", module + "/internal/dialect", false},
-		{"internal/dialect/another/a.go", "database/sql", true},
 
 		{"sqllock/a.go", "context", true},
 		{"sqllock/a.go", "C", false},
 		{"sqllock/a.go", module + "/internal/dialect", true},
 		{"sqllock/a.go", module + "/internal/dialect/postgres", true},
+		{"sqllock/a.go", module + "/internal/dialect/dbconn", false},
 		{"sqllock/a.go", module + "/internal/pgtest", false},
 		{"sqllock/a.go", module + "/ratelimit", false},
 		{"sqllock/a.go", module + "/internal/joinkey", false},
@@ -209,6 +243,11 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", module + "/sqllock", true},
+		{"sqllock/a.go", module + "/sqllock/lockwatch", false},
+		{"sqllock/a_test.go", module + "/sqllock/lockwatch", true},
+		{"sqllock/lockwatch/a.go", module + "/sqllock", true},
+		{"sqllock/lockwatch/a.go", module + "/internal/dialect", true},
+		{"sqllock/lockwatch/a.go", module + "/ratelimit", false},
 		{"sqllock/a_test.go", "github.com/lib/pq", true},
 		{"sqllock/a_test.go", module + "/examples/quickstart", false},
 
@@ -221,13 +260,20 @@ func TestOffence(t *testing.T) {
 		{"httpmw/a.go", module + "/ratelimit", true},
 		{"httpmw/a.go", module + "/sqllock", true},
 		{"httpmw/a.go", module + "/internal/joinkey", true},
-		{"httpmw/a.go", module + "/internal/dialect/errcode", true},
 		{"httpmw/a.go", module + "/internal/dialect", false},
+		{"httpmw/a.go", module + "/internal/handoff", true},
 		{"httpmw/a.go", module + "/sqllockother", false},
 		{"httpmw/a.go", module + "/grpcmw", false},
 		{"httpmw/a_test.go", module + "/grpcmw", false},
 		{"httpmw/a.go", "google.golang.org/grpc", false},
 		{"httpmw/a.go", "github.com/jmoiron/sqlx", false},
+
+		{"httpmw/idempotency/a.go", module + "/httpmw", true},
+		{"httpmw/idempotency/a.go", module + "/internal/dialect/errcode", true},
+		{"httpmw/idempotency/a.go", module + "/internal/dialect", false},
+		{"httpmw/idempotency/a.go", module + "/internal/waiting", false},
+		{"httpmw/idempotency/a.go", module + "/grpcmw", false},
+		{"internal/handoff/a.go", module + "/httpmw", false},
 
 		{"grpcmw/a.go", "google.golang.org/grpc/codes", true},
 		{"grpcmw/a.go", "google.golang.org/protobuf/reflect/protoreflect", true},

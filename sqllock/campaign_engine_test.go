@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,24 +189,4 @@ func TestCampaignToken(t *testing.T) {
 		}
 		stop()
 	})
-}
-
-// Texts compare as tokens of one system do.
-func TestTokenText(t *testing.T) {
-	tokens := []dialect.Token{
-		{System: -5, Epoch: 1, Number: 0},
-		{System: -5, Epoch: 1, Number: 9},
-		{System: -5, Epoch: 1, Number: 10},
-		{System: -5, Epoch: 1, Number: 1 << 62},
-		{System: -5, Epoch: 2, Number: 3},
-		{System: -5, Epoch: 1<<32 - 1, Number: 1},
-	}
-	if !slices.IsSortedFunc(tokens, func(a, b dialect.Token) int {
-		if a.Before(b) != (textOf(a) < textOf(b)) || b.Before(a) != (textOf(b) < textOf(a)) {
-			t.Errorf("%s and %s compare otherwise than their tokens", textOf(a), textOf(b))
-		}
-		return strings.Compare(textOf(a), textOf(b))
-	}) {
-		t.Error("not sorted")
-	}
 }

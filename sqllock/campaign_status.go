@@ -1,11 +1,7 @@
 package sqllock
 
 import (
-	"context"
-	"fmt"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A CampaignStatus is what [Campaign.Status] tells, for a health check.
@@ -53,18 +49,4 @@ func (c *Campaign) Status() CampaignStatus {
 		s.Leader, s.Since, s.Token = true, now.since, now.token
 	}
 	return s
-}
-
-// tokenText is l's token, drawn if need be, and empty if it cannot be had.
-func (l *Lock) tokenText(ctx context.Context) string {
-	token, err := l.token(ctx)
-	if err != nil {
-		return ""
-	}
-	return textOf(*token)
-}
-
-// textOf is t, of a width that lets texts compare as tokens do.
-func textOf(t dialect.Token) string {
-	return fmt.Sprintf("%016x-%016x-%016x", uint64(t.System), uint64(t.Epoch), uint64(t.Number))
 }

@@ -16,7 +16,8 @@ type term struct {
 
 // serve leads for a term with lock, which it gives back. most and err are as those of stand.
 func (c *Campaign) serve(ctx context.Context, lock *Lock, lead func(context.Context) error) (most time.Duration, err error) {
-	now := term{lock: lock, token: lock.tokenText(ctx), since: time.Now()}
+	token, _ := lock.Token(ctx) // "" if there is none
+	now := term{lock: lock, token: token, since: time.Now()}
 	if ctx.Err() != nil || lock.Err() != nil { // over before it has begun
 		c.note(lock.Unlock())
 		return 0, ctx.Err()

@@ -12,7 +12,7 @@ func InLine(l Locker) int {
 		return n
 	case *Session:
 		t = l.table
-	case *Conn:
+	case *ConnLocker:
 		t = l.table
 	case *TxLocker:
 		t = l.table

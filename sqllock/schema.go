@@ -4,7 +4,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
-	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
@@ -30,7 +29,7 @@ import (
 //
 // Without Schema, a Session with the right to create tables makes them itself.
 // The tables of other features are in [FenceSchema], [MarkSchema] and
-// [HeartbeatSchema].
+// lockwatch.Schema.
 //
 // Schema panics if d is not a constant of this package.
 func Schema(d Dialect) []string {
@@ -73,23 +72,6 @@ func FenceSchema(d Dialect) []string { return statements(d, usertx.FenceSchema()
 //
 // MarkSchema panics if d is not a constant of this package.
 func MarkSchema(d Dialect) []string { return statements(d, usertx.MarkSchema()) }
-
-// HeartbeatSchema returns the statements that create the tables of the registry in
-// a database of kind d. Their form is that of [Schema]. It returns none for SQLite
-// and MySQL, which have no registry.
-//
-// A Session with [WithRegistry] writes to the tables with each heartbeat: a lock
-// that is held for less than a heartbeat never shows there. [Inspect] and [Watch]
-// read the tables if they exist, and work without them.
-//
-// A role that reads them needs SELECT. The role of Watch, which removes the rows of
-// dead processes, needs DELETE and UPDATE too. The rows may hold personal data, so
-// grant SELECT with care. Let the role that reads, the owner of the database or a
-// superuser create the tables. Tables of another owner are used only if their
-// schema is named. The tables may not be views, foreign tables or partitioned.
-//
-// HeartbeatSchema panics if d is not a constant of this package.
-func HeartbeatSchema(d Dialect) []string { return statements(d, postgres.RegistrySchema()) }
 
 // statements returns those of s for d.
 func statements(d Dialect, s dialect.Schema) []string {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 )
 
 // A Session is the Locker for a service: every lock of the process on one
@@ -200,6 +202,24 @@ func (s *Session) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
 // waits for one key alone may come first.
 func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return s.table.awaitAll(ctx, keys)
+}
+
+// Dialect returns which kind of database the Session is on: the argument of
+// [Schema] and the like. It is the one of [WithDialect], or the one that Open
+// found. Before the first connection of [WithLazyOpen] it is "" if it was not
+// given.
+func (s *Session) Dialect() Dialect {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	switch s.options.dialect.(type) {
+	case nil:
+		return s.options.named
+	case leasetable.SQLite:
+		return SQLite
+	case mysql.Dialect:
+		return MySQL
+	}
+	return PostgreSQL
 }
 
 // Close ends the Session. Locks still held end, their contexts with cause

@@ -6,6 +6,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // Each statement of a schema runs alone, and again, without any setting of the
@@ -20,7 +21,7 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 			o := tt.orders(t)
 			db := open(t, o.Driver, o.DSN)
 			schemas := [][]string{
-				sqllock.Schema(tt.d), sqllock.FenceSchema(tt.d), sqllock.MarkSchema(tt.d), sqllock.HeartbeatSchema(tt.d),
+				sqllock.Schema(tt.d), sqllock.FenceSchema(tt.d), sqllock.MarkSchema(tt.d), lockwatch.Schema(tt.d),
 			}
 			create(t, db, schemas...)
 			create(t, db, schemas...)

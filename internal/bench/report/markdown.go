@@ -94,7 +94,7 @@ func (p *page) goals() {
 	missed := 0
 	for _, g := range goals() {
 		s := g.measure(p.r)
-		v := g.judge(s)
+		v := g.statusOf(s)
 		p.line("| %s | %s | %s | %s | %s |", g.what, g.bound(g.floor), g.bound(g.goal), spreadText(s, g.unit), v)
 		if v == floorMissed {
 			missed++

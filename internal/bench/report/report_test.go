@@ -44,14 +44,14 @@ func small(factor float64) *results.Results {
 	return r
 }
 
-func TestJudge(t *testing.T) {
+func TestGoalStatus(t *testing.T) {
 	more, less := goal{floor: 2, goal: 4}, goal{floor: 4, goal: 2, less: true}
 	spread := func(v float64) results.Spread { return results.Spread{Median: v, Rounds: 1} }
 	tests := []struct {
 		name string
 		goal goal
 		s    results.Spread
-		want verdict
+		want status
 	}{
 		{"more, goal", more, spread(4), goalMet},
 		{"more, floor", more, spread(2), floorMet},
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		{"not measured", less, results.Spread{}, notMeasured},
 	}
 	for _, tt := range tests {
-		if got := tt.goal.judge(tt.s); got != tt.want {
+		if got := tt.goal.statusOf(tt.s); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestGoals(t *testing.T) {
 		if g.less && g.floor < g.goal || !g.less && g.floor > g.goal {
 			t.Errorf("%s: the floor %v is beyond the goal %v", g.what, g.floor, g.goal)
 		}
-		if v := g.judge(g.measure(&results.Results{})); v != notMeasured {
+		if v := g.statusOf(g.measure(&results.Results{})); v != notMeasured {
 			t.Errorf("%s: %q of nothing", g.what, v)
 		}
 	}

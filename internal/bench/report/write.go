@@ -37,7 +37,7 @@ func Print(w io.Writer, r *results.Results) error {
 	fmt.Fprintln(t, "what\tfloor\tgoal\tmeasured\t")
 	for _, g := range goals() {
 		s := g.measure(r)
-		v := g.judge(s)
+		v := g.statusOf(s)
 		if v == notMeasured {
 			continue
 		}

@@ -33,14 +33,14 @@ const enduring = 10_000
 // it lost next to nothing.
 func Healthy(ctx context.Context, plan Plan) (*Result, error) {
 	h := &Health{Hogs: plan.Hogs}
-	return stage(ctx, plan, nil, func(ctx context.Context, f *fleet.Fleet, result *Result, _ *notes) error {
+	return runScenario(ctx, plan, nil, func(ctx context.Context, f *fleet.Fleet, result *Result, _ *faultLog) error {
 		result.Health = h
 		return h.live(ctx, f, plan)
 	})
 }
 
 // judge looks at what was found in the history.
-func (h *Health) judge(report *check.Report) error {
+func (h *Health) evaluate(report *check.Report) error {
 	h.Holds, h.Losses = report.Locks, report.Losses
 	return h.err()
 }

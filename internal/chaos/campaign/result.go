@@ -11,22 +11,22 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
 // A Result is what a campaign came to.
 type Result struct {
-	Rows    []*RowResult
-	Report  *check.Report // nil: the history was not checked
-	Verdict check.Verdict
-	Early   []Early
-	Health  *Health // of Healthy
-	Stored  int     // fenced writes in the database
-	Stale   int     // of them, those after a write with a later token
-	Faults  int
+	Rows          []*RowResult
+	Report        *check.Report // nil: the history was not checked
+	Linearization check.Linearization
+	StaleLocks    []StaleLocks
+	Health        *Health // of Healthy
+	Stored        int     // fenced writes in the database
+	Stale         int     // of them, those after a write with a later token
+	Faults        int
 
 	Took   time.Duration // of work and faults
 	Server string        // its version
@@ -34,7 +34,7 @@ type Result struct {
 	settings    fleet.Settings
 	overlapping bool             // one fault did not wait for the other
 	interrupted bool             // the campaign was ended before its time
-	injuries    []nemesis.Injury // in order of their ends
+	outcomes    []faults.Outcome // in order of their ends
 	gathered    bool             // whether the database was asked for what follows
 	writes      []check.Stored   // what the fence let through
 	events      []history.Event
@@ -43,7 +43,7 @@ type Result struct {
 
 // A RowResult is one row's.
 type RowResult struct {
-	Row     nemesis.Row
+	Row     faults.Row
 	Times   int
 	Lost    int64         // locks reported lost
 	Outside int           // overlaps where the promise does not reach
@@ -51,7 +51,7 @@ type RowResult struct {
 	Err     error
 }
 
-func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
+func newResult(set fleet.Settings, rows []faults.Row) *Result {
 	r := &Result{settings: set}
 	for _, row := range rows {
 		r.Rows = append(r.Rows, &RowResult{Row: row})
@@ -60,29 +60,29 @@ func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
 	return r
 }
 
-func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
+func (r *Result) add(row faults.Row, outcome faults.Outcome, err error) {
 	i := slices.IndexFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == row.Number })
 	of := r.Rows[i]
-	of.Outside += injury.Outside
+	of.Outside += outcome.Outside
 	if err != nil {
 		of.Err = errors.Join(of.Err, err)
-		r.cut(injury)
+		r.cut(outcome)
 		return
 	}
-	if injury.Fault.Begin != 0 {
-		r.injuries = append(r.injuries, injury)
+	if outcome.Fault.Begin != 0 {
+		r.outcomes = append(r.outcomes, outcome)
 	}
 	r.Faults++
 	of.Times++
-	of.Lost += injury.Lost
-	of.Served = max(of.Served, injury.Recovery)
+	of.Lost += outcome.Lost
+	of.Served = max(of.Served, outcome.Recovery)
 }
 
-// cut notes a fault that was interrupted.
-func (r *Result) cut(injury nemesis.Injury) {
-	injury.Recovery = forGood
-	if injury.Fault.Begin != 0 {
-		r.injuries = append(r.injuries, injury)
+// cut log a fault that was interrupted.
+func (r *Result) cut(outcome faults.Outcome) {
+	outcome.Recovery = forGood
+	if outcome.Fault.Begin != 0 {
+		r.outcomes = append(r.outcomes, outcome)
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
 		return err
 	}
 	r.Stored = len(r.writes)
-	r.Stale, err = stale(ctx, f)
+	r.Stale, err = staleWrites(ctx, f)
 	r.gathered = err == nil
 	return err
 }
@@ -117,26 +117,26 @@ func (r *Result) check(dir string) error {
 	if r.gathered {
 		r.fence = errors.Join(check.Tokens(r.writes), check.Writes(events, r.writes))
 	}
-	err = errors.Join(r.judge(events), r.fence)
+	err = errors.Join(r.evaluate(events), r.fence)
 	if r.Health != nil {
-		err = errors.Join(err, r.Health.judge(r.Report))
+		err = errors.Join(err, r.Health.evaluate(r.Report))
 	}
 	if err == nil && !r.interrupted {
-		err = r.evidence()
+		err = r.coverage()
 	}
 	return err
 }
 
 // judge has what holders and callers saw checked. What the server must have known
 // better than a victim is judged without what the victim saw.
-func (r *Result) judge(events []history.Event) error {
+func (r *Result) evaluate(events []history.Event) error {
 	r.events = events
 	x := explain(events, r.settings.Lease)
 	r.Report = check.Sweep(events, r.sweepOptions(events, x.excuse)...)
-	r.Early = x.measure(r.Report.Excused)
+	r.StaleLocks = x.measure(r.Report.Excused)
 	var err error
-	r.Verdict, err = check.Linearize(x.believed(events), check.Terms{Timeout: linearizeWithin, Lease: r.settings.Lease, Kills: kills})
-	return errors.Join(r.Report.Err(), r.tellings(), err)
+	r.Linearization, err = check.Linearize(x.serverView(events), check.Params{Timeout: linearizeWithin, Lease: r.settings.Lease, Kills: kills})
+	return errors.Join(r.Report.Err(), r.notifications(), err)
 }
 
 // How is a line on how the campaign was run, and its size.
@@ -171,7 +171,7 @@ func (r *Result) String() string {
 		fmt.Fprintf(&b, "\n%v\n", r.Health)
 	}
 	if r.Report != nil {
-		for _, e := range r.Early {
+		for _, e := range r.StaleLocks {
 			fmt.Fprintf(&b, "\n%v", e)
 		}
 		fmt.Fprintf(&b, "\n%s\n\n%v", r.totals(), r.Report)
@@ -192,5 +192,5 @@ func (r *Result) totals() string {
 			r.Faults, outside, served.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged",
-		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Verdict.Excused, r.Verdict.Refusals)
+		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Linearization.Excused, r.Linearization.Refusals)
 }

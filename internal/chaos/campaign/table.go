@@ -22,7 +22,7 @@ func (r *Result) cells(of *RowResult) []string {
 	free, within := r.freeCells(of)
 	return []string{
 		strconv.Itoa(of.Row.Number), of.Row.Name, strconv.Itoa(of.Times), strconv.FormatInt(of.Lost, 10),
-		told, before, free, within, r.overlapCell(of), r.verdict(of),
+		told, before, free, within, r.overlapCell(of), r.status(of),
 	}
 }
 
@@ -30,7 +30,7 @@ func (r *Result) cells(of *RowResult) []string {
 const noFigure = "–"
 
 func (r *Result) toldCells(of *RowResult) (told, before string) {
-	t := r.telling(of)
+	t := r.notification(of)
 	if t == nil {
 		return noFigure, noFigure
 	}
@@ -72,9 +72,9 @@ func (r *Result) overlapCell(of *RowResult) string {
 		return noFigure
 	}
 	all := []string{strconv.Itoa(r.overlaps(of))}
-	for _, e := range r.Early {
+	for _, e := range r.StaleLocks {
 		if e.Row == of.Row.Number {
-			all = append(all, fmt.Sprintf("%d until the news came (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000))
+			all = append(all, fmt.Sprintf("%d until the noticeDelay came (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000))
 		}
 	}
 	if of.Outside > 0 {
@@ -94,10 +94,10 @@ func (r *Result) overlaps(of *RowResult) (n int) {
 	return n
 }
 
-// telling is that of a row, nil if there is none.
-func (r *Result) telling(of *RowResult) *check.Telling {
+// notification is that of a row, nil if there is none.
+func (r *Result) notification(of *RowResult) *check.Notification {
 	if r.Report != nil {
-		for _, t := range r.Report.Tellings {
+		for _, t := range r.Report.Notifications {
 			if t.Row == of.Row.Number {
 				return t
 			}
@@ -119,7 +119,7 @@ func (r *Result) recovery(of *RowResult) *check.Recovery {
 }
 
 // legend is how the figures of the table are counted.
-const legend = "Times of telling run from the beginning of the fault, for the locks held then and lost to it (in row 2 a frozen holder is told when it wakes up). " +
+const legend = "Times of notification run from the beginning of the fault, for the locks held then and lost to it (in row 2 a frozen holder is told when it wakes up). " +
 	"Told before the next grant: before the call that brought it had returned. " +
 	"Times until a key is free again run to the next grant that a caller got, from the beginning of the fault; in rows 14 to 16, during which nothing can happen, from its end, which in row 14 is the kill itself."
 

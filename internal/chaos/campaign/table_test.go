@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 )
 
 func fleetSettings() fleet.Settings { return fleet.Settings{Lease: time.Second, Seed: 7} }
@@ -15,17 +15,17 @@ func fleetSettings() fleet.Settings { return fleet.Settings{Lease: time.Second, 
 // A campaign of two faults: a partition at 100 ms and a reset at 3 s.
 func results(t *testing.T, events ...[]history.Event) (*Result, error) {
 	t.Helper()
-	rows := []nemesis.Row{{Number: 4, Name: "partition"}, {Number: 8, Name: "reset"}, {Number: 30, Name: "restart"}}
+	rows := []faults.Row{{Number: 4, Name: "partition"}, {Number: 8, Name: "reset"}, {Number: 30, Name: "restart"}}
 	r := newResult(fleetSettings(), rows)
-	faults := []history.Event{fault(4, 1, 100, 1200), fault(8, 2, 3000, 3010)}
+	injected := []history.Event{fault(4, 1, 100, 1200), fault(8, 2, 3000, 3010)}
 	var all []history.Event
-	for i, e := range faults {
-		r.add(rows[i], nemesis.Injury{Fault: *e.Fault, Lost: 1, Recovery: 90 * time.Millisecond, Outside: i}, nil)
+	for i, e := range injected {
+		r.add(rows[i], faults.Outcome{Fault: *e.Fault, Lost: 1, Recovery: 90 * time.Millisecond, Outside: i}, nil)
 	}
-	for _, some := range append(events, faults) {
+	for _, some := range append(events, injected) {
 		all = append(all, some...)
 	}
-	return r, r.judge(all)
+	return r, r.evaluate(all)
 }
 
 func TestTable(t *testing.T) {
@@ -68,17 +68,17 @@ func TestTable(t *testing.T) {
 			}, false, []string{"0 % in 1.5s | 0 | VIOLATED |"},
 		},
 		{
-			"the goal of telling missed", [][]history.Event{
+			"the goal of notification missed", [][]history.Event{
 				cut, onKey(2, grant(2, 21, 2000, 3010, 3150, 3160, history.Lost)), onKey(3, grant(2, 22, 2000, 3010, 3050, 3160, history.Lost)),
 			}, true, []string{"50 / 150 / 150 ms | 2 of 2 | – | – | 0, 1 where nothing is promised | ok; told: p99 over 100ms |"},
 		},
 		{
-			"the bound of telling missed", [][]history.Event{
+			"the bound of notification missed", [][]history.Event{
 				cut, onKey(2, grant(2, 21, 2000, 3010, 3150, 3160, history.Lost)),
 			}, false, []string{"150 / 150 / 150 ms | 1 of 1 |", "VIOLATED |"},
 		},
 		{
-			"the bound of telling missed by who relies on his context", [][]history.Event{
+			"the bound of notification missed by who relies on his context", [][]history.Event{
 				cut, onKey(2, grant(2, 21, 2000, 3010, 3012, 3014, history.Lost)), onKey(3, grant(2, 22, 2000, 3010, 3012, 3014, history.Lost)),
 				onKey(4, listens(grant(2, 23, 2000, 3010, 3150, 3160, history.Lost))),
 			}, false, []string{"12 / 150 / 150 ms; 1 by their contexts, p50 150 ms | 3 of 3 |", "VIOLATED |"},

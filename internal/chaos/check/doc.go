@@ -1,7 +1,7 @@
 // Package check decides whether a history of locks kept what is promised:
 //
-//	report := check.Sweep(events)                                      // validity, telling, recovery
-//	verdict, err := check.Linearize(events, check.Terms{Lease: lease}) // grants and refusals
+//	report := check.Sweep(events)                                      // validity, notification, recovery
+//	verdict, err := check.Linearize(events, check.Params{Lease: lease}) // grants and refusals
 //	err = check.Tokens(rows)                                           // the fence, by what was stored
 //
 // Sweep is exact: it knows only what holders and clocks said. Linearize asks

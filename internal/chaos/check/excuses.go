@@ -33,12 +33,12 @@ type excuses struct {
 	record *record
 	last   history.Moment // of the history
 
-	inLine    spans // calls that wait, and Unlocks
-	unsettled spans // calls without effect, and unseen ones, until they are settled
-	strays    strays
+	inLine         spans // calls that wait, and Unlocks
+	unsettled      spans // calls without effect, and unseen ones, until they are settled
+	abandonedCalls abandonedCalls
 }
 
-func (r *record) excuses(rs *records, t Terms, faults *spans) *excuses {
+func (r *record) excuses(rs *records, t Params, faults *spans) *excuses {
 	x := &excuses{record: r, last: rs.last}
 	x.unsettled.sorted = r.unseen(rs, t.Kills)
 	for _, y := range r.tries {
@@ -49,7 +49,7 @@ func (r *record) excuses(rs *records, t Terms, faults *spans) *excuses {
 			// What is stuck in a cut or a frozen server arrives when that is mended.
 			settled := max(y.End, faults.latest(y.Begin, y.End+settling)) + settling
 			x.unsettled.add(y.Begin, settled)
-			x.strays.all = append(x.strays.all, stray{y.Begin, y.End, settled + history.Moment(t.Lease)})
+			x.abandonedCalls.all = append(x.abandonedCalls.all, abandonedCall{y.Begin, y.End, settled + history.Moment(t.Lease)})
 		}
 	}
 	for _, l := range r.locks {
@@ -59,7 +59,7 @@ func (r *record) excuses(rs *records, t Terms, faults *spans) *excuses {
 	}
 	x.inLine.prepare()
 	x.unsettled.prepare()
-	x.strays.prepare()
+	x.abandonedCalls.prepare()
 	return x
 }
 
@@ -72,7 +72,7 @@ func (x *excuses) excuse(t history.Try) bool {
 	if i := x.record.after(t.Begin - 1); i > 0 {
 		freed = x.record.locks[i-1].until()
 	}
-	return x.strays.since(min(freed, t.Begin), t)
+	return x.abandonedCalls.since(min(freed, t.Begin), t)
 }
 
 // disturbances are the times of all faults.
@@ -105,17 +105,17 @@ func (r *record) askedBy(process int, m history.Moment) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool { return t.Process == process && t.Begin < m })
 }
 
-// A stray is a call without effect, and when all it may have left is gone.
-type stray struct{ begin, end, gone history.Moment }
+// A abandonedCall is a call without effect, and when all it may have left is gone.
+type abandonedCall struct{ begin, end, gone history.Moment }
 
-// strays are filled, then prepared, then asked.
-type strays struct {
-	all   []stray          // by begin
+// abandonedCalls are filled, then prepared, then asked.
+type abandonedCalls struct {
+	all   []abandonedCall  // by begin
 	reach []history.Moment // the latest gone of the first i+1
 }
 
-func (s *strays) prepare() {
-	slices.SortFunc(s.all, func(a, b stray) int { return cmp.Compare(a.begin, b.begin) })
+func (s *abandonedCalls) prepare() {
+	slices.SortFunc(s.all, func(a, b abandonedCall) int { return cmp.Compare(a.begin, b.begin) })
 	var reach history.Moment
 	for _, y := range s.all {
 		reach = max(reach, y.gone)
@@ -123,9 +123,9 @@ func (s *strays) prepare() {
 	}
 }
 
-// since reports whether a stray that had not ended when the key became free may
+// since reports whether a abandonedCall that had not ended when the key became free may
 // have had it when t was made.
-func (s *strays) since(freed history.Moment, t history.Try) bool {
+func (s *abandonedCalls) since(freed history.Moment, t history.Try) bool {
 	i := sort.Search(len(s.all), func(i int) bool { return s.all[i].begin > t.End }) - 1
 	for ; i >= 0 && s.reach[i] >= t.Begin; i-- {
 		if s.all[i].end >= freed && s.all[i].gone >= t.Begin {

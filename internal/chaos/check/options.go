@@ -25,15 +25,15 @@ func WithStarved(t Times) Option { return func(s *sweep) { s.starved = t } }
 // that time does not make those beside it contended.
 func WithCut(t Times) Option { return func(s *sweep) { s.cut = t } }
 
-// A Claim is a lock, and when the call that brought it had returned.
-type Claim struct {
+// A Grant is a lock, and when the call that brought it had returned.
+type Grant struct {
 	history.Hold
 	Granted history.Moment
 }
 
 // WithExcuse sets which two locks of a key may have been valid at once, and in
 // which order told and granted.
-func WithExcuse(excuse func(a, b Claim) bool) Option { return func(s *sweep) { s.excuse = excuse } }
+func WithExcuse(excuse func(a, b Grant) bool) Option { return func(s *sweep) { s.excuse = excuse } }
 
 // An Origin is the moment of a fault from which recovery is counted.
 type Origin int
@@ -62,9 +62,9 @@ func WithTrouble(from, to history.Moment) Option {
 	return func(s *sweep) { s.trouble.add(from, to) }
 }
 
-// WithPatience bounds an Unlock, and a call that does not wait. The time for which its
+// WithCallTimeout bounds an Unlock, and a call that does not wait. The time for which its
 // process was frozen or starved does not count.
-func WithPatience(bound time.Duration) Option { return func(s *sweep) { s.patience = bound } }
+func WithCallTimeout(bound time.Duration) Option { return func(s *sweep) { s.callTimeout = bound } }
 
 // WithFree bounds how long, outside trouble, a key that nobody holds may be
 // refused to those who want it.
@@ -76,7 +76,7 @@ func WithComplete(kills ...int) Option {
 	return func(s *sweep) { s.complete, s.kills = true, kills }
 }
 
-// WithTelling has the Tellings of rows made.
-func WithTelling(rows ...int) Option {
+// WithNotifications has the Notifications of rows made.
+func WithNotifications(rows ...int) Option {
 	return func(s *sweep) { s.told = append(s.told, rows...) }
 }

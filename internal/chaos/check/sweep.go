@@ -16,12 +16,12 @@ type rule struct {
 
 type sweep struct {
 	frozen, starved, cut Times
-	excuse               func(a, b Claim) bool
+	excuse               func(a, b Grant) bool
 	rules                map[int]rule
 	goals                map[int]time.Duration
-	told                 []int // rows whose Tellings are made
+	told                 []int // rows whose Notifications are made
 	trouble              *spans
-	patience, free       time.Duration // 0: not bounded
+	callTimeout, free    time.Duration // 0: not bounded
 	complete             bool
 	kills                []int
 	report               *Report
@@ -35,7 +35,7 @@ type sweep struct {
 // seen valid counts at From only.
 func Sweep(events []history.Event, opts ...Option) *Report {
 	s := &sweep{
-		excuse:  func(Claim, Claim) bool { return false },
+		excuse:  func(Grant, Grant) bool { return false },
 		rules:   map[int]rule{},
 		goals:   map[int]time.Duration{},
 		trouble: new(spans),
@@ -62,7 +62,7 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 		}
 	}
 	s.recoveries(rs)
-	s.tellings(rs)
+	s.notifications(rs)
 	return s.report
 }
 
@@ -89,7 +89,7 @@ func (s *sweep) overlaps(r *record) {
 // it may are noted.
 func (s *sweep) rival(l *lock, valid []*lock) *lock {
 	for _, v := range valid {
-		if !s.excuse(v.claim(), l.claim()) {
+		if !s.excuse(v.grant(), l.grant()) {
 			return v
 		}
 		s.report.Excused = append(s.report.Excused, overlap(v, l))
@@ -130,7 +130,7 @@ func (s *sweep) losses(r *record) {
 		}
 		next := s.next(r, l)
 		switch {
-		case next == nil || l.Told <= next.granted || s.excuse(l.claim(), next.claim()):
+		case next == nil || l.Told <= next.granted || s.excuse(l.grant(), next.grant()):
 		case s.couldNotNote(l, next):
 			s.report.ExcusedLate++
 		default:

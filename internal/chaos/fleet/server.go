@@ -125,7 +125,7 @@ func (f *Fleet) drain(ctx context.Context, m *Member, end func(context.Context) 
 		return fmt.Errorf("%w: %w", ErrDrain, err)
 	}
 	if report.Goroutines > 0 {
-		return fmt.Errorf("%w: process %d (%s) leaves %d goroutines:\n%s", ErrDrain, m.Process.Orders.Process, m.Driver, report.Goroutines, report.Stacks)
+		return fmt.Errorf("%w: process %d (%s) leaves %d goroutines:\n%s", ErrDrain, m.Process.Config.Process, m.Driver, report.Goroutines, report.Stacks)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (w *work) flood(draining context.Context, floods <-chan int) {
 			var callers sync.WaitGroup
 			for i := range floodAtOnce {
 				callers.Go(func() {
-					rng := rand.New(rand.NewPCG(w.orders.Seed, uint64(1000+i)))
+					rng := rand.New(rand.NewPCG(w.config.Seed, uint64(1000+i)))
 					for range n / floodAtOnce {
 						w.giveUp(rng)
 						w.counts.flooded.Add(1)

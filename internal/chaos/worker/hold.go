@@ -24,7 +24,7 @@ const noteEvery = history.Moment(100 * time.Millisecond)
 
 // hold keeps lock for a while, gives it back, and notes what it saw.
 func (c *caller) hold(draining context.Context, lock *sqllock.Lock, number int64) {
-	w := Witnessed(lock, c.w.orders.Process, number, c.chance(listeners))
+	w := Observe(lock, c.w.config.Process, number, c.chance(listeners))
 	if w.Look() {
 		c.w.noteHold(w.Hold)
 		if w.Hold.Listens {
@@ -53,7 +53,7 @@ func (w *work) noteHold(h history.Hold) { w.note(history.Event{Hold: &h}) }
 func (c *caller) length() time.Duration {
 	switch n := c.rng.IntN(100); {
 	case n < 1:
-		return c.upTo(2 * c.w.orders.Lease)
+		return c.upTo(2 * c.w.config.Lease)
 	case n < 4:
 		return c.upTo(time.Second)
 	default:
@@ -63,7 +63,7 @@ func (c *caller) length() time.Duration {
 
 // listen is what a holder does that relies on its context alone, and so must be
 // told.
-func (c *caller) listen(draining context.Context, w *Witness) {
+func (c *caller) listen(draining context.Context, w *ObservedLock) {
 	ctx, cancel := context.WithTimeout(draining, c.length())
 	defer cancel()
 	w.Listen(ctx)
@@ -71,7 +71,7 @@ func (c *caller) listen(draining context.Context, w *Witness) {
 
 // stay is what a holder does while it holds: it looks, also at the very end,
 // and some write now and then.
-func (c *caller) stay(draining context.Context, w *Witness) {
+func (c *caller) stay(draining context.Context, w *ObservedLock) {
 	writes, writeAt := c.chance(20), w.Hold.From
 	noteAt, end := w.Hold.From+noteEvery, w.Hold.From+history.Moment(c.length())
 	for now := w.Hold.From; w.Look() && now < end && draining.Err() == nil; now = history.Now() {

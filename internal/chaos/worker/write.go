@@ -18,13 +18,13 @@ CREATE TABLE counters (key bigint PRIMARY KEY, n bigint NOT NULL);
 CREATE TABLE writes (key bigint, n bigint, lock bigint, number bigint, timeline bigint, lsn bigint, PRIMARY KEY (key, n));
 GRANT SELECT, INSERT, UPDATE ON counters, writes, latchkey_fence TO PUBLIC`
 
-// WritePatience bounds a write.
-const WritePatience = 2 * time.Second
+// WriteTimeout bounds a write.
+const WriteTimeout = 2 * time.Second
 
 // write makes a fenced write in the name of h's lock and notes how it ended.
-func (c *caller) write(h *Witness) {
+func (c *caller) write(h *ObservedLock) {
 	w := history.Write{Process: h.Hold.Process, Key: h.Hold.Key, Lock: h.Hold.Lock, Number: c.w.number(), Begin: history.Now()}
-	ctx, cancel := context.WithTimeout(context.Background(), WritePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), WriteTimeout)
 	defer cancel()
 	w.Result = c.commit(ctx, h.Lock, w)
 	w.End = history.Now()

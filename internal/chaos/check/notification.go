@@ -1,0 +1,111 @@
+package check
+
+import (
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// A Notification is how the victims of a row's faults learnt that they had lost what
+// they held when the fault began. The times are from then, and so hold the time
+// that it took to make the fault. A lock counts for the first fault that it was
+// held in, or, if its process was frozen and it was seen valid afterwards, for
+// the next.
+type Notification struct {
+	Row  int
+	Name string
+
+	Locks    int // held when a fault began, whose holders were told
+	Before   int // of them, told before the next grant of the key had returned, or with none
+	Woke     int // told after it, as soon as their process woke up, which had not looked in between
+	After    int // told after it
+	Returned int // given back by holders that had not been told
+	Untold   int // whose holders noted neither: they were killed
+
+	Max, P50, P99 time.Duration
+	Listeners     int           // of Locks, whose holders relied on their contexts
+	Heard         time.Duration // by half of the listeners
+
+	times, heard []time.Duration
+}
+
+// InTime is how many were told before somebody else had the key, or could not do
+// anything in between.
+func (t *Notification) InTime() int { return t.Before + t.Woke }
+
+func (s *sweep) notifications(rs *records) {
+	of := map[*lock]history.Fault{} // for which each lock counts
+	for _, f := range rs.faults {
+		if !slices.Contains(s.told, f.Row) {
+			continue
+		}
+		s.report.notification(f)
+		for _, r := range rs.keys {
+			l := r.heldBy(f)
+			if l == nil {
+				continue
+			}
+			if first, ok := of[l]; !ok || s.outlived(l, first) {
+				of[l] = f
+			}
+		}
+	}
+	for _, r := range rs.keys {
+		for _, l := range r.locks {
+			if f, ok := of[l]; ok {
+				s.countNotification(r, l, f)
+			}
+		}
+	}
+	for _, t := range s.report.Notifications {
+		t.P50, t.P99, t.Max = summary(t.times)
+		t.Heard, _, _ = summary(t.heard)
+	}
+}
+
+// outlived reports whether l was seen valid when its process woke up from f.
+func (s *sweep) outlived(l *lock, f history.Fault) bool {
+	return s.frozen.touch(l.Process, f.Begin, f.Begin) && l.Valid > f.End
+}
+
+// tell counts how the holder of l learnt of f.
+func (s *sweep) countNotification(r *record, l *lock, f history.Fault) {
+	t := s.report.notification(f)
+	switch {
+	case l.Told != 0:
+	case l.UnlockBegin != 0:
+		t.Returned++
+		return
+	default:
+		t.Untold++
+		return
+	}
+	t.Locks++
+	took := span(f.Begin, l.Told)
+	t.times = append(t.times, took)
+	if l.Listens {
+		t.Listeners++
+		t.heard = append(t.heard, took)
+	}
+	switch next := s.next(r, l); {
+	case next == nil || l.Told <= next.granted:
+		t.Before++
+	case l.seen() < next.granted && s.woke(l):
+		t.Woke++
+	default:
+		t.After++
+	}
+}
+
+// notification is that of f's row, made at its first fault.
+func (r *Report) notification(f history.Fault) *Notification {
+	for _, t := range r.Notifications {
+		if t.Row == f.Row {
+			return t
+		}
+	}
+	t := &Notification{Row: f.Row, Name: f.Name}
+	r.Notifications = append(r.Notifications, t)
+	return t
+}

@@ -1,0 +1,111 @@
+package lockwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A silence is for how long nothing was heard of a lock: the database's clock may step, this
+// process's monotonic one does not.
+type silence struct {
+	heartbeat  time.Time // the last, by the database's clock
+	stateSince time.Time // of the server process
+	from       time.Duration
+}
+
+// noteSilence takes in what s shows.
+func (w *watchdog) noteSilence(s *Snapshot) {
+	silences := make(map[lockID]silence, len(s.Holders))
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		if h.Registration == nil {
+			continue
+		}
+		id := h.lockID()
+		n, seen := w.silences[id]
+		if !seen || !n.heartbeat.Equal(h.Registration.Heartbeat) || !n.stateSince.Equal(h.Process.StateSince) {
+			n = silence{h.Registration.Heartbeat, h.Process.StateSince, now()}
+		}
+		silences[id] = n
+	}
+	w.silences = silences
+}
+
+// terminate ends the sessions of late locks that WithTerminate's function condemns: one attempt for each at a
+// look, and none once it has been ended. requested is when s was requested for.
+func (w *watchdog) terminate(ctx context.Context, registry postgres.Registry, s *Snapshot, requested time.Duration) {
+	if w.options.terminate == nil {
+		return
+	}
+	w.noteSilence(s)
+	w.confirmTerminated(s)
+	var failed error
+	tried := make(map[processID]bool)
+	for _, f := range w.diagnosis.open {
+		if f.Kind != LateHeartbeat {
+			continue
+		}
+		id := f.Holder.processID()
+		if tried[id] || w.terminated[id] ||
+			requested-w.silences[f.Holder.lockID()].from < w.diagnosis.lateAge(f.Holder.Registration) || !w.options.terminate(f) {
+			continue
+		}
+		tried[id] = true
+		err := w.end(ctx, registry, f)
+		if ctx.Err() != nil {
+			return
+		}
+		if failed == nil {
+			failed = err
+		}
+		if errors.Is(err, sqllock.ErrUnavailable) {
+			break
+		}
+	}
+	w.notePart(partTerminate, failed)
+}
+
+// confirmTerminated forgets sessions that are gone, and tells of those that went when an answer was lost.
+func (w *watchdog) confirmTerminated(s *Snapshot) {
+	present := make(map[processID]bool)
+	for i := range s.Holders {
+		present[s.Holders[i].processID()] = true
+	}
+	for id, f := range w.unanswered {
+		if !present[id] {
+			w.reportAll([]Finding{f}, nil)
+		}
+	}
+	clear(w.unanswered)
+	maps.DeleteFunc(w.terminated, func(id processID, _ bool) bool { return !present[id] })
+}
+
+// end ends the session of f's holder if it is late still. It is logged before, since the answer may be lost.
+func (w *watchdog) end(ctx context.Context, registry postgres.Registry, f Finding) error {
+	h := f.Holder
+	w.options.log.Warn("lockwatch: asking the server to end a session whose heartbeat is late", "pid", h.Process.PID)
+	done, err := query(ctx, w, func(ctx context.Context) (bool, error) {
+		return registry.Terminate(ctx, w.db, postgres.LateLock{
+			PID: h.Process.PID, Start: h.Process.Start, Key: idOf(h.Key), Shared: h.Shared, Late: w.options.late})
+	})
+	f.Terminated = true
+	switch {
+	case done:
+		w.terminated[h.processID()] = true
+		w.reportAll([]Finding{f}, nil)
+	case errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, errStuckLook):
+		w.unanswered[h.processID()] = f
+	case errcode.SQLState(err) == insufficientPrivilege:
+		return fmt.Errorf("lockwatch: this role may not end the session of a late lock: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
+	}
+	return err
+}
+
+const insufficientPrivilege = "42501"
