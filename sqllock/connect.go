@@ -201,7 +201,7 @@ func (s *Session) answers(ctx context.Context) <-chan struct{} {
 	go func() {
 		for wait, n := hangs, 0; n < maxBeside && sleep(ctx, wait); {
 			within, cancel := context.WithTimeout(ctx, hangs)
-			yes := prober.Answers(within, address)
+			yes := prober.Responds(within, address)
 			cancel()
 			if wait = probePause; !yes {
 				continue

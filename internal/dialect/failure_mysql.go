@@ -9,9 +9,8 @@ import (
 )
 
 var (
-	// mysqlGone is the errors after which there is no session, or which keep one
-	// from beginning. Whoever goes on after another asks Held next, which finds
-	// out a session that is gone all the same.
+	// mysqlGone are the errors that end a session or keep one from beginning. After
+	// another error the engine calls Held, which also finds a session that is gone.
 	mysqlGone = []uint16{
 		errcode.MySQLTooMany, errcode.MySQLTooManyOfOne, errcode.MySQLUserLimit, errcode.MySQLShutdown, errcode.MySQLOfflineMode,
 		1042, 1043, 1047, 1080, 1129, 1130, // handshake, a command that is not known just now, hosts
@@ -20,11 +19,11 @@ var (
 		1927, 2006, 2013, 3169, 4031, // killed, or silent for too long
 	}
 
-	// mysqlFull is the errors of a server without memory for another lock.
+	// mysqlFull are the errors of a server without memory for another lock.
 	mysqlFull = []uint16{1037, 1038, 1041, 1206}
 )
 
-// mysqlFailure is what an error number means.
+// mysqlFailure returns the failure that an error number means.
 func mysqlFailure(number uint16, state string) *Failure {
 	f := &Failure{Kind: Statement, State: state}
 	switch {
@@ -38,13 +37,15 @@ func mysqlFailure(number uint16, state string) *Failure {
 	return f
 }
 
-// mysqlPermanent are the errors that another account, right or database mends.
+// mysqlPermanent are the errors that last until a person changes an account, a
+// right or the name of the database.
 var mysqlPermanent = []uint16{
 	errcode.MySQLDenied, errcode.MySQLNoAccess, errcode.MySQLNoDatabase,
 	1130, 1045, 1698, 1820, 1862, 3118, 3159, 4151, // hosts, accounts
 }
 
-// mysqlInWords is what the commonest refusals of a server mean.
+// mysqlInWords returns the meaning of the most frequent errors, as the
+// beginning of a reason.
 func mysqlInWords(number uint16, state string, kind Kind) string {
 	switch {
 	case number == errcode.MySQLTooMany, number == errcode.MySQLTooManyOfOne, number == errcode.MySQLUserLimit:
@@ -66,6 +67,6 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 	return "the server answered "
 }
 
-// mysqlLost is the text of the error by which go-sql-driver says that a connection was lost in
-// a statement.
+// mysqlLost is the text of go-sql-driver's error for a connection that was lost
+// in a statement.
 const mysqlLost = "invalid connection"

@@ -6,7 +6,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// sqliteFailure is what a result code means.
+// sqliteFailure returns the failure that a result code means.
 func sqliteFailure(code int) *Failure {
 	f := &Failure{Kind: Statement}
 	switch code & 0xff {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Holder says for people who look into the table which process a session is of.
+// Holder returns host/pid of this process, for people who read the tables.
 func Holder() string {
 	host, err := os.Hostname()
 	if err != nil {

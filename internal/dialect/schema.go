@@ -1,8 +1,8 @@
 package dialect
 
-// A Schema is the statements that create the tables of one feature in each kind
-// of database.
+// A Schema has the statements that create the tables of one feature, for each
+// kind of database.
 //
-// Invariant: no statement has a semicolon in it, its comments included. A
-// migration tool that splits its files at semicolons can take the statements.
+// Invariant: no statement contains a semicolon, not even in a comment. So a
+// migration tool that splits its files at semicolons can run the statements.
 type Schema struct{ PostgreSQL, SQLite, MySQL []string }

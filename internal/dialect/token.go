@@ -1,20 +1,20 @@
 package dialect
 
-// A Token says when a lock was held: of two holders of one key the later has the
-// greater token, by Epoch, then by Number. Only tokens of one history of one
-// system compare.
+// A Token orders the holders of one key in time: the later holder has the greater
+// Epoch or, in the same Epoch, the greater Number. Only tokens of one System and
+// of one history of it compare.
 type Token struct {
-	System int64 // which database system
-	Epoch  int64 // PostgreSQL: the timeline, which a failover raises; MySQL: what another server raises
-	Number int64 // PostgreSQL: the place in the write-ahead log (LSN)
+	System int64 // the database system
+	Epoch  int64 // PostgreSQL: the timeline, raised by a failover; MySQL: raised by another server
+	Number int64 // PostgreSQL: a place in the write-ahead log; elsewhere a counter
 
-	// Here is an SQL condition that holds on the server that drew the token until
-	// that server restarts, and on no other. It is empty where a server has no such
-	// name: in SQLite, and in what only speaks PostgreSQL's protocol.
+	// Here is an SQL condition. It holds on the server that gave the token until
+	// that server restarts, and on no other server. Here is empty for SQLite, and
+	// for systems that only speak PostgreSQL's protocol.
 	Here string
 
-	Outlives bool // the lock outlives its server: elsewhere its session can draw another token
-	MySQL    bool // the fence is in MySQL's words
+	Outlives bool // a lock survives a restart of its server, so its session can get another token
+	MySQL    bool // the fence needs MySQL's SQL
 }
 
 // Before reports whether t is of an earlier moment than u, in the same history.

@@ -1,3 +1,4 @@
+// Package choose finds the dialect of a database.
 package choose
 
 import (
@@ -13,10 +14,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// Dialect finds the dialect of db from what it says of itself. The error is a *Failure, or ctx's.
+// Dialect returns the dialect for db. With leaseTable it prefers a table of
+// leases. The error is a *Failure or that of ctx.
 //
-// It asks as PostgreSQL first, in an Exec without arguments, which does no harm
-// behind a transaction pooler; and otherwise only where that was not understood.
+// It asks the database as PostgreSQL first, with an Exec without arguments,
+// which does no harm behind a transaction pooler. It asks in another way only
+// if the question was not understood.
 func Dialect(ctx context.Context, db *sql.DB, leaseTable bool) (dialect.Dialect, error) {
 	conn, err := dbconn.Lend(ctx, db)
 	if err != nil {
@@ -59,7 +62,8 @@ func chooseMySQL(ctx context.Context, conn *sql.Conn, leaseTable bool) (dialect.
 	return mysqlByVersion(version, leaseTable)
 }
 
-// lookAlike says what to do with what speaks PostgreSQL's SQL and is not PostgreSQL.
+// lookAlike returns the failure for a system that speaks PostgreSQL's SQL and
+// is not PostgreSQL. Its text says what to do.
 func lookAlike(ctx context.Context, conn *sql.Conn) error {
 	for _, known := range []struct{ pattern, name string }{
 		{"CockroachDB%", "CockroachDB, whose advisory locks do nothing"},

@@ -18,14 +18,14 @@ const (
 	discardTimeout = 100 * time.Millisecond
 )
 
-// destroy closes conn for good: what it holds in the server ends with it. It
-// waits for a statement in flight. last is a statement by which a session ends
-// itself, or "".
+// Destroy closes conn for good. What it holds in the server ends with it.
+// Destroy waits for a statement in flight. last is a statement by which a
+// session ends itself, or "".
 //
-// After driver.ErrBadConn database/sql closes the driver's connection. That is
-// not enough where the driver has a pool of its own (OpenDBFromPool of pgx):
-// there Close puts the connection back, alive, with its locks and settings. So
-// the session is ended first.
+// After driver.ErrBadConn, database/sql closes the driver's connection. That is
+// not enough if the driver has a pool of its own, as OpenDBFromPool of pgx has.
+// Its Close puts the connection back alive, with its locks and settings. So
+// Destroy ends the session first.
 func Destroy(conn *sql.Conn, last string) {
 	_, _ = UnlessClosed(func() (int64, error) {
 		return 0, conn.Raw(func(c any) error {
@@ -36,8 +36,8 @@ func Destroy(conn *sql.Conn, last string) {
 	_ = conn.Close()
 }
 
-// endSession ends the session of c, a driver's connection, whatever the Close of
-// c does. A driver that is not known here is sent last.
+// endSession ends the session of c, a driver's connection, whatever Close of c
+// does. An unknown driver is sent last.
 func endSession(c any, last string) {
 	switch inner := unwrap(c); {
 	case closePgx(inner):
@@ -51,7 +51,7 @@ func endSession(c any, last string) {
 }
 
 // closePgx closes the connection below a *stdlib.Conn of pgx v5, and reports
-// whether c is one. The pool of pgx that c may belong to sees that, and drops it.
+// whether c is one. A pool of pgx notices that and drops the connection.
 func closePgx(c any) (closed bool) {
 	defer func() {
 		if recover() != nil { // a driver that looks like pgx, and is not
@@ -72,8 +72,8 @@ func closePgx(c any) (closed bool) {
 	return true
 }
 
-// sendLast sends query, whose reply is of no interest, and waits for a bounded
-// time: a driver may heed no context.
+// sendLast sends query and ignores the response. Its wait is bounded, since a
+// driver may ignore contexts.
 func sendLast(c any, query string) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -99,10 +99,11 @@ func sendLast(c any, query string) {
 	}
 }
 
-// unlessClosed is what call returns, or sql.ErrConnDone if its connection is
-// closed at the same moment: database/sql then dereferences nil, in grabConn's
-// users, between its check and its lock. The connection's owner may close it
-// while our goroutine is at work.
+// UnlessClosed returns what call returns, or sql.ErrConnDone if the owner of
+// its connection closes it at the same moment.
+//
+// database/sql then dereferences nil between its check and its lock, in the
+// callers of grabConn.
 func UnlessClosed(call func() (int64, error)) (n int64, err error) {
 	defer func() {
 		if r := recover(); r != nil {

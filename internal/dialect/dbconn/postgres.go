@@ -6,8 +6,8 @@ import (
 	"reflect"
 )
 
-// handshakePID is the server process's id as the protocol's handshake told it
-// (BackendKeyData), where the driver shows it. A proxy invents its own.
+// HandshakePID returns the id of the server process as the protocol's handshake
+// told it (BackendKeyData), if the driver shows it. A proxy invents its own id.
 func HandshakePID(conn *sql.Conn) (pid int64, known bool) {
 	_ = conn.Raw(func(c any) error {
 		defer func() {
@@ -40,8 +40,8 @@ func pgConn(c any) reflect.Value {
 	return v
 }
 
-// isIdle reports whether conn is in no transaction, by the status that comes
-// with each reply of the server, where the driver shows it.
+// IsIdle reports whether conn is in no transaction, if the driver shows the
+// status that comes with each response.
 func IsIdle(conn *sql.Conn) (idle, known bool) {
 	_ = conn.Raw(func(c any) error {
 		defer func() {
@@ -65,7 +65,8 @@ func IsIdle(conn *sql.Conn) (idle, known bool) {
 	return idle, known
 }
 
-// pgxMode is the query mode of a connection of pgx v5, in its own words.
+// PgxQueryMode returns the query mode of a connection of pgx v5, by its name in
+// pgx.
 func PgxQueryMode(conn *sql.Conn) (mode string, known bool) {
 	_ = conn.Raw(func(c any) error {
 		defer func() {

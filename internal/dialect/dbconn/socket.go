@@ -1,3 +1,10 @@
+// Package dbconn handles connections of database/sql and the drivers below them.
+//
+// It takes connections of a pool and lends them, closes them for good, finds the
+// socket below a driver and reads what a driver knows of its session. It looks
+// inside drivers by reflection, so that sqllock depends on none. Where it finds
+// nothing, the caller goes on without: a Session whose socket is not found
+// notices a closed connection at its next heartbeat.
 package dbconn
 
 import (
@@ -7,13 +14,8 @@ import (
 	"unsafe"
 )
 
-// This file and unwrap.go look inside drivers, by reflection, so that sqllock
-// depends on none. What it does not find it does without: a Session
-// that cannot reach its socket learns of a closed connection by its heartbeat
-// instead of at once.
-
-// socketOf finds the socket under conn: with find if it is not nil, else in
-// the drivers known here. It returns nil if there is none.
+// SocketOf finds the socket under conn. It uses find if that is not nil, and
+// otherwise looks inside known drivers. It returns nil if there is none.
 func SocketOf(conn *sql.Conn, find func(any) net.Conn) (socket net.Conn) {
 	_ = conn.Raw(func(c any) error {
 		defer func() {
@@ -70,8 +72,8 @@ func result(method reflect.Value) reflect.Value {
 	return method.Call(nil)[0]
 }
 
-// unexportedSocket reads lib/pq's unexported field c, or go-sql-driver/mysql's rawConn, which is the
-// socket also where TLS is on top.
+// unexportedSocket reads the field c of lib/pq, or rawConn of go-sql-
+// driver/mysql. That is the socket itself, even under TLS.
 func unexportedSocket(c any) net.Conn {
 	field := pqField(c, "c")
 	if !field.IsValid() {
@@ -84,10 +86,11 @@ func unexportedSocket(c any) net.Conn {
 	return socket
 }
 
-// pqField is the first of names that the struct of a lib/pq connection has.
+// pqField returns the first of the named fields that a lib/pq connection has.
 func pqField(c any, names ...string) reflect.Value { return fieldOf(c, libpq, names...) }
 
-// fieldOf is the first of names that c has, if it points to a struct of the package.
+// fieldOf returns the first of the named fields that c has, if c points to a
+// struct of the package.
 func fieldOf(c any, pkg string, names ...string) reflect.Value {
 	if !isOf(c, pkg) {
 		return reflect.Value{}
@@ -101,7 +104,7 @@ func fieldOf(c any, pkg string, names ...string) reflect.Value {
 	return reflect.Value{}
 }
 
-// The packages of the drivers that are known here.
+// The packages of the known drivers.
 const (
 	pgxStdlib = "github.com/jackc/pgx/v5/stdlib"
 	libpq     = "github.com/lib/pq"

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A taken connection is one of a pool's that Open has taken, to keep it or to
-// look at it.
+// A Taken connection is one that Open has taken from a pool, to keep it or to
+// test it.
 //
-// Its socket is looked for before the first statement: later a driver that is
-// stuck does not let it be found.
+// Its socket is looked up before the first statement. Later, a driver that is
+// stuck does not show it.
 type Taken struct {
 	*sql.Conn
-	Socket net.Conn // nil where it cannot be reached
-	last   string   // see destroy
+	Socket net.Conn // nil if it cannot be reached
+	last   string   // see Destroy
 }
 
-// take takes a connection of db.
+// Take takes a connection of db. last is as in Destroy.
 func Take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string) (*Taken, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -27,8 +27,8 @@ func Take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string)
 	return &Taken{Conn: conn, Socket: SocketOf(conn, find), last: last}, nil
 }
 
-// discard destroys c, and does not wait long: under a statement that stays in
-// flight it closes the socket.
+// Discard destroys c and waits for at most 100 ms. If a statement is still in
+// flight then, it closes the socket.
 func (c *Taken) Discard() {
 	destroyed := make(chan struct{})
 	go func() {

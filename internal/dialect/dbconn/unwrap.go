@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// unwrap removes the layers of tracing wrappers from a driver's connection. Some
-// wrappers have a method for that. The others have a field with what they wrap.
+// unwrap removes the layers of tracing wrappers from a driver's connection.
+// Some wrappers have a method Raw. Others have a field with the inner
+// connection.
 func unwrap(c any) any {
 	const layers = 8
 	for range layers {
@@ -20,7 +21,7 @@ func unwrap(c any) any {
 	return c
 }
 
-// wrapped is the connection that c wraps, or nil.
+// wrapped returns the connection that c wraps, or nil.
 func wrapped(c any) driver.Conn {
 	if wrapper, ok := c.(interface{ Raw() driver.Conn }); ok {
 		return wrapper.Raw()
@@ -55,6 +56,7 @@ func wrapped(c any) driver.Conn {
 	return nil
 }
 
+// isNil reports whether v is a nil interface or pointer.
 func isNil(v reflect.Value) bool {
 	return (v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer) && v.IsNil()
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// inPatience bounds a question of a proof: errSilence when timeout has passed. A
-// driver that heeds no context is left behind with the question.
+// Within bounds a question to a server. It returns ErrSilence when timeout has
+// passed. If the driver ignores its context, Within leaves the driver and the
+// question behind.
 func Within[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (none T, err error) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -34,4 +35,6 @@ func Within[T any](ctx context.Context, timeout time.Duration, ask func(context.
 	return none, ErrSilence
 }
 
+// ErrSilence is the failure of a server that does not respond to a question in
+// time.
 var ErrSilence error = &dialect.Failure{Kind: dialect.Gone, Reason: "the server did not answer a question in time"}

@@ -1,3 +1,7 @@
+// Package errcode reads the codes of databases from drivers' errors.
+//
+// It imports no driver. It knows their errors by the method SQLState and, through
+// reflection, by the fields and methods of their types.
 package errcode
 
 import (
@@ -5,7 +9,7 @@ import (
 	"strconv"
 )
 
-// ServerCode returns the code that a database gave with err:
+// Of returns the code that a database gave with err:
 //
 //	"42P01"       PostgreSQL's SQLSTATE
 //	"mysql 1146"  an error number of MySQL or MariaDB
@@ -21,7 +25,7 @@ func Of(err error) string {
 	return SQLState(err)
 }
 
-// SQLState is the SQLSTATE that the server gave with err, or "".
+// SQLState returns the SQLSTATE that the server gave with err, or "".
 func SQLState(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {

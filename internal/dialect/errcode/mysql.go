@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Error numbers of MySQL and MariaDB that mean something to us.
+// Error numbers of MySQL and MariaDB that decide what happens next.
 const (
 	MySQLNoSuchTable  = 1146
 	MySQLDenied       = 1142 // a command on a table
@@ -24,10 +24,12 @@ const (
 	MySQLParse        = 1064 // a statement is not understood: its transaction lives on
 )
 
-// mysqlError is the number and the SQLSTATE in err of a driver of MySQL or MariaDB,
-// which are in fields Number (of 16 bits) and SQLState (of five bytes), as in those of
-// github.com/go-sql-driver/mysql and of its forks whose path has "mysql" in it. No driver is
-// imported. The error of any other tells nothing, and is taken for the loss of the session.
+// MySQL returns the error number and the SQLSTATE in err, if err is of a driver
+// of MySQL or MariaDB.
+//
+// A driver's error has a field Number of type uint16, and may have a field
+// SQLState of type [5]byte. The path of its package contains "mysql". That fits
+// github.com/go-sql-driver/mysql and its forks.
 func MySQL(err error) (number uint16, state string, ok bool) {
 	defer func() {
 		if recover() != nil { // what looks like a driver's error, and is not
@@ -48,8 +50,8 @@ func MySQL(err error) (number uint16, state string, ok bool) {
 	return 0, "", false
 }
 
-// mysqlState is an SQLSTATE in a field that is five bytes; that of an error without
-// one if there is none.
+// mysqlState returns the SQLSTATE in a field of type [5]byte, or that of a
+// general error.
 func mysqlState(field reflect.Value) string {
 	const general = "HY000"
 	if !field.IsValid() || field.Type() != reflect.TypeFor[[5]byte]() {
@@ -62,8 +64,8 @@ func mysqlState(field reflect.Value) string {
 	return string(state[:])
 }
 
-// isTooLarge reports whether err is that by which go-sql-driver says that it has sent nothing: a
-// statement is longer than the server, or the connection string, allows.
+// IsTooLarge reports whether go-sql-driver has sent nothing because the
+// statement is longer than the server or the connection string allows.
 func IsTooLarge(err error) bool {
 	return strings.Contains(err.Error(), "packet for query is too large")
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// SQLite's primary result codes that mean something to us (sqlite.org/rescode.html).
+// Result codes of SQLite that decide what happens next:
+// https://sqlite.org/rescode.html.
 const (
 	SQLiteBusy     = 5
 	SQLiteLocked   = 6
@@ -20,9 +21,11 @@ const (
 	SQLiteCheck = 19 | 1<<8 // extended: a CHECK constraint
 )
 
-// sqliteCode is the result code in err of a driver of SQLite, extended where the
-// driver gives that, by a method or a field Code. No driver is imported; they
-// are known by the name of their package.
+// SQLite returns the result code in err, if err is of a driver of SQLite. It is
+// the extended code if the driver has it.
+//
+// The driver's error has a method or a field Code. The path of its package
+// contains "sqlite".
 func SQLite(err error) (code int, ok bool) {
 	defer func() {
 		if recover() != nil { // what looks like a driver's error, and is not
@@ -44,6 +47,7 @@ func SQLite(err error) (code int, ok bool) {
 	return 0, false
 }
 
+// integer returns the value of an integer of any type.
 func integer(v reflect.Value) (int, bool) {
 	switch {
 	case !v.IsValid():

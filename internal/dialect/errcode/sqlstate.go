@@ -1,6 +1,6 @@
 package errcode
 
-// SQLSTATEs of PostgreSQL that decide what is done.
+// SQLSTATEs of PostgreSQL that decide what happens next.
 const (
 	FeatureNotSupported = "0A000"
 	FailedTransaction   = "25P02"

@@ -30,7 +30,7 @@ func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (d
 	if err := t.prove(ctx); err != nil {
 		return nil, dialect.Fail(err)
 	}
-	s, err := openLease(ctx, t, set, &t.pool.Flight)
+	s, err := openLease(ctx, t, set, &t.pool.Socket)
 	return s, dialect.Fail(err)
 }
 

@@ -30,7 +30,7 @@ func TestSecretCheckUnderWay(t *testing.T) {
 		failed <- err
 	}()
 	untilWaiting(t, db, 1)
-	s.flight.Cut()
+	s.socket.Close()
 	if err := <-failed; err == nil || isGone(err) {
 		t.Fatalf("CheckSecrets whose connection broke: %v, want a failure that the session survives", err)
 	}

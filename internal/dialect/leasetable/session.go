@@ -34,7 +34,7 @@ type leaseSession struct {
 
 	ctx    context.Context // ends with Abort
 	abort  context.CancelFunc
-	flight *dbconn.InFlight // the connection of the call under way
+	socket *dbconn.BorrowedSocket // of the call in flight
 
 	reserved reservedTokens
 }
@@ -68,9 +68,9 @@ func (s *stamp) next() int64 {
 }
 
 // openLease makes a session of tables. Its error is that of t.open.
-func openLease(ctx context.Context, t tables, set dialect.Settings, flight *dbconn.InFlight) (dialect.Session, error) {
+func openLease(ctx context.Context, t tables, set dialect.Settings, socket *dbconn.BorrowedSocket) (dialect.Session, error) {
 	s := &leaseSession{
-		tables: t, bound: callBound(set), flight: flight,
+		tables: t, bound: callBound(set), socket: socket,
 		stamp: stamp{id: rand.Int64(), lease: set.Lease}, //nolint:gosec // a name, not a secret
 	}
 	if err := t.open(ctx, &s.stamp, dialect.Holder()); err != nil {
@@ -145,7 +145,7 @@ func (s *leaseSession) Socket() net.Conn { return nil }
 
 func (s *leaseSession) Abort() {
 	s.abort()
-	s.flight.Cut()
+	s.socket.Close()
 }
 
 // endTimeout bounds how long a session's rows are being deleted: they expire by
@@ -155,7 +155,7 @@ const endTimeout = time.Second
 // Destroy deletes the session's rows. Abort does not disturb it.
 func (s *leaseSession) Destroy() {
 	s.abort()
-	s.flight.Uncuttable()
+	s.socket.Spare()
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	_ = s.tables.end(ctx, &s.stamp)

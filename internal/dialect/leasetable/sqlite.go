@@ -29,7 +29,7 @@ func (SQLite) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (diale
 	var s dialect.Session
 	err := t.prove(ctx)
 	if err == nil {
-		s, err = openLease(ctx, t, set, new(dbconn.InFlight))
+		s, err = openLease(ctx, t, set, new(dbconn.BorrowedSocket))
 	}
 	if code, ok := errcode.SQLite(err); ok && code&0xff == errcode.SQLiteReadOnly {
 		return nil, dialect.Misconfigured(dialect.Fail(err).Error())

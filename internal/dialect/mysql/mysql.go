@@ -22,7 +22,7 @@ type Dialect struct{}
 // Traits says that locks are better spread over several sessions: MariaDB looks through all
 // that a session holds for each lock that it takes, twice as dear at 2,000 as at none.
 func (Dialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.FriendlyEnd}
+	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.ConnectionCloseTimeout}
 }
 
 // Open takes two connections of db, proves on them that locks exclude (see
@@ -205,7 +205,7 @@ func (s *session) Abort() {
 	if s.socket != nil {
 		_ = s.socket.Close()
 	}
-	s.pool.Flight.Cut()
+	s.pool.Socket.Close()
 }
 
 func (s *session) Destroy() { dbconn.Destroy(s.conn, "") }

@@ -23,7 +23,7 @@ type Dialect struct {
 // Traits says that locks are better spread over several sessions: the server walks through
 // all that a session holds at the end of each of its statements.
 func (Dialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.FriendlyEnd, Readers: true, Registers: true}
+	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true, Registers: true}
 }
 
 // Open takes two connections of db, proves on them that advisory locks exclude

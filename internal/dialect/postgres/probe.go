@@ -12,7 +12,7 @@ import (
 var encryptionRequest = []byte{0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x30}
 
 // Answers asks the first question of PostgreSQL's protocol.
-func (Dialect) Answers(ctx context.Context, address net.Addr) bool {
+func (Dialect) Responds(ctx context.Context, address net.Addr) bool {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, address.Network(), address.String())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // A server answers whether it offers TLS or not; what accepts a connection and
 // is silent does not, nor does an address where nothing listens.
-func TestAnswers(t *testing.T) {
+func TestResponds(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestAnswers(t *testing.T) {
 		{"nothing", gone.Addr(), false, time.Minute},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), tt.within)
-		if got := (Dialect{}).Answers(ctx, tt.address); got != tt.want {
+		if got := (Dialect{}).Responds(ctx, tt.address); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 		cancel()

@@ -1,3 +1,8 @@
+// Package usertx has the statements that run in a transaction of the caller:
+// fences and watermarks.
+//
+// Each exists for every kind of database. The tables, which the caller creates or
+// a session makes, have the same meaning in all of them.
 package usertx
 
 import (
@@ -10,26 +15,25 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// A Passage is how a fence decided.
+// A Passage is the decision of a fence.
 type Passage int
 
+// The decisions.
 const (
 	Stopped   Passage = iota // the key's row has a later token, or there was an error
 	Passed                   // the token is noted
-	Elsewhere                // the transaction is on another server than the token's, or that has restarted
+	Elsewhere                // the token is from another server, or from before a restart
 )
 
 // Fence notes t for key in the table latchkey_fence, as part of tx, and keeps the
 // row locked until tx ends.
 //
-//   - Stopped means that the row has a later token of the same system. Fence's
-//     statement has failed: the table's constraint rejects the row that it would
-//     make.
-//   - Elsewhere means that Here does not hold. Fence has changed nothing, and tx
-//     can go on.
+//   - Stopped: the row has a later token of the same system. The constraint of
+//     the table has rejected the new row, so the statement has failed.
+//   - Elsewhere: Here does not hold. Fence has changed nothing, and tx can go on.
 //
-// PostgreSQL does not commit tx after Stopped or an error. Elsewhere the caller
-// must not.
+// PostgreSQL does not commit tx after Stopped or an error. On other databases the
+// caller must roll tx back.
 func Fence(ctx context.Context, tx dialect.Execer, key dialect.Key, t dialect.Token) (Passage, error) {
 	if t.MySQL {
 		if _, err := tx.ExecContext(ctx, mysqlHere(t)); isCheckViolation(err) {
@@ -56,20 +60,21 @@ func Fence(ctx context.Context, tx dialect.Execer, key dialect.Key, t dialect.To
 	case noted == 0 && t.Here != "":
 		return Elsewhere, nil
 	case noted != 1: // lib/pq before 1.11 takes the end of rows that are open for the statement's own
-		return Stopped, fenceFailure(ctx, tx, errAnotherReply)
+		return Stopped, fenceFailure(ctx, tx, errAnotherResponse)
 	}
 	return Passed, nil
 }
 
-var errAnotherReply = &dialect.Failure{
+var errAnotherResponse = &dialect.Failure{
 	Kind:   dialect.Statement,
 	Reason: "the transaction's connection gave the response to another statement: close the rows of the transaction first",
 }
 
-// fenceFailure is err, which is no decision of the fence, as Fence reports it.
+// fenceFailure returns what Fence reports for err, an error that is no decision
+// of the fence.
 func fenceFailure(ctx context.Context, tx dialect.Execer, err error) error {
 	switch {
-	case isNoFence(err):
+	case isNoTable(err):
 		return &dialect.Failure{
 			Kind:   dialect.Statement,
 			Reason: "there is no table latchkey_fence in the file that the transaction is in: create it with FenceSchema(SQLite)",
@@ -80,18 +85,18 @@ func fenceFailure(ctx context.Context, tx dialect.Execer, err error) error {
 	return dialect.Fail(err)
 }
 
-// isNoFence reports whether err is SQLite's of a table that is missing: it has no code of its
-// own.
-func isNoFence(err error) bool {
+// isNoTable reports whether err is SQLite's error for a missing table. It has
+// no code of its own.
+func isNoTable(err error) bool {
 	_, ok := errcode.SQLite(err)
 	return ok && strings.Contains(err.Error(), "no such table")
 }
 
-// fenceStatement is Fence's in the words of PostgreSQL and of SQLite. It changes no
-// row if t's Here does not hold.
+// fenceStatement returns the statement for PostgreSQL and SQLite. It changes no
+// row if Here of t does not hold.
 //
-// Every token in the table is of this history: it was noted on the server that
-// drew it. So the row of another life of the server compares as well.
+// Every token in the table was noted on the server that gave it, so all are of
+// one history. A row from before a restart compares as well.
 func fenceStatement(key dialect.Key, t dialect.Token) string {
 	values := fmt.Sprintf("%d, %d, %d, %d, %d", key.Space, key.ID, t.System, t.Epoch, t.Number)
 	rows := "VALUES (" + values + ")"
@@ -104,8 +109,9 @@ func fenceStatement(key dialect.Key, t dialect.Token) string {
 		" stale = fence.system = excluded.system AND (fence.timeline, fence.lsn) > (excluded.timeline, excluded.lsn)"
 }
 
-// isCheckViolation reports whether err is of the fence's constraint. Of SQLite's constraints
-// the statement can violate no other, and some drivers tell no more.
+// isCheckViolation reports whether err is of the fence's constraint. The
+// statement can violate no other constraint of SQLite, and some drivers give no
+// extended code.
 func isCheckViolation(err error) bool {
 	if number, _, ok := errcode.MySQL(err); ok {
 		return number == errcode.MySQLOutOfRange || number == errcode.MySQLCheck || number == errcode.MariaDBCheck
@@ -128,7 +134,7 @@ const postgresFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	PRIMARY KEY (key_space, key_id)
 ) WITH (fillfactor = 70)`
 
-// sqliteFence is the table of Fence in SQLite, with the columns of postgresFence.
+// sqliteFence is the table of Fence in SQLite, with the columns of PostgreSQL.
 const sqliteFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	key_space INTEGER NOT NULL,
 	key_id    INTEGER NOT NULL,
@@ -140,19 +146,19 @@ const sqliteFence = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	PRIMARY KEY (key_space, key_id)
 )`
 
-// spoilTimeout bounds Spoil: a driver that is cut short closes the connection,
-// which serves as well.
+// spoilTimeout bounds Spoil. A driver whose statement is cut short closes the
+// connection, which serves as well.
 const spoilTimeout = time.Second
 
-// Spoil makes tx fail, so that PostgreSQL does not commit it, also if ctx has ended. Others
-// refuse the statement and go on.
+// Spoil makes tx fail, so that PostgreSQL does not commit it, even if ctx has
+// ended. Other databases reject the statement and go on.
 func Spoil(ctx context.Context, tx dialect.Execer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spoilTimeout)
 	defer cancel()
 	_, _ = tx.ExecContext(ctx, "SELECT 'latchkey: this transaction has no valid lock and must not be committed'::int")
 }
 
-// FenceSchema returns the tables of Fence.
+// FenceSchema returns the statements that create the tables of Fence.
 func FenceSchema() dialect.Schema {
 	return dialect.Schema{
 		PostgreSQL: []string{postgresFence},

@@ -6,17 +6,21 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// mysqlHere is a statement that fails where t's Here does not hold, since no BIGINT
-// holds the sum. It is apart from mysqlFence: with binlog_format=STATEMENT a
-// replica repeats that, and has another name. It reads no table, so the
-// transaction has no snapshot yet when the fence waits for its row.
+// mysqlHere returns a statement that fails unless Here of t holds, since no
+// BIGINT holds the sum.
+//
+// It is apart from mysqlFence, which a replica repeats with
+// binlog_format=STATEMENT, and a replica has another name. It reads no table,
+// so the transaction has no snapshot yet when the fence waits for its row.
 func mysqlHere(t dialect.Token) string {
 	return "SELECT 9223372036854775807 + (NOT IFNULL(" + t.Here + ", 0))"
 }
 
-// mysqlFence is Fence's statement. MySQL assigns from left to right, so the comparison
-// with what was there comes first. A row with a later token makes a sum that no BIGINT
-// holds, which is an error in every mode; a session may switch the table's constraint off.
+// mysqlFence returns the statement of Fence for MySQL.
+//
+// MySQL assigns from left to right, so the comparison with the old row comes
+// first. For a later token its sum is one that no BIGINT holds. That is an
+// error in every mode, while a session may switch the constraint off.
 func mysqlFence(key dialect.Key, t dialect.Token) string {
 	return fmt.Sprintf("INSERT INTO latchkey_fence (key_space, key_id, system_id, timeline, lsn) VALUES (%d, %d, %d, %d, %d)"+
 		" ON DUPLICATE KEY UPDATE"+
@@ -25,20 +29,21 @@ func mysqlFence(key dialect.Key, t dialect.Token) string {
 		key.Space, key.ID, t.System, t.Epoch, t.Number)
 }
 
-// The tables that Fence needs in MySQL. A session makes them itself when it
-// needs them.
+// The tables of Fence in MySQL. A session creates missing ones when it draws a
+// token.
 const (
 	mysqlTokens = `CREATE TABLE IF NOT EXISTS latchkey_tokens (
 	only_row    TINYINT NOT NULL PRIMARY KEY CHECK (only_row = 1),
 	system_id   BIGINT NOT NULL,
-	server_hash BIGINT NOT NULL, -- of the server that drew last
+	server_hash BIGINT NOT NULL, -- of the server of the last one
 	epoch       BIGINT NOT NULL, -- rises when that changes
 	number      BIGINT NOT NULL
 ) ENGINE = InnoDB`
 
+	// MySQLTokensRow makes the one row of the counter. The process that made the
+	// table may have died before.
 	MySQLTokensRow = `INSERT IGNORE INTO latchkey_tokens (only_row, system_id, server_hash, epoch, number) VALUES (1, FLOOR(RAND() * 9007199254740991), 0, 0, 0)`
 
-	// mysqlFenceTable is the table of Fence.
 	mysqlFenceTable = `CREATE TABLE IF NOT EXISTS latchkey_fence (
 	key_space SMALLINT NOT NULL,
 	key_id    BIGINT NOT NULL,

@@ -49,7 +49,7 @@ func MarkOf(ctx context.Context, db Querier, key dialect.Key) (at int64, ok bool
 
 // markFailure is Fail, which also knows SQLite's error of a table that is missing.
 func markFailure(err error) error {
-	if isNoFence(err) { // of any table
+	if isNoTable(err) {
 		return &dialect.Failure{
 			Kind: dialect.Statement,
 			Reason: "there is no table latchkey_marks in the file that the transaction is in:" +
