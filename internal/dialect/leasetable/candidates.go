@@ -9,22 +9,25 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// candidates is what a batch wants to take, as groups of which each wants its first
-// key that is free: a key of Try is a group of one.
+// candidates are the groups of keys from which a batch wants one key each: the
+// first key that is free. A key of Try is a group of one.
 type candidates struct {
 	groups    []group
-	contested bool // a group lost what it had chosen to another at the same moment
+	contested bool // another session took the key that a group had chosen, at the same moment
 
-	asked []place // in the statement under way, by their places
+	requested []place // of the statement in flight
 }
 
+// A group is a list of keys of which one is wanted.
 type group struct {
 	keys []dialect.Key
-	won  int // index of what was taken, or -1
+	won  int // index of the key that was taken, or -1
 }
 
+// A place is where a key is in candidates.
 type place struct{ group, index int }
 
+// newCandidates returns the groups of Try, followed by those of Any.
 func newCandidates(b *dialect.Batch) *candidates {
 	w := &candidates{groups: make([]group, 0, len(b.Try)+len(b.Any))}
 	for i := range b.Try {
@@ -36,12 +39,12 @@ func newCandidates(b *dialect.Batch) *candidates {
 	return w
 }
 
-// again reports whether a group is still without.
+// again reports whether a group has no key yet.
 func (w *candidates) again() bool {
 	return slices.ContainsFunc(w.groups, func(g group) bool { return g.won < 0 })
 }
 
-// missing is the keys of the groups that are still without.
+// missing returns the keys of the groups that have none yet.
 func (w *candidates) missing() (keys []dialect.Key) {
 	for _, g := range w.groups {
 		if g.won < 0 {
@@ -51,27 +54,27 @@ func (w *candidates) missing() (keys []dialect.Key) {
 	return keys
 }
 
-// any reports whether a group has one.
+// any reports whether a group has a key.
 func (w *candidates) any() bool {
 	return slices.ContainsFunc(w.groups, func(g group) bool { return g.won >= 0 })
 }
 
-// unnest is the table of the keys that groups without one want: group g, key space s,
-// id k, in order n from 1 on.
+// unnest returns an SQL table of the keys for groups without one: group g, key
+// space s and id k, in the order n from 1 on.
 func (w *candidates) unnest() string {
-	w.asked = w.asked[:0]
+	w.requested = w.requested[:0]
 	var groups, spaces, ids strings.Builder
 	for g := range w.groups {
 		if w.groups[g].won >= 0 {
 			continue
 		}
 		for i, k := range w.groups[g].keys {
-			if len(w.asked) > 0 {
+			if len(w.requested) > 0 {
 				groups.WriteByte(',')
 				spaces.WriteByte(',')
 				ids.WriteByte(',')
 			}
-			w.asked = append(w.asked, place{g, i})
+			w.requested = append(w.requested, place{g, i})
 			groups.WriteString(strconv.Itoa(g))
 			spaces.WriteString(strconv.Itoa(int(k.Space)))
 			ids.WriteString(strconv.FormatInt(k.ID, 10))
@@ -81,7 +84,8 @@ func (w *candidates) unnest() string {
 		"}'::bigint[]) WITH ORDINALITY AS u (g, s, k, n)"
 }
 
-// took notes which keys the groups had chosen, by n, and which were taken.
+// took notes which keys the groups had chosen, by n, and which of them were
+// taken.
 func (w *candidates) took(chosen, taken string) error {
 	keys, err := postgres.ParseKeys(taken)
 	if err != nil {
@@ -93,10 +97,10 @@ func (w *candidates) took(chosen, taken string) error {
 	}
 	w.contested = false
 	for _, n := range splitInts(chosen) {
-		if n < 1 || n > int64(len(w.asked)) {
+		if n < 1 || n > int64(len(w.requested)) {
 			return dialect.ErrNonsense
 		}
-		c := w.asked[n-1]
+		c := w.requested[n-1]
 		k := w.groups[c.group].keys[c.index]
 		if !free[k] { // taken by another session, or by another group
 			w.contested = w.contested || len(w.groups[c.group].keys) > 1
@@ -111,8 +115,8 @@ func (w *candidates) took(chosen, taken string) error {
 	return nil
 }
 
-// answer fills in b's.
-func (w *candidates) answer(b *dialect.Batch) {
+// respond fills in the responses of b.
+func (w *candidates) respond(b *dialect.Batch) {
 	for i := range b.Try {
 		if w.groups[i].won < 0 {
 			b.Busy = append(b.Busy, b.Try[i])
@@ -123,7 +127,7 @@ func (w *candidates) answer(b *dialect.Batch) {
 	}
 }
 
-// notGiven notes which of b.Release were not among those given back.
+// notGiven notes which keys of b.Release were not among those given back.
 func notGiven(b *dialect.Batch, given []dialect.Key) {
 	if len(given) == len(b.Release) {
 		return
@@ -137,29 +141,4 @@ func notGiven(b *dialect.Batch, given []dialect.Key) {
 			b.NotHeld = append(b.NotHeld, k)
 		}
 	}
-}
-
-// unnestKeys is the table of keys: key space s, id k. An unnest of several
-// arrays is PostgreSQL's own without its schema, and only so.
-func unnestKeys(keys []dialect.Key) string {
-	spaces, ids := make([]string, len(keys)), make([]string, len(keys))
-	for i, k := range keys {
-		spaces[i], ids[i] = strconv.Itoa(int(k.Space)), strconv.FormatInt(k.ID, 10)
-	}
-	return "unnest('{" + strings.Join(spaces, ",") + "}'::int[], '{" + strings.Join(ids, ",") + "}'::bigint[]) AS u (s, k)"
-}
-
-// splitInts reads a list of numbers; -1 for what is none.
-func splitInts(list string) (numbers []int64) {
-	if list == "" {
-		return nil
-	}
-	for item := range strings.SplitSeq(list, ",") {
-		n, err := strconv.ParseInt(item, 10, 64)
-		if err != nil {
-			n = -1
-		}
-		numbers = append(numbers, n)
-	}
-	return numbers
 }

@@ -9,7 +9,7 @@ import (
 
 // elsewhere has s speak as to a system that is not PostgreSQL and has neither its
 // settings nor its write-ahead log: then tokens come from a counter.
-func elsewhere(s *leaseSession) *leaseSession {
+func elsewhere(s *session) *session {
 	t := s.tables.(*postgresTables)
 	t.genuine, t.logged = false, false
 	return s
@@ -46,7 +46,7 @@ func TestLeaseTableElsewhere(t *testing.T) {
 	check, rival := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
 	for _, tt := range []struct {
 		name            string
-		s               *leaseSession
+		s               *session
 		wanted, dropped []dialect.SecretCheck
 		conflicts       []bool
 	}{
@@ -66,9 +66,9 @@ func TestLeaseTableElsewhere(t *testing.T) {
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
-	sessions := []*leaseSession{elsewhere(open()), elsewhere(open())}
+	sessions := []*session{elsewhere(open()), elsewhere(open())}
 	var last dialect.Token
-	draw := func(s *leaseSession) dialect.Token {
+	draw := func(s *session) dialect.Token {
 		t.Helper()
 		if _, ok := s.ReservedToken(); ok {
 			t.Error("a token was reserved without a question, of a counter that no exchange asks")

@@ -14,21 +14,21 @@ func TestLostCommit(t *testing.T) {
 	db, open := leaseTable(t)
 	for i, tt := range []struct {
 		name string
-		call func(*leaseSession) error
+		call func(*session) error
 	}{
-		{"heartbeat", func(s *leaseSession) error { return s.Exchange(&dialect.Batch{}) }},
-		{"take", func(s *leaseSession) error {
+		{"heartbeat", func(s *session) error { return s.Exchange(&dialect.Batch{}) }},
+		{"take", func(s *session) error {
 			return s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
 		}},
-		{"release", func(s *leaseSession) error {
+		{"release", func(s *session) error {
 			return s.Exchange(&dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
 		}},
-		{"Held", func(s *leaseSession) error { _, err := s.Held(); return err }},
-		{"CheckSecrets", func(s *leaseSession) error {
+		{"Held", func(s *session) error { _, err := s.Held(); return err }},
+		{"CheckSecrets", func(s *session) error {
 			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
 			return err
 		}},
-		{"Token", func(s *leaseSession) error { _, err := s.Token(); return err }},
+		{"Token", func(s *session) error { _, err := s.Token(); return err }},
 	} {
 		s := open()
 		if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: int64(i)}}}); err != nil {

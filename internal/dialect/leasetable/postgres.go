@@ -1,3 +1,8 @@
+// Package leasetable implements the engine's sessions with rows of a table.
+//
+// A session is a row with an expiry by the database's clock. Its locks are rows
+// that refer to it. The tables are for SQLite, for PostgreSQL behind a transaction
+// pooler, and for systems that only speak PostgreSQL's SQL.
 package leasetable
 
 import (
@@ -11,30 +16,30 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// LeaseTable locks with rows of a table instead of advisory locks, in PostgreSQL
-// behind a transaction pooler, in CockroachDB and in what else speaks PostgreSQL's
-// protocol and SQL.
+// PostgreSQL is the dialect of lease tables in PostgreSQL behind a transaction
+// pooler, in CockroachDB, and in other systems with PostgreSQL's protocol and
+// SQL.
 //
-// Each statement is a transaction by itself and carries its numbers in its text: a
-// pooler may send the next one to another server process.
+// Each statement is a transaction of its own and carries its numbers in its
+// text. A pooler may send the next one to another server process.
 type PostgreSQL struct{}
 
-// Traits says that one session serves for any number of locks.
+// Traits says that one session serves any number of locks.
 func (PostgreSQL) Traits() dialect.Traits {
 	return dialect.Traits{Lease: dialect.DefaultLease, CloseTimeout: endTimeout}
 }
 
-// Open makes the tables if they are missing, and a session in them.
+// Open creates the tables if they are missing, and a session in them.
 func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	t := &postgresTables{pool: dbconn.Pool{DB: db, Find: set.Socket, Ready: postgres.Tidy}, timeout: max(callBound(set)/2, time.Millisecond)}
 	if err := t.prove(ctx); err != nil {
 		return nil, dialect.Fail(err)
 	}
-	s, err := openLease(ctx, t, set, &t.pool.Socket)
+	s, err := openSession(ctx, t, set, &t.pool.Socket)
 	return s, dialect.Fail(err)
 }
 
-// postgresTables is the lease table in what speaks PostgreSQL's SQL.
+// postgresTables implements tables in PostgreSQL's SQL.
 type postgresTables struct {
 	pool    dbconn.Pool
 	schema  string        // quoted, with its dot
@@ -43,38 +48,45 @@ type postgresTables struct {
 	timeout time.Duration // for a lock, in PostgreSQL; for a statement elsewhere
 }
 
-// me begins a statement of s: it renews the session's row and is empty if that
-// has expired, or if a later statement was here, or one that was acknowledged is
-// lost. The row stays locked until the statement's end.
+// me returns the beginning of each statement of s, which renews the session's
+// row and locks it. It selects no row in three cases:
 //
-// The statement does not wait for a lock for as long as its caller does: else it would be
-// under way when that asks what it has done. (Where there is no such setting run sees to it.)
+//   - The session has expired.
+//   - A later statement was here.
+//   - A statement that was acknowledged is lost.
+//
+// The statement waits for a lock less long than the caller waits for it.
+// Otherwise it would still be in flight when the caller asks what it has done.
+// If the server has no such setting, run ends the statement.
 func (t *postgresTables) me(s *stamp) string {
 	n := strconv.FormatInt(s.next(), 10)
 	query := "WITH "
-	patient := ""
+	isBounded := ""
 	if t.genuine {
-		query += "patience AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', '" + strconv.FormatInt(t.timeout.Milliseconds(), 10) + "', true) AS set), "
-		patient = " AND (SELECT pg_catalog.count(set) FROM patience) = 1"
+		query += "bounded AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', '" + strconv.FormatInt(t.timeout.Milliseconds(), 10) + "', true) AS set), "
+		isBounded = " AND (SELECT pg_catalog.count(set) FROM bounded) = 1"
 	}
 	return query + "me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
 		" WHERE id = " + strconv.FormatInt(s.id, 10) + " AND statement < " + n + " AND statement >= " + strconv.FormatInt(s.acked, 10) +
-		" AND expires > pg_catalog.clock_timestamp()" + patient + " RETURNING id)"
+		" AND expires > pg_catalog.clock_timestamp()" + isBounded + " RETURNING id)"
 }
 
+// expiry is the end of a lease that begins now.
 func (t *postgresTables) expiry(s *stamp) string {
 	return "pg_catalog.clock_timestamp() + " + postgres.Interval(s.lease)
 }
 
-// alive begins the list of what such a statement returns: whether the session
-// is alive. A grant or a renewal that a crash takes back would be one too many,
-// so its commit waits for the disk also where other transactions do not.
+// alive begins the columns of such a statement: whether the session is alive. A
+// crash must not take a grant or a renewal back. So the commit waits for the
+// disk even where synchronous_commit is off.
 const alive = ` SELECT (SELECT pg_catalog.count(*) FROM me),
 	CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', true) END`
 
-// run runs a statement that begins with me, and scans what it returns beside
-// whether the session is alive. Where the server does not give up on a lock by itself, it is
-// made to, in time for a question of what it has done.
+// run runs a statement that begins with me, and scans its columns after those
+// of alive. It returns errExpired if the session is not alive.
+//
+// If the server does not give up on a lock by itself, run ends the statement
+// early enough for Held.
 func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest ...any) error {
 	if !t.genuine {
 		var cancel context.CancelFunc
@@ -95,6 +107,7 @@ func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest .
 	return nil
 }
 
+// open implements tables.
 func (t *postgresTables) open(ctx context.Context, s *stamp, holder string) error {
 	if err := t.reap(ctx); err != nil {
 		return err
@@ -103,10 +116,10 @@ func (t *postgresTables) open(ctx context.Context, s *stamp, holder string) erro
 		strconv.FormatInt(s.id, 10)+", "+t.expiry(s)+", 0, "+dialect.Quoted(holder)+")")
 }
 
-// reap deletes what dead sessions have left.
+// reap deletes the rows of dead sessions.
 //
-// A session that is being renewed at this moment is passed over, and one that was renewed before
-// its row was locked is looked at again (READ COMMITTED).
+// It passes over a session that is being renewed at this moment. It looks again
+// at one that was renewed before its row was locked (READ COMMITTED).
 func (t *postgresTables) reap(ctx context.Context) error {
 	sessions := t.schema + "latchkey_sessions"
 	for _, statement := range []string{
@@ -122,9 +135,10 @@ func (t *postgresTables) reap(ctx context.Context) error {
 	return nil
 }
 
+// held implements tables.
 func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, error) {
-	// In a statement of its own: one that is still under way has ended after that,
-	// and the next one sees what it did.
+	// Each earlier statement has ended after this one, and the next one sees what it
+	// did.
 	if err := t.run(ctx, s, t.me(s)+alive); err != nil {
 		return nil, err
 	}
@@ -137,8 +151,9 @@ func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, err
 	return postgres.ParseKeys(list.String)
 }
 
-// end deletes a session's rows. What a statement that is still under way adds to them counts for nothing
-// without the session, and goes with the next reap.
+// end deletes a session's rows. A statement that is still in flight may add
+// rows. They have no effect without the session, and the next reap deletes
+// them.
 func (t *postgresTables) end(ctx context.Context, s *stamp) error {
 	id := strconv.FormatInt(s.id, 10)
 	return t.pool.Exec(ctx, "WITH session AS (DELETE FROM "+t.schema+"latchkey_sessions WHERE id = "+id+" RETURNING id),"+

@@ -13,11 +13,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// prove checks that the tables can be used through this pool and driver, makes
-// them if they are not there, and fills in t's schema and system.
+// prove checks that the tables can be used through this pool and driver,
+// creates missing tables, and fills in the fields of t.
 //
-// Until the driver is known to be safe behind a pooler it sends Execs without arguments
-// only, which no driver prepares.
+// It sends Execs without arguments, which no driver prepares, until it knows
+// that the driver is safe behind a pooler.
 func (t *postgresTables) prove(ctx context.Context) error {
 	err := t.pool.Once(ctx, func(conn *sql.Conn) error {
 		if err := t.server(ctx, conn); err != nil {
@@ -41,6 +41,7 @@ func (t *postgresTables) prove(ctx context.Context) error {
 	return err
 }
 
+// onReadOnly is the reason to reject a server that cannot be written to.
 const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
 
 // server checks that the server can be written to, and finds out whether it is
@@ -57,10 +58,12 @@ func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error)
 	return err
 }
 
-// unprepared refuses a driver that prepares a query without arguments under a name, or sends
-// it in two steps: behind a transaction pooler the second step may reach another
-// server process, where the name is another client's. And as each statement's text is
-// another, each would be kept.
+// unprepared rejects a driver that sends a query without arguments in two
+// steps, or prepares it under a name.
+//
+// Behind a transaction pooler the second step may reach another server process,
+// where the name belongs to another client. Also, each statement has another
+// text, so the server would keep all of them.
 func unprepared(ctx context.Context, conn *sql.Conn) error {
 	if mode, known := dbconn.PgxQueryMode(conn); known {
 		if !slices.Contains([]string{"exec", "simple protocol", "cache describe"}, mode) {
@@ -88,10 +91,11 @@ func unprepared(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
+// pgxPrepares is the reason to reject pgx in most of its modes.
 const pgxPrepares = "pgx prepares its statements in the mode that it is in, and a transaction pooler may run another client's instead: set default_query_exec_mode=exec (or simple_protocol) in its connection string"
 
-// makeTables makes the tables that are missing. Of two that do so at the same
-// moment one may fail on what the other has made meanwhile, and looks again.
+// makeTables creates the missing tables. Of two processes that do so at the
+// same moment, one may fail and then looks again.
 func makeTables(ctx context.Context, conn *sql.Conn) error {
 	raced := []string{"23505", "42P07", "42710", "40001", "XX000"}
 	for attempt := 1; ; attempt++ {
@@ -109,9 +113,11 @@ func makeTables(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
+// tablesExist holds if the search_path finds all tables.
 const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND pg_catalog.to_regclass('latchkey_locks') IS NOT NULL
 	AND pg_catalog.to_regclass('latchkey_secret_checks') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
 
+// execAll sends statements one after the other.
 func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 	for _, s := range statements {
 		if _, err := conn.ExecContext(ctx, s); err != nil {
@@ -121,8 +127,8 @@ func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 	return nil
 }
 
-// look finds where the tables are, from then on the search_path has no part, and where
-// tokens come from.
+// look finds the schema of the tables, so that the search_path has no effect
+// from then on. It also finds out where tokens come from.
 func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	var together bool
 	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

@@ -3,15 +3,15 @@ package leasetable
 import (
 	"context"
 	"database/sql"
-	"strconv"
-	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// check is a row of class, fingerprint and session for each check. Who comes
-// to a class that has another fingerprint leaves that alone; of two that come at the
-// same moment one at least sees the other when it looks again.
+// checkSecrets keeps a row of class, fingerprint and session for each check.
+//
+// A session leaves a class alone that has another fingerprint. Of two sessions
+// that come at the same moment, at least one sees the other when it looks
+// again.
 func (t *postgresTables) checkSecrets(ctx context.Context, s *stamp, wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
 	checks := t.schema + "latchkey_secret_checks"
 	if len(dropped) > 0 {
@@ -44,12 +44,4 @@ func (t *postgresTables) checkSecrets(ctx context.Context, s *stamp, wanted, dro
 		}
 	}
 	return conflicts, nil
-}
-
-func unnestChecks(checks []dialect.SecretCheck) string {
-	classes, fingerprints := make([]string, len(checks)), make([]string, len(checks))
-	for i, c := range checks {
-		classes[i], fingerprints[i] = strconv.Itoa(int(c.Class)), strconv.Itoa(int(c.Fingerprint))
-	}
-	return "unnest('{" + strings.Join(classes, ",") + "}'::int[], '{" + strings.Join(fingerprints, ",") + "}'::int[]) WITH ORDINALITY AS u (c, p, n)"
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// exchange gives back in one statement and takes in the next: PostgreSQL would not
-// see in one what another part of it has deleted, and CockroachDB
-// refuses two changes of one table.
+// exchange releases in one statement and takes in the next. In one statement
+// PostgreSQL would not see what another part has deleted, and CockroachDB
+// rejects two changes of one table.
 func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
 	if len(b.Release) > 0 {
 		if err := t.release(ctx, s, b); err != nil {
@@ -26,6 +26,7 @@ func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batc
 	return t.run(ctx, s, t.me(s)+alive)
 }
 
+// release gives back the keys of b.Release.
 func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch) error {
 	var list sql.NullString
 	err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
@@ -43,8 +44,9 @@ func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch
 	return nil
 }
 
-// take takes what is free of b. Keys whose holder is dead are freed first, and
-// those asked for again; as are groups that lost what they had chosen to somebody else.
+// take takes the free keys of b. It frees the keys of dead sessions once and
+// then tries again. It also tries again for groups whose chosen key another
+// session took.
 func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
 	w := newCandidates(b)
 	reaped := false
@@ -65,14 +67,15 @@ func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, r
 			break
 		}
 	}
-	w.answer(b)
+	w.respond(b)
 	return nil
 }
 
-// takeOnce inserts the first free key of each group that is open. A key that is there
-// is not tried: so nobody waits for one who is just giving it back, and
-// those who insert do it in one order. It reports whether a key that is there is
-// a dead session's.
+// takeOnce inserts the first free key of each group that has none. It reports
+// whether a key that is taken belongs to a dead session.
+//
+// It does not try to insert a key that has a row. So it never waits for a
+// session that is just releasing one, and all sessions insert in one order.
 func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *candidates, reserved *reservedTokens) (stale bool, err error) {
 	var chosen, won sql.NullString
 	dest := []any{&chosen, &won, &stale}

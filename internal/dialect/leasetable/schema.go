@@ -2,11 +2,11 @@ package leasetable
 
 import "strings"
 
-// types is what the columns' types are called.
+// types are the names of column types.
 type types struct {
 	small, number, moment, text, random string
 
-	byKey string // after a table whose rows are to be kept in the order of its key, where it would have an index beside it
+	byKey string // makes a table keep its rows in the order of its key, without an index of its own
 }
 
 var (
@@ -14,14 +14,14 @@ var (
 	sqliteTypes   = types{"INTEGER", "INTEGER", "INTEGER", "TEXT", "abs(random() / 1024)", " WITHOUT ROWID"}
 )
 
-// PostgreSQLSchema returns the statements that make the lease tables in
+// PostgreSQLSchema returns the statements that create the lease tables in
 // PostgreSQL.
 func PostgreSQLSchema() []string { return leaseTables(postgresTypes) }
 
-// SQLiteSchema returns the statements that make the lease tables in SQLite.
+// SQLiteSchema returns the statements that create the lease tables in SQLite.
 func SQLiteSchema() []string { return leaseTables(sqliteTypes) }
 
-// leaseTables is the statements that make the lease tables where they are missing.
+// leaseTables returns the statements that create missing lease tables.
 func leaseTables(t types) []string {
 	statements := strings.Split(leaseDDL, ";\n")
 	words := strings.NewReplacer("SMALL", t.small, "NUMBER", t.number, "MOMENT", t.moment, "STRING", t.text, "RANDOM", t.random, " BYKEY", t.byKey)
@@ -31,6 +31,7 @@ func leaseTables(t types) []string {
 	return statements
 }
 
+// leaseDDL has the statements, with placeholders for types.
 const leaseDDL = `CREATE TABLE IF NOT EXISTS latchkey_sessions (
 	id        NUMBER NOT NULL PRIMARY KEY,
 	expires   MOMENT NOT NULL, -- by the database's clock

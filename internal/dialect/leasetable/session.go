@@ -12,25 +12,29 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
-// A leaseSession is a Session that is a row of a table, with an expiry by the
-// database's own clock, and its locks are rows that point at it. It needs no
-// connection of its own: each call borrows one of the pool.
+// A session is a row of a table, with an expiry by the database's clock. Its
+// locks are rows that refer to it. It has no connection of its own: each call
+// borrows one of the pool.
 //
-// Invariant: a lock's row counts while its session's row is there and has not
-// expired. Every statement of a session renews it, or does nothing if it has expired;
-// whoever finds it expired may delete it, and it never comes back.
+// Invariant: the row of a lock counts while the session's row exists and has
+// not expired. Each statement of a session renews the session, or does nothing
+// if it has expired. Any session may delete the row of an expired one, which
+// never comes back.
 //
-// A connection that fails does not end the session: what the statement on it did
-// is then known only to Held. Statements are numbered, and the row has the number of the last.
-// One that comes after a later one does nothing: so Held is the last word on those before
-// it. And where the row's number is less than one that was acknowledged, the database has lost
-// what it had committed, in a failover or a restore, and the session has ended.
-type leaseSession struct {
+// A connection that fails does not end the session. Only Held then knows what
+// the statement has done. Statements are numbered, and the session's row has
+// the number of the last one. A statement that arrives after a later one does
+// nothing, so Held has the last word on earlier statements.
+//
+// If the row has a lower number than a statement that was acknowledged, a
+// failover or a restore has lost what was committed. The session has ended
+// then.
+type session struct {
 	tables tables
 	stamp  stamp
-	bound  time.Duration // for a call
+	bound  time.Duration // of a call
 
-	doubtful []dialect.SecretCheck // of a call that failed: to be given back
+	doubtful []dialect.SecretCheck // a failed call may have taken them: Held gives them back
 
 	ctx    context.Context // ends with Abort
 	abort  context.CancelFunc
@@ -39,37 +43,37 @@ type leaseSession struct {
 	reserved reservedTokens
 }
 
-// tables is the words that one kind of database has for a table of leases.
-// Each method is a call of Session's: its error is a driver's, or a *Failure.
+// tables is the SQL of one kind of database. Each method serves a call of a
+// session. Its error is a driver's or a *Failure.
 type tables interface {
 	open(ctx context.Context, s *stamp, holder string) error
 	exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error
 	held(ctx context.Context, s *stamp) ([]dialect.Key, error)
 	checkSecrets(ctx context.Context, s *stamp, wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error)
-	token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) // and the n-1 after it
+	token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) // first and the n-1 tokens after it
 	end(ctx context.Context, s *stamp) error
 }
 
-// A stamp is what a statement says of its session.
+// A stamp is what each statement says of its session.
 type stamp struct {
 	id    int64
 	lease time.Duration
-	last  int64 // number of the last statement
-	acked int64 // of the last that was acknowledged
+	last  int64 // the number of the last statement
+	acked int64 // the number of the last one with a response
 }
 
-// acknowledge notes that the last statement was answered.
+// acknowledge notes that the last statement has its response.
 func (s *stamp) acknowledge() { s.acked = s.last }
 
-// next numbers the next statement.
+// next returns the number of the next statement.
 func (s *stamp) next() int64 {
 	s.last++
 	return s.last
 }
 
-// openLease makes a session of tables. Its error is that of t.open.
-func openLease(ctx context.Context, t tables, set dialect.Settings, socket *dbconn.BorrowedSocket) (dialect.Session, error) {
-	s := &leaseSession{
+// openSession makes a session with t. Its error is that of t.open.
+func openSession(ctx context.Context, t tables, set dialect.Settings, socket *dbconn.BorrowedSocket) (dialect.Session, error) {
+	s := &session{
 		tables: t, bound: callBound(set), socket: socket,
 		stamp: stamp{id: rand.Int64(), lease: set.Lease}, //nolint:gosec // a name, not a secret
 	}
@@ -80,23 +84,25 @@ func openLease(ctx context.Context, t tables, set dialect.Settings, socket *dbco
 	return s, nil
 }
 
-// callBound is for how long a call may go unanswered: so short that Held can follow on it within
-// the lease.
+// callBound bounds a call. It is so short that Held can follow within the
+// lease.
 func callBound(set dialect.Settings) time.Duration { return set.StatementTimeout / 2 }
 
-func (s *leaseSession) Exchange(b *dialect.Batch) error { return dialect.InParts(b, s.exchange) }
+// Exchange implements dialect.Session.
+func (s *session) Exchange(b *dialect.Batch) error { return dialect.InParts(b, s.exchange) }
 
-func (s *leaseSession) exchange(b *dialect.Batch) error {
+// exchange carries out a batch without sets.
+func (s *session) exchange(b *dialect.Batch) error {
 	err := s.call(func(ctx context.Context) error { return s.tables.exchange(ctx, &s.stamp, b, &s.reserved) })
 	if err != nil {
-		s.reserved.reserve(dialect.Token{}, 0) // it may have taken locks, and then the block is too old for them
+		s.reserved.reserve(dialect.Token{}, 0) // the failed statement may have taken locks that are newer than the block
 	}
 	return err
 }
 
-// Held also gives back what a check that failed may have left: no statement from before
-// is under way any more.
-func (s *leaseSession) Held() (keys []dialect.Key, err error) {
+// Held implements dialect.Session. It also gives back what a failed
+// CheckSecrets may have left, since no earlier statement is in flight any more.
+func (s *session) Held() (keys []dialect.Key, err error) {
 	err = s.call(func(ctx context.Context) (err error) {
 		if keys, err = s.tables.held(ctx, &s.stamp); err == nil && len(s.doubtful) > 0 {
 			_, err = s.tables.checkSecrets(ctx, &s.stamp, nil, s.doubtful)
@@ -109,8 +115,9 @@ func (s *leaseSession) Held() (keys []dialect.Key, err error) {
 	return keys, err
 }
 
-// Claim leaves it to Held, which follows on a failure, to give back what it may have got.
-func (s *leaseSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
+// CheckSecrets implements dialect.Session. After an error it leaves it to Held
+// to give back what it may have taken.
+func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
 	err = s.call(func(ctx context.Context) (err error) {
 		conflicts, err = s.tables.checkSecrets(ctx, &s.stamp, wanted, dropped)
 		return err
@@ -122,7 +129,8 @@ func (s *leaseSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conf
 	return conflicts, nil
 }
 
-func (s *leaseSession) Token() (t dialect.Token, err error) {
+// Token implements dialect.Session.
+func (s *session) Token() (t dialect.Token, err error) {
 	var n int64
 	err = s.call(func(ctx context.Context) (err error) {
 		t, n, err = s.tables.token(ctx, &s.stamp)
@@ -136,24 +144,26 @@ func (s *leaseSession) Token() (t dialect.Token, err error) {
 	return t, err
 }
 
-func (s *leaseSession) ReservedToken() (dialect.Token, bool) { return s.reserved.next() }
+// ReservedToken implements dialect.Session.
+func (s *session) ReservedToken() (dialect.Token, bool) { return s.reserved.next() }
 
-func (s *leaseSession) Room() int { return math.MaxInt }
+// Room has no limit.
+func (s *session) Room() int { return math.MaxInt }
 
-// Socket is nil: no connection is the session's own.
-func (s *leaseSession) Socket() net.Conn { return nil }
+// Socket returns nil, since no connection belongs to the session.
+func (s *session) Socket() net.Conn { return nil }
 
-func (s *leaseSession) Abort() {
+// Abort implements dialect.Session.
+func (s *session) Abort() {
 	s.abort()
 	s.socket.Close()
 }
 
-// endTimeout bounds how long a session's rows are being deleted: they expire by
-// themselves.
+// endTimeout bounds the deletion of a session's rows. They expire in any case.
 const endTimeout = time.Second
 
 // Destroy deletes the session's rows. Abort does not disturb it.
-func (s *leaseSession) Destroy() {
+func (s *session) Destroy() {
 	s.abort()
 	s.socket.Spare()
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
@@ -161,8 +171,8 @@ func (s *leaseSession) Destroy() {
 	_ = s.tables.end(ctx, &s.stamp)
 }
 
-// call bounds f. A connection that failed leaves the session alive.
-func (s *leaseSession) call(f func(context.Context) error) error {
+// call bounds f. The session survives the failure of a connection.
+func (s *session) call(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.bound)
 	defer cancel()
 	err := f(ctx)
@@ -172,5 +182,5 @@ func (s *leaseSession) call(f func(context.Context) error) error {
 	return dialect.AsStatement(dialect.Fail(err))
 }
 
-// errExpired is how a session ends.
+// errExpired is the end of a session.
 var errExpired = &dialect.Failure{Kind: dialect.Gone, Reason: "the session had expired by the database's clock, or was deleted, or the database has lost what it had committed"}

@@ -14,7 +14,7 @@ import (
 )
 
 // leaseTable opens sessions of a lease table on a database of their own.
-func leaseTable(t *testing.T) (db *sql.DB, open func() *leaseSession) {
+func leaseTable(t *testing.T) (db *sql.DB, open func() *session) {
 	t.Helper()
 	dsn, err := url.Parse(pgtest.Database(t))
 	if err != nil {
@@ -27,20 +27,20 @@ func leaseTable(t *testing.T) (db *sql.DB, open func() *leaseSession) {
 }
 
 // leaseTableOf is leaseTable with a driver, and the database that dsn names.
-func leaseTableOf(t *testing.T, driver, dsn string) (db *sql.DB, open func() *leaseSession) {
+func leaseTableOf(t *testing.T, driver, dsn string) (db *sql.DB, open func() *session) {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return db, func() *leaseSession {
+	return db, func() *session {
 		s, err := PostgreSQL{}.Open(t.Context(), db, dialect.Settings{Lease: time.Hour, StatementTimeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Destroy)
-		return s.(*leaseSession)
+		return s.(*session)
 	}
 }
 
@@ -57,7 +57,7 @@ func mustExecute(t *testing.T, db *sql.DB, statement string) {
 	}
 }
 
-func mustHold(t *testing.T, s *leaseSession, want int) {
+func mustHold(t *testing.T, s *session, want int) {
 	t.Helper()
 	keys, err := s.Held()
 	if err != nil {

@@ -12,24 +12,26 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
-// SQLite locks with rows of a table, in the file that all processes of a fleet
-// on one machine share. Each call is one transaction that begins by locking the
-// file for writing, so that it cannot fail half-way because of another's.
+// SQLite is the dialect of lease tables in a file that all processes of a fleet
+// on one machine share.
+//
+// Each call is one transaction. It begins by locking the file for writing, so
+// that it cannot fail half-way because of another transaction.
 type SQLite struct{}
 
-// Traits has a short lease: a dead process is found out by it alone.
+// Traits has a short lease, since only the lease shows that a process is dead.
 func (SQLite) Traits() dialect.Traits {
 	return dialect.Traits{Lease: 5 * time.Second, CloseTimeout: endTimeout}
 }
 
-// Open makes the tables if they are missing, and a session in them. It sets the
-// file's journal to write-ahead.
+// Open creates the tables if they are missing, and a session in them. It sets
+// the file's journal to write-ahead.
 func (SQLite) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	t := &sqliteTables{db: db}
 	var s dialect.Session
 	err := t.prove(ctx)
 	if err == nil {
-		s, err = openLease(ctx, t, set, new(dbconn.BorrowedSocket))
+		s, err = openSession(ctx, t, set, new(dbconn.BorrowedSocket))
 	}
 	if code, ok := errcode.SQLite(err); ok && code&0xff == errcode.SQLiteReadOnly {
 		return nil, dialect.Misconfigured(dialect.Fail(err).Error())
@@ -37,20 +39,21 @@ func (SQLite) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (diale
 	return s, dialect.Fail(err)
 }
 
-// sqliteTables is the lease table in SQLite.
+// sqliteTables implements tables in SQLite.
 type sqliteTables struct {
 	db  *sql.DB
 	wal bool // the journal is written ahead
 }
 
-// The file's clock is the machine's, which its processes share. It is one moment within a
-// statement.
+// The clock is the machine's, which all processes of the file share. Within a
+// statement it stands still.
 const (
 	sqliteMillis = `CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)`
 	sqliteMicros = `CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)`
 )
 
-// prove checks that all connections of the pool have one file, which can be written to.
+// prove checks that all connections of the pool share one file, which can be
+// written to.
 func (t *sqliteTables) prove(ctx context.Context) error {
 	conn, err := dbconn.Lend(ctx, t.db)
 	if err != nil {
@@ -68,6 +71,7 @@ func (t *sqliteTables) prove(ctx context.Context) error {
 	return err
 }
 
+// oneFile checks that the database is a file and that the connection may write.
 func oneFile(ctx context.Context, conn *sql.Conn) error {
 	var file string
 	if err := conn.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
@@ -86,9 +90,9 @@ func oneFile(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// writeAhead has the file's journal written ahead, so that readers do not keep the
-// sessions from renewing. A file whose journal cannot be changed, because somebody is at
-// it or the file system shares no memory, serves as it is.
+// writeAhead sets the file's journal to write-ahead, so that readers do not
+// keep sessions from renewing. Otherwise the file serves as it is: another
+// connection may use it now, or the file system may share no memory.
 func (t *sqliteTables) writeAhead(ctx context.Context, conn *sql.Conn) error {
 	var mode string
 	err := conn.QueryRowContext(ctx, "PRAGMA main.journal_mode = WAL").Scan(&mode)
@@ -99,6 +103,7 @@ func (t *sqliteTables) writeAhead(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
+// open implements tables.
 func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
 		for _, statement := range slices.Concat(leaseTables(sqliteTypes), usertx.FenceSchema().SQLite) {
@@ -111,11 +116,12 @@ func (t *sqliteTables) open(ctx context.Context, s *stamp, holder string) error 
 	})
 }
 
-// sqliteLease is s's in milliseconds, rounded up, and one more for what the clock is rounded down: never
-// less than the lease is between the sending of a statement and the expiry.
+// sqliteLease returns the lease of s in milliseconds. It is rounded up, and one
+// more since the clock is rounded down. So the session never expires before its
+// lease has passed since the statement was sent.
 func sqliteLease(s *stamp) int64 { return (s.lease + time.Millisecond - 1).Milliseconds() + 1 }
 
-// renewed is transact in which s is renewed first.
+// renewed is transact, and renews s first.
 func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx)) error {
 	err := t.transact(ctx, func(tx *sqliteTx) error {
 		alive := tx.exec(`UPDATE main.latchkey_sessions SET expires = `+sqliteMillis+` + ?, statement = ? WHERE id = ? AND statement >= ? AND expires > `+sqliteMillis,
@@ -132,8 +138,8 @@ func (t *sqliteTables) renewed(ctx context.Context, s *stamp, f func(*sqliteTx))
 	return err
 }
 
-// reap deletes what dead sessions have left, and of keys also what those have whose row somebody
-// has deleted. It reports whether there was anything.
+// reap deletes the rows of dead sessions. Of keys it also deletes locks whose
+// session has no row. It reports whether there was any.
 func (tx *sqliteTx) reap(keys []dialect.Key) bool {
 	found := tx.exec(`DELETE FROM main.latchkey_sessions WHERE expires <= ` + sqliteMillis)
 	if found > 0 {
@@ -147,12 +153,13 @@ func (tx *sqliteTx) reap(keys []dialect.Key) bool {
 	return found > 0
 }
 
-// tokenBlock is how many tokens an exchange that takes locks brings along.
+// tokenBlock is how many tokens are reserved with each exchange that takes
+// locks.
 const tokenBlock = 64
 
-// reserve takes the next n tokens and returns the first: of a counter that is not behind the
-// clock, so that a file that was put back to an earlier state does not
-// give out the same ones again.
+// reserve takes the next n tokens and returns the first. Their counter is never
+// behind the clock. So a file that was restored from a copy does not give out
+// the same tokens again.
 func (tx *sqliteTx) reserve(n int64) (first dialect.Token) {
 	if tx.exec(`UPDATE main.latchkey_tokens SET number = max(number, `+sqliteMicros+`) + ?`, n) == 0 {
 		tx.exec(`INSERT INTO main.latchkey_tokens (only_row, system, number) VALUES (1, `+sqliteTypes.random+`, `+sqliteMicros+` + ?)`, n)
@@ -163,6 +170,7 @@ func (tx *sqliteTx) reserve(n int64) (first dialect.Token) {
 	return first
 }
 
+// held implements tables.
 func (t *sqliteTables) held(ctx context.Context, s *stamp) (keys []dialect.Key, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) {
 		keys = tx.keys(`SELECT key_space, key_id FROM main.latchkey_locks WHERE session = ?`, s.id)
@@ -170,11 +178,13 @@ func (t *sqliteTables) held(ctx context.Context, s *stamp) (keys []dialect.Key, 
 	return keys, err
 }
 
+// token implements tables.
 func (t *sqliteTables) token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) { first = tx.reserve(tokenBlock) })
 	return first, tokenBlock, err
 }
 
+// end implements tables.
 func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 	return t.transact(ctx, func(tx *sqliteTx) error {
 		tx.exec(`DELETE FROM main.latchkey_sessions WHERE id = ?`, s.id)
@@ -184,8 +194,8 @@ func (t *sqliteTables) end(ctx context.Context, s *stamp) error {
 	})
 }
 
-// isBusy reports whether err is of a lock on the file that somebody else has for the
-// moment.
+// isBusy reports whether err means that another connection has locked the file
+// at this moment.
 func isBusy(err error) bool {
 	code, ok := errcode.SQLite(err)
 	return ok && (code&0xff == errcode.SQLiteBusy || code&0xff == errcode.SQLiteLocked)

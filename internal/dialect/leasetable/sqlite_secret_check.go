@@ -6,7 +6,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// check conflictsWith a check if another fingerprint of its class is claimed.
+// checkSecrets keeps a row for each check. One transaction looks for conflicts
+// and takes the check, so it need not look again.
 func (t *sqliteTables) checkSecrets(ctx context.Context, s *stamp, wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
 	err = t.renewed(ctx, s, func(tx *sqliteTx) {
 		tx.reap(nil)

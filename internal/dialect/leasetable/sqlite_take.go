@@ -9,6 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+// exchange implements tables.
 func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
 	err := t.exchangeOnce(ctx, s, b, reserved, false)
 	if errors.Is(err, errNotAll) {
@@ -17,10 +18,12 @@ func (t *sqliteTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch,
 	return err
 }
 
-// errNotAll is that a key to give back was not held, in a transaction that has not asked
-// which: normally all are.
+// errNotAll says that the session did not hold all keys of a release. The
+// statement does not ask which, since normally it holds all.
 var errNotAll = errors.New("not all that was to be given back was held")
 
+// exchangeOnce carries out b in one transaction. With exact it finds out which
+// keys of a release were not held.
 func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens, exact bool) error {
 	w := newCandidates(b)
 	given := b.Release
@@ -46,12 +49,15 @@ func (t *sqliteTables) exchangeOnce(ctx context.Context, s *stamp, b *dialect.Ba
 		reserved.reserve(block, tokenBlock)
 	}
 	notGiven(b, given)
-	w.answer(b)
+	w.respond(b)
 	return nil
 }
 
+// giveBack deletes the rows of some keys.
 const giveBack = `DELETE FROM main.latchkey_locks WHERE session = ? AND key_space = ? AND key_id IN (SELECT value FROM json_each(?))`
 
+// giveBack gives keys back. It fails with errNotAll if s did not hold all of
+// them.
 func (tx *sqliteTx) giveBack(s *stamp, keys []dialect.Key) {
 	for _, of := range bySpace(keys) {
 		if n := tx.exec(giveBack, s.id, of.space, of.ids); tx.err == nil && n < int64(of.n) {
@@ -60,7 +66,7 @@ func (tx *sqliteTx) giveBack(s *stamp, keys []dialect.Key) {
 	}
 }
 
-// giveBackExactly returns those of keys that s had.
+// giveBackExactly gives keys back and returns those that s held.
 func (tx *sqliteTx) giveBackExactly(s *stamp, keys []dialect.Key) (given []dialect.Key) {
 	for _, of := range bySpace(keys) {
 		given = append(given, tx.keys(giveBack+` RETURNING key_space, key_id`, s.id, of.space, of.ids)...)
@@ -68,7 +74,7 @@ func (tx *sqliteTx) giveBackExactly(s *stamp, keys []dialect.Key) (given []diale
 	return given
 }
 
-// take takes what is free for the groups that are without.
+// take takes the first free key for each group that has none.
 func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *candidates) {
 	const insert = `INSERT INTO main.latchkey_locks (key_space, key_id, session, acquired) SELECT ?, value, ?, ` + sqliteMillis + ` FROM json_each(?) `
 	tries := w.groups[:len(b.Try)]
@@ -95,7 +101,7 @@ func (tx *sqliteTx) take(s *stamp, b *dialect.Batch, w *candidates) {
 	}
 }
 
-// stillOpen is the keys of tries that have not been taken.
+// stillOpen returns the keys of tries that are not taken.
 func stillOpen(tries []group) (keys []dialect.Key) {
 	for i := range tries {
 		if tries[i].won < 0 {
@@ -105,7 +111,7 @@ func stillOpen(tries []group) (keys []dialect.Key) {
 	return keys
 }
 
-// allWon notes that what was still open of a space was taken.
+// allWon notes that all remaining keys of a space are taken.
 func allWon(tries []group, space dialect.Space) {
 	for i := range tries {
 		if tries[i].keys[0].Space == space {
@@ -114,7 +120,7 @@ func allWon(tries []group, space dialect.Space) {
 	}
 }
 
-// someWon notes which keys were taken.
+// someWon notes which keys are taken.
 func someWon(tries []group, taken []dialect.Key) {
 	was := make(map[dialect.Key]bool, len(taken))
 	for _, k := range taken {
@@ -128,14 +134,15 @@ func someWon(tries []group, taken []dialect.Key) {
 	}
 }
 
-// A spaceful is keys of one space, as a JSON list of their ids.
-type spaceful struct {
+// keysOfSpace are the keys of one space, as a JSON list of their ids.
+type keysOfSpace struct {
 	space dialect.Space
 	ids   string
 	n     int
 }
 
-func bySpace(keys []dialect.Key) (of []spaceful) {
+// bySpace sorts keys by their spaces.
+func bySpace(keys []dialect.Key) (of []keysOfSpace) {
 	for _, space := range []dialect.Space{dialect.Bigint, dialect.TwoInts} {
 		text, n := []byte{'['}, 0
 		for _, k := range keys {
@@ -146,7 +153,7 @@ func bySpace(keys []dialect.Key) (of []spaceful) {
 		}
 		if n > 0 {
 			text[len(text)-1] = ']'
-			of = append(of, spaceful{space, string(text), n})
+			of = append(of, keysOfSpace{space, string(text), n})
 		}
 	}
 	return of

@@ -10,15 +10,15 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
-// A sqliteTx is a transaction under way that has locked the file for writing. Once a
-// statement has failed, those that follow do nothing.
+// A sqliteTx is a transaction in progress that has locked the file for writing.
+// After a statement has failed, later ones do nothing.
 type sqliteTx struct {
-	ctx  context.Context //nolint:containedctx // of the one call that the transaction is
+	ctx  context.Context //nolint:containedctx // the transaction is one call
 	conn *sql.Conn
 	err  error // the first
 }
 
-// exec returns how many rows the statement has changed.
+// exec returns the number of rows that the statement has changed.
 func (tx *sqliteTx) exec(statement string, args ...any) int64 {
 	if tx.err != nil {
 		return 0
@@ -33,7 +33,7 @@ func (tx *sqliteTx) exec(statement string, args ...any) int64 {
 	return n
 }
 
-// keys reads a query's rows of key space and id.
+// keys reads rows of key space and id.
 func (tx *sqliteTx) keys(query string, args ...any) (keys []dialect.Key) {
 	if tx.err != nil {
 		return nil
@@ -55,8 +55,8 @@ func (tx *sqliteTx) keys(query string, args ...any) (keys []dialect.Key) {
 	return keys
 }
 
-// transact carries out f in a transaction. After an error nothing was done, or,
-// if the commit failed, it is not known.
+// transact carries out f in a transaction. After an error the transaction had
+// no effect. If the commit has failed, its effect is unknown.
 func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) error {
 	conn, err := dbconn.Lend(ctx, t.db)
 	if err != nil {
@@ -66,7 +66,7 @@ func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) er
 	settings, err := t.lend(ctx, conn)
 	if err == nil {
 		if err = whileBusy(ctx, conn, "BEGIN IMMEDIATE"); err == nil {
-			// Nothing waits from here on: its statements are not to be interrupted.
+			// Nothing waits from here on, so no statement is interrupted.
 			tx := sqliteTx{ctx: context.WithoutCancel(ctx), conn: conn}
 			if err = f(&tx); err == nil {
 				err = whileBusy(ctx, conn, "COMMIT")
@@ -80,10 +80,12 @@ func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) er
 	return err
 }
 
-// whileBusy carries out a statement that locks the file, or a commit, for which others' readers must
-// have left if the journal is not written ahead. Others' transactions are short, as a rule: it
-// waits for them until ctx ends. The driver does not get ctx, for its end is no reason to
-// leave a transaction behind that has just begun.
+// whileBusy carries out a statement that locks the file, or a commit, and waits
+// for other connections until ctx ends. A commit has to wait for readers if the
+// journal is not write-ahead.
+//
+// Other transactions are normally short. The driver does not get ctx, since its
+// end must not leave a transaction behind that has just begun.
 func whileBusy(ctx context.Context, conn *sql.Conn, statement string) error {
 	for i := 0; ; i++ {
 		_, err := conn.ExecContext(context.WithoutCancel(ctx), statement)
@@ -94,8 +96,8 @@ func whileBusy(ctx context.Context, conn *sql.Conn, statement string) error {
 	}
 }
 
-// rollback ends the transaction, or else the connection, also where there is none
-// left to end.
+// rollback ends the transaction, if there is one. If that fails, it destroys
+// the connection.
 func rollback(conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
@@ -104,7 +106,7 @@ func rollback(conn *sql.Conn) {
 	}
 }
 
-// lent is what a borrowed connection's settings were.
+// lent are the settings that a borrowed connection had.
 type lent struct {
 	busyTimeout int64 // ms
 	synchronous int64
@@ -113,16 +115,16 @@ type lent struct {
 const (
 	restoreTimeout = time.Second // for a rollback, or for settings to be put back
 
-	busyTimeout = 200 * time.Millisecond // and then again, unless the call has ended
+	busyTimeout = 200 * time.Millisecond // then whileBusy tries again
 
-	// synchronousNormal does not wait for the disk at each commit. What a crash of the
-	// machine takes back then are locks of processes that it has ended, too.
+	// synchronousNormal does not wait for the disk at each commit. A crash of the
+	// machine may take back the last locks, and ends the processes that hold them.
 	synchronousNormal = 1
 )
 
-// lend sets a borrowed connection for our transaction. It first ends one that the
-// connection's last user has left open. As a rule there is none, and that fails,
-// in some microseconds.
+// lend sets a borrowed connection for a transaction. It first ends a
+// transaction that an earlier user has left open. Normally there is none, and
+// the statement fails within microseconds.
 func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
 	_, _ = conn.ExecContext(ctx, "ROLLBACK")
 	ours := lent{busyTimeout.Milliseconds(), synchronousNormal}
@@ -146,7 +148,7 @@ func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err 
 	return was, nil
 }
 
-// restore gives a borrowed connection its settings back, or ends it.
+// restore gives a borrowed connection its settings back, or destroys it.
 func (was lent) restore(conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
 	defer cancel()
@@ -162,6 +164,7 @@ func (was lent) restore(conn *sql.Conn) {
 	}
 }
 
+// pragma sets a PRAGMA of SQLite.
 func pragma(ctx context.Context, conn *sql.Conn, name string, value int64) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA %s = %d", name, value))
 	return err

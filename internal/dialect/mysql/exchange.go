@@ -12,32 +12,35 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// The one statement that carries a batch computes one text: for each key to give
-// back and then for each to take a letter, and for each group the place of what was taken.
-// Columns of their own would be limited to 4,096.
+// The statement that carries a batch computes one text. It has a letter for each
+// key of Release and then of Try, and a number for each group. MySQL allows no more
+// than 4,096 columns.
 const (
 	done   = '1'
 	not    = '0'
-	noLock = 'n' // NULL: of a release, nobody holds it; of a try, the server could not say
+	noLock = 'n' // NULL: no session holds the key of a release, or the server could not tell
 )
 
+// Exchange implements dialect.Session.
 func (s *session) Exchange(b *dialect.Batch) error { return dialect.InParts(b, s.exchange) }
 
+// exchange carries out a batch without sets.
 func (s *session) exchange(b *dialect.Batch) error {
 	text, err := s.ask(context.Background(), s.exchangeOf(b))
 	if err == nil {
-		err = s.answer(b, text)
+		err = s.readResponse(b, text)
 	}
-	if err != nil && !errors.Is(err, dialect.ErrTooLong) { // which was not sent
+	if err != nil && !errors.Is(err, dialect.ErrTooLong) { // a statement that is too long is not sent
 		s.mayHold(b)
 	}
-	if err == nil && time.Since(s.settled) >= settlePause {
-		s.settleDoubts()
+	if err == nil && time.Since(s.triedToDrop) >= dropPause {
+		s.dropDoubtful()
 	}
 	return dialect.Fail(err)
 }
 
-// Room is how many keys one batch may carry for sure: the dearest is that of a group of its own.
+// Room returns how many keys a batch may carry in the worst case, in which each
+// is a group of its own.
 func (s *session) Room() int {
 	const (
 		beside = 128 // what is in the statement beside the keys
@@ -47,8 +50,8 @@ func (s *session) Room() int {
 	return max((s.limit-beside)/dearest, 1)
 }
 
-// exchangeOf is the expression that carries out b, releases first. It names no key that
-// people know, and has no arguments, for which drivers would prepare it.
+// exchangeOf returns the expression that carries out b, releases first. It has
+// no arguments, since drivers would prepare the statement then.
 func (s *session) exchangeOf(b *dialect.Batch) string {
 	text := append(s.text[:0], "CONCAT(''"...)
 	for _, k := range b.Release {
@@ -68,9 +71,9 @@ func (s *session) exchangeOf(b *dialect.Batch) string {
 	return string(s.text)
 }
 
-// appendGroup appends what takes the first key of group that is free, and leaves those after
-// it alone. Another group of the same batch may have taken one of its keys, and
-// GET_LOCK would grant that again.
+// appendGroup appends a CASE that takes the first free key of group and no
+// other. It asks IS_FREE_LOCK first. Another group of the batch may have taken
+// the key, and GET_LOCK would grant it again.
 func (s *session) appendGroup(text []byte, group []dialect.Key) []byte {
 	if len(group) == 0 {
 		return append(text, ",',-1'"...)
@@ -88,8 +91,8 @@ func (s *session) appendGroup(text []byte, group []dialect.Key) []byte {
 	return append(text, " ELSE ',-1' END"...)
 }
 
-// answer reads the text into b, and notes what the session holds now.
-func (s *session) answer(b *dialect.Batch, text string) error {
+// readResponse reads the text into b, and notes what the session holds now.
+func (s *session) readResponse(b *dialect.Batch, text string) error {
 	n := len(b.Release) + len(b.Try)
 	if len(text) < n {
 		return dialect.ErrNonsense
@@ -116,10 +119,11 @@ func (s *session) answer(b *dialect.Batch, text string) error {
 			return dialect.ErrNonsense
 		}
 	}
-	return s.answerGroups(b, text[n:])
+	return s.readGroups(b, text[n:])
 }
 
-func (s *session) answerGroups(b *dialect.Batch, text string) error {
+// readGroups reads the text for Any.
+func (s *session) readGroups(b *dialect.Batch, text string) error {
 	for _, g := range b.Any {
 		var item string
 		item, text, _ = strings.Cut(strings.TrimPrefix(text, ","), ",")
@@ -138,7 +142,7 @@ func (s *session) answerGroups(b *dialect.Batch, text string) error {
 	return nil
 }
 
-// mayHold notes that of b nothing is known.
+// mayHold notes that the session may hold each key of b.
 func (s *session) mayHold(b *dialect.Batch) {
 	for _, keys := range append([][]dialect.Key{b.Release, b.Try}, b.Any...) {
 		for _, k := range keys {
@@ -150,8 +154,8 @@ func (s *session) mayHold(b *dialect.Batch) {
 // heldAtOnce is how many keys Held asks for in one statement.
 const heldAtOnce = 500
 
-// Held asks for each key that the session may hold: MySQL lists a session's locks in
-// no place that every user may read.
+// Held implements dialect.Session. It asks for each key that the session may
+// hold. MySQL lists a session's locks in no place that every user may read.
 func (s *session) Held() (keys []dialect.Key, err error) {
 	all := slices.Collect(maps.Keys(s.held))
 	if len(all) == 0 { // the question is then whether the session lives
@@ -175,7 +179,8 @@ func (s *session) Held() (keys []dialect.Key, err error) {
 	return keys, nil
 }
 
-// heldAmong is those of all that are held; it asks for so many at once.
+// heldAmong returns the keys of all that are held. It asks for atOnce keys in
+// one statement.
 func (s *session) heldAmong(all []dialect.Key, atOnce int) (keys []dialect.Key, err error) {
 	for asked := range slices.Chunk(all, atOnce) {
 		held, err := s.heldOf(asked)
@@ -187,6 +192,7 @@ func (s *session) heldAmong(all []dialect.Key, atOnce int) (keys []dialect.Key, 
 	return keys, nil
 }
 
+// heldOf is heldAmong for one statement.
 func (s *session) heldOf(asked []dialect.Key) (held []dialect.Key, err error) {
 	text := append(s.text[:0], "CONCAT(''"...)
 	for _, k := range asked {

@@ -14,8 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
-// A mysqlProof shows that locks taken with GET_LOCK on session exclude other
-// connections to the same server, or says what to change. It SETs nothing.
+// A proof shows that locks of GET_LOCK on session exclude other connections to
+// the same server. Otherwise it says what to change. It SETs nothing.
 type proof struct {
 	session, witness *sql.Conn
 	timeout          time.Duration // for each question
@@ -23,12 +23,14 @@ type proof struct {
 	id, other int64 // of session's connection, and of witness's
 }
 
+// behindProxy is the reason to reject a proxy.
 const behindProxy = "a proxy is between that shares the server's connections among its clients (ProxySQL, MaxScale or the like): connect to the server itself, or switch multiplexing and read/write splitting off for this user"
 
-// mysqlRounds is how often ownConnections looks, which finds a proxy as surely as
-// the rounds of PostgreSQL's proof find a pooler.
+// rounds is how often ownConnections looks, as often as PostgreSQL's proof
+// looks for a pooler.
 const rounds = 8
 
+// run returns what session's server says of itself.
 func (p *proof) run(ctx context.Context) (server, error) {
 	var server server
 	err := p.tidy(ctx)
@@ -47,8 +49,8 @@ func (p *proof) run(ctx context.Context) (server, error) {
 	return server, err
 }
 
-// tidy ends what the pool's last users have left open on both: the session would be in their
-// transaction for ever, and the round's would commit it.
+// tidy ends transactions that earlier users have left open on both connections.
+// Otherwise the session would stay in one, and a round would commit the other.
 func (p *proof) tidy(ctx context.Context) error {
 	for _, conn := range []*sql.Conn{p.session, p.witness} {
 		for _, statement := range []string{rollbackWork, "UNLOCK TABLES"} {
@@ -60,9 +62,9 @@ func (p *proof) tidy(ctx context.Context) error {
 	return nil
 }
 
-// server is what session's server says of itself. The database's name travels as the
-// digits of its bytes, whatever the connection's character set, and in lower case where
-// the server takes no notice of that.
+// server returns what session's server says of itself. The name of the database
+// travels as hex digits, whatever the character set of the connection. It is in
+// lower case if the server ignores case.
 func (p *proof) server(ctx context.Context) (server server, err error) {
 	var database sql.NullString
 	err = p.session.QueryRowContext(ctx, `SELECT VERSION(),
@@ -90,8 +92,9 @@ func (p *proof) server(ctx context.Context) (server server, err error) {
 	return server, rows.Err()
 }
 
-// ownConnections rowChecks that each connection keeps one of the server's own: where they are
-// shared, a second client's transaction takes the one that the first was on.
+// ownConnections checks that each connection keeps one of the server's own.
+// Where they are shared, the transaction of a second client takes the one that
+// the first client was on.
 func (p *proof) ownConnections(ctx context.Context) (err error) {
 	if p.id, _, err = p.ask(ctx, p.session, "0"); err != nil {
 		return err
@@ -107,9 +110,11 @@ func (p *proof) ownConnections(ctx context.Context) (err error) {
 	return nil
 }
 
-// round has the witness open a transaction, so that it occupies a connection, and looks
-// at both. A proxy with a single connection to the server cannot answer session then:
-// silence is an answer.
+// round has the witness open a transaction, which occupies a connection, and
+// looks at both.
+//
+// A proxy with a single connection to the server cannot serve session then. So
+// silence means a proxy.
 func (p *proof) round(ctx context.Context) error {
 	if err := p.exec(ctx, p.witness, "START TRANSACTION"); err != nil {
 		return err
@@ -131,8 +136,8 @@ func (p *proof) round(ctx context.Context) error {
 	return err
 }
 
-// exclusion takes two random names at once, which old servers cannot, and has the
-// witness ask for one of them.
+// exclusion takes two random names at once, which old servers cannot, and has
+// the witness ask for one of them.
 func (p *proof) exclusion(ctx context.Context) error {
 	name := func() string { return fmt.Sprintf("'latchkey.proof.%016x'", rand.Uint64()) } //nolint:gosec // not a secret
 	one, two := name(), name()
@@ -167,8 +172,9 @@ func (p *proof) exclusion(ctx context.Context) error {
 	return nil
 }
 
-// ask is the connection that answered, and the value of an expression. Some proxies
-// answer by themselves who asks for the connection alone.
+// ask returns the connection that responded, and the value of an expression. An
+// expression is always there, since some proxies respond themselves to a
+// question for the connection alone.
 func (p *proof) ask(ctx context.Context, conn *sql.Conn, expression string) (id int64, value string, err error) {
 	type answer struct {
 		id    int64
@@ -181,7 +187,7 @@ func (p *proof) ask(ctx context.Context, conn *sql.Conn, expression string) (id 
 	return a.id, a.value.String, err
 }
 
-// exec carries out a statement that changes nothing but what conn is in.
+// exec sends a statement that changes nothing but the state of conn.
 func (p *proof) exec(ctx context.Context, conn *sql.Conn, statement string) error {
 	_, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (sql.Result, error) {
 		return conn.ExecContext(ctx, statement)

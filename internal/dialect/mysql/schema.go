@@ -1,7 +1,7 @@
 package mysql
 
-// mysqlSecrets is the table of checks. A session makes it itself when it needs
-// it.
+// secretsTable is the table of secret checks. A session creates it when it
+// first needs it.
 const secretsTable = `CREATE TABLE IF NOT EXISTS latchkey_secret_checks (
 	class   INT NOT NULL, -- of a namespace
 	fingerprint INT NOT NULL, -- of the secret that its keys are made with
@@ -9,5 +9,5 @@ const secretsTable = `CREATE TABLE IF NOT EXISTS latchkey_secret_checks (
 	PRIMARY KEY (class, fingerprint, session)
 ) ENGINE = InnoDB`
 
-// MySQLSchema returns the statements that make the table of a session.
+// Schema returns the statements that create the table of sessions.
 func Schema() []string { return []string{secretsTable} }

@@ -11,13 +11,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// Claim is a row of latchkey_secret_checks for each check, which counts while the lock is held
-// that it names: a session's own. GET_LOCK knows no shared locks. Who comes to a class that has
-// another fingerprint leaves that alone; of two that come at the same moment one at least sees
-// the other when it looks again.
+// CheckSecrets implements dialect.Session. Each check is a row of
+// latchkey_secret_checks with the name of the session's own lock. The row
+// counts while that lock is held.
 //
-// What a call that failed may have left is given back by the next, or after an exchange: one that follows
-// on it at once, as Held does, would have to wait, too.
+// A session leaves a class alone that has another fingerprint. Of two sessions
+// that come at the same moment, at least one sees the other when it looks
+// again.
+//
+// The next call, or an exchange, gives back what a failed call may have left.
+// Held does not, since it would have to wait as well.
 func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
 	err = s.inSideTx(func(tx sideTx) error {
 		return tx.withTables([]string{secretsTable}, func() (err error) {
@@ -34,7 +37,8 @@ func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts
 	return conflicts, nil
 }
 
-// doubt notes those of checks that may be in the table, and that the session has not.
+// doubt notes the checks that may be in the table although the session does not
+// hold them.
 func (s *session) doubt(checks []dialect.SecretCheck) {
 	for _, c := range checks {
 		if _, ok := s.secrets[c]; ok && !slices.Contains(s.doubtful, c) {
@@ -43,20 +47,22 @@ func (s *session) doubt(checks []dialect.SecretCheck) {
 	}
 }
 
-// settlePause is how long after an attempt in vain exchanges make none.
-const settlePause = 10 * time.Second
+// dropPause is the least time between two attempts of exchange to drop doubtful
+// checks.
+const dropPause = 10 * time.Second
 
-// settleDoubts gives back what is doubtful, if it can.
-func (s *session) settleDoubts() {
+// dropDoubtful gives the doubtful checks back, if it can.
+func (s *session) dropDoubtful() {
 	if len(s.doubtful) == 0 {
 		return
 	}
 	if s.aside(func(tx sideTx) error { return tx.dropSecrets(s.doubtful) }) == nil {
 		s.doubtful = nil
 	}
-	s.settled = time.Now()
+	s.triedToDrop = time.Now()
 }
 
+// checkSecrets is CheckSecrets on the connection of tx.
 func (tx sideTx) checkSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
 	if err := tx.dropSecrets(dropped); err != nil || len(wanted) == 0 {
 		return nil, err
@@ -89,17 +95,19 @@ func (tx sideTx) checkSecrets(wanted, dropped []dialect.SecretCheck) (conflicts 
 			conflicts[i] = true
 			lost = append(lost, c)
 		case !slices.ContainsFunc(rows, func(r secretRow) bool { return r.SecretCheck == c && r.session == tx.s.name }):
-			return nil, errInterrupted // it did not get as far as our own row
+			return nil, errInterrupted // the query did not get as far as our own row
 		}
 	}
 	return conflicts, tx.dropSecrets(lost)
 }
 
-// conflictsWith reports whether one of rows is of another fingerprint of c's class.
+// conflictsWith reports whether one of rows has the class of c and another
+// fingerprint.
 func conflictsWith(rows []secretRow, c dialect.SecretCheck) bool {
 	return slices.ContainsFunc(rows, func(r secretRow) bool { return r.Class == c.Class && r.Fingerprint != c.Fingerprint })
 }
 
+// insertSecrets inserts a row for each check.
 func (tx sideTx) insertSecrets(checks []dialect.SecretCheck) error {
 	rows := make([]string, 0, len(checks))
 	for _, c := range checks {
@@ -107,7 +115,7 @@ func (tx sideTx) insertSecrets(checks []dialect.SecretCheck) error {
 	}
 	return tx.transaction(func(tx sideTx) error {
 		_, err := tx.change("INSERT", "IGNORE INTO latchkey_secret_checks (class, fingerprint, session) VALUES "+strings.Join(rows, ", "))
-		if err == nil { // and COMMIT follows, which may be carried out and not be answered
+		if err == nil { // COMMIT follows, whose response may get lost
 			for _, c := range checks {
 				tx.s.secrets[c] = struct{}{}
 			}
@@ -116,7 +124,7 @@ func (tx sideTx) insertSecrets(checks []dialect.SecretCheck) error {
 	})
 }
 
-// dropSecrets gives back those of checks that may be in the table.
+// dropSecrets deletes the rows of checks that may be in the table.
 func (tx sideTx) dropSecrets(checks []dialect.SecretCheck) error {
 	var rows []secretRow
 	for _, c := range checks {
@@ -136,8 +144,8 @@ func (tx sideTx) dropSecrets(checks []dialect.SecretCheck) error {
 // deletedAtOnce is how many rows one statement deletes.
 const deletedAtOnce = 100
 
-// deleteSecrets names each row by equalities, for which MySQL locks no others: for a list of
-// rows in parentheses it would lock the table's.
+// deleteSecrets names each row by equalities, so that MySQL locks no other
+// rows. For a list of rows in parentheses it would lock the whole table.
 func (tx sideTx) deleteSecrets(rows []secretRow) error {
 	for some := range slices.Chunk(rows, deletedAtOnce) {
 		conditions := make([]string, 0, len(some))
@@ -155,8 +163,8 @@ func (tx sideTx) deleteSecrets(rows []secretRow) error {
 	return nil
 }
 
-// living is the rows of the classes of checks whose sessions live. What dead ones have
-// left there it deletes, unless others are at it.
+// living returns the rows of live sessions for the classes of checks. It
+// deletes rows of dead sessions, unless other sessions are doing so.
 func (tx sideTx) living(checks []dialect.SecretCheck) (rows []secretRow, err error) {
 	err = tx.transaction(func(tx sideTx) (err error) {
 		rows, err = tx.secretRows(checks)
@@ -181,17 +189,18 @@ func (tx sideTx) living(checks []dialect.SecretCheck) (rows []secretRow, err err
 // A secretRow is a row of the table.
 type secretRow struct {
 	dialect.SecretCheck
-	session string // the name of its lock
-	alive   bool   // somebody has that
+	session string // the name of its own lock
+	alive   bool   // that lock is held
 }
 
-// ours reports whether the row's name is of a form of ours, and may be in a statement.
+// ours reports whether the name of the row's session has the form of our names.
+// Only then may it be in a statement.
 func (r secretRow) ours() bool {
 	return strings.HasPrefix(r.session, "latchkey.") && strings.Trim(r.session, "abcdefghijklmnopqrstuvwxyz0123456789.") == ""
 }
 
-// secretRow is the rows of the classes of checks. The names in the table are our own, but
-// a statement must not fail for one that is not: so those of other forms are nobody's.
+// secretRows returns the rows for the classes of checks. A name of another form
+// must not make the statement fail, so it counts as the name of a dead session.
 func (tx sideTx) secretRows(checks []dialect.SecretCheck) (all []secretRow, err error) {
 	classes := make([]string, 0, len(checks))
 	for _, c := range checks {

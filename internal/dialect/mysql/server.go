@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A mysqlServer is what a server of MySQL or MariaDB says of itself.
+// A server is what a server of MySQL or MariaDB says of itself.
 type server struct {
 	version   string
 	mariadb   bool
@@ -18,16 +18,15 @@ type server struct {
 	variables map[string]string // those of mysqlVariables that it has
 }
 
-// mysqlVariables is those that decide whether its locks count, and how long a
-// statement may be.
+// serverVariables decide whether locks count, and how long a statement may be.
 var serverVariables = append([]string{
 	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode", "max_allowed_packet",
 }, identityVariables...)
 
-// mysqlIdentity is those that tell one server from another, its replica say.
+// identityVariables distinguish a server from others, such as its replica.
 var identityVariables = []string{"server_uuid", "server_uid", "server_id", "hostname", "port"}
 
-// identity says in a number which server it is.
+// identity returns a number that identifies the server.
 func (s server) identity() int64 {
 	hash := sha256.New()
 	for _, name := range identityVariables {
@@ -36,7 +35,8 @@ func (s server) identity() int64 {
 	return int64(binary.BigEndian.Uint64(hash.Sum(nil)) >> 1) //nolint:gosec // one bit is gone
 }
 
-// name is an expression that a server computes from the same variables.
+// name returns an expression that identifies the server. It computes a hash of
+// the same variables.
 func (s server) name() string {
 	var globals []string
 	for _, name := range identityVariables {
@@ -47,7 +47,8 @@ func (s server) name() string {
 	return "SHA2(CONCAT_WS(',', " + strings.Join(globals, ", ") + "), 256)"
 }
 
-// longest is how long a statement may be: a longer one would end the connection.
+// longest returns the length that a statement may have. A longer one would end
+// the connection.
 func (s server) longest() int {
 	const (
 		drivers = 4 << 20 // what drivers allow that do not know what the server does
@@ -65,7 +66,7 @@ const (
 	tooOld = "MySQL 8.0.16 or MariaDB 10.5 or newer is needed: older servers have no constraints for fences, or cannot give all locks back"
 )
 
-// fit rowChecks that the server is one whose locks exclude everybody else's.
+// fit checks that the locks of the server exclude all other sessions.
 func (s server) fit() error {
 	oldest := [3]int{8, 0, 16}
 	if s.mariadb {
@@ -89,11 +90,11 @@ func (s server) fit() error {
 	return nil
 }
 
-// isOn reports whether a variable's value is neither OFF nor none at all.
+// isOn reports whether the value of a variable is neither OFF nor empty.
 func isOn(value string) bool { return value != "" && value != "0" && !strings.EqualFold(value, "OFF") }
 
-// olderThan compares the numbers that a version begins with: MariaDB behind a proxy may begin with those of
-// a MySQL that it replaces, and a hyphen.
+// olderThan compares the numbers at the beginning of a version. Behind a proxy,
+// MariaDB may begin with the version of a MySQL that it replaces, and a hyphen.
 func olderThan(version string, oldest [3]int) bool {
 	version = strings.TrimPrefix(version, "5.5.5-")
 	for i, part := range strings.SplitN(version, ".", len(oldest)) {

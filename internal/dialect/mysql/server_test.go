@@ -8,7 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-func TestMySQLServerFits(t *testing.T) {
+func TestServerFits(t *testing.T) {
 	t.Parallel()
 	variables := func(pairs ...string) map[string]string {
 		m := map[string]string{"read_only": "OFF", "wsrep_on": "OFF"}
@@ -65,7 +65,7 @@ func TestMySQLServerFits(t *testing.T) {
 
 // A lock's name is one of MySQL's: of ASCII, and of 64 bytes at most. No two keys share one,
 // nor a key and a session, nor two databases.
-func TestMySQLNames(t *testing.T) {
+func TestLockNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, database := range []string{"app", "App", "шоп"} {
@@ -88,7 +88,7 @@ func TestMySQLNames(t *testing.T) {
 }
 
 // Two servers differ in their identity, by whatever they differ; one has always the same.
-func TestMySQLIdentity(t *testing.T) {
+func TestServerIdentity(t *testing.T) {
 	t.Parallel()
 	seen := map[int64]string{}
 	for _, variables := range []map[string]string{
@@ -110,7 +110,7 @@ func TestMySQLIdentity(t *testing.T) {
 }
 
 // A statement is shorter than the server allows, however little that is.
-func TestMySQLLongest(t *testing.T) {
+func TestLongestStatement(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		packet string

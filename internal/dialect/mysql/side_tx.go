@@ -12,36 +12,38 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// An errand is what a session does in tables, on a connection of the pool that is
-// borrowed for it. A statement that changes rows may wait for a backup's lock, for another's
-// row or for a replica, and the session's own connection does not wait with it.
+// A sideTx is work of a session in tables, on a connection that it borrows from
+// the pool. A statement that changes rows may wait for a backup, for a row of
+// another session or for a replica. The session's own connection does not wait
+// with it.
 //
-// It consists of transactions: one whose connection breaks before COMMIT is sent is undone, so that
-// nothing that was given up for lost comes late.
+// Invariant: all its changes are in transactions. If the connection breaks
+// before COMMIT is sent, they have no effect. So a change that has been given
+// up does not happen later.
 type sideTx struct {
 	s    *session
 	ctx  context.Context
 	conn *sql.Conn
 }
 
-// sideTxTimeout is what each part of an errand may take: less than the patience of callers, who
-// all wait for the session while it is on one.
+// sideTxTimeout bounds each part of a sideTx. It is less than callers wait,
+// since all of them wait for the session meanwhile.
 const sideTxTimeout = 600 * time.Millisecond
 
-// sideTxBound is what a whole errand may take: so little that two that fail, one after the
-// other, each with Held behind it, end no lease.
+// sideTxBound bounds a whole sideTx. Two of them may fail one after the other,
+// each followed by Held, without ending a lease.
 func sideTxBound(set dialect.Settings) time.Duration {
 	return min(set.StatementTimeout/3, 3*sideTxTimeout)
 }
 
-// The user's completion_type must not turn them into something else.
+// The ends of a transaction, whatever the user's completion_type says.
 const (
 	commit       = "COMMIT AND NO CHAIN NO RELEASE"
 	rollbackWork = "ROLLBACK AND NO CHAIN NO RELEASE"
 )
 
-// errand has f done, and asks then whether the session lives, which also tells the
-// server that its client does. It outlives every failure of f.
+// inSideTx calls f, and then asks whether the session lives, which also shows
+// the server that its client lives. The session survives every failure of f.
 func (s *session) inSideTx(f func(sideTx) error) error {
 	if err := s.aside(f); err != nil {
 		return err
@@ -50,7 +52,8 @@ func (s *session) inSideTx(f func(sideTx) error) error {
 	return dialect.Fail(err)
 }
 
-// aside has f done, which the session's connection takes no notice of.
+// aside calls f on a borrowed connection, and leaves the session's own
+// connection alone.
 func (s *session) aside(f func(sideTx) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.bound)
 	defer cancel()
@@ -58,7 +61,7 @@ func (s *session) aside(f func(sideTx) error) error {
 	defer enough()
 	err := s.pool.Once(lending, func(conn *sql.Conn) error {
 		tx := sideTx{s, ctx, conn}
-		// Its last user may have left a transaction open, which START TRANSACTION would commit.
+		// START TRANSACTION would commit what an earlier user has left open.
 		if err := tx.exec(rollbackWork); err != nil {
 			return err
 		}
@@ -67,7 +70,8 @@ func (s *session) aside(f func(sideTx) error) error {
 	return dialect.AsStatement(dialect.Fail(err))
 }
 
-// transaction has f done in one, and again where that was rolled back for the sake of others.
+// transaction calls f in a transaction. It tries again if that was rolled back
+// because of other transactions.
 func (tx sideTx) transaction(f func(sideTx) error) (err error) {
 	for i := range dbconn.Attempts {
 		if err = tx.attempt(f); !dbconn.RolledBack(err) {
@@ -78,6 +82,7 @@ func (tx sideTx) transaction(f func(sideTx) error) (err error) {
 	return err
 }
 
+// attempt is one attempt of transaction.
 func (tx sideTx) attempt(f func(sideTx) error) error {
 	ctx, cancel := context.WithTimeout(tx.ctx, sideTxTimeout)
 	defer cancel()
@@ -97,13 +102,14 @@ func (tx sideTx) attempt(f func(sideTx) error) error {
 	return err
 }
 
+// exec sends a statement.
 func (tx sideTx) exec(statement string) error {
 	_, err := tx.conn.ExecContext(tx.ctx, statement)
 	return err
 }
 
-// change carries out a statement that begins with verb and changes rows. It waits for no lock for long, even
-// if nobody waits for it any more.
+// change sends a statement that begins with verb and changes rows. It waits at
+// most a second for locks, even if the client has given it up.
 func (tx sideTx) change(verb, rest string) (changed int64, err error) {
 	statement := verb + " /*+ SET_VAR(innodb_lock_wait_timeout = 1) SET_VAR(lock_wait_timeout = 1) SET_VAR(sql_safe_updates = 0) */ " + rest
 	if tx.s.mariadb {
@@ -116,8 +122,8 @@ func (tx sideTx) change(verb, rest string) (changed int64, err error) {
 	return result.RowsAffected()
 }
 
-// withTables has f done, and once more when the table was missing that it needs and
-// the statements have made it.
+// withTables calls f. If a table is missing, it creates the tables and calls f
+// again.
 func (tx sideTx) withTables(statements []string, f func() error) error {
 	err := f()
 	if number, _, _ := errcode.MySQL(err); number != errcode.MySQLNoSuchTable {
@@ -131,6 +137,8 @@ func (tx sideTx) withTables(statements []string, f func() error) error {
 	return f()
 }
 
+// noTables returns the failure of a statement that creates a table. It names
+// the schema functions.
 func noTables(err error) error {
 	number, _, ok := errcode.MySQL(err)
 	if !ok {
@@ -143,7 +151,7 @@ func noTables(err error) error {
 	return failure
 }
 
-// mine is an expression: whether the session lives, on this very server.
+// mine is an expression that holds while the session lives on this very server.
 func (tx sideTx) mine() string {
 	return fmt.Sprintf("IFNULL(IS_USED_LOCK('%s') = %d, 0)", tx.s.name, tx.s.id)
 }

@@ -7,10 +7,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
-// Token draws from a counter that is not behind the clock, in microseconds: where a
-// crash has lost the last tokens, those that follow are greater all the same. After a failover
-// the clock is another one, and may be behind: so the epoch rises whenever another server draws
-// than the last time that the table knows of.
+// Token implements dialect.Session. It counts up a counter that is never behind
+// the clock, in microseconds. So tokens grow even if a crash has lost the last
+// ones.
+//
+// After a failover the clock is another one, and may be behind. So the epoch
+// rises when another server counts than before.
 func (s *session) Token() (t dialect.Token, err error) {
 	err = s.inSideTx(func(tx sideTx) error {
 		return tx.withTables(usertx.FenceSchema().MySQL, func() error {
@@ -26,11 +28,12 @@ func (s *session) Token() (t dialect.Token, err error) {
 	return t, nil
 }
 
-// token is the counter's next. Its row is locked from here on to the end of the transaction, and the
-// session lives while it is: who holds a key later draws later.
+// token returns the next token. The row of the counter is locked until the
+// transaction ends, and the session lives meanwhile. So a later holder of a key
+// gets a later token.
 func (tx sideTx) token() (t dialect.Token, err error) {
 	counted, err := tx.count()
-	if err == nil && counted == 0 { // who made the table may have died before it made the row
+	if err == nil && counted == 0 { // the process that made the table may have died before it made the row
 		if err = tx.exec(usertx.MySQLTokensRow); err == nil {
 			counted, err = tx.count()
 		}
@@ -55,6 +58,7 @@ func (tx sideTx) token() (t dialect.Token, err error) {
 	return t, err
 }
 
+// count counts the counter up.
 func (tx sideTx) count() (int64, error) {
 	return tx.change("UPDATE", fmt.Sprintf("latchkey_tokens SET epoch = epoch + (server_hash <> %[1]d), server_hash = %[1]d,"+
 		" number = GREATEST(number + 1, UNIX_TIMESTAMP() * 1000000 + MICROSECOND(NOW(6))) WHERE only_row = 1", tx.s.server))

@@ -9,23 +9,25 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
-// A Conn takes session-level locks on a connection that somebody else owns and
-// uses, too. One call at a time.
+// A Conn takes session-level locks on a connection that the caller owns and
+// uses as well. It carries out one call at a time.
 //
-// Each step is an Exec, which database/sql carries out as a whole: the rows of a
-// query would be open between two of its locks, and a query of the owner's could
-// come in between. Nothing is prepared on the connection, which may go back to a
-// pool.
+// Each step is an Exec, which database/sql carries out as a whole. The rows of
+// a query stay open between two of its locks, so a query of the owner could
+// come in between.
+//
+// Conn prepares nothing on the connection, which may go back to a pool.
 type Conn struct {
 	conn *sql.Conn
 	pid  int64 // of the server process that answered first; 0: none has
 }
 
-// OnConn makes a Conn. Nothing is proved.
+// OnConn returns a Conn for conn. It proves nothing.
 func OnConn(conn *sql.Conn) *Conn { return &Conn{conn: conn} }
 
-// Try takes key and reports whether it was free. After an error nothing is
-// taken; if it is not of Kind Statement or Full, nothing is held any more.
+// Try takes key and reports whether it was free. After an error it has not
+// taken key. Unless the session survives the error, all locks of the session
+// are lost.
 func (c *Conn) Try(key dialect.Key) (bool, error) {
 	ok, err := c.call("pg_try_advisory_lock", key)
 	if err != nil && dialect.Survives(err) {
@@ -46,11 +48,11 @@ func (c *Conn) Release(key dialect.Key) (bool, error) {
 	return ok, err
 }
 
-// Destroy closes the connection: what it holds in the server ends with it.
+// Destroy closes the connection, which ends all its locks.
 func (c *Conn) Destroy() { dbconn.Destroy(c.conn, terminateOwn) }
 
-// call is what an advisory lock function returns for key, if the same server
-// process as before carries it out.
+// call returns the result of an advisory lock function for key. It fails if
+// another server process carries it out than before.
 func (c *Conn) call(name string, key dialect.Key) (bool, error) {
 	// No context of a caller reaches the driver: cancelling the statement would
 	// end the session and every lock on it.
@@ -74,6 +76,8 @@ func (c *Conn) call(name string, key dialect.Key) (bool, error) {
 	return n == 1, nil
 }
 
+// rows returns the number of rows of query, or sql.ErrConnDone if the owner
+// closes the connection meanwhile.
 func (c *Conn) rows(ctx context.Context, query string) (int64, error) {
 	return dbconn.UnlessClosed(func() (int64, error) { return rows(ctx, c.conn, query) })
 }

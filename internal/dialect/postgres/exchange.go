@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A form is a shape of the one statement that carries a batch: which parts it
-// has. Each form in use is prepared once per session.
+// A form is a shape of the statement that carries a batch. It says which parts
+// the statement has. Each form in use is prepared once per session.
 type form uint16
 
 const (
@@ -28,10 +28,12 @@ const (
 	spaces = 4 // with readers' locks
 )
 
-// A part of the statement is a column of its one row. With an array for its
-// parameter, %N, it is the text of an array of losers, normally none; with a
-// single key, whether that was done. The executor computes the columns of a row
-// in order, so releases come first.
+// A part is a column of the statement's one row. %N stands for its parameter.
+//
+// With an array the column is the text of an array of the keys that failed,
+// which is normally empty. With a single key the column says whether it
+// succeeded. The executor computes the columns in order, so releases come
+// first.
 type part struct {
 	form   form
 	array  string
@@ -52,10 +54,10 @@ var parts = append(keyParts(),
 			WHERE NOT CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT 1), 0) AS missing
 			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS sets OFFSET 0) AS v)::text`, ""})
 
-// keyParts is the parts for single keys of each Space.
+// keyParts returns the parts for single keys of each Space.
 //
-// unnest stands in a SELECT list, where the executor hands its rows on one by
-// one: in FROM it would store them all first.
+// unnest is in a SELECT list, where the executor hands its rows on one by one.
+// In FROM the executor would store all rows first.
 func keyParts() (all []part) {
 	for _, of := range []struct {
 		form     form
@@ -78,10 +80,11 @@ func keyParts() (all []part) {
 	return all
 }
 
-// twoInts is the arguments, made of an expression for a Key's ID, of a function for that space.
+// twoInts returns the arguments of a function for two integers. id is an SQL
+// expression for the ID of a Key.
 func twoInts(id string) string { return "((" + id + " >> 32)::int, ((" + id + " << 32) >> 32)::int)" }
 
-// query is the statement of f. It names no key, and only one row comes back.
+// query returns the statement of f. It names no key and returns one row.
 func (f form) query() string {
 	columns := []string{"pg_backend_pid()"}
 	for _, part := range parts {
@@ -97,7 +100,7 @@ func (f form) query() string {
 	return "SELECT " + strings.Join(columns, ", ")
 }
 
-// formOf chooses the form that b needs.
+// formOf returns the form that b needs.
 func formOf(b *dialect.Batch) (f form) {
 	for _, k := range b.Release {
 		f |= releaseKeys << k.Space
@@ -118,7 +121,7 @@ func formOf(b *dialect.Batch) (f form) {
 	return f
 }
 
-// keysOf is the keys of b that part is about.
+// keysOf returns the keys of b for a part, and their Space.
 func keysOf(b *dialect.Batch, part form) (keys []dialect.Key, of dialect.Space) {
 	for of = range dialect.Space(spaces) {
 		switch part {
@@ -131,8 +134,8 @@ func keysOf(b *dialect.Batch, part form) (keys []dialect.Key, of dialect.Space) 
 	return nil, dialect.Bigint
 }
 
-// lost notes that b's key id of part was not given back or not taken.
-func lost(b *dialect.Batch, part form, id int64) {
+// noteFailed notes in b that the key with id was not given back or not taken.
+func noteFailed(b *dialect.Batch, part form, id int64) {
 	_, of := keysOf(b, part)
 	if part < tryKeys {
 		b.NotHeld = append(b.NotHeld, dialect.Key{Space: of, ID: id})
@@ -141,9 +144,9 @@ func lost(b *dialect.Batch, part form, id int64) {
 	}
 }
 
-// answer reads the row that came back for form f into b: the columns after the
-// first.
-func answer(b *dialect.Batch, f form, row []driver.Value) error {
+// readResponse reads a row of form f into b. The row begins after the process
+// id.
+func readResponse(b *dialect.Batch, f form, row []driver.Value) error {
 	for _, part := range parts {
 		if f&part.form == 0 {
 			continue
@@ -157,7 +160,7 @@ func answer(b *dialect.Batch, f form, row []driver.Value) error {
 			}
 			if !done {
 				keys, _ := keysOf(b, part.form)
-				lost(b, part.form, keys[0].ID)
+				noteFailed(b, part.form, keys[0].ID)
 			}
 			continue
 		}
@@ -172,7 +175,7 @@ func answer(b *dialect.Batch, f form, row []driver.Value) error {
 			case tryAll:
 				b.Missing = append(b.Missing, int(n)-1)
 			default:
-				lost(b, part.form, n)
+				noteFailed(b, part.form, n)
 			}
 		}
 	}
@@ -182,7 +185,7 @@ func answer(b *dialect.Batch, f form, row []driver.Value) error {
 	return nil
 }
 
-// fits reports whether there is a place in each of groups, or -1.
+// fits reports whether each place is an index into its group, or -1.
 func fits(places []int, groups [][]dialect.Key) bool {
 	if len(places) != len(groups) {
 		return false

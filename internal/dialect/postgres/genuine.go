@@ -7,9 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// isGenuine reports whether version() says that conn is one of PostgreSQL
-// itself. Its error is the driver's: a database that does not understand the
-// question has an error of a statement.
+// IsGenuine reports whether version() says that conn is of PostgreSQL itself.
+// The error is the driver's. A database that does not understand the question
+// fails the statement.
 func IsGenuine(ctx context.Context, conn *sql.Conn) (bool, error) {
 	// The cast is PostgreSQL's own: MySQL understands the rest of it.
 	const question = "pg_catalog.version()::text LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'"

@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// An Inspection is what PostgreSQL says of a database's advisory locks at one moment.
+// An Inspection is the state of the advisory locks of a database at one moment.
 type Inspection struct {
 	At        time.Time // by the database's clock
 	Processes []InspectedProcess
@@ -22,7 +22,8 @@ type Inspection struct {
 	Registry  Registry `json:"-"`
 }
 
-// An InspectedProcess is a server process that has to do with a lock.
+// An InspectedProcess is a server process that holds a lock, waits for one, or
+// blocks such a process.
 type InspectedProcess struct {
 	PID         int
 	Start       time.Time // zero: hidden from this role, as Address and State are
@@ -42,7 +43,7 @@ type InspectedLock struct {
 	Granted      bool
 	Since        time.Time     // of a wait; zero: not known
 	Registration *Registration // of this very process, or nil
-	Hidden       bool          // there is a registration, and the process's start, which is hidden, would tell whether it is of this one
+	Hidden       bool          // there is a registration, but it is unknown whether it is of this process or of an earlier one
 }
 
 // A Registration is a row of latchkey_heartbeats.
@@ -52,7 +53,8 @@ type Registration struct {
 	Acquired, Heartbeat, Expires time.Time
 }
 
-// An InspectedWait is a process that waits for a lock of whatever kind, and for whom.
+// An InspectedWait is a process that waits for a lock of any kind, with the
+// processes that block it.
 type InspectedWait struct {
 	PID int
 	By  []int
@@ -63,30 +65,32 @@ type InspectedPoll struct {
 	Process          int64
 	Space            dialect.Space
 	ID               int64
-	HeldSpace        int // -1: nothing is known
+	HeldSpace        int // -1: not known
 	HeldID           int64
 	Waiters          int
 	Since, Heartbeat time.Time
 	Expires          time.Time
 }
 
-// A Registry is where the tables of heartbeats and of waits are.
+// A Registry says where the tables of heartbeats and of waits are.
 type Registry struct {
 	Heartbeats, Waits RegistryTable
 
-	UTF8 bool // the database's encoding, for who writes
+	UTF8 bool // the database's encoding is UTF8
 }
 
-// A RegistryTable is one of the two.
+// A RegistryTable is one of the two tables.
 type RegistryTable struct {
 	Name      string // with its schema, quoted; empty: it is not there
-	Untrusted bool   // found by the search_path, and its owner is nobody whose code this role should run
-	Readable  bool   // by this role, and not Untrusted
+	Untrusted bool   // found by the search_path, and this role should not run code of its owner
+	Readable  bool   // this role may read the table, which is not Untrusted
 }
 
-// Inspect reads the locks of db's database, with the registry in schema, or, if that is
-// empty, where the search_path finds it. It does nothing but read, which the server sees to. Its error
-// is a *Failure, ctx's, or one that wraps errors.ErrUnsupported.
+// Inspect reads the advisory locks of db's database and the registry. With an
+// empty schema it looks for the registry in the search_path.
+//
+// The server lets it do nothing but read. Its error is a *Failure, that of ctx,
+// or one that wraps errors.ErrUnsupported.
 func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -106,6 +110,7 @@ func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error
 	return registry.inspect(ctx, conn)
 }
 
+// mustBePostgreSQL returns errNotPostgreSQL for another database.
 func mustBePostgreSQL(ctx context.Context, conn *sql.Conn) error {
 	genuine, err := IsGenuine(ctx, conn)
 	_, _, isMySQL := errcode.MySQL(err)
@@ -120,7 +125,8 @@ func mustBePostgreSQL(ctx context.Context, conn *sql.Conn) error {
 
 var errNotPostgreSQL = fmt.Errorf("this database has no advisory locks of PostgreSQL to inspect: %w", errors.ErrUnsupported)
 
-// findRegistry looks whether this is a server to ask, and for the registry's tables.
+// findRegistry finds the registry's tables. It fails on a standby and on an old
+// server.
 func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registry, err error) {
 	var (
 		standby bool
@@ -144,6 +150,7 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 	return Registry{Heartbeats: tables["latchkey_heartbeats"], Waits: tables["latchkey_waits"]}, nil
 }
 
+// inspect reads everything in one statement.
 func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
 	text, err := readWithoutChange(ctx, conn, r.inspectQuery())
 	switch state := errcode.SQLState(err); {
@@ -159,7 +166,8 @@ func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, err
 	return i, nil
 }
 
-// readWithoutChange is the text that query answers. What it calls, however it came to, can change nothing.
+// readWithoutChange returns the text that query selects. In its transaction no
+// function that the query calls can change anything.
 func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text string, err error) {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -172,6 +180,8 @@ func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text 
 	return text, tx.Commit()
 }
 
+// foreignTable returns the failure for tables of these names with other
+// columns.
 func foreignTable(state string) error {
 	return &dialect.Failure{Kind: dialect.Statement, State: state,
 		Reason: "latchkey_heartbeats or latchkey_waits is not a table made by lockwatch.Schema: name the schema of those that are (lockwatch.WithSchema)"}

@@ -2,13 +2,16 @@ package postgres
 
 import "strings"
 
-// registryQuery finds the registry's tables. A role that may not use their schema sees them
-// all the same, in the catalog, and is told so.
+// registryQuery finds the registry's tables in the catalog. A role that may not
+// use their schema sees them there, too.
 //
-// Only what is a table counts: a view or a foreign table is its owner's code, which would run with the rights of
-// who looks. Nor is a table trusted that the search_path finds but that somebody else than this role, the
-// database's owner or a superuser has made. Whether it is this role's own is asked first, since the rest
-// takes shared catalogs; see inspectQuery.
+// Only tables count. A view or a foreign table is code of its owner, which
+// would run with the rights of the reader.
+//
+// A table that the search_path finds is trusted only if this role, the
+// database's owner or a superuser owns it. The query asks first whether this
+// role owns it, since the other questions need shared catalogs; see
+// inspectQuery.
 const registryQuery = `SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('server_version_num')::int,
 	(SELECT coalesce(pg_catalog.json_object_agg(c.relname, pg_catalog.json_build_object('Name', pg_catalog.format('%%I.%%I', n.nspname, c.relname),
 		'Untrusted', NOT t.trusted,
@@ -22,10 +25,12 @@ const registryQuery = `SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current
 	WHERE c.relname IN ('latchkey_heartbeats', 'latchkey_waits') AND c.relkind = 'r'
 	AND CASE WHEN %s = '' THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = %s END)`
 
-// inspectQuery reads everything in one statement: pg_locks once, all registry rows of one
-// snapshot. Only pg_blocking_pids looks at the lock table again, a moment later. It asks
-// for no shared catalog, for which the server's lock table may have no room left, which is when one wants to
-// see who fills it.
+// inspectQuery returns the statement that reads everything: pg_locks once, and
+// all rows of the registry in one snapshot. Only pg_blocking_pids looks at the
+// lock table again, a moment later.
+//
+// It touches no shared catalog, for which a full lock table has no room. Then
+// the inspection is needed most.
 func (r Registry) inspectQuery() string {
 	heartbeats, waits := noHeartbeats, noWaits
 	if r.Heartbeats.Readable {
@@ -37,8 +42,8 @@ func (r Registry) inspectQuery() string {
 	return strings.NewReplacer("HEARTBEATS", heartbeats, "WAITS", waits).Replace(inspectQuery)
 }
 
-// between leaves out rows with times that are none, such as infinity: one would make all the rest
-// unreadable.
+// between leaves out rows with times like infinity. One of them would make all
+// other rows unreadable.
 func between(times ...string) string {
 	conditions := make([]string, len(times))
 	for i, t := range times {
@@ -47,7 +52,7 @@ func between(times ...string) string {
 	return strings.Join(conditions, " AND ")
 }
 
-// What stands for a table that is not there.
+// What stands in for a missing table.
 const (
 	noHeartbeats = `(SELECT 0::bigint AS process, 0 AS pid, pg_catalog.now() AS backend_start, 0 AS key_space, 0::bigint AS key_id, '' AS namespace, '' AS name,
 		'' AS holder, pg_catalog.now() AS acquired, pg_catalog.now() AS expires, pg_catalog.now() AS heartbeat, false AS shared WHERE false)`
@@ -55,7 +60,7 @@ const (
 		pg_catalog.now() AS since, pg_catalog.now() AS heartbeat, pg_catalog.now() AS expires WHERE false)`
 )
 
-// The key's halves are classid and objid: see heldQuery.
+// inspectQuery has the key's halves in classid and objid: see heldQuery.
 const inspectQuery = `WITH
 here AS MATERIALIZED (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())),
 activity AS MATERIALIZED (SELECT pid, datid, backend_start, application_name, client_addr, state, state_change, wait_event FROM pg_catalog.pg_stat_get_activity(NULL)),

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// interval is an SQL expression for d, to the microsecond. A negative d counts
-// as zero.
+// Interval returns d as an SQL expression, to the microsecond. A negative d
+// counts as zero.
 //
-// It names hours, minutes and seconds, since PostgreSQL 14 reads no number of
-// microseconds or seconds above 2^31. CockroachDB reads it too.
+// The expression has hours, minutes and seconds, since PostgreSQL 14 reads no
+// number of microseconds or seconds above 2^31. CockroachDB reads it as well.
 func Interval(d time.Duration) string {
 	us := max(d.Microseconds(), 0)
 	s := us / 1e6

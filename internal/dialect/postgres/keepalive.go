@@ -5,21 +5,23 @@ import (
 	"time"
 )
 
-// Linux accepts no larger values for a socket.
+// The largest values that Linux accepts for a socket.
 const (
 	longestKeepalive = 32767 // seconds
 	mostKeepalives   = 127
 )
 
-// cutOff is the calls that have the server end the session of a client which is
-// cut off while the server reads a statement. The idle timeout does not run then.
+// cutOff returns the calls by which the server ends the session of a client
+// that disappears while the server reads a statement. The idle timeout does not
+// run then.
 //
-// The server's kernel probes a silent connection, and ends it when the client's
-// kernel has been silent for the lease. That is never before the lease has passed
-// since the client sent a statement. On a Unix socket these settings do nothing.
-// PostgreSQL 17 and newer also bounds a transaction whose last message is missing.
-// Such a transaction is one statement, which has StatementTimeout, so the lease
-// never ends one that is at work.
+// The server's kernel probes a silent connection. It ends the connection when
+// the client's kernel has been silent for the lease, and never earlier. On a
+// Unix socket these settings have no effect.
+//
+// PostgreSQL 17 and newer also bounds a transaction whose last message is
+// missing. StatementTimeout, which is shorter, ends a transaction that is at
+// work.
 func cutOff(lease time.Duration) []string {
 	seconds := int64((lease + time.Second - 1) / time.Second)
 	idle := min(max(seconds/2, 1), longestKeepalive)

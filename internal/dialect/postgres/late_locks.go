@@ -10,19 +10,25 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// A LateLock is a lock whose heartbeat is late, to be looked at again.
+// A LateLock is a lock whose heartbeat is late.
 type LateLock struct {
 	PID    int
 	Start  time.Time // of the process
 	Key    dialect.Key
 	Shared bool
-	Late   time.Duration // how old its heartbeat must be, and how long idle the process; 0: half the lease that the row tells of
+	Late   time.Duration // the least age of the heartbeat and idle time of the process; 0: half the lease in the row
 }
 
-// Terminate ends the server process of l, if at this moment it is still that process, holds the
-// lock, has not had a heartbeat since, and nothing else to do either, for a heartbeat may be late only because it
-// could not be written: all that is asked in the statement that ends it. It reports whether it did. Its error is a *Failure, with the server's SQLSTATE, or
-// ctx's.
+// Terminate ends the server process of l and reports whether it did. It does so
+// only if at this moment all of this is true:
+//
+//   - It is still the same process, and it still holds the lock.
+//   - There was no heartbeat since.
+//   - The process had nothing else to do since. A heartbeat may be late only
+//     because it could not be written.
+//
+// One statement asks all this and ends the process. The error is a *Failure
+// with the server's SQLSTATE, or that of ctx.
 func (r Registry) Terminate(ctx context.Context, db *sql.DB, l LateLock) (bool, error) {
 	if !r.Heartbeats.Readable {
 		return false, nil
@@ -39,7 +45,8 @@ func (r Registry) Terminate(ctx context.Context, db *sql.DB, l LateLock) (bool, 
 	return ended, dialect.Fail(err)
 }
 
-// terminateIfLate has the conditions in a CASE, which alone promises an order.
+// terminateIfLate returns the condition of Terminate. It is a CASE, since only
+// a CASE promises an order of evaluation.
 func (r Registry) terminateIfLate(l LateLock) string {
 	mode := "ExclusiveLock"
 	if l.Shared {
@@ -59,13 +66,17 @@ func (r Registry) terminateIfLate(l LateLock) string {
 		l.PID, moment(l.Start), mode, l.Key.Space+1, l.Key.ID, r.Heartbeats.Name, l.Key.Space, l.Shared, late)
 }
 
+// moment returns t as an SQL literal.
 func moment(t time.Time) string {
 	return dialect.Quoted(t.UTC().Format("2006-01-02 15:04:05.000000+00")) + "::timestamptz"
 }
 
-// Sweep deletes rows that expired longer than age ago, at most limit of each table: of
-// heartbeats those whose lock its process does not hold any more. It waits for nobody, for a table that
-// somebody has locked 100 ms, and reports how many went.
+// Sweep deletes rows that expired longer than age ago, at most limit of each
+// table. It keeps a heartbeat while its process holds the lock. It reports how
+// many rows it has deleted.
+//
+// Sweep passes over rows that are locked. It waits for at most 100 ms for a
+// table that is locked.
 func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limit int) (swept int64, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -94,10 +105,11 @@ func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limi
 	return swept, nil
 }
 
-// sweepTimeout is for the statement after it, which is in the same transaction.
+// sweepTimeout bounds the statement after it, in the same transaction.
 const sweepTimeout = "SELECT pg_catalog.set_config('lock_timeout', '100ms', true);\n"
 
-// sweepStatement reads pg_locks once, for that stops all who lock. Tables that inherit have rows of the same ctid.
+// sweepStatement reads pg_locks once, since that stops all processes that lock.
+// ONLY is there since tables that inherit have rows with the same ctid.
 const sweepStatement = `WITH held AS MATERIALIZED (
 	SELECT l.pid, l.objsubid - 1 AS space, (l.classid::bigint << 32) | l.objid::bigint AS id, l.mode = 'ShareLock' AS shared, a.backend_start
 	FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_get_activity(NULL) AS a USING (pid)
@@ -105,6 +117,7 @@ const sweepStatement = `WITH held AS MATERIALIZED (
 DELETE FROM ONLY %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY %[1]s AS h
 	WHERE expires < pg_catalog.statement_timestamp() - %[2]s AND %[3]s LIMIT %[4]d FOR UPDATE SKIP LOCKED))`
 
-// notHeld is whether the process of row h, or what may be that process, does not hold h's lock.
+// notHeld holds if the process of row h does not hold its lock. Where the start
+// of a process is hidden, it counts as the process of h.
 const notHeld = `NOT EXISTS (SELECT FROM held WHERE (held.pid, held.space, held.id, held.shared) = (h.pid, h.key_space, h.key_id, h.shared)
 	AND coalesce(held.backend_start = h.backend_start, true))`

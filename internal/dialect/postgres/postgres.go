@@ -1,11 +1,14 @@
+// Package postgres implements the engine's sessions with PostgreSQL's advisory
+// locks.
+//
+// It also has what no other kind of database offers. These are locks on a
+// connection or a transaction of the caller, the registry of locks for people, and
+// the inspection of all advisory locks.
 package postgres
 
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"math"
-	"net"
 	"strconv"
 	"strings"
 
@@ -14,23 +17,24 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// PostgreSQL locks with session-level advisory locks, on one connection of a
-// pool. It needs version 14 for idle_session_timeout.
+// A Dialect locks with session-level advisory locks, on one connection of a
+// pool. It needs PostgreSQL 14 for idle_session_timeout.
 type Dialect struct {
 	AnyVersionString bool // do not ask that version() says PostgreSQL
 }
 
-// Traits says that locks are better spread over several sessions: the server walks through
-// all that a session holds at the end of each of its statements.
+// Traits says that many locks are better spread over several sessions. At the
+// end of each statement the server walks through all locks that the session
+// holds.
 func (Dialect) Traits() dialect.Traits {
 	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true, Registers: true}
 }
 
-// Open takes two connections of db, proves on them that advisory locks exclude
-// (see proof), gives one back and sets the other up as the session.
+// Open takes two connections of db and proves on them that advisory locks
+// exclude. Then it gives one back and sets the other up as the session.
 //
-// Nothing is changed on a connection before the proof: behind a transaction
-// pooler a SET would reach another client's session.
+// It changes nothing on a connection before the proof. Behind a transaction
+// pooler a SET would reach the session of another client.
 func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
@@ -77,9 +81,12 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	return s, nil
 }
 
-// setUp makes conn a session of locks. It starts with none, the server ends it
-// when it is silent for a lease, and no statement on it takes for ever. What the
-// last user of the connection has set for transactions does not hold for ours.
+// setUp makes conn a session of locks:
+//
+//   - It holds no lock at the start.
+//   - The server ends it when it has been silent for a lease.
+//   - No statement on it takes longer than StatementTimeout.
+//   - Settings that an earlier user made for transactions do not apply.
 func setUp(ctx context.Context, conn *sql.Conn, set dialect.Settings) error {
 	milliseconds := func(n int64) string { return strconv.FormatInt(max(n, 1), 10) }
 	lease := milliseconds(set.Lease.Milliseconds())
@@ -120,83 +127,3 @@ func setUp(ctx context.Context, conn *sql.Conn, set dialect.Settings) error {
 	}
 	return nil
 }
-
-// postgresSession is a Session on one connection of its own.
-type session struct {
-	conn    *sql.Conn
-	pid     int64 // of the server process: every answer must come from it
-	process dialect.Process
-	socket  net.Conn // nil where it cannot be reached
-	abort   func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
-
-	statements statements
-	batch      *dialect.Batch  // of the exchange under way
-	exchangeOn func(any) error // exchangeRaw, made once
-}
-
-func (s *session) Exchange(b *dialect.Batch) error {
-	s.batch = b
-	err := s.conn.Raw(s.exchangeOn)
-	s.batch = nil
-	return dialect.Fail(err)
-}
-
-// exchangeRaw is Exchange on the driver's connection.
-func (s *session) exchangeRaw(c any) error {
-	row, f, err := s.statements.exchange(c.(driver.Conn), s.batch)
-	if err != nil {
-		return err
-	}
-	pid, err := intOf(row[0])
-	if err != nil {
-		return err
-	}
-	if pid != s.pid {
-		return errOtherProcess
-	}
-	return answer(s.batch, f, row[1:])
-}
-
-// heldQuery lists the session's advisory locks, its checks among them as readers' locks: in the bigint space the key's
-// halves are classid and objid of objsubid 1, in the other of objsubid 2. A
-// session's own are all of its own database. It touches no shared catalog: to
-// lock one needs room in the server's lock table, which may be what is missing.
-const heldQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(
-	(objsubid - 1 + CASE mode WHEN 'ShareLock' THEN 2 ELSE 0 END)::text || ':' || ((classid::bigint << 32) | objid::bigint)::text, ','), '')
-	FROM pg_catalog.pg_locks
-	WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid() AND granted`
-
-func (s *session) Held() ([]dialect.Key, error) {
-	var (
-		pid  int64
-		list string
-	)
-	if err := s.conn.QueryRowContext(s.statements.ctx, heldQuery).Scan(&pid, &list); err != nil {
-		return nil, dialect.Fail(err)
-	}
-	if pid != s.pid {
-		return nil, errOtherProcess
-	}
-	return ParseKeys(list)
-}
-
-// ReservedToken has none: a token costs a flush of the write-ahead log.
-func (s *session) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
-
-func (s *session) Room() int { return math.MaxInt }
-
-func (s *session) Socket() net.Conn { return s.socket }
-
-func (s *session) Abort() {
-	s.abort()
-	if s.socket != nil {
-		_ = s.socket.Close()
-	}
-}
-
-func (s *session) Destroy() {
-	dbconn.Destroy(s.conn, terminateOwn)
-	s.abort()
-}
-
-var errOtherProcess = &dialect.Failure{Kind: dialect.NotExclusive, Reason: "another server process answered than before: " + behindPooler}

@@ -7,11 +7,12 @@ import (
 )
 
 // encryptionRequest asks whether the server encrypts by GSSAPI: its length and
-// number. The server answers with one byte, and does not mind when the client
+// its number. The server responds with one byte. It accepts that the client
 // then leaves.
 var encryptionRequest = []byte{0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x30}
 
-// Answers asks the first question of PostgreSQL's protocol.
+// Responds implements dialect.Prober with the first question of PostgreSQL's
+// protocol.
 func (Dialect) Responds(ctx context.Context, address net.Addr) bool {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, address.Network(), address.String())

@@ -13,13 +13,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
-// A proof shows that session-level advisory locks taken on session exclude
-// other connections to the same database, or says what to change.
+// A proof shows that session-level advisory locks on session exclude other
+// connections to the same database. Otherwise it says what to change.
 //
-// It sends Exec without arguments only: nothing is prepared and nothing is SET,
-// so that it does no harm behind a transaction pooler. It names the schema of
-// each function and operator: one of the same name in the search_path is not
-// the one that it is about.
+// It sends nothing but Exec without arguments. So it prepares and SETs nothing,
+// and does no harm behind a transaction pooler. It names the schema of each
+// function and operator, since the search_path may have another one of the same
+// name.
 type proof struct {
 	session, witness *sql.Conn
 	timeout          time.Duration // for each question
@@ -68,20 +68,22 @@ func (p *proof) server(ctx context.Context) error {
 	return nil
 }
 
+// OnStandby is the reason to reject a standby.
 const OnStandby = "this server is a standby, which grants locks on its own: connect to the primary (target_session_attrs=read-write)"
 
-// rounds is how often ownProcesses looks: eight rounds found 900 poolers of
-// 900, one missed up to 12 in 100.
+// rounds is how often ownProcesses looks. Eight rounds found 900 poolers of
+// 900. One round missed up to 12 of 100.
 const rounds = 8
 
+// behindPooler is the reason to reject a transaction pooler.
 const behindPooler = "a transaction pooler (PgBouncer or the like) is between, which moves a session from one server process to another: connect to the database itself or through a pool in session mode, or pass WithLeaseTable(), or use PerTx"
 
-// ownProcesses checks that each connection keeps a server process of its own:
-// behind a transaction pooler, a second client's transaction takes the process
-// that the first was on.
+// ownProcesses checks that each connection keeps a server process of its own.
+// Behind a transaction pooler, the transaction of a second client takes the
+// process that the first client was on.
 //
-// The process id in the protocol's own handshake, where the driver shows it,
-// proves that nothing is between: one round is then enough.
+// If the driver shows the process id of the handshake, and it is the right one,
+// then nothing is between. One round is enough then.
 func (p *proof) ownProcesses(ctx context.Context) (int64, error) {
 	n := rounds
 	handshake, known := dbconn.HandshakePID(p.session)
@@ -106,9 +108,11 @@ func (p *proof) ownProcesses(ctx context.Context) (int64, error) {
 	return pid, nil
 }
 
-// round has the witness open a transaction, so that it occupies a server
-// process, and checks that session's is another and unchanged. A pooler with a
-// single server connection cannot answer session then: silence is an answer.
+// round has the witness open a transaction, which occupies a server process. It
+// checks that session has another process, the same as before.
+//
+// A pooler with a single server connection cannot serve session then. So
+// silence means a pooler.
 func (p *proof) round(ctx context.Context, pid int64) error {
 	return p.inTransaction(ctx, func() error {
 		shared, err := p.ask(ctx, p.witness, onProcess(pid))
@@ -126,6 +130,7 @@ func (p *proof) round(ctx context.Context, pid int64) error {
 	})
 }
 
+// inTransaction calls f while the witness is in a transaction.
 func (p *proof) inTransaction(ctx context.Context, f func() error) error {
 	if _, err := p.rows(ctx, p.witness, "BEGIN"); err != nil {
 		return err
@@ -164,17 +169,17 @@ func (p *proof) exclusion(ctx context.Context) error {
 	return nil
 }
 
-// pid is the process id of conn's server process.
+// pid returns the process id of conn's server process.
 func (p *proof) pid(ctx context.Context, conn *sql.Conn) (int64, error) {
 	return serverPID(func(query string) (int64, error) { return p.rows(ctx, conn, query) })
 }
 
-// pidBits splits a process id into two numbers of rows: Linux gives at most 22
-// bits, so that neither is large.
+// pidBits splits a process id into two numbers of rows. Linux gives ids of at
+// most 22 bits, so both numbers are small.
 const pidBits = 11
 
-// serverPID reads the id of the server process without a result set: rows sends
-// a query and counts what it returns.
+// serverPID reads the id of the server process without a result set. rows sends
+// a query and counts its rows.
 func serverPID(rows func(query string) (int64, error)) (int64, error) {
 	low, err := rows(fmt.Sprintf("SELECT FROM pg_catalog.generate_series(1, pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.&) %d)", 1<<pidBits-1))
 	if err != nil {
@@ -187,16 +192,18 @@ func serverPID(rows func(query string) (int64, error)) (int64, error) {
 	return high<<pidBits | low, nil
 }
 
+// onProcess is the condition that a server process carries out the statement.
 func onProcess(pid int64) string {
 	return "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) " + strconv.FormatInt(pid, 10)
 }
 
+// ask reports whether a condition is true, within the proof's timeout.
 func (p *proof) ask(ctx context.Context, conn *sql.Conn, condition string) (bool, error) {
 	n, err := p.rows(ctx, conn, "SELECT 1 WHERE "+condition)
 	return n == 1, err
 }
 
-// rows sends query with the proof's patience.
+// rows returns the number of rows of query, within the proof's timeout.
 func (p *proof) rows(ctx context.Context, conn *sql.Conn, query string) (int64, error) {
 	return dbconn.Within(ctx, p.timeout, func(ctx context.Context) (int64, error) { return rows(ctx, conn, query) })
 }

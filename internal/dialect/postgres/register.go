@@ -16,12 +16,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// A Registrar is a Session that can write down, for people, what it holds and what callers of its
-// process wait for.
+// A Registrar is a Session that can write down for people which keys it holds
+// and which keys callers of its process wait for.
 type Registrar interface {
-	// Register writes r into tables, in place of what it wrote before, in one round trip. An error
-	// is of Exchange's kinds; whatever it is, what a session that lives holds
-	// is as before, and nothing was written.
+	// Register writes r into tables, in place of what it wrote before, in one round
+	// trip. Its error is like that of Exchange. After an error it has written
+	// nothing, and a session that lives holds the same locks as before.
 	Register(tables Registry, r *Register) error
 }
 
@@ -32,8 +32,8 @@ type Register struct {
 	Lease   time.Duration
 	Held    []HeldKey
 	Waits   []WaitingKey
-	IsFirst bool // what this session writes: it then removes what dead ones have left
-	NoWaits bool // another session of the process writes those
+	IsFirst bool // the first one of this session: it removes rows of dead sessions
+	NoWaits bool // another session of the process writes Waits
 }
 
 // A HeldKey is a lock that is held.
@@ -43,17 +43,19 @@ type HeldKey struct {
 	Age             time.Duration
 }
 
-// A WaitingKey is callers of one kind that wait for a key by asking again and again.
+// A WaitingKey is a key that callers of this process poll for. All of them hold
+// the same other lock, or none is known.
 type WaitingKey struct {
 	Key     dialect.Key
-	Holding dialect.Key // what each of them holds itself, if Holds
+	Holding dialect.Key // what each caller holds, if Holds
 	Holds   bool
 	Waiters int
 	Age     time.Duration // of the longest wait
 }
 
-// FindRegistry finds the registry's tables, in schema, or, if that is empty, where the search_path
-// of db's connections finds them. The error is a *Failure or ctx's.
+// FindRegistry finds the registry's tables. With an empty schema it looks for
+// them in the search_path of db's connections. The error is a *Failure or that
+// of ctx.
 func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -83,9 +85,12 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 		Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the schema that was named: create them there with lockwatch.Schema"}
 }
 
-// Register is an Exec without arguments: several statements in one transaction and one round trip. It
-// waits for nobody's locks for long, nor for the disk or a standby, and each statement of it, a trigger's
-// work included, is given up before callers of locks would get no answer.
+// Register implements Registrar with an Exec without arguments. That is several
+// statements in one transaction and one round trip.
+//
+// It waits at most 100 ms for a lock, and not for the disk or a standby. Each
+// statement ends after 300 ms, with the triggers that it runs, so that callers
+// who want locks still get a response.
 func (s *session) Register(tables Registry, r *Register) error {
 	n, err := dbconn.UnlessClosed(func() (int64, error) { return rows(s.statements.ctx, s.conn, tables.register(s.pid, r)) })
 	if err == nil && n != 1 {
@@ -94,6 +99,7 @@ func (s *session) Register(tables Registry, r *Register) error {
 	return dialect.Fail(err)
 }
 
+// register returns the statements of Register for the server process pid.
 func (r Registry) register(pid int64, what *Register) string {
 	const me = "(SELECT backend_start FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))"
 	statements := []string{
@@ -127,17 +133,20 @@ func (r Registry) register(pid int64, what *Register) string {
 	return strings.Join(statements, ";\n")
 }
 
-// What a session removes when it comes is what has been dead for long, and little of it.
+// The first Register of a session removes rows that expired long ago, and few of
+// them.
 const (
 	deadFor   = 10 * time.Minute
 	deadLimit = 1000
 )
 
+// sweepDead returns the statement that removes rows of dead sessions from a
+// table.
 func (Registry) sweepDead(table RegistryTable, dead string) string {
 	return fmt.Sprintf(sweepStatement, table.Name, Interval(deadFor), dead, deadLimit)
 }
 
-// notAmong is the condition that a row's columns are none of keys.
+// notAmong is the condition that columns are none of keys.
 func notAmong(columns string, keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -145,6 +154,7 @@ func notAmong(columns string, keys []string) string {
 	return " AND (" + columns + ") NOT IN (VALUES " + strings.Join(keys, ",") + ")"
 }
 
+// heldKeys returns the keys of Held as rows of SQL.
 func (r *Register) heldKeys() (all []string) {
 	for _, h := range r.Held {
 		all = append(all, fmt.Sprintf("(%d, (%d)::bigint)", h.Key.Exclusive().Space, h.Key.ID))
@@ -152,6 +162,7 @@ func (r *Register) heldKeys() (all []string) {
 	return all
 }
 
+// heldRows returns Held as rows of SQL.
 func (r *Register) heldRows(tables Registry) string {
 	var all []string
 	for _, h := range r.Held {
@@ -164,7 +175,7 @@ func (r *Register) heldRows(tables Registry) string {
 	return strings.Join(all, ",")
 }
 
-// holding is the columns of what w's callers hold.
+// holding returns the columns for the lock that the callers of w hold.
 func (w WaitingKey) holding() string {
 	if !w.Holds {
 		return "-1, 0::bigint"
@@ -172,6 +183,7 @@ func (w WaitingKey) holding() string {
 	return fmt.Sprintf("%d, (%d)::bigint", w.Holding.Exclusive().Space, w.Holding.ID)
 }
 
+// waitKeys returns the keys of Waits as rows of SQL.
 func (r *Register) waitKeys() (all []string) {
 	for _, w := range r.Waits {
 		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
@@ -179,6 +191,7 @@ func (r *Register) waitKeys() (all []string) {
 	return all
 }
 
+// waitRows returns Waits as rows of SQL.
 func (r *Register) waitRows() string {
 	var all []string
 	for _, w := range r.Waits {
@@ -187,11 +200,13 @@ func (r *Register) waitRows() string {
 	return strings.Join(all, ",")
 }
 
-// longestText is how many bytes of a text for people are written.
+// longestText bounds a text for people, in bytes.
 const longestText = 200
 
-// text is an expression for what the database can store of s, cut where it is long: everything
-// in UTF-8, else what is ASCII of it. Its bytes travel as hex digits, which are the same in every encoding of a
+// text returns an SQL expression for s, cut if it is long. In a database that
+// is not UTF-8 only the ASCII characters remain.
+//
+// The bytes travel as hex digits, which are the same in every encoding of a
 // client and need no quotes.
 func (r Registry) text(s string) string {
 	const unknown = '?'

@@ -2,7 +2,8 @@ package postgres
 
 import "github.com/latchkey-go/latchkey/internal/dialect"
 
-// The tables of the registry: one row for each lock, and one for each key that callers wait for.
+// The tables of the registry: a row for each lock, and a row for each key that
+// callers wait for.
 const (
 	heartbeatsTable = `CREATE TABLE IF NOT EXISTS latchkey_heartbeats ( -- a row for each lock held by a Session that writes heartbeats
 	process       bigint      NOT NULL, -- the Session's random number
@@ -13,7 +14,7 @@ const (
 	namespace     text        NOT NULL, -- empty: none
 	name          text,                 -- only if allowed: it may be personal data
 	holder        text        NOT NULL, -- for people: host and process
-	acquired      timestamptz NOT NULL, -- no later than the heartbeat that first told of the lock
+	acquired      timestamptz NOT NULL, -- no later than the first heartbeat with the lock
 	expires       timestamptz NOT NULL, -- heartbeat + lease
 	heartbeat     timestamptz NOT NULL, -- the last one, by the database's clock
 	shared        boolean     NOT NULL DEFAULT false,
@@ -34,7 +35,8 @@ const (
 ) WITH (fillfactor = 70)`
 )
 
-// RegistrySchema returns the tables of the registry, which is PostgreSQL's alone.
+// RegistrySchema returns the statements that create the tables of the registry.
+// Only PostgreSQL has one.
 func RegistrySchema() dialect.Schema {
 	return dialect.Schema{PostgreSQL: []string{heartbeatsTable, waitsTable}}
 }

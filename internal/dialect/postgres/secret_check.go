@@ -8,32 +8,34 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// The conditions that are computed for checks (c, p), one after the other: each
-// tells of those that the session has not, then.
+// The conditions for a check with class c and fingerprint p, which is the shared
+// advisory lock (c, p). A condition is true if the session does not hold the check
+// afterwards.
 const (
-	// others is whether another fingerprint of the class is claimed.
+	// others holds if a session has the class with another fingerprint.
 	others = `EXISTS (SELECT FROM pg_catalog.pg_locks AS l
 	WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.mode = 'ShareLock' AND l.granted
 	AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))
 	AND l.classid = (c::bigint & 4294967295)::oid AND l.objid <> (p::bigint & 4294967295)::oid)`
 
-	// takeUndisputed leaves those alone that are there: who comes to them with
-	// another secret does not disturb them.
-	takeUndisputed = `CASE WHEN ` + others + ` THEN true ELSE NOT pg_catalog.pg_try_advisory_lock_shared(c, p) END`
+	// takeUnlessConflict takes the check unless others holds. So a session with
+	// another secret does not disturb those that have one already.
+	takeUnlessConflict = `CASE WHEN ` + others + ` THEN true ELSE NOT pg_catalog.pg_try_advisory_lock_shared(c, p) END`
 
-	// giveUpDisputed looks again: of two that came at the same moment one at least
-	// sees the other.
-	giveUpDisputed = `CASE WHEN ` + others + ` THEN pg_catalog.pg_advisory_unlock_shared(c, p) ELSE false END`
+	// dropOnConflict looks again. Of two sessions that took checks at the same
+	// moment, at least one sees the other.
+	dropOnConflict = `CASE WHEN ` + others + ` THEN pg_catalog.pg_advisory_unlock_shared(c, p) ELSE false END`
 
-	giveUp = `pg_catalog.pg_advisory_unlock_shared(c, p)`
+	dropCheck = `pg_catalog.pg_advisory_unlock_shared(c, p)`
 )
 
+// CheckSecrets implements dialect.Session.
 func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
-	if _, err := s.compute(giveUp, dropped, nil); err != nil {
+	if _, err := s.compute(dropCheck, dropped, nil); err != nil {
 		return nil, s.giveBack(dropped, dialect.Fail(err))
 	}
 	conflicts = make([]bool, len(wanted))
-	for _, step := range []string{takeUndisputed, giveUpDisputed} {
+	for _, step := range []string{takeUnlessConflict, dropOnConflict} {
 		where, err := s.compute(step, wanted, conflicts)
 		if err != nil {
 			return nil, s.giveBack(wanted, dialect.Fail(err))
@@ -45,20 +47,20 @@ func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts
 	return conflicts, nil
 }
 
-// giveBack gives checks back after err of a statement that may have taken some. If
-// that fails too, the session is not fit for use.
+// giveBack gives checks back after err, of a statement that may have taken
+// some. If that fails as well, the session is of no use.
 func (s *session) giveBack(checks []dialect.SecretCheck, err error) error {
 	if !dialect.Survives(err) {
 		return err
 	}
-	if _, again := s.compute(giveUp, checks, nil); again != nil {
+	if _, again := s.compute(dropCheck, checks, nil); again != nil {
 		return &dialect.Failure{Kind: dialect.Gone, Reason: "checks could not be given back: " + errors.Join(err, dialect.Fail(again)).Error()}
 	}
 	return err
 }
 
-// compute computes a condition for each of checks, but for those left out, and
-// returns where it is true.
+// compute computes a condition for each check that is not left out. It returns
+// the indices for which it is true.
 func (s *session) compute(condition string, checks []dialect.SecretCheck, leftOut []bool) (where []int, err error) {
 	var indices, classes, fingerprints []string
 	for i, c := range checks {

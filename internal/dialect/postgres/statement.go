@@ -8,12 +8,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// statements runs the session's statements on the driver's own connection, by
-// the interfaces of database/sql/driver. Package database/sql would do the
-// same, for a connection that many share: at one statement per call, its
-// locking and conversions cost a few microseconds each time.
+// statements sends the session's statements on the driver's own connection, by
+// the interfaces of database/sql/driver.
 //
-// It is for use within sql.Conn.Raw, by one goroutine at a time.
+// database/sql would do the same for a connection that many goroutines share.
+// Its locking and conversions cost a few microseconds per statement.
+//
+// Invariant: it is used within sql.Conn.Raw, by one goroutine at a time.
 type statements struct {
 	ctx      context.Context      //nolint:containedctx // no caller's: see Session.Exchange
 	prepared map[form]driver.Stmt // made at first use; they end with the connection
@@ -23,11 +24,12 @@ type statements struct {
 	row  [1 + 2*spaces + 2]driver.Value // a column for each part, after the first
 }
 
-// maxPrepared bounds the forms that are prepared, each of which costs the server 20 to 130 KiB.
+// maxPrepared bounds the number of prepared forms. Each costs the server 20 to
+// 130 KiB.
 const maxPrepared = 32
 
-// exchange runs the statement of b on conn and returns its row, and its form: of b, or, when
-// so many are prepared that there is to be no other, that with all parts.
+// exchange sends the statement for b on conn. It returns the row and its form:
+// that of b or, once maxPrepared forms are prepared, the form with all parts.
 func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Value, form, error) {
 	f := formOf(b)
 	if s.prepared[f] == nil && len(s.prepared) >= maxPrepared {
@@ -49,8 +51,8 @@ func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Valu
 	return row, f, s.queryRow(stmt, args, row)
 }
 
-// argsOf is the arguments of f, in the order of its parts. They are made anew: a
-// driver's wrapper may keep them for its traces.
+// argsOf returns the arguments of f in the order of its parts. The slice is new
+// each time, since a driver's wrapper may keep it for its traces.
 func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 	args := make([]driver.NamedValue, 0, len(parts))
 	for _, part := range parts {
@@ -75,6 +77,7 @@ func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 	return args
 }
 
+// prepare prepares query on conn.
 func (s *statements) prepare(conn driver.Conn, query string) (driver.Stmt, error) {
 	if c, ok := conn.(driver.ConnPrepareContext); ok {
 		return c.PrepareContext(s.ctx, query)
@@ -105,6 +108,7 @@ func (s *statements) queryRow(stmt driver.Stmt, args []driver.NamedValue, row []
 	return err
 }
 
+// query sends stmt.
 func (s *statements) query(stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
 	if stmt, ok := stmt.(driver.StmtQueryContext); ok {
 		return stmt.QueryContext(s.ctx, args)

@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
-// processOf is the server process of conn, whose id is pid. It is not known
-// behind a pooler, which may give the process to another client.
+// processOf returns the server process of conn, whose id is pid. It is not
+// known behind a pooler, which may give the process to another client.
 func processOf(ctx context.Context, conn *sql.Conn, pid int64) (dialect.Process, error) {
 	if handshake, known := dbconn.HandshakePID(conn); !known || handshake != pid {
 		return dialect.Process{}, nil
@@ -21,20 +21,26 @@ func processOf(ctx context.Context, conn *sql.Conn, pid int64) (dialect.Process,
 	return p, err
 }
 
+// startOf is the start of the process in row a, in microseconds since 1970.
 const startOf = "(extract(epoch FROM a.backend_start) * 1000000)::bigint"
 
+// Process implements dialect.Terminator.
 func (s *session) Process() dialect.Process { return s.process }
 
-// terminateQuery passes over what is not there, or is another process with the
-// same id. It also passes over a process that is no longer named as a session
-// is: a pooler that hides behind the server's process ids resets the name before
-// another client gets the process. OFFSET keeps the join before the function
-// with the effect.
+// terminateQuery passes over processes that have gone, and over others that
+// have their ids now.
+//
+// It also passes over a process that is not named like a session any more. A
+// pooler that shows the server's own process ids resets the name before another
+// client gets the process.
+//
+// OFFSET keeps the join before the function with the effect.
 const terminateQuery = `SELECT pg_catalog.pg_backend_pid(), coalesce(pg_catalog.string_agg(i::text, ',') FILTER (WHERE pg_catalog.pg_terminate_backend(pid)), '')
 	FROM (SELECT u.i, u.pid FROM ROWS FROM (pg_catalog.unnest($1::text::int[]), pg_catalog.unnest($2::text::bigint[])) WITH ORDINALITY AS u (pid, start, i)
 		CROSS JOIN LATERAL pg_catalog.pg_stat_get_activity(u.pid) AS a
 		WHERE ` + startOf + ` = u.start AND pg_catalog.right(a.application_name, 8) = 'latchkey' OFFSET 0) AS v`
 
+// Terminate implements dialect.Terminator.
 func (s *session) Terminate(left []dialect.Process) (there []dialect.Process, err error) {
 	pids, starts := make([]string, len(left)), make([]string, len(left))
 	for i, p := range left {

@@ -8,11 +8,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// tidy ends a transaction that the last user of a pooled connection has left
-// open, by db.Exec("BEGIN") for example. In such a transaction nothing of ours
-// would be committed, and the server would not end a silent session.
+// Tidy ends a transaction that an earlier user of a pooled connection has left
+// open, by db.Exec("BEGIN") for example. In such a transaction nothing would be
+// committed, and the server would not end a silent session.
 //
-// It costs a round trip only where the driver does not say whether there is one.
+// It costs a round trip only if the driver does not show whether there is a
+// transaction.
 func Tidy(ctx context.Context, conn *sql.Conn) error {
 	statement := "BEGIN; ROLLBACK" // ROLLBACK alone would be a warning in the server's log
 	switch idle, known := dbconn.IsIdle(conn); {
@@ -28,6 +29,6 @@ func Tidy(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// terminateOwn ends the server process that carries it out. Every role may do
-// that to its own.
+// terminateOwn ends the server process that carries it out. Every role may end
+// its own.
 const terminateOwn = "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"

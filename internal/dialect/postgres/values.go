@@ -9,8 +9,8 @@ import (
 )
 
 // appendText appends the keys of one space as the text of a bigint[], which
-// every driver passes on as it is. A []int64, which pgx sends in binary, spares
-// the server some work and costs the client more than that.
+// every driver passes on unchanged. A []int64, which pgx sends in binary, saves
+// the server less than it costs the client.
 func appendText(text []byte, keys []dialect.Key, of dialect.Space) []byte {
 	text = append(text, '{')
 	for _, k := range keys {
@@ -26,7 +26,8 @@ func appendText(text []byte, keys []dialect.Key, of dialect.Space) []byte {
 	return append(text, '}')
 }
 
-// appendSet is appendText for keys of several spaces: the number of a key's comes before it.
+// appendSet appends keys of several spaces as the text of a bigint[]. The
+// number of its space precedes each key.
 func appendSet(text []byte, set []dialect.Key) []byte {
 	text = append(text, '{')
 	for i, k := range set {
@@ -39,8 +40,8 @@ func appendSet(text []byte, set []dialect.Key) []byte {
 	return append(text, '}')
 }
 
-// textOfArrays is groups as the text of a text[] whose elements are each the
-// text of a bigint[]: SQL has no arrays of arrays of different lengths.
+// textOfArrays returns groups as the text of a text[]. Each element is the text
+// of a bigint[], since SQL has no arrays of arrays of different lengths.
 func textOfArrays(groups [][]dialect.Key, array func(text []byte, group []dialect.Key) []byte) string {
 	text := []byte{'{'}
 	for i, g := range groups {
@@ -79,9 +80,8 @@ func parseArray(column driver.Value) ([]int64, error) {
 	return numbers, nil
 }
 
-// intOf and boolOf read a column which a driver, or a wrapper of one, may give as
+// intOf reads an integer column, which a driver or its wrapper may give as
 // text.
-
 func intOf(column driver.Value) (int64, error) {
 	switch column := column.(type) {
 	case int64:
@@ -94,6 +94,8 @@ func intOf(column driver.Value) (int64, error) {
 	return 0, dialect.ErrNonsense
 }
 
+// boolOf reads a boolean column, which a driver or its wrapper may give as
+// text.
 func boolOf(column driver.Value) (bool, error) {
 	switch column := column.(type) {
 	case bool:
@@ -106,7 +108,7 @@ func boolOf(column driver.Value) (bool, error) {
 	return false, dialect.ErrNonsense
 }
 
-// parseKeys reads a list of space:id.
+// ParseKeys reads a list of keys in the form space:id,space:id.
 func ParseKeys(list string) ([]dialect.Key, error) {
 	if list == "" {
 		return nil, nil
@@ -123,6 +125,7 @@ func ParseKeys(list string) ([]dialect.Key, error) {
 	return keys, nil
 }
 
+// parseKey reads a key from its two numbers.
 func parseKey(space, id string) (dialect.Key, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || len(space) != 1 || space[0] < '0' || space[0] >= '0'+spaces {

@@ -12,11 +12,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// Transaction-level locks must work behind transaction poolers, where prepared
-// statements may be another client's. So these are Execs without arguments:
-// neither driver prepares those. A key is a number here, never a name.
+// Transaction-level locks must work behind transaction poolers, where a prepared
+// statement may belong to another client. So these functions send Execs without
+// arguments, which no driver prepares. A key is a number, never a name.
 
-// advisory is Fail for the use of PostgreSQL's functions where nobody has looked which database it is.
+// advisory is dialect.Fail for advisory lock functions in a database of unknown
+// kind.
 func advisory(err error) error {
 	if err == nil {
 		return nil
@@ -29,9 +30,9 @@ func advisory(err error) error {
 	return dialect.Fail(err)
 }
 
-// Begin begins a transaction on conn, which lasts no longer than ctx. It first
-// ends one that the connection's last user has left open, where the driver shows
-// that there is one: lib/pq would fail.
+// Begin begins a transaction on conn, which lasts no longer than ctx. If the
+// driver shows that an earlier user has left one open, Begin ends that first,
+// since lib/pq would fail.
 func Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 	if idle, known := dbconn.IsIdle(conn); known && !idle {
 		if err := Tidy(ctx, conn); err != nil {
@@ -65,8 +66,9 @@ func TryXact(ctx context.Context, tx dialect.Execer, key dialect.Key) (bool, err
 	}
 }
 
-// LockXact waits for key for at most wait, and reports whether it got it. When
-// it did not, tx can be used as before. lock_timeout is as before in any case.
+// LockXact waits for key for at most wait, and reports whether it has taken it.
+// If it has not, tx can be used as before. lock_timeout is unchanged
+// afterwards.
 func LockXact(ctx context.Context, tx dialect.Execer, key dialect.Key, wait time.Duration) (bool, error) {
 	// lock_timeout counts whole milliseconds, and 0 is for ever.
 	timeout := max(wait/time.Millisecond, 0)
@@ -98,13 +100,13 @@ func LockXact(ctx context.Context, tx dialect.Execer, key dialect.Key, wait time
 	return false, advisory(err)
 }
 
-// SetIdleTimeout has the server end the session when tx is idle for so long.
+// SetIdleTimeout makes the server end the session when tx is idle for so long.
 func SetIdleTimeout(ctx context.Context, tx dialect.Execer, idle time.Duration) error {
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", max(idle.Milliseconds(), 1)))
 	return advisory(err)
 }
 
-// function is the call of an advisory lock function for key.
+// function returns the call of an advisory lock function for key.
 func function(name string, key dialect.Key) string {
 	if key.IsShared() {
 		name += "_shared"
