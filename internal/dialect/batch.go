@@ -3,8 +3,8 @@ package dialect
 // A Batch is what one round trip carries: requests and releases, and the
 // responses to them. The session carries out the fields in their order.
 //
-// Invariant: after Exchange without an error, Won has an element for each of Any,
-// and Missing has one for each of All.
+// Invariant: after Exchange without an error, Won has an element for each of
+// Any, and Missing has one for each of All.
 type Batch struct {
 	Release []Key   // give these back
 	Try     []Key   // then take each of these that is free

@@ -32,13 +32,13 @@ type Terminator interface {
 	// Process returns the session's server process.
 	Process() Process
 
-	// Terminate ends those processes of left that still exist, and returns them.
-	// The server ends each a moment later. Its error is a *Failure.
+	// Terminate ends those processes of left that still exist, and returns
+	// them. The server ends each a moment later. Its error is a *Failure.
 	Terminate(left []Process) (there []Process, err error)
 }
 
-// A Process identifies one server process. The server may give its PID to a later
-// process, which has another Start.
+// A Process identifies one server process. The server may give its PID to a
+// later process, which has another Start.
 type Process struct {
 	PID   int64 // 0: not known, or a pooler is between
 	Start int64 // microseconds since 1970, by the server's clock

@@ -1,4 +1,5 @@
-// Package dialect is the interface between the engine in sqllock and a database.
+// Package dialect is the interface between the engine in sqllock and a
+// database.
 //
 // The engine is the same for every kind of database. It opens a Session by a
 // Dialect, sends it one Batch after the other, and reads Failures. The packages
@@ -25,8 +26,8 @@ type Dialect interface {
 	// Open takes the connections of db that it needs, proves that locks exclude
 	// there, and sets a session up. Its error is a *Failure or that of ctx.
 	//
-	// The end of ctx ends the attempt. After Open has returned, ctx has no effect
-	// on the session.
+	// The end of ctx ends the attempt. After Open has returned, ctx has no
+	// effect on the session.
 	Open(ctx context.Context, db *sql.DB, set Settings) (Session, error)
 
 	// Traits returns what the engine must know before it opens a session.
@@ -59,49 +60,50 @@ type Settings struct {
 // Invariant: no method takes a context, since a driver that cancels a statement
 // ends the connection and every lock on it.
 type Session interface {
-	// Exchange carries out b in one round trip, releases first, and fills in the
-	// responses. Without an error every response is right, and comes from the
-	// session that Open opened. Errors are *Failures:
+	// Exchange carries out b in one round trip, releases first, and fills in
+	// the responses. Without an error every response is right, and comes from
+	// the session that Open opened. Errors are *Failures:
 	//
 	//   - Statement, Full: the session lives. Only Held knows what it holds.
 	//   - others: the session is lost with all its locks.
 	Exchange(b *Batch) error
 
-	// Held lists the keys that the session holds, as the database knows it. Secret
-	// checks may be among them, as shared locks. Its error is like that of Exchange.
+	// Held lists the keys that the session holds, as the database knows it.
+	// Secret checks may be among them, as shared locks. Its error is like that
+	// of Exchange.
 	Held() ([]Key, error)
 
-	// CheckSecrets takes the checks of wanted and then holds them, and gives those
-	// of dropped back. It reports for each of wanted whether another session has
-	// the same namespace with another secret. The session does not hold such a
-	// check.
+	// CheckSecrets takes the checks of wanted and then holds them, and gives
+	// those of dropped back. It reports for each of wanted whether another
+	// session has the same namespace with another secret. The session does not
+	// hold such a check.
 	//
-	// After an error the session holds no check of wanted or dropped. The error is
-	// like that of Exchange.
+	// After an error the session holds no check of wanted or dropped. The error
+	// is like that of Exchange.
 	CheckSecrets(wanted, dropped []SecretCheck) (conflicts []bool, err error)
 
-	// Token returns a token for all locks that the session holds at this moment.
-	// It changes no lock. Its error is like that of Exchange.
+	// Token returns a token for all locks that the session holds at this
+	// moment. It changes no lock. Its error is like that of Exchange.
 	Token() (Token, error)
 
 	// ReservedToken returns a token like Token's without a round trip, if an
-	// exchange has reserved one. It is good for each lock that is held both before
-	// and after the call.
+	// exchange has reserved one. It is good for each lock that is held both
+	// before and after the call.
 	ReservedToken() (Token, bool)
 
 	// Room returns how many keys one Batch may carry.
 	Room() int
 
-	// Socket returns the session's connection to the server, to be watched, or nil
-	// if the driver does not show it.
+	// Socket returns the session's connection to the server, to be watched, or
+	// nil if the driver does not show it.
 	Socket() net.Conn
 
-	// Abort closes the socket under a call in flight, if it is known, so that the
-	// call returns. It does not wait.
+	// Abort closes the socket under a call in flight, if it is known, so that
+	// the call returns. It does not wait.
 	Abort()
 
-	// Destroy ends the session. It closes the connection instead of giving it back
-	// to the pool. It waits for a call in flight.
+	// Destroy ends the session. It closes the connection instead of giving it
+	// back to the pool. It waits for a call in flight.
 	Destroy()
 }
 

@@ -39,8 +39,8 @@ type Failure struct {
 	State  string // the SQLSTATE, where the server gave one
 	Cause  error  // an error of the standard library with a constant text, or nil
 
-	// Permanent: the failure lasts until a person changes a setting, an account or
-	// a right.
+	// Permanent: the failure lasts until a person changes a setting, an account
+	// or a right.
 	Permanent bool
 }
 

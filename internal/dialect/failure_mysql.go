@@ -9,8 +9,9 @@ import (
 )
 
 var (
-	// mysqlGone are the errors that end a session or keep one from beginning. After
-	// another error the engine calls Held, which also finds a session that is gone.
+	// mysqlGone are the errors that end a session or keep one from beginning.
+	// After another error the engine calls Held, which also finds a session
+	// that is gone.
 	mysqlGone = []uint16{
 		errcode.MySQLTooMany, errcode.MySQLTooManyOfOne, errcode.MySQLUserLimit, errcode.MySQLShutdown, errcode.MySQLOfflineMode,
 		1042, 1043, 1047, 1080, 1129, 1130, // handshake, a command that is not known just now, hosts

@@ -1,8 +1,8 @@
 package dialect
 
 // A Space is one of PostgreSQL's two advisory key spaces, for exclusive or for
-// shared locks. Keys of different spaces never exclude each other, except that a
-// shared lock and an exclusive lock on one key do.
+// shared locks. Keys of different spaces never exclude each other, except that
+// a shared lock and an exclusive lock on one key do.
 type Space uint8
 
 // The key spaces.
@@ -10,7 +10,8 @@ const (
 	Bigint  Space = 0 // pg_advisory_lock(bigint)
 	TwoInts Space = 1 // pg_advisory_lock(int, int): the first in the id's high 32 bits
 
-	// Shared is a bit: with it a Key stands for a shared lock, that of a reader.
+	// Shared is a bit: with it a Key stands for a shared lock, that of a
+	// reader.
 	Shared Space = 2
 )
 

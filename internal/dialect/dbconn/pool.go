@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// A Pool borrows a connection of a *sql.DB for each statement. One goroutine uses
-// it at a time.
+// A Pool borrows a connection of a *sql.DB for each statement. One goroutine
+// uses it at a time.
 type Pool struct {
 	DB     *sql.DB
 	Find   func(any) net.Conn                     // finds a driver's socket; nil: for known drivers only

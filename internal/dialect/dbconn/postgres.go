@@ -30,8 +30,8 @@ func HandshakePID(conn *sql.Conn) (pid int64, known bool) {
 	return pid, known
 }
 
-// pgConn returns what Conn().PgConn() of pgx v5's stdlib.Conn returns, and the zero
-// Value for another driver's connection.
+// pgConn returns what Conn().PgConn() of pgx v5's stdlib.Conn returns, and the
+// zero Value for another driver's connection.
 func pgConn(c any) reflect.Value {
 	v := pgxConn(c)
 	if v.IsValid() {

@@ -1,10 +1,11 @@
-// Package dbconn handles connections of database/sql and the drivers below them.
+// Package dbconn handles connections of database/sql and the drivers below
+// them.
 //
-// It takes connections of a pool and lends them, closes them for good, finds the
-// socket below a driver and reads what a driver knows of its session. It looks
-// inside drivers by reflection, so that sqllock depends on none. Where it finds
-// nothing, the caller goes on without: a Session whose socket is not found
-// notices a closed connection at its next heartbeat.
+// It takes connections of a pool and lends them, closes them for good, finds
+// the socket below a driver and reads what a driver knows of its session. It
+// looks inside drivers by reflection, so that sqllock depends on none. Where it
+// finds nothing, the caller goes on without: a Session whose socket is not
+// found notices a closed connection at its next heartbeat.
 package dbconn
 
 import (
@@ -36,8 +37,8 @@ func SocketOf(conn *sql.Conn, find func(any) net.Conn) (socket net.Conn) {
 	return socket
 }
 
-// pgxSocket returns what Conn().PgConn().Conn() of pgx v5's stdlib.Conn returns,
-// and nil for another driver's connection.
+// pgxSocket returns what Conn().PgConn().Conn() of pgx v5's stdlib.Conn
+// returns, and nil for another driver's connection.
 func pgxSocket(c any) net.Conn {
 	v := pgConn(c)
 	if v.IsValid() {
@@ -50,11 +51,11 @@ func pgxSocket(c any) net.Conn {
 	return socket
 }
 
-// pgxConn returns what Conn() of pgx v5's stdlib.Conn returns, and the zero Value
-// for another driver's connection.
+// pgxConn returns what Conn() of pgx v5's stdlib.Conn returns, and the zero
+// Value for another driver's connection.
 //
-// Invariant: each call of MethodByName in this package has a constant name. With a
-// variable the linker keeps every exported method of the whole program.
+// Invariant: each call of MethodByName in this package has a constant name.
+// With a variable the linker keeps every exported method of the whole program.
 func pgxConn(c any) reflect.Value {
 	v := reflect.ValueOf(c)
 	if !v.IsValid() {

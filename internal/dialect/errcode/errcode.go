@@ -1,7 +1,7 @@
 // Package errcode reads the codes of databases from drivers' errors.
 //
-// It imports no driver. It knows their errors by the method SQLState and, through
-// reflection, by the fields and methods of their types.
+// It imports no driver. It knows their errors by the method SQLState and,
+// through reflection, by the fields and methods of their types.
 package errcode
 
 import (

@@ -1,8 +1,8 @@
 // Package leasetable implements the engine's sessions with rows of a table.
 //
 // A session is a row with an expiry by the database's clock. Its locks are rows
-// that refer to it. The tables are for SQLite, for PostgreSQL behind a transaction
-// pooler, and for systems that only speak PostgreSQL's SQL.
+// that refer to it. The tables are for SQLite, for PostgreSQL behind a
+// transaction pooler, and for systems that only speak PostgreSQL's SQL.
 package leasetable
 
 import (
@@ -137,8 +137,8 @@ func (t *postgresTables) reap(ctx context.Context) error {
 
 // held implements tables.
 func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, error) {
-	// Each earlier statement has ended after this one, and the next one sees what it
-	// did.
+	// Each earlier statement has ended after this one, and the next one sees
+	// what it did.
 	if err := t.run(ctx, s, t.me(s)+alive); err != nil {
 		return nil, err
 	}

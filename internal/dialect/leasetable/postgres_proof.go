@@ -105,7 +105,7 @@ func makeTables(ctx context.Context, conn *sql.Conn) error {
 		}
 		statements := leaseTables(postgresTypes)
 		if there {
-			statements = statements[len(statements)-1:] // the row: who made the table may have died before
+			statements = statements[len(statements)-1:] // the row: the process that made the table may have died before
 		}
 		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, errcode.SQLState(err)) || attempt == dbconn.Attempts {
 			return err

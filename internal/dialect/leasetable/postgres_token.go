@@ -15,13 +15,13 @@ func message(from string) string {
 }
 
 const (
-	// messageColumns say where the message is: system, timeline, place, and life of
-	// the server.
+	// messageColumns say where the message is: system, timeline, place, and
+	// life of the server.
 	messageColumns = `, (SELECT system_identifier FROM message, pg_catalog.pg_control_system()),
 		(SELECT ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint FROM message), (SELECT (lsn - '0/0')::bigint FROM message), ` + postgres.Life
 
-	// messageSize is less than a message takes in the write-ahead log, with its header
-	// and prefix alone. So all places up to it belong to this message.
+	// messageSize is less than a message takes in the write-ahead log, with its
+	// header and prefix alone. So all places up to it belong to this message.
 	messageSize = 48
 )
 

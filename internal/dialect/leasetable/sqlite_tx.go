@@ -117,8 +117,9 @@ const (
 
 	busyTimeout = 200 * time.Millisecond // then whileBusy tries again
 
-	// synchronousNormal does not wait for the disk at each commit. A crash of the
-	// machine may take back the last locks, and ends the processes that hold them.
+	// synchronousNormal does not wait for the disk at each commit. A crash of
+	// the machine may take back the last locks, and ends the processes that
+	// hold them.
 	synchronousNormal = 1
 )
 

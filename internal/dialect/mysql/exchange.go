@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// The statement that carries a batch computes one text. It has a letter for each
-// key of Release and then of Try, and a number for each group. MySQL allows no more
-// than 4,096 columns.
+// The statement that carries a batch computes one text. It has a letter for
+// each key of Release and then of Try, and a number for each group. MySQL
+// allows no more than 4,096 columns.
 const (
 	done   = '1'
 	not    = '0'

@@ -44,9 +44,9 @@ var parts = append(keyParts(),
 	// For each group the position of the key that was taken, 0 for none.
 	part{tryAny, `ARRAY(SELECT coalesce((SELECT i FROM unnest(g::bigint[]) WITH ORDINALITY AS u(k, i)
 			WHERE pg_try_advisory_lock(k) LIMIT 1), 0) FROM unnest(%N::text[]) g)::text`, ""},
-	// For each set the position of the first key that was not free, before which those
-	// that were taken are given back; 0 for none. Of a set, a, the odd elements say
-	// which space the even ones are of.
+	// For each set the position of the first key that was not free, before
+	// which those that were taken are given back; 0 for none. Of a set, a, the
+	// odd elements say which space the even ones are of.
 	part{tryAll, `ARRAY(SELECT CASE WHEN missing = 0 THEN 0 ELSE missing + 0 * (
 			SELECT count(CASE WHEN a[i] = 0 THEN pg_advisory_unlock(a[i + 1]) ELSE pg_advisory_unlock` + twoInts("a[i + 1]") + ` END)
 			FROM generate_series(1, 2 * missing - 3, 2) AS i) END

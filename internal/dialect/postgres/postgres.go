@@ -2,8 +2,8 @@
 // locks.
 //
 // It also has what no other kind of database offers. These are locks on a
-// connection or a transaction of the caller, the registry of locks for people, and
-// the inspection of all advisory locks.
+// connection or a transaction of the caller, the registry of locks for people,
+// and the inspection of all advisory locks.
 package postgres
 
 import (

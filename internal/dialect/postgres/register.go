@@ -19,9 +19,9 @@ import (
 // A Registrar is a Session that can write down for people which keys it holds
 // and which keys callers of its process wait for.
 type Registrar interface {
-	// Register writes r into tables, in place of what it wrote before, in one round
-	// trip. Its error is like that of Exchange. After an error it has written
-	// nothing, and a session that lives holds the same locks as before.
+	// Register writes r into tables, in place of what it wrote before, in one
+	// round trip. Its error is like that of Exchange. After an error it has
+	// written nothing, and a session that lives holds the same locks as before.
 	Register(tables Registry, r *Register) error
 }
 
@@ -133,8 +133,8 @@ func (r Registry) register(pid int64, what *Register) string {
 	return strings.Join(statements, ";\n")
 }
 
-// The first Register of a session removes rows that expired long ago, and few of
-// them.
+// The first Register of a session removes rows that expired long ago, and few
+// of them.
 const (
 	deadFor   = 10 * time.Minute
 	deadLimit = 1000

@@ -8,9 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// The conditions for a check with class c and fingerprint p, which is the shared
-// advisory lock (c, p). A condition is true if the session does not hold the check
-// afterwards.
+// The conditions for a check with class c and fingerprint p, which is the
+// shared advisory lock (c, p). A condition is true if the session does not hold
+// the check afterwards.
 const (
 	// others holds if a session has the class with another fingerprint.
 	others = `EXISTS (SELECT FROM pg_catalog.pg_locks AS l

@@ -12,9 +12,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// Transaction-level locks must work behind transaction poolers, where a prepared
-// statement may belong to another client. So these functions send Execs without
-// arguments, which no driver prepares. A key is a number, never a name.
+// Transaction-level locks must work behind transaction poolers, where a
+// prepared statement may belong to another client. So these functions send
+// Execs without arguments, which no driver prepares. A key is a number, never a
+// name.
 
 // advisory is dialect.Fail for advisory lock functions in a database of unknown
 // kind.

@@ -1,8 +1,8 @@
 // Package usertx has the statements that run in a transaction of the caller:
 // fences and watermarks.
 //
-// Each exists for every kind of database. The tables, which the caller creates or
-// a session makes, have the same meaning in all of them.
+// Each exists for every kind of database. The tables, which the caller creates
+// or a session makes, have the same meaning in all of them.
 package usertx
 
 import (
@@ -25,15 +25,15 @@ const (
 	Elsewhere                // the token is from another server, or from before a restart
 )
 
-// Fence notes t for key in the table latchkey_fence, as part of tx, and keeps the
-// row locked until tx ends.
+// Fence notes t for key in the table latchkey_fence, as part of tx, and keeps
+// the row locked until tx ends.
 //
 //   - Stopped: the row has a later token of the same system. The constraint of
 //     the table has rejected the new row, so the statement has failed.
 //   - Elsewhere: Here does not hold. Fence has changed nothing, and tx can go on.
 //
-// PostgreSQL does not commit tx after Stopped or an error. On other databases the
-// caller must roll tx back.
+// PostgreSQL does not commit tx after Stopped or an error. On other databases
+// the caller must roll tx back.
 func Fence(ctx context.Context, tx dialect.Execer, key dialect.Key, t dialect.Token) (Passage, error) {
 	if t.MySQL {
 		if _, err := tx.ExecContext(ctx, mysqlHere(t)); isCheckViolation(err) {
