@@ -252,3 +252,22 @@ func upload(t *testing.T, s *httptest.Server) {
 		t.Fatalf("status %d, want 500", resp.StatusCode)
 	}
 }
+
+// A handler may replace its request while a Read begins and ends.
+func TestHandlerReplacesItsRequest(t *testing.T) {
+	t.Parallel()
+	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b := make([]byte, 1)
+		body := r.Body
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = body.Read(b)
+		}()
+		*r = *r.WithContext(t.Context())
+		<-read
+		_, _ = io.WriteString(w, "done")
+	})))
+	conn := dial(t, s, post("Content-Length: 1")+"x")
+	response(t, conn).want(t, http.StatusOK)
+}

@@ -3,8 +3,6 @@ package lockwatch
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,22 +11,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// newWatchdog is one that has no database, and what it tells.
-func newWatchdog(terminate func(Finding) bool) (w *watchdog, told *[]Finding) {
-	told = new([]Finding)
-	w = &watchdog{report: func(f Finding) { *told = append(*told, f) },
-		failures: make(map[string]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding), busy: make(chan struct{}, 1)}
-	w.options.log, w.options.terminate = slog.New(slog.DiscardHandler), terminate
-	return w, told
-}
-
-// Nobody is condemned by the database's clock alone, which may step: only when this process has seen the same heartbeat, and
-// the same end of the last statement, for the late age.
+// The database's clock alone ends no session, since it may step. This process must
+// have seen the same heartbeat, and no new statement, for the late age.
 func TestTerminateNeedsSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		w, _ := newWatchdog(func(Finding) bool { asked++; return false })
+		w, _ := withoutDatabase(func(Finding) bool { asked++; return false })
 		at := time.Now()
 		look := func(heartbeat, stateSince int) {
 			beat := at.Add(time.Duration(heartbeat) * time.Second)
@@ -36,7 +25,7 @@ func TestTerminateNeedsSilence(t *testing.T) {
 				Registration: &Registration{Heartbeat: beat, Expires: beat.Add(10 * time.Second)}}
 			s := &Snapshot{At: at.Add(time.Hour), Holders: []Holder{h}} // the clock has stepped: all looks late
 			w.diagnosis.look(s)
-			w.terminate(t.Context(), dialect.Registry{}, s, now())
+			w.terminate(t.Context(), dialect.Registry{}, s, time.Now())
 		}
 		for i, step := range []struct {
 			after                 time.Duration
@@ -55,11 +44,12 @@ func TestTerminateNeedsSilence(t *testing.T) {
 	})
 }
 
-// A session that was gone at the look after its end's answer was lost counts as ended; one that is there does not.
+// If the server's reply was lost, the next look decides. A session that is gone
+// counts as ended, and a session that is still there does not.
 func TestTerminatedThoughTheAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{true, false} {
-		w, told := newWatchdog(nil)
+		w, reported := withoutDatabase(nil)
 		h := Holder{Key: sqllock.ID(1), Process: Process{PID: 1}}
 		w.unanswered[h.processID()] = Finding{Kind: LateHeartbeat, Holder: &h, Terminated: true}
 		s := &Snapshot{}
@@ -68,17 +58,18 @@ func TestTerminatedThoughTheAnswerWasLost(t *testing.T) {
 		}
 		w.confirmTerminated(s)
 		w.confirmTerminated(&Snapshot{})
-		if (len(*told) == 1) != gone {
-			t.Errorf("gone %v: told %+v", gone, *told)
+		if (len(*reported) == 1) != gone {
+			t.Errorf("gone %v: reported %+v", gone, *reported)
 		}
 	}
 }
 
-// One attempt is made for a process at a look, whatever many locks of it are late; when the database is away, none for the others.
+// A look tries a session once, even if several of its locks are late. If the
+// database is away, it does not try the others.
 func TestTerminateAttempts(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	w, told := newWatchdog(func(Finding) bool { asked++; return true })
+	w, reported := withoutDatabase(func(Finding) bool { asked++; return true })
 	w.busy <- struct{}{} // the driver is stuck: every question fails at once
 	s := &Snapshot{At: time.Now()}
 	for i := range 10 {
@@ -86,25 +77,8 @@ func TestTerminateAttempts(t *testing.T) {
 			Registration: &Registration{Heartbeat: s.At.Add(-time.Hour), Expires: s.At.Add(-time.Hour)}})
 	}
 	w.diagnosis.look(s)
-	w.terminate(context.Background(), dialect.Registry{}, s, now()+time.Hour)
-	if asked != 1 || len(*told) != 1 || !errors.Is((*told)[0].Err, sqllock.ErrUnavailable) || len(w.unanswered) != 0 {
-		t.Errorf("asked %d times, told %+v", asked, *told)
-	}
-}
-
-// Another reason for which a part fails is told, the same one not again.
-func TestWatchTellsAnotherReason(t *testing.T) {
-	t.Parallel()
-	w, told := newWatchdog(nil)
-	one, two := errors.New("one"), errors.New("two")
-	away, far := fmt.Errorf("%w: away", sqllock.ErrUnavailable), fmt.Errorf("%w: far", sqllock.ErrUnavailable)
-	for i, step := range []struct {
-		err  error
-		told int
-	}{{nil, 0}, {one, 1}, {errors.New("one"), 1}, {two, 3}, {away, 5}, {far, 5}, {nil, 6}, {nil, 6}} {
-		w.notePart(partLook, step.err)
-		if len(*told) != step.told {
-			t.Errorf("step %d: told %d times, want %d", i+1, len(*told), step.told)
-		}
+	w.terminate(context.Background(), dialect.Registry{}, s, time.Now().Add(time.Hour))
+	if asked != 1 || len(*reported) != 1 || !errors.Is((*reported)[0].Err, sqllock.ErrUnavailable) || len(w.unanswered) != 0 {
+		t.Errorf("asked %d times, reported %+v", asked, *reported)
 	}
 }

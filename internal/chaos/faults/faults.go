@@ -1,5 +1,5 @@
-// Package faults injects faults into a fleet: the rows of the project's fault table,
-// each with what the kit promises about it.
+// Package faults injects faults into a fleet at work. Each kind of fault is a
+// row of the project's fault table, with the guarantees that hold meanwhile.
 package faults
 
 import (
@@ -14,53 +14,54 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A Row is one kind of fault. Its number is that of the fault table, and stays.
+// A Row is one kind of fault. Its number is that of the fault table and never
+// changes.
 type Row struct {
 	Number int
 	Name   string
 	Quick  bool // it takes less than the lease, about
 	Effect Effect
 
-	// Bystander: it does nothing to the fleet, which goes on beside it.
+	// Bystander: the fault happens elsewhere and does nothing to the fleet.
 	Bystander bool
 
-	// inject makes the fault and mends it. It returns whom it was done to, nil
-	// for all or the server, and an ErrViolated if what is promised meanwhile did not
-	// hold.
+	// inject makes the fault and mends it. It returns the victim, or nil if
+	// that is the server or every member. The error matches ErrViolated if a
+	// guarantee did not hold meanwhile.
 	inject func(ctx context.Context, f *Injector) (*fleet.Member, error)
 }
 
-// An Effect is which locks a fault may cost.
+// An Effect says which locks a fault may cost.
 type Effect int
 
 // The effects.
 const (
 	Any           Effect = iota // which locks are lost depends on the moment
 	NothingLost                 // no process may report a loss
-	VictimLoses                 // the victim must find that its connection is lost, and nobody else may
+	VictimLoses                 // the victim must find that its connection is lost, and no other may
 	VictimAtLeast               // the victim must, and others may
 	AllLose                     // every process must
 )
 
-// Rows is all rows of the table but 18, jumps of the client's clocks, which the
-// simulation of package sqllock makes, by number.
+// Rows returns the rows of the table, by number. Two are tested elsewhere: row
+// 18, jumps of the client's clocks, in the simulation, and row 29, handlers
+// that fail, in package httpmw.
 func Rows() []Row {
 	all := slices.Concat(processRows, networkRows, serverRows, placeRows, keyRows, secretRows)
 	slices.SortFunc(all, func(a, b Row) int { return a.Number - b.Number })
 	return all
 }
 
-// A Injector is where faults are injected.
+// An Injector injects faults into its fleet, one at a time.
 type Injector struct {
 	*fleet.Fleet
 	Rand *rand.Rand
 
-	// of the fault under way
-	began   history.Moment // when it began
-	outside int            // Outcome.Outside
+	began   history.Moment // the fault under way
+	outside int            // its Outcome.Outside
 }
 
-// begin notes that a fault begins now.
+// begin sets the beginning of the fault to now.
 func (f *Injector) begin() { f.began = history.Now() }
 
 // An Outcome is a fault that was injected and mended.
@@ -68,16 +69,15 @@ type Outcome struct {
 	Fault    history.Fault
 	Lost     int64         // locks that were reported lost, all processes together
 	Recovery time.Duration // until every process served again, after it was mended
-	Outside  int           // overlaps of locks where the promise does not reach: counted, and no violation
+	Outside  int           // overlaps of locks where no guarantee holds: counted, and no violation
 }
 
-// recoverWithin is the bound for Recovery. An attempt to connect that hangs
-// takes 5 s to be given up, and then there is a pause.
+// recoverWithin bounds Outcome.Recovery. An attempt to connect that hangs is
+// given up after 5 s, and then there is a pause.
 const recoverWithin = 20 * time.Second
 
-// Inject makes a fault of row r, mends it, waits until every process serves
-// again and checks what is promised. The error is an ErrViolated if that did not
-// hold.
+// Inject makes a fault of row r, mends it, and waits until every process serves
+// again. The error matches ErrViolated if a guarantee did not hold.
 func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err error) {
 	before, err := f.Tallies(ctx)
 	if err != nil {
@@ -111,8 +111,8 @@ func (f *Injector) Inject(ctx context.Context, r Row) (outcome Outcome, err erro
 	return outcome, nil
 }
 
-// check compares losses before and after a fault whose victim is the member of
-// this number, or nobody in particular.
+// check compares the losses before and after a fault. victim is the number of a
+// member, or 0.
 func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err error) {
 	for i, b := range before {
 		a := after[i]
@@ -132,10 +132,10 @@ func (e Effect) check(before, after []fleet.Tally, victim int) (lost int64, err 
 	return lost, err
 }
 
-// member is a member at random.
+// member returns a random member.
 func (f *Injector) member() *fleet.Member { return f.Members[f.Rand.IntN(len(f.Members))] }
 
-// abrupt is a member at random whose proxy ends connections with RST.
+// abrupt returns a random member whose proxy ends connections with RST.
 func (f *Injector) abrupt() (*fleet.Member, error) {
 	for _, i := range f.Rand.Perm(len(f.Members)) {
 		if m := f.Members[i]; m.Abrupt {
@@ -145,7 +145,7 @@ func (f *Injector) abrupt() (*fleet.Member, error) {
 	return nil, errors.New("no member's connections end with RST")
 }
 
-// holding is a member that holds a lock as far as one can see from here.
+// holding returns a member that holds a lock, by its last status.
 func (f *Injector) holding(ctx context.Context) (*fleet.Member, error) {
 	m := f.member()
 	err := fleet.Poll(ctx, 10*time.Second, "a process to hold a lock", func(context.Context) (bool, error) {
@@ -154,15 +154,17 @@ func (f *Injector) holding(ctx context.Context) (*fleet.Member, error) {
 	return m, err
 }
 
-// between is a duration at random between two parts of whole.
+// between returns a random duration between two parts of whole.
 func (f *Injector) between(from, to float64, whole time.Duration) time.Duration {
 	return time.Duration((from + f.Rand.Float64()*(to-from)) * float64(whole))
 }
 
-// trust is T(1−ρ) − m: how long locks outlive the last statement that was answered.
+// validFor returns T(1−ρ) − m: how long locks outlive the last statement that
+// was answered.
 func (f *Injector) validFor() time.Duration { return f.Lease - f.Lease/1000 - f.Lease/5 }
 
-// bearable is how long a process may be cut off at any moment without a loss: T(1−ρ) − m − p.
+// longestPause returns T(1−ρ) − m − p: how long a process may be cut off at any
+// moment without a loss.
 func (f *Injector) longestPause() time.Duration { return f.validFor() - f.heartbeat() }
 
 func (f *Injector) heartbeat() time.Duration { return f.Lease / 5 }

@@ -14,11 +14,11 @@ const (
 	AdvisoryLock = "advisory lock" // with pg_advisory_lock, on a pooled connection each
 )
 
-// Orders is what each process does.
-type Orders struct {
+// Config is what each process does.
+type Config struct {
 	How         string
 	Postgres    string // DSN
-	Connections int    // of the pool of AdvisoryLock: who finds none free waits for that first
+	Connections int    // of the pool of AdvisoryLock; a caller waits for a free one first
 	Callers     int
 	Keys        int           // each caller takes one of them at random, again and again
 	Hold        time.Duration // how long it keeps it
@@ -26,7 +26,7 @@ type Orders struct {
 	Measure     time.Duration
 }
 
-// An Outcome is what all processes came to.
+// An Outcome is the result of all processes.
 type Outcome struct {
 	Grants  []int64 // of each process, within the time measured
 	Errors  int64

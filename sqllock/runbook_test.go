@@ -9,10 +9,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The query that docs/operations.md gives for finding holders finds them, with
+// The query that docs/runbook.md gives for finding holders finds them, with
 // the keys as Go has them.
 func TestHoldersQuery(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
