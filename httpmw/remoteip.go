@@ -10,12 +10,12 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// ipv6Bits is the part of an IPv6 address that is the id. A client controls at
-// least a /64, and could use another of its addresses for each request.
+// ipv6Bits is the length of the part of an IPv6 address that is the id. A client
+// controls at least a /64, and could use another address for each request.
 const ipv6Bits = 64
 
-// Addresses that a translator (NAT64) makes of IPv4 addresses. All clients behind
-// it would otherwise be one /64.
+// Addresses that a translator (NAT64) makes of IPv4 addresses. Without a rule of
+// their own, all clients behind a translator would be one /64.
 var (
 	// nat64 has the IPv4 address in its last 32 bits (RFC 6052).
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
@@ -70,7 +70,7 @@ func RemoteIP(trusted ...netip.Prefix) KeyFunc {
 	}
 }
 
-// addrID is the id of a client with addr, which is not IPv4-mapped.
+// addrID returns the id of a client with addr, which is not IPv4-mapped.
 func addrID(addr netip.Addr) string {
 	switch {
 	case addr.Is4():
@@ -103,7 +103,7 @@ func (ps prefixes) contain(addr netip.Addr) bool {
 	return false
 }
 
-// client is the address of the client that sent r.
+// client returns the address of the client that sent r.
 func (ps prefixes) client(r *http.Request) (netip.Addr, error) {
 	lines := r.Header.Values("X-Forwarded-For")
 	addr, ok := parseAddr(r.RemoteAddr)
@@ -126,8 +126,8 @@ func (ps prefixes) client(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// unixPeer is why X-Forwarded-For, whose lines are given, does not say where r
-// comes from, whose peer has no IP address; nil if it does.
+// unixPeer returns why lines, of X-Forwarded-For, cannot say where r comes from. It
+// is for a peer without an IP address, and returns nil if they can.
 func (ps prefixes) unixPeer(r *http.Request, lines []string) error {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch onSocket := local != nil && local.Network() == "unix"; {

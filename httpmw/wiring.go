@@ -5,13 +5,14 @@ import (
 	"net/http"
 )
 
-// What is wrong where operators have wired a server wrongly, for the log.
+// Mistakes in how a server is wired, for the log.
 const (
 	noKeyText  = "httpmw: a request has no key: is the middleware inside of the authentication and of the router?"
 	twiceText  = "httpmw: a request needs two places of one limit: is the limit on its road twice?"
 	failedText = "httpmw: a KeyFunc failed"
 )
 
+// reportNoKey logs that r has no key.
 func (m *Middleware) reportNoKey(r *http.Request, err error) {
 	m.report(r, slog.LevelWarn, noKeyText, slog.Any("error", err))
 }
