@@ -8,14 +8,14 @@ import (
 // An Option changes how the interceptors limit and reject calls.
 type Option func(*guard)
 
-// WithConflict makes the status of a call whose key is busy ABORTED, in place of
-// RESOURCE_EXHAUSTED. It is for keys that name a resource or a piece of work. Such
-// a call is in conflict with another one, and no quota is used up.
+// WithConflict makes the status of a call whose key is busy ABORTED instead of
+// RESOURCE_EXHAUSTED. It is for keys that name a resource or a piece of work. Such a
+// call conflicts with another one, and no quota is used up.
 func WithConflict() Option {
 	return func(g *guard) { g.conflict = true }
 }
 
-// WithErrorDomain sets the domain of the ErrorInfo in a refusal: the name of
+// WithErrorDomain sets the domain of the ErrorInfo in a rejection. It is the name of
 // the service, such as "export.example.com", by which clients know whose reasons
 // they read. The default is "latchkey".
 //
@@ -28,14 +28,14 @@ func WithErrorDomain(domain string) Option {
 }
 
 // WithPushback sets how long gRPC clients with a retry policy wait before they
-// repeat a call whose key was busy. The default is what the status's RetryInfo
-// says.
+// repeat a call whose key was busy. The default is the time in the status's
+// RetryInfo.
 //
 // A rejection with a RetryInfo carries the trailer grpc-retry-pushback-ms.
-// gRPC's own retries do not read RetryInfo. They obey the trailer in place of the
+// gRPC's own retries do not read RetryInfo. They obey the trailer instead of the
 // policy's backoff; the policy still limits the attempts. While locks cannot be
-// taken, and when one was lost, the trailer always says what RetryInfo does. That
-// differs from call to call, so that clients do not come back at one moment.
+// acquired, and when one was lost, the trailer always has the time of RetryInfo. That
+// differs from call to call, so that clients do not return at one moment.
 //
 // A call whose deadline is earlier than that gets no such trailer, and the policy
 // decides alone. Its client would wait for the deadline, and not read the rejection.
@@ -71,7 +71,7 @@ func WithAllServices() Option {
 	return func(g *guard) { g.all = true }
 }
 
-// WithLogger sets where the interceptor reports what its operators should mend.
+// WithLogger sets where the interceptor reports what its operators should correct.
 // The default is [slog.Default]. Each of these is reported at most once a minute
 // for each method:
 //

@@ -27,7 +27,7 @@ import (
 // secret is the key in the tests below: nothing that a client is told holds it.
 const secret = "alice-4711"
 
-func TestVerdict(t *testing.T) {
+func TestStatusCodes(t *testing.T) {
 	type want struct {
 		code    codes.Code
 		details []string // kinds of the status's details, in order

@@ -12,7 +12,7 @@ import (
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams: the lock is
 // held from the stream's start until its handler returns.
 //
-// If the KeyFunc returns [ErrNeedMessage], the lock is taken when the handler
+// If the KeyFunc returns [ErrNeedMessage], the lock is acquired when the handler
 // receives the first message, in RecvMsg. The stream may be rejected then, or end
 // without a message. RecvMsg then returns the rejection, and the stream's context
 // ends. The call ends with the rejection, whatever the handler returns.
@@ -44,11 +44,11 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 			}
 		}
 		err = handler(srv, s)
-		if refusal := s.refusal(); refusal != nil {
-			return refusal
+		if rejection := s.rejection(); rejection != nil {
+			return rejection
 		}
 		if interrupted := g.interruption(ss.Context(), s.ctx, err); interrupted != nil {
-			return g.refuse(ss.Context(), interrupted, ss.SetTrailer)
+			return g.reject(ss.Context(), interrupted, ss.SetTrailer)
 		}
 		return err
 	}
