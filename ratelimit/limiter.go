@@ -66,7 +66,7 @@ func OneAtATime(locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Lim
 // n is a slot with a key of its own: ns.SlotKey(id, i). Slot 0 is ns.Key(id). So the
 // old holder counts while a fleet changes from OneAtATime to AtMost.
 //
-// A [sqllock.Session] tries all slots in one round trip. A [sqllock.Sharded] needs one
+// A [sqllock.Session] tries all slots in one round trip. A shard.Locker needs one
 // round trip for each database, until one grants. A Locker without TryAny needs one
 // for each slot that is held. n should be small: a rejection has tried n keys.
 //

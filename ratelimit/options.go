@@ -18,7 +18,7 @@ type Option func(*Limiter)
 //
 // Waiting requests of one process are served in the order of their arrival. There is
 // no order between processes. An [AtMost] limiter over a Locker without LockAny tries
-// again from time to time, without an order. Session, Sharded and Memory have LockAny.
+// again from time to time, without an order. Session, shard.Locker and Memory have LockAny.
 //
 // WithWait panics if maxWait or waiters is not positive.
 func WithWait(maxWait time.Duration, waiters int) Option {

@@ -14,7 +14,7 @@ type keyMaker interface {
 }
 
 // An anyLocker acquires the first free one of several keys in one call.
-// [*sqllock.Session], [*sqllock.Sharded] and [*sqllock.Memory] are such Lockers.
+// [*sqllock.Session], *shard.Locker and [*sqllock.Memory] are such Lockers.
 type anyLocker interface {
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)

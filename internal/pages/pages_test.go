@@ -75,30 +75,19 @@ func TestGoCode(t *testing.T) {
 }
 
 // prefixes is how messages of the kit begin.
-var prefixes = []string{"sqllock: ", "ratelimit: ", "httpmw: ", "grpcmw: "}
+var prefixes = []string{
+	"sqllock: ", "election: ", "lockwatch: ", "shard: ", "watermark: ",
+	"ratelimit: ", "httpmw: ", "grpcmw: ", "idempotency: ",
+}
 
 // A message that a page quotes, as a log line or an error's text, is in the
 // source. Where a value takes its place in the message the quote ends.
 func TestQuotedMessages(t *testing.T) {
 	t.Parallel()
-	var source strings.Builder
-	for _, dir := range []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			source.Write(text)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	text := source.String()
+	source := readCode(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
 	for name, p := range readPages(t) {
 		for _, q := range p.quotes {
-			if why := unquoted(q.text, text); why != "" {
+			if why := unquoted(q.text, source); why != "" {
 				t.Errorf("%s:%d: %s", name, q.line, why)
 			}
 		}
