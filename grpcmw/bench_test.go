@@ -14,8 +14,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// BenchmarkUnary measures a unary call to a handler that does nothing: bare, and
-// behind the interceptor on Memory that admits or rejects it. There is no server.
+// BenchmarkUnary measures a unary call to a handler that does nothing: bare,
+// and behind the interceptor on Memory that admits or rejects it. There is no
+// server.
 func BenchmarkUnary(b *testing.B) {
 	pass := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		return handler(ctx, req)

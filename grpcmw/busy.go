@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// busy returns the rejection for a key that other calls hold. It keeps the last one,
-// which depends only on the time to wait. Making its details would take most of the
-// time of a rejection.
+// busy returns the rejection for a key that other calls hold. It keeps the last
+// one, which depends only on the time to wait. Making its details would take
+// most of the time of a rejection.
 func (g *guard) busy(err error) *rejection {
 	retry := time.Second
 	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
@@ -34,8 +34,8 @@ type busyStatus struct {
 	rejection rejection
 }
 
-// busyFor makes the status of a busy key. It does not hold the key: the subject of
-// the quota is the limiter's namespace.
+// busyFor makes the status of a busy key. It does not hold the key: the subject
+// of the quota is the limiter's namespace.
 func (g *guard) busyFor(retry time.Duration) *status.Status {
 	text := cmp.Or(g.busyText, g.limitText()) + tryAgain(retry)
 	if g.conflict {

@@ -32,8 +32,8 @@ func each(t *testing.T, f func(t *testing.T, kind int, key grpcmw.KeyFunc)) {
 	}
 }
 
-// A client that calls again as soon as it has its response is never rejected, by any
-// server.
+// A client that calls again as soon as it has its response is never rejected,
+// by any server.
 func TestSequentialCallsAreNeverRefused(t *testing.T) {
 	const calls = 200
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
@@ -192,7 +192,8 @@ func TestGracefulStop(t *testing.T) {
 	})
 }
 
-// If the client's deadline ends the wait for the key, the status is DEADLINE_EXCEEDED.
+// If the client's deadline ends the wait for the key, the status is
+// DEADLINE_EXCEEDED.
 func TestDeadlineWhileWaiting(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		locks := sqllock.NewMemory()
@@ -261,8 +262,8 @@ func TestKeyNotUTF8(t *testing.T) {
 	}
 }
 
-// Goroutines that the handler has left behind see their context end before the lock is
-// released.
+// Goroutines that the handler has left behind see their context end before the
+// lock is released.
 func TestContextEndsBeforeRelease(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		ended := make(chan bool, 1)

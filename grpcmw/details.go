@@ -32,7 +32,8 @@ func (g *guard) limitText() string {
 	return "The limit " + g.limitName() + " admits " + n + " calls at a time, and " + n + " are in progress."
 }
 
-// tryAgain returns the sentence that says to wait for d, in whole seconds, rounded up.
+// tryAgain returns the sentence that says to wait for d, in whole seconds,
+// rounded up.
 func tryAgain(d time.Duration) string {
 	seconds := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -59,9 +60,9 @@ func newPushback(d time.Duration) pushback {
 	return pushback{d, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10))}
 }
 
-// inTime reports whether p ends before the deadline of ctx. A client also obeys a
-// longer pushback. It then waits for its deadline, and gets DEADLINE_EXCEEDED instead
-// of the rejection.
+// inTime reports whether p ends before the deadline of ctx. A client also obeys
+// a longer pushback. It then waits for its deadline, and gets DEADLINE_EXCEEDED
+// instead of the rejection.
 func (p pushback) inTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > p.delay

@@ -7,13 +7,14 @@
 //		grpc.ChainStreamInterceptor(authenticateStream, grpcmw.StreamServerInterceptor(limit, user)),
 //	)
 //
-// While a call of a user is served, a second one ends with RESOURCE_EXHAUSTED, from
-// any instance. The status says when to try again.
+// While a call of a user is served, a second one ends with RESOURCE_EXHAUSTED,
+// from any instance. The status says when to try again.
 //
-// The handler's context carries the lock ([sqllock.FromContext]). It ends with the
-// call, or with cause [sqllock.ErrLost] when the lock is lost. The lock is released
-// when the handler returns or panics, before the client learns how the call ended.
+// The handler's context carries the lock ([sqllock.FromContext]). It ends with
+// the call, or with cause [sqllock.ErrLost] when the lock is lost. The lock is
+// released when the handler returns or panics, before the client learns how the
+// call ended.
 //
-// An interceptor that recovers panics belongs before this one. One that limits the
-// handler's time belongs after it.
+// An interceptor that recovers panics belongs before this one. One that limits
+// the handler's time belongs after it.
 package grpcmw

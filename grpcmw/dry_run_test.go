@@ -38,8 +38,8 @@ type quietStream struct {
 func (s quietStream) Context() context.Context { return s.ctx }
 func (s quietStream) SetTrailer(metadata.MD)   {}
 
-// The loss of a lock ends a call's context, but not in a dry run, which must not
-// harm live traffic.
+// The loss of a lock ends a call's context, but not in a dry run, which must
+// not harm live traffic.
 func TestLossInDryRun(t *testing.T) {
 	always := grpcmw.FromContext(func(context.Context) (string, bool) { return "ada", true })
 	for _, tt := range []struct {
@@ -124,8 +124,8 @@ func TestLossInDryRunKeepsMessages(t *testing.T) {
 	}
 }
 
-// A dry run inside of another interceptor does not hide that one's lock, whether the
-// dry run has a lock of its own or not.
+// A dry run inside of another interceptor does not hide that one's lock,
+// whether the dry run has a lock of its own or not.
 func TestDryRunInsideAnother(t *testing.T) {
 	always := grpcmw.FromContext(func(context.Context) (string, bool) { return "ada", true })
 	for name, inner := range map[string]sqllock.Locker{

@@ -65,7 +65,8 @@ func ExampleUnaryServerInterceptor() {
 	// alice later: <nil>
 }
 
-// Only some methods are limited. Package selector of go-grpc-middleware chooses them.
+// Only some methods are limited. Package selector of go-grpc-middleware chooses
+// them.
 func ExampleUnaryServerInterceptor_selector() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := selector.UnaryServerInterceptor(
@@ -86,8 +87,9 @@ func ExampleUnaryServerInterceptor_selector() {
 	// /export.Service/List has a lock: false
 }
 
-// Half of an upload's key is in its first message, with which the stream gets its
-// lock. The other half is the user, so no user can block the upload of another.
+// Half of an upload's key is in its first message, with which the stream gets
+// its lock. The other half is the user, so no user can block the upload of
+// another.
 func ExampleStreamServerInterceptor() {
 	uploads := ratelimit.OneAtATime(sqllock.NewMemory(), "document")
 	intercept := grpcmw.StreamServerInterceptor(uploads,
@@ -142,8 +144,8 @@ func ExampleFromContext() {
 	//  grpcmw: no key in the call
 }
 
-// A client chooses its idempotency key. Joined with the user, it cannot be that of
-// another user.
+// A client chooses its idempotency key. Joined with the user, it cannot be that
+// of another user.
 func ExampleMetadata() {
 	key := grpcmw.Join(grpcmw.FromContext(authenticated), grpcmw.Metadata("idempotency-key"))
 	ctx := metadata.NewIncomingContext(login("alice"), metadata.Pairs("idempotency-key", "order-7"))
@@ -152,8 +154,8 @@ func ExampleMetadata() {
 	// 5:alice7:order-7 <nil>
 }
 
-// A user's name that the client writes into its metadata is not verified. Mallory sends
-// that of Alice, and blocks her as long as his call lasts.
+// A user's name that the client writes into its metadata is not verified.
+// Mallory sends that of Alice, and blocks her as long as his call lasts.
 func ExampleMetadata_incorrect() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.Metadata("user")) // wrong: use FromContext
@@ -183,7 +185,8 @@ func ExampleField() {
 	//  grpcmw: no key at "response_status.message" in grpc.testing.Empty: the message has no field response_status
 }
 
-// The length of each part is in the key, so different parts never give the same key.
+// The length of each part is in the key, so different parts never give the same
+// key.
 func ExampleJoin() {
 	part := func(s string) grpcmw.KeyFunc {
 		return func(context.Context, interceptors.CallMeta) (string, error) { return s, nil }
@@ -195,8 +198,8 @@ func ExampleJoin() {
 	// 1:a3:b:c <nil>
 }
 
-// A KeyFunc of a service may fail with a gRPC status, and is called again with the
-// first message of a stream.
+// A KeyFunc of a service may fail with a gRPC status, and is called again with
+// the first message of a stream.
 func ExampleKeyFunc() {
 	var key grpcmw.KeyFunc = func(ctx context.Context, call interceptors.CallMeta) (string, error) {
 		if _, ok := authenticated(ctx); !ok {
@@ -221,8 +224,8 @@ func ExampleKeyFunc() {
 	// file-7 <nil>
 }
 
-// Two users edit one document at the same time. The calls conflict, and no quota is
-// used up.
+// Two users edit one document at the same time. The calls conflict, and no
+// quota is used up.
 func ExampleWithConflict() {
 	edits := ratelimit.OneAtATime(sqllock.NewMemory(), "document")
 	intercept := grpcmw.UnaryServerInterceptor(edits, grpcmw.Field("response_status.message"), grpcmw.WithConflict())
@@ -291,8 +294,8 @@ func ExampleWithErrorDomain() {
 	// quota of export
 }
 
-// gRPC clients retry by the policy in their service config. It has the code of the
-// rejection in retryableStatusCodes. The server says when to retry.
+// gRPC clients retry by the policy in their service config. It has the code of
+// the rejection in retryableStatusCodes. The server says when to retry.
 func ExampleWithPushback() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.FromContext(authenticated),

@@ -44,9 +44,9 @@ func newGuard(name string, l *ratelimit.Limiter, key KeyFunc, opts []Option) *gu
 	return g
 }
 
-// admit acquires the lock for a call of method whose KeyFunc has returned key and
-// err. It returns a rejection, or a lock. Both are nil for a call that is admitted
-// without a lock: in a dry run, by WithFailOpen or by ErrBypass.
+// admit acquires the lock for a call of method whose KeyFunc has returned key
+// and err. It returns a rejection, or a lock. Both are nil for a call that is
+// admitted without a lock: in a dry run, by WithFailOpen or by ErrBypass.
 func (g *guard) admit(ctx context.Context, method, key string, err error) (*sqllock.Lock, *rejection) {
 	if err == nil && key == "" {
 		err = ErrNoKey
@@ -72,8 +72,9 @@ func (g *guard) admit(ctx context.Context, method, key string, err error) (*sqll
 	return lock, nil
 }
 
-// reject returns rejected as an error, for the call of ctx. Its pushback goes into
-// the trailer, by the call's setTrailer: a header would end gRPC's own retries.
+// reject returns rejected as an error, for the call of ctx. Its pushback goes
+// into the trailer, by the call's setTrailer: a header would end gRPC's own
+// retries.
 func (g *guard) reject(ctx context.Context, rejected *rejection, setTrailer func(metadata.MD)) error {
 	if p := rejected.pushback; p.trailer != nil && p.inTime(ctx) {
 		setTrailer(p.trailer)

@@ -20,8 +20,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// If the loss of the lock interrupts a handler, the call ends with a status that
-// clients retry. The handler's own error or response stays.
+// If the loss of the lock interrupts a handler, the call ends with a status
+// that clients retry. The handler's own error or response stays.
 func TestInterruption(t *testing.T) {
 	ctxErr := func(ctx context.Context) error { return ctx.Err() }
 	tests := []struct {
@@ -119,8 +119,8 @@ func TestInterruptionByClient(t *testing.T) {
 	}
 }
 
-// Of several interceptors the one whose lock ended the context chooses the status,
-// which names its limit.
+// Of several interceptors the one whose lock ended the context chooses the
+// status, which names its limit.
 func TestInterruptionNamesItsLimit(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -10,11 +10,11 @@ import (
 )
 
 // Join makes one key of several, such as a user and a resource. Different parts
-// never give the same key. Each part is preceded by its length, so that ("a:b", "c")
-// differs from ("a", "b:c").
+// never give the same key. Each part is preceded by its length, so that ("a:b",
+// "c") differs from ("a", "b:c").
 //
-// The error is that of the first part that fails. After an ErrNeedMessage all parts
-// are called again with the first message. An empty part is ErrNoKey.
+// The error is that of the first part that fails. After an ErrNeedMessage all
+// parts are called again with the first message. An empty part is ErrNoKey.
 //
 // Join panics if there are no fs, or one is nil.
 func Join(fs ...KeyFunc) KeyFunc {

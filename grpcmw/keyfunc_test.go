@@ -223,8 +223,8 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// Field accepts paths of names, and panics at anything else. Its KeyFunc accepts any
-// message.
+// Field accepts paths of names, and panics at anything else. Its KeyFunc
+// accepts any message.
 func FuzzField(f *testing.F) {
 	for _, path := range []string{"value", "response_status.message", "a..b", "", ".", "a.", "fields.alice", "ä"} {
 		f.Add(path, "alice")

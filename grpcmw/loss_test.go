@@ -42,8 +42,8 @@ func openSession(t *testing.T, driver string) (session *sqllock.Session, lose fu
 	}
 }
 
-// The loss of the lock ends the handler's context, for every kind of call and every
-// driver. The next call gets a lock on a new connection.
+// The loss of the lock ends the handler's context, for every kind of call and
+// every driver. The next call gets a lock on a new connection.
 func TestLossEndsHandler(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestLossEndsHandler(t *testing.T) {
 	}
 }
 
-// A stream whose lock is lost neither sends nor receives. So a handler that does not
-// watch its context stops, too.
+// A stream whose lock is lost neither sends nor receives. So a handler that
+// does not watch its context stops, too.
 func TestLossEndsMessages(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestLossWhileReceiving(t *testing.T) {
 	}
 }
 
-// While the database is down, from the start or later, calls are rejected with a time
-// to wait. Once it is up again, calls are admitted.
+// While the database is down, from the start or later, calls are rejected with
+// a time to wait. Once it is up again, calls are admitted.
 func TestDatabaseDown(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {

@@ -18,8 +18,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// retryPolicy makes a client try up to four times. Its own backoff is far longer than
-// the test waits, so only the server's pushback lets the client try again in time.
+// retryPolicy makes a client try up to four times. Its own backoff is far
+// longer than the test waits, so only the server's pushback lets the client try
+// again in time.
 func retryPolicy(code string) grpc.DialOption {
 	return grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"methodConfig": [{
 		"name": [{"service": "grpc.testing.TestService"}],
@@ -60,8 +61,8 @@ func (a *attempts) count(ctx context.Context) {
 	}
 }
 
-// With gRPC's own retries, by the policy of the client's service config, a rejected
-// call succeeds.
+// With gRPC's own retries, by the policy of the client's service config, a
+// rejected call succeeds.
 func TestClientRetries(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -117,8 +118,8 @@ func TestClientGivesUp(t *testing.T) {
 	}
 }
 
-// With a pushback beyond its deadline a client would wait for the deadline, and get
-// DEADLINE_EXCEEDED.
+// With a pushback beyond its deadline a client would wait for the deadline, and
+// get DEADLINE_EXCEEDED.
 func TestPushbackInTime(t *testing.T) {
 	later := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return time.Hour })
 	tests := []struct {
@@ -155,8 +156,8 @@ func TestPushbackInTime(t *testing.T) {
 	}
 }
 
-// While locks cannot be acquired, clients return at different moments, as RetryInfo
-// says. That also holds if a busy key has a fixed pushback.
+// While locks cannot be acquired, clients return at different moments, as
+// RetryInfo says. That also holds if a busy key has a fixed pushback.
 func TestPushbackFollowsRetryInfo(t *testing.T) {
 	tests := []struct {
 		name  string

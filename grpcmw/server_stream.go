@@ -17,11 +17,11 @@ import (
 
 // A serverStream is a stream behind the interceptor.
 //
-// Invariant: it is undecided first, and then admitted or rejected, which does not
-// change any more.
+// Invariant: it is undecided first, and then admitted or rejected, which does
+// not change any more.
 //
-// One goroutine may be in RecvMsg while another is in SendMsg, and a third, that of
-// the handler, returns.
+// One goroutine may be in RecvMsg while another is in SendMsg, and a third,
+// that of the handler, returns.
 type serverStream struct {
 	grpc.ServerStream
 	guard *guard
@@ -38,8 +38,8 @@ type serverStream struct {
 	earlyErr error     // of SendMsg while undecided
 }
 
-// An admission is a lock, or the reason why there is none. The lock may be nil in a
-// dry run, or by WithFailOpen.
+// An admission is a lock, or the reason why there is none. The lock may be nil
+// in a dry run, or by WithFailOpen.
 type admission struct {
 	lock      *sqllock.Lock
 	carried   bool   // lock is in the stream's context, unless in a dry run
@@ -108,8 +108,8 @@ func (s *serverStream) sendsEarly() error {
 	return s.earlyErr
 }
 
-// admit decides on the stream, whose KeyFunc has returned id and err. It returns the
-// rejection, after it has ended the stream's context.
+// admit decides on the stream, whose KeyFunc has returned id and err. It
+// returns the rejection, after it has ended the stream's context.
 func (s *serverStream) admit(id string, err error) error {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -138,8 +138,8 @@ func (s *serverStream) admit(id string, err error) error {
 	return nil
 }
 
-// end ends the stream's context, and then releases the lock. It waits for an admission
-// that still runs in another goroutine, so that the key is free when
+// end ends the stream's context, and then releases the lock. It waits for an
+// admission that still runs in another goroutine, so that the key is free when
 // the client learns how the call ended.
 func (s *serverStream) end() {
 	s.mu.Lock()

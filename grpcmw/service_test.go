@@ -21,8 +21,8 @@ import (
 
 const patience = 20 * time.Second // for what ought to happen at once
 
-// A service does the same work in each of its four kinds of calls. The work begins
-// with the first message.
+// A service does the same work in each of its four kinds of calls. The work
+// begins with the first message.
 type service struct {
 	pb.UnimplementedTestServiceServer
 	work   func(context.Context) error
@@ -63,8 +63,8 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
 }
 
-// kinds are the four kinds of calls: each makes one with key in its metadata and
-// in its first message, and waits for its end.
+// kinds are the four kinds of calls: each makes one with key in its metadata
+// and in its first message, and waits for its end.
 var kinds = []struct {
 	name string
 	call func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error
@@ -161,8 +161,8 @@ func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (server *grpc.Se
 	return server, listen(t, server, func(server *grpc.Server) { pb.RegisterTestServiceServer(server, s) })
 }
 
-// listen starts server on a socket, with the services that register gives it, and
-// stops it after the test.
+// listen starts server on a socket, with the services that register gives it,
+// and stops it after the test.
 func listen(t testing.TB, server *grpc.Server, register func(*grpc.Server)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

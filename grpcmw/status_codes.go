@@ -20,9 +20,9 @@ const (
 	reasonLost     = "LOCK_LOST"
 )
 
-// awayRetry returns how long a client should wait while locks cannot be acquired. A
-// session takes about as long to reconnect. The time is random, so that clients that
-// are rejected at one moment do not return at one.
+// awayRetry returns how long a client should wait while locks cannot be
+// acquired. A session takes about as long to reconnect. The time is random, so
+// that clients that are rejected at one moment do not return at one.
 func awayRetry() time.Duration {
 	return (time.Second + rand.N(2*time.Second)).Round(time.Millisecond)
 }
@@ -34,7 +34,8 @@ type rejection struct {
 	fault    bool     // a KeyFunc failed with an error of its own
 }
 
-// keyRejection returns the rejection of a call whose KeyFunc has failed with err.
+// keyRejection returns the rejection of a call whose KeyFunc has failed with
+// err.
 func (g *guard) keyRejection(ctx context.Context, err error) *rejection {
 	if ended := endedBy(ctx, err); ended != nil {
 		return &rejection{status: ended}
@@ -66,8 +67,8 @@ func (g *guard) keyRejection(ctx context.Context, err error) *rejection {
 	return &rejection{status: status.New(codes.InvalidArgument, text)}
 }
 
-// limiterRejection returns the rejection of a call for which the limiter has failed
-// with err.
+// limiterRejection returns the rejection of a call for which the limiter has
+// failed with err.
 func (g *guard) limiterRejection(ctx context.Context, err error) *rejection {
 	if errors.Is(err, ratelimit.ErrBusy) {
 		return g.busy(err)
@@ -88,13 +89,14 @@ func away() *rejection {
 	return &rejection{status: s, pushback: newPushback(retry)}
 }
 
-// interruption returns how a call ends whose handler has returned err, if err is the
-// end of ctx by the lock to which ctx is bound. Otherwise it returns nil:
+// interruption returns how a call ends whose handler has returned err, if err
+// is the end of ctx by the lock to which ctx is bound. Otherwise it returns
+// nil:
 //
 //   - err is the handler's own, or
-//   - ctx ended with around, the call's context outside of the lock. Then the client
-//     has left, or the lock of an interceptor around has ended. That interceptor
-//     chooses the status.
+//   - ctx ended with around, the call's context outside of the lock. Then the
+//     client has left, or the lock of an interceptor around has ended. That
+//     interceptor chooses the status.
 func (g *guard) interruption(around, ctx context.Context, err error) *rejection {
 	if err == nil || ctx.Err() == nil || hasOwnStatus(err) { // Err compares the clock
 		return nil
@@ -124,8 +126,8 @@ func endsWith(err, cause error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, cause) || status.Code(err) == codes.Canceled
 }
 
-// hasOwnStatus reports whether a handler has chosen the status of err itself. Then it
-// is neither that of a context nor a lostError.
+// hasOwnStatus reports whether a handler has chosen the status of err itself.
+// Then it is neither that of a context nor a lostError.
 func hasOwnStatus(err error) bool {
 	var own interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &own) {
@@ -135,9 +137,9 @@ func hasOwnStatus(err error) bool {
 	return !lost && own.GRPCStatus().Code() != codes.Canceled
 }
 
-// endedBy returns the status for the end of ctx, the call's context, if err matches
-// that, and otherwise nil. While the database is away, a wait that ends with the
-// context has both errors. That of the context counts then.
+// endedBy returns the status for the end of ctx, the call's context, if err
+// matches that, and otherwise nil. While the database is away, a wait that ends
+// with the context has both errors. That of the context counts then.
 func endedBy(ctx context.Context, err error) *status.Status {
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return status.FromContextError(ended)

@@ -337,8 +337,8 @@ func TestRepeatedMatchesErrBadID(t *testing.T) {
 	}
 }
 
-// Each rejection says the time to wait of its own moment, also if it differs from the
-// rejection before.
+// Each rejection says the time to wait of its own moment, also if it differs
+// from the rejection before.
 func TestRetryInfoFollows(t *testing.T) {
 	var waits []time.Duration
 	for range 3 {

@@ -7,8 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A streamContext is the context of a stream whose lock may come after the handler
-// has taken the context. It carries the lock once there is one, and ends on its loss.
+// A streamContext is the context of a stream whose lock may come after the
+// handler has taken the context. It carries the lock once there is one, and
+// ends on its loss.
 type streamContext struct {
 	context.Context // the stream's, with a cancel of its own
 	cancel          context.CancelCauseFunc
@@ -26,8 +27,9 @@ func newStreamContext(parent context.Context) *streamContext {
 	return &streamContext{Context: ctx, cancel: cancel}
 }
 
-// carry binds c to lock, which may be nil. carried reports whether lock is in c now.
-// The lock of a dry run is not, and c does not depend on it. unbind undoes carry.
+// carry binds c to lock, which may be nil. carried reports whether lock is in c
+// now. The lock of a dry run is not, and c does not depend on it. unbind undoes
+// carry.
 func (c *streamContext) carry(lock *sqllock.Lock) (carried bool, unbind func()) {
 	ctx, cancel := lock.Bind(c.Context)
 	c.bound.Store(&boundLock{lock, ctx})
@@ -47,8 +49,9 @@ func (c *streamContext) Err() error {
 	return c.Context.Err()
 }
 
-// Value finds the lock in the context of Bind, and everything else in that of c.
-// context.Cause and the contexts made from c look up their internals by Value, too.
+// Value finds the lock in the context of Bind, and everything else in that of
+// c. context.Cause and the contexts made from c look up their internals by
+// Value, too.
 func (c *streamContext) Value(key any) any {
 	if b := c.bound.Load(); b != nil {
 		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && lock == b.lock {

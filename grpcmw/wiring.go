@@ -14,8 +14,8 @@ const (
 	failedText = "grpcmw: a KeyFunc failed"
 )
 
-// reportKey logs err of a KeyFunc, for which a call of method is rejected, if the
-// client cannot correct it.
+// reportKey logs err of a KeyFunc, for which a call of method is rejected, if
+// the client cannot correct it.
 func (g *guard) reportKey(ctx context.Context, method string, rejected *rejection, err error) {
 	var wrongField *fieldError // of every call of the method
 	switch {
@@ -32,9 +32,10 @@ func (g *guard) report(ctx context.Context, method string, level slog.Level, tex
 	g.reports.Log(ctx, g.log, level, text, slog.String("method", method), attrs...)
 }
 
-// exempt reports whether calls of method are not limited. Balancers and tools make
-// such calls, which do no work and carry no user. The service ends at the last
-// slash, as in package grpc: a proxy forwards methods that clients make up.
+// exempt reports whether calls of method are not limited. Balancers and tools
+// make such calls, which do no work and carry no user. The service ends at the
+// last slash, as in package grpc: a proxy forwards methods that clients make
+// up.
 func (g *guard) exempt(method string) bool {
 	if g.all {
 		return false

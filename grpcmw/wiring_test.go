@@ -52,8 +52,8 @@ func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
 	}
 }
 
-// askers make calls through one of the two interceptors, nested in the call whose
-// context they are given, and run handler in them.
+// askers make calls through one of the two interceptors, nested in the call
+// whose context they are given, and run handler in them.
 var askers = []struct {
 	name string
 	ask  func(ctx context.Context, l *ratelimit.Limiter, key grpcmw.KeyFunc, opts ...grpcmw.Option) func(handler func(context.Context) error) error
@@ -103,7 +103,8 @@ func TestReportsNoKey(t *testing.T) {
 	}
 }
 
-// A call that needs one limit twice is reported in the log. What is no mistake is not.
+// A call that needs one limit twice is reported in the log. What is no mistake
+// is not.
 func TestReportsTwice(t *testing.T) {
 	tests := []struct {
 		name  string

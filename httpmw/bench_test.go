@@ -49,8 +49,8 @@ func unwrapped(next http.Handler) http.Handler {
 	})
 }
 
-// BenchmarkWriter compares the ResponseWriter of Handler with the original one, for
-// each set of optional interfaces that net/http has.
+// BenchmarkWriter compares the ResponseWriter of Handler with the original one,
+// for each set of optional interfaces that net/http has.
 func BenchmarkWriter(b *testing.B) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "4")
@@ -144,8 +144,8 @@ var (
 	done = []byte("done")
 )
 
-// BenchmarkFile sends a file of a mebibyte from a server: bare, where the kernel
-// copies it, and behind a Middleware.
+// BenchmarkFile sends a file of a mebibyte from a server: bare, where the
+// kernel copies it, and behind a Middleware.
 func BenchmarkFile(b *testing.B) {
 	name := filepath.Join(b.TempDir(), "f")
 	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {

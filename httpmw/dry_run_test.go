@@ -74,8 +74,8 @@ func TestAcquireInDryRun(t *testing.T) {
 	}
 }
 
-// A dry run inside of another Middleware does not hide that one's lock, whether the
-// dry run has a lock of its own or not.
+// A dry run inside of another Middleware does not hide that one's lock, whether
+// the dry run has a lock of its own or not.
 func TestDryRunInsideAnother(t *testing.T) {
 	t.Parallel()
 	for name, inner := range map[string]sqllock.Locker{

@@ -30,8 +30,8 @@ func userID(ctx context.Context) (string, bool) {
 	return id, ok
 }
 
-// authenticate stands for a service's authentication. It puts the verified user into
-// the context.
+// authenticate stands for a service's authentication. It puts the verified user
+// into the context.
 func authenticate(id string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, id)))
@@ -102,8 +102,8 @@ func ExampleMiddleware_Handler_lock() {
 	// Output: 200 OK
 }
 
-// The lock is inside of http.TimeoutHandler. A handler that was given up and still
-// runs keeps the next one out.
+// The lock is inside of http.TimeoutHandler. A handler that was given up and
+// still runs keeps the next one out.
 func ExampleMiddleware_Handler_timeout() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
 	var slow slow
@@ -117,8 +117,8 @@ func ExampleMiddleware_Handler_timeout() {
 	// at a time: 1
 }
 
-// With the lock around http.TimeoutHandler, it is released while the handler still
-// runs. The next request of the user overlaps with that handler.
+// With the lock around http.TimeoutHandler, it is released while the handler
+// still runs. The next request of the user overlaps with that handler.
 func ExampleMiddleware_Handler_incorrect() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
 	var slow slow
@@ -144,8 +144,8 @@ func (s *slow) ServeHTTP(http.ResponseWriter, *http.Request) {
 	defer s.leave.Unlock()
 }
 
-// timeOut sends requests to h until n of them have started s. On a busy machine a
-// request may time out before that.
+// timeOut sends requests to h until n of them have started s. On a busy machine
+// a request may time out before that.
 func (s *slow) timeOut(h http.Handler, n int) {
 	s.leave.Lock()
 	s.ends.Add(n)
@@ -213,8 +213,8 @@ func ExampleKeyFunc_bypass() {
 	// 400 Bad Request
 }
 
-// A middleware outside of the authentication finds no key. The log says so, at most
-// once a minute.
+// A middleware outside of the authentication finds no key. The log says so, at
+// most once a minute.
 func ExampleWithLogger() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -288,8 +288,8 @@ func ExampleHeader() {
 	// "", httpmw: header X-Verified-Subject: ratelimit: bad id: it is given more than once
 }
 
-// A header that the client chooses is a bad key: mallory blocks the victim by writing
-// its name.
+// A header that the client chooses is a bad key: mallory blocks the victim by
+// writing its name.
 func ExampleHeader_incorrect() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.Header("X-User"))
 	send := func(h http.Handler) {
@@ -309,8 +309,8 @@ func ExampleHeader_incorrect() {
 	// mallory's: 200 OK
 }
 
-// For a session cookie that the authentication around has verified. Without that it
-// is only what the client wrote.
+// For a session cookie that the authentication around has verified. Without
+// that it is only what the client wrote.
 func ExampleCookie() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.AddCookie(&http.Cookie{Name: "sid", Value: "s-1"})
@@ -318,8 +318,8 @@ func ExampleCookie() {
 	// Output: "s-1", <nil>
 }
 
-// For a resource to which the handler checks the user's right. It is joined with the
-// user, so that no user can block another.
+// For a resource to which the handler checks the user's right. It is joined
+// with the user, so that no user can block another.
 func ExampleQuery() {
 	key := httpmw.Join(httpmw.FromContext(userID), httpmw.Query("report"))
 	r := httptest.NewRequest(http.MethodGet, "/?report=7", nil)

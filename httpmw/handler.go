@@ -9,12 +9,13 @@ import (
 )
 
 // ErrInterrupted reports that a handler was interrupted: its context ended, and
-// then it returned without a response. The lock was lost, or held for too long, or
-// the request ended. Such a request may have had effects. A request that was not
-// admitted had none.
+// then it returned without a response. The lock was lost, or held for too long,
+// or the request ended. Such a request may have had effects. A request that was
+// not admitted had none.
 //
-// [Middleware.Reject] gets this error for such a request. The error also matches the
-// cause of the context's end, such as [sqllock.ErrLost] or [ratelimit.ErrMaxHold].
+// [Middleware.Reject] gets this error for such a request. The error also
+// matches the cause of the context's end, such as [sqllock.ErrLost] or
+// [ratelimit.ErrMaxHold].
 var ErrInterrupted = errors.New("httpmw: the request was interrupted")
 
 // interruption is ErrInterrupted with its cause.

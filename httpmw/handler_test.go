@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// While a request of a user is served, every instance rejects the second one. It
-// admits a request of another user.
+// While a request of a user is served, every instance rejects the second one.
+// It admits a request of another user.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -41,8 +41,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// The handler's context carries the lock and the request's values, and ends with
-// the request.
+// The handler's context carries the lock and the request's values, and ends
+// with the request.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	type key struct{}
@@ -120,8 +120,8 @@ func TestWait(t *testing.T) {
 	receive(t, second, "second answer").want(t, http.StatusOK)
 }
 
-// The server and handlers around find what the handler leaves in its copy of the
-// request: the files of a form, which the server removes, and the pattern.
+// The server and handlers around find what the handler leaves in its copy of
+// the request: the files of a form, which the server removes, and the pattern.
 func TestCarryBack(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

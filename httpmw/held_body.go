@@ -13,16 +13,17 @@ import (
 	"github.com/latchkey-go/latchkey/internal/handoff"
 )
 
-// A heldBody is the request body of an admitted request. Its Read fails once the
-// handler's context has ended with the loss of the lock, or with WithMaxHold.
-// Otherwise a handler whose body never arrives would not notice that end. The end of
-// the request's own context is left to the server, as without a lock.
+// A heldBody is the request body of an admitted request. Its Read fails once
+// the handler's context has ended with the loss of the lock, or with
+// WithMaxHold. Otherwise a handler whose body never arrives would not notice
+// that end. The end of the request's own context is left to the server, as
+// without a lock.
 //
 // Handlers may pass a body on to other goroutines, which may read it after the
 // handler has returned.
 //
-// Invariant: after finish no deadline of a heldBody is set on the connection, which
-// may serve another request by then.
+// Invariant: after finish no deadline of a heldBody is set on the connection,
+// which may serve another request by then.
 type heldBody struct {
 	io.ReadCloser           // what the handler reads
 	ahead         readAhead // what was read while the request waited
@@ -110,9 +111,9 @@ func (b *heldBody) endLocked() {
 	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 }
 
-// interrupt ends a Read under way if the handler's context has ended. It holds the
-// mutex, so that it never sets a deadline after finish. Setting a deadline does not
-// block.
+// interrupt ends a Read under way if the handler's context has ended. It holds
+// the mutex, so that it never sets a deadline after finish. Setting a deadline
+// does not block.
 func (b *heldBody) interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,9 +134,9 @@ func (b *heldBody) finish() {
 	}
 }
 
-// settle waits for a Read that began in the wait, if that may touch the response's
-// header. [http.MaxBytesReader] does so if the body is too large. Only the server's
-// own body certainly does not.
+// settle waits for a Read that began in the wait, if that may touch the
+// response's header. [http.MaxBytesReader] does so if the body is too large.
+// Only the server's own body certainly does not.
 func (b *heldBody) settle() {
 	if b == nil || !b.ahead.begun() || reflect.TypeOf(handoff.Beneath(b.ahead.body)).String() == "*http.body" {
 		return
@@ -151,8 +152,8 @@ func (b *heldBody) settle() {
 // Beneath returns the body that the Middleware has wrapped: see [handoff.Body].
 func (b *heldBody) Beneath() io.ReadCloser { return b.ahead.body }
 
-// beforeHeader ends a Read that would block the server from writing a header. It
-// reports whether that has broken the connection for the next request.
+// beforeHeader ends a Read that would block the server from writing a header.
+// It reports whether that has broken the connection for the next request.
 func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
 	switch {
 	case duplex:
@@ -163,17 +164,18 @@ func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
 	return b.broken()
 }
 
-// broken reports whether a deadline of the heldBody is in force on the connection,
-// which then serves no other request. Over HTTP/2 the deadline is that of the stream.
+// broken reports whether a deadline of the heldBody is in force on the
+// connection, which then serves no other request. Over HTTP/2 the deadline is
+// that of the stream.
 func (b *heldBody) broken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.outer.ProtoMajor == 1 && (b.cut || b.ahead.wasCut.Load())
 }
 
-// spoiled reports whether the server may use the connection again although it is
-// broken. It does not if it cannot read the body to its end, unless the handler has
-// written while it read.
+// spoiled reports whether the server may use the connection again although it
+// is broken. It does not if it cannot read the body to its end, unless the
+// handler has written while it read.
 func (b *heldBody) spoiled(duplex bool) bool {
 	if !b.broken() {
 		return false

@@ -115,8 +115,8 @@ func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
 	}
 }
 
-// A hold that ends after the body was read does not affect the connection. The next
-// request on it has a live context, and its body.
+// A hold that ends after the body was read does not affect the connection. The
+// next request on it has a live context, and its body.
 func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 	t.Parallel()
 	m := held()

@@ -23,7 +23,8 @@ func (w http1Writer) CloseNotify() <-chan bool {
 	return w.w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // deprecated, but still used
 }
 
-// An http2Writer has the optional interfaces of net/http's ResponseWriter over HTTP/2.
+// An http2Writer has the optional interfaces of net/http's ResponseWriter over
+// HTTP/2.
 type http2Writer struct{ *heldWriter }
 
 func (w http2Writer) Flush() { flushingWriter(w).Flush() }

@@ -14,8 +14,8 @@ const (
 	closeNotifier
 )
 
-// exposed returns w with exactly the optional interfaces of the ResponseWriter below
-// it. Handlers use them to detect what the server supports.
+// exposed returns w with exactly the optional interfaces of the ResponseWriter
+// below it. Handlers use them to detect what the server supports.
 func (w *heldWriter) exposed() http.ResponseWriter {
 	set := 0
 	if _, ok := w.w.(http.Flusher); ok {
@@ -38,8 +38,8 @@ func (w *heldWriter) exposed() http.ResponseWriter {
 	return w.exposing(set, push, notify)
 }
 
-// exposing returns w with a set of optional interfaces. In Go each set needs a type
-// of its own.
+// exposing returns w with a set of optional interfaces. In Go each set needs a
+// type of its own.
 func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifier) http.ResponseWriter { //nolint:staticcheck // see above
 	switch set {
 	case flusher:

@@ -52,8 +52,8 @@ func (canRead) ReadFrom(r io.Reader) (int64, error)  { return io.Copy(io.Discard
 func (canPush) Push(string, *http.PushOptions) error { return nil }
 func (canNotify) CloseNotify() <-chan bool           { return nil }
 
-// The handler's ResponseWriter has exactly the optional interfaces of the original
-// one.
+// The handler's ResponseWriter has exactly the optional interfaces of the
+// original one.
 func TestOptionalInterfaces(t *testing.T) {
 	t.Parallel()
 	plain := &discardWriter{header: make(http.Header)}

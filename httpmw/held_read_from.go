@@ -2,8 +2,8 @@ package httpmw
 
 import "io"
 
-// A copyingWriter is a heldWriter whose ResponseWriter is an [io.ReaderFrom], by which
-// the kernel copies files.
+// A copyingWriter is a heldWriter whose ResponseWriter is an [io.ReaderFrom],
+// by which the kernel copies files.
 type copyingWriter struct{ *heldWriter }
 
 // ReadFrom hands the server a reader that it recognizes: an *[io.LimitedReader]
@@ -46,8 +46,9 @@ func (w copyingWriter) copyCounted(src io.Reader) (n int64, err error) {
 	return n + rest, err
 }
 
-// allButLast returns the part of src that may be copied before its last byte. If src
-// is limited itself, from is src: the server recognizes one limit, not two.
+// allButLast returns the part of src that may be copied before its last byte.
+// If src is limited itself, from is src: the server recognizes one limit, not
+// two.
 func (w copyingWriter) allButLast(src io.Reader) (part, from *io.LimitedReader) {
 	limit := max(0, w.left-1)
 	from, ok := src.(*io.LimitedReader)

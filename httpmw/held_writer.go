@@ -53,12 +53,13 @@ const (
 	hijacked                    // the handler has taken the connection over
 )
 
-// headBuffer is how many bytes of a body net/http buffers over HTTP/2 before it sends
-// the header. Over HTTP/1 it buffers at least as many. The header ends a response to
-// HEAD.
+// headBuffer is how many bytes of a body net/http buffers over HTTP/2 before it
+// sends the header. Over HTTP/1 it buffers at least as many. The header ends a
+// response to HEAD.
 const headBuffer = 4 << 10
 
-// newHeldWriter returns the heldWriter of a request that is admitted, or may wait.
+// newHeldWriter returns the heldWriter of a request that is admitted, or may
+// wait.
 func (m *Middleware) newHeldWriter(w http.ResponseWriter, r *http.Request) *heldWriter {
 	if !hasBody(r) {
 		return &heldWriter{w: w, r: r}
@@ -92,8 +93,8 @@ func (w *heldWriter) begin(status int) {
 	}
 }
 
-// contentLength returns the length that the handler, or one around, has declared. It
-// ignores the same values as net/http.
+// contentLength returns the length that the handler, or one around, has
+// declared. It ignores the same values as net/http.
 func (w *heldWriter) contentLength() (int64, bool) {
 	value := w.Header().Get("Content-Length")
 	if value == "" {
@@ -176,8 +177,8 @@ func (w *heldWriter) admit(n int) (now int, err error) {
 	}
 }
 
-// keep keeps b back. It is the last byte of a body, or the byte with which the server
-// would send the header.
+// keep keeps b back. It is the last byte of a body, or the byte with which the
+// server would send the header.
 func (w *heldWriter) keep(b byte) {
 	if w.state == counted {
 		w.left--

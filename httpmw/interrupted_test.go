@@ -20,7 +20,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// wantInterrupted fails the test unless r says that its request was interrupted.
+// wantInterrupted fails the test unless r says that its request was
+// interrupted.
 func wantInterrupted(t *testing.T, r reply) {
 	t.Helper()
 	r.want(t, http.StatusServiceUnavailable)
@@ -41,8 +42,8 @@ func wantInterrupted(t *testing.T, r reply) {
 	}
 }
 
-// ignoring returns a handler that waits for the end of its context and returns, like
-// one whose database call has failed.
+// ignoring returns a handler that waits for the end of its context and returns,
+// like one whose database call has failed.
 func ignoring(inside chan<- struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -52,8 +53,8 @@ func ignoring(inside chan<- struct{}) http.HandlerFunc {
 	}
 }
 
-// If a handler returns without a response after the loss of its lock, the response is
-// 503.
+// If a handler returns without a response after the loss of its lock, the
+// response is 503.
 func TestLossWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -106,8 +107,8 @@ func TestShutdownWithoutResponseIs503(t *testing.T) {
 	wantInterrupted(t, receive(t, response, "response"))
 }
 
-// A handler that has begun a response keeps it. A handler whose context has not ended
-// sends 200 by returning.
+// A handler that has begun a response keeps it. A handler whose context has not
+// ended sends 200 by returning.
 func TestResponseBegunIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ended := func(r *http.Request) { <-r.Context().Done() }
@@ -135,8 +136,8 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 	}
 }
 
-// WithRejectHandler can distinguish an interruption, and its cause, from a request
-// that was not admitted.
+// WithRejectHandler can distinguish an interruption, and its cause, from a
+// request that was not admitted.
 func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
 	t.Parallel()
 	told := make(chan error, 1)
@@ -150,8 +151,9 @@ func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
 	}
 }
 
-// A request waits in an inner Middleware, and its handler returns without a response
-// and without reading the body. That is no interruption for the outer Middleware.
+// A request waits in an inner Middleware, and its handler returns without a
+// response and without reading the body. That is no interruption for the outer
+// Middleware.
 func TestWaitInsideOfAnotherMiddleware(t *testing.T) {
 	t.Parallel()
 	for _, fields := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {

@@ -8,13 +8,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/joinkey"
 )
 
-// Join makes one id of several, such as a tenant and a resource. Different parts
-// never give the same id. Each part is preceded by its length, so that ("a:b", "c")
-// differs from ("a", "b:c").
+// Join makes one id of several, such as a tenant and a resource. Different
+// parts never give the same id. Each part is preceded by its length, so that
+// ("a:b", "c") differs from ("a", "b:c").
 //
 // All parts together count for the limit on an id's length
-// ([ratelimit.WithMaxIDLen]), with two to five bytes for each length. The error is
-// that of the first part that fails. An empty part is [ErrNoKey].
+// ([ratelimit.WithMaxIDLen]), with two to five bytes for each length. The error
+// is that of the first part that fails. An empty part is [ErrNoKey].
 //
 // Join panics if there are no fs, or one is nil.
 func Join(fs ...KeyFunc) KeyFunc {

@@ -62,7 +62,8 @@ func eventually(t *testing.T, s *httptest.Server, status int) {
 	}
 }
 
-// When the session's connection ends, the handler's context ends with the cause.
+// When the session's connection ends, the handler's context ends with the
+// cause.
 func TestLossEndsTheHandlersContext(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -102,8 +103,8 @@ func TestLossEndsTheHandlersContext(t *testing.T) {
 	}
 }
 
-// While the database is down, requests are rejected soon, with Retry-After. Once it is
-// up again, requests are admitted.
+// While the database is down, requests are rejected soon, with Retry-After.
+// Once it is up again, requests are admitted.
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)

@@ -5,9 +5,9 @@
 //	mux.Handle("POST /export", authenticate(perUser.Handler(export)))
 //
 // While a request of a user is served, a second one gets 429 Too Many Requests,
-// from any instance. [WithConflict] makes that 409 Conflict. A [KeyFunc] finds the
-// user in a request. Build it on an identity that the server has verified: a client
-// that chooses its key can block another client.
+// from any instance. [WithConflict] makes that 409 Conflict. A [KeyFunc] finds
+// the user in a request. Build it on an identity that the server has verified:
+// a client that chooses its key can block another client.
 //
 // Package idempotency, below this one, is for the header Idempotency-Key.
 package httpmw
@@ -24,8 +24,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Middleware admits requests by a Limiter, and responds to those that it rejects.
-// It is made by [New] and is safe for concurrent use.
+// A Middleware admits requests by a Limiter, and responds to those that it
+// rejects. It is made by [New] and is safe for concurrent use.
 type Middleware struct {
 	limiter *ratelimit.Limiter
 	key     KeyFunc
@@ -44,8 +44,8 @@ type Middleware struct {
 	reports wiring.Reports
 }
 
-// New returns a Middleware that admits a request if l admits the id that key finds
-// in it. New panics if l or key is nil.
+// New returns a Middleware that admits a request if l admits the id that key
+// finds in it. New panics if l or key is nil.
 func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 	switch {
 	case l == nil:
@@ -61,33 +61,36 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 	return m
 }
 
-// Handler returns next behind the Limiter. [Middleware.Reject] responds to a request
-// that is not admitted.
+// Handler returns next behind the Limiter. [Middleware.Reject] responds to a
+// request that is not admitted.
 //
-// The context of next carries the lock ([sqllock.FromContext]). It ends with the
-// request. It also ends, with a cause, when the lock is lost ([sqllock.ErrLost]) or
-// held for too long ([ratelimit.ErrMaxHold]). From then on Read of the request body
-// fails with that cause. So does a Read that waits for a slow client, if the
-// ResponseWriter can set a read deadline. A Write to a slow client is bounded only
-// by [http.Server.WriteTimeout]. If next returns after the end of its context and
-// has written nothing, the response is 503: see [ErrInterrupted].
+// The context of next carries the lock ([sqllock.FromContext]). It ends with
+// the request. It also ends, with a cause, when the lock is lost
+// ([sqllock.ErrLost]) or held for too long ([ratelimit.ErrMaxHold]). From then
+// on Read of the request body fails with that cause. So does a Read that waits
+// for a slow client, if the ResponseWriter can set a read deadline. A Write to
+// a slow client is bounded only by [http.Server.WriteTimeout]. If next returns
+// after the end of its context and has written nothing, the response is 503:
+// see [ErrInterrupted].
 //
-// Handler releases the lock when next returns or panics. The client never has the
-// whole response before that, unless next has hijacked the connection. The
-// ResponseWriter keeps back what would complete a response earlier: the last byte
-// of a body with a Content-Length, and the Flush of a response without a body.
-// The rest is sent as next writes it. After an early Unlock nothing is kept back:
-// the byte goes out with the next Write or Flush, or when next returns. The
-// ResponseWriter of next has the optional interfaces of the original one.
+// Handler releases the lock when next returns or panics. The client never has
+// the whole response before that, unless next has hijacked the connection. The
+// ResponseWriter keeps back what would complete a response earlier: the last
+// byte of a body with a Content-Length, and the Flush of a response without a
+// body. The rest is sent as next writes it. After an early Unlock nothing is
+// kept back: the byte goes out with the next Write or Flush, or when next
+// returns. The ResponseWriter of next has the optional interfaces of the
+// original one.
 //
 // While a request waits over HTTP/1, up to 1 MiB of its body is read ahead. The
-// server notices only by reading that a client has left. The wait then ends. The
-// server does not notice it behind more than 1 MiB, or with "Expect: 100-continue".
-// In next it does not notice it before next has read the body.
+// server notices only by reading that a client has left. The wait then ends.
+// The server does not notice it behind more than 1 MiB, or with "Expect:
+// 100-continue". In next it does not notice it before next has read the body.
 //
 // Put Handler inside of [http.TimeoutHandler], which responds while its handler
-// still runs: TimeoutHandler(m.Handler(h)). Otherwise the next request overlaps with
-// that handler. If the key is a [PathValue], put Handler inside of [http.ServeMux].
+// still runs: TimeoutHandler(m.Handler(h)). Otherwise the next request overlaps
+// with that handler. If the key is a [PathValue], put Handler inside of
+// [http.ServeMux].
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
@@ -109,12 +112,12 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 //   - over HTTP/1 a waiting request with a body does not notice that its client
 //     has left.
 //
-// A request whose context carries a lock of this limit for this id needs a second
-// place: the limit is on its road twice. That is logged ([WithLogger]). With
-// [ratelimit.OneAtATime] such a request is always busy.
+// A request whose context carries a lock of this limit for this id needs a
+// second place: the limit is on its road twice. That is logged ([WithLogger]).
+// With [ratelimit.OneAtATime] such a request is always busy.
 //
-// The caller must Unlock the lock, which may be nil, and should give the request
-// a context that ends with it:
+// The caller must Unlock the lock, which may be nil, and should give the
+// request a context that ends with it:
 //
 //	lock, err := m.Acquire(r)
 //	if err != nil {
@@ -147,8 +150,8 @@ func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Loc
 	return m.limiter.Acquire(ctx, id)
 }
 
-// unkeyed returns the error for r, whose KeyFunc has failed with err. It is nil in a
-// dry run.
+// unkeyed returns the error for r, whose KeyFunc has failed with err. It is nil
+// in a dry run.
 func (m *Middleware) unkeyed(r *http.Request, err keyError) error {
 	switch reasonOf(err) {
 	case badKey:

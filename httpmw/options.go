@@ -9,15 +9,15 @@ import (
 type Option func(*Middleware)
 
 // WithConflict makes the response to a busy key 409 Conflict instead of 429 Too
-// Many Requests. It is for keys that name a resource: the client has not sent too
-// many requests, but collides with another one.
+// Many Requests. It is for keys that name a resource: the client has not sent
+// too many requests, but collides with another one.
 func WithConflict() Option {
 	return func(m *Middleware) { m.conflict = true }
 }
 
 // WithBusyText sets the sentence that a person reads when the limit is full. An
-// example is "You can run one export at a time." The Middleware adds when to try
-// again. The default names the limiter's namespace and its limit.
+// example is "You can run one export at a time." The Middleware adds when to
+// try again. The default names the limiter's namespace and its limit.
 //
 // The text must not hold an id. WithBusyText panics if text is empty.
 func WithBusyText(text string) Option {
@@ -27,10 +27,11 @@ func WithBusyText(text string) Option {
 	return func(m *Middleware) { m.busyText = text }
 }
 
-// WithRejectHandler makes f write the responses to rejected requests. err is the
-// error of [Middleware.Acquire]: compare it by errors.Is with [ratelimit.ErrBusy] and
-// others. The headers Cache-Control and Retry-After are set already, and f may change
-// them. If f writes nothing, the Middleware's own response is sent.
+// WithRejectHandler makes f write the responses to rejected requests. err is
+// the error of [Middleware.Acquire]: compare it by errors.Is with
+// [ratelimit.ErrBusy] and others. The headers Cache-Control and Retry-After are
+// set already, and f may change them. If f writes nothing, the Middleware's own
+// response is sent.
 //
 // WithRejectHandler panics if f is nil.
 func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
@@ -40,10 +41,10 @@ func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, err error)
 	return func(m *Middleware) { m.rejectHandler = f }
 }
 
-// WithProblemType sets the "type" of the problem for a busy key. That is a URI by
-// which clients recognize it, best the address of its documentation. The default is
-// about:blank, which means that the status says everything. All other problems are
-// about:blank.
+// WithProblemType sets the "type" of the problem for a busy key. That is a URI
+// by which clients recognize it, best the address of its documentation. The
+// default is about:blank, which means that the status says everything. All
+// other problems are about:blank.
 //
 // WithProblemType panics if uri is empty.
 func WithProblemType(uri string) Option {
@@ -65,13 +66,14 @@ func WithRateLimitHeaders() Option {
 	return func(m *Middleware) { m.rateLimitHeaders = true }
 }
 
-// WithLogger sets where the Middleware reports what its operators should correct.
-// The default is [slog.Default]. Each of these is reported at most once a minute
-// for each route:
+// WithLogger sets where the Middleware reports what its operators should
+// correct. The default is [slog.Default]. Each of these is reported at most
+// once a minute for each route:
 //
 //   - A request has no key ([ErrNoKey]). The Middleware may be outside of the
 //     authentication, or of the router that sets path values.
-//   - A request needs two places of one limit. The limit may be on its road twice.
+//   - A request needs two places of one limit. The limit may be on its road
+//     twice.
 //   - A KeyFunc has failed with an error of its own. That error is in the line.
 //
 // The Middleware itself logs no key. The error of a KeyFunc must hold none.

@@ -15,19 +15,20 @@ const (
 	// maxAhead is how many bytes of a body are read while its request waits.
 	maxAhead = 1 << 20
 
-	// maxAheadOfAll bounds the memory of all bodies that one Middleware reads ahead.
+	// maxAheadOfAll bounds the memory of all bodies that one Middleware reads
+	// ahead.
 	maxAheadOfAll = 64 << 20
 
 	// firstAhead is the size of the first buffer.
 	firstAhead = 4 << 10
 )
 
-// A readAhead reads the body of a request while the request waits. Over HTTP/1 the
-// server notices only when it reads that a client has left. It then ends the
-// request's context, and so the wait. The handler gets what was read.
+// A readAhead reads the body of a request while the request waits. Over HTTP/1
+// the server notices only when it reads that a client has left. It then ends
+// the request's context, and so the wait. The handler gets what was read.
 //
-// Its goroutine ends with the first Read that returns after the wait. The handler's
-// own Read takes over the result.
+// Its goroutine ends with the first Read that returns after the wait. The
+// handler's own Read takes over the result.
 //
 // Invariant: there are never two Reads of the body at once.
 type readAhead struct {
@@ -51,9 +52,10 @@ type readAhead struct {
 
 // mayReadAhead reports whether the body of a request that waits is read ahead:
 //
-//   - Over HTTP/2, and over HTTP/1 without a body, the server notices at once that a
-//     client has left. Nothing needs to be read.
-//   - With Expect: 100-continue the first Read would ask the client for its body.
+//   - Over HTTP/2, and over HTTP/1 without a body, the server notices at once
+//     that a client has left. Nothing needs to be read.
+//   - With Expect: 100-continue the first Read would ask the client for its
+//     body.
 //   - Without a read deadline a Read could not be ended.
 func mayReadAhead(w http.ResponseWriter, r *http.Request) bool {
 	return r.ProtoMajor == 1 && hasBody(r) && r.Header["Expect"] == nil && hasReadDeadline(w)
@@ -107,8 +109,8 @@ func (a *readAhead) run() {
 	}
 }
 
-// readInto reads into room. It keeps a panic for the handler's Read, where the server
-// recovers from it.
+// readInto reads into room. It keeps a panic for the handler's Read, where the
+// server recovers from it.
 func (a *readAhead) readInto(room []byte) (n int, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -210,8 +212,8 @@ func (a *readAhead) Close() error {
 	return a.body.Close()
 }
 
-// cut ends a Read that is under way. The server waits for that Read before it writes
-// a header, and the client may never send the rest.
+// cut ends a Read that is under way. The server waits for that Read before it
+// writes a header, and the client may never send the rest.
 func (a *readAhead) cut() {
 	a.handOver()
 	select {

@@ -80,8 +80,9 @@ func (l *line) wait(t *testing.T, request string) net.Conn {
 	return conn
 }
 
-// A client that leaves while it waits loses its place, and its handler never runs.
-// That holds for a body that was not read, and for one that was read to its end.
+// A client that leaves while it waits loses its place, and its handler never
+// runs. That holds for a body that was not read, and for one that was read to
+// its end.
 func TestClientThatLeavesLosesItsPlace(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
@@ -116,7 +117,8 @@ func TestClientThatLeavesLosesItsPlace(t *testing.T) {
 	}
 }
 
-// A client that leaves after its request was admitted ends the handler's context.
+// A client that leaves after its request was admitted ends the handler's
+// context.
 func TestClientThatLeavesAfterWaiting(t *testing.T) {
 	t.Parallel()
 	causes := make(chan error, 1)
@@ -192,8 +194,8 @@ func TestChunksAfterWaiting(t *testing.T) {
 	_ = response(t, conn)
 }
 
-// Neither a handler's response nor a rejection waits for a body that is not read, and
-// may never come.
+// Neither a handler's response nor a rejection waits for a body that is not
+// read, and may never come.
 func TestResponseDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	respond := map[string]http.HandlerFunc{
@@ -283,9 +285,9 @@ func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
 	response(t, conn).want(t, http.StatusRequestTimeout)
 }
 
-// A limit on the body's size around the Middleware also holds for a request that has
-// waited. It sets a header when the body is too large, possibly while the handler sets
-// its own.
+// A limit on the body's size around the Middleware also holds for a request
+// that has waited. It sets a header when the body is too large, possibly while
+// the handler sets its own.
 func TestMaxBytesAroundTheWait(t *testing.T) {
 	t.Parallel()
 	around := func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 10) }
@@ -324,8 +326,8 @@ func TestMaxHoldAroundTheWait(t *testing.T) {
 	response(t, conn).want(t, http.StatusAccepted)
 }
 
-// A handler that has waited may respond without the body, whose rest never comes. That
-// also holds inside of another Middleware.
+// A handler that has waited may respond without the body, whose rest never
+// comes. That also holds inside of another Middleware.
 func TestResponseInsideOfAnotherDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	outer := httpmw.New(ratelimit.AtMost(2, sqllock.NewMemory(), "tenant"), httpmw.Header(user))
@@ -341,8 +343,8 @@ func TestResponseInsideOfAnotherDoesNotWaitForBody(t *testing.T) {
 	response(t, conn).want(t, http.StatusForbidden)
 }
 
-// A trailer that was not declared arrives while the request waits. The handler's copy
-// of the request is made at the same time, without a data race.
+// A trailer that was not declared arrives while the request waits. The
+// handler's copy of the request is made at the same time, without a data race.
 func TestUndeclaredTrailerAfterWaiting(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
@@ -368,7 +370,8 @@ func (b countedBody) Read(p []byte) (int, error) {
 }
 func (countedBody) Close() error { return nil }
 
-// All bodies that one Middleware reads ahead use at most 64 MiB, also the second time.
+// All bodies that one Middleware reads ahead use at most 64 MiB, also the
+// second time.
 func TestReadAheadIsBounded(t *testing.T) {
 	const requests = 80
 	locks := &watchedLocks{sqllock.NewMemory(), make(chan struct{}, requests)}

@@ -80,8 +80,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// checkProblem checks that a response is a problem of RFC 9457, and that it holds
-// nothing of the request.
+// checkProblem checks that a response is a problem of RFC 9457, and that it
+// holds nothing of the request.
 func checkProblem(t *testing.T, resp *http.Response, status int) {
 	t.Helper()
 	for name, want := range map[string]string{
@@ -329,8 +329,8 @@ func TestRetryAfterOutageIsSpread(t *testing.T) {
 	}
 }
 
-// The response says which limit is full, what to do, and when. It holds nothing of
-// the request.
+// The response says which limit is full, what to do, and when. It holds nothing
+// of the request.
 func TestDetail(t *testing.T) {
 	t.Parallel()
 	wait := func(d time.Duration) ratelimit.Option {

@@ -14,8 +14,8 @@ import (
 )
 
 // A client that sends a request after the whole response to the last is never
-// rejected, by any instance and connection. The lock is released before the response
-// is complete.
+// rejected, by any instance and connection. The lock is released before the
+// response is complete.
 func TestReleasedBeforeTheResponse(t *testing.T) {
 	t.Parallel()
 	big := bytes.Repeat([]byte("x"), 1<<16)
@@ -59,8 +59,8 @@ func TestReleasedBeforeTheResponse(t *testing.T) {
 	}
 }
 
-// neverRejected sends requests to servers in turn, each after the whole response to
-// the last.
+// neverRejected sends requests to servers in turn, each after the whole
+// response to the last.
 func neverRejected(t *testing.T, servers ...*httptest.Server) {
 	t.Helper()
 	for i := range 200 {
@@ -74,8 +74,8 @@ func neverRejected(t *testing.T, servers ...*httptest.Server) {
 	}
 }
 
-// unlockEarly returns a handler that declares a length, and releases the lock before
-// the last byte.
+// unlockEarly returns a handler that declares a length, and releases the lock
+// before the last byte.
 func unlockEarly(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))

@@ -123,7 +123,8 @@ func parsePrefixes(list string) []netip.Prefix {
 	return prefixes
 }
 
-// A client cannot change its id by what it writes to the left of the proxy's entry.
+// A client cannot change its id by what it writes to the left of the proxy's
+// entry.
 func FuzzRemoteIPSpoofing(f *testing.F) {
 	for _, tt := range remoteIPTests {
 		f.Add(tt.xff)
@@ -173,8 +174,8 @@ func FuzzRemoteIP(f *testing.F) {
 	})
 }
 
-// On a real Unix socket the proxy's header identifies a client, and each client has
-// an id of its own.
+// On a real Unix socket the proxy's header identifies a client, and each client
+// has an id of its own.
 func TestRemoteIPOnUnixSocket(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "client.sock"} { // a client's socket may have a name, too

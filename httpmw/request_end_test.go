@@ -59,8 +59,8 @@ func TestPanicGoesOn(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), request("/", user+": ada"))
 }
 
-// When the client leaves, the handler's context ends. The lock is released when the
-// handler returns, not before.
+// When the client leaves, the handler's context ends. The lock is released when
+// the handler returns, not before.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -106,7 +106,8 @@ func TestClientGoesAway(t *testing.T) {
 	}
 }
 
-// An instance that shuts down serves its requests to the end, and holds their locks.
+// An instance that shuts down serves its requests to the end, and holds their
+// locks.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	locks, g := sqllock.NewMemory(), newGate(t)
@@ -135,8 +136,8 @@ func TestShutdown(t *testing.T) {
 	get(t, next).want(t, http.StatusOK)
 }
 
-// TimeoutHandler responds while its handler still runs. With the lock inside of it,
-// that handler keeps the next request out.
+// TimeoutHandler responds while its handler still runs. With the lock inside of
+// it, that handler keeps the next request out.
 func TestInsideTimeoutHandler(t *testing.T) {
 	t.Parallel()
 	locks, g := sqllock.NewMemory(), newGate(t)

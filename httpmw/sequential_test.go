@@ -46,8 +46,8 @@ func unencryptedHTTP2() *http.Protocols {
 }
 
 // A client that sends a request after the whole response to the last is never
-// rejected, by either of two instances. With -sequential=1000 each client sends that
-// many requests.
+// rejected, by either of two instances. With -sequential=1000 each client sends
+// that many requests.
 func TestSequentialClientIsNeverRejected(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -123,8 +123,8 @@ func sequentialRequest(t *testing.T, c *http.Client, method, url, id string) int
 	return resp.StatusCode
 }
 
-// proxied returns some of all behind a ReverseProxy, with and without flushing at
-// once.
+// proxied returns some of all behind a ReverseProxy, with and without flushing
+// at once.
 func proxied(t *testing.T, all []shape) []shape {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -26,8 +26,8 @@ func limited(locks sqllock.Locker, opts ...httpmw.Option) *httpmw.Middleware {
 	return httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.Header(user), opts...)
 }
 
-// ended returns a Middleware like limited, and a channel that gets a token when one of
-// its locks was released.
+// ended returns a Middleware like limited, and a channel that gets a token when
+// one of its locks was released.
 func ended(locks sqllock.Locker) (*httpmw.Middleware, <-chan struct{}) {
 	c := make(chan struct{}, 1000)
 	released := ratelimit.Observer{Released: func(time.Duration) { c <- struct{}{} }}
@@ -117,7 +117,8 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// A gate is a handler that reports each request and keeps it until it may leave.
+// A gate is a handler that reports each request and keeps it until it may
+// leave.
 type gate struct {
 	inside chan *http.Request // gets each request that enters
 	leave  chan struct{}      // each token, or its closing, lets go
@@ -134,8 +135,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "done")
 }
 
-// stay waits for leave, or for the end of a test that has failed. Otherwise its server
-// could not be closed.
+// stay waits for leave, or for the end of a test that has failed. Otherwise its
+// server could not be closed.
 func stay(test context.Context, leave <-chan struct{}) {
 	select {
 	case <-leave:

@@ -35,8 +35,8 @@ var big = bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
 
 func flush(w http.ResponseWriter) { w.(http.Flusher).Flush() }
 
-// shapes returns the ways in which handlers respond. Most would complete the response
-// before they return.
+// shapes returns the ways in which handlers respond. Most would complete the
+// response before they return.
 func shapes() []shape {
 	return []shape{
 		{"nothing", "GET", func(http.ResponseWriter, *http.Request) {}},
@@ -216,8 +216,8 @@ func (l *recordedListener) complete(method string) bool {
 	}
 }
 
-// Whatever the handler does, the response is incomplete when the lock is released.
-// The Observer checks that: Unlock calls it before the key is free.
+// Whatever the handler does, the response is incomplete when the lock is
+// released. The Observer checks that: Unlock calls it before the key is free.
 func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
 	t.Parallel()
 	for _, tt := range append(shapes(), fileShapes(t)...) {
@@ -316,8 +316,8 @@ func described(r reply) string {
 	return fmt.Sprint(r.StatusCode, r.Header, r.Trailer, r.ContentLength, r.TransferEncoding, r.Uncompressed, text)
 }
 
-// Too many or too few bytes for the declared length have the same result as without
-// the Middleware: an error, and a response that is visibly broken.
+// Too many or too few bytes for the declared length have the same result as
+// without the Middleware: an error, and a response that is visibly broken.
 func TestWrongContentLength(t *testing.T) {
 	t.Parallel()
 	wrote := make(chan error, 1)
@@ -351,7 +351,8 @@ func TestWrongContentLength(t *testing.T) {
 	}
 }
 
-// The last byte is kept back also if middleware around has set the Content-Length.
+// The last byte is kept back also if middleware around has set the
+// Content-Length.
 func TestContentLengthFromAround(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()

@@ -125,7 +125,8 @@ func TestReportsTwice(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log logbook
 				locks := sqllock.NewMemory()
-				// Two Middlewares, each with a Limiter of its own, share the limit by its namespace.
+				// Two Middlewares, each with a Limiter of its own, share the
+				// limit by its namespace.
 				outer := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
 				inner := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
 				between := limited(sqllock.NewMemory()) // of another namespace's locks
@@ -147,8 +148,8 @@ func TestReportsTwice(t *testing.T) {
 	}
 }
 
-// Four things are no mistake and are not reported: two limits, one limit for two ids,
-// a lock that was released, and a limit that is full.
+// Four things are no mistake and are not reported: two limits, one limit for
+// two ids, a lock that was released, and a limit that is full.
 func TestReportsNothingElse(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// Errors of [Limiter.Acquire], in addition to those of package sqllock. Compare with
-// errors.Is. No error holds an id.
+// Errors of [Limiter.Acquire], in addition to those of package sqllock. Compare
+// with errors.Is. No error holds an id.
 var (
-	// ErrBusy reports that as many requests as the limit allows are being served for
-	// this id. The error is a [*BusyError].
+	// ErrBusy reports that as many requests as the limit allows are being
+	// served for this id. The error is a [*BusyError].
 	ErrBusy = errors.New("ratelimit: key is busy")
 
-	// ErrBadID reports that the id is empty, not UTF-8, holds a NUL byte, or is longer
-	// than 1 KiB (see [WithMaxIDLen]). The text says which.
+	// ErrBadID reports that the id is empty, not UTF-8, holds a NUL byte, or is
+	// longer than 1 KiB (see [WithMaxIDLen]). The text says which.
 	ErrBadID = errors.New("ratelimit: bad id")
 
-	// ErrMaxHold is the cause with which a lock's contexts end when its work has
-	// taken longer than [WithMaxHold] allows.
+	// ErrMaxHold is the cause with which a lock's contexts end when its work
+	// has taken longer than [WithMaxHold] allows.
 	ErrMaxHold = errors.New("ratelimit: work took longer than its lock may be held")
 )
 
-// A BusyError reports that the limit for an id is reached. It matches [ErrBusy].
+// A BusyError reports that the limit for an id is reached. It matches
+// [ErrBusy].
 //
-// Its text does not hold the id, which may be personal data. So the error can be
-// logged.
+// Its text does not hold the id, which may be personal data. So the error can
+// be logged.
 type BusyError struct {
 	Namespace  string        // of the limiter that rejected the request
 	RetryAfter time.Duration // when trying again may succeed; more than zero

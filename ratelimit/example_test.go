@@ -93,8 +93,8 @@ func ExampleLimiter_Acquire_incorrect() {
 	// Output: ratelimit: export: key is busy
 }
 
-// If a middleware finds no id in a request, the Limiter decides. In a dry run it admits
-// the request.
+// If a middleware finds no id in a request, the Limiter decides. In a dry run
+// it admits the request.
 func ExampleLimiter_Refuse() {
 	errNoUser := errors.New("no user in the request")
 	refused := ratelimit.Observer{Refused: func(err error) { fmt.Println("observed:", err) }}
@@ -236,9 +236,9 @@ func ExampleWithMaxIDLen() {
 	// Output: ratelimit: bad id: it is longer than 8 bytes
 }
 
-// A secret is for ids that a client makes up, such as idempotency keys. Without it an
-// attacker who computes billions of 64-bit hashes could find an id that blocks that of
-// another user.
+// A secret is for ids that a client makes up, such as idempotency keys. Without
+// it an attacker who computes billions of 64-bit hashes could find an id that
+// blocks that of another user.
 func ExampleWithKeySecret() {
 	secret := []byte("from your secret store; the same in every instance")
 	payments := ratelimit.OneAtATime(sqllock.NewMemory(), "payment", ratelimit.WithKeySecret(secret))
@@ -248,8 +248,8 @@ func ExampleWithKeySecret() {
 	// Output: <nil>
 }
 
-// Code that may run inside of a request finds out whether that request has a place
-// already.
+// Code that may run inside of a request finds out whether that request has a
+// place already.
 func ExampleLimiter_Carried() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	lock, err := exports.Acquire(context.Background(), "user-1")

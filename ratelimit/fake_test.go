@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A fakeLocker returns the results of its funcs. It cannot acquire one of several
-// keys.
+// A fakeLocker returns the results of its funcs. It cannot acquire one of
+// several keys.
 type fakeLocker struct {
 	tryLock func(context.Context, sqllock.Key) (*sqllock.Lock, error)
 	lock    func(context.Context, sqllock.Key) (*sqllock.Lock, error)
@@ -32,8 +32,9 @@ func failing(err error) fakeLocker {
 	return fakeLocker{tryLock: fail, lock: fail}
 }
 
-// away is a Locker over a database that went away after another process acquired the
-// key. A try finds it held, and a wait lasts until its context ends.
+// away is a Locker over a database that went away after another process
+// acquired the key. A try finds it held, and a wait lasts until its context
+// ends.
 func away() fakeLocker {
 	return fakeLocker{
 		tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, sqllock.ErrHeld },

@@ -8,8 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The bounds of the learnt time. HTTP's Retry-After cannot say less than a second. A
-// client that is told a long time stays away although the key is free.
+// The bounds of the learnt time. HTTP's Retry-After cannot say less than a
+// second. A client that is told a long time stays away although the key is
+// free.
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = time.Minute
@@ -18,13 +19,14 @@ const (
 // holds learns how long the locks of one limiter are held, which is how long a
 // rejected client should wait. That is the larger of two means:
 //
-//   - The mean length of ended holds, in which the latest counts for an eighth (the
-//     smoothing of RFC 6298). It follows a service that becomes slower or faster.
-//   - The mean age of the locks that are held now. It rises at once when everything
-//     hangs and nothing ends.
+//   - The mean length of ended holds, in which the latest counts for an eighth
+//     (the smoothing of RFC 6298). It follows a service that becomes slower or
+//     faster.
+//   - The mean age of the locks that are held now. It rises at once when
+//     everything hangs and nothing ends.
 //
-// Invariant: open is the number of locks that have begun and not ended, and starts is
-// the sum of their start times.
+// Invariant: open is the number of locks that have begun and not ended, and
+// starts is the sum of their start times.
 type holds struct {
 	mu     sync.Mutex // protects the fields below; never held while calling out
 	mean   time.Duration
@@ -69,8 +71,8 @@ func (h *holds) learnt(at time.Duration) time.Duration {
 	return min(max(d, minRetryAfter), maxRetryAfter)
 }
 
-// begin begins the hold of lock, which was acquired at start. It sets the timer of
-// WithMaxHold, and the hook for the end of the lock.
+// begin begins the hold of lock, which was acquired at start. It sets the timer
+// of WithMaxHold, and the hook for the end of the lock.
 func (l *Limiter) begin(lock *sqllock.Lock, start time.Duration) {
 	l.holds.begin(start)
 	var timer *time.Timer

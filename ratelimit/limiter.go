@@ -9,9 +9,9 @@
 //	}
 //	defer lock.Unlock()
 //
-// It limits concurrency, not rate: a request is admitted as soon as the one before
-// it has ended. A [Limiter] is the policy. Its locks are those of package sqllock.
-// Packages httpmw and grpcmw put it in front of a server.
+// It limits concurrency, not rate: a request is admitted as soon as the one
+// before it has ended. A [Limiter] is the policy. Its locks are those of
+// package sqllock. Packages httpmw and grpcmw put it in front of a server.
 package ratelimit
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Limiter admits a fixed number of requests at a time for each id. It is made by
-// [OneAtATime] or [AtMost], has nothing to close, and is safe for concurrent use.
-// Limiters of one namespace share their limit, in this process and others.
+// A Limiter admits a fixed number of requests at a time for each id. It is made
+// by [OneAtATime] or [AtMost], has nothing to close, and is safe for concurrent
+// use. Limiters of one namespace share their limit, in this process and others.
 //
-// A Limiter rejects at once, unless there is [WithWait]. It fails closed, unless there
-// is [WithFailOpen]: it rejects a request if it cannot find out whether the id is
-// free.
+// A Limiter rejects at once, unless there is [WithWait]. It fails closed,
+// unless there is [WithFailOpen]: it rejects a request if it cannot find out
+// whether the id is free.
 type Limiter struct {
 	locks sqllock.Locker
 	any   anyLocker // locks, if it can acquire one of several keys in one call; otherwise nil
@@ -53,22 +53,24 @@ type Limiter struct {
 	holds      holds
 }
 
-// OneAtATime returns a Limiter that admits one request at a time for each id. ns
-// separates its ids from those of other limiters. It may be in logs and in responses
-// to clients.
+// OneAtATime returns a Limiter that admits one request at a time for each id.
+// ns separates its ids from those of other limiters. It may be in logs and in
+// responses to clients.
 //
 // OneAtATime panics if locks is nil, or ns is empty or holds ':' or '#'.
 func OneAtATime(locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Limiter {
 	return newLimiter("OneAtATime", 1, locks, ns, opts)
 }
 
-// AtMost returns a Limiter that admits n requests at a time for each id. Each of the
-// n is a slot with a key of its own: ns.SlotKey(id, i). Slot 0 is ns.Key(id). So the
-// old holder counts while a fleet changes from OneAtATime to AtMost.
+// AtMost returns a Limiter that admits n requests at a time for each id. Each
+// of the n is a slot with a key of its own: ns.SlotKey(id, i). Slot 0 is
+// ns.Key(id). So the old holder counts while a fleet changes from OneAtATime to
+// AtMost.
 //
-// A [sqllock.Session] tries all slots in one round trip. A shard.Locker needs one
-// round trip for each database, until one grants. A Locker without TryAny needs one
-// for each slot that is held. n should be small: a rejection has tried n keys.
+// A [sqllock.Session] tries all slots in one round trip. A shard.Locker needs
+// one round trip for each database, until one grants. A Locker without TryAny
+// needs one for each slot that is held. n should be small: a rejection has
+// tried n keys.
 //
 // AtMost panics like OneAtATime, and if n is not positive.
 func AtMost(n int, locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Limiter {
@@ -95,8 +97,8 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	return l
 }
 
-// isNilPointer reports whether locks is a nil pointer, such as the *sqllock.Session
-// of an Open whose error was ignored.
+// isNilPointer reports whether locks is a nil pointer, such as the
+// *sqllock.Session of an Open whose error was ignored.
 func isNilPointer(locks sqllock.Locker) bool {
 	v := reflect.ValueOf(locks)
 	return v.Kind() == reflect.Pointer && v.IsNil()
@@ -110,17 +112,18 @@ func (l *Limiter) Limit() int { return l.slots }
 
 // Acquire admits a request for id, or rejects it with an error:
 //
-//   - A [*BusyError], which matches [ErrBusy]: as many requests as the limit allows
-//     hold id. If waiting is allowed, the wait was without success.
+//   - A [*BusyError], which matches [ErrBusy]: as many requests as the limit
+//     allows hold id. If waiting is allowed, the wait was without success.
 //   - [ErrBadID]: the database was not asked.
 //   - The error of ctx, if ctx ended first.
-//   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity], [sqllock.ErrNotExclusive],
-//     [sqllock.ErrConfig] or [sqllock.ErrClosed]: whether id is free is unknown.
+//   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity],
+//     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]:
+//     whether id is free is unknown.
 //
-// The caller must Unlock the lock when the request ends. ctx bounds the call, not
-// the lock. The lock's own context ([sqllock.Lock.Context]) has the values of ctx.
-// With [WithFailOpen] and [WithDryRun] a request may be admitted with a nil lock,
-// whose methods are safe. No error holds id.
+// The caller must Unlock the lock when the request ends. ctx bounds the call,
+// not the lock. The lock's own context ([sqllock.Lock.Context]) has the values
+// of ctx. With [WithFailOpen] and [WithDryRun] a request may be admitted with a
+// nil lock, whose methods are safe. No error holds id.
 func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error) {
 	if err := l.checkID(id); err != nil {
 		return nil, l.Refuse(err)
@@ -140,13 +143,13 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 
 // Carried reports whether ctx carries a lock of this limit for id that is still
 // held. A request with such a context has a place already, for example from a
-// middleware around. An Acquire under ctx needs another place. With [OneAtATime]
-// there is none, however long the request waits.
+// middleware around. An Acquire under ctx needs another place. With
+// [OneAtATime] there is none, however long the request waits.
 //
 // Limiters of one namespace share their limit, so each reports the locks of the
-// others. Locks are compared by their keys: a lock of the same namespace counts even
-// if it is from another Locker. A lock of a dry run is not carried. Carried needs no
-// query.
+// others. Locks are compared by their keys: a lock of the same namespace counts
+// even if it is from another Locker. A lock of a dry run is not carried.
+// Carried needs no query.
 func (l *Limiter) Carried(ctx context.Context, id string) bool {
 	if _, ok := sqllock.FromContext(ctx); !ok || l.checkID(id) != nil {
 		return false
@@ -159,9 +162,9 @@ func (l *Limiter) Carried(ctx context.Context, id string) bool {
 	return false
 }
 
-// Refuse is for a middleware that rejects a request before it has an id to Acquire.
-// It reports err to the Observer and returns err. In a dry run it returns nil: the
-// request is admitted.
+// Refuse is for a middleware that rejects a request before it has an id to
+// Acquire. It reports err to the Observer and returns err. In a dry run it
+// returns nil: the request is admitted.
 func (l *Limiter) Refuse(err error) error {
 	l.observer.refused(err)
 	if l.dryRun {
@@ -170,8 +173,8 @@ func (l *Limiter) Refuse(err error) error {
 	return err
 }
 
-// take is Acquire without the policy on errors. waited is how long it waited for a
-// busy id, or 0 if it did not.
+// take is Acquire without the policy on errors. waited is how long it waited
+// for a busy id, or 0 if it did not.
 func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, waited time.Duration, err error) {
 	keys := l.slotKeys(id)
 	lock, err = l.try(ctx, keys)
@@ -189,8 +192,8 @@ func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, wait
 }
 
 // admit begins the hold of a lock that was just acquired. The Observer gets the
-// admission first, as the lock may have ended already. If the Observer panics, admit
-// releases the lock, since the caller never gets it.
+// admission first, as the lock may have ended already. If the Observer panics,
+// admit releases the lock, since the caller never gets it.
 func (l *Limiter) admit(lock *sqllock.Lock, waited time.Duration) {
 	start := now()
 	if l.dryRun {

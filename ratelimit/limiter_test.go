@@ -55,7 +55,8 @@ func TestAccessors(t *testing.T) {
 	}
 }
 
-// Acquire returns the error of its Locker. A custom Locker may wrap the sentinels.
+// Acquire returns the error of its Locker. A custom Locker may wrap the
+// sentinels.
 func TestAcquireErrors(t *testing.T) {
 	t.Parallel()
 	failOpen := []ratelimit.Option{ratelimit.WithFailOpen()}
@@ -103,8 +104,8 @@ func TestAcquireErrors(t *testing.T) {
 	}
 }
 
-// A request that has ended is not admitted, and its end is not taken for a failure of
-// the database.
+// A request that has ended is not admitted, and its end is not taken for a
+// failure of the database.
 func TestContextEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -172,8 +173,8 @@ func TestContextValues(t *testing.T) {
 	}
 }
 
-// A key secret separates a Limiter from those without a secret, or with another one.
-// The Limiter keeps a copy.
+// A key secret separates a Limiter from those without a secret, or with another
+// one. The Limiter keeps a copy.
 func TestWithKeySecret(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()

@@ -42,8 +42,8 @@ func TestWithMaxHold(t *testing.T) {
 	})
 }
 
-// The context of work that ends in time does not end with ErrMaxHold. No timer stays
-// behind, or the bubble would not end.
+// The context of work that ends in time does not end with ErrMaxHold. No timer
+// stays behind, or the bubble would not end.
 func TestWithMaxHoldInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Hour))
@@ -76,8 +76,8 @@ func TestWithMaxHoldDryRun(t *testing.T) {
 	})
 }
 
-// Work that goes on after its Unlock is not stopped. The limit does not apply to
-// contexts that it binds later.
+// Work that goes on after its Unlock is not stopped. The limit does not apply
+// to contexts that it binds later.
 func TestWithMaxHoldAfterUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Hour))

@@ -2,18 +2,19 @@ package ratelimit
 
 import "time"
 
-// An Observer gets the events of a Limiter, for metrics and logs. Each func may be
-// nil. A func is called when its event happens, in the goroutine of the request. Lost
-// may be called in the goroutine of the lock's session. The funcs must not block or
-// panic, and must be safe for concurrent use. They get durations and errors, never
-// ids.
+// An Observer gets the events of a Limiter, for metrics and logs. Each func may
+// be nil. A func is called when its event happens, in the goroutine of the
+// request. Lost may be called in the goroutine of the lock's session. The funcs
+// must not block or panic, and must be safe for concurrent use. They get
+// durations and errors, never ids.
 //
-// Each Acquire calls exactly one of Admitted, Refused and FailedOpen. After Admitted
-// for a lock has returned, exactly one of Released and Lost follows.
+// Each Acquire calls exactly one of Admitted, Refused and FailedOpen. After
+// Admitted for a lock has returned, exactly one of Released and Lost follows.
 //
-// Refused is also called for each [Limiter.Refuse]: for requests without an id, and
-// by package grpcmw for a message that is sent before its stream is admitted. The
-// latter happens once for a stream, and does not depend on the end of the stream.
+// Refused is also called for each [Limiter.Refuse]: for requests without an id,
+// and by package grpcmw for a message that is sent before its stream is
+// admitted. The latter happens once for a stream, and does not depend on the
+// end of the stream.
 type Observer struct {
 	Admitted   func()                   // a request got its lock
 	Refused    func(err error)          // a request was rejected, or would have been without the dry run

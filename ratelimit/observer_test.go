@@ -124,8 +124,8 @@ func TestObserverPanics(t *testing.T) {
 	unlock(t, must(t, ratelimit.OneAtATime(locks, "export"), "ada"))
 }
 
-// If a lock has ended before its request was admitted, the events still come in order:
-// Admitted, then Lost.
+// If a lock has ended before its request was admitted, the events still come in
+// order: Admitted, then Lost.
 func TestObserverOrder(t *testing.T) {
 	t.Parallel()
 	memory := sqllock.NewMemory()

@@ -9,16 +9,17 @@ import (
 // last one counts.
 type Option func(*Limiter)
 
-// WithWait lets a request wait up to maxWait for a busy id instead of being rejected
-// at once. At most waiters requests of this Limiter wait, over all ids; the next is
-// rejected at once. maxWait bounds the wait, never the work.
+// WithWait lets a request wait up to maxWait for a busy id instead of being
+// rejected at once. At most waiters requests of this Limiter wait, over all
+// ids; the next is rejected at once. maxWait bounds the wait, never the work.
 //
-// Only requests that find their id busy wait and count. While the database is away,
-// requests are rejected at once.
+// Only requests that find their id busy wait and count. While the database is
+// away, requests are rejected at once.
 //
-// Waiting requests of one process are served in the order of their arrival. There is
-// no order between processes. An [AtMost] limiter over a Locker without LockAny tries
-// again from time to time, without an order. Session, shard.Locker and Memory have LockAny.
+// Waiting requests of one process are served in the order of their arrival.
+// There is no order between processes. An [AtMost] limiter over a Locker
+// without LockAny tries again from time to time, without an order. Session,
+// shard.Locker and Memory have LockAny.
 //
 // WithWait panics if maxWait or waiters is not positive.
 func WithWait(maxWait time.Duration, waiters int) Option {
@@ -28,16 +29,19 @@ func WithWait(maxWait time.Duration, waiters int) Option {
 	return func(l *Limiter) { l.maxWait, l.maxWaiters = maxWait, int64(waiters) }
 }
 
-// WithRetryAfter sets how long a rejected client should wait. The default is the time
-// that the Limiter has learnt, which f gets. It is the larger of two means:
+// WithRetryAfter sets how long a rejected client should wait. The default is
+// the time that the Limiter has learnt, which f gets. It is the larger of two
+// means:
 //
-//   - the mean length of holds that have ended; the latest counts for an eighth,
+//   - the mean length of holds that have ended; the latest counts for an
+//     eighth,
 //   - the mean age of the locks that are held now.
 //
-// It is at least a second and at most a minute, and a second before the first hold.
+// It is at least a second and at most a minute, and a second before the first
+// hold.
 //
-// A result that is not positive counts as a second. f must be quick and safe for
-// concurrent use. WithRetryAfter panics if f is nil.
+// A result that is not positive counts as a second. f must be quick and safe
+// for concurrent use. WithRetryAfter panics if f is nil.
 func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 	if f == nil {
 		panic("ratelimit: WithRetryAfter needs a func that is not nil")
@@ -45,42 +49,44 @@ func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 	return func(l *Limiter) { l.retryAfter = f }
 }
 
-// WithFailOpen admits requests without a lock while the database is away. It is for a
-// limit that protects comfort, not correctness. Acquire then returns a nil lock, whose
-// Err is [sqllock.ErrUnavailable], and calls Observer.FailedOpen.
+// WithFailOpen admits requests without a lock while the database is away. It is
+// for a limit that protects comfort, not correctness. Acquire then returns a
+// nil lock, whose Err is [sqllock.ErrUnavailable], and calls
+// Observer.FailedOpen.
 //
 // Only sqllock.ErrUnavailable fails open:
 //
-//   - ErrCapacity does not, since a flood of ids must not switch the limiter off.
-//   - ErrNotExclusive and ErrConfig do not. Waiting does not correct them, and a
-//     limiter that nothing enforces would stay unnoticed.
+//   - ErrCapacity does not, since a flood of ids must not switch the limiter
+//     off.
+//   - ErrNotExclusive and ErrConfig do not. Waiting does not correct them, and
+//     a limiter that nothing enforces would stay unnoticed.
 //   - ErrClosed does not, nor does the end of the request's own context.
 func WithFailOpen() Option {
 	return func(l *Limiter) { l.failOpen = true }
 }
 
-// WithDryRun admits every request, and reports to Observer.Refused which requests it
-// would have rejected. So a limit can be tried on live traffic. Those requests get a
-// nil lock.
+// WithDryRun admits every request, and reports to Observer.Refused which
+// requests it would have rejected. So a limit can be tried on live traffic.
+// Those requests get a nil lock.
 //
-// Requests that find their id free acquire and hold its lock. Otherwise the Limiter
-// would know nothing about the others. So a dry run costs as much as the limiter
-// will. No request waits: with [WithWait] the dry run also reports requests that
-// waiting would have admitted. [WithMaxHold] ends nothing.
+// Requests that find their id free acquire and hold its lock. Otherwise the
+// Limiter would know nothing about the others. So a dry run costs as much as
+// the limiter will. No request waits: with [WithWait] the dry run also reports
+// requests that waiting would have admitted. [WithMaxHold] ends nothing.
 //
-// No request depends on its lock. The context of the lock's Bind neither ends with the
-// lock nor carries it ([sqllock.Lock.DetachContexts]). If the request has a lock of
-// another limiter, [sqllock.FromContext] still finds that one. Only the lock's own
-// Context ends with it.
+// No request depends on its lock. The context of the lock's Bind neither ends
+// with the lock nor carries it ([sqllock.Lock.DetachContexts]). If the request
+// has a lock of another limiter, [sqllock.FromContext] still finds that one.
+// Only the lock's own Context ends with it.
 func WithDryRun() Option {
 	return func(l *Limiter) { l.dryRun = true }
 }
 
-// WithMaxHold ends the contexts of the work with cause [ErrMaxHold] once the lock has
-// been held for maxHold. These are the contexts of the lock's Context and Bind. The
-// lock itself stays held until its Unlock, so that no other request begins while the
-// work has not noticed the end yet. Behind the Handler of package httpmw, a Read of
-// the request's body fails then.
+// WithMaxHold ends the contexts of the work with cause [ErrMaxHold] once the
+// lock has been held for maxHold. These are the contexts of the lock's Context
+// and Bind. The lock itself stays held until its Unlock, so that no other
+// request begins while the work has not noticed the end yet. Behind the Handler
+// of package httpmw, a Read of the request's body fails then.
 //
 // WithMaxHold panics if maxHold is not positive.
 func WithMaxHold(maxHold time.Duration) Option {
@@ -95,8 +101,8 @@ func WithObserver(o Observer) Option {
 	return func(l *Limiter) { l.observer = o }
 }
 
-// WithMaxIDLen sets how many bytes an id may have. The default is 1,024. A longer id
-// is rejected with [ErrBadID].
+// WithMaxIDLen sets how many bytes an id may have. The default is 1,024. A
+// longer id is rejected with [ErrBadID].
 //
 // WithMaxIDLen panics if n is not positive.
 func WithMaxIDLen(n int) Option {
@@ -106,9 +112,10 @@ func WithMaxIDLen(n int) Option {
 	return func(l *Limiter) { l.maxIDLen = n }
 }
 
-// WithKeySecret makes the keys of ids with HMAC-SHA-256 under secret. It is for ids
-// that attackers choose. Otherwise an attacker could search for an id whose 64-bit key
-// collides with that of a victim. WithKeySecret keeps a copy of secret.
+// WithKeySecret makes the keys of ids with HMAC-SHA-256 under secret. It is for
+// ids that attackers choose. Otherwise an attacker could search for an id whose
+// 64-bit key collides with that of a victim. WithKeySecret keeps a copy of
+// secret.
 //
 // Every instance needs the same secret. While an instance works on a
 // [sqllock.Session], another one with a different secret is rejected with

@@ -38,8 +38,8 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// While a fleet changes from one at a time to two, the old holder has a slot. On the
-// way back, old instances admit no request next to it.
+// While a fleet changes from one at a time to two, the old holder has a slot.
+// On the way back, old instances admit no request next to it.
 func TestLimitRaised(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -57,8 +57,8 @@ func TestLimitRaised(t *testing.T) {
 	}
 }
 
-// A Locker that acquires one key at a time gets the slots in order, up to the first
-// that is free or fails otherwise.
+// A Locker that acquires one key at a time gets the slots in order, up to the
+// first that is free or fails otherwise.
 func TestSlotsInOrder(t *testing.T) {
 	t.Parallel()
 	const ns = sqllock.Namespace("export")
@@ -128,8 +128,8 @@ func (c *countingAny) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, erro
 	panic("one key at a time, though several can be had at once")
 }
 
-// Carried finds the places that a context carries, in any slot and below other locks.
-// It does not count those that were released.
+// Carried finds the places that a context carries, in any slot and below other
+// locks. It does not count those that were released.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -176,7 +176,8 @@ func TestCarriedAround(t *testing.T) {
 	}
 }
 
-// No key is made of an id that Acquire would reject, since clients choose its length.
+// No key is made of an id that Acquire would reject, since clients choose its
+// length.
 func TestCarriedBadID(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()

@@ -45,7 +45,8 @@ type result struct {
 	took time.Duration
 }
 
-// acquire calls Acquire in a goroutine, and returns once that waits or has ended.
+// acquire calls Acquire in a goroutine, and returns once that waits or has
+// ended.
 func acquire(ctx context.Context, l *ratelimit.Limiter, id string) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -131,9 +132,9 @@ func TestWaitContextEnds(t *testing.T) {
 	}
 }
 
-// A bounded number of requests wait; the next is rejected at once. A request that does
-// not need to wait does not count. A place is free again when its request is admitted
-// or has ended.
+// A bounded number of requests wait; the next is rejected at once. A request
+// that does not need to wait does not count. A place is free again when its
+// request is admitted or has ended.
 func TestWaiters(t *testing.T) {
 	for _, tt := range waitCases() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -229,8 +230,8 @@ func TestWaitDatabaseAwayFailsOpen(t *testing.T) {
 	})
 }
 
-// Polling goes on while the database is away for a moment. It stops at errors that
-// waiting does not correct.
+// Polling goes on while the database is away for a moment. It stops at errors
+// that waiting does not correct.
 func TestPollErrors(t *testing.T) {
 	tests := []struct {
 		name string
@@ -267,8 +268,8 @@ func TestPollErrors(t *testing.T) {
 	}
 }
 
-// The caller's context may end just after the deadline of the wait. Then the error is
-// that of the context, and not ErrBusy.
+// The caller's context may end just after the deadline of the wait. Then the
+// error is that of the context, and not ErrBusy.
 func TestWaitContextEndsAfterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -288,8 +289,8 @@ func TestWaitContextEndsAfterDeadline(t *testing.T) {
 	})
 }
 
-// The pauses between polls double from 2 to 50 ms, less up to a half: a long wait
-// costs the database little.
+// The pauses between polls double from 2 to 50 ms, less up to a half: a long
+// wait costs the database little.
 func TestPollBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Time
