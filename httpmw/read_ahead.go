@@ -77,7 +77,7 @@ func hasReadDeadline(w http.ResponseWriter) bool {
 	}
 }
 
-// Value makes a the [waiting.Watcher] of the limiter.
+// Value returns a as the [waiting.Watcher] of the limiter.
 func (a *readAhead) Value(key any) any {
 	if key == (waiting.Key{}) {
 		return a
