@@ -97,7 +97,7 @@ func (p *Process) Kill() error {
 		return err
 	}
 	<-p.ended
-	_ = p.stdin.Close() // nobody reads it
+	_ = p.stdin.Close() // no process reads it
 	return nil
 }
 
