@@ -25,14 +25,14 @@ func TestKilledHolder(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		const n = 100
 		s := session(t, driver, dsn)
-		cmd := lockertest.StartHolder(t, lockertest.Orders{Driver: driver, DSN: dsn, Locks: n})
+		holder := lockertest.StartHolder(t, lockertest.Orders{Driver: driver, DSN: dsn, Locks: n})
 		for i := range n {
 			if _, err := s.TryLock(t.Context(), lockertest.WorkerKey(i)); !errors.Is(err, sqllock.ErrHeld) {
 				t.Fatalf("TryLock of a key that another process holds: %v", err)
 			}
 		}
 		killed := time.Now()
-		if err := cmd.Process.Kill(); err != nil {
+		if err := holder.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		for i := range n {

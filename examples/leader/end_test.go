@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// ofProgram is the process ids of the program, and of its candidates, where the system lists them.
+// ofProgram returns the process ids of the program and its instances, where the
+// system lists them.
 func ofProgram(t *testing.T) (pids []int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -33,7 +33,7 @@ func ofProgram(t *testing.T) (pids []int) {
 	return pids
 }
 
-// frozen reports whether a candidate is.
+// frozen reports whether an instance is frozen.
 func frozen(t *testing.T) bool {
 	t.Helper()
 	for _, pid := range ofProgram(t) {
@@ -45,13 +45,13 @@ func frozen(t *testing.T) bool {
 	return false
 }
 
-// However the program ends while a candidate is frozen, none outlives it; and where it can say why it ends, it
-// does not blame its candidates.
+// No instance outlives the program, however that ends, also while an instance is
+// frozen. Where the program can say why it ends, it does not blame its instances.
 func TestEndInFreeze(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("no list of processes")
 	}
-	for name, signal := range map[string]os.Signal{"interrupted": syscall.SIGINT, "killed": syscall.SIGKILL} {
+	for name, signal := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
 		t.Run(name, func(t *testing.T) {
 			out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 			if err != nil {
@@ -60,28 +60,30 @@ func TestEndInFreeze(t *testing.T) {
 			defer out.Close()
 			c := exec.Command(program)
 			c.Env = append(os.Environ(), "DATABASE_URL="+pgtest.Database(t))
-			c.Stdout, c.Stderr = out, out // no pipes: they would end with the last candidate
+			c.Stdout, c.Stderr = out, out // no pipes: they would end with the last instance
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
 				for _, pid := range ofProgram(t) {
-					_ = syscall.Kill(pid, syscall.SIGKILL)
+					if p, err := os.FindProcess(pid); err == nil {
+						_ = p.Kill()
+					}
 				}
 			})
-			lockertest.Eventually(t, "a candidate is frozen", func() bool { return frozen(t) })
+			lockertest.Eventually(t, "an instance is frozen", func() bool { return frozen(t) })
 			if err := c.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Wait(); err == nil {
 				t.Error("it ends as if all was well")
 			}
-			lockertest.Eventually(t, "no candidate is left", func() bool { return len(ofProgram(t)) == 0 })
+			lockertest.Eventually(t, "no instance is left", func() bool { return len(ofProgram(t)) == 0 })
 			said, err := os.ReadFile(out.Name())
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, blame := range []string{"nobody leads", "had to be killed"} {
+			for _, blame := range []string{"no instance leads", "did not end when asked"} {
 				if bytes.Contains(said, []byte(blame)) {
 					t.Errorf("it says %q:\n%s", blame, said)
 				}

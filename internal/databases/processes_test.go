@@ -3,7 +3,6 @@ package databases
 import (
 	"context"
 	"errors"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,13 +38,13 @@ func TestKilledHolder(t *testing.T) {
 		const n = 20
 		o.Locks, o.Lease = n, 2*time.Second
 		s := process(t, o)
-		cmd := lockertest.StartHolder(t, o)
+		holder := lockertest.StartHolder(t, o)
 		for i := range n {
 			if _, err := s.TryLock(t.Context(), lockertest.WorkerKey(i)); !errors.Is(err, sqllock.ErrHeld) {
 				t.Fatalf("TryLock of a key that another process holds: %v", err)
 			}
 		}
-		if err := cmd.Process.Kill(); err != nil {
+		if err := holder.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%d locks of a killed process taken over after %v", n, free(t, s, n).Round(time.Millisecond))
@@ -59,11 +58,11 @@ func TestFrozenHolder(t *testing.T) {
 		const n = 20
 		o.Locks, o.Lease = n, 2*time.Second
 		s := process(t, o)
-		cmd := lockertest.StartHolder(t, o)
-		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		holder := lockertest.StartHolder(t, o)
+		if err := holder.Freeze(); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = cmd.Process.Signal(syscall.SIGCONT) }()
+		defer func() { _ = holder.Thaw() }()
 		t.Logf("%d locks of a frozen process taken over after %v", n, free(t, s, n).Round(time.Millisecond))
 	})
 }

@@ -1,27 +1,24 @@
 package lockertest
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Tests of several processes start their test binary again as a worker, which
-// gets its orders in an environment variable and ends when its stdin does.
-const workerEnv = "LATCHKEY_TEST_WORKER"
+// workerRole is the role in which tests of several processes start their test
+// binary again.
+const workerRole = "worker"
 
 // Orders is what a worker is to do.
 type Orders struct {
@@ -47,70 +44,38 @@ func (o Orders) Options() (opts []sqllock.Option) {
 }
 
 // StartWorker starts this test binary again with orders, for the length of the
-// test. What it prints is to be read from the reader.
-func StartWorker(t *testing.T, o Orders) (*exec.Cmd, *bufio.Reader) {
+// test.
+func StartWorker(t *testing.T, o Orders) *subprocess.Process {
 	t.Helper()
-	text, err := json.Marshal(o)
+	p, err := subprocess.Start(workerRole, o)
 	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test binary
-	cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Wait()
+		p.Ask()
+		_ = p.Wait()
 	})
-	return cmd, bufio.NewReader(stdout)
+	return p
 }
 
-// StartHolder starts a worker that holds WorkerKey(0) to WorkerKey(n-1) until it is
-// ended, and returns when it does.
-func StartHolder(t *testing.T, o Orders) *exec.Cmd {
+// StartHolder starts a worker that holds WorkerKey(0) to WorkerKey(n-1) until it
+// ends. StartHolder returns when the worker holds them.
+func StartHolder(t *testing.T, o Orders) *subprocess.Process {
 	t.Helper()
 	o.Job = "hold"
-	cmd, out := StartWorker(t, o)
-	if line, err := out.ReadString('\n'); err != nil {
+	p := StartWorker(t, o)
+	if line, err := p.ReadLine(); err != nil {
 		t.Fatalf("worker said %q: %v", line, err)
 	}
-	return cmd
+	return p
 }
 
 // Worker carries out the orders of StartWorker and does not return, in a process
 // that has some. A TestMain begins with it.
-func Worker() {
-	text := os.Getenv(workerEnv)
-	if text == "" {
-		return
-	}
-	var o Orders
-	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
-		go func() { // die with the parent
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(0)
-		}()
-		err = o.carryOut()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Worker() { subprocess.Main(workerRole, carryOut) }
 
-func (o Orders) carryOut() error {
+// carryOut carries out o until it is done, or ctx ends.
+func carryOut(ctx context.Context, o Orders) error {
 	db, err := sql.Open(o.Driver, o.DSN)
 	if err != nil {
 		return err
@@ -120,7 +85,7 @@ func (o Orders) carryOut() error {
 		return err
 	}
 	if o.Job == "hold" {
-		return hold(s, o.Locks)
+		return hold(ctx, s, o.Locks)
 	}
 	if err := contend(s, o); err != nil {
 		return err
@@ -131,15 +96,17 @@ func (o Orders) carryOut() error {
 // WorkerKey is the i-th key of the tests with several processes.
 func WorkerKey(i int) sqllock.Key { return sqllock.ID(int64(7000 + i)) }
 
-// hold takes n locks, says so, and never lets go.
-func hold(s *sqllock.Session, n int) error {
+// hold acquires n locks, says so, and keeps them until ctx ends. It releases
+// none: their connection ends with the process.
+func hold(ctx context.Context, s *sqllock.Session, n int) error {
 	for i := range n {
 		if _, err := s.TryLock(context.Background(), WorkerKey(i)); err != nil {
 			return err
 		}
 	}
 	fmt.Println("holding")
-	select {}
+	<-ctx.Done()
+	return nil
 }
 
 // contend has many goroutines take one key, and tells the arbiter each time.
@@ -255,20 +222,19 @@ func (a *arbiter) listen(conn net.Conn) {
 func Processes(t *testing.T, orders ...Orders) {
 	t.Helper()
 	a := newArbiter(t)
-	var workers []*exec.Cmd
+	var workers []*subprocess.Process
 	want := 0
 	for _, o := range orders {
 		o.Job, o.Arbiter = "contend", a.listener.Addr().String()
-		cmd, _ := StartWorker(t, o)
-		workers = append(workers, cmd)
+		workers = append(workers, StartWorker(t, o))
 		callers := o.Callers
 		if callers == 0 {
 			callers = 64
 		}
 		want += callers * o.Rounds
 	}
-	for i, cmd := range workers {
-		if err := cmd.Wait(); err != nil {
+	for i, worker := range workers {
+		if err := worker.Wait(); err != nil {
 			t.Errorf("worker %d: %v", i, err)
 		}
 	}

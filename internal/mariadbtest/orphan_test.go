@@ -1,29 +1,28 @@
 package mariadbtest
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// envOrphan makes the test binary start a server and wait to be killed; its value
-// says what state the server is in by then.
-const envOrphan = "LATCHKEY_MARIADBTEST_ORPHAN"
+// orphanRole makes the test binary start a server and wait to be killed. Its
+// orders say what state the server is in by then.
+const orphanRole = "parent of a server"
 
-func startAndWaitForDeath() int {
+func startAndWaitForDeath(_ context.Context, state string) error {
 	s, err := Start()
-	if err == nil && os.Getenv(envOrphan) == "frozen" {
+	if err == nil && state == "frozen" {
 		err = s.Freeze()
 	}
 	if err != nil {
-		fmt.Println(err)
-		return 1
+		return err
 	}
 	fmt.Println(s.Dir())
 	select {}
@@ -35,18 +34,15 @@ func TestParentIsKilled(t *testing.T) {
 	for _, state := range []string{"running", "frozen"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			parent := exec.Command(os.Args[0])
-			parent.Env = append(os.Environ(), envOrphan+"="+state)
-			out, err := parent.StdoutPipe()
+			parent, err := subprocess.Start(orphanRole, state)
 			must(t, err)
-			must(t, parent.Start())
-			line, err := bufio.NewReader(out).ReadString('\n')
+			defer func() { must(t, parent.Kill()) }()
+			dir, err := parent.ReadLine()
 			must(t, err)
-			dir := strings.TrimSpace(line)
 			if _, err := os.Stat(dir); err != nil {
 				t.Fatalf("the child says %q: %v", dir, err)
 			}
-			must(t, parent.Process.Kill())
+			must(t, parent.Kill())
 			if err := parent.Wait(); err == nil {
 				t.Fatal("the parent ended by itself")
 			}

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(envOrphan) != "" {
-		os.Exit(startAndWaitForDeath())
-	}
+	subprocess.Main(orphanRole, startAndWaitForDeath)
 	code := Main(m)
 	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,30 +1,29 @@
 package pgtest
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// envOrphan makes the test binary start servers and wait to be killed; its value
-// says what state they are in by then.
-const envOrphan = "LATCHKEY_PGTEST_ORPHAN"
+// orphanRole makes the test binary start servers and wait to be killed. Its
+// orders say what state the servers are in by then.
+const orphanRole = "parent of servers"
 
 // startAndWaitForDeath starts one server of each kind, prints a line
 // "directory pid" for each and "ready", and waits for ever.
-func startAndWaitForDeath() int {
-	if err := startEach(os.Getenv(envOrphan)); err != nil {
-		fmt.Println(err)
-		return 1
+func startAndWaitForDeath(_ context.Context, state string) error {
+	if err := startEach(state); err != nil {
+		return err
 	}
 	fmt.Println("ready")
 	select {}
@@ -60,12 +59,10 @@ func TestParentIsKilled(t *testing.T) {
 	for _, state := range []string{"running", "frozen", "killed"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			parent := exec.Command(os.Args[0])
-			parent.Env = append(os.Environ(), envOrphan+"="+state)
-			out, err := parent.StdoutPipe()
+			parent, err := subprocess.Start(orphanRole, state)
 			must(t, err)
-			must(t, parent.Start())
-			dirs, pids := readServers(t, out)
+			defer func() { must(t, parent.Kill()) }()
+			dirs, pids := readServers(t, parent)
 			table, err := processes()
 			must(t, err)
 			for _, pid := range slices.Clone(pids) {
@@ -76,7 +73,7 @@ func TestParentIsKilled(t *testing.T) {
 				}
 			}
 
-			must(t, parent.Process.Kill())
+			must(t, parent.Kill())
 			begin := time.Now()
 			if err := parent.Wait(); err == nil {
 				t.Fatal("the parent ended by itself")
@@ -94,20 +91,21 @@ func TestParentIsKilled(t *testing.T) {
 }
 
 // readServers reads what startAndWaitForDeath prints.
-func readServers(t *testing.T, out io.Reader) (dirs []string, pids []int) {
+func readServers(t *testing.T, parent *subprocess.Process) (dirs []string, pids []int) {
 	t.Helper()
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if lines.Text() == "ready" {
+	for {
+		line, err := parent.ReadLine()
+		if err != nil {
+			t.Fatalf("the child said %q, and no more: %v", line, err)
+		}
+		if line == "ready" {
 			return dirs, pids
 		}
-		dir, id, _ := strings.Cut(lines.Text(), " ")
+		dir, id, _ := strings.Cut(line, " ")
 		pid, err := strconv.Atoi(id)
 		if err != nil {
-			t.Fatalf("the child says %q", lines.Text())
+			t.Fatalf("the child says %q", line)
 		}
 		dirs, pids = append(dirs, dir), append(pids, pid)
 	}
-	t.Fatal("the child said no more")
-	return nil, nil
 }

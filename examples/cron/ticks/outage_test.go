@@ -1,0 +1,112 @@
+package ticks
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/latchkey-go/latchkey/examples/cron/internal/skew"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+var awayFor = flag.Duration("away-for", 3*time.Second, "how long the database is away, at the least")
+
+// An outageFleet is instances of each kind of scheduler, and what their observers were told.
+type outageFleet struct {
+	robfig, locker, elected record
+	electors                [3]record
+}
+
+func startOutageFleet(t *testing.T, driver, dsn string) *outageFleet {
+	t.Helper()
+	f := &outageFleet{}
+	for i, by := range []time.Duration{0, 1700 * time.Millisecond, -1100 * time.Millisecond} {
+		c := newCrontab(t, driver, dsn, by, &f.robfig)
+		s := parse(t, "* * * * * *")
+		c.cron.Schedule(c.clock.Shift(s), Singleton(t.Context(), c.ticks, "robfig", s)(JobFunc(func(context.Context) {})))
+		c.cron.Start()
+
+		clock := skew.NewClock(by)
+		g := scheduler(t, clock)
+		newJob(t, g, func() {}, gocron.WithDistributedJobLocker(NewLocker(instance(t, driver, dsn, clock, &f.locker), Every(interval))))
+		g.Start()
+
+		e := NewElector(session(t, driver, dsn), key("leader"), f.electors[i].observer())
+		ticks := New(session(t, driver, dsn), open(t, driver, dsn), "elected", WithClock(clock.Now), WithObserver(f.elected.observer()))
+		g = scheduler(t, clock, gocron.WithDistributedElector(e))
+		newJob(t, g, func() {}, gocron.WithEventListeners(OncePerTick(t.Context(), ticks, Every(interval))))
+		g.Start()
+	}
+	return f
+}
+
+// goesOn waits until more ticks were run, by schedulers of each kind.
+func (f *outageFleet) goesOn(t *testing.T) {
+	t.Helper()
+	for _, r := range []*record{&f.robfig, &f.locker, &f.elected} {
+		before := r.runs()
+		lockertest.Eventually(t, "more ticks are run", func() bool { return r.runs() >= before+3 })
+	}
+}
+
+// saysAway waits until the database's absence is the last that was told: of jobs, and by each Elector.
+func (f *outageFleet) saysAway(t *testing.T) {
+	t.Helper()
+	for _, r := range []*record{&f.robfig, &f.locker, &f.electors[0], &f.electors[1], &f.electors[2]} {
+		lockertest.Eventually(t, "they say that the database is away", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			n := len(r.refused)
+			return n > 0 && errors.Is(r.refused[n-1].Err, sqllock.ErrUnavailable)
+		})
+	}
+}
+
+func (r *record) runs() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.began)
+}
+
+// Instances of all schedulers that lose their database for some seconds say so, do not run a tick twice, and go
+// on by themselves.
+func TestSchedulersThroughOutage(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
+			dsn := cluster.DSN("")
+			create(t, open(t, driver, dsn))
+			f := startOutageFleet(t, driver, dsn)
+			f.goesOn(t)
+			if err := cluster.Restart(true); err != nil { // a crash
+				t.Fatal(err)
+			}
+			f.goesOn(t)
+			if err := cluster.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			back := time.NewTimer(*awayFor)
+			f.saysAway(t)
+			<-back.C
+			ran := f.robfig.runs() + f.locker.runs() + f.elected.runs()
+			f.saysAway(t)
+			if n := f.robfig.runs() + f.locker.runs() + f.elected.runs(); n != ran {
+				t.Errorf("%d ticks were run while the database is away", n-ran)
+			}
+			if err := cluster.StartAgain(); err != nil {
+				t.Fatal(err)
+			}
+			f.goesOn(t)
+			f.robfig.once(t, Every(time.Second))
+			f.locker.once(t, Every(interval))
+			f.elected.once(t, Every(interval))
+		})
+	}
+}

@@ -1,0 +1,5 @@
+//go:build unix
+
+package subprocess_test
+
+const canFreeze = true
