@@ -25,7 +25,7 @@ func TestDemonstration(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"OK:", "Instances killed: 2;", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_watermarks stays",
+		"OK:", "Instances killed: 2.", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_watermarks stays",
 		"(killed)", "passed: ", "held: ", "(outlived ",
 	} {
 		if !strings.Contains(string(out), want) {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 
-	// The drivers: any that database/sql has for these databases will do.
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
@@ -19,9 +18,9 @@ const (
 	sqliteDriver = "sqlite"
 )
 
-// driverFor reads a DATABASE_URL: its scheme decides on the driver, and the
-// driver's own form of a connection string will do, too. The error does not
-// show the URL, for there may be a password in it.
+// driverFor returns the driver and its data source name for a DATABASE_URL. The
+// scheme decides on the driver. The driver's own form of a data source name is
+// accepted, too. The error does not show the URL, which may contain a password.
 func driverFor(databaseURL string) (driver, dsn string, err error) {
 	scheme, rest, _ := strings.Cut(databaseURL, ":")
 	switch {
@@ -47,7 +46,7 @@ var (
 		"mysql://user:password@host:port/database or sqlite:/path/to/file; without it there is a throwaway SQLite file")
 )
 
-// mysqlDSN is the driver's form of mysql://…; parameters go to the driver.
+// mysqlDSN returns the driver's form of mysql://…. Parameters go to the driver.
 func mysqlDSN(databaseURL string) (string, error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -66,7 +65,7 @@ func mysqlDSN(databaseURL string) (string, error) {
 	return dsn, withoutURL(err)
 }
 
-// withoutURL is errDatabaseURL in place of err, whose text may quote the URL.
+// withoutURL returns errDatabaseURL instead of err, whose text may quote the URL.
 func withoutURL(err error) error {
 	if err != nil {
 		return errDatabaseURL
@@ -74,8 +73,8 @@ func withoutURL(err error) error {
 	return nil
 }
 
-// sqliteDSN names a file. Whoever finds it locked by another's transaction waits
-// for up to 5 seconds: SQLite by itself would fail at once.
+// sqliteDSN returns the data source name of a file. A connection waits up to 5
+// seconds for the transaction of another; SQLite's default is to fail at once.
 func sqliteDSN(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(5000)"
 }

@@ -13,33 +13,34 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// The whole show: two receivers, both killed once, duplicates at once to both.
-func TestShow(t *testing.T) {
+// The whole demonstration: two receivers, both killed once, and duplicates at once
+// to both.
+func TestDemo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		url  func(t *testing.T) string
 		args []string
-		busy bool // some are refused with 409
+		busy bool // some are rejected with 409
 	}{
-		{"refusing, throwaway database", func(*testing.T) string { return "" }, nil, true},
+		{"rejecting, throwaway database", func(*testing.T) string { return "" }, nil, true},
 		{"waiting", func(t *testing.T) string { return pgtest.Database(t) }, []string{"-wait", "60s"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var stdout, stderr bytes.Buffer
-			show := command(t, tt.url(t), tt.args...)
-			show.Stdout, show.Stderr = &stdout, &stderr
-			if err := show.Run(); err != nil {
+			demo := command(t, tt.url(t), tt.args...)
+			demo.Stdout, demo.Stderr = &stdout, &stderr
+			if err := demo.Run(); err != nil {
 				t.Fatalf("%v\n%s%s", err, &stdout, &stderr)
 			}
-			if busy := strings.Contains(stdout.String(), "409 in flight"); busy != tt.busy {
-				t.Errorf("409 was answered: %v, want %v\n%s", busy, tt.busy, &stdout)
+			if busy := regexp.MustCompile(`(?m)^\d+ +409 `).Match(stdout.Bytes()); busy != tt.busy {
+				t.Errorf("409 was a response: %v, want %v\n%s", busy, tt.busy, &stdout)
 			}
 			for _, pattern := range []string{
-				`kills itself after-commit`, `kills itself before-commit`,
-				`(?m)^1 +422 other payload$`, `(?m)^1 +401 bad signature$`, `(?m)^\d+ +answered from before$`,
-				`200 events sent, \d+ deliveries, 200 effects, 0 of them repeated`,
+				`kills itself after COMMIT`, `kills itself before COMMIT`,
+				`(?m)^1 +422 `, `(?m)^1 +401 `, `(?m)^\d+ +200, replayed `,
+				`200 events sent in \d+ deliveries; 200 effects, 0 of them repeated`,
 				`exactly once`,
 			} {
 				if !regexp.MustCompile(pattern).Match(stdout.Bytes()) {
@@ -47,7 +48,7 @@ func TestShow(t *testing.T) {
 				}
 			}
 			if !strings.Contains(stderr.String(), "another payload") {
-				t.Errorf("nobody is told of an event with two payloads:\n%s", &stderr)
+				t.Errorf("the log does not report an event with two payloads:\n%s", &stderr)
 			}
 			if regexp.MustCompile(`127\.0\.0\.1|postgres://|evt-`).Match(stderr.Bytes()) {
 				t.Errorf("a host or an event's id is in the log:\n%s", &stderr)
@@ -56,39 +57,39 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// The database goes in the middle and is back only when receivers have said that they
-// cannot work: nothing is lost, nothing done twice.
+// The database is killed in the middle, and is back only when receivers have
+// responded that they cannot work: nothing is lost, nothing done twice.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
 	var stderr bytes.Buffer
-	show := command(t, cluster.DSN(""), "-events", "400")
-	show.Stderr = &stderr
-	stdout, err := show.StdoutPipe()
+	demo := command(t, cluster.DSN(""), "-events", "400")
+	demo.Stderr = &stderr
+	stdout, err := demo.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := show.Start(); err != nil {
+	if err := demo.Start(); err != nil {
 		t.Fatal(err)
 	}
-	all, killed := followShow(t, stdout, cluster)
-	if err := show.Wait(); err != nil {
+	all, killed := followDemo(t, stdout, cluster)
+	if err := demo.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, all, &stderr)
 	}
-	if !killed || !strings.Contains(all, "400 effects, 0 of them repeated") || !regexp.MustCompile(`\d+ +503 try again`).MatchString(all) {
+	if !killed || !strings.Contains(all, "400 effects, 0 of them repeated") || !regexp.MustCompile(`(?m)^\d+ +503 `).MatchString(all) {
 		t.Errorf("the database was killed: %v\n%s", killed, all)
 	}
-	if !strings.Contains(stderr.String(), "the database does not answer") {
+	if !strings.Contains(stderr.String(), "the database does not respond") {
 		t.Errorf("receivers do not say why:\n%s", &stderr)
 	}
 }
 
-// outageEnv is how much longer the outage lasts: LATCHKEY_TEST_OUTAGE=10s.
+// outageEnv says how much longer the outage lasts: LATCHKEY_TEST_OUTAGE=10s.
 const outageEnv = "LATCHKEY_TEST_OUTAGE"
 
-// followShow reads what the show prints, kills the server in the middle, and starts
-// it again when a receiver has said that it cannot work.
-func followShow(t *testing.T, stdout io.Reader, cluster *pgtest.Cluster) (all string, killed bool) {
+// followDemo reads what the demonstration prints, kills the server in the middle,
+// and starts it again when a receiver has responded that it cannot work.
+func followDemo(t *testing.T, stdout io.Reader, cluster *pgtest.Cluster) (all string, killed bool) {
 	t.Helper()
 	var text strings.Builder
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -137,7 +138,7 @@ func TestSchemaMissing(t *testing.T) {
 			if (err == nil) != tt.ok || tt.ok != bytes.Contains(out, []byte(`"address"`)) {
 				t.Errorf("it ends with %v\n%s", err, out)
 			}
-			hint := regexp.MustCompile(`-migrate.*search_path|does not answer|DATABASE_URL`)
+			hint := regexp.MustCompile(`-migrate.*search_path|does not respond|DATABASE_URL`)
 			if !tt.ok && !hint.Match(out) || bytes.Contains(out, []byte("secret")) || bytes.Contains(out, []byte("postgres://postgres")) {
 				t.Errorf("it says\n%s", out)
 			}

@@ -20,14 +20,14 @@ func TestDemo(t *testing.T) {
 				t.Errorf("it complains:\n%s", &stderr)
 			}
 			for _, pattern := range []string{
-				`a process, on one ` + place.is + `\. `,
-				`(?m)^USER +INSTANCE +ADMITTED +REFUSED$`,
+				`a process, share one ` + place.is + `\. `,
+				`(?m)^USER +INSTANCE +ADMITTED +REJECTED$`,
 				`(?m)^alice +1 +\d+ +\d+$`,
 				`(?m)^alice +2 +\d+ +\d+$`,
 				`(?m)^dave +2 +\d+ +\d+$`,
 				`(?m)^all +[1-9]\d* +[1-9]\d*$`,
-				`saw 2 ` + place.session + `s of latchkey`,
-				` 0 overlapped another`,
+				`had at most 2 ` + place.session + `s of latchkey`,
+				` 0 exports overlapped another`,
 			} {
 				if !regexp.MustCompile(pattern).Match(stdout.Bytes()) {
 					t.Errorf("no %s in\n%s", pattern, &stdout)

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -14,27 +14,24 @@ func serve(ctx context.Context, fleet *fleet, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d instances of one service on one %s, each with one %s for all its locks. An export takes a few\n"+
-		"seconds. Ask twice, from two terminals: the second is refused, whichever instance it asks, however it asks.\n\n",
+	fmt.Fprintf(out, "%d instances of a service share one %s, each with one %s for all its locks. An export takes a few\n"+
+		"seconds. Send two requests from two terminals: the second is rejected, by either instance, over HTTP and gRPC.\n\n",
 		len(fleet.instances), name, fleet.database.kind.session)
 	for _, p := range fleet.instances {
 		fmt.Fprintf(out, "instance %d\n", p.number)
 		fmt.Fprintf(out, "  curl -i -X POST -H 'Authorization: Bearer alice-token' http://%s/exports\n", p.http)
 		fmt.Fprintf(out, "  grpcurl -plaintext -H 'authorization: Bearer alice-token' %s latchkey.quickstart.v1.ExportService/Export\n", p.grpc)
 	}
-	fmt.Fprintf(out, "\nAnother user is bob-token, and so on. Ctrl-C ends it, or kill %d.\n", os.Getpid())
+	fmt.Fprintf(out, "\nbob-token is the token of another user. Press Ctrl-C to end, or kill %d.\n", os.Getpid())
 
 	gone := make(chan struct{}, len(fleet.instances))
 	for _, p := range fleet.instances {
-		go func() { <-p.ended; gone <- struct{}{} }()
+		go func() { <-p.Ended(); gone <- struct{}{} }()
 	}
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-gone:
-		if ctx.Err() != nil { // Ctrl-C reaches the instances, too
-			return nil
-		}
 		return errors.New("an instance has ended")
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"testing"
@@ -33,19 +33,5 @@ func TestOverlaps(t *testing.T) {
 				t.Errorf("%d changes, want %d", got, tt.changes)
 			}
 		})
-	}
-}
-
-func TestUserOf(t *testing.T) {
-	for authorization, want := range map[string]string{
-		"Bearer alice-token": "alice",
-		"Bearer -token":      "",
-		"Bearer alice":       "",
-		"alice-token":        "",
-		"":                   "",
-	} {
-		if user, ok := userOf(authorization); ok != (want != "") || ok && user != want {
-			t.Errorf("%q is %q, %v, want %q", authorization, user, ok, want)
-		}
 	}
 }

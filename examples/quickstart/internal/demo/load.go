@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"cmp"
@@ -21,15 +21,15 @@ import (
 
 var users = []string{"alice", "bob", "carol", "dave"}
 
-// A client asks one instance for exports, over HTTP or gRPC. It reports whether
-// the export was admitted: done, not refused.
+// A client requests an export from one instance, over HTTP or gRPC. It reports
+// whether the request was admitted.
 type client func(ctx context.Context, user string) (admitted bool, err error)
 
-// A tally is how often each instance has admitted and refused each user.
+// A tally counts how often each instance has admitted and rejected each user.
 type tally struct {
 	mu     sync.Mutex // protects what follows
 	counts map[tallyKey]count
-	failed error // the first answer that is neither
+	failed error // the first response that is neither
 }
 
 type tallyKey struct {
@@ -37,9 +37,9 @@ type tallyKey struct {
 	instance int
 }
 
-type count struct{ admitted, refused int }
+type count struct{ admitted, rejected int }
 
-// add counts an answer, and reports whether to go on: none has failed yet.
+// add counts a response, and reports whether to go on: none has failed yet.
 func (t *tally) add(user string, instance int, admitted bool, err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,15 +50,15 @@ func (t *tally) add(user string, instance int, admitted bool, err error) bool {
 	case admitted:
 		c.admitted++
 	default:
-		c.refused++
+		c.rejected++
 	}
 	t.counts[tallyKey{user, instance}] = c
 	return t.failed == nil
 }
 
-// sendLoad has each user ask every instance for exports for a while, over HTTP
-// and gRPC at once, again and again.
-func sendLoad(ctx context.Context, instances []*process, forHowLong time.Duration) (*tally, error) {
+// sendLoad sends requests of each user to every instance for a while, over HTTP and
+// gRPC at once.
+func sendLoad(ctx context.Context, instances []*instance, forHowLong time.Duration) (*tally, error) {
 	t := &tally{counts: map[tallyKey]count{}}
 	var all sync.WaitGroup
 	stop := time.Now().Add(forHowLong)
@@ -76,7 +76,7 @@ func sendLoad(ctx context.Context, instances []*process, forHowLong time.Duratio
 						if !t.add(user, p.number, admitted, err) {
 							return
 						}
-						pause(ctx, 20*time.Millisecond+rand.N(60*time.Millisecond)) // a rude client: Retry-After says a second
+						pause(ctx, 20*time.Millisecond+rand.N(60*time.Millisecond)) // a client that ignores Retry-After
 					}
 				})
 			}
@@ -96,8 +96,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// clientsOf makes the two clients of an instance.
-func clientsOf(p *process) (overHTTP, overGRPC client, closeBoth func(), err error) {
+// clientsOf returns the two clients of an instance.
+func clientsOf(p *instance) (overHTTP, overGRPC client, closeBoth func(), err error) {
 	conn, err := grpc.NewClient(p.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, nil, nil, err
@@ -115,7 +115,7 @@ func httpClient(c *http.Client, address string) client {
 		if err != nil {
 			return false, err
 		}
-		r.Header.Set("Authorization", "Bearer "+tokenOf(user))
+		r.Header.Set("Authorization", "Bearer "+user+"-token")
 		response, err := c.Do(r)
 		if err != nil {
 			return false, err
@@ -136,7 +136,7 @@ func httpClient(c *http.Client, address string) client {
 
 func grpcClient(c exportpb.ExportServiceClient) client {
 	return func(ctx context.Context, user string) (bool, error) {
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+tokenOf(user))
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+user+"-token")
 		_, err := c.Export(ctx, &exportpb.ExportRequest{})
 		if status.Code(err) == codes.ResourceExhausted {
 			return false, nil
