@@ -53,6 +53,9 @@ bench-go: deps ## run the Benchmark functions that match BENCH (.) COUNT (1) tim
 chaos: deps ## the fault campaign: every row of the fault table 20 times, under load; 20 min
 	@cd internal/chaos && $(GO) run . -faults 20
 
+freeze: deps ## draw docs/freeze.svg anew, from a short campaign that freezes processes; half a minute
+	@cd internal/chaos && $(GO) run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg
+
 chaos-soak: deps ## the same for HOURS (1), and then its table in docs/safety.md
 	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -table ../../docs/safety.md
 
@@ -101,4 +104,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos chaos-soak mutants fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak mutants fuzz cover deps clean deps-bench fmt vet vet-systems lint

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"sync"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/handoff"
 )
 
 // A heldBody is the request body of an admitted request. Its Read fails once the
@@ -88,8 +90,8 @@ func (b *heldBody) leave(n int, err error) error {
 	return err
 }
 
-// isTaken reports whether a part of the body was read.
-func (b *heldBody) isTaken() bool {
+// Taken reports whether a byte was read: see [handoff.Body].
+func (b *heldBody) Taken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.taken
@@ -131,7 +133,7 @@ func (b *heldBody) finish() {
 // header: [http.MaxBytesReader] does, when there is too much. Only the server's
 // own body is known not to.
 func (b *heldBody) settle() {
-	if b == nil || !b.ahead.begun() || reflect.TypeOf(beneath(b.ahead.body)).String() == "*http.body" {
+	if b == nil || !b.ahead.begun() || reflect.TypeOf(handoff.Beneath(b.ahead.body)).String() == "*http.body" {
 		return
 	}
 	if b.enter() != nil {
@@ -142,16 +144,8 @@ func (b *heldBody) settle() {
 	_ = b.leave(0, nil)
 }
 
-// beneath is the body that the Middlewares around have put theirs in front of.
-func beneath(body io.ReadCloser) io.ReadCloser {
-	for {
-		held, ok := body.(*heldBody)
-		if !ok {
-			return body
-		}
-		body = held.ahead.body
-	}
-}
+// Beneath returns the body of the request as it came: see [handoff.Body].
+func (b *heldBody) Beneath() io.ReadCloser { return b.ahead.body }
 
 // beforeHeader ends what would keep the server from writing a header; it reports
 // whether that has broken the connection for the next request.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/latchkey-go/latchkey/internal/rejection"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -113,10 +114,8 @@ func Cookie(name string) KeyFunc {
 func Query(name string) KeyFunc {
 	mustName("Query", name)
 	one := oneOf("query parameter " + name)
-	malformed := clientError{
-		fmt.Errorf("httpmw: query parameter %s: %w: the query is malformed", name, ratelimit.ErrBadID),
-		"The query of the request is malformed.",
-	}
+	malformed := clientError(fmt.Errorf("httpmw: query parameter %s: %w: the query is malformed", name, ratelimit.ErrBadID),
+		"The query of the request is malformed.")
 	return func(r *http.Request) (string, error) {
 		values, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
@@ -141,18 +140,16 @@ func PathValue(name string) KeyFunc {
 	}
 }
 
-// A clientError is an error that the client can mend, and may read about.
-type clientError struct {
-	error
-	detail string // a sentence without anything of the request
+// clientError is err as a mistake of the client, who reads mistake. That is a
+// sentence without anything of the request.
+func clientError(err error, mistake string) error {
+	return &rejection.Error{Err: err, Status: http.StatusBadRequest, Detail: mistake + rejection.CorrectIt}
 }
-
-func (e clientError) Unwrap() error { return e.error }
 
 // oneOf picks the value of what must be given exactly once.
 func oneOf(what string) func(values []string) (string, error) {
-	missing := clientError{fmt.Errorf("%w: no %s", ErrNoKey, what), "The request has no " + what + "."}
-	ambiguous := clientError{fmt.Errorf("httpmw: %s: %w", what, errAmbiguous), "The request has more than one " + what + "."}
+	missing := clientError(fmt.Errorf("%w: no %s", ErrNoKey, what), "The request has no "+what+".")
+	ambiguous := clientError(fmt.Errorf("httpmw: %s: %w", what, errAmbiguous), "The request has more than one "+what+".")
 	return func(values []string) (string, error) {
 		switch {
 		case len(values) > 1:

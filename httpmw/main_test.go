@@ -12,7 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	crashingInstance()                             // does not return in a process that is to crash
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in what tests provoke
 	code := pgtest.Main(m)
 	if err := goleak.Find(); err != nil {

@@ -36,8 +36,7 @@ type Middleware struct {
 	rateLimitHeaders bool
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil: problem+json
 	busyText         string                                                  // "": the limit's name and size
-	details          map[verdict]string                                      // in place of those for everybody
-	problems         map[verdict]problem
+	problems         [reasons]problem
 
 	reads bodyReads
 	ahead atomic.Int64 // bytes of the bodies that are read ahead
@@ -99,18 +98,6 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// carryBack gives the request that came what the handler left in its copy.
-// net/http removes the files of its MultipartForm. Logs and metrics read its
-// Pattern.
-func carryBack(r, inner *http.Request) {
-	if r.MultipartForm == nil {
-		r.MultipartForm = inner.MultipartForm
-	}
-	if r.Pattern == "" {
-		r.Pattern = inner.Pattern
-	}
-}
-
 // Acquire admits r or says why not. It is for frameworks in which
 // [Middleware.Handler] does not fit; examples/routers puts Handler into gin and
 // echo. Its errors are those of [ratelimit.Limiter.Acquire] and of the KeyFunc.
@@ -163,12 +150,12 @@ func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Loc
 
 // unkeyed rejects r, whose KeyFunc has failed with err; nil in a dry run.
 func (m *Middleware) unkeyed(r *http.Request, err keyError) error {
-	switch verdictOn(err) {
+	switch reasonOf(err) {
 	case badKey:
 		if errors.Is(err, ErrNoKey) {
 			m.reportNoKey(r, err)
 		}
-	case broken:
+	case fault:
 		m.report(r, slog.LevelError, failedText, slog.Any("error", err))
 	}
 	return m.limiter.Refuse(err)

@@ -2,43 +2,29 @@ package httpmw
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
+
+	"github.com/latchkey-go/latchkey/internal/rejection"
 )
 
-// blankType is the type of a problem that its status says all about (RFC 9457).
+// blankType is the type of a problem that its status explains (RFC 9457).
 const blankType = "about:blank"
 
-// details say to a person what is wrong and what to do. When to try again is
-// added to those that it is worth to try again after.
-var details = map[verdict]string{
-	badKey:  "The request does not identify its user or resource. Correct the request and send it again.",
-	gone:    "The request ended while it waited for its turn.",
-	unknown: "The lock service is unavailable.",
-
+// details say to a person what is wrong and what to do. Those of the reasons for
+// which mayTryAgain holds are followed by the time to wait.
+var details = [reasons]string{
+	badKey:      rejection.NoKey,
+	ended:       rejection.Ended,
+	unavailable: "The lock service is unavailable.",
 	interrupted: "The request was interrupted, and may have had effects.",
-
-	badBody:      "The body of the request could not be read. Send the request again.",
-	tooLarge:     "The body of the request is too large. Send a smaller one.",
-	otherPayload: "The idempotency key was used for another request. Send this request with a new key.",
-	broken:       "The server failed to process the request. Its log says why. If this happens again, contact the people who run it.",
+	fault:       rejection.Fault,
 }
 
-// idempotencyDetails are in place of details for an Idempotency.
-var idempotencyDetails = map[verdict]string{
-	busy:    "Another request with this idempotency key is in progress.",
-	badKey:  "The request needs one header Idempotency-Key with 1 to 255 printable ASCII characters, and a user. Correct the request and send it again.",
-	unknown: "The server cannot tell whether the request was carried out. Use the same idempotency key when you send it again.",
-
-	interrupted: "The request was interrupted. Use the same idempotency key when you send it again.",
-}
-
-// correctIt is what to do about a clientError.
-const correctIt = " Correct the request and send it again."
-
-// busyDetail is details[busy], which differs between limits.
+// busyDetail is the default detail of busy. It names the limit and its size.
 func (m *Middleware) busyDetail() string {
 	limit := "The limit " + strconv.Quote(string(m.limiter.Namespace())) + " admits "
 	if m.limiter.Limit() == 1 {
@@ -48,28 +34,16 @@ func (m *Middleware) busyDetail() string {
 	return limit + n + " requests at a time, and " + n + " are in progress."
 }
 
-// detail is what a person reads of v, without when to try again.
-func (m *Middleware) detail(v verdict) string {
-	switch {
-	case v == busy && m.busyText != "":
-		return m.busyText
-	case m.details[v] != "":
-		return m.details[v]
-	case v == busy:
-		return m.busyDetail()
-	}
-	return details[v]
-}
-
 // A problem is the status and body of a response to a rejected request (RFC 9457).
 // Nothing in it comes from the request.
 type problem struct {
-	status int
-	before []byte // the body up to the time to wait, if there is one; else all of it
+	status   int
+	tryAgain bool
+	before   []byte // the body up to the time to wait if tryAgain; otherwise all of it
 }
 
-// problemJSON is the body of a problem. Detail is last, so that a time to wait can
-// be added to it.
+// problemJSON is the body of a problem. Detail is last, so that the time to wait
+// can be appended to it.
 type problemJSON struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -80,29 +54,25 @@ type problemJSON struct {
 // afterDetail ends a body.
 const afterDetail = "\"}\n"
 
-// newProblem makes the problem of v with a detail.
-func (m *Middleware) newProblem(v verdict, detail string) problem {
-	if v.passes() {
+// newProblem makes the problem of a status. An empty title is the status text.
+func newProblem(status int, kind, title, detail string, tryAgain bool) problem {
+	if tryAgain {
 		detail += " Try again in "
 	}
-	status := m.status(v)
-	p := problemJSON{blankType, http.StatusText(status), status, detail}
-	if v == busy && m.problemType != blankType {
-		p.Type, p.Title = m.problemType, "Another request is in progress"
-	}
-	body, err := json.Marshal(p)
+	body, err := json.Marshal(problemJSON{kind, cmp.Or(title, http.StatusText(status)), status, detail})
 	if err != nil {
-		panic("httpmw: " + err.Error()) // strings and a number: cannot be
+		panic("httpmw: " + err.Error()) // cannot happen: only strings and a number
 	}
-	if v.passes() {
-		return problem{status, bytes.TrimSuffix(body, []byte(`"}`))}
+	if tryAgain {
+		return problem{status, true, bytes.TrimSuffix(body, []byte(`"}`))}
 	}
-	return problem{status, append(body, '\n')}
+	return problem{status, false, append(body, '\n')}
 }
 
-// body is the body that says to wait for seconds; 0 if p does not say it.
+// body returns the body of p, which tells the client to wait for seconds if p is
+// worth another try.
 func (p problem) body(seconds int64) []byte {
-	if seconds == 0 {
+	if !p.tryAgain {
 		return p.before
 	}
 	body := make([]byte, 0, len(p.before)+len("9223372036 seconds.")+len(afterDetail))
@@ -115,21 +85,26 @@ func (p problem) body(seconds int64) []byte {
 	return append(body, afterDetail...)
 }
 
-// makeProblems makes those that are the same for every request.
-func (m *Middleware) makeProblems() map[verdict]problem {
-	problems := make(map[verdict]problem, verdicts)
-	for v := range verdict(verdicts) {
-		problems[v] = m.newProblem(v, m.detail(v))
+// makeProblems makes the problems that are the same for every request.
+func (m *Middleware) makeProblems() [reasons]problem {
+	var problems [reasons]problem
+	for why := range reason(reasons) {
+		problems[why] = newProblem(m.status(why), blankType, "", details[why], why.mayTryAgain())
 	}
+	kind, title := m.problemType, ""
+	if kind != blankType {
+		title = "Another request is in progress"
+	}
+	problems[busy] = newProblem(m.status(busy), kind, title, cmp.Or(m.busyText, m.busyDetail()), true)
 	return problems
 }
 
-// problemFor is the problem of v, which is the verdict on err.
-func (m *Middleware) problemFor(v verdict, err error) problem {
-	if v == badKey {
-		if mistake := (clientError{}); errors.As(err, &mistake) {
-			return m.newProblem(v, mistake.detail+correctIt)
+// problemFor returns the problem of why, the reason of err.
+func (m *Middleware) problemFor(why reason, err error) problem {
+	if why == badKey || why == chosen {
+		if own := (*rejection.Error)(nil); errors.As(err, &own) {
+			return newProblem(own.Status, blankType, "", own.Detail, own.TryAgain)
 		}
 	}
-	return m.problems[v]
+	return m.problems[why]
 }

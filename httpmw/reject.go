@@ -21,32 +21,34 @@ import (
 // written another. Its detail is for people. It says which limit is full, what to
 // do, and when to try again. No part of the response holds the key.
 func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
-	v := verdictOn(err)
+	why := reasonOf(err)
+	p := m.problemFor(why, err)
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	seconds := retryAfter(v, err)
-	if seconds > 0 {
+	var seconds int64
+	if p.tryAgain {
+		seconds = retryAfter(why, err)
 		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
-		if v == busy && m.rateLimitHeaders {
+		if why == busy && m.rateLimitHeaders {
 			m.setRateLimit(h, seconds)
 		}
 	}
 	if m.rejectHandler != nil && m.rejectedByHandler(w, r, err) {
 		return
 	}
-	p := m.problemFor(v, err)
 	h.Del("Content-Length")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(p.status)
-	_, _ = w.Write(p.body(seconds)) // a client that has gone does not miss it
+	_, _ = w.Write(p.body(seconds)) // a client that has left does not need it
 }
 
-// rejectedByHandler reports whether the user's handler has answered.
+// rejectedByHandler reports whether the handler of WithRejectHandler has begun a
+// response.
 func (m *Middleware) rejectedByHandler(w http.ResponseWriter, r *http.Request, err error) bool {
-	noticed := &noticingWriter{ResponseWriter: w}
-	m.rejectHandler(noticed, r, err)
-	return noticed.answered
+	watched := &beginningWriter{ResponseWriter: w}
+	m.rejectHandler(watched, r, err)
+	return watched.begun
 }
 
 // setRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-10.
@@ -56,8 +58,8 @@ func (m *Middleware) setRateLimit(h http.Header, seconds int64) {
 	h.Set("RateLimit", policy+";r=0;t="+strconv.FormatInt(seconds, 10))
 }
 
-// policyName is ns as a string of structured fields (RFC 9651), which hold
-// printable ASCII only.
+// policyName returns ns as a string of structured fields (RFC 9651), which hold
+// only printable ASCII.
 func policyName(ns string) string {
 	if strings.ContainsFunc(ns, func(c rune) bool { return c < ' ' || c > '~' }) {
 		ns = "default"

@@ -2,9 +2,10 @@
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
-// httpmw and grpcmw share internal/joinkey and internal/wiring besides, and
-// ratelimit reports to them by internal/waiting. httpmw reads the error codes of
-// databases by internal/dialect (docs/decisions/0015).
+// httpmw and grpcmw share internal/joinkey and internal/wiring, and ratelimit
+// reports to them by internal/waiting. httpmw/idempotency is in front of httpmw.
+// The two share internal/handoff and internal/rejection. Only idempotency reads
+// the error codes of databases, by internal/dialect (docs/decisions/0015).
 package internal_test
 
 import (
@@ -30,13 +31,37 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // for what forbidden says.
 var mayImport = map[string][]string{
 	"internal/dialect":    {},
+	"internal/handoff":    {"sqllock"},
 	"internal/joinkey":    {},
+	"internal/rejection":  {},
 	"internal/subprocess": {},
 	"internal/waiting":    {},
 	"internal/wiring":     {},
 	"sqllock":             {"internal/dialect"},
+	"sqllock/election":    {"sqllock"},
+	"sqllock/lockwatch":   {"sqllock", "internal/dialect"},
+	"sqllock/shard":       {"sqllock"},
+	"sqllock/watermark":   {"sqllock", "internal/dialect"},
 	"ratelimit":           {"sqllock", "internal/waiting"},
-	"httpmw":              {"ratelimit", "sqllock", "internal/dialect", "internal/joinkey", "internal/waiting", "internal/wiring"},
+	"httpmw": {
+		"ratelimit",
+		"sqllock",
+		"internal/handoff",
+		"internal/joinkey",
+		"internal/rejection",
+		"internal/waiting",
+		"internal/wiring",
+	},
+	"httpmw/idempotency": {
+		"httpmw",
+		"ratelimit",
+		"sqllock",
+		"internal/dialect",
+		"internal/handoff",
+		"internal/joinkey",
+		"internal/rejection",
+		"internal/wiring",
+	},
 	"grpcmw": {
 		"ratelimit",
 		"sqllock",
@@ -72,22 +97,27 @@ func offence(path, imported string) string {
 		!within(pkg, "internal") && !within(pkg, "examples"):
 		return "a driver is the user's to import"
 	}
-	allowed, layer := allowedFor(pkg)
-	if !layer || inStandardLibrary(imported) || slices.ContainsFunc(allowed, func(a string) bool { return within(ours, a) }) {
+	from, to := layerOf(pkg), layerOf(ours)
+	if from == "" || from == to || inStandardLibrary(imported) {
 		return ""
+	}
+	for _, allowed := range mayImport[from] {
+		if allowed == to || to == "" && within(ours, allowed) {
+			return ""
+		}
 	}
 	return "off the road: see mayImport"
 }
 
-// allowedFor returns the rule for pkg, which is that of the layer it is in; the
-// packages of one layer may import each other.
-func allowedFor(pkg string) (allowed []string, ok bool) {
-	for layer, allowed := range mayImport {
-		if within(pkg, layer) {
-			return append([]string{layer}, allowed...), true
+// layerOf returns the innermost layer of mayImport that path is in, or "".
+// Packages of one layer may import each other.
+func layerOf(path string) (innermost string) {
+	for layer := range mayImport {
+		if within(path, layer) && len(layer) > len(innermost) {
+			innermost = layer
 		}
 	}
-	return nil, false
+	return innermost
 }
 
 // within reports whether path is root or below it.
@@ -173,6 +203,20 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", module + "/sqllock", true},
+		{"sqllock/a.go", module + "/sqllock/lockwatch", false},
+		{"sqllock/a_test.go", module + "/sqllock/lockwatch", true},
+		{"sqllock/a.go", module + "/sqllock/election", false},
+		{"sqllock/election/a.go", module + "/sqllock", true},
+		{"sqllock/election/a.go", module + "/internal/dialect", false},
+		{"sqllock/election/a.go", module + "/sqllock/shard", false},
+		{"sqllock/shard/a.go", module + "/sqllock", true},
+		{"sqllock/shard/a.go", module + "/internal/dialect", false},
+		{"sqllock/watermark/a.go", module + "/sqllock", true},
+		{"sqllock/watermark/a.go", module + "/internal/dialect", true},
+		{"sqllock/watermark/a.go", module + "/sqllock/lockwatch", false},
+		{"sqllock/lockwatch/a.go", module + "/sqllock", true},
+		{"sqllock/lockwatch/a.go", module + "/internal/dialect", true},
+		{"sqllock/lockwatch/a.go", module + "/ratelimit", false},
 		{"sqllock/a_test.go", "github.com/lib/pq", true},
 		{"sqllock/a_test.go", module + "/examples/quickstart", false},
 
@@ -185,12 +229,19 @@ func TestOffence(t *testing.T) {
 		{"httpmw/a.go", module + "/ratelimit", true},
 		{"httpmw/a.go", module + "/sqllock", true},
 		{"httpmw/a.go", module + "/internal/joinkey", true},
-		{"httpmw/a.go", module + "/internal/dialect", true},
+		{"httpmw/a.go", module + "/internal/dialect", false},
+		{"httpmw/a.go", module + "/internal/handoff", true},
 		{"httpmw/a.go", module + "/sqllockother", false},
 		{"httpmw/a.go", module + "/grpcmw", false},
 		{"httpmw/a_test.go", module + "/grpcmw", false},
 		{"httpmw/a.go", "google.golang.org/grpc", false},
 		{"httpmw/a.go", "github.com/jmoiron/sqlx", false},
+
+		{"httpmw/idempotency/a.go", module + "/httpmw", true},
+		{"httpmw/idempotency/a.go", module + "/internal/dialect", true},
+		{"httpmw/idempotency/a.go", module + "/internal/waiting", false},
+		{"httpmw/idempotency/a.go", module + "/grpcmw", false},
+		{"internal/handoff/a.go", module + "/httpmw", false},
 
 		{"grpcmw/a.go", "google.golang.org/grpc/codes", true},
 		{"grpcmw/a.go", "google.golang.org/protobuf/reflect/protoreflect", true},

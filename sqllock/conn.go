@@ -8,7 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A Conn is a Locker on one connection that its caller owns: for code that has
+// A ConnLocker is a Locker on one connection that its caller owns: for code that has
 // a *sql.Conn (of an *sqlx.Conn, its field Conn) and wants locks of its session.
 //
 // It proves nothing and sends nothing by itself: there is no heartbeat and no
@@ -23,9 +23,9 @@ import (
 // back into the pool with its locks. A connection whose state is in doubt,
 // because it did not answer a call in time, is destroyed with its locks. If the
 // server is frozen, Close of the connection waits for the statement under way.
-// Use one Conn for each connection, never two: PostgreSQL would let one session
+// Use one ConnLocker for each connection, never two: PostgreSQL would let one session
 // take a key twice.
-type Conn struct {
+type ConnLocker struct {
 	conn  *dialect.Conn
 	table *table
 
@@ -37,12 +37,12 @@ type Conn struct {
 	doubt   bool          // a call ended without an answer
 }
 
-// OnConn makes a Conn on conn. It panics if conn is nil.
-func OnConn(conn *sql.Conn) *Conn {
+// OnConn makes a ConnLocker on conn. It panics if conn is nil.
+func OnConn(conn *sql.Conn) *ConnLocker {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &Conn{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
+	c := &ConnLocker{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
 	c.table = newTable(c)
 	c.table.patience = patience
 	c.table.silence = c.mistrustLocked
@@ -53,28 +53,28 @@ func OnConn(conn *sql.Conn) *Conn {
 // ErrNotExclusive if another server process answers than before, as behind a
 // transaction pooler, ErrUnavailable within a second if there is no answer, or
 // ctx's error.
-func (c *Conn) TryLock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, c.table.acquire, false)
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // It tries again from time to time, so that the connection is free in between.
-func (c *Conn) Lock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, c.table.acquire, true)
 }
 
 // TryRLock takes key as one of several readers, as [Session.TryRLock] does; its errors are
 // those of TryLock.
-func (c *Conn) TryRLock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) TryRLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, c.table.acquireShared, false)
 }
 
 // RLock is TryRLock that waits until ctx ends, as Lock does.
-func (c *Conn) RLock(ctx context.Context, key Key) (*Lock, error) {
+func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquire(ctx, key, c.table.acquireShared, true)
 }
 
-func (c *Conn) acquire(ctx context.Context, key Key, acquire func(context.Context, Key, bool) (*Lock, error), waits bool) (*Lock, error) {
+func (c *ConnLocker) acquire(ctx context.Context, key Key, acquire func(context.Context, Key, bool) (*Lock, error), waits bool) (*Lock, error) {
 	c.sendLater()
 	lock, err := acquire(ctx, key, waits)
 	if err != nil && ctx.Err() != nil {
@@ -85,7 +85,7 @@ func (c *Conn) acquire(ctx context.Context, key Key, acquire func(context.Contex
 
 // settleDown waits, after a call for key was given up, until no statement of it
 // is under way any more: it would come between those of the connection's owner.
-func (c *Conn) settleDown(key Key) {
+func (c *ConnLocker) settleDown(key Key) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for {
@@ -122,33 +122,33 @@ func (e *entry) underWay() bool {
 // mistrustLocked has the connection destroyed if a statement is still under way:
 // its answer, and what would have to follow it, would come behind its owner's
 // back.
-func (c *Conn) mistrustLocked() { c.doubt = c.doubt || c.running }
+func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
 
-// Conn is the source of its table.
+// ConnLocker is the source of its table.
 
-func (c *Conn) ask(e *entry) {
+func (c *ConnLocker) ask(e *entry) {
 	e.state = queued
 	c.sendLocked(e)
 }
 
-// askGroup is never called: a Conn takes one key at a time.
-func (c *Conn) askGroup(*ask) {}
+// askGroup is never called: a ConnLocker takes one key at a time.
+func (c *ConnLocker) askGroup(*ask) {}
 
-func (c *Conn) away(*entry) error { return nil }
+func (c *ConnLocker) away(*entry) error { return nil }
 
-func (c *Conn) giveBack(e *entry) { c.sendLocked(e) }
+func (c *ConnLocker) giveBack(e *entry) { c.sendLocked(e) }
 
 // sendLocked queues e, and sees that a goroutine works on the queue. It lives
-// until the queue is empty: a Conn has no end of its own, and leaves nothing
+// until the queue is empty: a ConnLocker has no end of its own, and leaves nothing
 // behind.
-func (c *Conn) sendLocked(e *entry) {
+func (c *ConnLocker) sendLocked(e *entry) {
 	c.queue = append(append(c.queue, c.later...), e)
 	c.later = nil
 	c.workLocked()
 }
 
 // sendLater tries again to give back what could not be given back before.
-func (c *Conn) sendLater() {
+func (c *ConnLocker) sendLater() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if len(c.later) > 0 {
@@ -158,14 +158,14 @@ func (c *Conn) sendLater() {
 	}
 }
 
-func (c *Conn) workLocked() {
+func (c *ConnLocker) workLocked() {
 	if !c.running {
 		c.running = true
 		go c.work()
 	}
 }
 
-func (c *Conn) work() {
+func (c *ConnLocker) work() {
 	for {
 		e, key, release := c.next()
 		if e == nil {
@@ -186,7 +186,7 @@ func (c *Conn) work() {
 }
 
 // next takes the next step off the queue; nil if there is none.
-func (c *Conn) next() (e *entry, key dialect.Key, release bool) {
+func (c *ConnLocker) next() (e *entry, key dialect.Key, release bool) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,20 +208,20 @@ func (c *Conn) next() (e *entry, key dialect.Key, release bool) {
 	return nil, dialect.Key{}, false
 }
 
-func (c *Conn) doubtful() bool {
+func (c *ConnLocker) doubtful() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	return c.doubt
 }
 
 // stepLocked tells those who wait that a statement was answered.
-func (c *Conn) stepLocked() {
+func (c *ConnLocker) stepLocked() {
 	close(c.stepped)
 	c.stepped = make(chan struct{})
 }
 
 // settle gives e's callers the answer to its step.
-func (c *Conn) settle(e *entry, ok bool, err error) {
+func (c *ConnLocker) settle(e *entry, ok bool, err error) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,7 +247,7 @@ func (c *Conn) settle(e *entry, ok bool, err error) {
 }
 
 // lose ends every lock: the connection is gone, or not to be trusted.
-func (c *Conn) lose(e *entry, err error) {
+func (c *ConnLocker) lose(e *entry, err error) {
 	t := c.table
 	t.mu.Lock()
 	c.doubt = true // nothing on it counts any more

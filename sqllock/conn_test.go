@@ -132,7 +132,7 @@ func countRows(ctx context.Context, conn *sql.Conn, query string) (n int, err er
 	return n, rows.Err()
 }
 
-// Cancelled callers cost a Conn's connection nothing.
+// Cancelled callers cost a ConnLocker's connection nothing.
 func TestConnCancelledCallers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)

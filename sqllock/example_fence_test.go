@@ -104,6 +104,40 @@ func ExampleFence_incorrect() {
 	// paid out 60, balance: 70
 }
 
+// A store outside the database rejects a holder that froze, lost the lock and
+// does not know: it has seen the greater token of a later one.
+func ExampleLock_Token() {
+	locks, done := exampleSession()
+	defer done()
+	ctx, key := context.Background(), sqllock.Namespace("report").Key("2026-11")
+	greatest := "" // in the store, for this key
+	write := func(token string) string {
+		if token < greatest {
+			return "rejected"
+		}
+		greatest = token
+		return "written"
+	}
+
+	var tokens []string // of two holders, one after the other
+	for range 2 {
+		err := sqllock.Do(ctx, locks, key, func(ctx context.Context) error {
+			lock, _ := sqllock.FromContext(ctx)
+			token, err := lock.Token(ctx)
+			tokens = append(tokens, token)
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(write(tokens[1]))
+	fmt.Println(write(tokens[0])) // sent late
+	// Output:
+	// written
+	// rejected
+}
+
 func balance(q interface {
 	QueryRow(query string, args ...any) *sql.Row
 }) (n int) {

@@ -38,6 +38,21 @@ func ExampleID() {
 	// Output: 4711
 }
 
+// What a row of pg_locks says: classid and objid, and which of the two key spaces.
+func ExampleKey_Pair() {
+	const invoices = 3
+	for _, key := range []sqllock.Key{sqllock.Pair(invoices, 42), sqllock.ID(42)} {
+		if class, object, ok := key.Pair(); ok {
+			fmt.Println("class", class, "object", object)
+		} else {
+			fmt.Println("number", key.Int64())
+		}
+	}
+	// Output:
+	// class 3 object 42
+	// number 42
+}
+
 func ExamplePair() {
 	const invoices = 3 // a class of one's own, and a row's number in it
 	fmt.Println(sqllock.Pair(invoices, 42) == sqllock.ID(sqllock.Pair(invoices, 42).Int64()))

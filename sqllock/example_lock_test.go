@@ -35,6 +35,25 @@ func ExampleDo_incorrect() {
 	// Output: sqllock: key is held
 }
 
+// A transfer needs both accounts, and no other caller between them.
+func ExampleDoAll() {
+	locks := sqllock.NewMemory() // or a *Session
+	account := sqllock.Namespace("account")
+	from, to := account.Key("from"), account.Key("to")
+	err := sqllock.DoAll(context.Background(), locks, []sqllock.Key{from, to}, func(ctx context.Context) error {
+		_, err := locks.TryLock(ctx, to)
+		fmt.Println("another caller:", err)
+		_, ok := sqllock.FromContext(ctx, from)
+		fmt.Println("the context carries the lock:", ok)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// another caller: sqllock: key is held
+	// the context carries the lock: true
+	// <nil>
+}
+
 func ExampleLock_Err() {
 	locks := sqllock.NewMemory()
 	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))

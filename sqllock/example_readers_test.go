@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // Any number may read a report at once; nobody rebuilds it meanwhile.
@@ -107,7 +108,7 @@ func ExampleTryRTx() {
 func ExampleWithRegistry() {
 	db, remove := exampleDatabase()
 	defer remove()
-	for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) { // once, in a migration
+	for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) { // once, in a migration
 		if _, err := db.Exec(statement); err != nil {
 			fmt.Println(err)
 			return
@@ -125,7 +126,7 @@ func ExampleWithRegistry() {
 		return
 	}
 	lock.SetName("invoice 4711")
-	// From the next heartbeat on sqllock.Inspect, and SELECT * FROM lock_heartbeats, tell of it.
+	// From the next heartbeat on lockwatch.Inspect, and SELECT * FROM latchkey_heartbeats, tell of it.
 	fmt.Println(lock.Unlock())
 	// Output: <nil>
 }

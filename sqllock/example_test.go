@@ -8,38 +8,8 @@ import (
 	"log"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// exampleDatabase is a database for an Example, and what removes it.
-func exampleDatabase() (db *sql.DB, done func()) {
-	dsn, drop, err := pgtest.Temporary(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	db, err = sql.Open("pgx", dsn)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return db, func() {
-		_ = db.Close()
-		_ = drop()
-	}
-}
-
-// exampleSession is a Session on a database of its own.
-func exampleSession() (locks *sqllock.Session, done func()) {
-	db, drop := exampleDatabase()
-	locks, err := sqllock.Open(context.Background(), db)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return locks, func() {
-		_ = locks.Close()
-		drop()
-	}
-}
 
 func Example() {
 	ctx := context.Background()
@@ -100,6 +70,17 @@ func ExampleOption() {
 	_, err = locks.TryLock(context.Background(), sqllock.ID(1))
 	fmt.Println(errors.Is(err, sqllock.ErrUnavailable))
 	// Output: true
+}
+
+// The tables of a feature, for whichever database the locks are in.
+func ExampleSession_Dialect() {
+	locks, done := exampleSession()
+	defer done()
+	fmt.Println(locks.Dialect())
+	fmt.Println(len(sqllock.FenceSchema(locks.Dialect())), "statement")
+	// Output:
+	// postgres
+	// 1 statement
 }
 
 func ExampleSession_Lock() {

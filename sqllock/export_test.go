@@ -4,15 +4,9 @@ package sqllock
 func InLine(l Locker) int {
 	var t *table
 	switch l := l.(type) {
-	case *Sharded:
-		n := 0
-		for _, s := range l.shards {
-			n += InLine(s.Locker)
-		}
-		return n
 	case *Session:
 		t = l.table
-	case *Conn:
+	case *ConnLocker:
 		t = l.table
 	case *TxLocker:
 		t = l.table

@@ -17,17 +17,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// eachCluster runs test with both drivers, each with a server of its own to
-// hurt.
-func eachCluster(t *testing.T, test func(t *testing.T, driver string, cluster *pgtest.Cluster), opts ...pgtest.Option) {
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			test(t, driver, pgtest.New(t, opts...))
-		})
-	}
-}
-
 // allLost waits until the work of every lock has been told that it is lost.
 func allLost(t *testing.T, locks []*sqllock.Lock) {
 	t.Helper()

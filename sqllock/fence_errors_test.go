@@ -87,14 +87,6 @@ func TestFenceWithoutRights(t *testing.T) {
 	})
 }
 
-func stateOf(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	return ""
-}
-
 // A serialization failure is the transaction's, not the lock's.
 func TestFenceSerializationFailure(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -204,10 +196,4 @@ func TestFenceContextEnds(t *testing.T) {
 			t.Errorf("Fence: %v, want context.Canceled", err)
 		}
 	})
-}
-
-// waitForLocks is how many connections to the database wait for a lock.
-func waitForLocks(t *testing.T, db *sql.DB) int {
-	t.Helper()
-	return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 }

@@ -23,28 +23,6 @@ func fenced(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// create makes the tables of a schema in one transaction, as a migration does: a
-// Watch at work never sees a part of them.
-func create(t *testing.T, db *sql.DB, schema []string) {
-	t.Helper()
-	tx := transaction(t, db)
-	for _, statement := range schema {
-		if _, err := tx.Exec(statement); err != nil {
-			t.Fatalf("%.40s…: %v", statement, err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func execute(t *testing.T, db *sql.DB, query string, args ...any) {
-	t.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
-		t.Fatalf("%.40s…: %v", query, err)
-	}
-}
-
 // fencedWork writes who, behind the fence, and commits whatever the fence has
 // said, as a careless caller would. It returns the fence's error.
 func fencedWork(ctx context.Context, t *testing.T, db *sql.DB, lock *sqllock.Lock, who string) error {
@@ -69,15 +47,6 @@ func fencedWork(ctx context.Context, t *testing.T, db *sql.DB, lock *sqllock.Loc
 func written(t *testing.T, db *sql.DB, who string) bool {
 	t.Helper()
 	return number(t, db, "SELECT count(*) FROM work WHERE who = $1", who) > 0
-}
-
-func mustLock(t *testing.T, s sqllock.Locker, key sqllock.Key) *sqllock.Lock {
-	t.Helper()
-	lock, err := s.TryLock(t.Context(), key)
-	if err != nil {
-		t.Fatalf("TryLock: %v", err)
-	}
-	return lock
 }
 
 // unaware are options of a Session that notices nothing for minutes: neither by its

@@ -26,10 +26,23 @@ type Key struct {
 // id is the key as the engine knows it.
 func (k Key) id() dialect.Key { return dialect.Key{Space: k.space, ID: k.number} }
 
-// Int64 is the key as PostgreSQL sees it: the one argument of
-// pg_advisory_lock(bigint), or, for a key made by [Pair], the class in its high
-// and the object in its low 32 bits.
+// Int64 returns the number that stands for the key in the database, in each of
+// its key spaces. It is the argument of pg_advisory_lock(bigint). For a key made
+// by [Pair] it has the class in its high 32 bits and the object in its low ones;
+// ID(k.Int64()) is another key then.
 func (k Key) Int64() int64 { return k.number }
+
+// Pair returns the two numbers of a key made by the function [Pair], which are
+// the arguments of pg_advisory_lock(int, int). For any other key ok is false and
+// both are 0: its number is [Key.Int64].
+//
+// Two keys exclude each other if Int64 and ok of Pair are equal for both.
+func (k Key) Pair() (class, object int32, ok bool) {
+	if k.space != dialect.TwoInts {
+		return 0, 0, false
+	}
+	return int32(k.number >> 32), int32(k.number), true
+}
 
 // Namespace is the namespace the key was made in, empty for [ID] and [Pair].
 // It is safe to log.

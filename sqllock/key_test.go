@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -81,6 +82,29 @@ func TestKeyNamespaces(t *testing.T) {
 	// The name is not in the key: a key may be logged, a name not.
 	if s := fmt.Sprintf("%v %+v %#v", a.Key("somebody"), a.Key("somebody"), a.Key("somebody")); strings.Contains(s, "somebody") {
 		t.Errorf("a key shows its name: %s", s)
+	}
+}
+
+func TestKeyPair(t *testing.T) {
+	t.Parallel()
+	pairs := []struct{ class, object int32 }{
+		{0, 0}, {0, 7}, {1, 2}, {1, -2}, {-1, 2}, {-1, -2},
+		{math.MinInt32, math.MaxInt32}, {math.MaxInt32, math.MinInt32}, {math.MinInt32, math.MinInt32},
+	}
+	for _, p := range pairs {
+		key := sqllock.Pair(p.class, p.object)
+		class, object, ok := key.Pair()
+		if class != p.class || object != p.object || !ok {
+			t.Errorf("Pair(%d, %d): %d, %d, %t", p.class, p.object, class, object, ok)
+		}
+		for name, other := range map[string]sqllock.Key{
+			"the id of its bits": sqllock.ID(key.Int64()),
+			"a name":             sqllock.Namespace("a").Key("x"),
+		} {
+			if class, object, ok := other.Pair(); class != 0 || object != 0 || ok {
+				t.Errorf("%s: %d, %d, %t, want none", name, class, object, ok)
+			}
+		}
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// A Locker takes locks. [Session] is the one for services, [Sharded] several of
-// them as one; [Conn], [TxLocker] and [Memory] are for special needs. All are
+// A Locker takes locks. [Session] is the one for services, shard.Locker several of
+// them as one; [ConnLocker], [TxLocker] and [Memory] are for special needs. All are
 // safe for concurrent use.
 //
 // Locks are not re-entrant: who asks for a key that it holds itself is refused.
@@ -26,15 +26,24 @@ type Locker interface {
 // by loss of the lock, with the lock in it. The error is that of TryLock, or
 // fn's, joined by ErrLost if the lock was lost before fn returned. The lock
 // goes back when fn panics, too.
-func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) (err error) {
+func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) error {
 	lock, err := l.TryLock(ctx, key)
 	if err != nil {
 		return err
 	}
-	bound, cancel := lock.Bind(ctx)
+	return underLock(ctx, lock, fn)
+}
+
+// underLock runs fn with a lock, or several, and gives them back.
+func underLock(ctx context.Context, held interface {
+	Bind(ctx context.Context) (context.Context, context.CancelFunc)
+	Unlock() error
+}, fn func(context.Context) error,
+) (err error) {
+	bound, cancel := held.Bind(ctx)
 	defer func() {
-		cancel() // what fn may have left behind stops before the lock is free
-		if unlockErr := lock.Unlock(); errors.Is(unlockErr, ErrLost) {
+		cancel() // what fn may have left behind stops before the key is free
+		if unlockErr := held.Unlock(); errors.Is(unlockErr, ErrLost) {
 			err = errors.Join(err, unlockErr)
 		}
 	}()

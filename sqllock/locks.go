@@ -54,6 +54,25 @@ func (ls Locks) Unlock() error {
 	return errors.Join(errs...)
 }
 
+// DoAll is [Do] for a set of keys: TryLockAll, fn, Unlock. The context of fn is
+// ctx with all the locks in it, and ends when any of them is lost. The lock of
+// one of the keys is FromContext(ctx, key).
+//
+// It returns the error of TryLockAll, or else that of fn, joined by ErrLost if a
+// lock was lost before fn returned. The keys become free when fn panics, too.
+//
+// l is a [Session] or a [Memory].
+func DoAll(ctx context.Context, l interface {
+	TryLockAll(ctx context.Context, keys ...Key) (Locks, error)
+}, keys []Key, fn func(context.Context) error,
+) error {
+	locks, err := l.TryLockAll(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	return underLock(ctx, locks, fn)
+}
+
 // acquireAll takes all of keys or none.
 func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)

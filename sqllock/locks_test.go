@@ -111,3 +111,83 @@ func TestOneOfTwoSetsIsGranted(t *testing.T) {
 		}
 	})
 }
+
+// DoAll runs the function under all keys or not at all, and gives them back.
+func TestDoAll(t *testing.T) {
+	t.Parallel()
+	keys := []sqllock.Key{sqllock.ID(1), sqllock.Pair(0, 1), sqllock.ID(2)}
+	free := func(t *testing.T, m *sqllock.Memory) {
+		t.Helper()
+		for _, key := range keys {
+			lock, err := m.TryLock(t.Context(), key)
+			if err != nil {
+				t.Errorf("key %d afterwards: %v", key.Int64(), err)
+			}
+			_ = lock.Unlock()
+		}
+	}
+	failed := errors.New("failed")
+	tests := []struct {
+		name string
+		fn   func(m *sqllock.Memory) error
+		want []error
+	}{
+		{"nil", func(*sqllock.Memory) error { return nil }, nil},
+		{"error", func(*sqllock.Memory) error { return failed }, []error{failed}},
+		{"lost", func(m *sqllock.Memory) error { m.Lose(); return nil }, []error{sqllock.ErrLost}},
+		{"lost, error", func(m *sqllock.Memory) error { m.Lose(); return failed }, []error{sqllock.ErrLost, failed}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := sqllock.NewMemory()
+			var left context.Context
+			err := sqllock.DoAll(t.Context(), m, keys, func(ctx context.Context) error {
+				left = ctx
+				for _, key := range keys {
+					if lock, ok := sqllock.FromContext(ctx, key); !ok || lock.Key() != key {
+						t.Errorf("the context does not carry the lock of key %d", key.Int64())
+					}
+					if _, err := m.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+						t.Errorf("TryLock of key %d meanwhile: %v", key.Int64(), err)
+					}
+				}
+				return tt.fn(m)
+			})
+			if (err == nil) != (tt.want == nil) {
+				t.Errorf("DoAll: %v", err)
+			}
+			for _, want := range tt.want {
+				if !errors.Is(err, want) {
+					t.Errorf("DoAll: %v, want %v", err, want)
+				}
+			}
+			if left.Err() == nil {
+				t.Error("the context of DoAll outlived it")
+			}
+			free(t, m)
+		})
+	}
+	t.Run("panic", func(t *testing.T) {
+		m := sqllock.NewMemory()
+		defer func() {
+			if recover() == nil {
+				t.Error("DoAll swallowed a panic")
+			}
+			free(t, m)
+		}()
+		_ = sqllock.DoAll(t.Context(), m, keys, func(context.Context) error { panic("work") })
+	})
+	t.Run("held", func(t *testing.T) {
+		m := sqllock.NewMemory()
+		lock := mustLock(t, m, keys[1])
+		err := sqllock.DoAll(t.Context(), m, keys, func(context.Context) error {
+			t.Error("DoAll ran without the lock")
+			return nil
+		})
+		if !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("DoAll with a held key: %v, want ErrHeld", err)
+		}
+		_ = lock.Unlock()
+		free(t, m)
+	})
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -16,22 +15,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// tellsNothing checks that err holds no part of dsn that identifies a server, a
-// user or a database.
-func tellsNothing(t *testing.T, err error, dsn string) {
-	t.Helper()
-	u, parseErr := url.Parse(dsn)
-	if parseErr != nil {
-		t.Fatal(parseErr)
-	}
-	secrets := []string{dsn, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/")}
-	for _, secret := range secrets {
-		if len(secret) > 3 && strings.Contains(err.Error(), secret) {
-			t.Errorf("the error %q holds a part of the DSN: %q", err, secret)
-		}
-	}
-}
 
 // refused checks that Open on db fails with want and says what to change.
 func refused(t *testing.T, db *sql.DB, dsn string, want error, advice string) {

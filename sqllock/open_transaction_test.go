@@ -12,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // leave has each of n connections of db go back to the pool after statements,
@@ -46,7 +47,7 @@ func TestOpenOnUsedConnections(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				dsn := pgtest.Database(t) // its own: the server may still end the connections of another
 				db := open(t, driver, dsn)
-				for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) {
+				for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) {
 					execute(t, db, statement)
 				}
 				leave(t, db, 2, statements...)
@@ -63,7 +64,7 @@ func TestOpenOnUsedConnections(t *testing.T) {
 						WHERE datname = current_database() AND application_name LIKE '%latchkey' AND state = 'idle'`) == 1
 				})
 				lockertest.Eventually(t, "the registry is written", func() bool {
-					return number(t, observer, `SELECT count(*) FROM lock_heartbeats WHERE holder = $1 AND key_id = 0`, name) == 1
+					return number(t, observer, `SELECT count(*) FROM latchkey_heartbeats WHERE holder = $1 AND key_id = 0`, name) == 1
 				})
 				if n := number(t, observer, `SELECT count(*) FROM pg_stat_activity
 					WHERE datname = current_database() AND state LIKE 'idle in transaction%'`); n != 0 {
@@ -162,7 +163,7 @@ func TestOpenInEternalTransaction(t *testing.T) {
 // transaction open.
 func TestOthersOnUsedConnections(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		for _, statement := range sqllock.HeartbeatSchema(sqllock.PostgreSQL) {
+		for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) {
 			execute(t, open(t, driver, dsn), statement)
 		}
 		for _, left := range []string{"a transaction", "a failed transaction"} {
@@ -170,7 +171,7 @@ func TestOthersOnUsedConnections(t *testing.T) {
 				db := open(t, driver, dsn)
 				db.SetMaxOpenConns(1)
 				leave(t, db, 1, leftBehind[left]...)
-				if _, err := sqllock.Inspect(t.Context(), db); err != nil {
+				if _, err := lockwatch.Inspect(t.Context(), db); err != nil {
 					t.Errorf("Inspect: %v", err)
 				}
 				leave(t, db, 1, leftBehind[left]...)

@@ -23,7 +23,7 @@ type readerLocker interface {
 
 var (
 	_ readerLocker = (*sqllock.Session)(nil)
-	_ readerLocker = (*sqllock.Conn)(nil)
+	_ readerLocker = (*sqllock.ConnLocker)(nil)
 	_ readerLocker = (*sqllock.Memory)(nil)
 )
 

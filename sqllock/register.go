@@ -14,8 +14,8 @@ import (
 )
 
 // WithRegistry has the Session write down, for people, which locks it holds and which keys its callers
-// wait for, into the tables of [HeartbeatSchema], once a heartbeat and in the heartbeat's own round
-// trip; see [Inspect] and [Watch]. The tables are in the schema of this name, spelt as in the catalog, or, if it
+// wait for, into the tables of lockwatch.Schema, once a heartbeat and in the heartbeat's own round
+// trip; see lockwatch.Inspect and lockwatch.Watch. The tables are in the schema of this name, spelt as in the catalog, or, if it
 // is empty, where the search_path finds them; the role needs SELECT, INSERT, UPDATE and DELETE on them.
 //
 // Open fails if the tables are not there or may not be written to (one WithLazyOpen that connects later logs it, and
@@ -89,7 +89,7 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	err := session.(dialect.Registrar).Register(*r.tables.Load(), &dialect.Register{
 		Process: r.process, Holder: r.holder, Lease: s.options.lease, IsFirst: true, NoWaits: true})
 	if dialect.SQLState(err) == insufficientPrivilege {
-		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in lock_heartbeats and lock_waits: %w", err)
+		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in latchkey_heartbeats and latchkey_waits: %w", err)
 	}
 	return err
 }
@@ -127,6 +127,8 @@ func (e *enrollError) Unwrap() error { return e.err }
 
 // Is makes errors.Is(err, ErrConfig) hold.
 func (e *enrollError) Is(target error) bool { return target == ErrConfig }
+
+const insufficientPrivilege = "42501"
 
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 

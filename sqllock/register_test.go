@@ -17,6 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // registering is a Session that writes into a registry, with heartbeats that a test can wait for.
@@ -27,7 +28,7 @@ func registering(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqll
 func registry(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
-	create(t, db, sqllock.HeartbeatSchema(sqllock.PostgreSQL))
+	create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
 	return db
 }
 
@@ -41,9 +42,9 @@ func lockOf(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
 }
 
 // registration is what the registry says of key, which is held; the zero Registration if nothing.
-func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r sqllock.Registration) {
+func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r lockwatch.Registration) {
 	t.Helper()
-	s, err := sqllock.Inspect(t.Context(), db)
+	s, err := lockwatch.Inspect(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +54,22 @@ func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r sqllock.Registra
 		}
 	}
 	return r
+}
+
+// watch has Watch look at db until the test ends, and passes what it finds to report.
+func watch(t *testing.T, db *sql.DB, report func(lockwatch.Finding), opts ...lockwatch.WatchOption) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		done <- lockwatch.Watch(ctx, db, report, append([]lockwatch.WatchOption{lockwatch.WithInterval(time.Millisecond)}, opts...)...)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch: %v", err)
+		}
+	})
 }
 
 // What a Session holds and who waits for it is in the registry from the next heartbeat on, with a name
@@ -69,7 +86,7 @@ func TestRegistryIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "all three are registered", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_heartbeats") == 3
+			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 3
 		})
 		lockertest.Eventually(t, "the name is there", func() bool { return registration(t, db, named).Name != "" })
 		h := registration(t, db, named)
@@ -100,8 +117,8 @@ func TestRegistryIsWritten(t *testing.T) {
 		defer unbindElsewhere()
 		waiting.Go(func() { _, _ = s.Lock(elsewhere, plain) })
 		lockertest.Eventually(t, "who waits is registered, with what he holds", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_waits WHERE held_space = -1 AND waiters = 3") == 1 &&
-				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM lock_waits WHERE held_space = 1") == 3
+			return number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space = -1 AND waiters = 3") == 1 &&
+				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM latchkey_waits WHERE held_space = 1") == 3
 		})
 		cancel()
 		waiting.Wait()
@@ -109,7 +126,7 @@ func TestRegistryIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "nobody waits, and one lock less is held", func() bool {
-			return number(t, db, "SELECT count(*) FROM lock_waits") == 0 && number(t, db, "SELECT count(*) FROM lock_heartbeats") == 2
+			return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 && number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 2
 		})
 	})
 }
@@ -156,16 +173,16 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 				waiting.Go(func() { _, _ = sessions[i].Lock(bound, locks[1-i].Key()) })
 			}
 			lockertest.Eventually(t, name+": a cycle that is certain", func() bool {
-				s, err := sqllock.Inspect(t.Context(), db)
+				s, err := lockwatch.Inspect(t.Context(), db)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return slices.ContainsFunc(s.Cycles(), func(c sqllock.Cycle) bool { return c.Certain })
+				return slices.ContainsFunc(s.Cycles(), func(c lockwatch.Cycle) bool { return c.Certain })
 			})
 			cancel()
 			waiting.Wait()
 			lockertest.Eventually(t, name+": no cycle any more", func() bool {
-				s, err := sqllock.Inspect(t.Context(), db)
+				s, err := lockwatch.Inspect(t.Context(), db)
 				return err == nil && len(s.Cycles()) == 0
 			})
 		}
@@ -186,20 +203,20 @@ func TestRegistryMisuse(t *testing.T) {
 				t.Errorf("%s: %v, want an error of its own that says %q", what, err, says)
 			}
 		}
-		refused("no tables", "HeartbeatSchema", sqllock.WithRegistry(""))
-		refused("no tables, lazily", "HeartbeatSchema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
-		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+`; RESET search_path`)
+		refused("no tables", "lockwatch.Schema", sqllock.WithRegistry(""))
+		refused("no tables, lazily", "lockwatch.Schema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
+		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+`; RESET search_path`)
 		refused("tables in another schema", "name their schema", sqllock.WithRegistry(""))
-		refused("a schema without them", "HeartbeatSchema", sqllock.WithRegistry("public"))
+		refused("a schema without them", "lockwatch.Schema", sqllock.WithRegistry("public"))
 		if s := session(t, driver, dsn, sqllock.WithRegistry("o'ther")); s.Close() != nil {
 			t.Error("the schema that has them is refused")
 		}
 		stranger := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
-		execute(t, db, strings.Join(sqllock.HeartbeatSchema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE lock_waits OWNER TO "+stranger)
+		execute(t, db, strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE latchkey_waits OWNER TO "+stranger)
 		refused("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
-		execute(t, db, "DROP TABLE lock_heartbeats, lock_waits; DROP ROLE "+stranger)
+		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits; DROP ROLE "+stranger)
 		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;
-			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".lock_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
+			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".latchkey_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
 		refused("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))
 	})
 }
@@ -215,7 +232,7 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 
 		// Somebody has the table for himself.
 		tx := transaction(t, db)
-		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE lock_heartbeats IN ACCESS EXCLUSIVE MODE"); err != nil {
+		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE latchkey_heartbeats IN ACCESS EXCLUSIVE MODE"); err != nil {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot be written") })
@@ -232,13 +249,13 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 
 		// It is slow, for whatever reason.
 		execute(t, db, `CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
-			CREATE TRIGGER dawdle BEFORE INSERT ON lock_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
+			CREATE TRIGGER dawdle BEFORE INSERT ON latchkey_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "cannot be written") == 2 })
-		execute(t, db, "DROP TRIGGER dawdle ON lock_heartbeats")
+		execute(t, db, "DROP TRIGGER dawdle ON latchkey_heartbeats")
 		lockertest.Eventually(t, "it is written again", func() bool { return strings.Count(log.String(), "written again") == 2 })
 
 		// It is gone, and stays so for another connection.
-		execute(t, db, "DROP TABLE lock_heartbeats, lock_waits")
+		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits")
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "cannot be written") == 3 })
 		if lock.Err() != nil || s.Stats().Losses != 0 {
 			t.Errorf("the lock: %v; %d losses", lock.Err(), s.Stats().Losses)
@@ -285,16 +302,16 @@ func TestRegistryInAnotherEncoding(t *testing.T) {
 			lock := lockOf(t, registering(t, driver, cluster.DSN(database)), sqllock.ID(1))
 			lock.SetName("it's \u3042 \\ \u3042")
 			lockertest.Eventually(t, "the lock is registered", func() bool {
-				return number(t, db, "SELECT count(*) FROM lock_heartbeats WHERE name IS NOT NULL") > 0
+				return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE name IS NOT NULL") > 0
 			})
 			got := ""
-			if err := db.QueryRowContext(t.Context(), "SELECT encode(convert_to(name, 'UTF8'), 'hex') FROM lock_heartbeats").Scan(&got); err != nil || got != hex.EncodeToString([]byte(want)) {
+			if err := db.QueryRowContext(t.Context(), "SELECT encode(convert_to(name, 'UTF8'), 'hex') FROM latchkey_heartbeats").Scan(&got); err != nil || got != hex.EncodeToString([]byte(want)) {
 				t.Errorf("%s, %s: the name's bytes are %s, %v, want those of %q", driver, database, got, err, want)
 			}
 			if err := lock.Unlock(); err != nil {
 				t.Errorf("Unlock: %v", err)
 			}
-			lockertest.Eventually(t, "the row is gone", func() bool { return number(t, db, "SELECT count(*) FROM lock_heartbeats") == 0 })
+			lockertest.Eventually(t, "the row is gone", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 0 })
 		}
 	}
 }

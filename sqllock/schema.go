@@ -23,8 +23,8 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 //   - MySQL and MariaDB: the one of keys with a secret ([Namespace.Keyed]).
 //
 // Without Schema, a Session with the right to create tables makes them itself.
-// The tables of other features are in [FenceSchema], [MarkSchema] and
-// [HeartbeatSchema].
+// The tables of other features are in [FenceSchema], watermark.Schema and
+// lockwatch.Schema.
 //
 // Schema panics if d is not a constant of this package.
 func Schema(d Dialect) []string { return statements(d, dialect.SessionSchema()) }
@@ -45,39 +45,6 @@ func Schema(d Dialect) []string { return statements(d, dialect.SessionSchema()) 
 //
 // FenceSchema panics if d is not a constant of this package.
 func FenceSchema(d Dialect) []string { return statements(d, dialect.FenceSchema()) }
-
-// MarkSchema returns the statements that create the table which [Advance] and
-// [Mark] need in a database of kind d. Their form is that of [Schema].
-//
-// Nothing else creates the table latchkey_marks. On PostgreSQL the search_path of
-// the transactions must find it, and all that use a key must find the same one.
-// Their role needs INSERT, SELECT and UPDATE on it.
-//
-// A mark is as durable as the commit. With synchronous_commit = off a crash of the
-// server may take the last marks back, and the work behind them is done again.
-//
-// The table has a row for each key that was ever marked. A row may be deleted once
-// no caller will ask again for a mark as low as its own.
-//
-// MarkSchema panics if d is not a constant of this package.
-func MarkSchema(d Dialect) []string { return statements(d, dialect.MarkSchema()) }
-
-// HeartbeatSchema returns the statements that create the tables of the registry in
-// a database of kind d. Their form is that of [Schema]. It returns none for SQLite
-// and MySQL, which have no registry.
-//
-// A Session with [WithRegistry] writes to the tables with each heartbeat: a lock
-// that is held for less than a heartbeat never shows there. [Inspect] and [Watch]
-// read the tables if they exist, and work without them.
-//
-// A role that reads them needs SELECT. The role of Watch, which removes the rows of
-// dead processes, needs DELETE and UPDATE too. The rows may hold personal data, so
-// grant SELECT with care. Let the role that reads, the owner of the database or a
-// superuser create the tables. Tables of another owner are used only if their
-// schema is named. The tables may not be views, foreign tables or partitioned.
-//
-// HeartbeatSchema panics if d is not a constant of this package.
-func HeartbeatSchema(d Dialect) []string { return statements(d, dialect.RegistrySchema()) }
 
 // statements returns those of s for d.
 func statements(d Dialect, s dialect.Schema) []string {

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // schemas is the schema of each feature.
 var schemas = map[string]func(sqllock.Dialect) []string{
 	"Schema": sqllock.Schema, "FenceSchema": sqllock.FenceSchema,
-	"MarkSchema": sqllock.MarkSchema, "HeartbeatSchema": sqllock.HeartbeatSchema,
+	"lockwatch.Schema": lockwatch.Schema,
 }
 
 // Each schema creates the tables of its feature and no other, and each of its
@@ -31,12 +32,9 @@ func TestSchema(t *testing.T) {
 		{"FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},
-		{"MarkSchema", sqllock.PostgreSQL, []string{"latchkey_marks"}},
-		{"MarkSchema", sqllock.SQLite, []string{"latchkey_marks"}},
-		{"MarkSchema", sqllock.MySQL, []string{"latchkey_marks"}},
-		{"HeartbeatSchema", sqllock.PostgreSQL, []string{"lock_heartbeats", "lock_waits"}},
-		{"HeartbeatSchema", sqllock.SQLite, nil},
-		{"HeartbeatSchema", sqllock.MySQL, nil},
+		{"lockwatch.Schema", sqllock.PostgreSQL, []string{"latchkey_heartbeats", "latchkey_waits"}},
+		{"lockwatch.Schema", sqllock.SQLite, nil},
+		{"lockwatch.Schema", sqllock.MySQL, nil},
 	}
 	created := regexp.MustCompile(`CREATE TABLE IF NOT EXISTS (\w+) \(`)
 	for _, tt := range tests {
@@ -75,13 +73,21 @@ func TestSchemaOfAnUnknownDialect(t *testing.T) {
 	for name, schema := range schemas {
 		func() {
 			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "sqllock: ") {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, packageOf(name)+": ") {
 					t.Errorf("%s: panic %q, want one of this package", name, text)
 				}
 			}()
 			schema("oracle")
 		}()
 	}
+}
+
+// packageOf returns the package of a schema's function.
+func packageOf(name string) string {
+	if pkg, _, ok := strings.Cut(name, "."); ok {
+		return pkg
+	}
+	return "sqllock"
 }
 
 // Each statement runs alone, and again, in every way that the drivers send it.

@@ -202,6 +202,24 @@ func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return s.table.awaitAll(ctx, keys)
 }
 
+// Dialect returns which kind of database the Session is on: the argument of
+// [Schema] and the like. It is the one of [WithDialect], or the one that Open
+// found. Before the first connection of [WithLazyOpen] it is "" if it was not
+// given.
+func (s *Session) Dialect() Dialect {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	switch s.options.dialect.(type) {
+	case nil:
+		return s.options.named
+	case dialect.SQLite:
+		return SQLite
+	case dialect.MySQL:
+		return MySQL
+	}
+	return PostgreSQL
+}
+
 // Close ends the Session. Locks still held end, their contexts with cause
 // ErrClosed; who waits gets ErrClosed, and an Unlock under way that gets no answer
 // any more ErrUnavailable. Its connections are destroyed, not pooled, and so the

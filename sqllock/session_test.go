@@ -358,3 +358,31 @@ func TestSettingsOfTheConnection(t *testing.T) {
 		}
 	})
 }
+
+// Dialect is the one that Open finds, or was given.
+func TestSessionDialect(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		exec := dsn
+		if driver == "pgx" {
+			exec += "&default_query_exec_mode=exec"
+		}
+		away := func(opts ...sqllock.Option) *sqllock.Session {
+			return session(t, driver, "postgres://127.0.0.1:1/nothing-there", append(opts, sqllock.WithLazyOpen())...)
+		}
+		for name, tt := range map[string]struct {
+			s    *sqllock.Session
+			want sqllock.Dialect
+		}{
+			"found":                 {session(t, driver, dsn), sqllock.PostgreSQL},
+			"lease table":           {session(t, driver, exec, sqllock.WithLeaseTable()), sqllock.PostgreSQL},
+			"given":                 {session(t, driver, dsn, sqllock.WithDialect(sqllock.PostgreSQL)), sqllock.PostgreSQL},
+			"not connected":         {away(), ""},
+			"not connected, given":  {away(sqllock.WithDialect(sqllock.MySQL)), sqllock.MySQL},
+			"not connected, SQLite": {away(sqllock.WithDialect(sqllock.SQLite)), sqllock.SQLite},
+		} {
+			if got := tt.s.Dialect(); got != tt.want {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+		}
+	})
+}

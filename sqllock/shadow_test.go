@@ -10,6 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // shadowFunctions makes a schema with a function of the name and arguments of
@@ -56,8 +58,8 @@ func TestBetterOperators(t *testing.T) {
 	dsn := pgtest.Database(t)
 	direct := open(t, "pgx", dsn)
 	for _, statements := range [][]string{
-		sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.MarkSchema(sqllock.PostgreSQL),
-		sqllock.HeartbeatSchema(sqllock.PostgreSQL), {betterOperators},
+		sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL),
+		lockwatch.Schema(sqllock.PostgreSQL), {betterOperators},
 	} {
 		for _, s := range statements {
 			execute(t, direct, s)
@@ -85,8 +87,8 @@ func TestShadowedCatalog(t *testing.T) {
 	dsn := pgtest.Database(t)
 	direct := open(t, "pgx", dsn)
 	for _, statements := range [][]string{
-		sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.MarkSchema(sqllock.PostgreSQL),
-		sqllock.HeartbeatSchema(sqllock.PostgreSQL), {shadowFunctions},
+		sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL),
+		lockwatch.Schema(sqllock.PostgreSQL), {shadowFunctions},
 	} {
 		for _, s := range statements {
 			execute(t, direct, s)
@@ -154,23 +156,23 @@ func withShadowedFunctions(t *testing.T, driver, dsn string) {
 	defer s.Close()
 	lock := take(t, s, 10, 1)[0] // the server may still free the keys of the Session before
 	lockertest.Eventually(t, "Inspect shows a registered lock", func() bool {
-		snapshot, err := sqllock.Inspect(t.Context(), db)
+		snapshot, err := lockwatch.Inspect(t.Context(), db)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.ContainsFunc(snapshot.Holders, func(h sqllock.Holder) bool { return h.Registration != nil })
+		return slices.ContainsFunc(snapshot.Holders, func(h lockwatch.Holder) bool { return h.Registration != nil })
 	})
-	execute(t, db, `INSERT INTO lock_heartbeats SELECT 1, (1 << 30), pg_catalog.now(), 0, 0, '', NULL, 'host/1', t, t, t
+	execute(t, db, `INSERT INTO latchkey_heartbeats SELECT 1, (1 << 30), pg_catalog.now(), 0, 0, '', NULL, 'host/1', t, t, t
 		FROM (SELECT pg_catalog.now() - interval '1 hour' AS t) AS t`)
-	startWatch(t, db)
+	watch(t, db, nil)
 	lockertest.Eventually(t, "Watch removes a dead row", func() bool {
-		return number(t, db, "SELECT pg_catalog.count(*) FROM lock_heartbeats WHERE process = 1") == 0
+		return number(t, db, "SELECT pg_catalog.count(*) FROM latchkey_heartbeats WHERE process = 1") == 0
 	})
 	tx := transaction(t, db)
 	if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
 		t.Errorf("Fence: %v", err)
 	}
-	if err := sqllock.Advance(t.Context(), tx, sqllock.ID(5), 1); err != nil {
+	if err := watermark.Advance(t.Context(), tx, sqllock.ID(5), 1); err != nil {
 		t.Errorf("Advance: %v", err)
 	}
 	_ = tx.Rollback()

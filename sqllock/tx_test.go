@@ -27,17 +27,6 @@ func TestTxIsATransaction(t *testing.T) {
 	}
 }
 
-// transaction is a transaction that the test's end rolls back.
-func transaction(tb testing.TB, db *sql.DB) *sql.Tx {
-	tb.Helper()
-	tx, err := db.BeginTx(context.Background(), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
-
 func TestTryTx(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)

@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 )
 
-// A wish is what the flags ask for.
-type wish struct {
+// options are what the flags ask for.
+type options struct {
 	plan            campaign.Plan
 	mode            func(context.Context, campaign.Plan) (*campaign.Result, error)
 	again           bool   // the histories are there already
@@ -24,7 +24,7 @@ type wish struct {
 }
 
 // parse reads the flags.
-func parse(args []string, stderr io.Writer) (w wish, err error) {
+func parse(args []string, stderr io.Writer) (w options, err error) {
 	plan := &w.plan
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -69,7 +69,7 @@ var fresh = []string{"rows", "faults", "duration", "healthy", "hogs", "freezes",
 
 // choose sets the mode, and what follows from it. given is which flags there
 // are.
-func (w *wish) choose(healthy time.Duration, given map[string]bool) error {
+func (w *options) choose(healthy time.Duration, given map[string]bool) error {
 	processes := 4
 	switch {
 	case given["check"] && slices.ContainsFunc(fresh, func(name string) bool { return given[name] }):

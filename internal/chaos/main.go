@@ -48,14 +48,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if w.table != "" {
-		if err := campaign.CanPaste(w.table); err != nil {
+		if err := campaign.CheckDocument(w.table); err != nil {
 			return err
 		}
 	}
 	plan := &w.plan
 	plan.Progress = stderr
 	temporary := plan.Fleet.Dir == ""
-	if err := w.settle(stdout); err != nil {
+	if err := w.prepareDir(stdout); err != nil {
 		return err
 	}
 	result, err := w.mode(ctx, *plan)
@@ -74,8 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// settle finds a directory for the histories of a campaign.
-func (w *wish) settle(stdout io.Writer) (err error) {
+// prepareDir finds a directory for the histories of a campaign.
+func (w *options) prepareDir(stdout io.Writer) (err error) {
 	if w.again {
 		return nil
 	}
@@ -88,9 +88,9 @@ func (w *wish) settle(stdout io.Writer) (err error) {
 }
 
 // publish writes what was asked for of a campaign in which all was well.
-func (w *wish) publish(result *campaign.Result) error {
+func (w *options) publish(result *campaign.Result) error {
 	if w.table != "" {
-		if err := campaign.Paste(w.table, result.Markdown()); err != nil {
+		if err := result.WriteTable(w.table); err != nil {
 			return err
 		}
 	}

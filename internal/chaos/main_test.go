@@ -69,14 +69,14 @@ func TestPublish(t *testing.T) {
 	if err := os.WriteFile(document, []byte("a\n<!-- campaign -->\n<!-- end of campaign -->\nb\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := wish{table: document}
+	w := options{table: document}
 	if err := w.publish(new(campaign.Result)); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), "verdict") {
 		t.Errorf("pasted %q, %v", text, err)
 	}
-	w = wish{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
+	w = options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}
 	if err := w.publish(new(campaign.Result)); err == nil {
 		t.Error("a picture of nothing was drawn")
 	}

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -65,7 +65,7 @@ func newBank(t *testing.T, d sqllock.Dialect, driver, dsn string) *bank {
 	}
 	execute(t, b.db, "CREATE TABLE ledger (account VARCHAR(20) NOT NULL, note VARCHAR(200) NOT NULL)"+engine)
 	for range 2 { // which may be run again
-		for _, statement := range httpmw.IdempotencySchema(d) {
+		for _, statement := range idempotency.Schema(d) {
 			execute(t, b.db, statement)
 		}
 	}
@@ -83,18 +83,18 @@ func mariaBank(t *testing.T, settings string) *bank {
 }
 
 // once is an Idempotency as one instance of the service has it.
-func (b *bank) once(locks sqllock.Locker, opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
+func (b *bank) once(locks sqllock.Locker, opts ...idempotency.Option) *idempotency.Middleware {
 	return b.onceBy(ratelimit.OneAtATime(locks, "pay"), opts...)
 }
 
 // unlocked is once whose locks are away, so that all requests are admitted.
-func (b *bank) unlocked(opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
+func (b *bank) unlocked(opts ...idempotency.Option) *idempotency.Middleware {
 	return b.onceBy(ratelimit.OneAtATime(awayLocks{}, "pay", ratelimit.WithFailOpen()), opts...)
 }
 
-func (b *bank) onceBy(l *ratelimit.Limiter, opts ...httpmw.IdempotencyOption) *httpmw.Idempotency {
-	opts = append([]httpmw.IdempotencyOption{httpmw.WithLogger(slog.New(slog.NewTextHandler(&b.log, nil)))}, opts...)
-	return httpmw.NewIdempotency(b.db, l, func(*http.Request) (string, error) { return "ada", nil }, opts...)
+func (b *bank) onceBy(l *ratelimit.Limiter, opts ...idempotency.Option) *idempotency.Middleware {
+	opts = append([]idempotency.Option{idempotency.WithLogger(slog.New(slog.NewTextHandler(&b.log, nil)))}, opts...)
+	return idempotency.New(b.db, l, func(*http.Request) (string, error) { return "ada", nil }, opts...)
 }
 
 // awayLocks are locks of a database that is away.
@@ -143,7 +143,7 @@ func (b *bank) book(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	tx, ok := httpmw.EffectTx(r.Context())
+	tx, ok := idempotency.Tx(r.Context())
 	if !ok {
 		return fmt.Errorf("there is no transaction")
 	}

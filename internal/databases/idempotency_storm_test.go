@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -96,7 +96,7 @@ func (s *storm) open() {
 }
 
 // instance has i serve requests in which clients and handlers fail as they are told.
-func (s *storm) instance(i *httpmw.Idempotency) http.Handler {
+func (s *storm) instance(i *idempotency.Middleware) http.Handler {
 	return i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		plan := r.Context().Value(clientKey{}).(client)
 		if plan.late {
@@ -112,7 +112,7 @@ func (s *storm) instance(i *httpmw.Idempotency) http.Handler {
 		if plan.fault == goOn {
 			ctx = context.WithoutCancel(ctx)
 		}
-		tx, _ := httpmw.EffectTx(r.Context())
+		tx, _ := idempotency.Tx(r.Context())
 		book := func(account string) error {
 			_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO ledger VALUES ('%s', '%s/%d')", account, note, run))
 			return err
@@ -294,10 +294,10 @@ func (s *storm) check() {
 			s.t.Errorf("%d effects in rows of %s, and responses to %d keys", len(booked), account, len(s.seen))
 		}
 	}
-	if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_answers WHERE status = 201"); n != len(s.seen) {
+	if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_responses WHERE status = 201"); n != len(s.seen) {
 		s.t.Errorf("%d responses are stored, want those of %d keys", n, len(s.seen))
 	}
-	if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_answers WHERE status IS NULL OR status <> 201"); n != 0 {
+	if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_responses WHERE status IS NULL OR status <> 201"); n != 0 {
 		s.t.Errorf("%d responses are stored that are none of success", n)
 	}
 	var happened [faults]int64

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -101,7 +101,7 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 			}
 			if b.dialect == sqllock.MySQL {
 				lockertest.Eventually(t, "three wait for the row", func() bool {
-					return b.running("INSERT INTO %latchkey_answers%") == 3
+					return b.running("INSERT INTO %latchkey_responses%") == 3
 				})
 			}
 			close(leave)
@@ -140,7 +140,7 @@ func TestIdempotencyTransactionEnded(t *testing.T) {
 				if err := b.book(r); err != nil {
 					t.Errorf("%s: book: %v", tt.name, err)
 				}
-				tx, _ := httpmw.EffectTx(r.Context())
+				tx, _ := idempotency.Tx(r.Context())
 				_, _ = tx.ExecContext(r.Context(), tt.statement)
 				if b.dialect == sqllock.MySQL { // elsewhere it would be committed at once
 					_, _ = tx.ExecContext(r.Context(), "INSERT INTO ledger VALUES ('debit', 'half')")
@@ -188,7 +188,7 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 	execute(t, b.db, "INSERT INTO mine VALUES (1)")
 	var failed atomic.Bool
 	h := b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tx, _ := httpmw.EffectTx(r.Context())
+		tx, _ := idempotency.Tx(r.Context())
 		for _, statement := range []string{"INSERT INTO ledger VALUES ('debit', '10')", "UPDATE mine SET id = 1 WHERE id = 1", "SELECT id FROM mine WHERE id = 1 FOR UPDATE"} {
 			if _, err := tx.ExecContext(r.Context(), statement); err != nil {
 				t.Errorf("%s: %v", statement, err)
@@ -208,7 +208,7 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 		t.Error("the handler met with no deadlock")
 	}
 	b.wantEffects(0)
-	if n := number(t, b.db, "SELECT count(*) FROM latchkey_answers"); n != 0 {
+	if n := number(t, b.db, "SELECT count(*) FROM latchkey_responses"); n != 0 {
 		t.Errorf("%d keys are stored, want none", n)
 	}
 }
@@ -229,12 +229,12 @@ func TestIdempotencySettingsRestored(t *testing.T) {
 			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) },
 			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPaymentRequired) },
-			func(_ http.ResponseWriter, r *http.Request) { tx, _ := httpmw.EffectTx(r.Context()); _ = tx.Commit() },
-			func(_ http.ResponseWriter, r *http.Request) { tx, _ := httpmw.EffectTx(r.Context()); _ = tx.Rollback() },
+			func(_ http.ResponseWriter, r *http.Request) { tx, _ := idempotency.Tx(r.Context()); _ = tx.Commit() },
+			func(_ http.ResponseWriter, r *http.Request) { tx, _ := idempotency.Tx(r.Context()); _ = tx.Rollback() },
 		} {
 			for range 2 { // the second may be a replay
 				post(t.Context(), i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					tx, _ := httpmw.EffectTx(r.Context())
+					tx, _ := idempotency.Tx(r.Context())
 					if err := tx.QueryRowContext(r.Context(), query).Scan(&inside); err != nil {
 						t.Error(err)
 					}
@@ -269,7 +269,7 @@ func TestIdempotencyStricterSettings(t *testing.T) {
 	b := mariaBank(t, "wait_timeout=30&innodb_lock_wait_timeout=7")
 	var settings string
 	post(t.Context(), b.once(sqllock.NewMemory()).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		tx, _ := httpmw.EffectTx(r.Context())
+		tx, _ := idempotency.Tx(r.Context())
 		if err := tx.QueryRowContext(r.Context(), "SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@wait_timeout)").Scan(&settings); err != nil {
 			t.Error(err)
 		}
@@ -292,9 +292,9 @@ func TestIdempotencyWiring(t *testing.T) {
 			}
 			b.wantLog(log)
 		}
-		execute(t, b.db, "DROP TABLE latchkey_answers")
+		execute(t, b.db, "DROP TABLE latchkey_responses")
 		wantWiring("create it with IdempotencySchema")
-		execute(t, b.db, "CREATE TABLE latchkey_answers (fingerprint INTEGER)")
+		execute(t, b.db, "CREATE TABLE latchkey_responses (fingerprint INTEGER)")
 		wantWiring("is not as IdempotencySchema makes it")
 		if n := b.runs.Load(); n != 0 {
 			t.Errorf("the handler ran %d times", n)
@@ -311,7 +311,7 @@ func TestIdempotencyHandlerUsesOtherDatabase(t *testing.T) {
 		if err := b.book(r); err != nil {
 			t.Error(err)
 		}
-		tx, _ := httpmw.EffectTx(r.Context())
+		tx, _ := idempotency.Tx(r.Context())
 		if _, err := tx.ExecContext(r.Context(), "USE information_schema"); err != nil {
 			t.Error(err)
 		}
@@ -334,15 +334,15 @@ func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := mariaBank(t, "")
-			execute(t, b.db, "ALTER TABLE latchkey_answers "+change)
+			execute(t, b.db, "ALTER TABLE latchkey_responses "+change)
 			h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
 			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusInternalServerError)
 			b.wantLog("is not as IdempotencySchema makes it")
 			if n := b.runs.Load(); n != 0 {
 				t.Errorf("the handler ran %d times", n)
 			}
-			execute(t, b.db, "DROP TABLE latchkey_answers")
-			create(t, b.db, httpmw.IdempotencySchema(sqllock.MySQL))
+			execute(t, b.db, "DROP TABLE latchkey_responses")
+			create(t, b.db, idempotency.Schema(sqllock.MySQL))
 			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
 		})
 	}
@@ -394,10 +394,10 @@ func TestIdempotencyForget(t *testing.T) {
 		h := i.Handler(b.pay(http.StatusCreated))
 		wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
 		old := map[sqllock.Dialect]string{
-			sqllock.PostgreSQL: "INSERT INTO latchkey_answers (key, fingerprint, created_at) SELECT sha256(n::text::bytea), '', now() - interval '2 days' FROM generate_series(1, 1500) n",
-			sqllock.MySQL:      "INSERT INTO latchkey_answers (`key`, fingerprint, created_at) SELECT UNHEX(SHA2(seq, 256)), '', NOW(6) - INTERVAL 2 DAY FROM seq_1_to_1500",
+			sqllock.PostgreSQL: "INSERT INTO latchkey_responses (key, fingerprint, created_at) SELECT sha256(n::text::bytea), '', now() - interval '2 days' FROM generate_series(1, 1500) n",
+			sqllock.MySQL:      "INSERT INTO latchkey_responses (`key`, fingerprint, created_at) SELECT UNHEX(SHA2(seq, 256)), '', NOW(6) - INTERVAL 2 DAY FROM seq_1_to_1500",
 			sqllock.SQLite: "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1500)" +
-				" INSERT INTO latchkey_answers (key, fingerprint, created_at) SELECT CAST('k' || n AS BLOB), x'', strftime('%Y-%m-%d %H:%M:%f', 'now', '-2 days') FROM s",
+				" INSERT INTO latchkey_responses (key, fingerprint, created_at) SELECT CAST('k' || n AS BLOB), x'', strftime('%Y-%m-%d %H:%M:%f', 'now', '-2 days') FROM s",
 		}[b.dialect]
 		execute(t, b.db, old)
 		for _, want := range []int64{1500, 0} {
@@ -410,7 +410,7 @@ func TestIdempotencyForget(t *testing.T) {
 			n, err := i.Forget(t.Context(), time.Microsecond)
 			return n == 1 && err == nil
 		})
-		execute(t, b.db, "DROP TABLE latchkey_answers")
+		execute(t, b.db, "DROP TABLE latchkey_responses")
 		if _, err := i.Forget(t.Context(), time.Hour); err == nil || !strings.Contains(err.Error(), "IdempotencySchema") {
 			t.Errorf("Forget without a table: %v", err)
 		}
@@ -456,7 +456,7 @@ func TestIdempotencyMariaDBHolderFrozen(t *testing.T) {
 	t.Parallel()
 	b := mariaBank(t, "")
 	inside, leave := make(chan struct{}), make(chan struct{})
-	frozen := b.unlocked(httpmw.WithMaxIdle(time.Second)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	frozen := b.unlocked(idempotency.WithMaxIdle(time.Second)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := b.book(r); err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // What has no advisory locks of PostgreSQL's says so, at once.
@@ -21,10 +22,10 @@ func TestInspectIsForPostgreSQL(t *testing.T) {
 			t.Parallel()
 			o := orders(t)
 			db := open(t, o.Driver, o.DSN)
-			if s, err := sqllock.Inspect(t.Context(), db); !errors.Is(err, errors.ErrUnsupported) || s != nil {
+			if s, err := lockwatch.Inspect(t.Context(), db); !errors.Is(err, errors.ErrUnsupported) || s != nil {
 				t.Errorf("Inspect: %v", err)
 			}
-			if err := sqllock.Watch(t.Context(), db, nil, sqllock.WithInterval(time.Hour)); !errors.Is(err, errors.ErrUnsupported) {
+			if err := lockwatch.Watch(t.Context(), db, nil, lockwatch.WithInterval(time.Hour)); !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("Watch: %v", err)
 			}
 		})
@@ -43,7 +44,7 @@ func TestInspectBehindPgBouncer(t *testing.T) {
 	if err := sqllock.TryTx(t.Context(), tx, sqllock.ID(-4)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqllock.Inspect(t.Context(), pooled)
+	s, err := lockwatch.Inspect(t.Context(), pooled)
 	if err != nil {
 		t.Fatal(err)
 	}

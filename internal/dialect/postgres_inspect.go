@@ -42,7 +42,7 @@ type InspectedLock struct {
 	Hidden       bool          // there is a registration, and the process's start, which is hidden, would tell whether it is of this one
 }
 
-// A Registration is a row of lock_heartbeats.
+// A Registration is a row of latchkey_heartbeats.
 type Registration struct {
 	Process                      int64
 	Namespace, Name, Holder      string
@@ -55,7 +55,7 @@ type InspectedWait struct {
 	By  []int
 }
 
-// An InspectedPoll is a row of lock_waits that has not expired.
+// An InspectedPoll is a row of latchkey_waits that has not expired.
 type InspectedPoll struct {
 	Process          int64
 	Space            Space
@@ -141,7 +141,7 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 	if err := json.Unmarshal([]byte(text), &tables); err != nil {
 		return r, errNonsense
 	}
-	return Registry{Heartbeats: tables["lock_heartbeats"], Waits: tables["lock_waits"]}, nil
+	return Registry{Heartbeats: tables["latchkey_heartbeats"], Waits: tables["latchkey_waits"]}, nil
 }
 
 func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
@@ -174,7 +174,7 @@ func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text 
 
 func foreignTable(state string) error {
 	return &Failure{Kind: Statement, State: state,
-		Reason: "lock_heartbeats or lock_waits is not a table made by HeartbeatSchema: name the schema of those that are (WithRegistrySchema)"}
+		Reason: "latchkey_heartbeats or latchkey_waits is not a table made by lockwatch.Schema: name the schema of those that are (lockwatch.WithSchema)"}
 }
 
 const (

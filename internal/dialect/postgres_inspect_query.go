@@ -19,7 +19,7 @@ const registryQuery = `SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current
 		ELSE pg_catalog.pg_get_userbyid(c.relowner) = current_user
 			OR c.relowner = (SELECT datdba FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
 			OR (SELECT rolsuper FROM pg_catalog.pg_roles WHERE oid = c.relowner) END AS trusted) AS t
-	WHERE c.relname IN ('lock_heartbeats', 'lock_waits') AND c.relkind = 'r'
+	WHERE c.relname IN ('latchkey_heartbeats', 'latchkey_waits') AND c.relkind = 'r'
 	AND CASE WHEN %s = '' THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = %s END)`
 
 // inspectQuery reads everything in one statement: pg_locks once, all registry rows of one

@@ -68,15 +68,15 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 		return r, Fail(err)
 	case r.Heartbeats.Untrusted || r.Waits.Untrusted:
 		return r, &Failure{Kind: Statement, State: undefinedTable,
-			Reason: "the tables lock_heartbeats or lock_waits in the search_path belong to somebody else than this role, the database's owner or a superuser: name their schema if you trust their owner"}
+			Reason: "the tables latchkey_heartbeats or latchkey_waits in the search_path belong to somebody else than this role, the database's owner or a superuser: name their schema if you trust their owner"}
 	case r.Heartbeats.Name != "" && r.Waits.Name != "":
 		return r, nil
 	case schema == "":
 		return r, &Failure{Kind: Statement, State: undefinedTable,
-			Reason: "there are no tables lock_heartbeats and lock_waits in the search_path: create them with HeartbeatSchema, or name their schema"}
+			Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the search_path: create them with lockwatch.Schema, or name their schema"}
 	}
 	return r, &Failure{Kind: Statement, State: undefinedTable,
-		Reason: "there are no tables lock_heartbeats and lock_waits in the schema that was named: create them there with HeartbeatSchema"}
+		Reason: "there are no tables latchkey_heartbeats and latchkey_waits in the schema that was named: create them there with lockwatch.Schema"}
 }
 
 // Register is an Exec without arguments: several statements in one transaction and one round trip. It

@@ -2,7 +2,7 @@ package dialect
 
 // The tables of the registry: one row for each lock, and one for each key that callers wait for.
 const (
-	postgresHeartbeats = `CREATE TABLE IF NOT EXISTS lock_heartbeats ( -- a row for each lock held by a Session that writes heartbeats
+	postgresHeartbeats = `CREATE TABLE IF NOT EXISTS latchkey_heartbeats ( -- a row for each lock held by a Session that writes heartbeats
 	process       bigint      NOT NULL, -- the Session's random number
 	pid           int         NOT NULL, -- of the server process that holds the lock
 	backend_start timestamptz NOT NULL, -- of that process, as in pg_stat_activity: a pid comes again
@@ -18,7 +18,7 @@ const (
 	PRIMARY KEY (pid, backend_start, key_space, key_id)
 ) WITH (fillfactor = 70)`
 
-	postgresWaits = `CREATE TABLE IF NOT EXISTS lock_waits ( -- a row for each key that callers of such a Session poll for
+	postgresWaits = `CREATE TABLE IF NOT EXISTS latchkey_waits ( -- a row for each key that callers of such a Session poll for
 	process    bigint      NOT NULL, -- the Session's random number
 	key_space  smallint    NOT NULL CHECK (key_space IN (0, 1)),
 	key_id     bigint      NOT NULL,

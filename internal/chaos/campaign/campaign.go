@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -27,28 +27,28 @@ type Plan struct {
 	Progress io.Writer // a line for each fault
 }
 
-// Run runs a campaign and checks its history. The error is about what was
-// violated, or kept the campaign from going on; the Result is there in any case
-// but for one that could not begin.
+// Run runs a campaign and checks its history. The error reports what was
+// violated, or what kept the campaign from going on. The Result is there in any
+// case, except for a campaign that could not begin.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
 	rows, err := chosen(plan.Rows)
 	if err != nil {
 		return nil, err
 	}
-	return stage(ctx, plan, rows, func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error {
-		return inject(ctx, f, plan, rows, result, notes)
+	return runScenario(ctx, plan, rows, func(ctx context.Context, f *fleet.Fleet, result *Result, log *faultLog) error {
+		return inject(ctx, f, plan, rows, result, log)
 	})
 }
 
-// chosen is the rows with these numbers.
-func chosen(numbers []int) ([]nemesis.Row, error) {
-	all := nemesis.Rows()
+// chosen returns the rows with these numbers; all rows if there are none.
+func chosen(numbers []int) ([]faults.Row, error) {
+	all := faults.Rows()
 	if len(numbers) == 0 {
 		return all, nil
 	}
-	var rows []nemesis.Row
+	var rows []faults.Row
 	for _, n := range numbers {
-		i := slices.IndexFunc(all, func(r nemesis.Row) bool { return r.Number == n })
+		i := slices.IndexFunc(all, func(r faults.Row) bool { return r.Number == n })
 		if i < 0 {
 			return nil, fmt.Errorf("campaign: there is no row %d here", n)
 		}
@@ -57,28 +57,28 @@ func chosen(numbers []int) ([]nemesis.Row, error) {
 	return rows, nil
 }
 
-// inject injects faults until the plan is fulfilled, or one of them was not
-// borne as it should.
-func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, result *Result, notes *notes) error {
-	field := &nemesis.Field{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
+// inject injects faults until the plan is fulfilled, or until one has an effect
+// that it may not have.
+func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, log *faultLog) error {
+	injector := &faults.Injector{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
 	begin := time.Now()
 	for round := 0; round == 0 || time.Since(begin) < plan.Duration; round++ {
-		for _, row := range order(field.Rand, rows, plan.Faults) {
+		for _, row := range order(injector.Rand, rows, plan.Faults) {
 			if round > 0 && time.Since(begin) >= plan.Duration {
 				break
 			}
-			injury, err := field.Inject(ctx, row)
-			if ctx.Err() != nil { // it was not the fault's fault
-				result.cut(injury)
-				return errors.Join(context.Cause(ctx), notes.fault(injury.Fault))
+			outcome, err := injector.Inject(ctx, row)
+			if ctx.Err() != nil { // the campaign was interrupted
+				result.cut(outcome)
+				return errors.Join(context.Cause(ctx), log.fault(outcome.Fault))
 			}
-			result.add(row, injury, err)
+			result.add(row, outcome, err)
 			fmt.Fprintf(plan.Progress, "%8s  row %-2d %-38s %3d lost, served again after %v\n",
-				time.Since(begin).Round(time.Millisecond), row.Number, row.Name, injury.Lost, injury.Recovery.Round(time.Millisecond))
-			if err := errors.Join(err, notes.fault(injury.Fault)); err != nil {
+				time.Since(begin).Round(time.Millisecond), row.Number, row.Name, outcome.Lost, outcome.Recovery.Round(time.Millisecond))
+			if err := errors.Join(err, log.fault(outcome.Fault)); err != nil {
 				return err
 			}
-			if err := worker.Pause(ctx, upTo(field.Rand, quiet)); err != nil {
+			if err := worker.Pause(ctx, upTo(injector.Rand, quiet)); err != nil {
 				return err
 			}
 		}
@@ -87,8 +87,8 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []nemesis.Row, 
 }
 
 // order is each of rows n times, in random order.
-func order(rng *rand.Rand, rows []nemesis.Row, n int) []nemesis.Row {
-	var all []nemesis.Row
+func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
+	var all []faults.Row
 	for range n {
 		all = append(all, rows...)
 	}
@@ -96,7 +96,7 @@ func order(rng *rand.Rand, rows []nemesis.Row, n int) []nemesis.Row {
 	return all
 }
 
-// quiet is for how long the load goes on undisturbed between faults, at the most.
+// quiet bounds for how long the load goes on undisturbed between two faults.
 const quiet = 300 * time.Millisecond
 
 func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

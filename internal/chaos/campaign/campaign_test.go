@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 	"github.com/latchkey-go/latchkey/internal/chaos/starve"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
@@ -37,7 +37,7 @@ func TestCampaign(t *testing.T) {
 		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Keys: 12, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
 		Progress: t.Output(),
 	}
-	for _, row := range nemesis.Rows() {
+	for _, row := range faults.Rows() {
 		if row.Quick {
 			plan.Rows = append(plan.Rows, row.Number)
 		}
@@ -67,7 +67,7 @@ func TestInterrupted(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || result == nil || result.Report == nil {
 		t.Fatalf("%v, %v", result, err)
 	}
-	if text := result.String(); !strings.Contains(text, "; interrupted") || result.Faults == 0 || result.Report.Operations == 0 {
+	if text := result.String(); !strings.Contains(text, "was interrupted") || result.Faults == 0 || result.Report.Operations == 0 {
 		t.Errorf("%d faults in\n%s", result.Faults, text)
 	}
 	again, err := campaign.Recheck(t.Context(), plan)
@@ -116,7 +116,7 @@ func TestFreezes(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if result.Faults != plan.Freezes || len(result.Report.Tellings) != 1 || result.Report.Tellings[0].Locks == 0 {
+	if result.Faults != plan.Freezes || len(result.Report.Notifications) != 1 || result.Report.Notifications[0].Locks == 0 {
 		t.Errorf("%d freezes, and nothing lost that could have been used", result.Faults)
 	}
 	plan.Fleet.Processes = 2

@@ -9,29 +9,31 @@ import (
 	"sync"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// alwaysRunning is how many processes are not frozen at any moment: somebody
-// must be there to take what a frozen one had, and somebody to want it, too.
+// alwaysRunning is how many processes are not frozen at any moment. One of them
+// takes the key of a frozen process, another one contends for it.
 const alwaysRunning = 2
 
 // frozenRow is one kind of fault, in a campaign of its own: it counts as row 2.
-var frozenRow = nemesis.Row{Number: 2, Name: "frozen for 0.7 to 1.5 leases"}
+var frozenRow = faults.Row{Number: 2, Name: "frozen for 0.7 to 1.5 leases"}
 
-// Freezes freezes processes of a fleet plan.Freezes times, several at a time, each while it
-// holds a lock, and checks the history. A holder guards its work by Lock.Err:
-// what it did after a wake-up is late if somebody else had the key by then.
+// Freezes freezes processes of a fleet plan.Freezes times and checks the
+// history. Several are frozen at a time, each while it holds a lock.
+//
+// A holder guards its work by Lock.Err. What it does after it wakes up is late
+// if another process has got the key by then.
 func Freezes(ctx context.Context, plan Plan) (*Result, error) {
 	if plan.Fleet.Processes <= alwaysRunning {
 		return nil, fmt.Errorf("campaign: to freeze processes takes more than %d of them", alwaysRunning)
 	}
-	return stage(ctx, plan, []nemesis.Row{frozenRow}, func(ctx context.Context, f *fleet.Fleet, result *Result, notes *notes) error {
+	return runScenario(ctx, plan, []faults.Row{frozenRow}, func(ctx context.Context, f *fleet.Fleet, result *Result, log *faultLog) error {
 		result.overlapping = true
-		z := &freezer{fleet: f, result: result, notes: notes, plan: plan, begin: time.Now(),
+		z := &freezer{fleet: f, result: result, log: log, plan: plan, begin: time.Now(),
 			slots: make(chan struct{}, plan.Fleet.Processes-alwaysRunning)}
 		return z.run(ctx)
 	})
@@ -48,7 +50,7 @@ type freezer struct {
 	begun  int        // freezes
 	err    error
 	result *Result
-	notes  *notes
+	log    *faultLog
 }
 
 func (z *freezer) run(ctx context.Context) error {
@@ -59,8 +61,8 @@ func (z *freezer) run(ctx context.Context) error {
 		rng := rand.New(rand.NewPCG(z.plan.Fleet.Seed, uint64(100+i)))
 		members.Go(func() {
 			for z.another() {
-				injury, err := z.freeze(ctx, m, rng)
-				if err := z.note(injury, err); err != nil {
+				outcome, err := z.freeze(ctx, m, rng)
+				if err := z.note(outcome, err); err != nil {
 					cancel() // nothing more can be learnt
 					return
 				}
@@ -82,14 +84,14 @@ func (z *freezer) another() bool {
 	return true
 }
 
-// note notes a freeze that ended with err. It returns the first error of all: what
-// fails after that is a consequence.
-func (z *freezer) note(injury nemesis.Injury, err error) error {
+// note adds a freeze that ended with err. It returns the first error of all,
+// since later ones are consequences.
+func (z *freezer) note(outcome faults.Outcome, err error) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	err = errors.Join(err, z.notes.fault(injury.Fault))
+	err = errors.Join(err, z.log.fault(outcome.Fault))
 	if err == nil || z.err == nil {
-		z.result.add(frozenRow, injury, err)
+		z.result.add(frozenRow, outcome, err)
 		z.err = cmp.Or(z.err, err)
 	}
 	if err == nil && z.result.Faults%50 == 0 {
@@ -100,36 +102,36 @@ func (z *freezer) note(injury nemesis.Injury, err error) error {
 
 // freeze freezes m at a random moment when it holds a lock, for a random time
 // about the lease, and waits until it serves again.
-func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (injury nemesis.Injury, err error) {
+func (z *freezer) freeze(ctx context.Context, m *fleet.Member, rng *rand.Rand) (outcome faults.Outcome, err error) {
 	select {
 	case z.slots <- struct{}{}:
 	case <-ctx.Done():
-		return injury, context.Cause(ctx)
+		return outcome, context.Cause(ctx)
 	}
 	defer func() { <-z.slots }()
 	if err := worker.Pause(ctx, upTo(rng, quiet)); err != nil {
-		return injury, err
+		return outcome, err
 	}
 	lost, err := z.holding(ctx, m)
 	if err != nil {
-		return injury, err
+		return outcome, err
 	}
-	injury.Fault = history.Fault{Row: frozenRow.Number, Name: frozenRow.Name, Process: m.Process.Orders.Process, Begin: history.Now()}
+	outcome.Fault = history.Fault{Row: frozenRow.Number, Name: frozenRow.Name, Process: m.Process.Config.Process, Begin: history.Now()}
 	if err := m.Process.Freeze(); err != nil {
-		return injury, err
+		return outcome, err
 	}
 	err = worker.Pause(ctx, time.Duration((0.7+0.8*rng.Float64())*float64(z.fleet.Lease)))
 	err = errors.Join(err, m.Process.Thaw())
-	injury.Fault.End = history.Now()
+	outcome.Fault.End = history.Now()
 	if err != nil {
-		return injury, err
+		return outcome, err
 	}
 	err = fleet.Poll(ctx, servedWithin, "a process that was frozen to serve again", func(context.Context) (bool, error) {
-		return m.Process.Status().LastOK > injury.Fault.End, nil
+		return m.Process.Status().LastOK > outcome.Fault.End, nil
 	})
-	injury.Recovery = time.Duration(history.Now() - injury.Fault.End)
-	injury.Lost = m.Process.Status().Lost - lost
-	return injury, err
+	outcome.Recovery = time.Duration(history.Now() - outcome.Fault.End)
+	outcome.Lost = m.Process.Status().Lost - lost
+	return outcome, err
 }
 
 // holding waits until m says that it holds a lock, and returns how many it has

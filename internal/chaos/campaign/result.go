@@ -11,22 +11,22 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// A Result is what a campaign came to.
+// A Result is what a campaign found.
 type Result struct {
-	Rows    []*RowResult
-	Report  *check.Report // nil: the history was not checked
-	Verdict check.Verdict
-	Early   []Early
-	Health  *Health // of Healthy
-	Stored  int     // fenced writes in the database
-	Stale   int     // of them, those after a write with a later token
-	Faults  int
+	Rows          []*RowResult
+	Report        *check.Report // nil: the history was not checked
+	Linearization check.Linearization
+	StaleLocks    []StaleLocks
+	Health        *Health // of Healthy
+	Stored        int     // fenced writes in the database
+	Stale         int     // of them, those after a write with a later token
+	Faults        int
 
 	Took   time.Duration // of work and faults
 	Server string        // its version
@@ -34,24 +34,24 @@ type Result struct {
 	settings    fleet.Settings
 	overlapping bool             // one fault did not wait for the other
 	interrupted bool             // the campaign was ended before its time
-	injuries    []nemesis.Injury // in order of their ends
+	outcomes    []faults.Outcome // in order of their ends
 	gathered    bool             // whether the database was asked for what follows
 	writes      []check.Stored   // what the fence let through
 	events      []history.Event
 	fence       error // what was wrong with the writes
 }
 
-// A RowResult is one row's.
+// A RowResult is what it found for one row.
 type RowResult struct {
-	Row     nemesis.Row
+	Row     faults.Row
 	Times   int
 	Lost    int64         // locks reported lost
-	Outside int           // overlaps where the promise does not reach
+	Outside int           // overlaps where no guarantee holds
 	Served  time.Duration // the longest until every process served again
 	Err     error
 }
 
-func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
+func newResult(set fleet.Settings, rows []faults.Row) *Result {
 	r := &Result{settings: set}
 	for _, row := range rows {
 		r.Rows = append(r.Rows, &RowResult{Row: row})
@@ -60,33 +60,33 @@ func newResult(set fleet.Settings, rows []nemesis.Row) *Result {
 	return r
 }
 
-func (r *Result) add(row nemesis.Row, injury nemesis.Injury, err error) {
+func (r *Result) add(row faults.Row, outcome faults.Outcome, err error) {
 	i := slices.IndexFunc(r.Rows, func(of *RowResult) bool { return of.Row.Number == row.Number })
 	of := r.Rows[i]
-	of.Outside += injury.Outside
+	of.Outside += outcome.Outside
 	if err != nil {
 		of.Err = errors.Join(of.Err, err)
-		r.cut(injury)
+		r.cut(outcome)
 		return
 	}
-	if injury.Fault.Begin != 0 {
-		r.injuries = append(r.injuries, injury)
+	if outcome.Fault.Begin != 0 {
+		r.outcomes = append(r.outcomes, outcome)
 	}
 	r.Faults++
 	of.Times++
-	of.Lost += injury.Lost
-	of.Served = max(of.Served, injury.Recovery)
+	of.Lost += outcome.Lost
+	of.Served = max(of.Served, outcome.Recovery)
 }
 
-// cut notes a fault that was interrupted.
-func (r *Result) cut(injury nemesis.Injury) {
-	injury.Recovery = forGood
-	if injury.Fault.Begin != 0 {
-		r.injuries = append(r.injuries, injury)
+// cut adds a fault that was interrupted.
+func (r *Result) cut(outcome faults.Outcome) {
+	outcome.Recovery = forGood
+	if outcome.Fault.Begin != 0 {
+		r.outcomes = append(r.outcomes, outcome)
 	}
 }
 
-// forGood is the recovery from a fault after which the campaign was broken off.
+// forGood is the recovery from a fault after which the campaign ended.
 const forGood = time.Hour
 
 // bystander reports whether f did nothing to the fleet.
@@ -97,18 +97,18 @@ func (r *Result) bystander(f history.Fault) bool {
 // linearizeWithin bounds the search for an order of all calls.
 const linearizeWithin = 5 * time.Minute
 
-// gather fetches from the database what was written.
+// gather reads from the database what was written.
 func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
 	if r.writes, err = worker.Stored(ctx, f.DB); err != nil {
 		return err
 	}
 	r.Stored = len(r.writes)
-	r.Stale, err = stale(ctx, f)
+	r.Stale, err = staleWrites(ctx, f)
 	r.gathered = err == nil
 	return err
 }
 
-// check has the history in dir checked.
+// check checks the history in dir.
 func (r *Result) check(dir string) error {
 	events, err := read(dir)
 	if err != nil {
@@ -117,45 +117,45 @@ func (r *Result) check(dir string) error {
 	if r.gathered {
 		r.fence = errors.Join(check.Tokens(r.writes), check.Writes(events, r.writes))
 	}
-	err = errors.Join(r.judge(events), r.fence)
+	err = errors.Join(r.evaluate(events), r.fence)
 	if r.Health != nil {
-		err = errors.Join(err, r.Health.judge(r.Report))
+		err = errors.Join(err, r.Health.evaluate(r.Report))
 	}
 	if err == nil && !r.interrupted {
-		err = r.evidence()
+		err = r.coverage()
 	}
 	return err
 }
 
-// judge has what holders and callers saw checked. What the server must have known
-// better than a victim is judged without what the victim saw.
-func (r *Result) judge(events []history.Event) error {
+// evaluate checks what holders and callers saw. Where the server knew better
+// than a victim, the victim's view is left out.
+func (r *Result) evaluate(events []history.Event) error {
 	r.events = events
 	x := explain(events, r.settings.Lease)
 	r.Report = check.Sweep(events, r.sweepOptions(events, x.excuse)...)
-	r.Early = x.measure(r.Report.Excused)
+	r.StaleLocks = x.measure(r.Report.Excused)
 	var err error
-	r.Verdict, err = check.Linearize(x.believed(events), check.Terms{Timeout: linearizeWithin, Lease: r.settings.Lease, Kills: kills})
-	return errors.Join(r.Report.Err(), r.tellings(), err)
+	r.Linearization, err = check.Linearize(x.serverView(events), check.Params{Timeout: linearizeWithin, Lease: r.settings.Lease, Kills: kills})
+	return errors.Join(r.Report.Err(), r.notifications(), err)
 }
 
-// How is a line on how the campaign was run, and its size.
+// How returns the settings and the size of the campaign, a sentence on each line.
 func (r *Result) How() string {
 	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v; PostgreSQL %s, %s, %d processors",
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v.\nPostgreSQL %s, %s, %d processors.",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.interrupted {
-		how += "; interrupted"
+		how += "\nThe campaign was interrupted."
 	}
 	if r.Report != nil {
-		how += fmt.Sprintf("; %d faults; %d operations, of them %d contended by another process, %d of these while a fault of the fleet went on or had not been recovered from",
+		how += fmt.Sprintf("\n%d faults; %d operations, of which another process contended %d.\n%d of these ran during a fault of the fleet, or before all processes had recovered from one.",
 			r.Faults, r.Report.Operations, r.Report.Contended, r.Report.Troubled)
 	}
-	return how + "."
+	return how
 }
 
-// String is a table of the rows, and totals.
+// String returns a table of the rows, and totals.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.How())
@@ -171,7 +171,7 @@ func (r *Result) String() string {
 		fmt.Fprintf(&b, "\n%v\n", r.Health)
 	}
 	if r.Report != nil {
-		for _, e := range r.Early {
+		for _, e := range r.StaleLocks {
 			fmt.Fprintf(&b, "\n%v", e)
 		}
 		fmt.Fprintf(&b, "\n%s\n\n%v", r.totals(), r.Report)
@@ -179,7 +179,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// totals is a line about what is no row's alone.
+// totals returns a line of figures over all rows.
 func (r *Result) totals() string {
 	outside, served := 0, time.Duration(0)
 	for _, of := range r.Rows {
@@ -188,9 +188,9 @@ func (r *Result) totals() string {
 	}
 	line := fmt.Sprintf("%d late effects", len(r.Report.Overlaps))
 	if r.Faults > 0 {
-		line += fmt.Sprintf(" in %d faults; %d overlaps where nothing is promised; every process served again within %v",
+		line += fmt.Sprintf(" in %d faults; %d overlaps where no guarantee holds; every process served again within %v",
 			r.Faults, outside, served.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged",
-		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Verdict.Excused, r.Verdict.Refusals)
+		line, r.Stored, r.Report.Writes[history.Fenced], r.Report.Writes[history.Lost], r.Stale, r.Linearization.Excused, r.Linearization.Refusals)
 }

@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 )
 
-// savedName is the file beside the histories with what else a check takes.
+// savedName is the file in the directory of the histories with all else that a
+// check needs.
 const savedName = "campaign.json"
 
 // A saved is a campaign without its histories.
 type saved struct {
 	Settings    fleet.Settings   `json:"settings"`
 	Rows        []savedRow       `json:"rows"`
-	Injuries    []nemesis.Injury `json:"injuries"`
+	Outcomes    []faults.Outcome `json:"outcomes"`
 	Gathered    bool             `json:"gathered"`
 	Writes      []check.Stored   `json:"writes"`
 	Stale       int              `json:"stale"`
@@ -36,26 +37,26 @@ type saved struct {
 
 // A savedRow is a RowResult. Its row is found by the number.
 type savedRow struct {
-	Number  int           `json:"number"`
-	Name    string        `json:"name"`
-	Times   int           `json:"times"`
-	Lost    int64         `json:"lost"`
-	Outside int           `json:"outside"`
-	Served  time.Duration `json:"served"`
-	Err     string        `json:"err,omitempty"`
-	Broken  bool          `json:"broken,omitempty"` // Err is about a promise
+	Number   int           `json:"number"`
+	Name     string        `json:"name"`
+	Times    int           `json:"times"`
+	Lost     int64         `json:"lost"`
+	Outside  int           `json:"outside"`
+	Served   time.Duration `json:"served"`
+	Err      string        `json:"err,omitempty"`
+	Violated bool          `json:"violated,omitempty"` // Err matches faults.ErrViolated
 }
 
 // save writes to dir what Recheck needs.
 func (r *Result) save(dir string) error {
 	s := saved{
-		Settings: r.settings, Injuries: r.injuries, Gathered: r.gathered, Writes: r.writes, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
+		Settings: r.settings, Outcomes: r.outcomes, Gathered: r.gathered, Writes: r.writes, Stale: r.Stale, Faults: r.Faults, Health: r.Health,
 		Took: r.Took, Server: r.Server, Overlapping: r.overlapping, Interrupted: r.interrupted,
 	}
 	for _, of := range r.Rows {
 		row := savedRow{Number: of.Row.Number, Name: of.Row.Name, Times: of.Times, Lost: of.Lost, Outside: of.Outside, Served: of.Served}
 		if of.Err != nil {
-			row.Err, row.Broken = of.Err.Error(), errors.Is(of.Err, nemesis.ErrPromise)
+			row.Err, row.Violated = of.Err.Error(), errors.Is(of.Err, faults.ErrViolated)
 		}
 		s.Rows = append(s.Rows, row)
 	}
@@ -66,9 +67,9 @@ func (r *Result) save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, savedName), text, 0o600)
 }
 
-// Recheck checks the histories in plan.Fleet.Dir again, without a fleet. What a
-// campaign has left that was killed itself can be checked in part: nothing is
-// known of what was written then.
+// Recheck checks the histories in plan.Fleet.Dir again, without a fleet. A
+// campaign that was itself killed is checked in part: nothing is known of what
+// was written.
 func Recheck(_ context.Context, plan Plan) (*Result, error) {
 	dir := plan.Fleet.Dir
 	text, err := os.ReadFile(filepath.Join(dir, savedName))
@@ -90,11 +91,11 @@ func Recheck(_ context.Context, plan Plan) (*Result, error) {
 	return r, errors.Join(err, r.check(dir))
 }
 
-// result is the campaign that was saved, and what had gone wrong in it.
+// result returns the saved campaign, and what had gone wrong in it.
 func (s *saved) result() (r *Result, err error) {
 	r = &Result{
 		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Health: s.Health, Took: s.Took, Server: s.Server,
-		settings: s.Settings, overlapping: s.Overlapping, interrupted: s.Interrupted, injuries: s.Injuries, gathered: s.Gathered, writes: s.Writes,
+		settings: s.Settings, overlapping: s.Overlapping, interrupted: s.Interrupted, outcomes: s.Outcomes, gathered: s.Gathered, writes: s.Writes,
 	}
 	if s.Interrupted {
 		err = errInterrupted
@@ -102,8 +103,8 @@ func (s *saved) result() (r *Result, err error) {
 	for _, row := range s.Rows {
 		of := &RowResult{Row: rowNumbered(row.Number, row.Name), Times: row.Times, Lost: row.Lost, Outside: row.Outside, Served: row.Served}
 		switch {
-		case row.Broken:
-			of.Err = fmt.Errorf("%w, as it was reported: %s", nemesis.ErrPromise, row.Err)
+		case row.Violated:
+			of.Err = fmt.Errorf("%w, as it was reported: %s", faults.ErrViolated, row.Err)
 		case row.Err != "":
 			of.Err = errors.New(row.Err)
 		}
@@ -113,20 +114,21 @@ func (s *saved) result() (r *Result, err error) {
 	return r, err
 }
 
-// rowNumbered is the row of this number, and of this name, where it has another
-// one in its campaign.
-func rowNumbered(number int, name string) nemesis.Row {
-	for _, row := range nemesis.Rows() {
+// rowNumbered returns the row of this number, under the name that its campaign
+// gave it.
+func rowNumbered(number int, name string) faults.Row {
+	for _, row := range faults.Rows() {
 		if row.Number == number {
 			row.Name = name
 			return row
 		}
 	}
-	return nemesis.Row{Number: number, Name: name}
+	return faults.Row{Number: number, Name: name}
 }
 
-// remains is a campaign that was not saved, by its faults. The time after each
-// counts as trouble, as long as a process may take to serve again.
+// remains makes a Result from the faults of a campaign that was not saved. The
+// time after each fault counts as trouble for as long as a process may take to
+// serve again.
 func remains(set fleet.Settings) (*Result, error) {
 	events, err := read(set.Dir)
 	if err == nil && len(events) == 0 {
@@ -136,23 +138,23 @@ func remains(set fleet.Settings) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{settings: set, interrupted: true}
-	var faults []history.Fault
+	var injected []history.Fault
 	for _, e := range events {
 		if e.Fault != nil {
-			faults = append(faults, *e.Fault)
+			injected = append(injected, *e.Fault)
 		}
 	}
-	var rows []nemesis.Row
+	var rows []faults.Row
 	seen := map[int]bool{}
-	for _, f := range faults {
+	for _, f := range injected {
 		if !seen[f.Row] {
 			rows = append(rows, rowNumbered(f.Row, f.Name))
 		}
 		seen[f.Row] = true
 	}
 	r.Rows = newResult(set, rows).Rows
-	for _, f := range faults {
-		r.add(rowNumbered(f.Row, f.Name), nemesis.Injury{Fault: f, Recovery: servedWithin}, nil)
+	for _, f := range injected {
+		r.add(rowNumbered(f.Row, f.Name), faults.Outcome{Fault: f, Recovery: servedWithin}, nil)
 	}
 	return r, nil
 }

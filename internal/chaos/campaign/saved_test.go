@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
 )
 
 // leave writes the histories of a campaign to a directory.
@@ -41,9 +41,9 @@ func ended(t *testing.T, change func(r *Result)) Plan {
 	write := history.Write{Process: 2, Key: 1, Lock: 20, Number: 5, Begin: 1160 * ms, End: 1170 * ms, Result: history.OK}
 	dir := leave(t, grant(1, 11, 10, 890, 900, 910, history.Lost), grant(2, 20, 1150, 1200, 0, 1210, history.OK),
 		[]history.Event{{Try: &history.Try{Process: 3, Key: 1, Begin: 1199 * ms, End: 1201 * ms, Result: history.Held}}}, []history.Event{f, {Write: &write}})
-	r := newResult(fleetSettings(), []nemesis.Row{rowNumbered(4, "partition")})
+	r := newResult(fleetSettings(), []faults.Row{rowNumbered(4, "partition")})
 	r.gathered, r.writes = true, []check.Stored{{Key: 1, N: 1, Lock: 20, Number: 5}}
-	r.add(r.Rows[0].Row, nemesis.Injury{Fault: *f.Fault, Lost: 1, Recovery: time.Second}, nil)
+	r.add(r.Rows[0].Row, faults.Outcome{Fault: *f.Fault, Lost: 1, Recovery: time.Second}, nil)
 	change(r)
 	if err := r.save(dir); err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func TestRecheck(t *testing.T) {
 	}{
 		{"as it was", func(*Result) {}, nil, "ok"},
 		{"a write is missing", func(r *Result) { r.writes[0].Number = 6 }, check.ErrWriteMissing, "ok, but for the fence: VIOLATED in some row"},
-		{"the database was not asked", func(r *Result) { r.gathered, r.writes = false, nil }, errNoEvidence, "ok"},
-		{"a promise was broken", func(r *Result) { r.Rows[0].Err = nemesis.ErrPromise }, nemesis.ErrPromise, "VIOLATED"},
+		{"the database was not asked", func(r *Result) { r.gathered, r.writes = false, nil }, errCoverage, "ok"},
+		{"a promise was broken", func(r *Result) { r.Rows[0].Err = faults.ErrViolated }, faults.ErrViolated, "VIOLATED"},
 		{"an accident", func(r *Result) { r.Rows[0].Err = errors.New("no room") }, nil, "broken off"},
 		{"interrupted", func(r *Result) { r.interrupted = true }, errInterrupted, "ok"},
 		{"another lease, which passes sooner", func(r *Result) { r.settings.Lease = 100 * time.Millisecond }, check.ErrSlow, "VIOLATED"},
@@ -72,7 +72,7 @@ func TestRecheck(t *testing.T) {
 			if tt.want != nil && !errors.Is(err, tt.want) || (err == nil) != (tt.verdict == "ok" && tt.want == nil) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
-			if got := r.verdict(r.Rows[0]); got != tt.verdict || r.Faults != 1 || r.Rows[0].Lost != 1 {
+			if got := r.status(r.Rows[0]); got != tt.verdict || r.Faults != 1 || r.Rows[0].Lost != 1 {
 				t.Errorf("%q, want %q; %v", got, tt.verdict, r)
 			}
 		})
@@ -84,7 +84,7 @@ func TestRecheckRemains(t *testing.T) {
 	plan := Plan{Fleet: fleet.Settings{Lease: time.Second, Dir: leave(t,
 		grant(1, 11, 10, 890, 900, 910, history.Lost), grant(2, 20, 1150, 1200, 0, 1210, history.OK), []history.Event{fault(4, 1, 100, 1200)})}}
 	r, err := Recheck(t.Context(), plan)
-	if err != nil || len(r.Rows) != 1 || r.verdict(r.Rows[0]) != "ok" || r.Report.Losses != 1 {
+	if err != nil || len(r.Rows) != 1 || r.status(r.Rows[0]) != "ok" || r.Report.Losses != 1 {
 		t.Errorf("%v, %v", r, err)
 	}
 	plan.Fleet.Dir = leave(t, grant(1, 11, 10, 890, 900, 910, history.OK), grant(2, 20, 150, 200, 0, 210, history.OK))

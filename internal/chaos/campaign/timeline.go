@@ -3,182 +3,162 @@ package campaign
 import (
 	"bytes"
 	"fmt"
-	"io"
+	"image/color"
 	"slices"
-	"strconv"
 	"time"
 
-	svg "github.com/ajstarks/svgo"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// Timeline is a picture, as SVG, of one real freeze of the campaign.
+// Timeline draws one freeze of the campaign, as SVG.
 func (r *Result) Timeline() ([]byte, error) {
-	s, err := find(r.events)
+	f, err := clearestFreeze(r.events)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	draw(&b, s, r.settings.Lease)
-	return b.Bytes(), nil
+	const margin = history.Moment(300 * time.Millisecond)
+	t := &timeline{plot: newPlot(), freeze: f, from: max(f.lost.From, f.fault.Begin-margin) - margin/10, to: f.lost.Told + margin}
+	t.processes = f.processes(t.from, t.to)
+	if err := t.draw(r.settings.Lease); err != nil {
+		return nil, err
+	}
+	return t.svg()
 }
 
-// The measures of a picture, in pixels.
-const (
-	pictureWidth = 960
-	laneLeft     = 120
-	laneRight    = pictureWidth - 20
-	lanesTop     = 130
-	laneHeight   = 44
-	barHeight    = 22
-)
+var sans = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 12}
 
-// Colours that can be told apart on white and on black.
-const (
-	ink        = "fill:#808080;font-family:sans-serif;font-size:13px"
-	line       = "stroke:#808080;stroke-width:1"
-	frozenFill = "fill:#7aa7d9;fill-opacity:0.28"
-	staleFill  = "fill:url(#stale);stroke:#d9822b"
-	firstFill  = "fill:#d9822b"
-	laterFill  = "fill:#3f9b5f"
-)
-
-// A picture draws a story.
-type picture struct {
-	*svg.SVG
-	story
-	lanes []int // processes, the victim first
+func newPlot() *plot.Plot {
+	p := plot.New()
+	for _, text := range []*font.Font{
+		&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font,
+	} {
+		*text = sans
+	}
+	p.Title.TextStyle.Font.Size = 15
+	p.Title.Padding, p.Legend.Padding = 8, 3
+	return p
 }
 
-func draw(w io.Writer, s story, lease time.Duration) {
-	p := &picture{svg.New(w), s, []int{s.fault.Process}}
-	for _, h := range s.others {
-		if !slices.Contains(p.lanes, h.Process) {
-			p.lanes = append(p.lanes, h.Process)
+// A timeline is a picture of a freeze with a lane for each process.
+type timeline struct {
+	freeze
+	plot      *plot.Plot
+	from, to  history.Moment
+	processes []int // from the top
+}
+
+// The colours of Okabe and Ito can be told apart by most people who do not tell
+// red from green.
+var (
+	heldColor   = color.RGBA{R: 213, G: 94, A: 255}
+	lostColor   = color.RGBA{R: 244, G: 202, B: 174, A: 255}
+	nextColor   = color.RGBA{G: 158, B: 115, A: 255}
+	frozenColor = color.RGBA{R: 204, G: 227, B: 240, A: 255}
+	triedColor  = color.Gray{Y: 110}
+)
+
+func (t *timeline) draw(lease time.Duration) error {
+	t.plot.Title.Text = fmt.Sprintf("One key while its holder is frozen for %.0f ms (lease %d ms)", t.x(t.fault.End), lease.Milliseconds())
+	t.plot.X.Label.Text = "ms since the process was frozen"
+	var names []string
+	for _, process := range slices.Backward(t.processes) {
+		names = append(names, fmt.Sprintf("process %d", process))
+	}
+	t.plot.NominalY(names...)
+	var ticks plot.ConstantTicks
+	for ms := 0.0; ms < t.x(t.to); ms += 500 {
+		ticks = append(ticks, plot.Tick{Value: ms, Label: fmt.Sprint(ms)})
+	}
+	t.plot.X.Tick.Marker = ticks
+	t.plot.X.Min, t.plot.X.Max = t.x(t.from), t.x(t.to)
+	t.plot.Y.Min, t.plot.Y.Max = -0.6, float64(len(names))+2.2 // the legend is above the lanes
+	t.plot.Legend.Top, t.plot.Legend.Left = true, true
+	victim := t.fault.Process
+	t.bar("frozen", frozenColor, 34, victim, t.fault.Begin, t.fault.End)
+	t.bar("held: Err is nil", heldColor, 18, victim, t.lost.From, t.lost.Valid)
+	t.bar("not looked at; on waking, Err is ErrLost", lostColor, 18, victim, max(t.lost.From, t.lost.Valid), t.lost.Told)
+	what := "held by others: Err is nil"
+	for _, h := range t.holds {
+		if h.Lock != t.lost.Lock && h.Valid > max(t.from, h.From) && h.From < t.to {
+			t.bar(what, nextColor, 18, h.Process, h.From, h.Valid)
+			what = "" // one entry in the legend for all
 		}
 	}
-	slices.Sort(p.lanes[1:])
-	height := p.bottom() + 90
-	p.Startview(pictureWidth, height, 0, 0, pictureWidth, height)
-	title := fmt.Sprintf("One key while a holder's process is frozen for %d ms (lease %d ms)",
-		time.Duration(s.fault.End-s.fault.Begin).Milliseconds(), lease.Milliseconds())
-	p.Title(title)
-	p.Def()
-	p.Pattern("stale", 0, 0, 6, 6, "user")
-	p.Line(0, 6, 6, 0, "stroke:#d9822b;stroke-width:1.5")
-	p.PatternEnd()
-	p.DefEnd()
-	p.Text(laneLeft, 24, title, ink+";font-size:16px;font-weight:bold")
-	p.holders()
-	p.events()
-	p.axis()
-	p.legend(height - 14)
-	p.End()
+	return t.marks()
 }
 
-func (p *picture) bottom() int { return lanesTop + laneHeight*len(p.lanes) }
-
-// x is where m is in the picture, y the top of a process' bars.
-func (p *picture) x(m history.Moment) int {
-	m = min(max(m, p.from), p.to)
-	return laneLeft + int(int64(m-p.from)*(laneRight-laneLeft)/int64(p.to-p.from))
-}
-
-func (p *picture) y(process int) int {
-	return lanesTop + laneHeight*slices.Index(p.lanes, process) + (laneHeight-barHeight)/2
-}
-
-// holders draws the lanes, and in them who held the key.
-func (p *picture) holders() {
-	victim := p.y(p.fault.Process)
-	p.Rect(p.x(p.fault.Begin), victim-8, p.x(p.fault.End)-p.x(p.fault.Begin), barHeight+16, frozenFill)
-	for _, process := range p.lanes {
-		y := p.y(process)
-		p.Text(laneLeft-10, y+barHeight-6, fmt.Sprintf("process %d", process), ink+";text-anchor:end")
-		p.Line(laneLeft, y+barHeight, laneRight, y+barHeight, line+";stroke-opacity:0.4")
+// bar draws a bar in the lane of a process. A short one is made long enough to
+// be seen.
+func (t *timeline) bar(what string, c color.Color, width float64, process int, from, to history.Moment) {
+	from, to = max(from, t.from), min(to, t.to)
+	to = max(to, from+(t.to-t.from)/400)
+	line := &plotter.Line{
+		XYs:       plotter.XYs{{X: t.x(from), Y: t.y(process)}, {X: t.x(to), Y: t.y(process)}},
+		LineStyle: draw.LineStyle{Color: c, Width: vg.Points(width)},
 	}
-	p.bar(p.lost.From, p.lost.Valid, victim, firstFill)
-	p.bar(max(p.lost.From, p.lost.Valid), p.lost.Told, victim, staleFill)
-	for _, h := range p.others {
-		p.bar(h.From, h.Valid, p.y(h.Process), laterFill)
+	t.plot.Add(line)
+	if what != "" {
+		key := *line
+		key.Width = vg.Points(9)
+		t.plot.Legend.Add(what, &key)
 	}
 }
 
-// bar is at least two pixels wide, so that a short lock is seen.
-func (p *picture) bar(from, to history.Moment, y int, style string) {
-	p.Rect(p.x(from), y, max(2, p.x(to)-p.x(from)), barHeight, style)
-}
-
-// A mark is what happened at one moment.
-type mark struct {
-	at   history.Moment
-	what string
-}
-
-// events draws the marks, each with its text on a line of its own: from the left
-// downwards, and those with the text on their left upwards, so that no text stands
-// on the line of another.
-func (p *picture) events() {
-	marks := []mark{{p.fault.Begin, "frozen"}}
-	if p.refused != 0 {
-		marks = append(marks, mark{p.refused, "the server still refuses others"})
+// marks draws the refused calls, and the two moments that matter.
+func (t *timeline) marks() error {
+	if len(t.refused) > 0 {
+		var points plotter.XYs
+		for _, try := range t.refused {
+			points = append(points, plotter.XY{X: t.x(try.Begin), Y: t.y(try.Process)})
+		}
+		tries := &plotter.Scatter{XYs: points, GlyphStyle: draw.GlyphStyle{Color: triedColor, Radius: vg.Points(3), Shape: draw.CrossGlyph{}}}
+		t.plot.Add(tries)
+		t.plot.Legend.Add("refused", tries)
 	}
-	marks = append(marks, mark{p.granted, "freed by the server, and granted to the next"},
-		mark{p.lost.Told, "awake, and told: ErrLost"})
-	if i := slices.IndexFunc(marks, p.textOnLeft); i >= 0 {
-		slices.Reverse(marks[i:])
+	labels, err := plotter.NewLabels(plotter.XYLabels{
+		XYs:    plotter.XYs{{X: t.x(t.next.From), Y: t.y(t.next.Process) + 0.3}, {X: t.x(t.lost.Told), Y: t.y(t.fault.Process) + 0.4}},
+		Labels: []string{fmt.Sprintf("granted to another process: %.0f ms", t.x(t.next.From)), fmt.Sprintf("told ErrLost: %.0f ms", t.x(t.lost.Told))},
+	})
+	if err != nil {
+		return fmt.Errorf("campaign: %w", err)
 	}
-	for row, m := range marks {
-		p.mark(48+row*20, m)
+	for i := range labels.TextStyle {
+		labels.TextStyle[i].Font, labels.TextStyle[i].XAlign = sans, draw.XCenter
 	}
+	t.plot.Add(labels)
+	return nil
 }
 
-// textOnLeft reports whether there is no room for m's text on its right.
-func (p *picture) textOnLeft(m mark) bool {
-	return p.x(m.at) > laneLeft+(laneRight-laneLeft)*3/5
+// x is m in milliseconds since the freeze, y the lane of a process.
+func (t *timeline) x(m history.Moment) float64 { return float64(m-t.fault.Begin) / 1e6 }
+
+func (t *timeline) y(process int) float64 {
+	return float64(len(t.processes) - 1 - slices.Index(t.processes, process))
 }
 
-// mark draws m as a line from y through all lanes, with its text at the top.
-func (p *picture) mark(y int, m mark) {
-	x := p.x(m.at)
-	p.Line(x, y+4, x, p.bottom(), line+";stroke-dasharray:3,3")
-	text := fmt.Sprintf("%s (%d ms)", m.what, p.since(m.at))
-	if p.textOnLeft(m) {
-		p.Text(x-5, y+6, text, ink+";text-anchor:end")
-	} else {
-		p.Text(x+5, y+6, text, ink)
+// svg returns the picture.
+func (t *timeline) svg() ([]byte, error) {
+	c := vgsvg.New(9*vg.Inch, vg.Length(float64(len(t.processes))*0.6+2.4)*vg.Inch)
+	t.drawOn(c)
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return nil, err
 	}
+	// A reader without the font would else get one with serifs.
+	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), nil
 }
 
-// since is m in milliseconds from the freeze.
-func (p *picture) since(m history.Moment) int64 {
-	return time.Duration(m - p.fault.Begin).Milliseconds()
-}
-
-// axis draws the time below the lanes.
-func (p *picture) axis() {
-	y := p.bottom() + 8
-	p.Line(laneLeft, y, laneRight, y, line)
-	const step = history.Moment(500 * time.Millisecond)
-	for m := p.fault.Begin - (p.fault.Begin-p.from)/step*step; m <= p.to; m += step {
-		p.Line(p.x(m), y, p.x(m), y+5, line)
-		p.Text(p.x(m), y+20, strconv.FormatInt(p.since(m), 10), ink+";text-anchor:middle")
-	}
-	p.Text(laneLeft-30, y+20, "ms", ink+";text-anchor:end")
-}
-
-// legend says what the bars mean.
-func (p *picture) legend(y int) {
-	x := laneLeft - 60
-	for _, e := range []struct{ style, what string }{
-		{firstFill, "held: Err was nil"},
-		{staleFill, "not looked at any more; on waking, Err says ErrLost"},
-		{laterFill, "other locks of the key"},
-		{frozenFill, "frozen"},
-	} {
-		p.Rect(x, y-11, 18, 12, e.style)
-		p.Text(x+24, y, e.what, ink)
-		x += 44 + 7*len(e.what)
-	}
+// drawOn draws the picture on a white ground.
+func (t *timeline) drawOn(c vg.CanvasSizer) {
+	whole := draw.New(c)
+	whole.SetColor(color.White)
+	whole.Fill(whole.Rectangle.Path())
+	t.plot.Draw(draw.Crop(whole, 10, -20, 10, -10))
 }

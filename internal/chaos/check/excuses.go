@@ -9,36 +9,36 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// settling is how long after a call, in a system that is not disturbed, what
-// the call left on its way to or from the server is done with. It is also the
-// longest that a TryLock takes.
+// settling is how long a call's traces can stay on their way to or from the
+// server, in an undisturbed system. It is also the longest that a TryLock
+// takes.
 const settling = history.Moment(time.Second)
 
-// excuses are why a refusal may be right although no lock of the history is
-// held: calls that have or may have the key for a moment without a line that
-// says when. They widen what is legal:
+// excuses are the reasons why a refusal may be right although no lock in the
+// history is held. Some calls have the key for a moment, and no line says when.
+// Each of them makes a refusal legal:
 //
-//   - Another call that waits for the key: a TryLock does not pass those in line.
-//   - An Unlock that has not returned: its process answers from memory.
-//   - A call that ended without a lock, neither granted nor refused. A grant may
-//     have been made for it, then or later, and is given back; how soon is not
-//     known, so until the next grant of the key, unless the key was certainly
-//     held all the while, and in any case until it has settled.
-//   - A call of a process that was killed, which left no line. Any fault with a
-//     Process may be that.
+//   - Another call waits for the key. A TryLock does not overtake waiting calls.
+//   - An Unlock has not returned. Its process answers from memory.
+//   - A call ended without a lock, neither granted nor refused. A grant may have
+//     been made for it, then or later, and is given back at an unknown time. So it
+//     counts until the next grant, unless the key was certainly held all the
+//     while, and in any case until it has settled.
+//   - A call of a process that was killed left no line. Any fault with a Process
+//     may be such a kill.
 //
-// A call for several keys that brought one of them must be in the history for
-// the others too, as one that gave up: it was in line for them.
+// A call for several keys waited for all of them and brought one. So the
+// history must have it for the others too, as a call that gave up.
 type excuses struct {
 	record *record
 	last   history.Moment // of the history
 
-	inLine    spans // calls that wait, and Unlocks
-	unsettled spans // calls without effect, and unseen ones, until they are settled
-	strays    strays
+	inLine         spans // calls that wait, and Unlocks
+	unsettled      spans // calls without effect, and unseen ones, until they are settled
+	abandonedCalls abandonedCalls
 }
 
-func (r *record) excuses(rs *records, t Terms, faults *spans) *excuses {
+func (r *record) excuses(rs *records, t Params, faults *spans) *excuses {
 	x := &excuses{record: r, last: rs.last}
 	x.unsettled.sorted = r.unseen(rs, t.Kills)
 	for _, y := range r.tries {
@@ -49,7 +49,7 @@ func (r *record) excuses(rs *records, t Terms, faults *spans) *excuses {
 			// What is stuck in a cut or a frozen server arrives when that is mended.
 			settled := max(y.End, faults.latest(y.Begin, y.End+settling)) + settling
 			x.unsettled.add(y.Begin, settled)
-			x.strays.all = append(x.strays.all, stray{y.Begin, y.End, settled + history.Moment(t.Lease)})
+			x.abandonedCalls.all = append(x.abandonedCalls.all, abandonedCall{y.Begin, y.End, settled + history.Moment(t.Lease)})
 		}
 	}
 	for _, l := range r.locks {
@@ -59,7 +59,7 @@ func (r *record) excuses(rs *records, t Terms, faults *spans) *excuses {
 	}
 	x.inLine.prepare()
 	x.unsettled.prepare()
-	x.strays.prepare()
+	x.abandonedCalls.prepare()
 	return x
 }
 
@@ -72,7 +72,7 @@ func (x *excuses) excuse(t history.Try) bool {
 	if i := x.record.after(t.Begin - 1); i > 0 {
 		freed = x.record.locks[i-1].until()
 	}
-	return x.strays.since(min(freed, t.Begin), t)
+	return x.abandonedCalls.since(min(freed, t.Begin), t)
 }
 
 // disturbances are the times of all faults.
@@ -85,8 +85,8 @@ func disturbances(faults []history.Fault) *spans {
 	return all
 }
 
-// unseen is when calls of processes that faults of kills ended may have had r's
-// key, and left no line.
+// unseen returns when calls of killed processes may have had r's key without a
+// line in the history. kills are the rows that kill.
 func (r *record) unseen(rs *records, kills []int) (all []interval) {
 	for _, f := range rs.faults {
 		if f.Process == 0 || !slices.Contains(kills, f.Row) {
@@ -105,17 +105,17 @@ func (r *record) askedBy(process int, m history.Moment) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool { return t.Process == process && t.Begin < m })
 }
 
-// A stray is a call without effect, and when all it may have left is gone.
-type stray struct{ begin, end, gone history.Moment }
+// An abandonedCall had no effect. After gone, nothing of it is left.
+type abandonedCall struct{ begin, end, gone history.Moment }
 
-// strays are filled, then prepared, then asked.
-type strays struct {
-	all   []stray          // by begin
+// abandonedCalls are added, then prepared, then queried.
+type abandonedCalls struct {
+	all   []abandonedCall  // by begin
 	reach []history.Moment // the latest gone of the first i+1
 }
 
-func (s *strays) prepare() {
-	slices.SortFunc(s.all, func(a, b stray) int { return cmp.Compare(a.begin, b.begin) })
+func (s *abandonedCalls) prepare() {
+	slices.SortFunc(s.all, func(a, b abandonedCall) int { return cmp.Compare(a.begin, b.begin) })
 	var reach history.Moment
 	for _, y := range s.all {
 		reach = max(reach, y.gone)
@@ -123,9 +123,9 @@ func (s *strays) prepare() {
 	}
 }
 
-// since reports whether a stray that had not ended when the key became free may
-// have had it when t was made.
-func (s *strays) since(freed history.Moment, t history.Try) bool {
+// since reports whether an abandoned call that had not ended when the key
+// became free may have had the key when t was made.
+func (s *abandonedCalls) since(freed history.Moment, t history.Try) bool {
 	i := sort.Search(len(s.all), func(i int) bool { return s.all[i].begin > t.End }) - 1
 	for ; i >= 0 && s.reach[i] >= t.Begin; i-- {
 		if s.all[i].end >= freed && s.all[i].gone >= t.Begin {

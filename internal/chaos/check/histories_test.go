@@ -11,8 +11,8 @@ import (
 const key = 7
 
 // terms are those of the hand-written histories, and of the simulation.
-func terms(timeout time.Duration) Terms {
-	return Terms{Timeout: timeout, Lease: 5 * time.Second, Kills: []int{kill}}
+func terms(timeout time.Duration) Params {
+	return Params{Timeout: timeout, Lease: 5 * time.Second, Kills: []int{kill}}
 }
 
 func sec(n float64) history.Moment { return history.Moment(n * float64(1000*ms)) }

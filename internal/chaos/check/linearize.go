@@ -16,48 +16,49 @@ var (
 	ErrUndecided = errors.New("check: the time was not enough to decide")
 )
 
-// A Place is where in a history a key's answers were wrong, or not judged.
+// A Place is where in a history a key's answers were wrong, or were not checked.
 type Place struct {
 	Key        int64
 	From, To   history.Moment
 	Operations int
 }
 
-// A Verdict is what [Linearize] found.
-type Verdict struct {
+// A Linearization is what [Linearize] found.
+type Linearization struct {
 	Keys       int
-	Operations int // grants, refusals, ends of locks that were judged
-	Refusals   int // judged or not
-	Excused    int // of them, those that were not, since calls without a known effect can explain them
+	Operations int // grants, refusals and ends of locks that were checked
+	Refusals   int // checked or not
+	Excused    int // of them, those that were not, since calls without a known effect explain them
 
 	Illegal   []Place // of each key the first
 	Undecided []Place
 }
 
-// Terms are what [Linearize] must know of the system, and how long it may take.
-type Terms struct {
+// Params are the facts about the system that [Linearize] needs, and its time
+// limit.
+type Params struct {
 	Timeout time.Duration // 0: none
 	Lease   time.Duration // after which the server frees what a session had
 	Kills   []int         // the rows of faults that kill their process
 }
 
-// Linearize asks for each key whether one lock server, that holds it for one
-// lock at a time, could have given all answers of the history, each at some
-// moment within its call.
+// Linearize checks each key on its own. It asks whether one lock server, which
+// holds the key for one lock at a time, could have given all answers of the
+// history. Each answer takes effect at some moment within its call.
 //
-// What is unknown widens what is legal: a lock that was lost, or whose Unlock
-// got no answer, may be free at any later moment; and see excuses. The error
+// What is unknown widens what is legal. A lock that was lost, or whose Unlock
+// got no answer, may be free at any later moment; see also excuses. The error
 // matches ErrIllegal, ErrUndecided or ErrMalformed.
-func Linearize(events []history.Event, t Terms) (Verdict, error) {
+func Linearize(events []history.Event, t Params) (Linearization, error) {
 	rs, err := index(events)
 	if err != nil {
-		return Verdict{}, err
+		return Linearization{}, err
 	}
 	var deadline time.Time
 	if t.Timeout > 0 {
 		deadline = time.Now().Add(t.Timeout)
 	}
-	v := Verdict{Keys: len(rs.keys)}
+	v := Linearization{Keys: len(rs.keys)}
 	faults := disturbances(rs.faults)
 	for _, r := range rs.keys {
 		ops, excused := r.operations(r.excuses(rs, t, faults))
@@ -65,12 +66,12 @@ func Linearize(events []history.Event, t Terms) (Verdict, error) {
 		v.Excused += excused
 		v.Refusals += r.refusals()
 		v.Operations += len(ops)
-		v.judge(r, ops, deadline)
+		v.checkKey(r, ops, deadline)
 	}
 	return v, v.err()
 }
 
-func (v *Verdict) judge(r *record, ops []operation, deadline time.Time) {
+func (v *Linearization) checkKey(r *record, ops []operation, deadline time.Time) {
 	for _, p := range r.pieces(ops, pieceLen) {
 		switch p.check(deadline) {
 		case porcupine.Ok:
@@ -84,7 +85,7 @@ func (v *Verdict) judge(r *record, ops []operation, deadline time.Time) {
 	}
 }
 
-func (v *Verdict) err() error {
+func (v *Linearization) err() error {
 	var errs []error
 	if n := len(v.Illegal); n > 0 {
 		errs = append(errs, fmt.Errorf("%w: %d keys, first %+v", ErrIllegal, n, v.Illegal[0]))

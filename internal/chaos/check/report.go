@@ -65,13 +65,13 @@ type Report struct {
 	Writes  map[history.Result]int
 	Faults  map[int]int // by row
 
-	Overlaps    []Overlap
-	Resurrected []Resurrection
-	Late        []Late // told after the server freed
-	Leaks       []Leak
-	Long        []Long
-	Recoveries  []*Recovery
-	Tellings    []*Telling
+	Overlaps      []Overlap
+	Resurrected   []Resurrection
+	Late          []Late // told after the server freed
+	Leaks         []Leak
+	Long          []Long
+	Recoveries    []*Recovery
+	Notifications []*Notification
 
 	Malformed error // the first line that makes no sense
 }

@@ -185,7 +185,7 @@ func (s *simulation) work(w *worker) {
 	case w.lost && s.defect == tellsLate && s.chance(0.8):
 		s.plan(w, 200*ms, func() { s.work(w) }) // frozen, as it were
 	case w.lost && s.defect != survives:
-		s.tell(w)
+		s.countNotification(w)
 	case s.chance(0.6):
 		w.hold.Valid = s.now
 		s.plan(w, 200*ms, func() { s.work(w) })
@@ -196,7 +196,7 @@ func (s *simulation) work(w *worker) {
 }
 
 // tell ends a lock that was lost: the server may free it from now on.
-func (s *simulation) tell(w *worker) {
+func (s *simulation) countNotification(w *worker) {
 	w.hold.Told, w.hold.UnlockBegin = s.now, s.now
 	w.hold.Ended, w.hold.Unlock = s.now, history.Lost
 	s.abandon(int(w.hold.Key), w.hold.Lock, 2000*ms)

@@ -23,7 +23,7 @@ func TestSweep(t *testing.T) {
 	starved := func(begin, end float64) []Option {
 		return []Option{WithStarved(TimesOf(list(fault(starve, 0, begin, end)), starve))}
 	}
-	patient := []Option{WithPatience(time.Second)}
+	patient := []Option{WithCallTimeout(time.Second)}
 	late := func(at float64) []history.Event { // told so late; the next holder has the key at 3.6
 		return join(list(granted(1, 1, 0, 1), told(1, 1, 1, 3, at)), turn(2, 2, 3.5, 3.9))
 	}
@@ -143,7 +143,7 @@ func TestOverlaps(t *testing.T) {
 
 // An excuse is for two locks, and hides no third.
 func TestExcuse(t *testing.T) {
-	excuse := WithExcuse(func(a, b Claim) bool { return a.Lock == 1 || b.Lock == 1 })
+	excuse := WithExcuse(func(a, b Grant) bool { return a.Lock == 1 || b.Lock == 1 })
 	report := Sweep(list(held(1, 1, 1, 9), held(2, 2, 3, 6), held(3, 3, 5, 7)), excuse)
 	want := []Overlap{{Key: key, First: 2, Second: 3, From: sec(5), To: sec(6)}}
 	excused := []Overlap{{Key: key, First: 1, Second: 2, From: sec(3), To: sec(6)}, {Key: key, First: 1, Second: 3, From: sec(5), To: sec(7)}}

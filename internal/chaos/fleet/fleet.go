@@ -1,5 +1,5 @@
-// Package fleet is what the campaign does its harm to: several processes of the
-// kit at work on one PostgreSQL, each behind a network of its own.
+// Package fleet is the system under test: several processes of the kit at work
+// on one PostgreSQL, each behind a network of its own.
 package fleet
 
 import (
@@ -30,7 +30,7 @@ type Settings struct {
 	Seed      uint64
 }
 
-// A Fleet is for one goroutine, but for what only reads a process' status.
+// A Fleet is for one goroutine, except for reading a process's status.
 type Fleet struct {
 	Settings
 	Cluster *pgtest.Cluster
@@ -66,7 +66,7 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 	if err != nil {
 		return f, err
 	}
-	if err := f.furnish(ctx); err != nil {
+	if err := f.createDatabase(ctx); err != nil {
 		return f, err
 	}
 	for i := range set.Processes {
@@ -77,8 +77,8 @@ func Start(ctx context.Context, set Settings) (f *Fleet, err error) {
 	return f, f.Serving(ctx, 30*time.Second)
 }
 
-// furnish makes the fleet's database.
-func (f *Fleet) furnish(ctx context.Context) error {
+// createDatabase makes the fleet's database.
+func (f *Fleet) createDatabase(ctx context.Context) error {
 	dsn, err := f.Cluster.CreateDatabase(ctx)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (f *Fleet) join(ctx context.Context, number int) (err error) {
 // Replace starts a process in m's place. That of before must have ended.
 func (f *Fleet) Replace(m *Member) (err error) {
 	f.started++
-	m.Process, err = worker.Start(worker.Orders{
+	m.Process, err = worker.Start(worker.Config{
 		Process: f.started,
 		Driver:  m.Driver,
 		DSN:     f.dsn(m, m.Proxy.Addr()),

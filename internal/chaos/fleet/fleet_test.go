@@ -66,14 +66,14 @@ func TestFleet(t *testing.T) {
 	if after[0].Connections != before[0].Connections+1 || after[1] != before[1] {
 		t.Errorf("one session was terminated: before %+v, after %+v", before, after)
 	}
-	killed := m.Process.Orders.Process
+	killed := m.Process.Config.Process
 	if err := f.Kill(m); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Serving(ctx, 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if m.Process.Orders.Process == killed {
+	if m.Process.Config.Process == killed {
 		t.Errorf("process %d has taken its own place", killed)
 	}
 	if err := f.Restart(ctx, m); err != nil {

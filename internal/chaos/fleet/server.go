@@ -37,9 +37,9 @@ func (f *Fleet) Exec(ctx context.Context, statement string, args ...any) error {
 	return nil
 }
 
-// ExecAfter is Exec that calls ready when there is a connection and a plan for it,
-// which may take a while on a busy machine, and nothing is left to do but to send
-// it.
+// ExecAfter is Exec that calls ready when only the order is left to send. By
+// then there is a connection and a plan, which may take a while on a busy
+// machine.
 func (f *Fleet) ExecAfter(ctx context.Context, ready func(), statement string, args ...any) error {
 	conn, err := f.DB.Conn(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (f *Fleet) drain(ctx context.Context, m *Member, end func(context.Context) 
 		return fmt.Errorf("%w: %w", ErrDrain, err)
 	}
 	if report.Goroutines > 0 {
-		return fmt.Errorf("%w: process %d (%s) leaves %d goroutines:\n%s", ErrDrain, m.Process.Orders.Process, m.Driver, report.Goroutines, report.Stacks)
+		return fmt.Errorf("%w: process %d (%s) leaves %d goroutines:\n%s", ErrDrain, m.Process.Config.Process, m.Driver, report.Goroutines, report.Stacks)
 	}
 	return nil
 }

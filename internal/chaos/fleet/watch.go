@@ -11,11 +11,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// ErrInVain is matched by Poll's error if what it waited for did not come.
-var ErrInVain = errors.New("waited in vain")
+// ErrTimeout is matched by Poll's error if what it waited for did not come.
+var ErrTimeout = errors.New("waited without success")
 
 // Poll calls done every few milliseconds until it reports true or an error, for
-// d at the most. what names the thing waited for.
+// at most d. what names the thing waited for.
 func Poll(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -33,7 +33,7 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("fleet: %w, %v, for %s", ErrInVain, d, what)
+			return fmt.Errorf("fleet: %w, %v, for %s", ErrTimeout, d, what)
 		}
 	}
 }
@@ -48,12 +48,12 @@ func (f *Fleet) Serving(ctx context.Context, d time.Duration) error {
 		for _, m := range f.Members {
 			select {
 			case <-m.Process.Ended():
-				return false, fmt.Errorf("process %d has ended", m.Process.Orders.Process)
+				return false, fmt.Errorf("process %d has ended", m.Process.Config.Process)
 			default:
 			}
 			if s := m.Process.Status(); s.LastOK <= since {
 				idle = append(idle, fmt.Sprintf("process %d (%s, last status %v ago): %+v",
-					m.Process.Orders.Process, m.Driver, time.Duration(history.Now()-s.At).Round(time.Millisecond), s))
+					m.Process.Config.Process, m.Driver, time.Duration(history.Now()-s.At).Round(time.Millisecond), s))
 			}
 		}
 		return len(idle) == 0, nil
@@ -85,7 +85,7 @@ func (f *Fleet) Tally(ctx context.Context, m *Member, since history.Moment) (Tal
 func TallyOf(p *worker.Process) Tally { return tally(p, p.Status()) }
 
 func tally(p *worker.Process, s worker.Status) Tally {
-	return Tally{p.Orders.Process, s.Connections, s.Lost}
+	return Tally{p.Config.Process, s.Connections, s.Lost}
 }
 
 // Tallies is the Tally of each member, of this moment.

@@ -37,13 +37,13 @@ func TestMutants(t *testing.T) {
 // plant checks that m is caught by all that should.
 func plant(t *testing.T, m Mutant) {
 	t.Log(m.Wrong)
-	verdict, err := m.Try(t.Context(), root, t.TempDir())
+	result, err := m.Try(t.Context(), root, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(t, m.Catch, verdict.Test)
+	report(t, m.Catch, result.Test)
 	if len(m.Campaign.Words) > 0 {
-		report(t, m.Campaign, verdict.Campaign)
+		report(t, m.Campaign, result.Campaign)
 	}
 }
 
@@ -99,7 +99,7 @@ func silent(t *testing.T, c Command, tree string) {
 	t.Log(c)
 	played := c
 	if c.Dir == campaignDir {
-		played = c.playedIn(t.TempDir())
+		played = c.inTree(t.TempDir())
 	}
 	if o, err := played.notices(t.Context(), tree); err != nil || o.Caught {
 		t.Errorf("it finds fault, and there is no bug: %v\n%s", err, o.Output)

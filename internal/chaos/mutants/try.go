@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
-	"github.com/latchkey-go/latchkey/internal/chaos/nemesis"
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
-// A Verdict is what came of a mutant.
-type Verdict struct {
+// A Result is what came of a mutant.
+type Result struct {
 	Test     Outcome
 	Campaign Outcome // of a Mutant that has one
 }
@@ -28,7 +28,7 @@ type Outcome struct {
 // Try plants m in a copy of the tree at root, made in dir, and runs what should
 // catch it. An error is one of the trial: a patch that does not apply, a tree
 // that does not compile.
-func (m Mutant) Try(ctx context.Context, root, dir string) (v Verdict, err error) {
+func (m Mutant) Try(ctx context.Context, root, dir string) (v Result, err error) {
 	if err := copyTree(root, dir); err != nil {
 		return v, err
 	}
@@ -44,7 +44,7 @@ func (m Mutant) Try(ctx context.Context, root, dir string) (v Verdict, err error
 	if len(m.Campaign.Words) == 0 {
 		return v, nil
 	}
-	if v.Campaign, err = m.Campaign.playedIn(dir).notices(ctx, dir); err != nil {
+	if v.Campaign, err = m.Campaign.inTree(dir).notices(ctx, dir); err != nil {
 		return v, fmt.Errorf("mutants: with %s: %w", m.Name, err)
 	}
 	// One that could not begin, or was broken off, has found nothing.
@@ -52,16 +52,17 @@ func (m Mutant) Try(ctx context.Context, root, dir string) (v Verdict, err error
 	return v, nil
 }
 
-// playedIn is a campaign that leaves its histories, which one that fails keeps, with the
+// inTree is a campaign that leaves its histories, which one that fails keeps, with the
 // tree.
-func (c Command) playedIn(tree string) Command {
+func (c Command) inTree(tree string) Command {
 	return Command{slices.Concat(c.Words, []string{"-out", filepath.Join(tree, "histories")}), c.Dir}
 }
 
-// violations is how a campaign says that a promise was broken: of a row, in its table,
-// and in its last words. That it could not decide is none.
+// violations are the words by which a campaign reports a violation: of a row,
+// in its table, or in its last error. A campaign that could not decide has none
+// of them.
 var violations = []string{
-	"VIOLATED", nemesis.ErrPromise.Error(), "campaign: holders were told too late", "campaign: losses were reported",
+	"VIOLATED", faults.ErrViolated.Error(), "campaign: holders were told too late", "campaign: losses were reported",
 	check.ErrOverlap.Error(), check.ErrResurrected.Error(), check.ErrToldLate.Error(), check.ErrSlow.Error(),
 	check.ErrLeaked.Error(), check.ErrLong.Error(), check.ErrFailed.Error(),
 	check.ErrIllegal.Error(), check.ErrTokenFell.Error(), check.ErrTokenShared.Error(), check.ErrTokenChanged.Error(),

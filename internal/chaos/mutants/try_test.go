@@ -24,7 +24,7 @@ func files(t *testing.T, contents map[string]string) string {
 }
 
 // try is what comes of one mutant, a patch of this text.
-func try(t *testing.T, tree, text string) (Verdict, error) {
+func try(t *testing.T, tree, text string) (Result, error) {
 	t.Helper()
 	mutants, err := Load(files(t, map[string]string{"one.patch": text}))
 	if err != nil {
@@ -55,9 +55,9 @@ func TestTry(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			verdict, err := try(t, tree, tt.header+strings.Replace(diff, "%s", tt.returns, 1))
-			if verdict.Test.Caught != tt.caught || (err != nil) != tt.fails {
-				t.Errorf("caught %t, error %v; want %t, %t", verdict.Test.Caught, err, tt.caught, tt.fails)
+			result, err := try(t, tree, tt.header+strings.Replace(diff, "%s", tt.returns, 1))
+			if result.Test.Caught != tt.caught || (err != nil) != tt.fails {
+				t.Errorf("caught %t, error %v; want %t, %t", result.Test.Caught, err, tt.caught, tt.fails)
 			}
 		})
 	}
@@ -90,13 +90,13 @@ func TestTryCampaign(t *testing.T) {
 				campaignDir + "/play.sh":   "cat says\n[ \"$1\" = -out ] && [ -n \"$2\" ] || exit 0\nexit " + tt.exit + "\n",
 				campaignDir + "/spare.out": "",
 			})
-			verdict, err := try(t, tree, "It is wrong.\ncaught by: true\ncampaign: sh play.sh\n"+
+			result, err := try(t, tree, "It is wrong.\ncaught by: true\ncampaign: sh play.sh\n"+
 				"--- a/tree.go\n+++ b/tree.go\n@@ -1 +1,2 @@\n package tree\n+// wrong\n")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if verdict.Campaign.Caught != tt.caught || verdict.Test.Caught || !strings.Contains(verdict.Campaign.Output, tt.says) {
-				t.Errorf("the verdict is %+v, want a campaign that caught: %t", verdict, tt.caught)
+			if result.Campaign.Caught != tt.caught || result.Test.Caught || !strings.Contains(result.Campaign.Output, tt.says) {
+				t.Errorf("the result is %+v, want a campaign that caught: %t", result, tt.caught)
 			}
 		})
 	}

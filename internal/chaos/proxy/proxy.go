@@ -60,7 +60,7 @@ func Start(server string, abrupt bool) (*Proxy, error) {
 	registered.Do(register)
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p := &Proxy{inner: toxiproxy.NewProxy(api, "process", "127.0.0.1:0", server), aim: new(aim)}
-	if err := p.furnish(abrupt); err != nil {
+	if err := p.addToxics(abrupt); err != nil {
 		return nil, err
 	}
 	if err := p.inner.Start(); err != nil {
@@ -69,8 +69,8 @@ func Start(server string, abrupt bool) (*Proxy, error) {
 	return p, nil
 }
 
-// furnish adds the toxics that are always there, before the first connection.
-func (p *Proxy) furnish(abrupt bool) error {
+// addToxics adds the toxics that are always there, before the first connection.
+func (p *Proxy) addToxics(abrupt bool) error {
 	requests, err := p.add("tap", ToServer, 1, "")
 	if err != nil {
 		return err

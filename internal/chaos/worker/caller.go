@@ -30,21 +30,21 @@ func (c *caller) chance(n int) bool { return c.rng.IntN(100) < n }
 
 func (c *caller) upTo(d time.Duration) time.Duration { return time.Duration(c.rng.Int64N(int64(d))) }
 
-// An ask is one call that wants a lock on one of keys.
-type ask struct {
+// A request is one call that wants a lock on one of keys.
+type request struct {
 	keys  []sqllock.Key
 	waits bool
 	limit time.Duration // of its context; 0: none
 }
 
 // choose makes up the next call.
-func (c *caller) choose() ask {
+func (c *caller) choose() request {
 	n := 1
 	if c.chance(15) {
 		n = 2 + c.rng.IntN(3)
 	}
-	a := ask{waits: c.chance(25)}
-	for _, i := range c.rng.Perm(c.w.orders.Keys)[:min(n, c.w.orders.Keys)] {
+	a := request{waits: c.chance(25)}
+	for _, i := range c.rng.Perm(c.w.config.Keys)[:min(n, c.w.config.Keys)] {
 		key := Key(i)
 		if c.chance(50) {
 			key = sameKey(i)
@@ -73,7 +73,7 @@ func (c *caller) take() (lock *sqllock.Lock, number int64) {
 	lock, err := c.call(ctx, a)
 	end := history.Now()
 	c.count(err, begin)
-	try := history.Try{Process: c.w.orders.Process, Call: c.w.number(), Waits: a.waits, Begin: begin, End: end, Result: ResultOf(err)}
+	try := history.Try{Process: c.w.config.Process, Call: c.w.number(), Waits: a.waits, Begin: begin, End: end, Result: ResultOf(err)}
 	for _, key := range a.keys { // of a failed call, each was held or none was granted
 		of := try
 		of.Key = key.Int64()
@@ -90,7 +90,7 @@ func (c *caller) take() (lock *sqllock.Lock, number int64) {
 	return lock, number
 }
 
-func (c *caller) call(ctx context.Context, a ask) (*sqllock.Lock, error) {
+func (c *caller) call(ctx context.Context, a request) (*sqllock.Lock, error) {
 	s := c.w.session
 	switch {
 	case len(a.keys) == 1 && a.waits:

@@ -15,10 +15,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// env is the environment variable with the orders of a process.
+// env is the environment variable with the Config of a process.
 const env = "LATCHKEY_CHAOS_WORKER"
 
-// statusEvery is how often a process tells its status.
+// statusEvery is how often a process reports its status.
 const statusEvery = 20 * time.Millisecond
 
 // Main does not return in a process that Start has started. Call it before
@@ -28,18 +28,18 @@ func Main() {
 	if !ok {
 		return
 	}
-	if err := follow(text); err != nil {
+	if err := runChild(text); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// follow works until it is told to drain, by its parent or by SIGTERM, and
-// reports. It ends with its parent: when its standard input does.
-func follow(text string) error {
-	var orders Orders
-	if err := json.Unmarshal([]byte(text), &orders); err != nil {
+// runChild works until it is told to drain, by its parent or by SIGTERM, and
+// reports. It ends when its standard input does, and so with its parent.
+func runChild(text string) error {
+	var config Config
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return err
 	}
 	draining, drain := context.WithCancel(context.Background())
@@ -50,13 +50,13 @@ func follow(text string) error {
 	orphaned := make(chan struct{})
 	go func() {
 		defer close(orphaned)
-		obey(os.Stdin, drain, floods)
-		if draining.Err() == nil { // nobody will want a report
+		readCommands(os.Stdin, drain, floods)
+		if draining.Err() == nil { // no parent is left to read a report
 			os.Exit(1)
 		}
 	}()
 	before := runtime.NumGoroutine()
-	w, err := open(orders)
+	w, err := open(config)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func follow(text string) error {
 	return nil
 }
 
-// obey follows commands until there are no more.
-func obey(in io.Reader, drain func(), floods chan<- int) {
+// readCommands carries out commands until there are no more.
+func readCommands(in io.Reader, drain func(), floods chan<- int) {
 	for commands := json.NewDecoder(in); ; {
 		var c command
 		if commands.Decode(&c) != nil {
@@ -91,14 +91,14 @@ func obey(in io.Reader, drain func(), floods chan<- int) {
 	}
 }
 
-// leftoverPatience is for goroutines stuck in a driver's attempt to connect,
-// which the kit bounds by 5 s.
-const leftoverPatience = 8 * time.Second
+// leftoverTimeout covers goroutines that are stuck in a driver's attempt to
+// connect, which the kit bounds by 5 s.
+const leftoverTimeout = 8 * time.Second
 
 // leftover waits until there are no more goroutines than before, and reports
 // those that stay.
 func leftover(before int) *Report {
-	deadline := time.Now().Add(leftoverPatience)
+	deadline := time.Now().Add(leftoverTimeout)
 	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -110,8 +110,9 @@ func leftover(before int) *Report {
 	return &Report{Goroutines: more, Stacks: string(stacks[:runtime.Stack(stacks, true)])}
 }
 
-// tell calls say with the status of w until ctx ends, and once more then.
-func (w *work) tell(ctx context.Context, say func(Status) error) error {
+// reportStatus calls say with the status of w until ctx ends, and once more
+// then.
+func (w *work) reportStatus(ctx context.Context, say func(Status) error) error {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	for {
@@ -126,7 +127,8 @@ func (w *work) tell(ctx context.Context, say func(Status) error) error {
 	}
 }
 
-// status is a consistent view only of each figure by itself.
+// status returns the counts. Each is exact by itself; together they are not one
+// snapshot.
 func (w *work) status() Status {
 	stats := w.session.Stats()
 	return Status{

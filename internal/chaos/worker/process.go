@@ -14,7 +14,7 @@ import (
 
 // A Process is a worker as its parent sees it.
 type Process struct {
-	Orders Orders
+	Config Config
 
 	command *exec.Cmd
 	stdin   io.WriteCloser // it ends when this is closed
@@ -25,19 +25,19 @@ type Process struct {
 	err     error         // how; valid once ended is closed
 }
 
-// Start starts a process. It ends with this one, however that ends: a process
-// group of its own gets a hangup and goes on when its parent is gone, also if it
-// was stopped.
-func Start(orders Orders) (*Process, error) {
+// Start starts a process, which ends when this one does. It has a process group
+// of its own. The kernel hangs up a stopped process whose parent is gone, and
+// lets it go on, so it ends too.
+func Start(config Config) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(orders)
+	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Orders: orders, said: make(chan struct{}), ended: make(chan struct{})}
+	p := &Process{Config: config, said: make(chan struct{}), ended: make(chan struct{})}
 	p.status.Store(&Status{})
 	p.command = exec.Command(program) //nolint:gosec // this very program
 	p.command.Env = append(os.Environ(), env+"="+string(text))
@@ -102,11 +102,11 @@ func (p *Process) Kill() error {
 }
 
 // Flood has the process make n calls that are cancelled.
-func (p *Process) Flood(n int) error { return p.tell(command{Do: doFlood, N: n}) }
+func (p *Process) Flood(n int) error { return p.send(command{Do: doFlood, N: n}) }
 
 // Drain has the process end its work, and returns its report.
 func (p *Process) Drain(ctx context.Context) (*Report, error) {
-	if err := p.tell(command{Do: doDrain}); err != nil {
+	if err := p.send(command{Do: doDrain}); err != nil {
 		return nil, err
 	}
 	return p.finish(ctx)
@@ -130,20 +130,20 @@ func (p *Process) finish(ctx context.Context) (*Report, error) {
 		select {
 		case <-step.done:
 			if err := step.then(); err != nil {
-				return nil, fmt.Errorf("worker: process %d: %w", p.Orders.Process, err)
+				return nil, fmt.Errorf("worker: process %d: %w", p.Config.Process, err)
 			}
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("worker: process %d does not end: %w", p.Orders.Process, ctx.Err()), p.Kill())
+			return nil, errors.Join(fmt.Errorf("worker: process %d does not end: %w", p.Config.Process, ctx.Err()), p.Kill())
 		}
 	}
 	report := p.report.Load()
 	if report == nil {
-		return nil, fmt.Errorf("worker: process %d ended without a report", p.Orders.Process)
+		return nil, fmt.Errorf("worker: process %d ended without a report", p.Config.Process)
 	}
 	return report, nil
 }
 
-func (p *Process) tell(c command) error {
+func (p *Process) send(c command) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err

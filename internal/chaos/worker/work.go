@@ -22,7 +22,7 @@ import (
 
 // work is what the callers of a process share.
 type work struct {
-	orders  Orders
+	config  Config
 	pool    *sql.DB // the Session's
 	session *sqllock.Session
 	direct  *sql.DB // for fenced writes
@@ -37,8 +37,8 @@ type work struct {
 	}
 }
 
-func open(o Orders) (w *work, err error) {
-	w = &work{orders: o}
+func open(o Config) (w *work, err error) {
+	w = &work{config: o}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -78,15 +78,15 @@ func (w *work) close() error {
 	return err
 }
 
-// work has callers at work until draining ends, and tells the status meanwhile.
-// When it returns, nobody holds a lock.
+// work has callers at work until draining ends, and reports the status
+// meanwhile. When it returns, no caller holds a lock.
 func (w *work) work(draining context.Context, floods <-chan int, say func(Status) error) error {
 	done, finish := context.WithCancel(context.Background())
 	told := make(chan error, 1)
-	go func() { told <- w.tell(done, say) }()
+	go func() { told <- w.reportStatus(done, say) }()
 	var callers sync.WaitGroup
-	for i := range w.orders.Callers {
-		c := caller{w, rand.New(rand.NewPCG(w.orders.Seed, uint64(i)))}
+	for i := range w.config.Callers {
+		c := caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(i)))}
 		callers.Go(func() { c.run(draining) })
 	}
 	callers.Go(func() { w.flood(draining, floods) })
@@ -95,8 +95,8 @@ func (w *work) work(draining context.Context, floods <-chan int, say func(Status
 	return <-told
 }
 
-// note appends e to the history, in one write of its own: what was noted is
-// there, whatever happens to this process the next moment.
+// note appends e to the history, in one write of its own. So it survives
+// whatever happens to this process the next moment.
 func (w *work) note(e history.Event) {
 	text, err := json.Marshal(e)
 	if err == nil {
@@ -110,7 +110,7 @@ func (w *work) note(e history.Event) {
 
 // number is one for a call, a lock or a write, unique in the history.
 func (w *work) number() int64 {
-	return int64(w.orders.Process)*1_000_000_000 + w.numbers.Add(1)
+	return int64(w.config.Process)*1_000_000_000 + w.numbers.Add(1)
 }
 
 const namespace = sqllock.Namespace("chaos")

@@ -40,7 +40,7 @@ func start(t *testing.T, driver string) *worker.Process {
 			t.Fatal(err)
 		}
 	}
-	p, err := worker.Start(worker.Orders{
+	p, err := worker.Start(worker.Config{
 		Process: 7, Driver: driver, DSN: dsn, Direct: dsn, Lease: 2 * time.Second,
 		History: filepath.Join(t.TempDir(), "history.jsonl"), Callers: 4, Keys: 3, Seed: 1,
 	})
@@ -67,7 +67,7 @@ func until(t *testing.T, p *worker.Process, what string, satisfies func(worker.S
 
 func read(t *testing.T, p *worker.Process) []history.Event {
 	t.Helper()
-	file, err := os.Open(p.Orders.History)
+	file, err := os.Open(p.Config.History)
 	if err != nil {
 		t.Fatal(err)
 	}

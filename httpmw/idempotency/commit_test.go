@@ -1,0 +1,142 @@
+package idempotency_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+)
+
+// A commitFault is what happens to a COMMIT.
+type commitFault int32
+
+const (
+	noFault      commitFault = iota
+	lostReply                // the server commits, the client gets no reply
+	lostQuestion             // the server gets no COMMIT
+)
+
+// A meddler is a connector whose next COMMIT meets a fault.
+type meddler struct {
+	driver driver.Driver
+	dsn    string
+	next   atomic.Int32 // a commitFault
+}
+
+func (m *meddler) Driver() driver.Driver { return m.driver }
+
+func (m *meddler) Connect(context.Context) (driver.Conn, error) {
+	conn, err := m.driver.Open(m.dsn)
+	return &meddledConn{conn, m}, err
+}
+
+// A meddledConn has only the methods that database/sql requires.
+type meddledConn struct {
+	driver.Conn
+	m *meddler
+}
+
+func (c *meddledConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+}
+
+func (c *meddledConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+	return meddledTx{tx, c}, err
+}
+
+type meddledTx struct {
+	driver.Tx
+	conn *meddledConn
+}
+
+func (tx meddledTx) Commit() error {
+	switch commitFault(tx.conn.m.next.Swap(int32(noFault))) {
+	case lostReply:
+		_ = tx.Tx.Commit()
+	case lostQuestion:
+	default:
+		return tx.Tx.Commit()
+	}
+	_ = tx.conn.Conn.Close()
+	return driver.ErrBadConn
+}
+
+// When the outcome of the commit is unknown, the response is 503 with Retry-After,
+// and a retry finds out.
+func TestCommitUnknown(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		fault    commitFault
+		status   int // of the handler
+		replayed string
+		runs     int32
+	}{
+		{"reply lost", lostReply, http.StatusCreated, "true", 1},
+		{"question lost", lostQuestion, http.StatusCreated, "", 2},
+		{"refusal, reply lost", lostReply, http.StatusPaymentRequired, "true", 1},
+		{"refusal, question lost", lostQuestion, http.StatusPaymentRequired, "", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eachBank(t, func(t *testing.T, b *bank) {
+				m := &meddler{driver: b.db.Driver(), dsn: b.dsn}
+				b.db = sql.OpenDB(m)
+				t.Cleanup(func() { _ = b.db.Close() })
+				s := b.serve(b.once(b.locks()), b.pay(tt.status))
+
+				m.next.Store(int32(tt.fault))
+				r := mustAsk(t, s, demand{key: "k-1"})
+				r.want(t, http.StatusServiceUnavailable)
+				if r.Header.Get("Retry-After") == "" {
+					t.Error("503 without Retry-After")
+				}
+				b.wantLog("unavailable")
+				lockertest.Eventually(t, "the retry has a response", func() bool {
+					r = mustAsk(t, s, demand{key: "k-1"})
+					return r.StatusCode == tt.status
+				})
+				if got := r.Header.Get("Idempotency-Replayed"); got != tt.replayed || b.runs.Load() != tt.runs {
+					t.Errorf("replayed %q in %d runs, want %q in %d", got, b.runs.Load(), tt.replayed, tt.runs)
+				}
+				b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.status])
+			})
+		})
+	}
+}
+
+// A serialization failure at the commit is known to have rolled back everything.
+func TestSerializationFailure(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		g := newGate(t)
+		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelSerializable})),
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				tx, _ := idempotency.Tx(r.Context())
+				var n int
+				if err := tx.QueryRowContext(r.Context(), "SELECT count(*) FROM ledger").Scan(&n); err != nil {
+					t.Error(err)
+				}
+				if b.record(r); b.runs.Load() <= 2 {
+					g.ServeHTTP(w, r)
+				}
+			}))
+		one, two := asking(t, s, demand{key: "k-1", body: "1"}), asking(t, s, demand{key: "k-2", body: "2"})
+		receive(t, g.inside, "first request")
+		receive(t, g.inside, "second request")
+		close(g.leave)
+		codes := []int{receive(t, one, "first response").StatusCode, receive(t, two, "second response").StatusCode}
+		if codes[0]+codes[1] != http.StatusOK+http.StatusServiceUnavailable {
+			t.Errorf("responses %v, want 200 and 503", codes)
+		}
+		b.wantEffects(1)
+		b.wantLog("40001")
+		for _, d := range []demand{{key: "k-1", body: "1"}, {key: "k-2", body: "2"}} {
+			mustAsk(t, s, d).want(t, http.StatusOK)
+		}
+		b.wantEffects(2)
+	})
+}

@@ -1,0 +1,185 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/handoff"
+	"github.com/latchkey-go/latchkey/ratelimit"
+)
+
+// Handler returns next as a handler that takes effect once for each key.
+//
+// The first request with a key gets the response of next. A later one gets the
+// stored response, with the header Idempotency-Replayed: true. Any other response
+// is a problem like those of [httpmw.Middleware.Reject]:
+//
+//	400  there is no key or no principal, or it is malformed
+//	409  a request with this key is in flight; with Retry-After
+//	413  the body is too large to be compared ([WithMaxBody])
+//	422  the key was used with another payload
+//	500  the response is too large to be stored ([WithMaxResponse]), next has ended
+//	     its transaction or written 101, a constraint fails at the commit, there
+//	     is no route, the body was read before, the table is missing or not as it
+//	     should be
+//	503  the locks or the database are unavailable, or next was interrupted;
+//	     with Retry-After
+//
+// After a 503 it is unknown whether the effect is committed. A retry finds out: it
+// gets the stored response, or runs next. After a 500 nothing is committed, unless
+// next has committed it by itself. Then each retry is 500 too.
+//
+// # Which requests have a key
+//
+// POST, PATCH and unusual methods need a key, unless there is [WithOptionalKey].
+// PUT and DELETE may have one. For GET, HEAD, OPTIONS and TRACE a key means
+// nothing. A request without a key that needs none goes to next as it is: it is not
+// limited, its response is not stored, and [Tx] reports false. So does a request for
+// which a KeyFunc returns [httpmw.ErrBypass].
+//
+// The header is a string of structured fields, such as
+// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes. Its parameters mean
+// nothing. Without the quotes, as many clients send it, it is the same key. A key
+// has 1 to 255 printable ASCII characters.
+//
+// # What must be the same
+//
+// The payload of a request is its method, host (without the port), URL as the
+// client sent it, Content-Type, If-Match, X-HTTP-Method-Override and body. The
+// fields of [WithFingerprintHeaders] join it. A key that comes with another payload
+// is rejected.
+//
+// A handler around may decompress the body, or read and restore it. It must not
+// take anything from the body, not even by r.FormValue. The Middleware detects that
+// by reading, and responds with 500 ([ErrBodyConsumed]). It cannot detect
+// everything if the request has no Content-Length, or if a handler around has
+// replaced r.Body, as [http.MaxBytesHandler] does. Then it notices that nothing is
+// left of the body, but not that a part is missing. And it rejects an empty body
+// without a Content-Length, which looks like one that was read.
+//
+// # What becomes of the effect
+//
+//	2xx, 3xx  the effect is committed, the response stored
+//	402       the effect is rolled back, the response stored
+//	others    the effect is rolled back, nothing is stored: a retry runs next again
+//
+// [WithStoredErrors] stores others, or not even 402. A next that writes nothing
+// means 200. If next panics, the effect is rolled back, nothing is stored, and the
+// panic goes on to the server.
+//
+// The context of next ends when the client leaves, the server shuts down or the lock
+// is lost. From then on only a 2xx or 3xx that next writes itself commits the
+// effect, so next should write it when its effect is complete. If next has written
+// nothing, the effect is rolled back and the response is 503
+// ([httpmw.ErrInterrupted]). An error that next writes is the response, and is not
+// stored.
+//
+// A handler between the Middleware and next may write a response although next has
+// written none: gin writes 200, and some middlewares for compression end an empty
+// stream. Inside of these, next must write an error when it gives up.
+//
+// The transaction does not end with that context. A next that goes on without its
+// client leaves a response to the retry. next may run as long as it likes, but its
+// transaction must not be idle for longer than [WithMaxIdle]. Put the Middleware
+// inside of [http.TimeoutHandler].
+//
+// # What is stored of the response
+//
+// The client is sent nothing before the effect is committed and the lock is
+// released. So the response is buffered: the ResponseWriter of next is no
+// [http.Flusher] or [http.Hijacker], and streams and trailers do not work. The
+// stored header has what next has set, without Set-Cookie and without what belongs
+// to the connection. A field that next has removed is not in a replay either. The
+// context of next carries the lock ([sqllock.FromContext]) if there is one.
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	if next == nil {
+		panic("idempotency: Handler needs an http.Handler that is not nil")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := m.serve(w, r, next); err != nil {
+			m.reject(w, r, err)
+		}
+	})
+}
+
+// serve responds to r. If it returns an error, it has written nothing.
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) error {
+	asked, err := m.read(w, r) // all of the body, before the lock is taken
+	if errors.Is(err, httpmw.ErrBypass) {
+		next.ServeHTTP(w, r)
+		return nil
+	}
+	if err != nil {
+		_ = m.limiter.Refuse(err) // for its Observer: a dry run rejects too, without a key nothing can be done once
+		return err
+	}
+	if m.limiter.Carried(r.Context(), asked.lockID()) {
+		m.report(r, slog.LevelError, twiceText, slog.Int("limit", m.limiter.Limit()))
+	}
+	lock, err := m.limiter.Acquire(r.Context(), asked.lockID())
+	switch {
+	case errors.Is(err, ratelimit.ErrBadID): // a hash in hexadecimal is a good id
+		return errShortIDs
+	case err != nil:
+		return err
+	}
+	defer lock.Unlock() //nolint:errcheck // the Observer is told of a loss; the client has its response
+	ctx, cancel := lock.Bind(r.Context())
+	defer cancel()
+	response, err := m.respond(ctx, w.Header(), r, asked, next)
+	if err != nil {
+		return err
+	}
+	_ = lock.Unlock() // everything is committed: the next request finds it
+	response.send(w)
+	return nil
+}
+
+// respond returns the stored response, or that of next, which it stores if its
+// status says so. around is the header as handlers around have set it.
+func (m *Middleware) respond(ctx context.Context, around http.Header, r *http.Request, asked payload, next http.Handler) (*storedResponse, error) {
+	claim, err := m.responses.claim(ctx, asked)
+	switch {
+	case errors.Is(err, errInFlight):
+		return nil, m.inFlight(r)
+	case err != nil:
+		return nil, err
+	case claim.stored != nil:
+		return claim.stored.to(asked)
+	}
+	defer claim.end() // also if next panics
+	w := newRecorder(m.maxResponse, around)
+	run(context.WithValue(ctx, txKey{}, claim.tx), w, r, asked, next)
+	interrupted := handoff.InterruptedBy(ctx)
+	if interrupted != nil && claim.starved() {
+		m.log.WarnContext(context.WithoutCancel(ctx), poolOfOneHint, "route", r.Pattern)
+	}
+	fresh, err := w.response(interrupted)
+	if err != nil {
+		return nil, err
+	}
+	if d := m.disposition(fresh.status, interrupted != nil); d != discarded {
+		err = claim.commit(ctx, fresh, d == stored)
+	}
+	return fresh, err
+}
+
+// run runs next with the body that was read.
+func run(ctx context.Context, w *recorder, r *http.Request, asked payload, next http.Handler) {
+	inner := asked.restore(r.WithContext(ctx))
+	defer handoff.CarryBack(r, inner) // also if next panics
+	next.ServeHTTP(w, inner)
+}
+
+// inFlight returns the error for a request that passed the lock although another
+// request with its key is in its transaction. The lock was lost, or the limiter
+// fails open.
+func (m *Middleware) inFlight(r *http.Request) error {
+	m.log.WarnContext(context.WithoutCancel(r.Context()), "idempotency: rejected a request that the lock had admitted next to another with its key", "route", r.Pattern)
+	err := &ratelimit.BusyError{Namespace: string(m.limiter.Namespace()), RetryAfter: claimTimeout}
+	_ = m.limiter.Refuse(err)
+	return err
+}

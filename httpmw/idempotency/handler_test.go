@@ -1,0 +1,198 @@
+package idempotency_test
+
+import (
+	"database/sql"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A handler that panics leaves no effect, response, lock or transaction behind. The
+// panic goes on.
+func TestPanic(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(b.locks())
+		for name, end := range map[string]func(){
+			"value":  func() { panic("boom") },
+			"abort":  func() { panic(http.ErrAbortHandler) },
+			"goexit": runtime.Goexit,
+		} {
+			t.Run(name, func(t *testing.T) {
+				d := demand{key: "k-" + name}
+				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					b.record(r)
+					w.WriteHeader(http.StatusCreated)
+					end()
+				}))
+				if r, err := ask(t.Context(), s, d); err == nil && name != "goexit" {
+					t.Errorf("status %d, want the connection to end", r.StatusCode)
+				}
+				if n := b.number("SELECT count(*) FROM ledger"); n != 0 {
+					t.Errorf("%d effects of a handler that panicked", n)
+				}
+				r := mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), d)
+				r.want(t, http.StatusCreated)
+				if r.Header.Get("Idempotency-Replayed") != "" {
+					t.Error("the response of a handler that panicked was stored")
+				}
+				b.do("DELETE FROM ledger")
+			})
+		}
+		if n := b.db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are still in use", n)
+		}
+	})
+}
+
+// A body or response that is too large is rejected, and has no effect.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	locks := b.locks()
+	var wrote error
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.record(r)
+		_, _ = io.WriteString(w, "1234")
+		_, wrote = io.WriteString(w, r.Header.Get("X-More"))
+	})
+	s := b.serve(b.once(locks, idempotency.WithMaxResponse(5), idempotency.WithMaxBody(3)), h)
+	more := func(text string) http.Header { return http.Header{"X-More": {text}} }
+
+	mustAsk(t, s, demand{key: "k-1", body: "1234"}).want(t, http.StatusRequestEntityTooLarge)
+	mustAsk(t, s, demand{key: "k-2", header: more("56")}).want(t, http.StatusInternalServerError)
+	if !errors.Is(wrote, idempotency.ErrResponseTooLarge) {
+		t.Errorf("Write: %v, want ErrResponseTooLarge", wrote)
+	}
+	b.wantLog("WithMaxResponse")
+	b.wantEffects(0)
+	mustAsk(t, s, demand{key: "k-2", body: "123", header: more("5")}).want(t, http.StatusOK)
+	b.wantEffects(1)
+
+	around := serve(t, http.MaxBytesHandler(s.Config.Handler, 1)) // a limit of another handler
+	mustAsk(t, around, demand{key: "k-3", body: "12"}).want(t, http.StatusRequestEntityTooLarge)
+}
+
+// The handler's ResponseWriter is like net/http's, without the methods that would
+// send a byte too early.
+func TestResponseWriter(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, flusher := w.(http.Flusher)
+		_, hijacker := w.(http.Hijacker)
+		if flusher || hijacker {
+			t.Error("the writer can flush or hijack")
+		}
+		control := http.NewResponseController(w)
+		if err := control.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Flush: %v, want ErrNotSupported", err)
+		}
+		if _, _, err := control.Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Hijack: %v, want ErrNotSupported", err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("status 42 did not panic")
+				}
+			}()
+			w.WriteHeader(42)
+		}()
+		w.Header().Set("X-Early", "1")
+		w.Header().Set("Content-Length", "12345") // wrong
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNoContent)
+		w.Header().Set("X-Late", "1")
+		w.WriteHeader(http.StatusTeapot)
+		if _, err := io.WriteString(w, "body"); !errors.Is(err, http.ErrBodyNotAllowed) {
+			t.Errorf("Write after 204: %v, want ErrBodyNotAllowed", err)
+		}
+	}))
+	for _, replayed := range []string{"", "true"} {
+		r := mustAsk(t, s, demand{key: "k-1"})
+		r.want(t, http.StatusNoContent)
+		if r.Header.Get("X-Early") != "1" || r.Header.Get("X-Late") != "" || r.Header.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("header %v", r.Header)
+		}
+	}
+}
+
+// WithRejection accepts options of an httpmw.Middleware. The reject handler gets the
+// reason.
+func TestWithRejection(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	var got error
+	seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { got = err })
+	rejection := idempotency.WithRejection(seen, httpmw.WithProblemType("https://example.com/busy"))
+	s := b.serve(b.once(b.locks(), rejection), b.pay(http.StatusCreated))
+	for _, tt := range []struct {
+		d    demand
+		want error
+	}{
+		{demand{}, httpmw.ErrNoKey},
+		{demand{key: `"`}, ratelimit.ErrBadID},
+		{demand{key: "k-1"}, nil},
+		{demand{key: "k-1", body: "2"}, idempotency.ErrOtherPayload},
+	} {
+		got = nil
+		mustAsk(t, s, tt.d)
+		if !errors.Is(got, tt.want) {
+			t.Errorf("the reject handler gets %v, want %v", got, tt.want)
+		}
+	}
+}
+
+func TestMisusePanics(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay")
+	key := httpmw.Header(user)
+	for name, misuse := range map[string]func(){
+		"nil db":        func() { idempotency.New(nil, l, key) },
+		"nil limiter":   func() { idempotency.New(b.db, nil, key) },
+		"nil principal": func() { idempotency.New(b.db, l, nil) },
+		"two at a time": func() { idempotency.New(b.db, ratelimit.AtMost(2, sqllock.NewMemory(), "pay"), key) },
+		"nil handler":   func() { idempotency.New(b.db, l, key).Handler(nil) },
+		"nil route":     func() { idempotency.WithRoute(nil) },
+		"no headers":    func() { idempotency.WithFingerprintHeaders() },
+		"empty header":  func() { idempotency.WithFingerprintHeaders("Prefer", "") },
+		"nil errors":    func() { idempotency.WithStoredErrors(nil) },
+		"nil logger":    func() { idempotency.WithLogger(nil) },
+		"no body":       func() { idempotency.WithMaxBody(0) },
+		"no response":   func() { idempotency.WithMaxResponse(0) },
+		"nil key":       func() { idempotency.WithKey(nil) },
+		"no idle time":  func() { idempotency.WithMaxIdle(0) },
+		"read-only":     func() { idempotency.WithTxOptions(sql.TxOptions{ReadOnly: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if text, _ := recover().(string); !strings.HasPrefix(text, "idempotency: ") {
+					t.Errorf("panic %q, want one that begins with the package's name", text)
+				}
+			}()
+			misuse()
+		})
+	}
+}
+
+// A handler cannot switch protocols. Its effect is not committed, and its client does
+// not read 200.
+func TestSwitchingProtocols(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(b.locks())
+		s := b.serve(i, b.pay(http.StatusSwitchingProtocols))
+		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+		b.wantLog("cannot switch protocols")
+		b.wantEffects(0)
+		mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
+	})
+}

@@ -1,0 +1,109 @@
+package idempotency_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// either returns a handler for requests with and without a key. It reports in a header
+// whether there is a transaction, and pays in it.
+func (b *bank) either() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := idempotency.Tx(r.Context()); ok {
+			b.pay(http.StatusCreated)(w, r)
+			return
+		}
+		if _, ok := w.(http.Flusher); !ok {
+			b.t.Error("the writer of a request that passes is not net/http's")
+		}
+		b.do("INSERT INTO ledger VALUES ('passed')")
+		w.WriteHeader(http.StatusAccepted)
+	})
+}
+
+// A method decides whether a key is needed, counts, or means nothing.
+func TestMethods(t *testing.T) {
+	const passes, once, rejected = http.StatusAccepted, http.StatusCreated, http.StatusBadRequest
+	for _, tt := range []struct {
+		method                           string
+		without, optional, with, spoiled int
+	}{
+		{http.MethodGet, passes, passes, passes, passes},
+		{http.MethodHead, passes, passes, passes, passes},
+		{http.MethodOptions, passes, passes, passes, passes},
+		{http.MethodTrace, passes, passes, passes, passes},
+		{http.MethodPut, passes, passes, once, rejected},
+		{http.MethodDelete, passes, passes, once, rejected},
+		{http.MethodPost, rejected, passes, once, rejected},
+		{http.MethodPatch, rejected, passes, once, rejected},
+		{"MKCOL", rejected, passes, once, rejected},
+	} {
+		t.Run(tt.method, func(t *testing.T) {
+			t.Parallel()
+			b := oneBank(t)
+			locks := b.locks()
+			s := b.serve(b.once(locks), b.either())
+			optional := b.serve(b.once(locks, idempotency.WithOptionalKey()), b.either())
+			header := func(values ...string) demand {
+				return demand{method: tt.method, header: http.Header{"Idempotency-Key": values}}
+			}
+			for range 2 {
+				mustAsk(t, s, header()).want(t, tt.without)
+				mustAsk(t, optional, header()).want(t, tt.optional)
+			}
+			for _, d := range []demand{header("a b"), header("a", "b"), header("")} {
+				mustAsk(t, s, d).want(t, tt.spoiled)
+				mustAsk(t, optional, d).want(t, tt.spoiled)
+			}
+			b.do("DELETE FROM ledger")
+			first := mustAsk(t, s, header("k-1"))
+			first.want(t, tt.with)
+			again := mustAsk(t, optional, header("k-1"))
+			if tt.with == passes {
+				again.want(t, passes)
+				b.wantEffects(2)
+				return
+			}
+			again.wantReplay(t, first)
+			b.wantEffects(1)
+		})
+	}
+}
+
+// WithKey's requests without a key pass like those without the header. A KeyFunc
+// that fails otherwise rejects them.
+func TestMethodsWithKey(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.either())
+	event := func(values ...string) demand {
+		return demand{method: http.MethodPut, header: http.Header{"X-Event": values}}
+	}
+	mustAsk(t, s, event()).want(t, http.StatusAccepted)
+	mustAsk(t, s, event("1", "2")).want(t, http.StatusBadRequest)
+	first := mustAsk(t, s, event("1"))
+	first.want(t, http.StatusCreated)
+	mustAsk(t, s, event("1")).wantReplay(t, first)
+
+	empty := idempotency.WithKey(func(*http.Request) (string, error) { return "", nil })
+	mustAsk(t, b.serve(b.once(b.locks(), empty), b.either()), demand{}).want(t, http.StatusBadRequest)
+}
+
+// A request that passes needs neither locks nor a principal nor a route, and the
+// Observer gets no event for it.
+func TestPassesWithoutLocks(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	heard := func(error) { t.Error("the Observer heard of a request that passes") }
+	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(ratelimit.Observer{Refused: heard}))
+	nobody := httpmw.FromContext(func(context.Context) (string, bool) { return "", false })
+	i := idempotency.New(b.db, l, nobody)
+	mustAsk(t, serve(t, i.Handler(b.either())), demand{method: http.MethodPut}).want(t, http.StatusAccepted)
+	b.wantEffects(1)
+}

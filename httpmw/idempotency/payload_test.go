@@ -1,0 +1,194 @@
+package idempotency_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// serveKey sends r to h as a request of ada with the key k-1.
+func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	r.Header.Set(user, "ada")
+	r.Header.Set("Idempotency-Key", "k-1")
+	if r.Pattern == "" {
+		r.Pattern = "/"
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// What the fingerprint distinguishes in addition to what TestOtherPayload sends.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	pay := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
+	inner := http.NewServeMux()
+	inner.Handle("/pay", pay)
+	outer := http.NewServeMux()
+	outer.Handle("/v1/", http.StripPrefix("/v1", inner))
+	outer.Handle("/v2/", http.StripPrefix("/v2", inner))
+	ask := func(method, target string) int { return serveKey(outer, httptest.NewRequest(method, target, nil)).Code }
+
+	if got := ask(http.MethodPost, "http://a.example/v1/pay?x=1"); got != http.StatusCreated {
+		t.Fatalf("status %d", got)
+	}
+	for _, tt := range []struct {
+		method, target string
+		want           int
+	}{
+		{http.MethodPost, "http://a.example/v1/pay?x=1", http.StatusCreated},
+		{http.MethodPost, "http://A.example:8080/v1/pay?x=1", http.StatusCreated}, // another instance
+		{http.MethodPut, "http://a.example/v1/pay?x=1", http.StatusUnprocessableEntity},
+		{http.MethodPost, "http://a.example/v2/pay?x=1", http.StatusUnprocessableEntity}, // another mount
+		{http.MethodPost, "http://b.example/v1/pay?x=1", http.StatusUnprocessableEntity},
+		{http.MethodPost, "http://a.example/v1/pay?x=2", http.StatusUnprocessableEntity},
+	} {
+		if got := ask(tt.method, tt.target); got != tt.want {
+			t.Errorf("%s %s: %d, want %d", tt.method, tt.target, got, tt.want)
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "http://a.example/pay?x=1", nil) // made by hand, for no server
+	r.RequestURI, r.URL, r.Pattern = "", &url.URL{Path: "/v1/pay", RawQuery: "x=1"}, "/pay"
+	if w := serveKey(pay, r); w.Header().Get("Idempotency-Replayed") == "" {
+		t.Errorf("without RequestURI: %d, want the URL to count", w.Code)
+	}
+	b.wantEffects(1)
+}
+
+// Header fields that change what a request does are part of its fingerprint: two
+// by default, others by an option. Other fields are not.
+func TestFingerprintHeaders(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		locks := b.locks()
+		usual := b.serve(b.once(locks), b.pay(http.StatusCreated))
+		more := b.serve(b.once(locks, idempotency.WithFingerprintHeaders("x-dry-run", "If-None-Match", "X-Dry-Run")), b.pay(http.StatusCreated))
+		const same, other = http.StatusCreated, http.StatusUnprocessableEntity
+		for name, tt := range map[string]struct {
+			first, then       http.Header
+			wantUsual, wantBy int // of a Middleware with the option
+		}{
+			"none":     {nil, nil, same, same},
+			"changed":  {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
+			"added":    {nil, http.Header{"If-Match": {`"1"`}}, other, other},
+			"empty":    {nil, http.Header{"If-Match": {""}}, other, other},
+			"dropped":  {http.Header{"If-Match": {`"1"`}}, nil, other, other},
+			"same":     {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"1"`}}, same, same},
+			"joined":   {http.Header{"If-Match": {`"1"`, `"2"`}}, http.Header{"If-Match": {`"1", "2"`}}, same, same},
+			"override": {http.Header{"X-Http-Method-Override": {"PATCH"}}, http.Header{"X-Http-Method-Override": {"PUT"}}, other, other},
+			"moved": {
+				http.Header{"If-Match": {"DELETE"}},
+				http.Header{"X-Http-Method-Override": {"DELETE"}}, other, other,
+			},
+			"by option":    {http.Header{"X-Dry-Run": {"1"}}, nil, same, other},
+			"canonical":    {http.Header{"If-None-Match": {"*"}}, http.Header{"If-None-Match": {`"1"`}}, same, other},
+			"of no effect": {http.Header{"Traceparent": {"1"}, "Accept": {"*/*"}}, http.Header{"Traceparent": {"2"}}, same, same},
+		} {
+			t.Run(name, func(t *testing.T) {
+				for who, s := range map[string]*httptest.Server{"usual": usual, "more": more} {
+					want := map[string]int{"usual": tt.wantUsual, "more": tt.wantBy}[who]
+					d := demand{key: "k-1", who: who + name, header: tt.first, body: "x"}
+					mustAsk(t, s, d).want(t, http.StatusCreated)
+					d.header = tt.then
+					if r := mustAsk(t, s, d); r.StatusCode != want {
+						t.Errorf("%s: %d, want %d", who, r.StatusCode, want)
+					}
+				}
+			})
+		}
+		// A body that looks like the encoding of a field is not taken for it.
+		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).want(t, same)
+		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).want(t, other)
+
+		// Instances with and without the option store the same for a request without
+		// such a field.
+		first := mustAsk(t, usual, demand{key: "k-2"})
+		mustAsk(t, more, demand{key: "k-2"}).wantReplay(t, first)
+	})
+}
+
+// The handler finds the body and its length. What it parses is visible outside.
+func TestRequestOfHandler(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	route := idempotency.WithRoute(func(*http.Request) (string, error) { return "pay", nil })
+	h := b.once(sqllock.NewMemory(), route).Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 3 {
+			t.Errorf("length %d, want 3", r.ContentLength)
+		}
+		b.record(r)
+		r.Pattern = "POST /inner"
+	}))
+	r := httptest.NewRequest(http.MethodPost, "/", io.NopCloser(strings.NewReader("abc")))
+	r.ContentLength = -1
+	r.Header.Set(user, "ada")
+	r.Header.Set("Idempotency-Key", "k-1")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if r.Pattern != "POST /inner" {
+		t.Errorf("the pattern outside is %q, want what a mux inside has found", r.Pattern)
+	}
+	if n := b.number("SELECT count(*) FROM ledger WHERE note = 'abc'"); n != 1 {
+		t.Errorf("%d effects of the body, want 1", n)
+	}
+}
+
+// With WithKey the response to a request without a key does not name the header.
+func TestWithKey(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	s := b.serve(b.once(b.locks(), idempotency.WithKey(httpmw.Header("X-Event"))), b.pay(http.StatusCreated))
+	event := func(id string) http.Header { return http.Header{"X-Event": {id}} }
+	long := strings.Repeat("é ", 1000) + "1"
+	first := mustAsk(t, s, demand{header: event(long)})
+	first.want(t, http.StatusCreated)
+	mustAsk(t, s, demand{header: event(long)}).wantReplay(t, first)
+	mustAsk(t, s, demand{header: event("2"), key: "k-1"}).want(t, http.StatusCreated)
+	none := mustAsk(t, s, demand{key: "k-1"})
+	none.want(t, http.StatusBadRequest)
+	if strings.Contains(none.text, "Idempotency-Key") {
+		t.Errorf("told of a header that does not count: %s", none.text)
+	}
+	b.wantEffects(2)
+}
+
+// A limiter that accepts no ids of 64 bytes is a fault of the server.
+func TestShortIDs(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(63))
+	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+	b.wantLog("WithMaxIDLen")
+	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(64))
+	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
+}
+
+// The limiter's Observer gets an event for each request that the Middleware rejects.
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	refused := make(chan error, 10)
+	observer := ratelimit.Observer{Refused: func(err error) { refused <- err }}
+	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen(), ratelimit.WithObserver(observer))
+	g := newGate(t)
+	s := b.serve(b.onceBy(l), g)
+	mustAsk(t, s, demand{}).want(t, http.StatusBadRequest)
+	first := asking(t, s, demand{key: "k-1"})
+	receive(t, g.inside, "first request")
+	mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusConflict)
+	close(g.leave)
+	receive(t, first, "first response").want(t, http.StatusOK)
+	for _, want := range []error{httpmw.ErrNoKey, ratelimit.ErrBusy} {
+		if err := receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
+			t.Errorf("the Observer hears of %v, want %v", err, want)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package idempotency_test
+
+import (
+	"database/sql"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A handler that ends its transaction itself, or hides that a statement failed, is
+// detected, and has no effect twice.
+func TestTxUnusable(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		i := b.once(b.locks())
+		for _, tt := range []struct {
+			name    string
+			misuse  string
+			effects int
+		}{
+			{"commits", "commit", 1},
+			{"rolls back", "rollback", 0},
+			{"hides an error", "SELECT 1/0", 0},
+			{"rolls back by SQL", "ROLLBACK", 0},
+			{"commits by SQL", "COMMIT", 1},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				b.do("DELETE FROM ledger")
+				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					b.record(r)
+					tx, _ := idempotency.Tx(r.Context())
+					switch tt.misuse {
+					case "commit":
+						_ = tx.Commit()
+					case "rollback":
+						_ = tx.Rollback()
+					default:
+						_, _ = tx.ExecContext(r.Context(), tt.misuse)
+					}
+					w.WriteHeader(http.StatusCreated)
+				}))
+				for range 2 {
+					mustAsk(t, s, demand{key: `"` + tt.name + `"`}).want(t, http.StatusInternalServerError)
+				}
+				b.wantEffects(tt.effects)
+				b.wantLog("must not commit")
+			})
+		}
+	})
+}
+
+// If the handler forgets to close rows, its response cannot be stored. There is no
+// effect, and the log names the possible cause.
+func TestRowsLeftOpen(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			b.record(r)
+			tx, _ := idempotency.Tx(r.Context())
+			rows, err := tx.QueryContext(r.Context(), "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // that is the bug
+			if err != nil || !rows.Next() || rows.Err() != nil {
+				t.Errorf("no rows: %v", err)
+			}
+		}))
+		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusServiceUnavailable)
+		b.wantEffects(0)
+		b.wantLog("left rows of it open")
+	})
+}
+
+// A stored error is written in the transaction whose effect is rolled back, also if
+// that has failed. It needs no second connection, and no other request comes between.
+func TestStoredError(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.db.SetMaxOpenConns(1)
+		g := newGate(t)
+		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b.record(r)
+			tx, _ := idempotency.Tx(r.Context())
+			if _, err := tx.ExecContext(r.Context(), "SELECT 1/0"); err == nil {
+				t.Error("no error")
+			}
+			g.inside <- r
+			stay(g.test, g.leave)
+			w.WriteHeader(http.StatusPaymentRequired)
+		}))
+		first := asking(t, s, demand{key: "k-1"})
+		receive(t, g.inside, "first request")
+		waiting := make(chan *sql.Conn, 1)
+		go func() { // the next waiter for the connection
+			conn, err := b.db.Conn(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			waiting <- conn
+		}()
+		lockertest.Eventually(t, "somebody waits for a connection", func() bool { return b.db.Stats().WaitCount > 0 })
+		close(g.leave)
+		response := receive(t, first, "first response")
+		response.want(t, http.StatusPaymentRequired)
+		conn := receive(t, waiting, "connection")
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, response)
+		b.wantEffects(0)
+	})
+}
+
+// Settings of the handler do not prevent storing its response, or the log says why.
+func TestHandlerSets(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.setUp(`CREATE ROLE "poor_%s"; GRANT INSERT ON ledger TO "poor_%s"; CREATE SCHEMA other; CREATE TABLE other.latchkey_responses ()`)
+		defer b.do("DROP OWNED BY " + b.role())
+		i := b.once(sqllock.NewMemory())
+		for _, tt := range []struct {
+			name, set   string
+			status, got int
+			log         string
+		}{
+			{"search_path", "SET LOCAL search_path = other, public", http.StatusCreated, http.StatusCreated, ""},
+			{"role", "SET LOCAL ROLE " + b.role(), http.StatusCreated, http.StatusServiceUnavailable, "SET ROLE"},
+			{"role of a refusal", "SET LOCAL ROLE " + b.role(), http.StatusPaymentRequired, http.StatusPaymentRequired, ""},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				b.do("DELETE FROM ledger")
+				s := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					tx, _ := idempotency.Tx(r.Context())
+					if _, err := tx.ExecContext(r.Context(), tt.set); err != nil {
+						t.Error(err)
+					}
+					b.record(r)
+					w.WriteHeader(tt.status)
+				}))
+				d := demand{key: `"` + tt.name + `"`}
+				first := mustAsk(t, s, d)
+				first.want(t, tt.got)
+				if tt.log == "" {
+					mustAsk(t, s, d).wantReplay(t, first)
+				} else {
+					b.wantLog(tt.log)
+				}
+				b.wantEffects(map[int]int{http.StatusCreated: 1}[tt.got])
+			})
+		}
+	})
+}
+
+// role returns the role that setUp has made.
+func (b *bank) role() string {
+	b.t.Helper()
+	var name string
+	if err := b.db.QueryRow("SELECT quote_ident('poor_' || current_database())").Scan(&name); err != nil {
+		b.t.Fatal(err)
+	}
+	return name
+}
+
+// A constraint that fails at the commit has rolled back everything, and would fail
+// again. A retry cannot help.
+func TestConstraintAtCommit(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.do("ALTER TABLE ledger ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED")
+		s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
+		mustAsk(t, s, demand{key: "k-0", body: "10 to bob"}).want(t, http.StatusCreated)
+		for range 2 {
+			mustAsk(t, s, demand{key: "k-1", body: "10 to bob"}).want(t, http.StatusInternalServerError)
+		}
+		b.wantLog("23505")
+		b.wantEffects(1)
+	})
+}
+
+// Options that the driver does not know are a mistake of the setup. The database is
+// not away.
+func TestUnknownIsolation(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))
+		r := mustAsk(t, s, demand{key: "k-1"})
+		r.want(t, http.StatusInternalServerError)
+		if r.Header.Get("Retry-After") != "" {
+			t.Error("500 with Retry-After")
+		}
+		b.wantLog("WithTxOptions")
+	})
+}
+
+// PostgreSQL accepts no idle time above 24 days.
+func TestLongMaxIdle(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		s := b.serve(b.once(b.locks(), idempotency.WithMaxIdle(1000*time.Hour)), b.pay(http.StatusCreated))
+		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
+	})
+}

@@ -1,0 +1,109 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A logbook is a log that a test reads.
+type logbook struct{ bytes.Buffer }
+
+func (l *logbook) option() idempotency.Option {
+	return idempotency.WithLogger(slog.New(slog.NewTextHandler(&l.Buffer, nil)))
+}
+
+// want fails the test unless lines have been logged since the last look, each
+// with all of parts. None may hold what is in the requests of these tests.
+func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
+	t.Helper()
+	got := l.String()
+	l.Reset()
+	if strings.Count(got, "\n") != lines {
+		t.Errorf("%s: logged %q, want %d lines", when, got, lines)
+	}
+	for line := range strings.Lines(got) {
+		for _, part := range parts {
+			if !strings.Contains(line, part) {
+				t.Errorf("%s: logged %q, want it to hold %q", when, line, part)
+			}
+		}
+	}
+	if strings.Contains(got, "ada") {
+		t.Errorf("%s: the log holds an id: %q", when, got)
+	}
+}
+
+// The error of the principal's KeyFunc decides on the response as in an
+// httpmw.Middleware, before any query.
+func TestKeyFuncFails(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("pgx", "host=/nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	tests := []struct {
+		name   string
+		err    error
+		want   int
+		logged string // "" for nothing
+	}{
+		{"no principal", httpmw.ErrNoKey, http.StatusBadRequest, "idempotency: a request has no principal"},
+		{"bad principal", ratelimit.ErrBadID, http.StatusBadRequest, ""},
+		{"away", sqllock.ErrUnavailable, http.StatusServiceUnavailable, "idempotency: failed a request"},
+		{"its own", errors.New("directory: connection refused"), http.StatusInternalServerError, "directory: connection refused"},
+		{"bypass", httpmw.ErrBypass, http.StatusTeapot, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var log logbook
+			i := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"),
+				func(*http.Request) (string, error) { return "", tt.err }, log.option())
+			mux := http.NewServeMux()
+			mux.Handle("POST /payments", i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, ok := idempotency.Tx(r.Context()); ok {
+					t.Error("a request that bypasses the Idempotency has a transaction")
+				}
+				w.WriteHeader(http.StatusTeapot)
+			})))
+			r := httptest.NewRequest(http.MethodPost, "/payments", nil)
+			r.Header.Set("Idempotency-Key", "ada-1")
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, r)
+			if w.Code != tt.want {
+				t.Errorf("status %d, want %d", w.Code, tt.want)
+			}
+			lines := 0
+			if tt.logged != "" {
+				lines = 1
+			}
+			log.want(t, tt.name, lines, tt.logged)
+		})
+	}
+}
+
+// A route with the Middleware twice is always 409, and the log says so.
+func TestTwice(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	var log logbook
+	locks := sqllock.NewMemory()
+	inner := b.once(locks, log.option()).Handler(b.pay(http.StatusCreated))
+	h := serve(t, around(func(_ http.ResponseWriter, r *http.Request) { r.Pattern = "POST /" }, b.once(locks, log.option()).Handler(inner)))
+	for _, key := range []string{"k-1", "k-2"} {
+		mustAsk(t, h, demand{key: key}).want(t, http.StatusConflict)
+	}
+	log.want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=pay", `route="POST /"`)
+}

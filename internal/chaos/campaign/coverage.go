@@ -1,0 +1,41 @@
+package campaign
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/faults"
+)
+
+// errCoverage reports that the campaign found nothing wrong, and could not have
+// found anything.
+var errCoverage = errors.New("campaign: too little happened to show anything")
+
+// Of maxUnjudged refusals, at most one may go unjudged.
+const maxUnjudged = 10
+
+// coverage returns an error if too little happened for the campaign to show
+// anything.
+func (r *Result) coverage() error {
+	rep := r.Report
+	switch {
+	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
+		return nil
+	case r.Linearization.Excused > r.Linearization.Refusals/maxUnjudged:
+		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
+	case rep.Contended == 0:
+		return fmt.Errorf("%w: no call was contended", errCoverage)
+	case r.Stored == 0:
+		return fmt.Errorf("%w: nothing was written behind the fence", errCoverage)
+	case rep.Losses == 0 && slices.ContainsFunc(r.Rows, func(of *RowResult) bool { return of.Times > 0 && costly(of.Row) }):
+		return fmt.Errorf("%w: no lock was lost to faults that cost locks", errCoverage)
+	}
+	return nil
+}
+
+// costly reports whether row costs a process its connection and the locks on
+// it.
+func costly(row faults.Row) bool {
+	return row.Effect == faults.VictimLoses || row.Effect == faults.AllLose
+}

@@ -1,0 +1,47 @@
+package campaign
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// The marks around the table in a document.
+const (
+	beginMark = "<!-- campaign -->"
+	endMark   = "<!-- end of campaign -->"
+)
+
+// errMarks: a document does not say where the table belongs.
+var errMarks = errors.New("the table belongs between a line " + beginMark + " and a later line " + endMark + ", each once")
+
+// CheckDocument reports, before a campaign, what would keep WriteTable from
+// working after it.
+func CheckDocument(name string) error {
+	_, _, err := aroundTable(name)
+	return err
+}
+
+// WriteTable replaces the text between the marks of a document by the table.
+func (r *Result) WriteTable(name string) error {
+	before, after, err := aroundTable(name)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, []byte(before+"\n\n"+r.Markdown()+"\n"+after), 0o644)
+}
+
+// aroundTable returns a document up to the first mark and from the second.
+func aroundTable(name string) (before, after string, err error) {
+	document, err := os.ReadFile(name)
+	if err != nil {
+		return "", "", fmt.Errorf("campaign: %w", err)
+	}
+	before, rest, _ := strings.Cut(string(document), beginMark)
+	_, after, found := strings.Cut(rest, endMark)
+	if !found || strings.Count(string(document), beginMark) != 1 || strings.Count(string(document), endMark) != 1 {
+		return "", "", fmt.Errorf("campaign: %s: %w", name, errMarks)
+	}
+	return before + beginMark, endMark + after, nil
+}

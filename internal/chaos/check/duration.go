@@ -1,0 +1,30 @@
+package check
+
+import (
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/history"
+)
+
+// A Long is a call that took longer than it may.
+type Long struct {
+	Process int
+	Key     int64
+	Unlock  bool // else a call that does not wait
+	At      history.Moment
+	Took    time.Duration // without the time in which its process could not run
+}
+
+// long checks how long c took.
+func (s *sweep) long(c call, key int64) {
+	if s.callTimeout == 0 || c.waits || span(c.begin, c.end) <= s.callTimeout {
+		return
+	}
+	took := c.end - c.begin
+	for _, still := range []Times{s.frozen, s.starved} {
+		took -= still.covered(c.process, c.begin, c.end)
+	}
+	if time.Duration(took) > s.callTimeout {
+		s.report.Long = append(s.report.Long, Long{Process: c.process, Key: key, Unlock: c.unlock, At: c.begin, Took: time.Duration(took)})
+	}
+}

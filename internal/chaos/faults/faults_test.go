@@ -1,0 +1,64 @@
+package faults
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
+)
+
+func TestRows(t *testing.T) {
+	// Row 18 is in the simulation, row 29 in the tests of httpmw.
+	want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30}
+	rows := Rows()
+	if len(rows) != len(want) {
+		t.Fatalf("%d rows, want %d", len(rows), len(want))
+	}
+	for i, row := range rows {
+		if row.Number != want[i] || row.Name == "" || row.inject == nil {
+			t.Errorf("row %d is %+v, want number %d", i, row, want[i])
+		}
+	}
+}
+
+func TestEffect(t *testing.T) {
+	calm := []fleet.Tally{{Process: 1, Connections: 3, Locks: 5}, {Process: 2, Connections: 1, Locks: 1}}
+	change := func(i int, d fleet.Tally) []fleet.Tally {
+		after := []fleet.Tally{calm[0], calm[1]}
+		after[i].Process += d.Process
+		after[i].Connections += d.Connections
+		after[i].Locks += d.Locks
+		return after
+	}
+	tests := []struct {
+		name   string
+		effect Effect
+		after  []fleet.Tally
+		victim int
+		ok     bool
+		lost   int64
+	}{
+		{"calm", NothingLost, calm, 1, true, 0},
+		{"a lock too many", NothingLost, change(1, fleet.Tally{Locks: 1}), 1, false, 1},
+		{"a connection too many", NothingLost, change(0, fleet.Tally{Connections: 1}), 1, false, 0},
+		{"another process in its place", NothingLost, change(0, fleet.Tally{Process: 9, Connections: 9}), 1, true, 0},
+		{"noticed", VictimLoses, change(1, fleet.Tally{Connections: 1, Locks: 4}), 2, true, 4},
+		{"noticed without locks", VictimLoses, change(1, fleet.Tally{Connections: 1}), 2, true, 0},
+		{"not noticed", VictimLoses, calm, 2, false, 0},
+		{"another noticed as well", VictimLoses, []fleet.Tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 0},
+		{"another lost a lock as well", VictimLoses, []fleet.Tally{{Process: 1, Connections: 3, Locks: 6}, {Process: 2, Connections: 2, Locks: 1}}, 2, false, 1},
+		{"another noticed", VictimLoses, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
+		{"another noticed as well, and may", VictimAtLeast, []fleet.Tally{{Process: 1, Connections: 4, Locks: 5}, {Process: 2, Connections: 2, Locks: 1}}, 2, true, 0},
+		{"only another noticed", VictimAtLeast, change(0, fleet.Tally{Connections: 1}), 2, false, 0},
+		{"not all noticed", AllLose, change(0, fleet.Tally{Connections: 1}), 0, false, 0},
+		{"whatever", Any, change(0, fleet.Tally{Connections: 2, Locks: 2}), 0, true, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			lost, err := tt.effect.check(calm, tt.after, tt.victim)
+			if (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrViolated) || lost != tt.lost {
+				t.Errorf("check: %d lost, %v; want %d, ok %v", lost, err, tt.lost, tt.ok)
+			}
+		})
+	}
+}

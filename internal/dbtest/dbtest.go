@@ -1,0 +1,97 @@
+// Package dbtest is what the tests of sqllock and of the packages around it
+// share:
+//
+//	func TestMain(m *testing.M) { dbtest.Main(m) }
+//
+//	func TestOfMine(t *testing.T) {
+//		dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+//			s := dbtest.Session(t, driver, dsn)
+//			…
+//		})
+//	}
+//
+// Each test has a database of its own, and what a function here opens ends with
+// the test.
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Main runs the tests of a package and exits. It fails if they leave a
+// goroutine behind. What sqllock logs is discarded: a failure should not drown
+// in losses that tests cause.
+func Main(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	code := pgtest.Main(m)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			println(err.Error())
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// EachDriver runs test with both drivers of PostgreSQL, each with a database of
+// its own.
+func EachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver, pgtest.Database(t))
+		})
+	}
+}
+
+// EachCluster runs test with both drivers, each with a server of its own to
+// hurt.
+func EachCluster(t *testing.T, test func(t *testing.T, driver string, cluster *pgtest.Cluster), opts ...pgtest.Option) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver, pgtest.New(t, opts...))
+		})
+	}
+}
+
+// Open opens a pool on dsn.
+func Open(tb testing.TB, driver, dsn string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// Session opens a Session with a pool of its own on dsn, as a process would.
+func Session(tb testing.TB, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
+	tb.Helper()
+	s, err := sqllock.Open(context.Background(), Open(tb, driver, dsn), opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Lock takes key, which must be free.
+func Lock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
+	tb.Helper()
+	lock, err := l.TryLock(context.Background(), key)
+	if err != nil {
+		tb.Fatalf("TryLock: %v", err)
+	}
+	return lock
+}

@@ -1,0 +1,44 @@
+package dbtest
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// State returns the SQLSTATE that err has, or "".
+func State(err error) string {
+	var coded interface{ SQLState() string }
+	if errors.As(err, &coded) {
+		return coded.SQLState()
+	}
+	return ""
+}
+
+// TellsNothing checks that err holds no part of dsn that identifies a server, a
+// user or a database.
+func TellsNothing(tb testing.TB, err error, dsn string) {
+	tb.Helper()
+	u, parseErr := url.Parse(dsn)
+	if parseErr != nil {
+		tb.Fatal(parseErr)
+	}
+	secrets := []string{dsn, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/")}
+	for _, secret := range secrets {
+		if len(secret) > 3 && strings.Contains(err.Error(), secret) {
+			tb.Errorf("the error %q holds a part of the DSN: %q", err, secret)
+		}
+	}
+}
+
+// NamesOnce checks that err matches each of sentinels, and that its text has
+// the text of each once.
+func NamesOnce(tb testing.TB, what string, err error, sentinels ...error) {
+	tb.Helper()
+	for _, sentinel := range sentinels {
+		if !errors.Is(err, sentinel) || strings.Count(err.Error(), sentinel.Error()) != 1 {
+			tb.Errorf("%s: %v, want %q in it, once", what, err, sentinel)
+		}
+	}
+}

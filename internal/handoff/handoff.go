@@ -1,0 +1,67 @@
+// Package handoff is what the packages httpmw and httpmw/idempotency share about
+// handing a request over to its handler:
+//
+//	inner := r.WithContext(ctx)
+//	defer handoff.CarryBack(r, inner)
+//	next.ServeHTTP(w, inner)
+//	cause := handoff.InterruptedBy(ctx)
+package handoff
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// CarryBack gives r, the original request, what the handler left in its copy
+// inner. net/http removes the files of the MultipartForm. Logs and metrics read
+// the Pattern.
+func CarryBack(r, inner *http.Request) {
+	if r.MultipartForm == nil {
+		r.MultipartForm = inner.MultipartForm
+	}
+	if r.Pattern == "" {
+		r.Pattern = inner.Pattern
+	}
+}
+
+// InterruptedBy returns why the bound context ctx of a handler has ended, or nil
+// if it has not. Err of a bound context compares the clock with the lock's
+// deadline. The loss of a lock counts before ctx ends: the handler may have seen
+// it in [sqllock.Lock.Err] or [sqllock.Lock.Context] already.
+func InterruptedBy(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	if lock, ok := sqllock.FromContext(ctx); ok && errors.Is(lock.Err(), sqllock.ErrLost) {
+		return sqllock.ErrLost
+	}
+	return nil
+}
+
+// A Body is a request body that a middleware has wrapped.
+type Body interface {
+	io.ReadCloser
+
+	// Beneath returns the body that the middleware has wrapped.
+	Beneath() io.ReadCloser
+
+	// Taken reports whether a byte was read from the Body.
+	Taken() bool
+}
+
+// Beneath returns what is below every Body in front of it: net/http's own body, or
+// one that another package has put in its place.
+func Beneath(body io.ReadCloser) io.ReadCloser {
+	for {
+		wrapped, ok := body.(Body)
+		if !ok {
+			return body
+		}
+		body = wrapped.Beneath()
+	}
+}

@@ -1,0 +1,149 @@
+package lockwatch
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// A diagnosis compares each Snapshot with the one before and finds what has begun
+// and what has ended. It makes no requests.
+//
+// Invariant: open holds the findings that have begun and not ended, in the order
+// in which they began.
+type diagnosis struct {
+	late, long time.Duration // as in watchOptions
+
+	open  []Finding
+	seen  map[string]sighting  // the cycles of the last Snapshot, by their text
+	since map[lockID]time.Time // when each lock was first seen; only if long is set
+}
+
+// look takes in s and returns the findings that have begun and those that are over.
+func (d *diagnosis) look(s *Snapshot) (begun, over []Finding) {
+	found := slices.Concat(d.lateLocks(s), d.cycles(s), d.longHeld(s))
+	now := make(map[findingID]Finding, len(found))
+	for _, f := range found {
+		now[f.id()] = f
+	}
+	was := make(map[findingID]bool, len(d.open))
+	var open []Finding
+	for _, f := range d.open {
+		id := f.id()
+		was[id] = true
+		current, lasts := now[id]
+		if !lasts {
+			f.Over = true
+			over = append(over, f)
+			continue
+		}
+		current.Since = f.Since
+		open = append(open, current)
+	}
+	for _, f := range found {
+		if !was[f.id()] {
+			f.Since = s.At
+			begun = append(begun, f)
+		}
+	}
+	d.open = append(open, begun...)
+	return begun, over
+}
+
+// lateLocks finds the held locks whose heartbeat is late.
+func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		if h.Registration == nil || s.At.Sub(h.Registration.Heartbeat) < d.lateAge(h.Registration) {
+			continue
+		}
+		kind := RegistryNotWritten
+		if h.Process.silentFor(d.lateAge(h.Registration), s.At) {
+			kind = LateHeartbeat
+		}
+		found = append(found, Finding{Kind: kind, Holder: h})
+	}
+	return found
+}
+
+// silentFor reports whether the server process has waited for its client for the
+// duration age. An active process that reads has received a part of a statement,
+// and the rest was lost.
+func (p Process) silentFor(age time.Duration, at time.Time) bool {
+	waits := strings.HasPrefix(p.State, "idle") || p.State == "active" && p.WaitEvent == "ClientRead"
+	return waits && !p.StateSince.IsZero() && at.Sub(p.StateSince) >= age
+}
+
+// lateAge returns the age from which on the heartbeat of r is late.
+func (d *diagnosis) lateAge(r *Registration) time.Duration {
+	if d.late > 0 {
+		return d.late
+	}
+	return r.Expires.Sub(r.Heartbeat) / 2
+}
+
+// A sighting is a cycle that each look since the first one has shown.
+type sighting struct {
+	first Cycle
+	lasts bool // a later look has shown it, and each of its polling callers had a heartbeat in between
+}
+
+// cycles finds the cycles that last. One look is not enough: a polling caller is
+// known as of its last heartbeat, and the server lists its waiters a moment after
+// its locks.
+func (d *diagnosis) cycles(s *Snapshot) (found []Finding) {
+	now := make(map[string]sighting)
+	for _, c := range s.Cycles() {
+		id := c.String()
+		sight, known := d.seen[id]
+		if !known {
+			sight.first = c
+		}
+		sight.lasts = sight.lasts || known && c.newerThan(sight.first)
+		now[id] = sight
+		if sight.lasts {
+			found = append(found, Finding{Kind: WaitCycle, Cycle: &c})
+		}
+	}
+	d.seen = now
+	return found
+}
+
+// newerThan reports whether each polling caller in c has had a heartbeat since
+// old, which is the same cycle.
+func (c Cycle) newerThan(old Cycle) bool {
+	for i, w := range c.Waits {
+		if !w.heartbeat.IsZero() && !w.heartbeat.After(old.Waits[i].heartbeat) {
+			return false
+		}
+	}
+	return true
+}
+
+// longHeld finds the locks that are held for too long.
+func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {
+	if d.long == 0 {
+		return nil
+	}
+	since := make(map[lockID]time.Time, len(s.Holders))
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		if h.SecretCheck {
+			continue
+		}
+		id := h.lockID()
+		first, known := d.since[id]
+		if !known {
+			first = s.At
+		}
+		since[id] = first
+		if h.Registration != nil {
+			first = h.Registration.Acquired
+		}
+		if s.At.Sub(first) >= d.long {
+			found = append(found, Finding{Kind: HeldLong, Holder: h})
+		}
+	}
+	d.since = since
+	return found
+}

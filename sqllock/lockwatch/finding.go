@@ -1,0 +1,101 @@
+package lockwatch
+
+import (
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A Finding is something that [Watch] has noticed. Watch reports it once when it
+// begins, and once more, with Over, when it ends.
+//
+// A Finding may hold names and hosts. Show it to operators, and keep it out of
+// logs.
+//
+// Invariant: Holder, Cycle and Err depend on Kind, and exactly one is not nil.
+type Finding struct {
+	Kind  FindingKind
+	Over  bool      // it has ended; the other fields are as they were last seen
+	Since time.Time // when Watch first saw it, by the database's clock; of WatchFailed by this process's clock
+
+	Holder *Holder // of LateHeartbeat, RegistryNotWritten and HeldLong
+	Cycle  *Cycle  // of WaitCycle
+	Err    error   // of WatchFailed
+
+	// Terminated: Watch has ended the server session of Holder ([WithTerminate]).
+	// This is also set if the server's reply was lost and the session was gone at
+	// the next look. Watch reports it at most once for each session, in addition
+	// to the beginning and the end.
+	Terminated bool
+}
+
+// A FindingKind says what a Finding is about.
+type FindingKind string
+
+// The kinds of findings.
+const (
+	// LateHeartbeat: the last heartbeat of a held lock is older than [WithLate]
+	// allows. Its server process has been idle for as long.
+	LateHeartbeat FindingKind = "late heartbeat"
+
+	// RegistryNotWritten: the last heartbeat of a held lock is too old, but its
+	// server process has worked since. The Session lives and cannot write the
+	// registry. The table may be locked, the disk full, a right missing, or the
+	// clock may have stepped. The log of the Session says which. Watch ends no
+	// session for it.
+	//
+	// With track_activities off, the server does not say what its processes do.
+	// Every late heartbeat is of this kind then.
+	RegistryNotWritten FindingKind = "registry not written"
+
+	// WaitCycle: server processes or callers of Sessions wait for each other. Two
+	// looks in a row have shown it, and each of the callers had a heartbeat
+	// between them.
+	WaitCycle FindingKind = "wait cycle"
+
+	// HeldLong: a lock is held for longer than [WithLongHeld] allows.
+	HeldLong FindingKind = "held for long"
+
+	// WatchFailed: Watch cannot do its work, or a part of it. The database may be
+	// away, a table missing or a right missing: Err says which. Watch goes on. A
+	// different reason is a new Finding.
+	WatchFailed FindingKind = "watch failed"
+)
+
+// A findingID tells one Finding from another, from its beginning to its end.
+type findingID struct {
+	kind FindingKind
+	lock lockID
+	text string // of a cycle
+}
+
+// A lockID is a lock while one server process holds it.
+type lockID struct {
+	process processID
+	key     sqllock.Key
+	shared  bool
+}
+
+// A processID is a server process. The start is part of it, because the server
+// uses a PID again.
+type processID struct {
+	pid   int
+	start int64 // in microseconds, as the database counts
+}
+
+func (h *Holder) lockID() lockID { return lockID{h.processID(), h.Key, h.Shared} }
+
+func (h *Holder) processID() processID {
+	return processID{h.Process.PID, h.Process.Start.UnixMicro()}
+}
+
+func (f *Finding) id() findingID {
+	id := findingID{kind: f.Kind}
+	switch {
+	case f.Cycle != nil:
+		id.text = f.Cycle.String()
+	case f.Holder != nil:
+		id.lock = f.Holder.lockID()
+	}
+	return id
+}

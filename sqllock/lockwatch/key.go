@@ -1,0 +1,40 @@
+package lockwatch
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// keyOf returns the key with this number in the database. It has no namespace.
+func keyOf(space dialect.Space, id int64) sqllock.Key {
+	if space == dialect.TwoInts {
+		return sqllock.Pair(int32(id>>32), int32(id))
+	}
+	return sqllock.ID(id)
+}
+
+// idOf returns the number of key in the database. Two keys exclude each other
+// exactly if their numbers are equal.
+func idOf(key sqllock.Key) dialect.Key {
+	if _, _, isPair := key.Pair(); isPair {
+		return dialect.Key{Space: dialect.TwoInts, ID: key.Int64()}
+	}
+	return dialect.Key{Space: dialect.Bigint, ID: key.Int64()}
+}
+
+func compareKeys(a, b sqllock.Key) int {
+	x, y := idOf(a), idOf(b)
+	return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.ID, y.ID))
+}
+
+// keyText returns key as the arguments of PostgreSQL's functions.
+func keyText(key sqllock.Key) string {
+	if class, object, isPair := key.Pair(); isPair {
+		return fmt.Sprintf("%d, %d", class, object)
+	}
+	return strconv.FormatInt(key.Int64(), 10)
+}

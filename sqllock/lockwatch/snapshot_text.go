@@ -1,0 +1,119 @@
+package lockwatch
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// String returns s as tables for people: holders, waiters, and at the end the
+// [Snapshot.Cycles]. Keys appear as numbers. Names appear where the registry has
+// them, so keep the text out of logs. Holders with SecretCheck do not appear.
+func (s *Snapshot) String() string {
+	var b strings.Builder
+	s.writeHolders(&b)
+	s.writeWaiters(&b)
+	for _, x := range s.Blocked {
+		fmt.Fprintf(&b, "process %d waits for a row, a table or the like of %s\n", x.Process.PID, pids(x.BlockedBy))
+	}
+	for _, table := range []struct {
+		name  string
+		state TableState
+	}{{"latchkey_heartbeats", s.Heartbeats}, {"latchkey_waits", s.Waits}} {
+		if table.state != TableRead {
+			fmt.Fprintf(&b, "table %s: %s\n", table.name, table.state.reason())
+		}
+	}
+	if s.Hidden > 0 {
+		fmt.Fprintf(&b, "registrations that this role may not check: %d (grant pg_read_all_stats)\n", s.Hidden)
+	}
+	for _, c := range s.Cycles() {
+		fmt.Fprintf(&b, "cycle: %v\n", c)
+	}
+	return b.String()
+}
+
+func (s *Snapshot) writeHolders(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row(table, "HELD KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "HEARTBEAT", "NAMESPACE", "NAME", "HOLDER")
+	for _, h := range s.Holders {
+		if h.SecretCheck {
+			continue
+		}
+		p := h.Process
+		cells := []string{keyText(h.Key), mode(h.Shared), strconv.Itoa(p.PID), p.Application, p.Address, p.State}
+		if r := h.Registration; r != nil {
+			cells = append(cells, s.age(r.Acquired), s.age(r.Heartbeat)+" ago", string(r.Namespace), r.Name, r.Holder)
+		} else {
+			cells = append(cells, "", "", "", "", "")
+		}
+		row(table, cells...)
+	}
+	_ = table.Flush() // into memory
+}
+
+func (s *Snapshot) writeWaiters(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row(table, "WANTED KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "BLOCKED BY", "WHO")
+	for _, x := range s.Waiters {
+		if poll := x.Poll; poll != nil {
+			who := fmt.Sprintf("callers of session %d: %d", poll.Session, poll.Callers)
+			if poll.Held != nil {
+				who += ", holding " + keyText(*poll.Held)
+			}
+			row(table, keyText(x.Key), "polls", "", "", "", "", s.age(x.Since), "", who)
+			continue
+		}
+		p := x.Process
+		row(table, keyText(x.Key), mode(x.Shared), strconv.Itoa(p.PID), p.Application, p.Address, p.State, s.age(x.Since), pids(x.BlockedBy), "")
+	}
+	_ = table.Flush() // into memory
+}
+
+// row writes one line of a table. Users choose the names in it, so a cell that
+// could be read as another one is quoted.
+func row(w io.Writer, cells ...string) {
+	for i, c := range cells {
+		switch {
+		case c == "":
+			cells[i] = "-"
+		case forges(c):
+			cells[i] = strconv.Quote(c)
+		}
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+// forges reports whether a cell with this text would look like two cells, like an
+// empty one, or like a quoted one.
+func forges(text string) bool {
+	return text == "-" || strings.HasPrefix(text, `"`) || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") || strings.Contains(text, "  ") ||
+		strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// age returns the time from t to s, or "" if t is not known.
+func (s *Snapshot) age(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return s.At.Sub(t).Round(time.Millisecond).String()
+}
+
+func mode(shared bool) string {
+	if shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+func pids(all []int) string {
+	texts := make([]string, len(all))
+	for i, pid := range all {
+		texts[i] = strconv.Itoa(pid)
+	}
+	return strings.Join(texts, " ")
+}

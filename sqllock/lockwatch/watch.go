@@ -1,0 +1,165 @@
+package lockwatch
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Watch looks at the locks of db's database until ctx ends, and reports each
+// [Finding]. It finds locks with a late heartbeat and cycles of waits, and with
+// [WithLongHeld] locks that are held for long. Watch ends a session only if
+// [WithTerminate] says so.
+//
+// Watch calls report from its own goroutine, one call at a time. It reports what
+// begins and what ends, each once, and writes both to its log. A nil report only
+// logs. If the database is away or a right is missing, that is a Finding too, and
+// Watch goes on.
+//
+// Watch also cleans up. Once a minute it deletes up to a thousand rows of each of
+// the registry's tables, and more at the next looks while there are more. These
+// rows expired more than ten minutes ago. Heartbeats of a lock that is held stay.
+// Watch skips locked rows.
+//
+// One Watch is enough for a fleet, and several do no harm. Each look takes one
+// connection of db's pool for a moment, and is given up after 5 seconds. If the
+// driver is stuck beyond that, Watch does not look again until it returns. See
+// [Inspect] for the rights that Watch needs, and [Schema] for those on its tables.
+//
+// Watch returns the cause of ctx's end. If the database is not PostgreSQL, it
+// returns an error that matches errors.ErrUnsupported at once. It panics if db is
+// nil.
+func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...WatchOption) error {
+	if db == nil {
+		panic("lockwatch: Watch needs a *sql.DB that is not nil")
+	}
+	if report == nil {
+		report = func(Finding) {}
+	}
+	w := newWatchdog(db, report, newWatchOptions(opts))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		timer.Reset(w.options.interval)
+	}
+}
+
+// lookTimeout bounds each question to the database.
+const lookTimeout = 5 * time.Second
+
+// A watchdog is one call of Watch. Only the goroutine of that call uses it.
+//
+// Invariant: failures and diagnosis.open are what was reported to have begun and
+// not to have ended. At most one question is with the driver.
+type watchdog struct {
+	db      *sql.DB
+	options watchOptions
+	report  func(Finding)
+
+	diagnosis diagnosis
+	failures  map[part]Finding // WatchFailed
+	sweepAt   time.Time        // the next sweep is not before this
+	busy      chan struct{}    // holds a token while a question is with the driver
+
+	silences   map[lockID]silence    // by lock; only if options.terminate is set
+	terminated map[processID]bool    // sessions that were ended and may still be there
+	unanswered map[processID]Finding // sessions whose end was requested, and the reply was lost
+}
+
+func newWatchdog(db *sql.DB, report func(Finding), o watchOptions) *watchdog {
+	return &watchdog{
+		db: db, options: o, report: report,
+		diagnosis: diagnosis{late: o.late, long: o.long},
+		failures:  make(map[part]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding),
+		busy: make(chan struct{}, 1),
+	}
+}
+
+// A part of a watchdog's work fails and recovers independently of the others.
+type part string
+
+const (
+	partLook      part = "look"
+	partRegistry  part = "registry"
+	partHidden    part = "hidden"
+	partTerminate part = "terminate"
+	partSweep     part = "sweep"
+)
+
+// look looks at the locks once. An error ends Watch.
+func (w *watchdog) look(ctx context.Context) error {
+	requested := time.Now()
+	i, err := query(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
+		return dialect.Inspect(ctx, w.db, w.options.schema)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil // the loop of Watch finds it
+	case errors.Is(err, errors.ErrUnsupported):
+		return err
+	}
+	w.notePart(partLook, err)
+	if err != nil {
+		return nil
+	}
+	s := snapshotOf(i)
+	w.notePart(partRegistry, registryError(s))
+	w.notePart(partHidden, hiddenError(s))
+	w.reportAll(w.diagnosis.look(s))
+	w.terminate(ctx, i.Registry, s, requested)
+	w.sweep(ctx, i.Registry)
+	return nil
+}
+
+func registryError(s *Snapshot) error {
+	if s.Heartbeats == TableRead && s.Waits == TableRead {
+		return nil
+	}
+	return fmt.Errorf("lockwatch: late heartbeats and callers that poll are not seen in full: table latchkey_heartbeats is %s; latchkey_waits is %s (see lockwatch.Schema and lockwatch.WithSchema)",
+		s.Heartbeats.reason(), s.Waits.reason())
+}
+
+func hiddenError(s *Snapshot) error {
+	if s.Hidden == 0 {
+		return nil
+	}
+	return errors.New("lockwatch: late heartbeats are not seen in full: this role may not see when other roles' sessions started: grant it pg_read_all_stats (or pg_monitor)")
+}
+
+// query returns the answer to question within lookTimeout, even if the driver is
+// stuck. While an earlier question is with the driver it fails at once.
+func query[T any](ctx context.Context, w *watchdog, question func(context.Context) (T, error)) (none T, err error) {
+	select {
+	case w.busy <- struct{}{}:
+	default:
+		return none, errStuckLook
+	}
+	within, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	answer, err := bounded(within, func() (T, error) {
+		defer func() { <-w.busy }()
+		return question(within)
+	})
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return none, errLateLook
+	}
+	return answer, publicError(err)
+}
+
+var (
+	errStuckLook = fmt.Errorf("%w: an earlier look is stuck in the driver", sqllock.ErrUnavailable)
+	errLateLook  = fmt.Errorf("%w: no answer within %v", sqllock.ErrUnavailable, lookTimeout)
+)

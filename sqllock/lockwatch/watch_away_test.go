@@ -1,0 +1,78 @@
+package lockwatch
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A connector counts the connections that are requested, and opens none.
+type connector struct {
+	wanted  atomic.Int64
+	connect func() error
+}
+
+func (c *connector) Connect(context.Context) (driver.Conn, error) {
+	c.wanted.Add(1)
+	return nil, c.connect()
+}
+
+func (c *connector) Driver() driver.Driver { return nil }
+
+// watchFor runs Watch for the duration d. Watch looks every five seconds at a
+// database that c does not reach.
+func watchFor(t *testing.T, c *connector, d time.Duration) (reported []Finding) {
+	t.Helper()
+	db := sql.OpenDB(c)
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	report := func(f Finding) { reported = append(reported, f) }
+	if err := Watch(ctx, db, report, WithInterval(5*time.Second), WithLogger(slog.New(slog.DiscardHandler))); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Watch: %v", err)
+	}
+	return reported
+}
+
+// If the database is away, Watch tries once in each interval and reports it once.
+func TestWatchDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &connector{connect: func() error { return io.ErrUnexpectedEOF }}
+		reported := watchFor(t, c, time.Minute+time.Second)
+		if n := c.wanted.Load(); n != 13 { // at 0 s, 5 s, …, 60 s
+			t.Errorf("%d attempts in a minute, want 13", n)
+		}
+		if len(reported) != 1 || reported[0].Kind != WatchFailed || !errors.Is(reported[0].Err, sqllock.ErrUnavailable) {
+			t.Errorf("reported %+v", reported)
+		}
+	})
+}
+
+// If the driver ignores contexts, Watch calls it once, and ends in time.
+func TestWatchStuckDriver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		c := &connector{connect: func() error { <-release; return io.ErrUnexpectedEOF }}
+		reported := watchFor(t, c, time.Minute)
+		if n := c.wanted.Load(); n != 1 {
+			t.Errorf("%d questions are stuck in the driver, want 1", n)
+		}
+		if len(reported) != 1 || !errors.Is(reported[0].Err, sqllock.ErrUnavailable) || !strings.Contains(reported[0].Err.Error(), "5s") {
+			t.Errorf("reported %+v", reported)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}

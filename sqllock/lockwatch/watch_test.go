@@ -1,0 +1,289 @@
+package lockwatch_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// A watch is a call of Watch until the test ends. It collects findings and the log.
+type watch struct {
+	t *testing.T
+
+	mu       sync.Mutex // protects findings and log
+	findings []lockwatch.Finding
+	log      bytes.Buffer
+}
+
+func (w *watch) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(line)
+}
+
+func (w *watch) report(f lockwatch.Finding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.findings = append(w.findings, f)
+}
+
+// startWatch starts a Watch that looks at db every millisecond.
+func startWatch(t *testing.T, db *sql.DB, opts ...lockwatch.WatchOption) *watch {
+	t.Helper()
+	w := &watch{t: t}
+	opts = append([]lockwatch.WatchOption{lockwatch.WithInterval(time.Millisecond), lockwatch.WithLogger(slog.New(slog.NewTextHandler(w, nil)))}, opts...)
+	ended := errors.New("the test has ended")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan error)
+	go func() { done <- lockwatch.Watch(ctx, db, w.report, opts...) }()
+	t.Cleanup(func() {
+		cancel(ended)
+		if err := <-done; !errors.Is(err, ended) {
+			t.Errorf("Watch: %v", err)
+		}
+		for _, secret := range []string{"user-1", "host/1", "127.0.0.1", "export"} {
+			if strings.Contains(w.log.String(), secret) {
+				t.Errorf("the log has %q in it:\n%s", secret, w.log.String())
+			}
+		}
+	})
+	return w
+}
+
+// count returns how many findings match.
+func (w *watch) count(is func(lockwatch.Finding) bool) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.findings {
+		if is(f) {
+			n++
+		}
+	}
+	return n
+}
+
+// await waits until n findings match. More are an error.
+func (w *watch) await(n int, what string, is func(lockwatch.Finding) bool) {
+	w.t.Helper()
+	lockertest.Eventually(w.t, what, func() bool { return w.count(is) >= n })
+	if got := w.count(is); got > n {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.t.Errorf("%s: reported %d times, want %d: %+v\n%s", what, got, n, w.findings, w.log.String())
+	}
+}
+
+func late(key sqllock.Key, over bool) func(lockwatch.Finding) bool {
+	return func(f lockwatch.Finding) bool {
+		return f.Kind == lockwatch.LateHeartbeat && f.Holder.Key == key && f.Over == over && !f.Terminated
+	}
+}
+
+func ofKind(kind lockwatch.FindingKind, over bool) func(lockwatch.Finding) bool {
+	return func(f lockwatch.Finding) bool { return f.Kind == kind && f.Over == over }
+}
+
+func failed(over bool, says string) func(lockwatch.Finding) bool {
+	return func(f lockwatch.Finding) bool {
+		return f.Kind == lockwatch.WatchFailed && f.Over == over && strings.Contains(f.Err.Error(), says)
+	}
+}
+
+// quiet makes a Session send no heartbeat while a test runs.
+var quiet = sqllock.WithLease(time.Hour)
+
+// anything matches every Finding.
+func anything(lockwatch.Finding) bool { return true }
+
+// anotherLook waits until w has looked once more, from beginning to end. For that
+// look to find something, a transaction of the test holds key, with a late
+// heartbeat.
+func (w *watch) anotherLook(db *sql.DB, key sqllock.Key) {
+	w.t.Helper()
+	tx, _ := client(w.t, db)
+	if _, err := tx.Exec("SELECT pg_advisory_xact_lock($1)", key.Int64()); err != nil {
+		w.t.Fatal(err)
+	}
+	beat{session: 999, key: key, age: time.Hour}.write(w.t, db)
+	w.await(1, "another look", late(key, false))
+	_ = tx.Rollback()
+	w.await(1, "the end of another look", late(key, true))
+}
+
+// Watch reports the late heartbeat of a held lock once, and its end once. It does
+// not report the row of an earlier process with the same PID.
+func TestWatchLate(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		s := session(t, driver, dsn, quiet)
+		stuck, healthy, reused := sqllock.ID(710001), sqllock.ID(710002), sqllock.ID(710003)
+		lock := mustLock(t, s, stuck)
+		mustLock(t, s, healthy)
+		mustLock(t, s, reused)
+		pid := beat{session: 1, key: stuck, age: 40 * time.Second, name: "user-1"}.write(t, db)
+		beat{session: 1, key: healthy, age: 20 * time.Second}.write(t, db)
+		beat{session: 1, key: reused, age: time.Hour, earlier: true}.write(t, db)
+
+		w := startWatch(t, db)
+		w.await(1, "the late lock is reported", late(stuck, false))
+		w.anotherLook(db, sqllock.ID(1))
+		beat{session: 1, key: stuck}.write(t, db)
+		w.await(1, "its heartbeat is reported", late(stuck, true))
+		beat{session: 1, key: stuck, age: 40 * time.Second}.write(t, db)
+		w.await(2, "it is reported again", late(stuck, false))
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(2, "its release is reported", late(stuck, true))
+		w.anotherLook(db, sqllock.ID(2))
+		if n := w.count(anything) - w.count(ofKind(lockwatch.RegistryNotWritten, false)) - w.count(ofKind(lockwatch.RegistryNotWritten, true)); n != 8 {
+			t.Errorf("%d findings, want 8: %+v", n, w.findings)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		f := w.findings[0]
+		if f.Holder.Process.PID != pid || f.Holder.Registration.Name != "user-1" || f.Since.IsZero() || f.Since != w.findings[3].Since {
+			t.Errorf("%+v; over: %+v", f, w.findings[3])
+		}
+		if text := w.log.String(); !strings.Contains(text, "pid="+strconv.Itoa(pid)+" locks=1") || strings.Contains(text, "71000") {
+			t.Errorf("the log:\n%s", text)
+		}
+	})
+}
+
+func TestWatchWithLate(t *testing.T) {
+	t.Parallel()
+	db := withRegistry(t, "pgx", pgtest.Database(t))
+	tx, _ := client(t, db)
+	if _, err := tx.Exec("SELECT pg_advisory_xact_lock(1), pg_advisory_xact_lock(2)"); err != nil {
+		t.Fatal(err)
+	}
+	beat{key: sqllock.ID(1), age: 3 * time.Hour}.write(t, db)
+	beat{key: sqllock.ID(2), age: time.Hour, lease: time.Second}.write(t, db) // by default it would be late
+	w := startWatch(t, db, lockwatch.WithLate(2*time.Hour))
+	w.await(1, "the older heartbeat is reported", ofKind(lockwatch.RegistryNotWritten, false))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.findings {
+		if f.Holder == nil || f.Holder.Key != sqllock.ID(1) || f.Kind != lockwatch.RegistryNotWritten {
+			t.Errorf("a younger heartbeat, or a shorter silence, is reported: %+v", f)
+		}
+	}
+}
+
+// Watch reports a cycle of waits, and its end.
+func TestWatchCycle(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		s := session(t, driver, dsn, quiet)
+		held, wanted := sqllock.ID(1), sqllock.ID(2)
+		mustLock(t, s, held)
+		beat{session: 5, key: held}.write(t, db)
+		tx, _ := client(t, db)
+		if _, err := tx.Exec("SELECT pg_advisory_xact_lock(2)"); err != nil {
+			t.Fatal(err)
+		}
+		inBackground(t, tx, "SELECT pg_advisory_xact_lock(1)")
+
+		w := startWatch(t, db)
+		w.anotherLook(db, sqllock.ID(3))
+		if n := w.count(ofKind(lockwatch.WaitCycle, false)); n != 0 {
+			t.Fatal("a cycle without a polling caller")
+		}
+		poll(t, db, 5, nil, wanted, time.Minute)
+		w.anotherLook(db, sqllock.ID(4))
+		w.anotherLook(db, sqllock.ID(5))
+		if n := w.count(ofKind(lockwatch.WaitCycle, false)); n != 0 {
+			t.Error("a cycle is reported that only one heartbeat shows")
+		}
+		pollAgain := func(n int, what string) {
+			t.Helper()
+			lockertest.Eventually(t, what, func() bool {
+				dbtest.Execute(t, db, "UPDATE latchkey_waits SET heartbeat = now()")
+				return w.count(ofKind(lockwatch.WaitCycle, false)) == n
+			})
+		}
+		pollAgain(1, "a possible cycle is reported")
+		poll(t, db, 5, &held, wanted, time.Minute)
+		pollAgain(2, "a certain cycle is reported")
+		w.await(1, "it is not the possible one any more", ofKind(lockwatch.WaitCycle, true))
+		dbtest.Execute(t, db, "DELETE FROM latchkey_waits")
+		w.await(2, "its end is reported", ofKind(lockwatch.WaitCycle, true))
+		certain := func(f lockwatch.Finding) bool { return f.Cycle != nil && f.Cycle.Certain }
+		if n := w.count(certain); n != 2 {
+			t.Errorf("%d findings of a certain cycle, want its beginning and its end", n)
+		}
+	})
+}
+
+// With WithLongHeld Watch reports locks that any program holds for long.
+func TestWatchLongHeld(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		s := session(t, driver, dsn)
+		registered, unknown := sqllock.ID(1), sqllock.ID(2)
+		mustLock(t, s, registered)
+		beat{session: 1, key: registered}.write(t, db) // held for a second already
+		w := startWatch(t, db, lockwatch.WithLongHeld(900*time.Millisecond))
+		long := func(key sqllock.Key, over bool) func(lockwatch.Finding) bool {
+			return func(f lockwatch.Finding) bool {
+				return f.Kind == lockwatch.HeldLong && f.Holder.Key == key && f.Over == over
+			}
+		}
+		w.await(1, "the registered lock is reported", long(registered, false))
+		lock := mustLock(t, s, unknown)
+		w.await(1, "the lock that Watch has seen for long is reported", long(unknown, false))
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(1, "its end is reported", long(unknown, true))
+	})
+}
+
+// Watch reports missing tables and says what to do. It goes on without them.
+func TestWatchMissingRegistry(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		w := startWatch(t, db)
+		w.await(1, "the missing table is reported", failed(false, "lockwatch.Schema"))
+		withRegistry(t, driver, dsn)
+		w.await(1, "the new table is reported", failed(true, "lockwatch.Schema"))
+		w.anotherLook(db, sqllock.ID(1))
+	})
+}
+
+// While the database is away Watch goes on. It reports once that it is away, and
+// once that it is back.
+func TestWatchDatabaseAway(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	for _, driver := range pgtest.Drivers() {
+		db := withRegistry(t, driver, cluster.DSN(""))
+		w := startWatch(t, db)
+		w.anotherLook(db, sqllock.ID(1))
+		dbtest.Execute(t, db, "CHECKPOINT") // the server does not flush what it commits
+		if err := cluster.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(1, "the database that is away is reported", failed(false, "unavailable"))
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(1, "the database that is back is reported", failed(true, ""))
+		w.anotherLook(db, sqllock.ID(2))
+		w.await(1, "it was reported once", failed(false, ""))
+	}
+}

@@ -1,0 +1,57 @@
+package sqllock_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// The query that docs/runbook.md gives for finding holders finds them, with
+// the keys as Go has them.
+func TestHoldersQuery(t *testing.T) {
+	page, err := os.ReadFile("../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, query, _ := strings.Cut(string(page), "```sql\n")
+	query, _, ok := strings.Cut(query, ";\n```")
+	if !ok {
+		t.Fatal("the page has no query")
+	}
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		s := session(t, driver, dsn)
+		want := map[string]bool{}
+		for _, key := range []sqllock.Key{sqllock.Namespace("export").Key("user-1"), sqllock.ID(-3)} {
+			want[strconv.FormatInt(key.Int64(), 10)] = true
+			if _, err := s.TryLock(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want["-7, 8"] = true
+		if _, err := s.TryLock(t.Context(), sqllock.Pair(-7, 8)); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := db.Query("SELECT key, application_name FROM (" + query + ") holders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var key, application string
+			if err := rows.Scan(&key, &application); err != nil {
+				t.Fatal(err)
+			}
+			if !want[key] || !strings.HasSuffix(application, "latchkey") {
+				t.Errorf("it finds %q of %q", key, application)
+			}
+			delete(want, key)
+		}
+		if err := rows.Err(); err != nil || len(want) > 0 {
+			t.Errorf("it does not find %v; %v", want, err)
+		}
+	})
+}
