@@ -1,26 +1,24 @@
 package election_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// candidateEnv makes this test binary a candidate: a process that campaigns,
-// and tells on its output what it sees, a report on a line.
-const candidateEnv = "LATCHKEY_TEST_CANDIDATE"
+// candidateRole is the role of a candidate: a process that campaigns, and prints
+// what it sees, a report on a line.
+const candidateRole = "candidate"
 
 // candidacy is a candidate's orders.
 type candidacy struct {
@@ -37,25 +35,11 @@ type report struct {
 	Cause string // of the end of its leader's context
 }
 
-// runCandidate does not return in a process that is to be a candidate.
-func runCandidate() {
-	text := os.Getenv(candidateEnv)
-	if text == "" {
-		return
-	}
-	var orders candidacy
-	err := json.Unmarshal([]byte(text), &orders)
-	if err == nil {
-		err = orders.carryOut()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "candidate:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+// runCandidate does not return in a process that is a candidate.
+func runCandidate() { subprocess.Main(candidateRole, runCampaign) }
 
-func (o candidacy) carryOut() error {
+// runCampaign campaigns until the parent asks for the end.
+func runCampaign(ctx context.Context, o candidacy) error {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // losses are what the test is about
 	locks, err := sql.Open(o.Driver, o.DSN)
 	if err != nil {
@@ -71,11 +55,6 @@ func (o candidacy) carryOut() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the order to exit, or the parent's end
-		cancel()
-	}()
 	c := election.New(s, office, election.WithBackoff(100*time.Millisecond, time.Second))
 	out := &reports{encoder: json.NewEncoder(os.Stdout)}
 	go watchStatus(ctx, o.Who, c, out.claim)
@@ -141,10 +120,10 @@ func (r *reports) claim(c claim) { r.tell(report{claim: c}) }
 
 // A candidate is such a process, seen from the test.
 type candidate struct {
-	who   int
-	cmd   *exec.Cmd
-	stdin io.Closer
-	ended chan struct{} // closed when the process has ended and all it said is in the book
+	*subprocess.Process
+
+	who  int
+	read chan struct{} // closed when all that it has said is in the book
 
 	mu     sync.Mutex // protects causes
 	causes []string   // of its terms' ends
@@ -153,31 +132,18 @@ type candidate struct {
 // startCandidate starts a candidate, which ends with the test.
 func startCandidate(t *testing.T, b *book, o candidacy) *candidate {
 	t.Helper()
-	text, err := json.Marshal(o)
+	p, err := subprocess.Start(candidateRole, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &candidate{who: o.Who, cmd: exec.Command(os.Args[0]), ended: make(chan struct{})} //nolint:gosec,noctx // this test binary
-	c.cmd.Env = append(os.Environ(), candidateEnv+"="+string(text))
-	c.cmd.Stderr = os.Stderr
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c := &candidate{Process: p, who: o.Who, read: make(chan struct{})}
 	go func() {
-		defer close(c.ended)
-		c.listen(stdout, b)
-		_ = c.cmd.Wait()
+		defer close(c.read)
+		c.listen(p.Stdout, b)
 	}()
 	t.Cleanup(func() {
-		_ = c.cmd.Process.Kill()
-		<-c.ended
+		_ = c.Kill()
+		<-c.read
 	})
 	return c
 }

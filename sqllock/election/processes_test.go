@@ -24,8 +24,8 @@ func TestTakeOver(t *testing.T) {
 		end  func(t *testing.T, leader *candidate)
 		mend func(t *testing.T, f *fleet, leader *candidate) // when the next has taken over
 	}{
-		{"exit", func(t *testing.T, leader *candidate) { _ = leader.stdin.Close() }, replaceExited},
-		{"kill -9", func(_ *testing.T, leader *candidate) { _ = leader.cmd.Process.Kill() }, replace},
+		{"exit", func(_ *testing.T, leader *candidate) { leader.Ask() }, replaceExited},
+		{"kill -9", func(_ *testing.T, leader *candidate) { _ = leader.Kill() }, replace},
 		{"freeze, lease 2 s", freezeLeader, wake},
 	}
 	for _, driver := range pgtest.Drivers() {
@@ -50,14 +50,14 @@ func TestTakeOver(t *testing.T) {
 
 func freezeLeader(t *testing.T, leader *candidate) {
 	t.Helper()
-	if err := pgtest.FreezeProcess(leader.cmd.Process.Pid); err != nil {
+	if err := pgtest.FreezeProcess(leader.PID()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func replace(t *testing.T, f *fleet, leader *candidate) {
 	t.Helper()
-	<-leader.ended
+	<-leader.read
 	delete(f.candidates, leader.who)
 	f.start(t)
 }
@@ -65,8 +65,8 @@ func replace(t *testing.T, f *fleet, leader *candidate) {
 func replaceExited(t *testing.T, f *fleet, leader *candidate) {
 	t.Helper()
 	replace(t, f, leader)
-	if code := leader.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("a leader that was told to exit ended with %d", code)
+	if err := leader.Wait(); err != nil {
+		t.Errorf("a leader that was asked to exit ended with %v", err)
 	}
 }
 
@@ -74,7 +74,7 @@ func replaceExited(t *testing.T, f *fleet, leader *candidate) {
 func wake(t *testing.T, _ *fleet, leader *candidate) {
 	t.Helper()
 	before := len(leader.ends())
-	if err := pgtest.ThawProcess(leader.cmd.Process.Pid); err != nil {
+	if err := pgtest.ThawProcess(leader.PID()); err != nil {
 		t.Fatal(err)
 	}
 	lockertest.Eventually(t, "a leader that was frozen is told", func() bool { return len(leader.ends()) > before })
@@ -154,9 +154,9 @@ func (f *fleet) checkDeeds(t *testing.T) {
 func (f *fleet) stop(t *testing.T) {
 	t.Helper()
 	for _, c := range f.candidates {
-		_ = c.stdin.Close()
+		c.Ask()
 	}
 	for _, c := range f.candidates {
-		<-c.ended
+		<-c.read
 	}
 }

@@ -1,23 +1,21 @@
 package waiters
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/latchkey-go/latchkey/internal/bench/load"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// env is the environment variable with the config of a process.
-const env = "LATCHKEY_BENCH_WAITER"
+// role is the role of a process that Run starts.
+const role = "waiter"
 
 // ready is what a process writes when its connections are open, and begin what
 // it is told when all are.
@@ -38,7 +36,7 @@ func Run(ctx context.Context, config Config, processes int, begun func()) (outco
 	children := make([]*child, 0, processes)
 	defer func() {
 		for _, c := range children {
-			err = errors.Join(err, c.end(cancel, err != nil))
+			err = errors.Join(err, c.end(err != nil))
 		}
 	}()
 	for range processes {
@@ -49,12 +47,12 @@ func Run(ctx context.Context, config Config, processes int, begun func()) (outco
 		children = append(children, c)
 	}
 	for _, c := range children {
-		if line, err := c.out.ReadString('\n'); line != ready {
+		if line, err := c.Stdout.ReadString('\n'); line != ready {
 			return nil, fmt.Errorf("waiters: a process did not get ready: %w", err)
 		}
 	}
 	for _, c := range children {
-		if _, err := io.WriteString(c.in, begin); err != nil {
+		if _, err := io.WriteString(c.Stdin, begin); err != nil {
 			return nil, err
 		}
 	}
@@ -69,48 +67,31 @@ func Run(ctx context.Context, config Config, processes int, begun func()) (outco
 	return gather(children)
 }
 
-// A child is a process that was started.
+// A child is a process that was started. It is killed when the context of start
+// ends.
 type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser // it ends when this is closed
-	out *bufio.Reader
+	*subprocess.Process
+
+	detach func() bool // from the context
 }
 
 func start(ctx context.Context, config Config) (*child, error) {
-	program, err := os.Executable()
+	p, err := subprocess.Start(role, config)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(config)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, program) //nolint:gosec // this very program
-	cmd.Env = append(os.Environ(), env+"="+string(text))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &child{cmd, in, bufio.NewReader(out)}, nil
+	return &child{p, context.AfterFunc(ctx, func() { _ = p.Kill() })}, nil
 }
 
 // end waits for the end of c, which it brings about if c has failed.
-func (c *child) end(kill func(), failed bool) error {
-	_ = c.in.Close() // it may have gone
+func (c *child) end(failed bool) error {
+	defer c.detach()
 	if failed {
-		kill()
-		_ = c.cmd.Wait() // the failure is known
+		_ = c.Kill() // the failure is known
 		return nil
 	}
-	return c.cmd.Wait()
+	c.Ask()
+	return c.Wait()
 }
 
 // gather reads the reports of all children.
@@ -118,7 +99,7 @@ func gather(children []*child) (*Outcome, error) {
 	o := &Outcome{Waits: load.NewHistogram()}
 	for _, c := range children {
 		var r report
-		if err := json.NewDecoder(c.out).Decode(&r); err != nil {
+		if err := json.NewDecoder(c.Stdout).Decode(&r); err != nil {
 			return nil, fmt.Errorf("waiters: no report of a process: %w", err)
 		}
 		waits, err := hdrhistogram.Decode(r.Waits)
