@@ -63,7 +63,7 @@ func worker(ctx context.Context, d *demo.Worker) error {
 	fmt.Println("ready")
 	queue.Run(ctx, way(q, locks), d.AtOnce)
 
-	// Shut down. Closing the Session releases the locks that are left.
+	// Shut down. Close releases all locks that the Session still holds.
 	return locks.Close()
 }
 

@@ -1,5 +1,5 @@
 // Package routers shows packages httpmw and httpmw/idempotency behind chi, gin and
-// echo. Its examples run, and print the responses that a client gets: `go test -v .`
+// echo. `go test -v .` runs its examples, which print the responses to a client.
 // It is a module of its own, so that users of latchkey do not depend on the routers.
 //
 // chi takes net/http middleware as it is. gin and echo have middleware of their own:

@@ -54,7 +54,7 @@ var errOtherPayload = errors.New("the event has come before with another payload
 //
 // Invariant: the row of e in processed_events is committed with its entry in the
 // ledger, or neither is. The row is inserted first. Another process may work on e
-// after all, if it froze and lost its lock: then the primary key makes one of the
+// after all, if it froze and lost its lock. Then the primary key makes one of the
 // two wait for the other's commit. The lock saves work and waiting; the key decides.
 func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 	tx, err := rc.db.BeginTx(ctx, nil)

@@ -20,10 +20,10 @@ const (
 	Skip     = "skip"
 )
 
-// Single is the kind of jobs that run one at a time. Kinds are the others.
+// Single is the kind of jobs that run one at a time.
 const Single = "single"
 
-// Kinds are the kinds of jobs beside Single.
+// Kinds are all other kinds of jobs.
 var Kinds = []string{"good", "flaky", "panics", "hopeless", "frozen"}
 
 // role is the role of a worker's process.
