@@ -1,6 +1,6 @@
-// Grpcgateway shows latchkey behind grpc-gateway: a call that package grpcmw rejects
-// becomes an HTTP response with Retry-After. `go run .` sends a request while another
-// of the same user runs, and prints both responses.
+// Grpcgateway shows latchkey behind grpc-gateway: a call that package grpcmw
+// rejects becomes an HTTP response with Retry-After. `go run .` sends a request
+// while another of the same user runs, and prints both responses.
 //
 // The recipe is retryafter.go, which adds the header, and service.go.
 package main

@@ -1,10 +1,11 @@
-// Jobqueue is a queue of jobs in PostgreSQL, in two ways. Each job is done once, though
-// workers are killed and the database goes away. `go run .` runs both ways on a few
-// hundred jobs, with kills and an outage, and prints what became of the jobs; this
-// takes 20 seconds. `go run . -bench` measures jobs per second, in a minute.
+// Jobqueue is a queue of jobs in PostgreSQL, in two ways. Each job is done
+// once, though workers are killed and the database goes away. `go run .` runs
+// both ways on a few hundred jobs, with kills and an outage, and prints what
+// became of the jobs; this takes 20 seconds. `go run . -bench` measures jobs
+// per second, in a minute.
 //
-// The recipe is this file and package queue. Package internal/demo starts the workers
-// and kills them.
+// The recipe is this file and package queue. Package internal/demo starts the
+// workers and kills them.
 package main
 
 import (
@@ -54,8 +55,8 @@ func worker(ctx context.Context, d *demo.Worker) error {
 		return err
 	}
 
-	// Work. A job whose lock is lost ends: its context does. queue.SkipLocked is the
-	// other way.
+	// Work. A job whose lock is lost ends: its context does. queue.SkipLocked
+	// is the other way.
 	way := queue.AdvisoryLock
 	if d.Way == demo.Skip {
 		way = queue.SkipLocked
@@ -100,8 +101,8 @@ func kinds(db *sqlx.DB, d *demo.Worker) queue.Kinds {
 	return all
 }
 
-// untilAvailable calls open until the database is there: a worker may start during an
-// outage. It returns nil when ctx ends.
+// untilAvailable calls open until the database is there: a worker may start
+// during an outage. It returns nil when ctx ends.
 func untilAvailable(ctx context.Context, open func() error) error {
 	for ctx.Err() == nil {
 		err := open()

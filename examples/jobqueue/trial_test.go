@@ -17,9 +17,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// Each job is done once, in each way: 10,000 jobs, 20 kills with SIGKILL, and an outage
-// of the database. With -short there are fewer jobs. If DATABASE_URL is set there is
-// no outage.
+// Each job is done once, in each way: 10,000 jobs, 20 kills with SIGKILL, and
+// an outage of the database. With -short there are fewer jobs. If DATABASE_URL
+// is set there is no outage.
 func TestExactlyOnce(t *testing.T) {
 	const kills = 20
 	jobs := "10000"
@@ -55,8 +55,8 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// A worker is stopped in the middle of a job (SIGSTOP), loses its lease, and goes on
-// when another worker has done the job. Its completion is rejected.
+// A worker is stopped in the middle of a job (SIGSTOP), loses its lease, and
+// goes on when another worker has done the job. Its completion is rejected.
 func TestFrozen(t *testing.T) {
 	for _, way := range []string{demo.Advisory, demo.Skip} {
 		t.Run(way, func(t *testing.T) {
@@ -125,8 +125,8 @@ func frozen(t *testing.T, tr *demo.Trial) error {
 	return nil
 }
 
-// A worker that starts while the database is away waits for it, and stops when it is
-// asked to.
+// A worker that starts while the database is away waits for it, and stops when
+// it is asked to.
 func TestStartedInOutage(t *testing.T) {
 	p, err := demo.StartProcess(demo.Worker{DatabaseURL: "postgres://127.0.0.1:1/nowhere", Way: demo.Skip, AtOnce: 8, Lease: 5 * time.Second})
 	if err != nil {

@@ -59,7 +59,7 @@ func Example_gin() {
 	// grace is served under a lock: true
 	// grace gets 200, Retry-After ""
 	// ada gets 200, Retry-After ""
-	// nobody gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
 }
 
 // Without Abort gin runs the handler all the same, behind the refusal.
@@ -80,8 +80,8 @@ func Example_gin_incorrect() {
 
 	s := httptest.NewServer(router)
 	defer s.Close()
-	get(s.URL+"/export", "") // nobody
+	get(s.URL+"/export", "") // without a user
 	// Output:
 	// the handler runs
-	// nobody gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
 }

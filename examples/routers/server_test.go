@@ -68,7 +68,7 @@ func get(url, user string) {
 		panic(err)
 	}
 	if user == "" {
-		user = "nobody"
+		user = "anonymous"
 	} else {
 		r.SetBasicAuth(user, "")
 	}

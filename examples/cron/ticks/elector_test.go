@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// Whoever leads runs all ticks. When it goes, another leads, whose clock is behind: it comes to ticks that the
-// last leader has run.
+// Whoever leads runs all ticks. When it goes, another leads, whose clock is
+// behind: it comes to ticks that the last leader has run.
 func TestElector(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		type member struct {
@@ -71,7 +71,8 @@ func TestElector(t *testing.T) {
 	})
 }
 
-// Two jobs that are due at once ask at once: neither takes the other's lock for a rival's.
+// Two jobs that are due at once ask at once: neither takes the other's lock for
+// a rival's.
 func TestElectorAskedAtOnce(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		locker := session(t, driver, dsn)
@@ -155,7 +156,8 @@ type refusing struct{ err error }
 func (r refusing) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, r.err }
 func (r refusing) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, r.err }
 
-// Close ends the contexts of tasks first; and where a task does not end, the lock is not given back under it.
+// Close ends the contexts of tasks first; and where a task does not end, the
+// lock is not given back under it.
 func TestElectorCloses(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		other := NewElector(session(t, driver, dsn), key("leader"), Observer{})

@@ -15,9 +15,9 @@ import (
 // candidates, acquires the first of their locks that is free, and looks at the job
 // again under its lock.
 //
-// A job in progress stays "ready" in the table, so there is nothing to clean up after
-// a dead worker. The server frees its locks, and with them its jobs: milliseconds
-// after a kill, and after the lease if the worker froze.
+// A job in progress stays "ready" in the table, so there is nothing to clean up
+// after a dead worker. The server frees its locks, and with them its jobs:
+// milliseconds after a kill, and after the lease if the worker froze.
 //
 // AdvisoryLock panics if q or locks is nil.
 func AdvisoryLock(q *Queue, locks Locks) Way {
@@ -122,9 +122,10 @@ func (w *advisoryLock) lockKey(job Job) sqllock.Key {
 	return w.q.key(job.ID)
 }
 
-// begin is the second look, under the lock. It counts the attempt. Another worker may
-// have finished the job between the first look and the lock: a free lock says only
-// that no worker has the job now. Then begin returns sql.ErrNoRows.
+// begin is the second look, under the lock. It counts the attempt. Another
+// worker may have finished the job between the first look and the lock: a free
+// lock says only that no worker has the job now. Then begin returns
+// sql.ErrNoRows.
 const begin = `UPDATE jobs SET attempt = attempt + 1, claimed_at = now()
 	WHERE id = $1 AND status = 'ready' AND run_at <= now() RETURNING ` + columns
 

@@ -34,8 +34,8 @@ func (q *Queue) run(ctx context.Context, h *hold) {
 	}
 }
 
-// work does the work. Its context ends when another worker may have the job. A panic
-// is an error.
+// work does the work. Its context ends when another worker may have the job. A
+// panic is an error.
 func (q *Queue) work(ctx context.Context, h *hold) (effect Effect, err error) {
 	ctx, cancel := h.lock.Bind(context.WithoutCancel(ctx)) // Run lets it finish
 	defer cancel()
@@ -67,12 +67,13 @@ type effectError struct{ error }
 
 func (e effectError) Unwrap() error { return e.error }
 
-// mayFail is how often an attempt's transaction may fail for an unknown reason, while
-// the database responds, before the job counts as failed.
+// mayFail is how often an attempt's transaction may fail for an unknown reason,
+// while the database responds, before the job counts as failed.
 const mayFail = 3
 
-// settle stores how an attempt ended. It tries until that is known, the lock is gone,
-// or Run is to end. So work that is done survives a short outage of the database.
+// settle stores how an attempt ended. It tries until that is known, the lock is
+// gone, or Run is to end. So work that is done survives a short outage of the
+// database.
 func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr error) Outcome {
 	failures := 0
 	for pause := 10 * time.Millisecond; h.lock.Err() == nil; pause = min(2*pause, time.Second) {
@@ -131,8 +132,8 @@ func (q *Queue) store(ctx context.Context, h *hold, effect Effect, workErr error
 	return Done, q.complete(ctx, h, effect)
 }
 
-// complete marks the job done and runs the effect, both or neither. The fence rejects
-// a worker that was frozen if another has had the lock since.
+// complete marks the job done and runs the effect, both or neither. The fence
+// rejects a worker that was frozen if another has had the lock since.
 func (q *Queue) complete(ctx context.Context, h *hold, effect Effect) error {
 	if effect == nil && h.fence == nil {
 		return q.done(ctx, q.db, h)
@@ -158,8 +159,8 @@ func (q *Queue) complete(ctx context.Context, h *hold, effect Effect) error {
 	return tx.Commit()
 }
 
-// done marks the job done, if the row still has this attempt's number: the number is
-// a fence of the row's own.
+// done marks the job done, if the row still has this attempt's number: the
+// number is a fence of the row's own.
 func (q *Queue) done(ctx context.Context, db sqlx.ExtContext, h *hold) error {
 	return one(ctx, db, `UPDATE jobs SET status = 'done', finished_at = now(), error = NULL
 		WHERE id = $1 AND attempt = $2 AND status = $3`, h.job.ID, h.job.Attempt, h.status)
@@ -175,8 +176,8 @@ func (q *Queue) fail(ctx context.Context, h *hold, workErr error) error {
 		h.job.ID, h.job.Attempt, h.status, shortened(workErr.Error()), backoff(q.options.backoff, h.job.Attempt).Seconds())
 }
 
-// one runs a statement that changes one row. It returns errSuperseded if there is no
-// such row.
+// one runs a statement that changes one row. It returns errSuperseded if there
+// is no such row.
 func one(ctx context.Context, db sqlx.ExtContext, query string, args ...any) error {
 	result, err := db.ExecContext(ctx, query, args...)
 	if err != nil {

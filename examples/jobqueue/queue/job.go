@@ -53,8 +53,8 @@ func (k Kinds) names() (all, singletons string) {
 	return literal(names), literal(single)
 }
 
-// literal returns names as PostgreSQL reads a text[]. Every driver accepts it, unlike
-// a slice.
+// literal returns names as PostgreSQL reads a text[]. Every driver accepts it,
+// unlike a slice.
 func literal(names []string) string {
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	var quoted []string
@@ -65,17 +65,18 @@ func literal(names []string) string {
 }
 
 // Work does a job, outside any transaction. It may take hours, and call other
-// services. Its context ends when another worker may have the job, with the cause
-// sqllock.ErrLost, and after the kind's timeout. After a crash Work runs again: it runs
-// at least once.
+// services. Its context ends when another worker may have the job, with the
+// cause sqllock.ErrLost, and after the kind's timeout. After a crash Work runs
+// again: it runs at least once.
 //
-// What must happen exactly once goes into the Effect that Work returns, which may be
-// nil. An error or a panic is a failed attempt.
+// What must happen exactly once goes into the Effect that Work returns, which
+// may be nil. An error or a panic is a failed attempt.
 type Work func(ctx context.Context, job Job) (Effect, error)
 
-// An Effect runs in the transaction that marks its job done: both happen or neither.
-// It has five seconds. It may be called again after a rollback, so it must use
-// nothing but tx, and must not end tx. An error or a panic is a failed attempt.
+// An Effect runs in the transaction that marks its job done: both happen or
+// neither. It has five seconds. It may be called again after a rollback, so it
+// must use nothing but tx, and must not end tx. An error or a panic is a failed
+// attempt.
 type Effect func(ctx context.Context, tx *sqlx.Tx) error
 
 // An Outcome is how an attempt ended.
@@ -112,8 +113,8 @@ func Enqueue(ctx context.Context, tx sqlx.QueryerContext, job Job) (id int64, er
 // same rows. The statements may run again.
 //
 // A job is "ready" until it is "done" or "dead". Only with [SkipLocked] it is
-// "running" meanwhile, by worker. With [AdvisoryLock] it stays "ready", and its lock
-// shows that a worker has it.
+// "running" meanwhile, by worker. With [AdvisoryLock] it stays "ready", and its
+// lock shows that a worker has it.
 func Schema() []string {
 	return append(sqllock.FenceSchema(sqllock.PostgreSQL), jobsTable,
 		"CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (priority DESC, run_at, id) WHERE status = 'ready'",

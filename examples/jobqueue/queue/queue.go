@@ -7,9 +7,10 @@
 //	…
 //	err = queue.Run(ctx, queue.AdvisoryLock(q, locks), 8) // or SkipLocked(q, locks)
 //
-// There are two ways to share the jobs out, on the same table. With [AdvisoryLock] a
-// lock says that a worker has a job. With [SkipLocked] a column says so, and a lock
-// says whether that worker lives. It is a recipe, to be read and changed.
+// There are two ways to share the jobs out, on the same table. With
+// [AdvisoryLock] a lock says that a worker has a job. With [SkipLocked] a
+// column says so, and a lock says whether that worker lives. It is a recipe, to
+// be read and changed.
 package queue
 
 import (
@@ -42,8 +43,8 @@ type Queue struct {
 }
 
 // Open returns a Queue on the tables of [Schema]. The error says so if they are
-// missing, or in a schema that is not in the search_path. It is ErrUnavailable if the
-// database is away. Jobs of other kinds are left to other processes.
+// missing, or in a schema that is not in the search_path. It is ErrUnavailable
+// if the database is away. Jobs of other kinds are left to other processes.
 //
 // Open panics without a db or kinds.
 func Open(ctx context.Context, db *sqlx.DB, kinds Kinds, opts ...Option) (*Queue, error) {
@@ -85,9 +86,10 @@ func find(ctx context.Context, db *sqlx.DB, table string) (string, error) {
 	return places[0].Schema, nil
 }
 
-// key returns the key of a job's lock. Locks belong to the whole database, so the
-// schema is in the key: queues in two schemas are independent. It is a name and not a
-// sqllock.ID, since other users of the database may number their locks.
+// key returns the key of a job's lock. Locks belong to the whole database, so
+// the schema is in the key: queues in two schemas are independent. It is a name
+// and not a sqllock.ID, since other users of the database may number their
+// locks.
 func (q *Queue) key(id int64) sqllock.Key {
 	return sqllock.Namespace("job").Key(fmt.Sprintf("%s/%d", q.schema, id))
 }
@@ -126,9 +128,9 @@ func WithPoll(every time.Duration) Option {
 	return func(o *options) { o.poll = every }
 }
 
-// WithBackoff sets how long a job waits after its first failure; the default is 1 s.
-// It doubles with each further failure, up to an hour, and is shortened by up to a
-// half at random.
+// WithBackoff sets how long a job waits after its first failure; the default is
+// 1 s. It doubles with each further failure, up to an hour, and is shortened by
+// up to a half at random.
 //
 // WithBackoff panics if first is not positive.
 func WithBackoff(first time.Duration) Option {
@@ -136,9 +138,9 @@ func WithBackoff(first time.Duration) Option {
 	return func(o *options) { o.backoff = min(first, maxBackoff) }
 }
 
-// WithReapFloor sets the age of an attempt from which the reaper of [SkipLocked] checks
-// whether the job's worker lives; the default is 1 s. It only saves checks: the lock
-// decides. The reaper looks once in that time.
+// WithReapFloor sets the age of an attempt from which the reaper of
+// [SkipLocked] checks whether the job's worker lives; the default is 1 s. It
+// only saves checks: the lock decides. The reaper looks once in that time.
 //
 // WithReapFloor panics if age is not positive.
 func WithReapFloor(age time.Duration) Option {

@@ -15,9 +15,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Run works on jobs, up to workers at once, until ctx ends. Then it waits for those in
-// progress. It goes on while the database is away, and so returns no error. To stop at
-// once, end the process: nothing is lost.
+// Run works on jobs, up to workers at once, until ctx ends. Then it waits for
+// those in progress. It goes on while the database is away, and so returns no
+// error. To stop at once, end the process: nothing is lost.
 //
 // Each worker uses a connection of the Queue's database at times, never while Work
 // runs. Run panics if workers is not positive.
@@ -50,8 +50,8 @@ func work(ctx context.Context, w Way, t *trouble) {
 	}
 }
 
-// jittered returns d, shortened by up to a half at random, so that workers that began
-// together do not stay together.
+// jittered returns d, shortened by up to a half at random, so that workers that
+// began together do not stay together.
 func jittered(d time.Duration) time.Duration {
 	return d - rand.N(d/2+1) //nolint:gosec // no secret
 }
@@ -70,17 +70,17 @@ func (t *trouble) note(q *Queue, err error) {
 	q.options.log.Info("queue: jobs can be taken again")
 }
 
-// A Way shares the jobs of a queue out: [AdvisoryLock] or [SkipLocked]. One Way serves
-// one call of Run.
+// A Way shares the jobs of a queue out: [AdvisoryLock] or [SkipLocked]. One Way
+// serves one call of Run.
 //
-// A table is worked on in one way at a time. A job that AdvisoryLock has taken looks
-// ready to SkipLocked, so work would run twice, though effects would not. Stop all
-// workers before a change.
+// A table is worked on in one way at a time. A job that AdvisoryLock has taken
+// looks ready to SkipLocked, so work would run twice, though effects would not.
+// Stop all workers before a change.
 type Way interface {
 	queue() *Queue
 
-	// take returns a job that is due, the first by priority and time, for this process
-	// alone. It returns nil if there is none.
+	// take returns a job that is due, the first by priority and time, for this
+	// process alone. It returns nil if there is none.
 	take(ctx context.Context) (*hold, error)
 
 	// reap returns the jobs of dead workers until ctx ends.
@@ -92,9 +92,9 @@ type Way interface {
 
 // A hold is a job that this process works on.
 //
-// Invariant: while lock.Err() is nil no other worker has the job, and the attempt
-// number of its row is job.Attempt. A worker that takes it over increments the number
-// first.
+// Invariant: while lock.Err() is nil no other worker has the job, and the
+// attempt number of its row is job.Attempt. A worker that takes it over
+// increments the number first.
 type hold struct {
 	job    Job
 	status string        // what the row says meanwhile
@@ -107,8 +107,8 @@ type hold struct {
 // timeout bounds each transaction of the queue's own.
 const timeout = 5 * time.Second
 
-// bounded returns a context for the queue's statements. The end of Run does not cancel
-// it: the result of a claim or a commit should be known.
+// bounded returns a context for the queue's statements. The end of Run does not
+// cancel it: the result of a claim or a commit should be known.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }
@@ -141,8 +141,9 @@ func away(state string) bool {
 
 const maxErrorLen = 500
 
-// shortened returns an error's text as the table accepts it. PostgreSQL rejects NUL
-// and bytes that are not UTF-8. A job whose failure cannot be stored would never end.
+// shortened returns an error's text as the table accepts it. PostgreSQL rejects
+// NUL and bytes that are not UTF-8. A job whose failure cannot be stored would
+// never end.
 func shortened(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 	if len(text) <= maxErrorLen {

@@ -11,10 +11,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// SkipLocked returns the Way that takes a job with one statement, which marks it as
-// running by this worker. The worker holds one lock for as long as it lives, however
-// many jobs it has. So the reaper of any other worker finds the jobs that a dead worker
-// has left. A singleton kind has a lock in addition.
+// SkipLocked returns the Way that takes a job with one statement, which marks
+// it as running by this worker. The worker holds one lock for as long as it
+// lives, however many jobs it has. So the reaper of any other worker finds the
+// jobs that a dead worker has left. A singleton kind has a lock in addition.
 //
 // SkipLocked panics if q or locks is nil.
 func SkipLocked(q *Queue, locks Locks) Way {
@@ -46,9 +46,9 @@ func (w *skipLocked) take(ctx context.Context) (*hold, error) {
 	return h, safe(err)
 }
 
-// claim takes a job in one statement. Two workers never get the same job, and neither
-// waits for the other. It leaves out singleton kinds that look busy; their lock
-// decides.
+// claim takes a job in one statement. Two workers never get the same job, and
+// neither waits for the other. It leaves out singleton kinds that look busy;
+// their lock decides.
 const claim = `UPDATE jobs SET status = 'running', worker = $1, claimed_at = now(), attempt = attempt + 1
 	WHERE id = (
 		SELECT id FROM jobs
@@ -142,8 +142,8 @@ func (w *skipLocked) enter(ctx context.Context) (*identity, error) {
 	return me, nil
 }
 
-// current returns the identity in use, with one job more. It is fresh if there is none
-// in use that is good.
+// current returns the identity in use, with one job more. It is fresh if there
+// is none in use that is good.
 func (w *skipLocked) current(fresh *identity) *identity {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,9 +186,10 @@ func (w *skipLocked) reap(ctx context.Context) {
 	}
 }
 
-// reapOnce returns the jobs of workers whose lock is free. Such a worker is dead, or
-// the server takes it for dead. That is as good: its completion is rejected, since the
-// next attempt has another number. A worker's age says nothing.
+// reapOnce returns the jobs of workers whose lock is free. Such a worker is
+// dead, or the server takes it for dead. That is as good: its completion is
+// rejected, since the next attempt has another number. A worker's age says
+// nothing.
 func (w *skipLocked) reapOnce(ctx context.Context) (returned int64, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

@@ -1,5 +1,6 @@
-// Package demo puts the queue to the test: processes work on jobs while some of them
-// are killed and the database goes away. Then it counts what became of the jobs.
+// Package demo puts the queue to the test: processes work on jobs while some of
+// them are killed and the database goes away. Then it counts what became of the
+// jobs.
 package demo
 
 import (
@@ -22,9 +23,9 @@ var ways = map[string]func(*queue.Queue, queue.Locks) queue.Way{
 	Skip:     queue.SkipLocked,
 }
 
-// Main runs the demonstration. It starts this program again for each worker, and calls
-// run there. The database is the one that DATABASE_URL names, in a schema of its own
-// that is dropped at the end, or a throwaway PostgreSQL.
+// Main runs the demonstration. It starts this program again for each worker,
+// and calls run there. The database is the one that DATABASE_URL names, in a
+// schema of its own that is dropped at the end, or a throwaway PostgreSQL.
 func Main(run func(context.Context, *Worker) error) {
 	WorkerMain(run)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

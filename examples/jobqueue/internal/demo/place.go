@@ -24,7 +24,8 @@ type Place struct {
 	cluster *pgtest.Cluster // nil if DATABASE_URL names the database, which then is not stopped
 }
 
-// OpenPlace opens the database that DATABASE_URL names, or starts a throwaway server.
+// OpenPlace opens the database that DATABASE_URL names, or starts a throwaway
+// server.
 func OpenPlace() (*Place, error) {
 	if url := os.Getenv("DATABASE_URL"); url != "" {
 		return &Place{URL: url}, nil
@@ -86,8 +87,8 @@ func Connect(url, schema string, most int) (*sqlx.DB, error) {
 	return db, nil
 }
 
-// WithSchema makes a schema with the tables of the queue and of the account, calls do,
-// and drops the schema.
+// WithSchema makes a schema with the tables of the queue and of the account,
+// calls do, and drops the schema.
 func (p *Place) WithSchema(ctx context.Context, do func(db *sqlx.DB, schema string) error) error {
 	schema := fmt.Sprintf("latchkey_jobqueue_%08x", rand.Uint32()) //nolint:gosec // a name
 	db, err := Connect(p.URL, schema, 4)

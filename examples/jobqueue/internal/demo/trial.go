@@ -12,8 +12,8 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// A Trial puts one way to the test: processes work on jobs, some are killed, and the
-// database goes away.
+// A Trial puts one way to the test: processes work on jobs, some are killed,
+// and the database goes away.
 type Trial struct {
 	DB      *sqlx.DB
 	Fleet   []*Process
