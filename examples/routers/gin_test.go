@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw"
 )
 
-// ginLimit is m for gin. Handler gives the lock back before the client has the
+// ginLimit is m for gin. Handler releases the lock before the client has the
 // whole response, so the handlers inside must write to its ResponseWriter.
 func ginLimit(m *httpmw.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
@@ -62,7 +62,7 @@ func Example_gin() {
 	// anonymous gets 400, Retry-After ""
 }
 
-// Without Abort gin runs the handler all the same, behind the refusal.
+// Without Abort gin runs the handler all the same, after the rejection.
 func Example_gin_incorrect() {
 	gin.SetMode(gin.ReleaseMode)
 	limit := newLimit()

@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Without its table, or with the table in a schema that is not looked into, no
-// tick is run, the error says what to do, and the lock is free again.
+// No tick is run if the table is missing, or in a schema outside of the
+// search_path. The error says what to do, and the lock is free again.
 func TestTableMissing(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Who loses the lock before the mark is moved leaves the tick to whoever has
-// the lock now.
+// An instance that loses the lock before the mark is moved leaves the tick to
+// the next holder.
 func TestLostBeforeMark(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -143,8 +143,8 @@ func TestLostBeforeMark(t *testing.T) {
 	})
 }
 
-// The session answers, and the pool of the marks does not: no run, a clear
-// error, and the lock goes back.
+// The session works, and the pool of the marks does not. There is no run, the
+// error is clear, and the lock is released.
 func TestMarksAway(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		away := pgtest.New(t)

@@ -123,7 +123,7 @@ func (c *handClock) behind(by time.Duration) func() time.Time {
 	return func() time.Time { return c.Now().Add(-by) }
 }
 
-// A record is what an Observer was told.
+// A record is the calls of an Observer.
 type record struct {
 	mu      sync.Mutex // protects all
 	began   []*Run

@@ -51,8 +51,8 @@ func returned(t *testing.T, w Way, n int64) {
 	})
 }
 
-// TestLostWorker: a worker loses its lock in the midst of a job that heeds no
-// context. Somebody else does the job; what the first brings later is refused.
+// A worker loses its lock in the middle of a job that ignores its context.
+// Another worker does the job. The late completion is rejected.
 func TestLostWorker(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.exec(effects)
@@ -90,9 +90,8 @@ func TestLostWorker(t *testing.T) {
 	})
 }
 
-// TestLateCompletion is what a frozen process does that looked at its lock
-// before: each of the two barriers alone must hold, the fence and the attempt's
-// number.
+// A process freezes after it has looked at its lock. The fence and the attempt's
+// number each reject its completion alone.
 func TestLateCompletion(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -137,7 +136,7 @@ func TestLateCompletion(t *testing.T) {
 	}
 }
 
-// TestOldIsNotDead: the reaper leaves a living worker's job alone, however old.
+// The reaper leaves a living worker's job alone, however old.
 func TestOldIsNotDead(t *testing.T) {
 	f := newFixture(t, "pgx", pgtest.Database(t), SkipLocked)
 	f.enqueue(Job{Kind: "k"})
@@ -157,9 +156,8 @@ func TestOldIsNotDead(t *testing.T) {
 	}
 }
 
-// TestClaimWithoutAnswer: a claim was stored and its answer lost on the way.
-// The job comes back although its worker lives on, and not before the worker's
-// other jobs are settled.
+// A claim was stored and its response lost. The job comes back although its
+// worker lives on, but not before the worker's other jobs are settled.
 func TestClaimWithoutAnswer(t *testing.T) {
 	f := newFixture(t, "pgx", pgtest.Database(t), SkipLocked)
 	known := f.enqueue(Job{Kind: "k", Priority: 1})
@@ -203,7 +201,7 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// TestStop: Run waits for the job in hand, which goes on undisturbed.
+// Run waits for the job in progress, which goes on undisturbed.
 func TestStop(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.enqueue(Job{Kind: "k"})

@@ -92,9 +92,8 @@ func TestOddIDs(t *testing.T) {
 	})
 }
 
-// TestFailures: what goes wrong in work or effect is a failed attempt, whose
-// text the table can take; after the last the job is dead, and its effects are
-// not there.
+// An error or panic of work or effect is a failed attempt, whose text the table
+// accepts. After the last attempt the job is dead, without effects.
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom")
 	fails := func(err error) Work {

@@ -83,8 +83,7 @@ func within(t *testing.T, dsn, schema string) string {
 	return u.String()
 }
 
-// TestTableGone: a table that goes away at run time is trouble, not the end:
-// when it is there again the work goes on.
+// A table is dropped at run time. When it is there again the work goes on.
 func TestTableGone(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		w := f.process(Kinds{"k": {Work: record}})
