@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// A log at its usual level tells of what goes wrong, and not of what others run.
+// A log at its usual level reports what goes wrong, and not what others run.
 func TestLogged(t *testing.T) {
 	t.Parallel()
 	run := &Run{Job: "report", Tick: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)}
