@@ -1,6 +1,7 @@
 package httpmw_test
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,5 +147,106 @@ func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
 	get(t, serve(t, m.Handler(ignoring(make(chan struct{}, 1))))).want(t, http.StatusGatewayTimeout)
 	if err := receive(t, told, "error"); !errors.Is(err, httpmw.ErrInterrupted) || !errors.Is(err, ratelimit.ErrMaxHold) {
 		t.Errorf("error %v, want ErrInterrupted and ErrMaxHold", err)
+	}
+}
+
+// A Middleware inside of another waits. Its handler returns without a response
+// or a look at the body: that is no interruption of the one around.
+func TestWaitInsideOfAnotherMiddleware(t *testing.T) {
+	t.Parallel()
+	for _, fields := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
+		t.Run(fields, func(t *testing.T) {
+			t.Parallel()
+			tenant := ratelimit.AtMost(2, sqllock.NewMemory(), "tenant")
+			around := httpmw.New(tenant, httpmw.Header(user)).Handler
+			l := newLineInside(t, around, func(http.ResponseWriter, *http.Request) {})
+			conn := l.wait(t, post(fields))
+			close(l.leave)
+			response(t, conn).want(t, http.StatusOK)
+		})
+	}
+}
+
+// unwrapper is what loggers are like: it can be unwrapped, and nothing else.
+type unwrapper struct{ http.ResponseWriter }
+
+func (w unwrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A hijacked connection gets no other response, also behind a ResponseWriter
+// that can only be unwrapped.
+func TestInterruptedAfterHijackBehindUnwrap(t *testing.T) {
+	t.Parallel()
+	rejected := make(chan error, 1)
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(20*time.Millisecond)),
+		httpmw.Header(user), httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { rejected <- err }))
+	ended := make(chan struct{})
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		<-r.Context().Done()
+	}))
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		h.ServeHTTP(unwrapper{w}, r)
+	}))
+	dial(t, s, "GET / HTTP/1.1\r\nHost: x\r\n"+user+": ada\r\n\r\n")
+	receive(t, ended, "end")
+	select {
+	case err := <-rejected:
+		t.Errorf("a hijacked connection was rejected: %v", err)
+	default:
+	}
+}
+
+// Middleware that compresses may have set its Content-Encoding before.
+func TestInterruptedInsideOfCompression(t *testing.T) {
+	t.Parallel()
+	h := held().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-A", "1")
+		<-r.Context().Done()
+	}))
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		gz := gzip.NewWriter(w)
+		defer gz.Close()
+		h.ServeHTTP(compressed{w, gz}, r)
+	}))
+	r := get(t, s)
+	r.want(t, http.StatusServiceUnavailable)
+	if !strings.Contains(r.text, "interrupted") {
+		t.Errorf("header %v, body %q", r.Header, r.text)
+	}
+}
+
+type compressed struct {
+	http.ResponseWriter
+	gz *gzip.Writer
+}
+
+func (w compressed) Write(p []byte) (int, error) { return w.gz.Write(p) }
+
+// The header of the handler's response does not spoil that of WithRejectHandler.
+func TestInterruptedWithRejectHandler(t *testing.T) {
+	t.Parallel()
+	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(20*time.Millisecond)),
+		httpmw.Header(user), httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "try again")
+		}))
+	s := serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "3")
+		w.Header().Set("Content-Type", "image/png")
+		<-r.Context().Done()
+	})))
+	r, err := fetch(t.Context(), s, "GET", s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.text != "try again" || r.Header.Get("Content-Type") == "image/png" {
+		t.Errorf("%v %q", r.Header, r.text)
 	}
 }

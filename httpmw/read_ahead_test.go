@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,5 +356,84 @@ func TestUndeclaredTrailerAfterWaiting(t *testing.T) {
 	got.want(t, http.StatusOK)
 	if got.text != "5" {
 		t.Errorf("the handler saw the trailer %q, want 5", got.text)
+	}
+}
+
+// countedBody is an endless body.
+type countedBody struct{ n, all *atomic.Int64 }
+
+func (b countedBody) Read(p []byte) (int, error) {
+	b.n.Add(int64(len(p)))
+	b.all.Add(int64(len(p)))
+	return len(p), nil
+}
+func (countedBody) Close() error { return nil }
+
+// All bodies that one Middleware reads ahead have 64 MiB, again and again.
+func TestReadAheadIsBounded(t *testing.T) {
+	const requests = 80
+	locks := &watchedLocks{sqllock.NewMemory(), make(chan struct{}, requests)}
+	m := httpmw.New(ratelimit.OneAtATime(locks, "export", ratelimit.WithWait(patience, requests)), httpmw.Header(user))
+	round := func() int64 {
+		lock, err := m.Acquire(request("/", user+": ada"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all atomic.Int64
+		ends := make(chan struct{}, requests)
+		h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		for range requests {
+			r := request("/", user+": ada")
+			r.Method = "POST"
+			r.Body = countedBody{new(atomic.Int64), &all}
+			go func() {
+				defer func() { ends <- struct{}{} }()
+				h.ServeHTTP(struct {
+					http.ResponseWriter
+					canDelay
+				}{httptest.NewRecorder(), canDelay{}}, r)
+			}()
+			receive(t, locks.waits, "wait")
+		}
+		last := int64(-1)
+		for all.Load() != last {
+			last = all.Load()
+			time.Sleep(50 * time.Millisecond)
+		}
+		_ = lock.Unlock()
+		for range requests {
+			receive(t, ends, "end")
+		}
+		return last
+	}
+	for range 2 {
+		if n := round(); n > 64<<20 || n < 32<<20 {
+			t.Errorf("%d bytes", n)
+		}
+	}
+}
+
+// The next request on a connection is whole after a body was read ahead.
+func TestPipelinedAfterWaiting(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "%s %v", body, err)
+	})
+	one := post("Content-Length: 4")
+	conn := l.wait(t, one+"body"+one+"next"+one+"last")
+	close(l.leave)
+	all := make([]byte, 0, 4096)
+	buf := make([]byte, 4096)
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	for !strings.Contains(string(all), "last <nil>") {
+		n, err := conn.Read(buf)
+		all = append(all, buf[:n]...)
+		if err != nil {
+			t.Fatal(err, string(all))
+		}
+	}
+	if s := string(all); !strings.Contains(s, "body <nil>") || !strings.Contains(s, "next <nil>") {
+		t.Error(s)
 	}
 }

@@ -349,3 +349,19 @@ func TestWrongContentLength(t *testing.T) {
 		}
 	}
 }
+
+// The last byte is kept back behind a Content-Length of middleware around, too.
+func TestContentLengthFromAround(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	seen := ""
+	w.Header().Set("Content-Length", "4")
+	released := ratelimit.Observer{Released: func(time.Duration) { seen = w.Body.String() }}
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(released))
+	httpmw.New(l, httpmw.Header(user)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "done")
+	})).ServeHTTP(w, request("/", user+": ada"))
+	if seen == "done" {
+		t.Error("the client had all before the lock was back")
+	}
+}

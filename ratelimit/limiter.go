@@ -65,7 +65,7 @@ func OneAtATime(locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Lim
 // the n is a slot, a key of its own: ns.SlotKey(id, i). Slot 0 is ns.Key(id), so
 // that while a fleet goes from OneAtATime to AtMost, the old holder counts.
 //
-// A [sqllock.Session] tries all slots in one round trip, a [sqllock.Sharded] in
+// A [sqllock.Session] tries all slots in one round trip, a shard.Locker in
 // one for each database until one grants; a Locker without TryAny needs one for
 // each slot that is taken. n is meant to be small: a refusal has looked at n
 // keys.

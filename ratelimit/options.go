@@ -17,7 +17,7 @@ type Option func(*Limiter)
 //
 // Waiting requests of one process are served first come, first served, those of
 // several processes in no order. Of an [AtMost] limiter over a Locker without
-// LockAny (not a Session, Sharded or Memory), they try again from time to time,
+// LockAny (not a Session, shard.Locker or Memory), they try again from time to time,
 // in no order either.
 //
 // It panics if maxWait or waiters is not positive.

@@ -14,7 +14,7 @@ type keyMaker interface {
 }
 
 // An anyLocker takes the first free one of several keys in one call, as
-// [*sqllock.Session], [*sqllock.Sharded] and [*sqllock.Memory] do.
+// [*sqllock.Session], *shard.Locker and [*sqllock.Memory] do.
 type anyLocker interface {
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
 func TestAtMost(t *testing.T) {
@@ -17,7 +18,7 @@ func TestAtMost(t *testing.T) {
 	for name, locks := range map[string]sqllock.Locker{
 		"any":     sqllock.NewMemory(),
 		"one key": onlyOne{sqllock.NewMemory()},
-		"sharded": sqllock.Shard(sqllock.NewMemory(), sqllock.NewMemory()),
+		"sharded": shard.New(sqllock.NewMemory(), sqllock.NewMemory()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

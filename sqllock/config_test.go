@@ -73,7 +73,7 @@ func TestErrConfig(t *testing.T) {
 			"no database":     {dsn: cluster.DSN("nowhere"), says: "3D000"},
 			"no right":        {dsn: asUser(dsn, "outsider"), says: "42501"},
 			"a pool of one":   {dsn: dsn, says: "allow two or more", most: 1},
-			"no registry":     {dsn: dsn, says: "HeartbeatSchema", opts: []sqllock.Option{sqllock.WithRegistry("")}},
+			"no registry":     {dsn: dsn, says: "lockwatch.Schema", opts: []sqllock.Option{sqllock.WithRegistry("")}},
 			"no lease tables": {dsn: asUser(cluster.DSN("narrow"), "outsider") + mode, says: "Schema(PostgreSQL)", opts: []sqllock.Option{sqllock.WithLeaseTable()}},
 		} {
 			for _, opts := range [][]sqllock.Option{tt.opts, append(tt.opts[:len(tt.opts):len(tt.opts)], sqllock.WithLazyOpen())} {

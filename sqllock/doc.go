@@ -14,7 +14,7 @@
 //	return export(lock.Context()) // ends if the lock is lost
 //
 // A [Session] holds every lock of the process on one connection of PostgreSQL, MariaDB or
-// MySQL, or as rows with a lease in SQLite and behind transaction poolers; [Shard] joins
+// MySQL, or as rows with a lease in SQLite and behind transaction poolers; package shard joins
 // several, for more than one server. On PostgreSQL [OnConn], [PerTx], [TryTx] and [LockTx] are for
 // code that brings its own connection or transaction; all of these exclude each other, and a Session
 // without [WithLeaseTable]. [NewMemory] is for tests. [Fence] has the database refuse the writes of a holder that

@@ -25,7 +25,7 @@ func ended(ctx context.Context) error {
 func inContext(ctx context.Context, err error) error {
 	var (
 		ofContext = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-		decided   = slices.ContainsFunc([]error{ErrLost, ErrReleased, ErrFenced, ErrPassed, ErrHeld}, func(sentinel error) bool { return errors.Is(err, sentinel) })
+		decided   = slices.ContainsFunc([]error{ErrLost, ErrReleased, ErrFenced, ErrHeld}, func(sentinel error) bool { return errors.Is(err, sentinel) })
 	)
 	switch {
 	case err == nil, decided:

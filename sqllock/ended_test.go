@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,11 +23,6 @@ func calls(t *testing.T, db *sql.DB, locks sqllock.Locker, good *sqllock.Lock) m
 		}
 	}
 	return map[string]func(ctx context.Context) error{
-		"Advance": on(func(ctx context.Context, tx *sql.Tx) error { return sqllock.Advance(ctx, tx, sqllock.ID(7), 1) }),
-		"Mark": on(func(ctx context.Context, tx *sql.Tx) error {
-			_, _, err := sqllock.Mark(ctx, tx, sqllock.ID(7))
-			return err
-		}),
 		"Fence": on(func(ctx context.Context, tx *sql.Tx) error { return sqllock.Fence(ctx, tx, good) }),
 		"TryTx": on(func(ctx context.Context, tx *sql.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(7)) }),
 		"TryRTx": on(func(ctx context.Context, tx *sql.Tx) error {
@@ -42,21 +36,11 @@ func calls(t *testing.T, db *sql.DB, locks sqllock.Locker, good *sqllock.Lock) m
 	}
 }
 
-func namesOnce(t *testing.T, what string, err error, sentinels ...error) {
-	t.Helper()
-	for _, sentinel := range sentinels {
-		if !errors.Is(err, sentinel) || strings.Count(err.Error(), sentinel.Error()) != 1 {
-			t.Errorf("%s: %v, want %q in it, once", what, err, sentinel)
-		}
-	}
-}
-
 // A call under a context that has ended names the end once. If the loss of a lock
 // has ended the context, the error is ErrLost too.
 func TestErrorsUnderAnEndedContext(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := marked(t, driver, dsn)
-		create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
+		db := fenced(t, driver, dsn)
 		locks := session(t, driver, dsn)
 		good := mustLock(t, locks, sqllock.ID(9))
 		canceled, cancel := context.WithCancel(t.Context())
@@ -85,19 +69,19 @@ func TestErrorsUnderAnEndedContext(t *testing.T) {
 // A call that waits in the database when the lock is lost names the loss.
 func TestLossWhileACallWaits(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := marked(t, driver, dsn)
-		first := transaction(t, db)
-		if err := sqllock.Advance(t.Context(), first, sqllock.ID(1), 1); err != nil {
+		db := fenced(t, driver, dsn)
+		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		if err := sqllock.Fence(t.Context(), transaction(t, db), lock); err != nil {
 			t.Fatal(err)
 		}
 		memory := sqllock.NewMemory()
 		ctx, cancel := mustLock(t, memory, sqllock.ID(1)).Bind(t.Context())
 		defer cancel()
 		passed := make(chan error, 1)
-		go func() { passed <- markedWork(ctx, t, db, sqllock.ID(1), 1, "second") }()
+		go func() { passed <- fencedWork(ctx, t, db, lock, "second") }()
 		lockertest.Eventually(t, "the second waits for the first", func() bool { return waitForLocks(t, db) == 1 })
 		memory.Lose()
-		namesOnce(t, "Advance", <-passed, sqllock.ErrLost, context.Canceled)
+		namesOnce(t, "Fence", <-passed, sqllock.ErrLost, context.Canceled)
 	})
 }
 
@@ -105,10 +89,11 @@ func TestLossWhileACallWaits(t *testing.T) {
 // a call whose own context goes on.
 func TestTransactionEndedByALoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := marked(t, driver, dsn)
+		db := fenced(t, driver, dsn)
+		good := mustLock(t, session(t, driver, dsn), sqllock.ID(9))
 		for name, call := range map[string]func(ctx context.Context, tx *sql.Tx) error{
-			"Advance": func(ctx context.Context, tx *sql.Tx) error { return sqllock.Advance(ctx, tx, sqllock.ID(7), 1) },
-			"TryTx":   func(ctx context.Context, tx *sql.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(7)) },
+			"Fence": func(ctx context.Context, tx *sql.Tx) error { return sqllock.Fence(ctx, tx, good) },
+			"TryTx": func(ctx context.Context, tx *sql.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(7)) },
 		} {
 			for _, lose := range []bool{false, true} {
 				memory := sqllock.NewMemory()

@@ -4,12 +4,6 @@ package sqllock
 func InLine(l Locker) int {
 	var t *table
 	switch l := l.(type) {
-	case *Sharded:
-		n := 0
-		for _, s := range l.shards {
-			n += InLine(s.Locker)
-		}
-		return n
 	case *Session:
 		t = l.table
 	case *ConnLocker:

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// A Locker takes locks. [Session] is the one for services, [Sharded] several of
+// A Locker takes locks. [Session] is the one for services, shard.Locker several of
 // them as one; [ConnLocker], [TxLocker] and [Memory] are for special needs. All are
 // safe for concurrent use.
 //

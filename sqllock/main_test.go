@@ -10,7 +10,6 @@ import (
 
 func TestMain(m *testing.M) {
 	lockertest.Worker() // does not return in a process of a test with several
-	runCandidate()      // nor does this, in a candidate of TestCampaignTakeOver
 	dbtest.Main(m)
 }
 
@@ -31,6 +30,7 @@ var (
 
 	stateOf      = dbtest.State
 	tellsNothing = dbtest.TellsNothing
+	namesOnce    = dbtest.NamesOnce
 
 	exampleDatabase = dbtest.ExampleDatabase
 	exampleSession  = dbtest.ExampleSession

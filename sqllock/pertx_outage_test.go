@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // firstFails is a database that grants every key, except that the first attempt
@@ -62,7 +63,7 @@ func TestPerTxFailedAttemptIsNoEnd(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				led := false
-				err := sqllock.NewCampaign(sqllock.PerTx(db), sqllock.ID(1)).Run(ctx, func(context.Context) error {
+				err := election.New(sqllock.PerTx(db), sqllock.ID(1)).Run(ctx, func(context.Context) error {
 					led = true
 					cancel()
 					return nil

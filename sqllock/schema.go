@@ -23,7 +23,7 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 //   - MySQL and MariaDB: the one of keys with a secret ([Namespace.Keyed]).
 //
 // Without Schema, a Session with the right to create tables makes them itself.
-// The tables of other features are in [FenceSchema], [MarkSchema] and
+// The tables of other features are in [FenceSchema], watermark.Schema and
 // lockwatch.Schema.
 //
 // Schema panics if d is not a constant of this package.
@@ -45,22 +45,6 @@ func Schema(d Dialect) []string { return statements(d, dialect.SessionSchema()) 
 //
 // FenceSchema panics if d is not a constant of this package.
 func FenceSchema(d Dialect) []string { return statements(d, dialect.FenceSchema()) }
-
-// MarkSchema returns the statements that create the table which [Advance] and
-// [Mark] need in a database of kind d. Their form is that of [Schema].
-//
-// Nothing else creates the table latchkey_marks. On PostgreSQL the search_path of
-// the transactions must find it, and all that use a key must find the same one.
-// Their role needs INSERT, SELECT and UPDATE on it.
-//
-// A mark is as durable as the commit. With synchronous_commit = off a crash of the
-// server may take the last marks back, and the work behind them is done again.
-//
-// The table has a row for each key that was ever marked. A row may be deleted once
-// no caller will ask again for a mark as low as its own.
-//
-// MarkSchema panics if d is not a constant of this package.
-func MarkSchema(d Dialect) []string { return statements(d, dialect.MarkSchema()) }
 
 // statements returns those of s for d.
 func statements(d Dialect, s dialect.Schema) []string {

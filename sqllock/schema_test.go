@@ -13,7 +13,7 @@ import (
 // schemas is the schema of each feature.
 var schemas = map[string]func(sqllock.Dialect) []string{
 	"Schema": sqllock.Schema, "FenceSchema": sqllock.FenceSchema,
-	"MarkSchema": sqllock.MarkSchema, "lockwatch.Schema": lockwatch.Schema,
+	"lockwatch.Schema": lockwatch.Schema,
 }
 
 // Each schema creates the tables of its feature and no other, and each of its
@@ -32,9 +32,6 @@ func TestSchema(t *testing.T) {
 		{"FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},
-		{"MarkSchema", sqllock.PostgreSQL, []string{"latchkey_marks"}},
-		{"MarkSchema", sqllock.SQLite, []string{"latchkey_marks"}},
-		{"MarkSchema", sqllock.MySQL, []string{"latchkey_marks"}},
 		{"lockwatch.Schema", sqllock.PostgreSQL, []string{"latchkey_heartbeats", "latchkey_waits"}},
 		{"lockwatch.Schema", sqllock.SQLite, nil},
 		{"lockwatch.Schema", sqllock.MySQL, nil},

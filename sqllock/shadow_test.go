@@ -11,6 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // shadowFunctions makes a schema with a function of the name and arguments of
@@ -57,7 +58,7 @@ func TestBetterOperators(t *testing.T) {
 	dsn := pgtest.Database(t)
 	direct := open(t, "pgx", dsn)
 	for _, statements := range [][]string{
-		sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.MarkSchema(sqllock.PostgreSQL),
+		sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL),
 		lockwatch.Schema(sqllock.PostgreSQL), {betterOperators},
 	} {
 		for _, s := range statements {
@@ -86,7 +87,7 @@ func TestShadowedCatalog(t *testing.T) {
 	dsn := pgtest.Database(t)
 	direct := open(t, "pgx", dsn)
 	for _, statements := range [][]string{
-		sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), sqllock.MarkSchema(sqllock.PostgreSQL),
+		sqllock.Schema(sqllock.PostgreSQL), sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL),
 		lockwatch.Schema(sqllock.PostgreSQL), {shadowFunctions},
 	} {
 		for _, s := range statements {
@@ -171,7 +172,7 @@ func withShadowedFunctions(t *testing.T, driver, dsn string) {
 	if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
 		t.Errorf("Fence: %v", err)
 	}
-	if err := sqllock.Advance(t.Context(), tx, sqllock.ID(5), 1); err != nil {
+	if err := watermark.Advance(t.Context(), tx, sqllock.ID(5), 1); err != nil {
 		t.Errorf("Advance: %v", err)
 	}
 	_ = tx.Rollback()

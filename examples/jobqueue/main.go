@@ -1,109 +1,139 @@
-// Jobqueue runs a queue of jobs in PostgreSQL two ways, and shows that each job is done
-// exactly once although workers are killed and the database goes away.
-//
-//	go run .                                  # both ways: a few hundred jobs, kills, an outage; 20 s
-//	go run . -jobs 10000 -kills 20 -outage 10s
-//	go run . -bench                           # jobs/s of both ways, by workers; a minute
-//
-// Workers are processes of their own, on the database that DATABASE_URL names (in a schema of
-// its own, dropped at the end), else on a throwaway PostgreSQL. The queue is in the
-// folder queue; all else is the show around it.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/latchkey-go/latchkey/examples/jobqueue/queue"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// flags are the command line.
-type flags struct {
-	bench   bool
-	way     string
-	jobs    int
-	kills   int
-	outage  time.Duration
-	workers int
-	seed    uint64
-	verbose bool
-
-	worker string // how it starts itself: the way
-	schema string
-	lease  time.Duration
+// ways are the two, by their names on the command line.
+var ways = map[string]func(*queue.Queue, queue.Locks) queue.Way{
+	"advisory": queue.AdvisoryLock,
+	"skip":     queue.SkipLocked,
 }
 
-const processes = 4
-
-func parseFlags(args []string) (flags, error) {
-	var f flags
-	set := flag.NewFlagSet("jobqueue", flag.ContinueOnError)
-	set.BoolVar(&f.bench, "bench", false, "measure both ways at 1, 8 and 64 workers")
-	set.StringVar(&f.way, "way", "both", "advisory, skip or both")
-	set.IntVar(&f.jobs, "jobs", 600, "how many jobs")
-	set.IntVar(&f.kills, "kills", 6, "how many workers to kill -9")
-	set.DurationVar(&f.outage, "outage", 2*time.Second, "how long the throwaway database is away in the midst of it (0: not)")
-	set.IntVar(&f.workers, "workers", 8, "jobs at a time in each process")
-	set.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "of what is random")
-	set.BoolVar(&f.verbose, "v", false, "have the workers log what happens to them")
-	set.StringVar(&f.worker, "worker", "", "be a worker, one `way` (how it starts itself)")
-	set.StringVar(&f.schema, "schema", "", "of a worker")
-	set.DurationVar(&f.lease, "lease", 5*time.Second, "after how long a frozen worker loses its locks")
-	if err := set.Parse(args); err != nil {
-		return flags{}, err
+// runWorker works on jobs until its input ends, and prints the attempts that were
+// neither done nor failed.
+func runWorker(ctx context.Context, f flags, in io.Reader, out io.Writer) error {
+	if !f.verbose {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
 	}
-	switch {
-	case f.way != "both" && ways[f.way] == nil, f.worker != "" && ways[f.worker] == nil:
-		return flags{}, errors.New("the way is advisory, skip or both")
-	case f.jobs < 1 || f.kills < 0 || f.workers < 1 || f.outage < 0:
-		return flags{}, errors.New("jobs and workers must be positive, kills and outage not negative")
-	}
-	return f, nil
-}
-
-func main() {
-	f, err := parseFlags(os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "jobqueue:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, f, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "jobqueue:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, f flags, out io.Writer) (err error) {
-	if f.worker != "" {
-		return runWorker(ctx, f, os.Stdin, out)
-	}
-	p, err := openPlace()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		stop()
+	}()
+	url := os.Getenv("DATABASE_URL")
+	db, err := connect(url, f.schema, f.workers+2)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	if f.bench {
-		return bench(ctx, p, out)
+	defer db.Close()
+	lockDB, err := connect(url, f.schema, 5) // of its own: work that fills the other cannot keep it from reconnecting
+	if err != nil {
+		return err
 	}
-	for _, way := range []string{"advisory", "skip"} {
-		if f.way != "both" && f.way != way {
-			continue
+	defer lockDB.Close()
+
+	var q *queue.Queue
+	var locks *sqllock.Session
+	err = patiently(ctx, func() (err error) {
+		q, err = queue.Open(ctx, db, demoKinds(db), queue.WithPoll(20*time.Millisecond), queue.WithBackoff(20*time.Millisecond),
+			queue.WithReapFloor(500*time.Millisecond), queue.WithEnded(func(job queue.Job, o queue.Outcome) {
+				if o != queue.Done && o != queue.Failed {
+					fmt.Fprintln(out, o)
+				}
+			}))
+		return err
+	})
+	if err == nil {
+		err = patiently(ctx, func() (err error) {
+			locks, err = sqllock.Open(ctx, lockDB.DB, sqllock.WithLease(f.lease))
+			return err
+		})
+	}
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	fmt.Fprintln(out, "ready")
+	queue.Run(ctx, ways[f.worker](q, locks), f.workers)
+	return locks.Close()
+}
+
+// patiently tries open until the database is there: workers may be started while it is
+// away. It gives up when ctx ends, without an error: we were told to stop.
+func patiently(ctx context.Context, open func() error) error {
+	for ctx.Err() == nil {
+		err := open()
+		if !errors.Is(err, queue.ErrUnavailable) && !errors.Is(err, sqllock.ErrUnavailable) {
+			return err
 		}
-		account, err := try(ctx, p, way, f, out)
-		if err != nil {
-			return fmt.Errorf("%s: %w", way, err)
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
 		}
-		if err := account.report(out); err != nil {
-			return fmt.Errorf("%s: %w", way, err)
+	}
+	return nil
+}
+
+// demoKinds are jobs that keep account of themselves: an attempt when it begins, outside
+// any transaction, and an effect when it is done.
+func demoKinds(db *sqlx.DB) queue.Kinds {
+	kind := func(fails func(job queue.Job) error) queue.Kind {
+		return queue.Kind{Work: func(ctx context.Context, job queue.Job) (queue.Effect, error) {
+			if _, err := db.ExecContext(ctx, "INSERT INTO attempts VALUES ($1, $2)", job.ID, job.Attempt); err != nil {
+				return nil, err
+			}
+			if err := fails(job); err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context, tx *sqlx.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1, $2)", job.ID, job.Attempt)
+				return err
+			}, nil
+		}}
+	}
+	single := kind(func(queue.Job) error { return nil })
+	single.Singleton = true
+	return queue.Kinds{
+		"good":   kind(func(queue.Job) error { return nil }),
+		"single": single,
+		"flaky": kind(func(job queue.Job) error {
+			if job.Attempt == 1 {
+				return errors.New("not the first time")
+			}
+			return nil
+		}),
+		"panics": kind(func(job queue.Job) error {
+			if job.Attempt == 1 {
+				panic("not the first time")
+			}
+			return nil
+		}),
+		"hopeless": kind(func(queue.Job) error { return errors.New("never") }),
+		"frozen":   kind(func(job queue.Job) error { return waitForThaw(db, job) }),
+	}
+}
+
+// waitForThaw has the first attempt wait, heedless of its context, until the job has been done by
+// another: what a process does that was frozen in the midst of it.
+func waitForThaw(db *sqlx.DB, job queue.Job) error {
+	for job.Attempt == 1 {
+		var done bool
+		if err := db.Get(&done, "SELECT status = 'done' FROM jobs WHERE id = $1", job.ID); err == nil && done {
+			return nil
 		}
+		time.Sleep(5 * time.Millisecond)
 	}
 	return nil
 }

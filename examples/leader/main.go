@@ -21,6 +21,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/examples/leader/internal/demo"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // mailer is the key of the job. Its holder is the leader.
@@ -48,7 +49,7 @@ func instance(ctx context.Context, databaseURL string) error {
 	defer session.Close()
 
 	// Campaign. Run calls lead whenever this instance becomes the leader.
-	campaign := sqllock.NewCampaign(session, mailer, sqllock.WithBackoff(100*time.Millisecond, time.Second))
+	campaign := election.New(session, mailer, election.WithBackoff(100*time.Millisecond, time.Second))
 	health, err := serveHealth(campaign)
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func instance(ctx context.Context, databaseURL string) error {
 // lead does the leader's work until ctx ends: at exit, or when the lock is lost.
 // It asks right before each effect whether this instance still leads. README.md
 // says what even that cannot promise.
-func lead(ctx context.Context, campaign *sqllock.Campaign, log *slog.Logger) error {
+func lead(ctx context.Context, campaign *election.Campaign, log *slog.Logger) error {
 	lock, _ := sqllock.FromContext(ctx)
 	status := campaign.Status()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -86,7 +87,7 @@ func lead(ctx context.Context, campaign *sqllock.Campaign, log *slog.Logger) err
 
 // serveHealth serves GET /health on a free port, in Addr. The response says
 // whether this instance leads, as the lock has it at that moment.
-func serveHealth(campaign *sqllock.Campaign) (*http.Server, error) {
+func serveHealth(campaign *election.Campaign) (*http.Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err

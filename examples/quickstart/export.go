@@ -6,27 +6,23 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/latchkey-go/latchkey/examples/quickstart/exportpb"
+	"github.com/latchkey-go/latchkey/examples/quickstart/internal/demo"
 )
 
-// An exporter does the slow work, over HTTP and gRPC. It knows nothing of locks,
-// but that its context ends when it must stop.
+// An exporter does the slow work, over HTTP and gRPC. It uses no locks. It only
+// stops when its context ends.
 type exporter struct {
 	exportpb.UnimplementedExportServiceServer
-	instance int
-	takes    time.Duration
-	events   *events
+	*demo.Instance
 }
 
-// export takes its time, and stops when ctx ends: the client has gone, or the
-// lock is lost and another instance may begin (sqllock.ErrLost is its cause).
+// export takes a while. It stops when ctx ends: the client has gone, or the lock is
+// lost and another instance may begin. Then the cause of ctx is sqllock.ErrLost.
 func (e *exporter) export(ctx context.Context, user string) error {
-	begin := time.Now()
-	defer func() { e.events.exported(user, begin, time.Now()) }()
-	timer := time.NewTimer(e.takes)
+	began := time.Now()
+	defer func() { e.Exported(user, began, time.Now()) }() // so that the demonstration can check
+	timer := time.NewTimer(e.ExportTakes)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -36,21 +32,23 @@ func (e *exporter) export(ctx context.Context, user string) error {
 	}
 }
 
+// ServeHTTP exports. If it writes nothing and its lock was lost, the client gets
+// 503 and Retry-After from the middleware.
 func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, _ := userFrom(r.Context())
 	if err := e.export(r.Context(), user); err != nil {
-		http.Error(w, "the export was stopped: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"user": user, "instance": e.instance}) // the client may have gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"user": user, "instance": e.Number}) // the client may have gone
 }
 
-// Export is ServeHTTP for gRPC.
+// Export exports, over gRPC. If it returns the cause of its context and its lock was
+// lost, the client gets ABORTED and RetryInfo from the interceptor.
 func (e *exporter) Export(ctx context.Context, _ *exportpb.ExportRequest) (*exportpb.ExportResponse, error) {
 	user, _ := userFrom(ctx)
 	if err := e.export(ctx, user); err != nil {
-		return nil, status.Error(codes.Unavailable, "the export was stopped: "+err.Error())
+		return nil, err
 	}
-	return &exportpb.ExportResponse{User: user, Instance: int32(e.instance)}, nil
+	return &exportpb.ExportResponse{User: user, Instance: int32(e.Number)}, nil
 }

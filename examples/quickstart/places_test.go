@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/examples/quickstart/internal/demo"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// A place is where the program is to keep its locks.
+// A place is where the program keeps its locks.
 type place struct {
 	name    string
 	is      string                  // what the program calls it
@@ -19,7 +20,7 @@ type place struct {
 
 var throwaway = place{"no database given", "SQLite file", "session", func(*testing.T) string { return "" }}
 
-// given are the places that are there before the program runs and after.
+// given are the places that exist before the program runs and after.
 var given = []place{
 	{"SQLite", "SQLite file", "session", func(t *testing.T) string {
 		return "sqlite:" + filepath.Join(t.TempDir(), "shop.db")
@@ -31,13 +32,8 @@ var given = []place{
 // nothingHeld waits until nothing of latchkey is left in a database.
 func nothingHeld(t *testing.T, databaseURL string) {
 	t.Helper()
-	d := &database{url: databaseURL}
-	if err := d.open(); err != nil {
-		t.Fatal(err)
-	}
-	defer d.close()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		n, err := d.sessions()
+		n, err := demo.Sessions(databaseURL, namespace)
 		if err == nil && n == 0 {
 			return
 		}

@@ -44,8 +44,8 @@ func TestTablesDropped(t *testing.T) {
 	wantEntries(t, rc.db, 1)
 }
 
-// An event that the database can never take is refused for good, and nothing of it is
-// left.
+// An event that the database can never take is rejected for good, and nothing of it
+// is left.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for name, constraint := range map[string]string{

@@ -1,81 +1,143 @@
-// Webhook receives webhooks, each of which takes effect exactly once, however often
-// and to however many processes it is delivered, and whoever is killed meanwhile.
+// Webhook shows a receiver of webhooks: each event takes effect exactly once, though
+// it is delivered several times, to several processes. `go run .` starts two
+// receivers, delivers duplicates at once, kills one receiver before a COMMIT and one
+// after, and prints the responses and the accounts; this takes 10 seconds.
 //
-//	go run .             # duplicates in flight are refused: 409
-//	go run . -wait 2s    # duplicates in flight wait for the first one's answer
-//	go run . -migrate    # only make the tables in DATABASE_URL's database
-//
-// It starts two receivers as processes of their own, and a sender that delivers each
-// event several times to all of them. One receiver kills itself in the middle of an
-// effect, the other between COMMIT and answer. At the end the accounts must tally.
-// The database is the PostgreSQL that DATABASE_URL names, else a throwaway one. The
-// recipe is in receiver.go, signature.go, once.go and schema.go; all else is the show
-// around it.
+// The recipe is this file, signature.go and once.go. Package internal/demo is the
+// sender, and kills the receivers.
 package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"syscall"
+	"log/slog"
+	"net"
+	"net/http"
 	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/latchkey-go/latchkey/examples/webhook/internal/demo"
+	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// flags are the command line.
-type flags struct {
-	receiver bool
-	migrate  bool
-	wait     time.Duration
-	work     time.Duration
-	events   int
-	patience time.Duration
-}
+func main() { demo.Main(demo.Service{Migrate: migrate, Receive: receive, Sign: sign}) }
 
-func parseFlags(args []string) (flags, error) {
-	var f flags
-	set := flag.NewFlagSet("webhook", flag.ContinueOnError)
-	set.BoolVar(&f.receiver, "receiver", false, "be a receiver (how it starts itself)")
-	set.BoolVar(&f.migrate, "migrate", false, "make the tables and end")
-	set.DurationVar(&f.wait, "wait", 0, "how long a duplicate waits for the one in flight (0: it is refused)")
-	set.DurationVar(&f.work, "work", 10*time.Millisecond, "how long an effect takes")
-	set.IntVar(&f.events, "events", 200, "how many events to send")
-	set.DurationVar(&f.patience, "patience", 2*time.Minute, "how long to go on delivering")
-	if err := set.Parse(args); err != nil {
-		return flags{}, err
+// receive is one instance of the service. It serves until ctx ends.
+func receive(ctx context.Context, d *demo.Receiver) error {
+	if d.Secret == "" {
+		return errors.New("WEBHOOK_SECRET is not set: the secret that is shared with the sender")
 	}
-	if f.events <= 0 || f.wait < 0 || f.patience <= 0 {
-		return flags{}, errors.New("-events and -patience must be positive, -wait not negative")
-	}
-	return f, nil
-}
-
-func main() {
-	f, err := parseFlags(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	if err == nil {
-		err = run(ctx, f, os.Stdout)
-	}
-	stop()
+	// Open. The locks have a small pool of their own, so that a busy service cannot
+	// keep them from the database.
+	work, err := openPool(d.DatabaseURL, 20)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "webhook:", err)
-		os.Exit(1)
+		return err
 	}
+	defer work.Close()
+	if err := checkSchema(ctx, work); err != nil { // now, and not at the first webhook
+		return err
+	}
+	own, err := openPool(d.DatabaseURL, 5)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	session, err := sqllock.Open(ctx, own)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	rc := &receiver{db: work, secret: []byte(d.Secret), wait: d.Wait, maxIdle: time.Minute, work: d.Work, demo: d}
+
+	// Serve on a free port, and shut down gracefully.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: rc.handler(session), ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	d.Serving(listener.Addr().String())
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if stopErr := server.Shutdown(stopping); stopErr != nil {
+		err = errors.Join(err, stopErr, server.Close())
+	}
+	return err
 }
 
-func run(ctx context.Context, f flags, out io.Writer) error {
+// openPool opens a pool of at most n connections.
+func openPool(databaseURL string, n int) (*sql.DB, error) {
+	db, err := sql.Open("pgx", databaseURL)
+	if err != nil || databaseURL == "" {
+		return nil, errors.New("DATABASE_URL is not a URL such as postgres://user@host/database")
+	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db, nil
+}
+
+// A receiver takes events whose signature is right, one delivery of each at a time.
+type receiver struct {
+	db      *sql.DB
+	secret  []byte
+	wait    time.Duration // how long a duplicate waits for the one in flight; 0: it is rejected
+	maxIdle time.Duration // how long a transaction may be idle between two statements
+
+	// For the demonstration:
+	work time.Duration // how long an effect takes
+	demo *demo.Receiver
+}
+
+// handler returns the service. One delivery of an event is processed at a time, in
+// all processes. The others are rejected with 409, which the sender takes for "try
+// again later", or wait.
+func (rc *receiver) handler(locks sqllock.Locker) http.Handler {
+	var opts []ratelimit.Option
+	if rc.wait > 0 {
+		opts = append(opts, ratelimit.WithWait(rc.wait, 1000))
+	}
+	limit := ratelimit.OneAtATime(locks, "webhook", opts...)
+	perEvent := httpmw.New(limit, httpmw.FromContext(eventID), httpmw.WithConflict())
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /webhooks", verify(rc.secret, perEvent.Handler(rc)))
+	return mux
+}
+
+// ServeHTTP processes an event. A sender that hangs up does not undo the work. A
+// handler that hangs does not keep the event for long.
+func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, _ := eventFrom(r.Context())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
+	defer cancel()
+	done, err := rc.once(ctx, e)
 	switch {
-	case f.receiver:
-		return runReceiver(ctx, f)
-	case f.migrate:
-		return withDatabase(func(url string) error { return migrate(ctx, url) })
+	case errors.Is(err, errOtherPayload): // a bug of the sender, or worse: an operator must look at it
+		slog.Error("an event has come again with another payload; the first one counts", e.trace())
+		http.Error(w, "this event has come before with another payload", http.StatusUnprocessableEntity)
+	case poisonous(err): // sending it again would not help: an operator must look at it
+		slog.Error("an event cannot be processed", e.trace(), "error", reason(err))
+		http.Error(w, "this event cannot be processed", http.StatusUnprocessableEntity)
+	case err != nil:
+		slog.Error("an event could not be processed; it will be sent again", e.trace(), "error", reason(err))
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "try again later", http.StatusServiceUnavailable)
 	default:
-		return withDatabase(func(url string) error { return demonstrate(ctx, f, url, out) })
+		if done.Entry == 0 {
+			slog.Warn("an event has come again whose entry in the ledger has been removed", e.trace())
+		}
+		if !done.again {
+			rc.demo.At(demo.AfterCommit)
+		}
+		done.send(w)
 	}
 }

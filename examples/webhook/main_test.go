@@ -28,15 +28,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built is the program, as a reader's go run builds it, in a directory of its own.
+// built is the program, as `go run` builds it, in a directory of its own.
 var built struct {
 	once sync.Once
 	dir  string
 	err  error
 }
 
-// command is the program on a database, with a directory of its own for what is
-// temporary.
+// command returns the program on a database, with a temporary directory of its own.
 func command(t *testing.T, databaseURL string, args ...string) *exec.Cmd {
 	t.Helper()
 	built.once.Do(func() {
@@ -58,6 +57,6 @@ func command(t *testing.T, databaseURL string, args ...string) *exec.Cmd {
 		}
 	})
 	c := exec.Command(filepath.Join(built.dir, "webhook"), args...)
-	c.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "TMPDIR="+tempDir, "WEBHOOK_SECRET=s3cret", "WEBHOOK_CRASH=")
+	c.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "TMPDIR="+tempDir, "WEBHOOK_SECRET=s3cret")
 	return c
 }

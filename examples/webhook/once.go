@@ -8,14 +8,34 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/latchkey-go/latchkey/examples/webhook/internal/demo"
 )
 
-// An outcome is what has come of an event: what the sender is answered, the first time
-// and ever after.
+// schema makes the tables. The ledger's event_id is not unique, so that the
+// demonstration would see an effect that happened twice. Yours may be unique.
+const schema = `
+CREATE TABLE IF NOT EXISTS processed_events (
+	event_id     text        PRIMARY KEY,
+	payload_hash bytea       NOT NULL, -- SHA-256 of the body: an event that comes again must be the same
+	processed_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS ledger (
+	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	event_id text   NOT NULL,
+	account  text   NOT NULL,
+	amount   bigint NOT NULL
+);
+CREATE INDEX IF NOT EXISTS ledger_event_id ON ledger (event_id)`
+
+// An outcome is the response to an event, the first time and every time after.
 type outcome struct {
 	Event string `json:"event"`
-	Entry int64  `json:"entry,omitempty"` // in the ledger; 0: it has been removed since
+	Entry int64  `json:"entry,omitempty"` // in the ledger; 0 if it has been removed since
 
 	again bool // it had been processed before
 }
@@ -30,20 +50,19 @@ func (o outcome) send(w http.ResponseWriter) {
 
 var errOtherPayload = errors.New("the event has come before with another payload")
 
-// once does what e is about, unless it has been done, and returns the outcome of
-// whoever did it.
+// once books e, unless it has been booked, and returns the outcome.
 //
-// Invariant: e's row in processed_events is committed with its entry in the ledger, or
-// neither is. The row is inserted first: should another process be at work on e
-// after all, having frozen and lost its lock, the primary key has one of the two wait
-// for the end of the other. The lock spares the work and the wait; the key decides.
+// Invariant: the row of e in processed_events is committed with its entry in the
+// ledger, or neither is. The row is inserted first. Another process may work on e
+// after all, if it froze and lost its lock: then the primary key makes one of the
+// two wait for the other's commit. The lock saves work and waiting; the key decides.
 func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 	tx, err := rc.db.BeginTx(ctx, nil)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer tx.Rollback()
-	// Should this process freeze, the server ends the transaction, and the event is free.
+	// If this process freezes, the server ends the transaction, and the event is free.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", rc.maxIdle.Milliseconds())); err != nil {
 		return outcome{}, err
 	}
@@ -63,13 +82,13 @@ func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 		return outcome{}, err
 	}
 	time.Sleep(rc.work)
-	rc.crash.at(beforeCommit, e.ID, false)
-	// If this fails, perhaps it has been carried out and perhaps not. The sender sends
-	// the event again, and then it shows.
+	rc.demo.At(demo.BeforeCommit)
+	// After an error the commit may have happened or not. The sender sends the event
+	// again, and the next call finds out.
 	return done, tx.Commit()
 }
 
-// book is the effect: all that it does, it does in tx.
+// book is the effect. All of it is in tx.
 func book(ctx context.Context, tx *sql.Tx, e event) (outcome, error) {
 	o := outcome{Event: e.ID}
 	err := tx.QueryRowContext(ctx,
@@ -78,8 +97,8 @@ func book(ctx context.Context, tx *sql.Tx, e event) (outcome, error) {
 	return o, err
 }
 
-// before is the outcome of an event that has been processed before. That stays true
-// when its entry has been removed from the ledger.
+// before returns the outcome of an event that has been processed before, also if
+// its entry has been removed from the ledger.
 func before(ctx context.Context, tx *sql.Tx, e event) (outcome, error) {
 	var payload []byte
 	o := outcome{Event: e.ID, again: true}
@@ -90,4 +109,53 @@ func before(ctx context.Context, tx *sql.Tx, e event) (outcome, error) {
 		err = errOtherPayload
 	}
 	return o, err
+}
+
+// migrate makes the tables, in the first schema of the search_path.
+func migrate(ctx context.Context, databaseURL string) error {
+	db, err := openPool(databaseURL, 1)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return errors.New("the tables cannot be made: " + reason(err))
+	}
+	return nil
+}
+
+// checkSchema returns an error if the tables are not there.
+func checkSchema(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `SELECT event_id, payload_hash, processed_at, id, account, amount
+		FROM processed_events JOIN ledger USING (event_id) LIMIT 0`)
+	if err != nil {
+		return errors.New(reason(err))
+	}
+	return nil
+}
+
+// poisonous reports whether the database has rejected the event, and will reject
+// it again: for bad data (class 22) or a broken constraint (class 23).
+func poisonous(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && (strings.HasPrefix(server.Code, "22") || strings.HasPrefix(server.Code, "23"))
+}
+
+// reason returns err in words that may be logged. The driver's own words name
+// hosts and users.
+func reason(err error) string {
+	var server *pgconn.PgError
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "the event's row in processed_events was deleted just now"
+	case !errors.As(err, &server):
+		return "the database does not respond"
+	}
+	switch server.Code {
+	case "42P01", "42703":
+		return "the tables processed_events and ledger are not in the search_path as they should be: run webhook -migrate, or set search_path in DATABASE_URL (SQLSTATE " + server.Code + ")"
+	case "42501":
+		return "the role may not use the tables processed_events and ledger (SQLSTATE 42501)"
+	}
+	return fmt.Sprintf("the database rejects it (SQLSTATE %s)", server.Code)
 }

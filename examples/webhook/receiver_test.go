@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -78,8 +76,8 @@ func payloadOf(t *testing.T, e event) []byte {
 	return body
 }
 
-// Who has not signed gets nowhere near the event: neither to its effect, nor to its
-// lock.
+// A request without a good signature reaches neither the effect of the event nor
+// its lock.
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
@@ -130,8 +128,8 @@ func wantEntries(t *testing.T, db *sql.DB, want int) {
 	}
 }
 
-// A duplicate in flight is refused, one that has been done is answered as before, and
-// one with another payload is refused for good.
+// A duplicate in flight is rejected. A later duplicate gets the first response. An
+// event with another payload is rejected for good.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
@@ -163,8 +161,8 @@ func TestDuplicates(t *testing.T) {
 	wantEntries(t, rc.db, 1)
 }
 
-// With -wait a duplicate waits while the first is at work, and is answered as the
-// first.
+// With -wait a duplicate waits while the first is at work, and gets the first
+// response.
 func TestDuplicateWaits(t *testing.T) {
 	t.Parallel()
 	rc, url := newTestReceiver(t)
@@ -213,8 +211,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Without the lock, as for a process that was frozen and lost it, the primary key
-// decides: one does it, the others get its outcome.
+// Without the lock the primary key decides, as for a process that was frozen and
+// lost the lock. One call does the work, the others get its outcome.
 func TestWithoutLock(t *testing.T) {
 	t.Parallel()
 	rc, _ := newTestReceiver(t)
@@ -247,47 +245,4 @@ func TestWithoutLock(t *testing.T) {
 		t.Errorf("%d did it, with %d entries", first.Load(), n)
 	}
 	wantEntries(t, rc.db, 1)
-}
-
-// The accounts notice what is lost and what is done twice.
-func TestAccountsCanFail(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, meddle, complaint string
-	}{
-		{"all is well", "SELECT 1", "no receiver was killed"}, // and only that is missing
-		{"repeated", "INSERT INTO ledger (event_id, account, amount) SELECT event_id, account, amount FROM ledger LIMIT 1", "do not tally"},
-		{"lost", "DELETE FROM ledger WHERE id = 1", "do not tally"},
-		{"another amount", "UPDATE ledger SET amount = 5 WHERE id = 1", "do not tally"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			rc, url := newTestReceiver(t)
-			var sent []event
-			for i := range 3 {
-				e := event{ID: fmt.Sprint("run-", i), Account: "a", Amount: 1}
-				if _, err := rc.once(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
-				sent = append(sent, e)
-			}
-			do(t, url, tt.meddle)
-			s := &sender{fleet: &fleet{}}
-			if err := s.account(t.Context(), url, "run-", sent, io.Discard); err == nil || !strings.Contains(err.Error(), tt.complaint) {
-				t.Errorf("the accounts say %v, want %q", err, tt.complaint)
-			}
-		})
-	}
-}
-
-func TestParseCrash(t *testing.T) {
-	t.Parallel()
-	for text, ok := range map[string]bool{
-		"": true, "after-commit:1": true, "before-commit:20": true,
-		"after-commit": false, "after-commit:0": false, "sometime:1": false, "after-commit:x": false,
-	} {
-		if c, err := parseCrash(text); (err == nil) != ok || (c == nil) != (text == "" || !ok) {
-			t.Errorf("%q: %v, %v", text, c, err)
-		}
-	}
 }

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,12 +20,13 @@ const (
 	signatureHeader = "Webhook-Signature"
 	maxBody         = 1 << 20
 
-	// tolerance is how old a signature may be: what somebody has overheard is of no
-	// use later. Duplicates within it are what the rest of this program is about.
+	// tolerance is the maximum age of a signature. A webhook that an eavesdropper
+	// sends again later is rejected. Duplicates within tolerance are once's concern.
 	tolerance = 5 * time.Minute
 )
 
-// sign makes the value of the header: when, and the HMAC-SHA-256 of when and body.
+// sign returns the value of the header: the time, and the HMAC-SHA-256 of the time
+// and body.
 func sign(secret, body []byte, at time.Time) string {
 	when := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + when + ",v1=" + hex.EncodeToString(mac(secret, when, body))
@@ -34,7 +39,7 @@ func mac(secret []byte, when string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// signed reports whether signature is body's, and fresh.
+// signed reports whether signature is that of body, and not too old.
 func signed(secret, body []byte, signature string, now time.Time) bool {
 	when, sum, ok := strings.Cut(strings.TrimPrefix(signature, "t="), ",v1=")
 	seconds, err := strconv.ParseInt(when, 10, 64)
@@ -46,8 +51,9 @@ func signed(secret, body []byte, signature string, now time.Time) bool {
 	return -tolerance < age && age < tolerance
 }
 
-// verify lets a webhook through to next if its signature is right, with the event in
-// its context.
+// verify calls next for a webhook whose signature is right, with the event in its
+// context. The event's id is a key only after that: a stranger who could choose it
+// could keep an event out.
 func verify(secret []byte, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -68,4 +74,58 @@ func verify(secret []byte, next http.Handler) http.Handler {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// An event is the content of a webhook.
+type event struct {
+	ID      string `json:"id"`
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"` // in cents
+
+	payload [sha256.Size]byte // hash of the body
+}
+
+// parseEvent reads body, whose signature has been checked.
+func parseEvent(body []byte) (event, error) {
+	var sent struct {
+		event
+		Amount *int64 `json:"amount"` // nil: there is none, which is not 0
+	}
+	if err := json.Unmarshal(body, &sent); err != nil {
+		return event{}, errors.New("the body is not an event in JSON")
+	}
+	e := sent.event
+	if e.ID == "" || len(e.ID) > 255 || e.Account == "" || sent.Amount == nil {
+		return event{}, errors.New("an event needs an id of up to 255 bytes, an account and an amount")
+	}
+	if strings.ContainsRune(e.ID+e.Account, 0) { // PostgreSQL's text has none: the event could never be processed
+		return event{}, errors.New("an event's id and account must not hold a NUL")
+	}
+	e.Amount, e.payload = *sent.Amount, sha256.Sum256(body)
+	return e, nil
+}
+
+// trace returns what may be logged of e, since its id may be personal data. It is
+// the first half of encode(sha256(event_id::bytea), 'hex').
+func (e event) trace() slog.Attr {
+	sum := sha256.Sum256([]byte(e.ID))
+	return slog.String("event_sha256", hex.EncodeToString(sum[:16]))
+}
+
+type eventKey struct{}
+
+func withEvent(ctx context.Context, e event) context.Context {
+	return context.WithValue(ctx, eventKey{}, e)
+}
+
+func eventFrom(ctx context.Context) (event, bool) {
+	e, ok := ctx.Value(eventKey{}).(event)
+	return e, ok
+}
+
+// eventID returns the key of the limit: the id of an event whose signature is
+// right.
+func eventID(ctx context.Context) (string, bool) {
+	e, ok := eventFrom(ctx)
+	return e.ID, ok
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A bank is a service with a ledger, and the table of stored answers.
+// A bank is a service with a ledger, and the table of stored responses.
 type bank struct {
 	t      *testing.T
 	driver string
@@ -46,14 +46,14 @@ func oneBank(t *testing.T) *bank { return newBank(t, pgtest.Drivers()[0], pgtest
 
 func newBank(t *testing.T, driver, dsn string) *bank {
 	t.Helper()
-	b := bankWithoutAnswers(t, driver, dsn)
+	b := bankWithoutTable(t, driver, dsn)
 	for _, statement := range idempotency.Schema(sqllock.PostgreSQL) {
 		b.do(statement)
 	}
 	return b
 }
 
-func bankWithoutAnswers(t *testing.T, driver, dsn string) *bank {
+func bankWithoutTable(t *testing.T, driver, dsn string) *bank {
 	t.Helper()
 	b := &bank{t: t, driver: driver, dsn: dsn, db: openDB(t, driver, dsn)}
 	b.do("CREATE TABLE ledger (note text NOT NULL)")
@@ -67,8 +67,8 @@ func (b *bank) do(query string, args ...any) {
 	}
 }
 
-// setUp carries out statements in one session, in which %s is the database's name,
-// and has all that come later begin anew.
+// setUp executes statements in one session. In them %s is the name of the database.
+// After that the pool has new sessions.
 func (b *bank) setUp(statements string) {
 	b.t.Helper()
 	var name string
@@ -98,13 +98,13 @@ func (b *bank) wantEffects(want int) {
 	}
 }
 
-// locks is a Session of its own, as another instance would have.
+// locks returns a new Session, like that of another instance.
 func (b *bank) locks() *sqllock.Session {
 	b.t.Helper()
 	return openSession(b.t, openDB(b.t, b.driver, b.dsn))
 }
 
-// once is an Idempotency over locks for the tests' user.
+// once returns a Middleware over locks, for the user of the tests.
 func (b *bank) once(locks sqllock.Locker, opts ...idempotency.Option) *idempotency.Middleware {
 	return b.onceBy(ratelimit.OneAtATime(locks, "pay"), opts...)
 }
@@ -114,16 +114,17 @@ func (b *bank) onceBy(l *ratelimit.Limiter, opts ...idempotency.Option) *idempot
 	return idempotency.New(b.db, l, httpmw.Header(user), opts...)
 }
 
-// serve starts an instance that does h once, on any route.
-func (b *bank) serve(i *idempotency.Middleware, h http.Handler) *httptest.Server {
+// serve starts an instance with h behind m, on any route.
+func (b *bank) serve(m *idempotency.Middleware, h http.Handler) *httptest.Server {
 	b.t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle("/", i.Handler(h))
-	mux.Handle("/other", i.Handler(h))
+	mux.Handle("/", m.Handler(h))
+	mux.Handle("/other", m.Handler(h))
 	return serve(b.t, mux)
 }
 
-// pay is a handler that writes what it is sent to the ledger and answers status.
+// pay returns a handler that writes the request's body to the ledger, and responds
+// with status.
 func (b *bank) pay(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)
@@ -136,7 +137,7 @@ func (b *bank) pay(status int) http.HandlerFunc {
 	}
 }
 
-// record writes what r sends to the ledger, in the transaction of its effect.
+// record writes the body of r to the ledger, in the transaction of its effect.
 func (b *bank) record(r *http.Request) {
 	b.runs.Add(1)
 	note, err := io.ReadAll(r.Body)
@@ -160,7 +161,7 @@ type demand struct {
 	chunked                      bool // the body has no Content-Length
 }
 
-// ask sends d and reads the whole answer.
+// ask sends d and reads the whole response.
 func ask(ctx context.Context, s *httptest.Server, d demand) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -222,7 +223,7 @@ func (r reply) wantReplay(t *testing.T, first reply) {
 	}
 }
 
-// logged is what was logged.
+// A logged is a log that a test reads.
 type logged struct {
 	mu   sync.Mutex // protects text
 	text strings.Builder
@@ -240,7 +241,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// wantLog fails the test unless what was logged holds part, and nothing secret.
+// wantLog fails the test unless the log holds part, and nothing secret.
 func (b *bank) wantLog(part string) {
 	b.t.Helper()
 	text := b.log.String()

@@ -16,9 +16,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/handoff"
 )
 
-// readBody reads the whole body of r, and fails with ErrBodyConsumed if a handler
-// around has read of it before. A body that was read and restored is as good as
-// new, and so is one that was decompressed.
+// readBody reads the whole body of r. It fails with ErrBodyConsumed if a handler
+// around has read a part of it before. A body that was read and restored is
+// accepted, and so is one that was decompressed.
 func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.MultipartForm != nil { // or MultipartReader was called
 		return nil, ErrBodyConsumed
@@ -36,10 +36,11 @@ func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, e
 	return body, consumed(r, body)
 }
 
+// readError returns the error of a body whose Read failed with err.
 func readError(r *http.Request, err error) error {
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge): // ours, or that of a limit around us
+	case errors.As(err, &tooLarge): // of this package, or of a limit around
 		return ErrBodyTooLarge
 	case errors.Is(err, http.ErrBodyReadAfterClose):
 		return ErrBodyConsumed
@@ -49,12 +50,14 @@ func readError(r *http.Request, err error) error {
 	return errBadBody
 }
 
-// errEmptyOrConsumed: only the client knows which of the two it is.
+// errEmptyOrConsumed reports an empty body of unknown length. Only the client knows
+// which of the two it is.
 var errEmptyOrConsumed = fmt.Errorf("%w (or the client has sent an empty body without Content-Length: 0)", ErrBodyConsumed)
 
-// consumed reports whether body, which was read from r, lacks what was read of it
-// before. It decides by what was read, since nothing else is reliable: a body may
-// have no length, and a decompressed one has another length than the request says.
+// consumed returns ErrBodyConsumed if body, which was read from r, lacks a part that
+// was read before. It decides by what was read, since nothing else is reliable: a
+// body may have no length, and a decompressed one has another length than the
+// request says.
 func consumed(r *http.Request, body []byte) error {
 	short := int64(len(body)) < r.ContentLength
 	switch {
@@ -62,7 +65,7 @@ func consumed(r *http.Request, body []byte) error {
 		return ErrBodyConsumed
 	case short && isServers(handoff.Beneath(r.Body)):
 		return ErrBodyConsumed
-	case len(bytes.TrimSpace(body)) > 0: // space may be left behind by a decoder of JSON
+	case len(bytes.TrimSpace(body)) > 0: // a decoder of JSON may leave white space
 		return nil
 	case short:
 		return ErrBodyConsumed
@@ -83,14 +86,14 @@ func isParsedForm(r *http.Request) bool {
 	return false
 }
 
-// isForm reports whether body is the form that was parsed: it has been restored.
+// isForm reports whether body is the form that was parsed, and so was restored.
 func isForm(r *http.Request, body []byte) bool {
 	form, _ := url.ParseQuery(string(body)) // as far as it can be parsed, as ParseForm does
 	return maps.EqualFunc(form, r.PostForm, slices.Equal)
 }
 
 // isServers reports whether body is net/http's own, which is as long as the request
-// says, and not one that was put in its place.
+// says. A handler around may have put another body in its place.
 func isServers(body io.Reader) bool {
 	t := reflect.TypeOf(body)
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Name() == "maxBytesReader" {

@@ -22,7 +22,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// around is a handler that does something to requests before next.
+// around returns a handler that calls do before next.
 func around(do func(w http.ResponseWriter, r *http.Request), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		do(w, r)
@@ -54,8 +54,8 @@ func multipartBody(to string) string {
 	return "--x\r\nContent-Disposition: form-data; name=\"to\"\r\n\r\n" + to + "\r\n--x--\r\n"
 }
 
-// A body that something around has read cannot be compared: nothing is done, and
-// the log says what to change. Above all two payloads are never taken for one.
+// A body that a handler around has read cannot be compared. The request has no
+// effect, and the log says what to change. Two payloads are never taken for one.
 func TestBodyConsumed(t *testing.T) {
 	read := func(w http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }
 	var to struct{ To string }
@@ -118,14 +118,14 @@ func TestBodyConsumed(t *testing.T) {
 					mustAsk(t, s, demand{key: "k-1", header: tt.header, body: body, chunked: chunked}).want(t, http.StatusInternalServerError)
 				}
 				b.wantEffects(0)
-				b.wantLog("put the Idempotency outside")
+				b.wantLog("put the middleware outside")
 			})
 		})
 	}
 }
 
-// A body that was read in part is found out if the request says how long it is and
-// nothing has taken the place of net/http's own.
+// A body that was read in part is detected if the request has a Content-Length, and
+// the body is net/http's own.
 func TestBodyConsumedInPart(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -137,13 +137,13 @@ func TestBodyConsumedInPart(t *testing.T) {
 			mux.Handle("/", around(peek, b.once(b.locks()).Handler(b.pay(http.StatusCreated))))
 			mustAsk(t, p.serve(t, mux), demand{key: "k-1", body: "to=bob"}).want(t, http.StatusInternalServerError)
 			b.wantEffects(0)
-			b.wantLog("put the Idempotency outside")
+			b.wantLog("put the middleware outside")
 		})
 	}
 }
 
-// What something in front of a Middleware has read is found out by the length, as
-// without the Middleware.
+// A body that was read in part outside of an httpmw.Middleware is detected by its
+// length, as without that Middleware.
 func TestBodyConsumedAroundMiddleware(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -162,7 +162,8 @@ func TestBodyConsumedAroundMiddleware(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// The body of a Middleware around knows what was read of it, also without a length.
+// The body of an httpmw.Middleware around knows whether it was read, also without a
+// Content-Length.
 func TestBodyConsumedBelowMiddleware(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -179,13 +180,13 @@ func TestBodyConsumedBelowMiddleware(t *testing.T) {
 		mustAsk(t, s, d).want(t, http.StatusInternalServerError)
 	}
 	b.wantEffects(0)
-	b.wantLog("put the Idempotency outside")
+	b.wantLog("put the middleware outside")
 	mustAsk(t, s, demand{key: "k-1", body: "to=bob", chunked: true}).want(t, http.StatusCreated)
 	b.wantEffects(1)
 }
 
-// gunzip decompresses a body as many middlewares do. Some leave the fields of the
-// compressed one.
+// gunzip decompresses a body as many middlewares do. Some leave the header fields of
+// the compressed body.
 func gunzip(t *testing.T, tidy func(r *http.Request)) func(http.ResponseWriter, *http.Request) {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		body, err := gzip.NewReader(r.Body)
@@ -206,8 +207,8 @@ func gzipped(text string) string {
 	return b.String()
 }
 
-// What reads a body and puts it back, or another one in its place, does no harm:
-// the handler gets it, a retry its response, and another payload 422.
+// A handler around may read a body and restore or replace it. The handler gets that
+// body, a retry gets the response, and another payload gets 422.
 func TestBodyRestored(t *testing.T) {
 	plain := [2]string{"to=bob", "to=eve"}
 	long := strings.Repeat("to=bob&", 1000)
@@ -280,7 +281,7 @@ func TestBodyRestored(t *testing.T) {
 	}
 }
 
-// A form that was parsed from an empty body has read nothing of it.
+// Parsing a form from an empty body consumes nothing.
 func TestBodyEmpty(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -301,8 +302,8 @@ func TestBodyEmpty(t *testing.T) {
 	}
 }
 
-// An empty body of unknown length cannot be told from one that was read before. It
-// is rejected, since two payloads could be taken for one; the log names both.
+// An empty body of unknown length looks like one that was read before. It is
+// rejected, since two payloads could be taken for one. The log names both cases.
 func TestBodyEmptyOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -328,7 +329,7 @@ func TestBodyEmptyOfUnknownLength(t *testing.T) {
 	b.wantLog("without Content-Length: 0")
 }
 
-// A body that ends too early is no payload.
+// A body that ends too early is rejected.
 func TestBodyBreaks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -373,7 +374,7 @@ func TestFormFilesAfterPanic(t *testing.T) {
 	}
 }
 
-// uploaded is the name of the temporary file of r's form.
+// uploaded returns the name of the temporary file of r's form.
 func uploaded(t *testing.T, r *http.Request) string {
 	if err := r.ParseMultipartForm(1); err != nil { // a byte of its files stays in memory
 		t.Error(err)

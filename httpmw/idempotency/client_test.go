@@ -28,17 +28,17 @@ func TestClientGone(t *testing.T) {
 		receive(t, g.inside, "request")
 		cancel()
 		if err := receive(t, gone, "end of the client"); err == nil {
-			t.Error("the client got an answer")
+			t.Error("the client got a response")
 		}
-		lockertest.Eventually(t, "the retry gets the answer", func() bool {
+		lockertest.Eventually(t, "the retry gets the response", func() bool {
 			return mustAsk(t, s, demand{key: "k-1"}).Header.Get("Idempotency-Replayed") == "true"
 		})
 		b.wantEffects(1)
 	})
 }
 
-// When the client gets the first byte, all is committed and the lock given back: it may
-// send the next request at once, to any instance.
+// When the client gets the first byte, everything is committed and the lock is
+// released. So the client may send the next request at once, to any instance.
 func TestFirstByte(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -46,17 +46,17 @@ func TestFirstByte(t *testing.T) {
 		meanwhile := make(chan reply, 1)
 		around := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			here.Config.Handler.ServeHTTP(beginning{w, func() {
-				if answer, err := ask(t.Context(), there, demand{key: "k-1"}); err == nil {
-					meanwhile <- answer
+				if response, err := ask(t.Context(), there, demand{key: "k-1"}); err == nil {
+					meanwhile <- response
 				}
 			}}, r)
 		}))
 		first := mustAsk(t, around, demand{key: "k-1"})
-		receive(t, meanwhile, "answer of the meantime").wantReplay(t, first)
+		receive(t, meanwhile, "response of the meantime").wantReplay(t, first)
 	})
 }
 
-// A beginning calls back before the answer begins.
+// A beginning calls a func before the response begins.
 type beginning struct {
 	http.ResponseWriter
 	begins func()

@@ -17,11 +17,11 @@ type commitFault int32
 
 const (
 	noFault      commitFault = iota
-	lostReply                // the server commits, the client does not hear of it
-	lostQuestion             // the server does not hear of it
+	lostReply                // the server commits, the client gets no reply
+	lostQuestion             // the server gets no COMMIT
 )
 
-// A meddler is a connector whose next COMMIT meets with a fault.
+// A meddler is a connector whose next COMMIT meets a fault.
 type meddler struct {
 	driver driver.Driver
 	dsn    string
@@ -35,7 +35,7 @@ func (m *meddler) Connect(context.Context) (driver.Conn, error) {
 	return &meddledConn{conn, m}, err
 }
 
-// A meddledConn has what database/sql cannot do without.
+// A meddledConn has only the methods that database/sql requires.
 type meddledConn struct {
 	driver.Conn
 	m *meddler
@@ -67,8 +67,8 @@ func (tx meddledTx) Commit() error {
 	return driver.ErrBadConn
 }
 
-// When it is not known whether the commit was carried out, the client is told to
-// come back, and its retry finds out.
+// When the outcome of the commit is unknown, the response is 503 with Retry-After,
+// and a retry finds out.
 func TestCommitUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -96,7 +96,7 @@ func TestCommitUnknown(t *testing.T) {
 					t.Error("503 without Retry-After")
 				}
 				b.wantLog("unavailable")
-				lockertest.Eventually(t, "the retry is answered", func() bool {
+				lockertest.Eventually(t, "the retry has a response", func() bool {
 					r = mustAsk(t, s, demand{key: "k-1"})
 					return r.StatusCode == tt.status
 				})
@@ -109,7 +109,7 @@ func TestCommitUnknown(t *testing.T) {
 	}
 }
 
-// A serialization failure at the commit is known to have undone everything.
+// A serialization failure at the commit is known to have rolled back everything.
 func TestSerializationFailure(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -128,9 +128,9 @@ func TestSerializationFailure(t *testing.T) {
 		receive(t, g.inside, "first request")
 		receive(t, g.inside, "second request")
 		close(g.leave)
-		codes := []int{receive(t, one, "first answer").StatusCode, receive(t, two, "second answer").StatusCode}
+		codes := []int{receive(t, one, "first response").StatusCode, receive(t, two, "second response").StatusCode}
 		if codes[0]+codes[1] != http.StatusOK+http.StatusServiceUnavailable {
-			t.Errorf("answers %v, want 200 and 503", codes)
+			t.Errorf("responses %v, want 200 and 503", codes)
 		}
 		b.wantEffects(1)
 		b.wantLog("40001")

@@ -1,54 +1,42 @@
 package idempotency_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// crashEnv holds the orders of an instance that is to be killed: the test binary,
-// started again.
-const crashEnv = "LATCHKEY_TEST_CRASH"
+// crashRole is the role of an instance that is killed: the test binary, started
+// again.
+const crashRole = "crashing instance"
 
 // A crash is where an instance is killed with SIGKILL.
 type crash struct {
 	Driver, DSN string
-	InEffect    bool // when the effect is done and not committed; else after the commit, at the answer's first byte
+	InEffect    bool // when the effect is done and not committed; otherwise after the commit, at the first byte of the response
 }
 
-// crashingInstance serves until it is killed, in a process that has orders to, and
-// does not return there.
+// crashingInstance serves until it is killed, in a process of that role. In any
+// other process it does nothing.
 func crashingInstance() {
-	text := os.Getenv(crashEnv)
-	if text == "" {
-		return
-	}
-	var c crash
-	err := json.Unmarshal([]byte(text), &c)
-	if err == nil {
-		err = c.serve()
-	}
-	fmt.Fprintln(os.Stderr, "crashing instance:", err)
-	os.Exit(1)
+	subprocess.MainReader(crashRole, func(parent io.Reader, c crash) error { return c.serve(parent) })
 }
 
-func (c crash) serve() error {
+func (c crash) serve(parent io.Reader) error {
 	db, err := sql.Open(c.Driver, c.DSN)
 	if err != nil {
 		return err
@@ -64,8 +52,8 @@ func (c crash) serve() error {
 	if err != nil {
 		return err
 	}
-	go func() { // die with the parent
-		_, _ = io.Copy(io.Discard, os.Stdin)
+	go func() { // end with the parent
+		_, _ = io.Copy(io.Discard, parent)
 		os.Exit(0)
 	}()
 	fmt.Println(listener.Addr())
@@ -81,60 +69,37 @@ func (c crash) pay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.InEffect {
-		die()
+		subprocess.Crash()
 	}
 	w.WriteHeader(http.StatusCreated)
 	_, _ = io.WriteString(w, "paid")
 }
 
-func die() {
-	if self, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = self.Kill()
-	}
-	select {}
-}
-
-// A deadlyWriter kills its process when the answer begins.
+// A deadlyWriter kills its process when the response begins.
 type deadlyWriter struct{ http.ResponseWriter }
 
-func (deadlyWriter) WriteHeader(int) { die() }
+func (deadlyWriter) WriteHeader(int) { subprocess.Crash() }
 
 // start starts an instance that will crash, and returns where it serves.
-func (c crash) start(t *testing.T) (*httptest.Server, *exec.Cmd) {
+func (c crash) start(t *testing.T) (*httptest.Server, *subprocess.Process) {
 	t.Helper()
-	text, err := json.Marshal(c)
+	p, err := subprocess.Start(crashRole, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this test binary
-	cmd.Env = append(os.Environ(), crashEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	if _, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	address, err := bufio.NewReader(out).ReadString('\n')
+	t.Cleanup(func() { _ = p.Kill() })
+	address, err := p.ReadLine()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, http.NotFoundHandler()) // for its client
-	s.URL = "http://" + strings.TrimSpace(address)
-	return s, cmd
+	s.URL = "http://" + address
+	return s, p
 }
 
-// An instance that is killed between commit and answer has done the effect: the
-// retry, at another one, gets the answer and does not repeat it. One that is killed
-// before has not, and the retry does it.
+// If an instance is killed between commit and response, the effect is done: a retry
+// at another instance gets the response, and has no effect. If it is killed before
+// the commit, the retry does the effect.
 func TestCrash(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -142,14 +107,14 @@ func TestCrash(t *testing.T) {
 		effects  int // left by the crash
 		replayed string
 	}{
-		{"between effect and answer", false, 1, "true"},
+		{"between effect and response", false, 1, "true"},
 		{"in the effect", true, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			eachBank(t, func(t *testing.T, b *bank) {
 				doomed, process := crash{b.driver, b.dsn, tt.inEffect}.start(t)
 				if r, err := ask(t.Context(), doomed, demand{key: "k-1"}); err == nil {
-					t.Fatalf("answered %d, want a crash", r.StatusCode)
+					t.Fatalf("status %d, want a crash", r.StatusCode)
 				}
 				if err := process.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 					t.Fatalf("the instance ended with %v, want a kill", err)

@@ -11,25 +11,25 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A statementError is an error that the database gave, without its text, which may
-// quote what was sent.
+// A statementError is an error of the database without the server's own text,
+// which may quote keys and payloads.
 type statementError struct {
-	code  string // as dialect.ServerCode has it
-	what  string
-	state string // the SQLSTATE, where there is one
-	kind  error  // what it matches besides, or nil
+	code  string // as dialect.ServerCode returns it
+	what  string // what has failed, or what to change
+	state string // the SQLSTATE, or "" where there is none
+	kind  error  // an error that it matches, or nil
 }
 
 func (e *statementError) Error() string {
 	return "idempotency: " + e.what + " (" + inWords(e.code) + ")"
 }
 
-// SQLState is the server's code; "" if it has none, as SQLite.
+// SQLState returns the server's code, or "" if it has none, like SQLite.
 func (e *statementError) SQLState() string { return e.state }
 
 func (e *statementError) Unwrap() error { return e.kind }
 
-// inWords is a code as people look it up.
+// inWords returns code as people look it up.
 func inWords(code string) string {
 	switch {
 	case strings.HasPrefix(code, "mysql "):
@@ -40,7 +40,7 @@ func inWords(code string) string {
 	return "SQLSTATE " + code
 }
 
-// Codes that decide what becomes of a request.
+// Codes that decide what happens to a request.
 const (
 	lockNotAvailable = "55P03"
 	mysqlLockTimeout = "mysql 1205"
@@ -49,6 +49,12 @@ const (
 	sqliteConstraint = "sqlite 19"
 	sqliteGeneral    = "sqlite 1"
 )
+
+// errOtherTable reports a table that accepts a key twice, or rolls nothing back.
+var errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errSetup, otherTable)
+
+// errTxOptions reports options with which no transaction can begin.
+var errTxOptions = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions: pass an isolation level that it knows", errSetup)
 
 // setupErrors say what to change in the service's setup.
 var setupErrors = map[string]string{
@@ -71,7 +77,7 @@ const (
 	noRights   = "the role needs SELECT, INSERT, UPDATE and DELETE on the table latchkey_responses"
 )
 
-// statementErrors say why the database cannot do it now.
+// statementErrors say why a statement cannot succeed now.
 var statementErrors = map[string]string{
 	"25006":      readOnly,
 	"mysql 1290": readOnly,
@@ -83,14 +89,15 @@ var statementErrors = map[string]string{
 
 const readOnly = "the database is read-only"
 
-// effectErrors are in place of both after the handler.
+// effectErrors replace setupErrors and statementErrors after the handler has run.
 var effectErrors = map[string]string{
 	"42P01": "the table latchkey_responses is gone since the request began",
 	"42501": "the role may not use the table latchkey_responses any more: the handler must not leave its transaction with another role (SET ROLE)",
 	"25P03": "the transaction was idle for too long and is rolled back: see WithMaxIdle",
 }
 
-// txGone are the codes of a transaction that the handler has ended or failed.
+// txGone are the codes that report a transaction which the handler has ended or
+// failed.
 var txGone = []string{
 	"25P02", // failed before our statement
 	"25P01", // no transaction
@@ -98,37 +105,38 @@ var txGone = []string{
 	"mysql 1305",
 }
 
-// errNoReply: the server may be frozen, or the network silent.
-var errNoReply = fmt.Errorf("%w: the answer's transaction got no reply in time", sqllock.ErrUnavailable)
+// errNoReply reports a step that was given up. The server may be frozen, or the
+// network silent.
+var errNoReply = fmt.Errorf("%w: the transaction of the response got no reply in time", sqllock.ErrUnavailable)
 
-// errNoTx: no statement was sent, so nothing is in doubt.
+// errNoTx reports that no statement was sent, so nothing is in doubt.
 var errNoTx = fmt.Errorf("%w: no transaction could be begun within %v: the database is away, or all of its pool is in use",
 	sqllock.ErrUnavailable, claimTimeout)
 
-// storeError is err of a statement of ours without the driver's own, whose text
-// names hosts and users.
+// storeError returns err, of a statement of the store, without the driver's own
+// error, whose text names hosts and users.
 func storeError(err error) error {
 	code := serverCode(err)
 	switch {
 	case err == nil, errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, errSetup):
 		return err
 	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%w: the stored answer was just forgotten, or just stored", sqllock.ErrUnavailable)
+		return fmt.Errorf("%w: the stored response was just forgotten, or just stored", sqllock.ErrUnavailable)
 	case code == "":
-		return fmt.Errorf("%w: the answer's transaction got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
+		return fmt.Errorf("%w: the transaction of the response got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
 	}
 	if what := setupError(code, err); what != "" {
 		return &statementError{code, what, dialect.SQLState(err), errSetup}
 	}
 	what, ok := statementErrors[code]
 	if !ok {
-		what = "the database did not carry out the answer's transaction"
+		what = "the database did not carry out the transaction of the response"
 	}
 	return &statementError{code, what, dialect.SQLState(err), nil}
 }
 
-// setupError says what to change; "" if nothing is wrong with the setup. SQLite has
-// one code for all mistakes in a statement, and tells them apart by its text.
+// setupError returns what to change, or "" if the setup is right. SQLite has one
+// code for all mistakes in a statement, and only its text distinguishes them.
 func setupError(code string, err error) string {
 	switch {
 	case code != sqliteGeneral:
@@ -141,7 +149,7 @@ func setupError(code string, err error) string {
 	return ""
 }
 
-// effectError is storeError for what follows the handler.
+// effectError is storeError for statements after the handler.
 func effectError(err error) error {
 	code := serverCode(err)
 	switch {
@@ -159,7 +167,8 @@ func effectError(err error) error {
 	return storeError(err)
 }
 
-// isConstraint reports whether a commit has met a constraint; MySQL checks none there.
+// isConstraint reports whether code is that of a constraint that is checked at the
+// commit. MySQL has none.
 func isConstraint(code string) bool {
 	return code == sqliteConstraint || len(code) == 5 && strings.HasPrefix(code, "23")
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A disposition says what becomes of a handler's effect and response.
+// A disposition says what happens to a handler's effect and response.
 type disposition uint8
 
 const (
@@ -14,8 +14,9 @@ const (
 	committed                    // the effect is committed, the response stored
 )
 
-// neverStored are the statuses that report an interruption or a connection, and
-// nothing about the request. A stored one would be the response for ever.
+// neverStored are the statuses that report an interruption or a state of the
+// connection, and nothing about the request. A stored one would be the response for
+// ever.
 var neverStored = []int{
 	http.StatusMisdirectedRequest,
 	444, // nginx: closed without a response
@@ -25,7 +26,7 @@ var neverStored = []int{
 }
 
 // disposition decides about a response that the handler wrote. interrupted
-// reports whether the handler's context had ended by then: an error may be due to
+// reports whether the handler's context had ended by then. An error may be due to
 // that alone.
 func (m *Middleware) disposition(status int, interrupted bool) disposition {
 	switch {

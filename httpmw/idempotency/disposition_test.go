@@ -9,10 +9,10 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 )
 
-// wantFate sends a request twice to a handler that responds with status, and
+// wantDisposition sends a request twice to a handler that responds with status, and
 // fails the test unless that many effects are committed and, if replayed, the
 // handler runs once.
-func (b *bank) wantFate(t *testing.T, i *idempotency.Middleware, status, effects int, replayed bool) {
+func (b *bank) wantDisposition(t *testing.T, i *idempotency.Middleware, status, effects int, replayed bool) {
 	t.Helper()
 	s := b.serve(i, b.pay(status))
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -33,29 +33,29 @@ func (b *bank) wantFate(t *testing.T, i *idempotency.Middleware, status, effects
 	}
 }
 
-// The status decides what becomes of effect and response. A response that a
+// The status decides what happens to effect and response. A response that a
 // corrected or a later request would change is not stored.
-func TestFates(t *testing.T) {
+func TestDispositions(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		for _, status := range []int{200, 204, 303, 304} {
-			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantFate(t, i, status, 1, true) })
+			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantDisposition(t, i, status, 1, true) })
 		}
-		t.Run("402", func(t *testing.T) { b.wantFate(t, i, http.StatusPaymentRequired, 0, true) })
+		t.Run("402", func(t *testing.T) { b.wantDisposition(t, i, http.StatusPaymentRequired, 0, true) })
 		for _, status := range []int{
 			400, 401, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 419, 421, 422, 423, 424,
 			425, 426, 428, 429, 431, 440, 444, 449, 451, 460, 499, 500, 502, 503, 504, 599, 700,
 		} {
-			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantFate(t, i, status, 0, false) })
+			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantDisposition(t, i, status, 0, false) })
 		}
 	})
 }
 
-// WithStoredErrors decides about errors, but for those that say nothing of the
+// WithStoredErrors decides about errors, except those that say nothing about the
 // request.
 func TestWithStoredErrors(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		stored := []int{404, 409, 422, 500} // 402 is no more
+		stored := []int{404, 409, 422, 500} // no longer 402
 		i := b.once(b.locks(), idempotency.WithStoredErrors(func(status int) bool {
 			if status < 400 {
 				t.Errorf("asked about %d", status)
@@ -63,12 +63,12 @@ func TestWithStoredErrors(t *testing.T) {
 			return slices.Contains(stored, status) || slices.Contains([]int{421, 444, 449, 460, 499}, status)
 		}))
 		for _, status := range stored {
-			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantFate(t, i, status, 0, true) })
+			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantDisposition(t, i, status, 0, true) })
 		}
 		for _, status := range []int{402, 400, 421, 444, 449, 460, 499, 503} {
-			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantFate(t, i, status, 0, false) })
+			t.Run(fmt.Sprint(status), func(t *testing.T) { b.wantDisposition(t, i, status, 0, false) })
 		}
-		t.Run("200", func(t *testing.T) { b.wantFate(t, i, http.StatusOK, 1, true) })
+		t.Run("200", func(t *testing.T) { b.wantDisposition(t, i, http.StatusOK, 1, true) })
 	})
 }
 

@@ -5,50 +5,56 @@ import (
 	"fmt"
 )
 
-// Errors by which an [Idempotency] rejects or fails a request, for
-// [WithRejectHandler]. Others are those of [ratelimit.Limiter.Acquire] and
-// [ErrNoKey]. None holds a key. If the database is away, or the pool is in use, the
-// error matches sqllock.ErrUnavailable. An error of the server has an SQLState method.
+// Errors with which a [Middleware] rejects or fails a request, for
+// [httpmw.WithRejectHandler]. Others are the errors of
+// [ratelimit.Limiter.Acquire] and [httpmw.ErrNoKey].
+//
+// No error holds a key. If the database is away, or the pool is in use, the error
+// matches [sqllock.ErrUnavailable]. An error of the server has an SQLState method.
 var (
-	// ErrOtherPayload: the key was used with another payload. 422.
-	ErrOtherPayload = errors.New("idempotency: the idempotency key was used with another payload")
+	// ErrOtherPayload reports that the key was used with another payload. The
+	// response is 422.
+	ErrOtherPayload = errors.New("idempotency: the key was used with another payload")
 
-	// ErrBodyTooLarge: the payload has more bytes than [WithMaxBody] allows. 413.
+	// ErrBodyTooLarge reports that the request's body has more bytes than
+	// [WithMaxBody] allows. The response is 413.
 	ErrBodyTooLarge = errors.New("idempotency: the request's body is too large")
 
-	// ErrResponseTooLarge: the handler's answer has more bytes than
-	// [WithMaxResponse] allows. Its effect was rolled back. 500.
-	ErrResponseTooLarge = errors.New("idempotency: the handler's answer is too large to be stored: see WithMaxResponse")
+	// ErrResponseTooLarge reports that the handler's response has more bytes than
+	// [WithMaxResponse] allows. The effect is rolled back, and the response is 500.
+	ErrResponseTooLarge = errors.New("idempotency: the handler's response is too large to be stored: see WithMaxResponse")
 
-	// ErrTxUnusable: the transaction is not the handler's any more. The handler has
-	// ended it; or wrote a success after the database had failed it; or broke a
-	// constraint that is checked at the commit. In MySQL and MariaDB, DDL ends it, and a
-	// deadlock fails it. What the handler had not committed is rolled back, and what it
-	// had is not done again. 500.
-	ErrTxUnusable = errors.New("idempotency: the handler left its transaction ended or failed: it must not commit or roll back Tx's transaction, nor write a success after an error of it; in MySQL and MariaDB, DDL commits it")
+	// ErrTxUnusable reports that the handler's transaction has ended or failed
+	// before its time:
+	//
+	//   - The handler has ended it. In MySQL and MariaDB, DDL does that.
+	//   - The handler wrote a success after the database had failed the
+	//     transaction. In MySQL and MariaDB, a deadlock does that.
+	//   - The effect breaks a constraint that is checked at the commit.
+	//
+	// What the handler had not committed is rolled back. What it had committed is
+	// not done again. The response is 500.
+	ErrTxUnusable = errors.New("idempotency: the handler left its transaction ended or failed: it must not commit or roll back the transaction of idempotency.Tx, nor write a success after an error of it; in MySQL and MariaDB, DDL commits it")
 
-	// ErrNoRoute: it cannot be told which route the request is for. 500.
-	ErrNoRoute = errors.New("idempotency: the request has no route: put the Idempotency inside of the mux, or pass WithRoute")
+	// ErrNoRoute reports that the request has no route. The response is 500.
+	ErrNoRoute = errors.New("idempotency: the request has no route: put the middleware inside of the mux, or pass WithRoute")
 
-	// ErrBodyConsumed: a handler around has read the body, so that the Idempotency
-	// cannot compare it. An empty body of unknown length looks the same. 500.
-	ErrBodyConsumed = errors.New("idempotency: the request's body or form was read before: put the Idempotency outside of what reads it")
+	// ErrBodyConsumed reports that a handler around has read the body, so that it
+	// cannot be compared. An empty body of unknown length looks the same. The
+	// response is 500.
+	ErrBodyConsumed = errors.New("idempotency: the request's body or form was read before: put the middleware outside of what reads it")
 )
 
+// errBadBody reports that reading the body failed.
 var errBadBody = errors.New("idempotency: the request's body could not be read")
 
-// errNoAnswer: the row is there, without an answer. Only a handler that commits by
+// errNoResponse reports a row without a response. Only a handler that commits by
 // itself leaves one.
-var errNoAnswer = fmt.Errorf("%w (it did so in an earlier request with this key, whose answer was not stored)", ErrTxUnusable)
+var errNoResponse = fmt.Errorf("%w (it did so in an earlier request with this key, whose response was not stored)", ErrTxUnusable)
 
-// errSwitched: the connection stays net/http's, so that there is nothing to switch to.
-var errSwitched = errors.New("idempotency: the handler wrote 101: it cannot switch protocols inside of an Idempotency")
+// errSwitched reports a 101. The connection stays with net/http, so the handler has
+// nothing to switch.
+var errSwitched = errors.New("idempotency: the handler wrote 101: it cannot switch protocols here")
 
-// errShortIDs: ids of 64 bytes are too long for the limiter.
-var errShortIDs = errors.New("idempotency: an Idempotency needs a limiter whose WithMaxIDLen is 64 at least")
-
-// errOtherTable: the table lets a key in twice, or rolls nothing back.
-var errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errSetup, otherTable)
-
-// errTxOptions: no request gets a transaction.
-var errTxOptions = fmt.Errorf("%w: the driver cannot begin a transaction with WithTxOptions: pass an isolation level that it knows", errSetup)
+// errShortIDs reports a limiter that accepts no ids of 64 bytes.
+var errShortIDs = errors.New("idempotency: the limiter's WithMaxIDLen must be at least 64")

@@ -21,21 +21,21 @@ import (
 // userKey is where authenticate puts the user.
 type userKey struct{}
 
-// userID is the authenticated user: what a KeyFunc should be built on.
+// userID returns the authenticated user, on which a KeyFunc should be built.
 func userID(ctx context.Context) (string, bool) {
 	id, ok := ctx.Value(userKey{}).(string)
 	return id, ok
 }
 
-// authenticate stands for a service's authentication: it puts who the client was
-// shown to be into the context, whatever the client says it is.
+// authenticate stands for a service's authentication. It puts the verified user into
+// the context.
 func authenticate(id string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, id)))
 	})
 }
 
-// exampleBank is a throwaway database with the tables of the examples.
+// exampleBank returns a temporary database with the tables of the examples.
 func exampleBank() (db *sql.DB, done func()) {
 	dsn, drop, err := pgtest.Temporary(context.Background())
 	if err != nil {
@@ -55,7 +55,7 @@ func exampleBank() (db *sql.DB, done func()) {
 	}
 }
 
-// send sends a payment and prints how it is answered.
+// send sends a payment and prints the response.
 func send(h http.Handler, key, body string) {
 	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
 	if key != "" {
@@ -70,7 +70,7 @@ func send(h http.Handler, key, body string) {
 	fmt.Println()
 }
 
-// Payments that are booked once, however often they are sent.
+// Payments are booked once, however often they are sent.
 func ExampleNew() {
 	db, done := exampleBank()
 	defer done()
@@ -88,7 +88,7 @@ func ExampleNew() {
 			w.WriteHeader(http.StatusCreated)
 		}))))
 	send(mux, `"k-1"`, "10 to bob")
-	send(mux, `"k-1"`, "10 to bob")  // the client has not got the answer
+	send(mux, `"k-1"`, "10 to bob")  // the client did not get the response
 	send(mux, `"k-1"`, "99 to carl") // a client's bug
 	send(mux, "", "10 to bob")
 
@@ -105,8 +105,8 @@ func ExampleNew() {
 	// payments: 1
 }
 
-// What the handler writes beside the transaction is not undone with it, and is done
-// again by the retry.
+// A handler that writes outside of the transaction has its effect again with each
+// retry.
 func ExampleTx_incorrect() {
 	db, done := exampleBank()
 	defer done()
@@ -134,7 +134,7 @@ func ExampleTx_incorrect() {
 	// payments: 2
 }
 
-// Old answers are removed from time to time, by any instance or all.
+// Any instance, or all of them, delete old responses from time to time.
 func ExampleMiddleware_Forget() {
 	db, done := exampleBank()
 	defer done()
@@ -143,7 +143,7 @@ func ExampleMiddleware_Forget() {
 	// Output: 0 <nil>
 }
 
-// Another router's route, here that of an Idempotency around the mux.
+// A route for another router, here for a Middleware around the mux.
 func ExampleWithRoute() {
 	db, done := exampleBank()
 	defer done()
@@ -178,7 +178,7 @@ func ExampleWithKey() {
 	// 202 true
 }
 
-// An API in use, whose clients begin to send keys one after the other.
+// The clients of an API in use begin to send keys one after the other.
 func ExampleWithOptionalKey() {
 	db, done := exampleBank()
 	defer done()
@@ -224,8 +224,8 @@ func ExampleWithOptionalKey() {
 	// payments: 2
 }
 
-// A handler that calls another service, whose rejection must not be asked for
-// twice, has that stored too.
+// A handler calls another service, which must not be called again after a rejection.
+// So the rejection is stored too.
 func ExampleWithStoredErrors() {
 	db, done := exampleBank()
 	defer done()

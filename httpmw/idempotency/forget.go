@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// forgetBatch is how many rows one transaction of Forget deletes at most.
+// forgetBatch is the largest number of rows that one transaction of Forget deletes.
 const forgetBatch = 1000
 
 // Forget deletes the responses that are older than olderThan by the server's clock. It
 // returns how many it has deleted, also with an error.
 //
-// A key that is forgotten is new, so olderThan must be longer than any client retries;
-// a day is usual. Call it from time to time. Several instances may call it at once. It
-// deletes at most a thousand rows in a transaction. It deletes those of every
-// Idempotency on the table.
+// A key that is forgotten is new, so olderThan must be longer than any client retries.
+// A day is usual. Call Forget from time to time; several instances may call it at once.
+// It deletes the responses of every Middleware on the table, at most a thousand rows in
+// a transaction.
 //
-// It fails if olderThan is not positive, with ctx's error, with sqllock.ErrUnavailable,
-// or with the error that a request would get.
+// Forget fails if olderThan is not positive, with the error of ctx, with
+// [sqllock.ErrUnavailable], or with the error that a request would get.
 func (m *Middleware) Forget(ctx context.Context, olderThan time.Duration) (deleted int64, err error) {
 	if olderThan <= 0 {
 		return 0, errors.New("idempotency: Forget needs a positive duration")
@@ -32,7 +32,7 @@ func (m *Middleware) Forget(ctx context.Context, olderThan time.Duration) (delet
 	}
 }
 
-// forget deletes a batch, and returns how many it had.
+// forget deletes one batch, and returns the number of its rows.
 func (s *store) forget(ctx context.Context, olderThan time.Duration) (int64, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *store) forget(ctx context.Context, olderThan time.Duration) (int64, err
 	if err != nil {
 		return 0, err
 	}
-	tx, err := conn.BeginTx(ctx, kind.forgetIn())
+	tx, err := conn.BeginTx(ctx, kind.forgetOptions())
 	if err != nil {
 		return 0, err
 	}

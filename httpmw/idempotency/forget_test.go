@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Answers that are old go, a batch at a time; their keys are new then.
+// Forget deletes old responses in batches. Their keys are new after that.
 func TestForget(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
@@ -23,7 +23,7 @@ func TestForget(t *testing.T) {
 		}
 		first := mustAsk(t, s, demand{key: "k-1"})
 		if first.Header.Get("Idempotency-Replayed") != "true" {
-			t.Error("a young answer was forgotten")
+			t.Error("a young response was forgotten")
 		}
 		if n, err := i.Forget(t.Context(), time.Microsecond); n != 1 || err != nil {
 			t.Errorf("forgot %d, %v; want 1", n, err)
@@ -46,7 +46,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// Two at once do not wait for each other, and count each row once.
+// Two calls at once do not wait for each other, and count each row once.
 func TestForgetTwice(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())

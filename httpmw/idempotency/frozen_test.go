@@ -14,16 +14,16 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A backend that freezes in the handler keeps neither request nor lock, and its
-// connection is not used again; what had become of the effect the retry finds out.
+// If a backend freezes while the handler runs, the request ends, its lock is free and
+// its connection is not used again. The retry finds out whether the effect was done.
 func TestBackendFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
 		c := pgtest.New(t)
-		for _, tt := range []struct{ status, answer int }{
+		for _, tt := range []struct{ status, response int }{
 			{http.StatusCreated, http.StatusServiceUnavailable},
 			{http.StatusPaymentRequired, http.StatusServiceUnavailable},
-			{http.StatusInternalServerError, http.StatusInternalServerError}, // it has only to be rolled back
+			{http.StatusInternalServerError, http.StatusInternalServerError}, // a rollback is enough
 		} {
 			t.Run(fmt.Sprint(driver, tt.status), func(t *testing.T) {
 				t.Parallel()
@@ -31,14 +31,15 @@ func TestBackendFrozen(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				newBank(t, driver, dsn).frozen(c, tt.status, tt.answer)
+				newBank(t, driver, dsn).frozen(c, tt.status, tt.response)
 			})
 		}
 	}
 }
 
-// frozen freezes the backend of a handler's transaction before it answers status.
-func (b *bank) frozen(c *pgtest.Cluster, status, answer int) {
+// frozen freezes the backend of a handler's transaction before the handler responds
+// with status.
+func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 	b.t.Helper()
 	locks := sqllock.NewMemory()
 	i := b.once(locks)
@@ -54,7 +55,7 @@ func (b *bank) frozen(c *pgtest.Cluster, status, answer int) {
 		}
 		w.WriteHeader(status)
 	}))
-	mustAsk(b.t, s, demand{key: "k-1"}).want(b.t, answer)
+	mustAsk(b.t, s, demand{key: "k-1"}).want(b.t, response)
 	again := b.serve(i, b.pay(http.StatusCreated))
 	busy := mustAsk(b.t, again, demand{key: "k-1"}) // the lock is free; the row is not
 	busy.want(b.t, http.StatusConflict)
@@ -78,8 +79,8 @@ func (b *bank) frozen(c *pgtest.Cluster, status, answer int) {
 	b.wantEffects(map[int]int{http.StatusCreated: 1}[status])
 }
 
-// A server that is frozen before the claim keeps no request either; when it is back all
-// is as it was.
+// A request ends also if the server freezes before the claim. When the server is
+// back, nothing has changed.
 func TestServerFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -107,12 +108,12 @@ func TestServerFrozen(t *testing.T) {
 	}
 }
 
-// A holder that is frozen itself keeps its key no longer than its transaction may be
-// idle: then somebody else does it, and the holder learns that it has not.
+// A frozen holder keeps its key no longer than its transaction may be idle. Then
+// another request does the effect, and the holder's response is an error.
 func TestHolderFrozen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
-		open := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen()) // its lock is over
+		open := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen()) // as if its lock were lost
 		frozen := b.serve(b.onceBy(open, idempotency.WithMaxIdle(100*time.Millisecond)), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			g.ServeHTTP(w, r)
@@ -127,14 +128,14 @@ func TestHolderFrozen(t *testing.T) {
 		})
 		r.want(t, http.StatusCreated)
 		close(g.leave)
-		receive(t, first, "first answer").want(t, http.StatusServiceUnavailable)
+		receive(t, first, "first response").want(t, http.StatusServiceUnavailable)
 		mustAsk(t, frozen, demand{key: "k-1"}).wantReplay(t, r)
 		b.wantEffects(1)
 	})
 }
 
-// The settings of the claim are not the handler's: lock_timeout is as it was, and a
-// stricter idle time stays.
+// The handler does not see the settings of the claim: lock_timeout is as before, and
+// a stricter idle time stays.
 func TestSettings(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		for name, tt := range map[string]struct{ set, want string }{

@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A handler that panics leaves nothing behind: no effect, no answer, no lock, no
-// transaction. The panic goes on.
+// A handler that panics leaves no effect, response, lock or transaction behind. The
+// panic goes on.
 func TestPanic(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
@@ -33,7 +33,7 @@ func TestPanic(t *testing.T) {
 					end()
 				}))
 				if r, err := ask(t.Context(), s, d); err == nil && name != "goexit" {
-					t.Errorf("answered %d, want the connection to end", r.StatusCode)
+					t.Errorf("status %d, want the connection to end", r.StatusCode)
 				}
 				if n := b.number("SELECT count(*) FROM ledger"); n != 0 {
 					t.Errorf("%d effects of a handler that panicked", n)
@@ -41,7 +41,7 @@ func TestPanic(t *testing.T) {
 				r := mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), d)
 				r.want(t, http.StatusCreated)
 				if r.Header.Get("Idempotency-Replayed") != "" {
-					t.Error("the answer of a handler that panicked was stored")
+					t.Error("the response of a handler that panicked was stored")
 				}
 				b.do("DELETE FROM ledger")
 			})
@@ -52,7 +52,7 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// What does not fit is refused, and nothing of it is done.
+// A body or response that is too large is rejected, and has no effect.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -69,19 +69,19 @@ func TestSizes(t *testing.T) {
 	mustAsk(t, s, demand{key: "k-1", body: "1234"}).want(t, http.StatusRequestEntityTooLarge)
 	mustAsk(t, s, demand{key: "k-2", header: more("56")}).want(t, http.StatusInternalServerError)
 	if !errors.Is(wrote, idempotency.ErrResponseTooLarge) {
-		t.Errorf("Write: %v, want ErrAnswerTooLarge", wrote)
+		t.Errorf("Write: %v, want ErrResponseTooLarge", wrote)
 	}
 	b.wantLog("WithMaxResponse")
 	b.wantEffects(0)
 	mustAsk(t, s, demand{key: "k-2", body: "123", header: more("5")}).want(t, http.StatusOK)
 	b.wantEffects(1)
 
-	around := serve(t, http.MaxBytesHandler(s.Config.Handler, 1)) // a limit of somebody else
+	around := serve(t, http.MaxBytesHandler(s.Config.Handler, 1)) // a limit of another handler
 	mustAsk(t, around, demand{key: "k-3", body: "12"}).want(t, http.StatusRequestEntityTooLarge)
 }
 
-// The handler's ResponseWriter is as net/http's, but for what would send a byte too
-// early.
+// The handler's ResponseWriter is like net/http's, without the methods that would
+// send a byte too early.
 func TestResponseWriter(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -125,9 +125,9 @@ func TestResponseWriter(t *testing.T) {
 	}
 }
 
-// Options of a Middleware are those of an Idempotency, too; the handler of refusals gets the
+// WithRejection accepts options of an httpmw.Middleware. The reject handler gets the
 // reason.
-func TestRejectHandler(t *testing.T) {
+func TestWithRejection(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	var got error
@@ -168,7 +168,7 @@ func TestMisusePanics(t *testing.T) {
 		"nil errors":    func() { idempotency.WithStoredErrors(nil) },
 		"nil logger":    func() { idempotency.WithLogger(nil) },
 		"no body":       func() { idempotency.WithMaxBody(0) },
-		"no answer":     func() { idempotency.WithMaxResponse(0) },
+		"no response":   func() { idempotency.WithMaxResponse(0) },
 		"nil key":       func() { idempotency.WithKey(nil) },
 		"no idle time":  func() { idempotency.WithMaxIdle(0) },
 		"read-only":     func() { idempotency.WithTxOptions(sql.TxOptions{ReadOnly: true}) },
@@ -184,8 +184,8 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
-// A handler that switches protocols has no connection to do so: its effect is not
-// committed, and its client does not read 200.
+// A handler cannot switch protocols. Its effect is not committed, and its client does
+// not read 200.
 func TestSwitchingProtocols(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())

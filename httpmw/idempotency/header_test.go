@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A value that could not be read again is not stored: the rest can.
+// A value that could not be decoded again is not stored. The others are.
 func TestControlCharacters(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -31,8 +31,8 @@ func TestControlCharacters(t *testing.T) {
 	}
 }
 
-// What stands around the handler keeps its headers; one that writes nothing
-// answers 200.
+// Handlers around keep their header fields. A handler that writes nothing responds
+// with 200.
 func TestHeadersAround(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -53,9 +53,9 @@ func TestHeadersAround(t *testing.T) {
 	}
 }
 
-// A handler may add to the fields that others have set before it, and remove them.
+// A handler may add to the fields that handlers around have set, and remove them.
 // A replay has the fields that the handler had set, and lacks those that it had
-// removed. The rest is as it is now.
+// removed. The other fields are those of the replay.
 func TestHeadersAdded(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -91,8 +91,8 @@ func TestHeadersAdded(t *testing.T) {
 	}
 }
 
-// A field that the handler removes is not in a replay either: whatever the field
-// is, and whatever the handler writes in its place.
+// A field that the handler removes is not in a replay either. That holds for every
+// field, and for everything that the handler writes instead.
 func TestHeadersRemoved(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		once := b.once(b.locks())

@@ -41,8 +41,8 @@ func eachInterruption(t *testing.T, test func(t *testing.T, b *bank, in interrup
 	}
 }
 
-// interrupt sends d to h, which gets a token from inside once it runs, and
-// interrupts the request then. The reply is nil if the client has left.
+// interrupt sends d to h, and interrupts the request once inside has a token from h.
+// The reply is nil if the client has left.
 func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}, d demand) *reply {
 	b.t.Helper()
 	base, shutdown := context.WithCancel(b.t.Context())
@@ -77,7 +77,7 @@ func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}
 	return &o.reply
 }
 
-// retry sends d to s until no lock and no transaction of before is in its way.
+// retry sends d to s until no earlier lock or transaction blocks it.
 func (b *bank) retry(s *httptest.Server, d demand) (r reply) {
 	b.t.Helper()
 	lockertest.Eventually(b.t, "the retry is served", func() bool {
@@ -87,8 +87,8 @@ func (b *bank) retry(s *httptest.Server, d demand) (r reply) {
 	return r
 }
 
-// waits is a handler that does half of its effect, waits until its context ends,
-// and then leaves it to end how the response ends.
+// waits returns a handler that does half of its effect, waits until its context ends,
+// and then calls end.
 func (b *bank) waits(inside chan<- struct{}, end http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)
@@ -98,8 +98,8 @@ func (b *bank) waits(inside chan<- struct{}, end http.HandlerFunc) http.Handler 
 	})
 }
 
-// A handler that returns without a response once its context has ended has done
-// half of its effect at most: nothing of it is committed, and the retry is new.
+// A handler that returns without a response after the end of its context may have
+// done half of its effect. Nothing is committed, and the retry runs the handler.
 func TestInterrupted(t *testing.T) {
 	for name, end := range map[string]http.HandlerFunc{
 		"nothing":   func(http.ResponseWriter, *http.Request) {},
@@ -180,8 +180,8 @@ func TestInterruptedPanic(t *testing.T) {
 	}
 }
 
-// A handler that sees the loss by asking its lock may return before its context
-// has ended: that is an interruption too.
+// A handler may see the loss in Lock.Err and return before its context has ended.
+// That is an interruption too.
 func TestLockLostSeenFirst(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i, d := b.once(b.locks()), demand{key: "k-1"}
@@ -197,8 +197,7 @@ func TestLockLostSeenFirst(t *testing.T) {
 	})
 }
 
-// A handler that gives its lock back early is not interrupted by that: silence
-// means 200.
+// An early Unlock by the handler is no interruption: no response means 200.
 func TestUnlockedEarly(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

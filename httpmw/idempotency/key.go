@@ -20,7 +20,8 @@ var errBadKeyHeader = fmt.Errorf("idempotency: header %s: %w: it is not one stri
 	keyHeader, ratelimit.ErrBadID, maxKeyLen)
 
 // headerKey returns the value of Idempotency-Key. Only a request without that
-// header has no key. An empty one is a bad key: its client expects protection.
+// header has no key. An empty value is a bad key, since its client expects
+// protection.
 func headerKey(r *http.Request) (string, error) {
 	if values := r.Header.Values(keyHeader); len(values) == 1 && values[0] == "" {
 		return "", errBadKeyHeader
@@ -36,9 +37,9 @@ func headerKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// parseKey reads a bare word, or an item of structured fields that is a string
-// (RFC 9651, 4.2.3). Parameters of the item must be well-formed and mean nothing.
-// A comma in a bare word is an error: a proxy may have made one value of two.
+// parseKey reads a bare word, or a string of structured fields (RFC 9651, 4.2.3).
+// Parameters of the string must be well-formed, and mean nothing. A comma in a bare
+// word is an error, since a proxy may have joined two values.
 func parseKey(value string) (key string, ok bool) {
 	value = strings.Trim(value, " ")
 	if !strings.HasPrefix(value, `"`) {

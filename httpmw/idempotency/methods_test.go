@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// either is a handler of requests with a key and without: it reports in a header
+// either returns a handler for requests with and without a key. It reports in a header
 // whether there is a transaction, and pays in it.
 func (b *bank) either() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func TestMethodsWithKey(t *testing.T) {
 }
 
 // A request that passes needs neither locks nor a principal nor a route, and the
-// Observer hears nothing of it.
+// Observer gets no event for it.
 func TestPassesWithoutLocks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)

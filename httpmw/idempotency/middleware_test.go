@@ -16,8 +16,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What is sent again, to whichever instance, takes effect once and is answered as
-// the first time.
+// A request that is sent again takes effect once, and gets the first response, from
+// any instance.
 func TestReplays(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -26,7 +26,7 @@ func TestReplays(t *testing.T) {
 		first := mustAsk(t, here, d)
 		first.want(t, http.StatusCreated)
 		if first.Header.Get("Set-Cookie") == "" {
-			t.Error("the first answer has lost its cookie")
+			t.Error("the first response has lost its cookie")
 		}
 		for _, s := range []*httptest.Server{here, there} {
 			r := mustAsk(t, s, d)
@@ -110,7 +110,7 @@ func TestKeyHeader(t *testing.T) {
 			r := mustAsk(t, s, demand{header: http.Header{"Idempotency-Key": tt.values}, who: "ada-" + tt.name})
 			r.want(t, tt.want)
 			if tt.want == bad && (!strings.Contains(r.text, "Idempotency-Key") || r.Header.Get("Retry-After") != "") {
-				t.Errorf("answer %v %s, want one that names the header and no Retry-After", r.Header, r.text)
+				t.Errorf("response %v %s, want one that names the header and no Retry-After", r.Header, r.text)
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestKeyHeader(t *testing.T) {
 	b.wantEffects(int(b.runs.Load()))
 }
 
-// The same key with another payload is refused, and people are told.
+// The same key with another payload is rejected. The response and the log say so.
 func TestOtherPayload(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -154,8 +154,8 @@ func TestOtherPayload(t *testing.T) {
 	})
 }
 
-// While the first is in flight the others are refused, in this instance and the
-// next; then they get its answer.
+// While a request is in flight, others with its key are rejected in every instance.
+// After that they get its response.
 func TestInFlight(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -176,13 +176,13 @@ func TestInFlight(t *testing.T) {
 			}
 		}
 		close(g.leave)
-		answer := receive(t, first, "first answer")
-		mustAsk(t, there, d).wantReplay(t, answer)
+		response := receive(t, first, "first response")
+		mustAsk(t, there, d).wantReplay(t, response)
 		b.wantEffects(1)
 	})
 }
 
-// With WithWait they wait, and get the first one's answer.
+// With WithWait the others wait, and get the first response.
 func TestWaits(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -205,15 +205,15 @@ func TestWaits(t *testing.T) {
 			lockertest.Eventually(t, fmt.Sprint("the duplicate waits in instance ", i), func() bool { return s.Stats().Waiting == 1 })
 		}
 		close(g.leave)
-		answer := receive(t, first, "first answer")
+		response := receive(t, first, "first response")
 		for _, c := range waiting {
-			receive(t, c, "answer to a duplicate").wantReplay(t, answer)
+			receive(t, c, "response to a duplicate").wantReplay(t, response)
 		}
 		b.wantEffects(1)
 	})
 }
 
-// One key of another principal, route or limiter is another key.
+// The same key of another principal, route or limiter is another key.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -235,12 +235,12 @@ func TestScope(t *testing.T) {
 		r := mustAsk(t, try.s, try.d)
 		r.want(t, http.StatusCreated)
 		if r.Header.Get("Idempotency-Replayed") != "" {
-			t.Errorf("request %d got another one's answer", i)
+			t.Errorf("request %d got another one's response", i)
 		}
 	}
 	b.wantEffects(6)
 	mustAsk(t, pay, demand{key: "k-1", who: "-"}).want(t, http.StatusCreated)
-	r, err := http.Post(pay.URL, "", nil) //nolint:noctx // loopback; a request of nobody
+	r, err := http.Post(pay.URL, "", nil) //nolint:noctx // loopback; a request without a user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// The route is the mux's pattern, or WithRoute's; without one nothing is done.
+// The route is the pattern of the mux, or that of WithRoute. A request without one
+// has no effect.
 func TestRoute(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)

@@ -34,10 +34,10 @@ func WithRejection(opts ...httpmw.Option) Option {
 	return func(m *Middleware) { m.rejects = append(m.rejects, opts...) }
 }
 
-// WithRoute finds the route that a key counts for, in place of the pattern of
-// [http.ServeMux]. It is for other routers, and for an Idempotency around the mux.
-// The route must stay the same from one release to the next, or retries take effect
-// again. A request without a route is 500 ([ErrNoRoute]).
+// WithRoute sets how to find the route that a key counts for. The default is the
+// pattern of [http.ServeMux]. WithRoute is for other routers, and for a Middleware
+// around the mux. The route must stay the same from one release to the next, or
+// retries take effect again. A request without a route is 500 ([ErrNoRoute]).
 //
 // With a mux inside of a mux the pattern is that of the inner one, so two mounts of
 // an inner mux are one route. A key that is used under both is rejected with 422. If
@@ -51,11 +51,11 @@ func WithRoute(route httpmw.KeyFunc) Option {
 	return func(m *Middleware) { m.route = route }
 }
 
-// WithKey finds the key by key in place of the header Idempotency-Key. It is for
-// requests that have an id of their own, such as the id of a webhook's event, if
-// its signature has been checked. The key may have any length. If key returns
-// [httpmw.ErrNoKey], the method decides, as without the header. Where responses need not
-// be kept, a table of the ids alone will do: see examples/webhook.
+// WithKey sets how to find the key. The default is the header Idempotency-Key.
+// WithKey is for requests that have an id of their own, such as the id of a webhook's
+// event after a check of its signature. The key may have any length. If key returns
+// [httpmw.ErrNoKey], the method decides, as without the header. If responses need not
+// be stored, a table of the ids is enough: see examples/webhook.
 //
 // WithKey panics if key is nil.
 func WithKey(key httpmw.KeyFunc) Option {
@@ -67,24 +67,23 @@ func WithKey(key httpmw.KeyFunc) Option {
 	}
 }
 
-// WithOptionalKey passes every request without a key on to the handler, POST and
-// PATCH too. It is for an API in use, whose clients begin to send keys one after
+// WithOptionalKey passes every request without a key on to the handler, also POST
+// and PATCH. It is for an API in use, whose clients begin to send keys one after
 // the other. Such a request is not limited, and a retry of it takes effect again.
-// [Tx] reports false for it, so that its handler begins a transaction itself.
+// [Tx] reports false for it, so its handler must begin a transaction itself.
 func WithOptionalKey() Option {
 	return func(m *Middleware) { m.keyOptional = true }
 }
 
 // WithFingerprintHeaders adds header fields to what must be the same when a key
-// comes again: fields that change what the request does. If-Match and
-// X-HTTP-Method-Override always belong to it, and so does Content-Type. A request
-// that has other values of them, or has one of them more or less, is rejected with
-// 422.
+// comes again. Add fields that change what the request does. If-Match,
+// X-HTTP-Method-Override and Content-Type are always compared. A request with other
+// values, or with one of the fields more or less, is rejected with 422.
 //
 // Leave out fields that change only how the response looks, such as Accept. Leave
 // out fields that differ from one retry to the next, such as trace ids.
 //
-// It panics if there are no names or one is empty.
+// It panics if there are no names, or one is empty.
 func WithFingerprintHeaders(names ...string) Option {
 	if len(names) == 0 {
 		panic("idempotency: WithFingerprintHeaders needs at least one name")
@@ -103,8 +102,8 @@ func WithFingerprintHeaders(names ...string) Option {
 	}
 }
 
-// WithMaxBody sets how many bytes the body of a request may have, which is read into
-// memory: 1 MiB by default. It panics if n is not positive.
+// WithMaxBody sets how many bytes the body of a request may have. The body is read
+// into memory. The default is 1 MiB. WithMaxBody panics if n is not positive.
 func WithMaxBody(n int64) Option {
 	if n <= 0 {
 		panic("idempotency: WithMaxBody needs a positive number of bytes")
@@ -112,8 +111,9 @@ func WithMaxBody(n int64) Option {
 	return func(m *Middleware) { m.maxBody = n }
 }
 
-// WithMaxResponse sets how many bytes the body of an answer may have, which is
-// buffered and stored: 1 MiB by default. It panics if n is not positive.
+// WithMaxResponse sets how many bytes the body of a response may have. The body is
+// buffered and stored. The default is 1 MiB. WithMaxResponse panics if n is not
+// positive.
 func WithMaxResponse(n int) Option {
 	if n <= 0 {
 		panic("idempotency: WithMaxResponse needs a positive number of bytes")
@@ -125,12 +125,12 @@ func WithMaxResponse(n int) Option {
 // true for the status. A retry then gets that response. The effect is rolled back
 // either way.
 //
-// The default stores 402 Payment Required alone. It is the one 4xx that reports
+// The default stores only 402 Payment Required. It is the one 4xx that reports
 // the outcome of an operation: to charge a declined card again is a second
 // charge. Every other 4xx reports something that may change: the request, the
-// client's rights, or the state of a resource. A corrected request, or one that is
-// sent later, then works with the same key. Store more if the handler has effects
-// outside of its transaction that must not be repeated after an error.
+// client's rights, or the state of a resource. The same key then works for a
+// corrected or a later request. Store more if the handler has effects outside of its
+// transaction that must not be repeated after an error.
 //
 // Some responses are never stored: 421, 444, 449, 460 and 499, and every error
 // that the handler writes after its context has ended. For these, and for a
@@ -144,11 +144,13 @@ func WithStoredErrors(store func(status int) bool) Option {
 	return func(m *Middleware) { m.storeError = store }
 }
 
-// WithTxOptions sets how the handler's transaction is begun, such as its
-// isolation; by default as the database has it. A serialization failure at its
-// commit is answered 503: the retry runs the handler again. An isolation that the
-// driver does not know is 500 for every request, and the log says so. It panics if
-// opts is read-only: the answer is written in that transaction.
+// WithTxOptions sets how the handler's transaction begins, such as its isolation
+// level. The default is the database's. After a serialization failure at the commit
+// the response is 503, and the retry runs the handler again. An isolation level that
+// the driver does not know is 500 for every request, and the log says so.
+//
+// WithTxOptions panics if opts is read-only, since the response is written in that
+// transaction.
 func WithTxOptions(opts sql.TxOptions) Option {
 	if opts.ReadOnly {
 		panic("idempotency: WithTxOptions needs a transaction that is not read-only")
@@ -156,20 +158,20 @@ func WithTxOptions(opts sql.TxOptions) Option {
 	return func(m *Middleware) { m.responses.txOptions = opts }
 }
 
-// WithMaxIdle sets how long the handler's transaction may be idle, that is between two
-// statements: a minute by default, which is longer than most servers give a request. The
-// server then rolls it back, and the key is free. So a process that is frozen, or cut
-// off, does not keep its key for ever.
+// WithMaxIdle sets how long the handler's transaction may be idle between two
+// statements. After that the server rolls it back, and the key is free. So a process
+// that is frozen, or cut off, does not keep its key for ever. The default is a minute,
+// which is longer than most servers give a request.
 //
-// PostgreSQL counts whole milliseconds (idle_in_transaction_session_timeout), MySQL and
-// MariaDB whole seconds, rounded up (wait_timeout). A stricter setting of the server
-// stays. SQLite has no such bound: a frozen process keeps the file's only write lock until
-// it goes on or ends.
+// PostgreSQL counts whole milliseconds (idle_in_transaction_session_timeout). MySQL and
+// MariaDB count whole seconds, rounded up (wait_timeout). A stricter setting of the
+// server stays. SQLite has no such bound: a frozen process keeps the file's only write
+// lock until it goes on or ends.
 //
-// It panics if d is less than a millisecond.
+// WithMaxIdle panics if d is less than a millisecond.
 func WithMaxIdle(d time.Duration) Option {
 	if d < time.Millisecond {
-		panic("idempotency: WithMaxIdle needs a millisecond at least")
+		panic("idempotency: WithMaxIdle needs at least a millisecond")
 	}
 	return func(m *Middleware) { m.responses.maxIdle = d }
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/latchkey-go/latchkey/internal/joinkey"
 )
 
-// A payload is what a request asks for, and under which key.
+// A payload is what a request asks for, and its key.
 type payload struct {
-	// key is the hash of whose key it is, for what, and of the key itself: names
-	// and keys never reach the database.
+	// key is the hash of namespace, principal, route and key. Names and keys
+	// themselves never reach the database.
 	key [sha256.Size]byte
 
-	// fingerprint is what must be the same when the key comes again.
+	// fingerprint is the hash of what must be the same when the key comes again.
 	fingerprint [sha256.Size]byte
 
 	body []byte
 }
 
-// lockID is what the limiter knows the key by.
+// lockID returns the id of the key for the limiter.
 func (p payload) lockID() string { return hex.EncodeToString(p.key[:]) }
 
-// restore gives r, a copy of the request, the body that was read from it.
+// restore returns r, a copy of the request, with the body that was read from it.
 func (p payload) restore(r *http.Request) *http.Request {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(p.body)), int64(len(p.body))
 	if len(p.body) == 0 {
@@ -39,8 +39,8 @@ func (p payload) restore(r *http.Request) *http.Request {
 	return r
 }
 
-// read reads what r asks for. The error is httpmw.ErrBypass if the handler should run as if
-// there were no Idempotency: nothing has been read of r then.
+// read reads what r asks for. The error is httpmw.ErrBypass if the handler should
+// run as without the Middleware. The body has not been read then.
 func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (payload, error) {
 	key, err := m.keyOf(r)
 	if err != nil {
@@ -66,15 +66,15 @@ func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (payload, erro
 	}
 	return payload{
 		key:         digest(string(m.limiter.Namespace()), principal, route, key),
-		fingerprint: digest(m.asked(r, body)...),
+		fingerprint: digest(m.compared(r, body)...),
 		body:        body,
 	}, nil
 }
 
-// asked lists what must be the same when a key comes again. A header field that r
-// has not is left out, with its name. So a field that joins the list later changes
-// no fingerprint of a request without it.
-func (m *Middleware) asked(r *http.Request, body []byte) []string {
+// compared lists what must be the same when a key comes again. A header field that r
+// does not have is left out, with its name. So a field that joins the list later does
+// not change the fingerprint of a request without it.
+func (m *Middleware) compared(r *http.Request, body []byte) []string {
 	parts := []string{r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)}
 	for _, name := range m.fields {
 		if values := r.Header.Values(name); len(values) > 0 {
@@ -84,22 +84,23 @@ func (m *Middleware) asked(r *http.Request, body []byte) []string {
 	return parts
 }
 
-// hostname is the host that r is for, without the port, which instances may differ in.
+// hostname returns the host that r is for, without the port, in which instances may
+// differ.
 func hostname(r *http.Request) string {
 	return strings.ToLower((&url.URL{Host: r.Host}).Hostname())
 }
 
-// target is path and query as the client sent them: a mux or http.StripPrefix around us
-// may have changed r.URL.
+// target returns path and query as the client sent them. A mux or http.StripPrefix
+// around may have changed r.URL.
 func target(r *http.Request) string {
 	sent, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil { // no server's request
+	if err != nil { // r does not come from a server
 		sent = r.URL
 	}
 	return sent.EscapedPath() + "?" + sent.RawQuery
 }
 
-// digest is a hash of parts: different parts have different ones.
+// digest returns a hash of parts. Different parts have different hashes.
 func digest(parts ...string) [sha256.Size]byte {
 	var joined []byte
 	for _, part := range parts {
@@ -108,6 +109,7 @@ func digest(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(joined)
 }
 
+// routeOf returns the route of r, or httpmw.ErrBypass if WithRoute says so.
 func (m *Middleware) routeOf(r *http.Request) (string, error) {
 	route, err := m.route(r)
 	switch {
@@ -119,5 +121,5 @@ func (m *Middleware) routeOf(r *http.Request) (string, error) {
 	return route, nil
 }
 
-// muxPattern is the route unless there is WithRoute.
+// muxPattern is the default of [WithRoute].
 func muxPattern(r *http.Request) (string, error) { return r.Pattern, nil }

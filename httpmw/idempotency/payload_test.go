@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// serveKey has h answer r as ada's request with the key k-1.
+// serveKey sends r to h as a request of ada with the key k-1.
 func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	r.Header.Set(user, "ada")
 	r.Header.Set("Idempotency-Key", "k-1")
@@ -27,7 +27,7 @@ func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// What the fingerprint must tell apart beside what TestIdempotencyOtherPayload sends.
+// What the fingerprint distinguishes in addition to what TestOtherPayload sends.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -75,7 +75,7 @@ func TestFingerprintHeaders(t *testing.T) {
 		const same, other = http.StatusCreated, http.StatusUnprocessableEntity
 		for name, tt := range map[string]struct {
 			first, then       http.Header
-			wantUsual, wantBy int // of an Idempotency with the option
+			wantUsual, wantBy int // of a Middleware with the option
 		}{
 			"none":     {nil, nil, same, same},
 			"changed":  {http.Header{"If-Match": {`"1"`}}, http.Header{"If-Match": {`"2"`}}, other, other},
@@ -105,18 +105,18 @@ func TestFingerprintHeaders(t *testing.T) {
 				}
 			})
 		}
-		// A body that looks like what precedes a field is not one.
+		// A body that looks like the encoding of a field is not taken for it.
 		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).want(t, same)
 		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).want(t, other)
 
-		// What one instance with the option and one without it have stored is the
-		// same, if the request has no such field.
+		// Instances with and without the option store the same for a request without
+		// such a field.
 		first := mustAsk(t, usual, demand{key: "k-2"})
 		mustAsk(t, more, demand{key: "k-2"}).wantReplay(t, first)
 	})
 }
 
-// The handler finds the body and its length; what it parses is known outside.
+// The handler finds the body and its length. What it parses is visible outside.
 func TestRequestOfHandler(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -141,7 +141,7 @@ func TestRequestOfHandler(t *testing.T) {
 	}
 }
 
-// The key can be found elsewhere: a request without one is not told of the header.
+// With WithKey the response to a request without a key does not name the header.
 func TestWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -160,7 +160,7 @@ func TestWithKey(t *testing.T) {
 	b.wantEffects(2)
 }
 
-// A limiter that takes no ids of 64 bytes is the server's fault, not the client's.
+// A limiter that accepts no ids of 64 bytes is a fault of the server.
 func TestShortIDs(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -171,7 +171,7 @@ func TestShortIDs(t *testing.T) {
 	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
 }
 
-// The limiter's Observer hears of what an Idempotency refuses by itself.
+// The limiter's Observer gets an event for each request that the Middleware rejects.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -185,7 +185,7 @@ func TestObserver(t *testing.T) {
 	receive(t, g.inside, "first request")
 	mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusConflict)
 	close(g.leave)
-	receive(t, first, "first answer").want(t, http.StatusOK)
+	receive(t, first, "first response").want(t, http.StatusOK)
 	for _, want := range []error{httpmw.ErrNoKey, ratelimit.ErrBusy} {
 		if err := receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
 			t.Errorf("the Observer hears of %v, want %v", err, want)

@@ -15,9 +15,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Handlers that ask the same pool again do not use it up together with their own
-// transactions: one connection is left, and they proceed one by one. Both of the
-// pool's Idempotencies share it.
+// Handlers that query the pool again do not use it up together with their own
+// transactions. One connection is left, and the handlers go on one by one. Two
+// Middlewares on one pool share it.
 func TestPoolOfHandlers(t *testing.T) {
 	const size, requests = 4, 16
 	eachBank(t, func(t *testing.T, b *bank) {
@@ -54,8 +54,9 @@ func TestPoolOfHandlers(t *testing.T) {
 	})
 }
 
-// A request that finds the pool's share in use is told to come back, the log names
-// the cause, and the pool has a connection for others. The bound is that of the moment.
+// A request that finds the pool's share in use is rejected with Retry-After, and the
+// log names the cause. The pool has a connection for others. The bound follows the
+// current size of the pool.
 func TestPoolShareInUse(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(2)
@@ -80,12 +81,12 @@ func TestPoolShareInUse(t *testing.T) {
 			mustAsk(t, s, demand{key: fmt.Sprint("k-3-", n)}).want(t, http.StatusCreated)
 		}
 		close(g.leave)
-		receive(t, first, "first answer").want(t, http.StatusOK)
+		receive(t, first, "first response").want(t, http.StatusOK)
 	})
 }
 
-// A pool of one connection carries one transaction at a time, of a handler that asks
-// for no other connection.
+// A pool of one connection carries one transaction at a time, if its handler needs no
+// other connection.
 func TestPoolOfOne(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
@@ -105,7 +106,7 @@ func TestPoolOfOne(t *testing.T) {
 	})
 }
 
-// With one connection a handler that asks the pool waits for itself until its client
+// With one connection a handler that queries the pool waits for itself until its client
 // has left. The log names the cause, and the connection is free again.
 func TestPoolOfOneStarves(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
@@ -139,5 +140,21 @@ func TestPoolOfOneStarves(t *testing.T) {
 		})
 		b.wantLog("Tx")
 		b.retry(b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated) // once the lock is free
+	})
+}
+
+// With all connections in use a request does not wait for ever.
+func TestPoolInUse(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.db.SetMaxOpenConns(1)
+		g := newGate(t)
+		s := b.serve(b.once(b.locks()), g)
+		first := asking(t, s, demand{key: "k-1"})
+		receive(t, g.inside, "first request")
+		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusServiceUnavailable)
+		b.wantLog("SetMaxOpenConns")
+		close(g.leave)
+		receive(t, first, "first response").want(t, http.StatusOK)
+		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusOK)
 	})
 }

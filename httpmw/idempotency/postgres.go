@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// claimSQL waits for another transaction with that key, but not for long:
-	// lock_timeout is ours for this statement only. From then on the transaction may be
-	// idle for maxIdle, unless the server is stricter. It returns the table's full name,
-	// since the handler may SET another search_path.
+	// claimSQL inserts the row of a key. It waits for another transaction with that
+	// key, bounded by a lock_timeout for this statement alone. From then on the
+	// transaction may be idle for maxIdle, unless the server is stricter. The result is
+	// the table's full name, since the handler may SET another search_path.
 	claimSQL = `INSERT INTO latchkey_responses (key, fingerprint) SELECT $1::bytea, $2::bytea
 		WHERE pg_catalog.set_config('lock_timeout', -- after the old one is kept
 			CASE WHEN pg_catalog.set_config('latchkey.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
@@ -27,8 +27,8 @@ const (
 
 	findSQL = `SELECT fingerprint, status, header, body FROM latchkey_responses WHERE key = $1`
 
-	// fillSQL changes a row of this transaction alone: after a COMMIT of the handler's
-	// own there is none.
+	// fillSQL changes only a row of this transaction. After a COMMIT by the handler
+	// there is none.
 	fillSQL = `UPDATE %s SET status = $2, header = $3, body = $4 WHERE key = $1 AND xmin = pg_catalog.pg_current_xact_id()::xid`
 
 	forgetSQL = `DELETE FROM latchkey_responses WHERE key IN (
@@ -36,13 +36,13 @@ const (
 		ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 )
 
-// postgresDatabase is PostgreSQL. All settings are the transaction's own, so that a
-// transaction pooler may be between.
+// postgresDatabase is PostgreSQL. All settings are local to the transaction, so the
+// pool may connect through a transaction pooler.
 type postgresDatabase struct{}
 
 func (postgresDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
 
-// maxSetting is the largest bound of idleness that the server accepts.
+// maxSetting is the largest idle time that the server accepts as a setting.
 const maxSetting = math.MaxInt32 * time.Millisecond
 
 func (postgresDatabase) enter(_ context.Context, _ *sql.Conn, maxIdle time.Duration) (responseTable, error) {
@@ -57,19 +57,20 @@ func (postgresDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.D
 	return result.RowsAffected()
 }
 
-func (postgresDatabase) forgetIn() *sql.TxOptions { return nil }
+func (postgresDatabase) forgetOptions() *sql.TxOptions { return nil }
 
 func (postgresDatabase) oneWriter() bool { return false }
 
+// A postgresTable is a responseTable of PostgreSQL.
 type postgresTable struct {
 	maxIdle time.Duration
-	name    string // in full; set by insert
+	name    string // with its schema; set by insert
 }
 
-func (p *postgresTable) insert(ctx context.Context, tx *sql.Tx, asked payload) (bool, error) {
-	query := fmt.Sprintf(claimSQL, claimTimeout.Milliseconds(), p.maxIdle.Milliseconds())
+func (t *postgresTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
+	query := fmt.Sprintf(claimSQL, claimTimeout.Milliseconds(), t.maxIdle.Milliseconds())
 	var lockTimeout, maxIdle sql.NullString // as set
-	err := tx.QueryRowContext(ctx, query, asked.key[:], asked.fingerprint[:]).Scan(&p.name, &lockTimeout, &maxIdle)
+	err := tx.QueryRowContext(ctx, query, p.key[:], p.fingerprint[:]).Scan(&t.name, &lockTimeout, &maxIdle)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
@@ -80,12 +81,12 @@ func (p *postgresTable) insert(ctx context.Context, tx *sql.Tx, asked payload) (
 	return true, err
 }
 
-func (*postgresTable) find(ctx context.Context, tx *sql.Tx, asked payload) *sql.Row {
-	return tx.QueryRowContext(ctx, findSQL, asked.key[:])
+func (*postgresTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row {
+	return tx.QueryRowContext(ctx, findSQL, p.key[:])
 }
 
-func (p *postgresTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedResponse) error {
-	return unlessNone(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, p.name), asked.key[:], a.status, a.encodeHeader(), a.body))
+func (t *postgresTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error {
+	return unlessNone(tx.ExecContext(ctx, fmt.Sprintf(fillSQL, t.name), p.key[:], a.status, a.encodeHeader(), a.body))
 }
 
 func (*postgresTable) leave(context.Context, *sql.Conn, bool) error { return nil }

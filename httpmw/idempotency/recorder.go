@@ -8,28 +8,30 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw"
 )
 
-// A recorder is the ResponseWriter that keeps an answer until it may be sent. It has
-// no Flush, Hijack or Unwrap on purpose: there is no way around it.
+// A recorder is a ResponseWriter that buffers the response until it may be sent. It
+// has no Flush, Hijack or Unwrap, so that no byte can go around it.
 type recorder struct {
 	limit    int
-	around   http.Header // as it was before the handler
-	header   http.Header // as the handler sees it
-	sent     http.Header // as it was when the answer began; nil before
-	status   int         // 0 before
+	around   http.Header // the header before the handler
+	header   http.Header // the header as the handler sees it
+	sent     http.Header // the header when the response began; nil before
+	status   int         // 0 before the response has begun
 	body     bytes.Buffer
 	overflow bool
 }
 
-// newRecorder begins with what others have set, to which the handler may add.
+// newRecorder returns a recorder whose header begins with around, which handlers
+// around have set.
 func newRecorder(limit int, around http.Header) *recorder {
 	return &recorder{limit: limit, around: around.Clone(), header: around.Clone()}
 }
 
 func (w *recorder) Header() http.Header { return w.header }
 
-// WriteHeader begins the answer. 1xx come before it, and are dropped. 101 is an answer.
+// WriteHeader begins the response. Any other 1xx than 101 precedes the response, and
+// is dropped.
 func (w *recorder) WriteHeader(status int) {
-	if status < 100 || status > 999 { // as net/http does, and here, not when the effect is committed
+	if status < 100 || status > 999 { // as net/http does, but before the effect is committed
 		panic(fmt.Sprintf("idempotency: invalid status %d", status))
 	}
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
@@ -37,7 +39,7 @@ func (w *recorder) WriteHeader(status int) {
 	}
 }
 
-// Write fails with ErrResponseTooLarge beyond the limit.
+// Write buffers p. It fails with ErrResponseTooLarge beyond the limit.
 func (w *recorder) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	switch {
@@ -50,9 +52,9 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// answer returns what the handler wrote. A handler that wrote nothing means 200,
-// as in net/http, unless the reason interrupted is not nil: such a handler has
-// most likely given up halfway.
+// response returns what the handler wrote. A handler that wrote nothing means 200,
+// as in net/http. If interrupted is not nil, such a handler has most likely given up
+// halfway, and the error is httpmw.ErrInterrupted.
 func (w *recorder) response(interrupted error) (*storedResponse, error) {
 	switch {
 	case w.overflow:

@@ -2,17 +2,18 @@ package idempotency
 
 import "github.com/latchkey-go/latchkey/sqllock"
 
-// Schema returns the statements that make the one table of an
-// [Idempotency] in a database of kind d. Run each of them once, or copy them into
-// your migrations. A table that exists stays as it is.
+// Schema returns the statements that make the table latchkey_responses in a
+// database of kind d. Run each of them once, or copy them into your migrations. A
+// table that exists stays as it is.
 //
 // The table has a row for each key. It holds keys and principals as hashes, and
-// responses as they were sent: [Idempotency.Forget] deletes old ones. The role of
-// the pool needs SELECT, INSERT, UPDATE and DELETE on the table. In PostgreSQL the
-// pool's search_path must find it. In MySQL and MariaDB the table belongs in the
-// database that the connection string names.
+// responses as they were sent. [Middleware.Forget] deletes old rows.
 //
-// It panics if d is not a constant of package sqllock.
+// The role of the pool needs SELECT, INSERT, UPDATE and DELETE on the table. In
+// PostgreSQL the pool's search_path must find it. In MySQL and MariaDB the table
+// belongs in the database that the connection string names.
+//
+// Schema panics if d is not a constant of package sqllock.
 func Schema(d sqllock.Dialect) []string {
 	switch d {
 	case sqllock.PostgreSQL:

@@ -1,10 +1,12 @@
 package idempotency_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -28,4 +30,45 @@ func TestSchema(t *testing.T) {
 		}
 	}()
 	idempotency.Schema("oracle")
+}
+
+// Without its table, or with another table of its name, a request has no effect, and
+// the log says what to change.
+func TestSchemaMissing(t *testing.T) {
+	t.Parallel()
+	schema := strings.Join(idempotency.Schema(sqllock.PostgreSQL), "; ")
+	for _, tt := range []struct{ name, setup, log string }{
+		{"missing", "SELECT 1", "idempotency.Schema"},
+		{"in another schema", "CREATE SCHEMA other; SET search_path = other; " + schema + "; RESET search_path", "search_path"},
+		{"other columns", "CREATE TABLE latchkey_responses (key bytea PRIMARY KEY, print text)", "is not as idempotency.Schema"},
+		{"no primary key", "CREATE TABLE latchkey_responses (key bytea, fingerprint bytea)", "is not as idempotency.Schema"},
+		{"no rights", schema + "; CREATE ROLE poor_%s; GRANT INSERT ON ledger TO poor_%s; ALTER DATABASE %s SET role = poor_%s", "needs SELECT"},
+	} {
+		for _, driver := range pgtest.Drivers() {
+			t.Run(tt.name+"/"+driver, func(t *testing.T) {
+				t.Parallel()
+				b := bankWithoutTable(t, driver, pgtest.Database(t))
+				b.setUp(tt.setup)
+				s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+				mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+				b.wantLog(tt.log)
+				b.wantLog("SQLSTATE")
+				if b.runs.Load() != 0 {
+					t.Error("the handler ran")
+				}
+			})
+		}
+	}
+}
+
+// The pool's search_path finds the table.
+func TestOtherSchema(t *testing.T) {
+	eachBank(t, func(t *testing.T, b *bank) {
+		b.setUp("CREATE SCHEMA other; ALTER TABLE latchkey_responses SET SCHEMA other; ALTER DATABASE %s SET search_path = public, other")
+		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
+		first := mustAsk(t, s, demand{key: "k-1"})
+		first.want(t, http.StatusCreated)
+		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, first)
+		b.wantEffects(1)
+	})
 }

@@ -22,8 +22,7 @@ import (
 // patience bounds what a test waits for; it is never waited out if all is well.
 const patience = 20 * time.Second
 
-// user is the header in which tests say who they are: a stand-in for
-// authentication.
+// user is the header with the user of a request. It stands for authentication.
 const user = "X-Test-User"
 
 // limited is a Middleware of one at a time over locks, by user.
@@ -39,8 +38,7 @@ type protocol struct {
 
 var protocols = []protocol{{"HTTP/1.1", 1}, {"HTTP/2", 2}}
 
-// serve starts a server on a socket. What it logs, of panics above all, is
-// dropped.
+// serve starts a server on a socket. Its log, mostly of panics, is discarded.
 func (p protocol) serve(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -60,7 +58,7 @@ func serve(t *testing.T, h http.Handler) *httptest.Server {
 	return protocols[0].serve(t, h)
 }
 
-// A reply is an answer read to its end.
+// A reply is a response with its whole body.
 type reply struct {
 	*http.Response
 	text string
@@ -74,7 +72,7 @@ func (r reply) want(t *testing.T, status int) {
 	}
 }
 
-// receive is the next value of c, which must come.
+// receive returns the next value of c. The test fails if none comes.
 func receive[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -86,7 +84,7 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// A gate is a handler that says when a request is inside and keeps it there.
+// A gate is a handler that reports each request and keeps it until it may leave.
 type gate struct {
 	inside chan *http.Request // gets each request that enters
 	leave  chan struct{}      // each token, or its closing, lets go
@@ -103,8 +101,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "done")
 }
 
-// stay waits for leave, or the end of a test that has failed: its server could
-// not be closed else.
+// stay waits for leave, or for the end of a test that has failed. Otherwise its server
+// could not be closed.
 func stay(test context.Context, leave <-chan struct{}) {
 	select {
 	case <-leave:
@@ -143,8 +141,8 @@ func terminate(t *testing.T, db *sql.DB) {
 	}
 }
 
-// checkProblem checks that an answer is a problem of RFC 9457, and that nothing
-// of the request is in it.
+// checkProblem checks that a response is a problem of RFC 9457, and that it holds
+// nothing of the request.
 func checkProblem(t *testing.T, resp *http.Response, status int) {
 	t.Helper()
 	for name, want := range map[string]string{
@@ -168,11 +166,11 @@ func checkProblem(t *testing.T, resp *http.Response, status int) {
 		t.Errorf("body %s, want type, title, status %d and detail", body, status)
 	}
 	if all := fmt.Sprint(resp.Header, string(body)); strings.Contains(all, "ada") {
-		t.Errorf("the answer holds the key: %s", all)
+		t.Errorf("the response holds the key: %s", all)
 	}
 }
 
-// A locker never has a lock to give.
+// A locker fails every request with err.
 type locker struct{ err error }
 
 func (l locker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, l.err }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// sqliteDatabase is a file of SQLite. One transaction at a time writes to it, so
-// that the insert of a row waits for every other transaction, whatever its key.
-// Nothing in SQLite ends a transaction whose process is frozen.
+// sqliteDatabase is a file of SQLite. Only one transaction at a time can write to
+// it. So an insert waits for every other transaction, whatever its key. Nothing in
+// SQLite ends the transaction of a frozen process.
 type sqliteDatabase struct{}
 
 func (sqliteDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
@@ -32,11 +32,12 @@ func (sqliteDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Dur
 	return result.RowsAffected()
 }
 
-func (sqliteDatabase) forgetIn() *sql.TxOptions { return nil }
+func (sqliteDatabase) forgetOptions() *sql.TxOptions { return nil }
 
 func (sqliteDatabase) oneWriter() bool { return true }
 
-// A sqliteTable keeps the connection's busy_timeout as it was.
+// A sqliteTable is a responseTable of SQLite. It has the connection's busy_timeout
+// of before.
 type sqliteTable struct {
 	busyTimeout int64 // milliseconds
 }
@@ -46,11 +47,11 @@ func (*sqliteTable) set(ctx context.Context, conn *sql.Conn, busyTimeout int64) 
 	return err
 }
 
-// insert is the transaction's first statement and writes, so that it waits where a
-// transaction that has read before would fail.
-func (*sqliteTable) insert(ctx context.Context, tx *sql.Tx, asked payload) (bool, error) {
+// insert writes as the first statement of the transaction, so that it waits for
+// other writers. A transaction that has read before would fail instead.
+func (*sqliteTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, error) {
 	result, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO latchkey_responses (key, fingerprint) VALUES (%s, %s) ON CONFLICT (key) DO NOTHING",
-		hexLiteral(asked.key[:]), hexLiteral(asked.fingerprint[:])))
+		hexLiteral(p.key[:]), hexLiteral(p.fingerprint[:])))
 	if err != nil {
 		return false, err
 	}
@@ -61,20 +62,20 @@ func (*sqliteTable) insert(ctx context.Context, tx *sql.Tx, asked payload) (bool
 	return true, err
 }
 
-func (*sqliteTable) find(ctx context.Context, tx *sql.Tx, asked payload) *sql.Row {
-	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM latchkey_responses WHERE key = "+hexLiteral(asked.key[:]))
+func (*sqliteTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row {
+	return tx.QueryRowContext(ctx, "SELECT fingerprint, status, header, body FROM latchkey_responses WHERE key = "+hexLiteral(p.key[:]))
 }
 
-func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, asked payload, a *storedResponse) error {
+func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error {
 	if _, err := tx.ExecContext(ctx, keepSQL); err != nil {
 		return err
 	}
-	return unlessNone(tx.ExecContext(ctx, "UPDATE latchkey_responses SET status = ?, header = ?, body = ? WHERE key = "+hexLiteral(asked.key[:]),
+	return unlessNone(tx.ExecContext(ctx, "UPDATE latchkey_responses SET status = ?, header = ?, body = ? WHERE key = "+hexLiteral(p.key[:]),
 		a.status, a.encodeHeader(), a.body))
 }
 
-// leave has nothing to roll back: drivers of SQLite do so when a COMMIT finds the file
-// busy.
+// leave has nothing to roll back. Drivers of SQLite roll back themselves when a COMMIT
+// finds the file busy.
 func (s *sqliteTable) leave(ctx context.Context, conn *sql.Conn, _ bool) error {
 	return s.set(ctx, conn, s.busyTimeout)
 }

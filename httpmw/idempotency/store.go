@@ -9,50 +9,55 @@ import (
 )
 
 const (
-	// claimTimeout bounds how long a request waits for a connection; and how long for
-	// the transaction of another request with its key, if both have passed the lock.
+	// claimTimeout bounds how long a request waits for a connection. It also bounds
+	// the wait for the transaction of another request with the same key, if both have
+	// passed the lock.
 	claimTimeout = 2 * time.Second
 
-	// replyTimeout bounds how long the server may take for statements of ours, in
-	// addition to that.
+	// replyTimeout bounds how long the server may take for the statements of a claim,
+	// in addition to claimTimeout.
 	replyTimeout = 3 * time.Second
 
-	// commitTimeout bounds what is left to do after the handler, whose client may have gone.
+	// commitTimeout bounds the statements after the handler, whose client may have
+	// left.
 	commitTimeout = 5 * time.Second
 )
 
-// An store is the table of [Schema] in the database of a pool.
+// A store is the table of [Schema] in the database of a pool.
 type store struct {
 	db        *sql.DB
 	share     *poolShare
-	kind      atomic.Pointer[database] // nil: not asked for yet
+	kind      atomic.Pointer[database] // nil until the first request has asked
 	txOptions sql.TxOptions
 	maxIdle   time.Duration // of the handler's transaction
-	abandoned atomic.Int32  // steps that were given up and are not over
+	abandoned atomic.Int32  // steps that were given up and have not ended
 }
 
 func newStore(db *sql.DB) *store {
 	return &store{db: db, share: shareOf(db), maxIdle: time.Minute}
 }
 
-// A claim is what was found under a key: a stored answer, or nothing, and then it
-// is the transaction in which the key's row was inserted.
+// A claim is what a request has found under its key. That is either a stored
+// response, or nothing. In the second case it is the open transaction in which the
+// key's row was inserted.
 //
-// Invariant: as long as the transaction is open, no other can insert that row; one
-// that tries waits for its end. So of two requests without a lock only one commits.
+// Invariant: while the transaction is open, no other can insert that row. Another
+// request that tries waits for its end. So of two requests without a lock only one
+// commits.
 type claim struct {
-	stored *storedResponse // nil: the key is new, and tx open
+	stored *storedResponse // nil: the key is new, and tx is open
 	asked  payload
 
 	transaction
 }
 
-// errInFlight: another transaction has the key, and goes on.
+// errInFlight reports that another transaction has the key, and goes on.
 var errInFlight = errors.New("idempotency: the key is in flight")
 
-// claim finds the answer to asked, or begins the transaction that makes it. ctx bounds
-// claim, not the transaction. A transaction that the server ends for a deadlock begins
-// again: requests that wait for one key of InnoDB meet in one when its holder rolls back.
+// claim finds the response to asked, or begins the transaction that makes it. ctx
+// bounds claim, not the transaction. A transaction that the server ends because of a
+// deadlock begins again. In InnoDB, requests that wait for one key deadlock when its
+// holder rolls back.
 func (s *store) claim(ctx context.Context, asked payload) (*claim, error) {
 	began := time.Now()
 	for {
@@ -69,6 +74,7 @@ func (s *store) claim(ctx context.Context, asked payload) (*claim, error) {
 	}
 }
 
+// claimOnce is claim without another attempt after a deadlock.
 func (s *store) claimOnce(ctx context.Context, asked payload) (_ *claim, err error) {
 	c := &claim{asked: asked}
 	if err := c.begin(ctx, s); err != nil {
@@ -82,7 +88,8 @@ func (s *store) claimOnce(ctx context.Context, asked payload) (_ *claim, err err
 	return c, c.step(ctx, claimTimeout+replyTimeout, c.insert)
 }
 
-// insert inserts the key's row and begins the handler's part, or finds the answer.
+// insert inserts the key's row and begins the handler's part, or finds the stored
+// response.
 func (c *claim) insert() error {
 	inserted, err := c.table.insert(c.ctx, c.tx, c.asked)
 	if err == nil && !inserted {
@@ -91,7 +98,7 @@ func (c *claim) insert() error {
 	return err
 }
 
-// find reads the answer that is stored.
+// find returns the stored response.
 func (c *claim) find() (*storedResponse, error) {
 	a := &storedResponse{replayed: true}
 	var (
@@ -99,15 +106,14 @@ func (c *claim) find() (*storedResponse, error) {
 		header []byte
 	)
 	err := c.table.find(c.ctx, c.tx, c.asked).Scan(&a.fingerprint, &status, &header, &a.body)
-	if err != nil { // sql.ErrNoRows, if it was forgotten, or is younger than the transaction
+	if err != nil { // sql.ErrNoRows if it was forgotten, or is younger than the transaction
 		return nil, err
 	}
 	a.status = int(status.Int64)
 	return a, a.decodeHeader(header)
 }
 
-// commit stores a and commits it, with the effect or, if that is to be undone,
-// without.
+// commit stores and commits a, with the effect, or without it if undo is set.
 func (c *claim) commit(ctx context.Context, a *storedResponse, undo bool) error {
 	defer c.end()
 	return effectError(c.step(context.WithoutCancel(ctx), commitTimeout, func() error {
@@ -125,8 +131,8 @@ func (c *claim) commit(ctx context.Context, a *storedResponse, undo bool) error 
 	}))
 }
 
-// contextOr returns err, or the error of ctx if both have failed: the end of ctx is
-// the reason.
+// contextOr returns err, or the error of ctx if both are not nil: then the end of ctx
+// is the reason.
 func contextOr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()

@@ -13,36 +13,37 @@ import (
 	"strings"
 )
 
-// A storedResponse is the answer of a handler, to be stored, or stored before.
+// A storedResponse is the response of a handler. It is fresh, or it was stored by an
+// earlier request and is replayed.
 type storedResponse struct {
-	fingerprint []byte // of a stored one: what it is the answer to
-	status      int
-	header      http.Header
-	removed     http.Header // fields that the handler has removed; of a stored one
-	body        []byte
-	replayed    bool
+	status   int
+	header   http.Header
+	body     []byte
+	replayed bool
 
-	around http.Header // what others had set before the handler; of one that is not replayed
+	fingerprint []byte      // of the payload that it is the response to; only if replayed
+	removed     http.Header // fields that the handler has removed; only if replayed
+	around      http.Header // the header before the handler; only if fresh
 }
 
-// to is a as the answer to p.
+// to returns a as the response to p, or fails if p is another payload.
 func (a *storedResponse) to(p payload) (*storedResponse, error) {
 	switch {
 	case !bytes.Equal(a.fingerprint, p.fingerprint[:]):
 		return nil, ErrOtherPayload
 	case a.status == 0:
-		return nil, errNoAnswer
+		return nil, errNoResponse
 	}
 	return a, nil
 }
 
-// noValues marks a removed field that the handler has left without values. net/http
-// then adds none of its own, as it does for Content-Type and Date.
+// noValues marks a removed field that the handler has left without values. It keeps
+// net/http from adding a value of its own, as it does for Content-Type and Date.
 const noValues = "none"
 
 // encodeHeader returns what is stored of a's header: the fields that the handler
-// has set or added to, as they are sent. After an empty line follow the names of
-// the fields that it has removed, if there are any.
+// has set or added to, as they are sent. If the handler has removed fields, their
+// names follow after an empty line.
 func (a *storedResponse) encodeHeader() []byte {
 	set, removed := make(http.Header, len(a.header)), make(http.Header)
 	for name, values := range a.header {
@@ -70,7 +71,7 @@ func (a *storedResponse) encodeHeader() []byte {
 	return b.Bytes()
 }
 
-// decodeHeader sets what encodeHeader has returned.
+// decodeHeader sets header and removed to what encodeHeader has encoded.
 func (a *storedResponse) decodeHeader(encoded []byte) error {
 	lines := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(encoded, "\r\n"...))))
 	set, err := lines.ReadMIMEHeader()
@@ -79,15 +80,15 @@ func (a *storedResponse) decodeHeader(encoded []byte) error {
 	}
 	a.header = http.Header(set)
 	removed, err := lines.ReadMIMEHeader()
-	if errors.Is(err, io.EOF) { // there are none
+	if errors.Is(err, io.EOF) { // no field was removed
 		return nil
 	}
 	a.removed = http.Header(removed)
 	return err
 }
 
-// send writes a. A field that others have set on w gives way if the handler has
-// removed it or has set it too.
+// send writes a to w. A field that handlers around have set on w gives way if the
+// handler has removed it, or has set it too.
 func (a *storedResponse) send(w http.ResponseWriter) {
 	h := w.Header()
 	if a.replayed {
@@ -104,38 +105,39 @@ func (a *storedResponse) send(w http.ResponseWriter) {
 	} else {
 		clear(h)
 		maps.Copy(h, a.header)
-		maps.DeleteFunc(h, isTrailer) // with what they announce long gone
+		maps.DeleteFunc(h, isTrailer) // trailers are not sent
 	}
 	h.Del("Content-Length")
 	if bodyAllowed(a.status) {
 		h.Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // a client that has gone asks again
+	_, _ = w.Write(a.body) // a client that has left sends the request again
 }
 
 func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// notStored are header fields of one connection or one moment, or too secret to lie
-// in a table.
+// notStored are header fields of one connection or one moment, and fields that are
+// too secret for a table.
 var notStored = []string{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Set-Cookie",
 	"Te", "Transfer-Encoding", "Upgrade",
 }
 
-// isTrailer reports whether a field is for after the body, where nothing is sent.
+// isTrailer reports whether a field is for the trailer, which is not sent.
 func isTrailer(name string, _ []string) bool {
 	return name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// isStored reports whether a field belongs to the response and not to its moment.
+// isStored reports whether the field belongs to a stored response.
 func isStored(name string) bool {
 	return !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !isTrailer(name, nil)
 }
 
-// hasControl reports whether value could not be read again.
+// hasControl reports whether value holds a control character, with which it could not
+// be decoded.
 func hasControl(value string) bool {
 	return strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == '\x7f' })
 }

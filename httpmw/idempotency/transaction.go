@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver may
-// keep.
+// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver
+// keeps.
 const maxAbandoned = 100
 
 // A transaction has a connection of its own. Its steps end in time even if the server
-// is frozen or the network silent: some drivers then heed no context, and Commit and
-// Rollback have none.
+// is frozen or the network silent. Some drivers ignore their context then, and Commit
+// and Rollback have no context.
 //
-// Invariant: a connection goes back to the pool only when its transaction is
-// known to be over and its settings are as before; one in doubt is destroyed. Its
-// place in the pool's share is given back after that.
+// Invariant: a connection returns to the pool only when its transaction has certainly
+// ended and its settings are as before. A connection in doubt is destroyed. The place
+// in the pool's share is given back after that.
 type transaction struct {
 	store     *store
 	conn      *sql.Conn
-	table     responseTable // nil: conn was not prepared
+	table     responseTable // nil until conn is prepared
 	tx        *sql.Tx
-	ctx       context.Context // of tx and our statements in it
+	ctx       context.Context // of tx and the statements of this package in it
 	cancel    context.CancelFunc
-	waits     int64 // of all callers for a connection of the pool, until t had its own
+	waits     int64 // how often callers had waited for a connection of the pool when t got its own
 	committed bool
-	over      bool // ended, or given up: what is left to do is done, or others do it
+	over      bool // ended, or given up: nothing is left to do for the owner of t
 }
 
-// begin begins t. Without an error, the caller must end it.
+// begin begins t. If it returns nil, the caller must end t.
 func (t *transaction) begin(ctx context.Context, s *store) error {
 	if s.abandoned.Load() >= maxAbandoned {
 		return errNoTx
 	}
 	bounded, stop := context.WithTimeout(ctx, claimTimeout)
 	defer stop()
-	if !s.share.take(bounded, s.mostEffects()) {
+	if !s.share.take(bounded, s.places()) {
 		return s.poolError()
 	}
 	t.store = s
@@ -54,8 +54,8 @@ func (t *transaction) begin(ctx context.Context, s *store) error {
 	return err
 }
 
-// open takes a connection and begins tx on it. What the pool has may be dead, as all of
-// it is after a restart of the server: then it tries another.
+// open takes a connection and begins tx on it. The connections of the pool may be
+// dead, as all are after a restart of the server. Then open tries another.
 func (t *transaction) open(ctx context.Context) (err error) {
 	for range 1 + t.store.db.Stats().OpenConnections {
 		if t.conn, err = t.store.db.Conn(ctx); err != nil {
@@ -83,25 +83,26 @@ func (t *transaction) beginOn() error {
 		return err
 	}
 	t.tx, err = t.conn.BeginTx(t.ctx, &t.store.txOptions)
-	if err != nil && t.refusesOptions(err) {
+	if err != nil && t.rejectsOptions(err) {
 		return errTxOptions
 	}
 	return err
 }
 
-// refusesOptions reports whether err is the driver's word on WithTxOptions: the server
-// has not been asked, and is there.
-func (t *transaction) refusesOptions(err error) bool {
+// rejectsOptions reports whether err means that the driver does not know WithTxOptions.
+// Then the server was not asked, and is reachable.
+func (t *transaction) rejectsOptions(err error) bool {
 	return t.store.txOptions != (sql.TxOptions{}) && serverCode(err) == "" && !errors.Is(err, driver.ErrBadConn) &&
 		t.conn.PingContext(t.ctx) == nil
 }
 
-// step does do, and returns when do has, when ctx ends or when the time is up. Then
-// t is given up: whenever do returns, the connection is destroyed.
-func (t *transaction) step(ctx context.Context, limit time.Duration, do func() error) error {
+// step calls do. It returns when do has returned, or with errNoReply when ctx ends or
+// timeout has passed. After errNoReply t is given up: when do returns at last, the
+// connection is destroyed.
+func (t *transaction) step(ctx context.Context, timeout time.Duration, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case err := <-done:
@@ -115,18 +116,18 @@ func (t *transaction) step(ctx context.Context, limit time.Duration, do func() e
 	go func() {
 		defer t.store.abandoned.Add(-1)
 		defer t.giveBack()
-		<-done //nolint:errcheck // it was given up
+		<-done //nolint:errcheck // the step was given up
 		t.destroy()
 	}()
 	return errNoReply
 }
 
-// end rolls back what is not committed, and gives the connection back.
+// end rolls back what is not committed, and returns the connection to the pool.
 func (t *transaction) end() {
 	if t.over {
 		return
 	}
-	_ = t.step(context.Background(), commitTimeout, t.finish) // no caller is left to tell
+	_ = t.step(context.Background(), commitTimeout, t.finish) // the response does not depend on it
 	if t.over {
 		return
 	}
@@ -139,9 +140,9 @@ func (t *transaction) end() {
 }
 
 // giveBack gives the place in the pool's share back.
-func (t *transaction) giveBack() { t.store.share.give(t.store.mostEffects()) }
+func (t *transaction) giveBack() { t.store.share.give(t.store.places()) }
 
-// finish rolls back what is not committed, and puts the connection's settings back. It
+// finish rolls back what is not committed, and restores the connection's settings. It
 // destroys the connection if either is in doubt.
 func (t *transaction) finish() error {
 	if t.tx == nil {
@@ -163,7 +164,7 @@ func (t *transaction) finish() error {
 	return err
 }
 
-// destroy ends tx and its session, rather than give it back.
+// destroy ends tx and closes its connection, which does not return to the pool.
 func (t *transaction) destroy() {
 	if t.tx != nil {
 		_ = t.tx.Rollback()

@@ -12,7 +12,7 @@ import (
 )
 
 // A handler that ends its transaction itself, or hides that a statement failed, is
-// found out, and does nothing twice.
+// detected, and has no effect twice.
 func TestTxUnusable(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
@@ -52,8 +52,8 @@ func TestTxUnusable(t *testing.T) {
 	})
 }
 
-// Rows that the handler forgets to close keep its answer from being stored: nothing is
-// done, and the log has an idea.
+// If the handler forgets to close rows, its response cannot be stored. There is no
+// effect, and the log names the possible cause.
 func TestRowsLeftOpen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -70,9 +70,9 @@ func TestRowsLeftOpen(t *testing.T) {
 	})
 }
 
-// A refusal is stored in the transaction whose effect it undoes, also if that has
-// failed: it needs no second connection, and nobody comes in between.
-func TestRefusal(t *testing.T) {
+// A stored error is written in the transaction whose effect is rolled back, also if
+// that has failed. It needs no second connection, and no other request comes between.
+func TestStoredError(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
 		g := newGate(t)
@@ -89,7 +89,7 @@ func TestRefusal(t *testing.T) {
 		first := asking(t, s, demand{key: "k-1"})
 		receive(t, g.inside, "first request")
 		waiting := make(chan *sql.Conn, 1)
-		go func() { // the next in the line for the connection
+		go func() { // the next waiter for the connection
 			conn, err := b.db.Conn(t.Context())
 			if err != nil {
 				t.Error(err)
@@ -98,18 +98,18 @@ func TestRefusal(t *testing.T) {
 		}()
 		lockertest.Eventually(t, "somebody waits for a connection", func() bool { return b.db.Stats().WaitCount > 0 })
 		close(g.leave)
-		answer := receive(t, first, "first answer")
-		answer.want(t, http.StatusPaymentRequired)
+		response := receive(t, first, "first response")
+		response.want(t, http.StatusPaymentRequired)
 		conn := receive(t, waiting, "connection")
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
-		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, answer)
+		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, response)
 		b.wantEffects(0)
 	})
 }
 
-// What the handler SETs does not keep its answer from being stored, or the log says why.
+// Settings of the handler do not prevent storing its response, or the log says why.
 func TestHandlerSets(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.setUp(`CREATE ROLE "poor_%s"; GRANT INSERT ON ledger TO "poor_%s"; CREATE SCHEMA other; CREATE TABLE other.latchkey_responses ()`)
@@ -148,7 +148,7 @@ func TestHandlerSets(t *testing.T) {
 	})
 }
 
-// role is the one that setUp made.
+// role returns the role that setUp has made.
 func (b *bank) role() string {
 	b.t.Helper()
 	var name string
@@ -158,8 +158,8 @@ func (b *bank) role() string {
 	return name
 }
 
-// A constraint that breaks only at the commit is known to have undone everything, and
-// breaks again: it is no case for a retry.
+// A constraint that fails at the commit has rolled back everything, and would fail
+// again. A retry cannot help.
 func TestConstraintAtCommit(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.do("ALTER TABLE ledger ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED")
@@ -173,8 +173,8 @@ func TestConstraintAtCommit(t *testing.T) {
 	})
 }
 
-// Options that the driver does not know are a mistake of the setup, not a database
-// that is away.
+// Options that the driver does not know are a mistake of the setup. The database is
+// not away.
 func TestUnknownIsolation(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))
@@ -187,7 +187,7 @@ func TestUnknownIsolation(t *testing.T) {
 	})
 }
 
-// PostgreSQL knows no bound of idleness beyond 24 days.
+// PostgreSQL accepts no idle time above 24 days.
 func TestLongMaxIdle(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks(), idempotency.WithMaxIdle(1000*time.Hour)), b.pay(http.StatusCreated))

@@ -44,8 +44,8 @@ func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
 	}
 }
 
-// What the KeyFunc of an Idempotency's principal fails with decides on the
-// response as in a Middleware, before the database is asked for anything.
+// The error of the principal's KeyFunc decides on the response as in an
+// httpmw.Middleware, before any query.
 func TestKeyFuncFails(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("pgx", "host=/nowhere")
@@ -94,7 +94,7 @@ func TestKeyFuncFails(t *testing.T) {
 	}
 }
 
-// A route that has an Idempotency twice is 409 for ever, and in the log.
+// A route with the Middleware twice is always 409, and the log says so.
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)

@@ -1,6 +1,11 @@
-// Command bench measures this kit against what people would use instead, on a
-// PostgreSQL and a Redis that it starts and throws away, and writes the report
-// docs/benchmarks.md with its plots. `make bench` runs it.
+// Command bench measures this kit next to what people use instead, on a
+// PostgreSQL and a Redis that it starts and removes. `make bench` runs it.
+//
+//	go run .                                       # all of it; writes docs/benchmarks.md with its plots
+//	go run . -quick                                # the main ratios; writes nothing
+//	go run . -render ../../docs/benchmarks.json    # the page again, from saved results
+//
+// The page has contenders and medians. The project's own goals are printed.
 package main
 
 import (
@@ -76,7 +81,7 @@ func parse(args []string, stderr io.Writer) (c command, err error) {
 	flags.IntVar(&c.plan.rounds, "rounds", 0, "how often each is measured (5; quick: 2)")
 	flags.DurationVar(&c.plan.measure, "measure", 0, "for how long each time (400ms; quick: 200ms)")
 	flags.StringVar(&c.out, "out", "", "directory of the report (../../docs)")
-	flags.StringVar(&c.render, "render", "", "measure nothing; write the report from the results in this file")
+	flags.StringVar(&c.render, "render", "", "measure nothing; write the report from the results in this file, and print the goals")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -137,7 +142,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return report.Write(c.out, r)
+		return errors.Join(report.Write(c.out, r), report.Print(stdout, r))
 	}
 	level := slog.LevelInfo
 	if c.plan.quick {
@@ -155,7 +160,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // measure runs the chosen scenarios on servers of its own. One that fails does
-// not keep the others from being measured: there are results beside an error.
+// not keep the others from being measured, so it may return results and an error.
 func measure(ctx context.Context, c command, log *slog.Logger) (r *results.Results, err error) {
 	r = &results.Results{Machine: machine(), Versions: moduleVersions(), Started: time.Now().UTC().Truncate(time.Second), Quick: c.plan.quick}
 	s, err := servers.Start(ctx)

@@ -17,7 +17,7 @@ import (
 
 const (
 	podCallers = 64 // of each pod
-	podPool    = 90 // connections that each pod may have, where nobody thought of the sum
+	podPool    = 90 // connections that each pod may have, whatever the number of pods
 	hotNames   = 16 // for the whole fleet
 
 	// spareConns are left to others of the server's connections: those that

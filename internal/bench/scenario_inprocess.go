@@ -15,10 +15,10 @@ import (
 // driver are counted.
 const inProcessCallers = 512
 
-// inProcess measures what a network has no part in, and what an operation
-// allocates. An Extra has the figures of an operation; where a part stands in
-// front of a handler they are those of the handler behind it, and "more" what
-// it adds to the bare one measured right before.
+// inProcess measures operations without a network, and what an operation
+// allocates. Extra has these figures of one operation. For a middleware they are
+// those of the handler with the middleware in front; "more" is the difference
+// from the bare handler, which is measured right before.
 //
 //	ns, allocs, bytes
 //	ns more, allocs more

@@ -18,7 +18,7 @@ var quickContenders = []string{
 	"go-redis", "go-redis AutoPipeline", "rueidis", locks.RueidisTuned,
 }
 
-// pairs measures acquire and release, on names that nobody else wants.
+// pairs measures acquire and release. No two callers want the same name.
 func pairs(ctx context.Context, b *bench) error {
 	contenders, callers := locks.All(), []int{1, 8, 64, 512, 4096}
 	if b.plan.quick {

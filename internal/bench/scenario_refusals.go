@@ -30,7 +30,7 @@ func refusals(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, "refusals", contestants)
 }
 
-var errAdmitted = errors.New("was admitted although somebody else holds the lock")
+var errAdmitted = errors.New("was admitted although another instance holds the lock")
 
 func (b *bench) measureRefusals(ctx context.Context, c locks.Contender) (measured results.Round, err error) {
 	const name = "the one that all want"

@@ -40,7 +40,7 @@ func waiting(ctx context.Context, b *bench) error {
 	}
 	var contestants []contestant
 	for _, hold := range []time.Duration{0, time.Millisecond} {
-		orders := waiters.Orders{
+		orders := waiters.Config{
 			Postgres: b.env.Postgres, Callers: waitingCallers, Keys: waitingKeys,
 			Hold: hold, WarmUp: b.plan.warmUp, Measure: measure,
 		}
@@ -54,14 +54,14 @@ func waiting(ctx context.Context, b *bench) error {
 	return b.interleave(ctx, "waiting", contestants)
 }
 
-func (b *bench) waitingContestant(name string, orders waiters.Orders) contestant {
+func (b *bench) waitingContestant(name string, orders waiters.Config) contestant {
 	return contestant{
 		name: name, variant: fmt.Sprintf("held for %v", orders.Hold), x: waitingProcesses * waitingCallers,
 		measure: func(ctx context.Context) (results.Round, error) { return b.measureWaiting(ctx, orders) },
 	}
 }
 
-func (b *bench) measureWaiting(ctx context.Context, orders waiters.Orders) (results.Round, error) {
+func (b *bench) measureWaiting(ctx context.Context, orders waiters.Config) (results.Round, error) {
 	var server time.Duration
 	o, err := waiters.Run(ctx, orders, waitingProcesses, func() { server = b.serverTime(orders.WarmUp, orders.Measure) })
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/campaign"
 )
 
-// A options is what the flags ask for.
+// options are what the flags ask for.
 type options struct {
 	plan            campaign.Plan
 	mode            func(context.Context, campaign.Plan) (*campaign.Result, error)

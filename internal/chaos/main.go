@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// settle finds a directory for the histories of a campaign.
+// prepareDir finds a directory for the histories of a campaign.
 func (w *options) prepareDir(stdout io.Writer) (err error) {
 	if w.again {
 		return nil

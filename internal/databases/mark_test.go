@@ -10,6 +10,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // eachMarks runs test on a fresh database of each kind, with the table of marks and one that the work
@@ -25,7 +26,7 @@ func eachMarks(t *testing.T, test func(t *testing.T, o lockertest.Orders, db *sq
 			d = sqllock.MySQL
 		}
 		db := pool(t, o)
-		create(t, db, sqllock.MarkSchema(d))
+		create(t, db, watermark.Schema(d))
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
 		test(t, o, db)
 	})
@@ -39,7 +40,7 @@ func markedWork(t *testing.T, db *sql.DB, to int64) error {
 		t.Error(err)
 		return err
 	}
-	markErr := sqllock.Advance(t.Context(), tx, sqllock.Pair(-1, 1), to)
+	markErr := watermark.Advance(t.Context(), tx, sqllock.Pair(-1, 1), to)
 	_, writeErr := tx.Exec("INSERT INTO work VALUES (1)")
 	commitErr := tx.Commit()
 	if passed := writeErr == nil && commitErr == nil; passed != (markErr == nil) {
@@ -53,8 +54,8 @@ func TestAdvance(t *testing.T) {
 		if o.Driver == "mysql" {
 			db = open(t, o.Driver, o.DSN+"?clientFoundRows=true") // then a row that is left alone counts
 		}
-		if at, ok, err := sqllock.Mark(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || ok || at != 0 {
-			t.Errorf("Mark before any: %d, %t, %v", at, ok, err)
+		if at, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || ok || at != 0 {
+			t.Errorf("Get before any: %d, %t, %v", at, ok, err)
 		}
 		want := int64(math.MinInt64)
 		for _, step := range []struct {
@@ -62,20 +63,20 @@ func TestAdvance(t *testing.T) {
 			want error
 		}{
 			{math.MinInt64, nil},
-			{math.MinInt64, sqllock.ErrPassed},
+			{math.MinInt64, watermark.ErrPassed},
 			{-7, nil},
-			{-8, sqllock.ErrPassed},
-			{-7, sqllock.ErrPassed},
+			{-8, watermark.ErrPassed},
+			{-7, watermark.ErrPassed},
 			{0, nil},
 			{math.MaxInt64, nil},
-			{math.MaxInt64, sqllock.ErrPassed},
-			{-7, sqllock.ErrPassed},
+			{math.MaxInt64, watermark.ErrPassed},
+			{-7, watermark.ErrPassed},
 		} {
 			if err := markedWork(t, db, step.to); err != step.want {
 				t.Errorf("to %d: %v, want %v", step.to, err, step.want)
 			}
 			want = max(want, step.to)
-			if at, ok, err := sqllock.Mark(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || !ok || at != want {
+			if at, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || !ok || at != want {
 				t.Errorf("Mark after %d: %d, %t, %v, want %d", step.to, at, ok, err, want)
 			}
 		}
@@ -99,7 +100,7 @@ func TestAdvanceTogether(t *testing.T) {
 					switch err := markedWork(t, db, int64(i)); err {
 					case nil:
 						done[i].Add(1)
-					case sqllock.ErrPassed:
+					case watermark.ErrPassed:
 					default:
 						t.Errorf("Advance: %v", err)
 					}
@@ -124,17 +125,17 @@ func TestAdvanceTogether(t *testing.T) {
 // Each kind says what to create.
 func TestAdvanceWithoutTable(t *testing.T) {
 	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
-		execute(t, db, "DROP TABLE latchkey_marks")
-		want := map[string]string{"sqlite": "MarkSchema(SQLite)", "mysql": "MarkSchema(MySQL)"}[o.Driver]
+		execute(t, db, "DROP TABLE latchkey_watermarks")
+		want := map[string]string{"sqlite": "watermark.Schema(SQLite)", "mysql": "watermark.Schema(MySQL)"}[o.Driver]
 		if want == "" {
-			want = "MarkSchema(PostgreSQL)"
+			want = "watermark.Schema(PostgreSQL)"
 		}
-		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
+		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_watermarks") {
 			t.Errorf("Advance: %v, want a word of %s", err, want)
 		}
-		_, ok, err := sqllock.Mark(t.Context(), db, sqllock.Pair(-1, 1))
-		if err == nil || ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_marks") {
-			t.Errorf("Mark: %t, %v, want a word of %s", ok, err, want)
+		_, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1))
+		if err == nil || ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_watermarks") {
+			t.Errorf("Get: %t, %v, want a word of %s", ok, err, want)
 		}
 	})
 }

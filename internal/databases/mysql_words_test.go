@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // reservedInMySQL is the words that are reserved in MySQL 8.0, 8.4 or 9, and that MariaDB, on which
@@ -26,7 +27,7 @@ func TestMySQLReservedWords(t *testing.T) {
 	spoiler, db := newSpoiler(t, o)
 	var (
 		mu         sync.Mutex
-		statements = slices.Concat(sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL), sqllock.MarkSchema(sqllock.MySQL))
+		statements = slices.Concat(sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL), watermark.Schema(sqllock.MySQL))
 	)
 	record := func(query string) string {
 		mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // Each statement of a schema runs alone, and again, without any setting of the
@@ -21,7 +22,7 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 			o := tt.orders(t)
 			db := open(t, o.Driver, o.DSN)
 			schemas := [][]string{
-				sqllock.Schema(tt.d), sqllock.FenceSchema(tt.d), sqllock.MarkSchema(tt.d), lockwatch.Schema(tt.d),
+				sqllock.Schema(tt.d), sqllock.FenceSchema(tt.d), watermark.Schema(tt.d), lockwatch.Schema(tt.d),
 			}
 			create(t, db, schemas...)
 			create(t, db, schemas...)
@@ -34,7 +35,11 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 				t.Errorf("%d rows of tokens, want 1", n)
 			}
 			execute(t, db, "CREATE TABLE work (who INTEGER)")
-			if err := fencedWork(t, db, mustLock(t, process(t, o), sqllock.ID(1)), 1); err != nil {
+			locks := process(t, o)
+			if got := locks.Dialect(); got != tt.d {
+				t.Errorf("Dialect: %q", got)
+			}
+			if err := fencedWork(t, db, mustLock(t, locks, sqllock.ID(1)), 1); err != nil {
 				t.Errorf("Fence: %v", err)
 			}
 			if err := markedWork(t, db, 1); err != nil {

@@ -1,4 +1,5 @@
-// Package dbtest is what the tests of sqllock and of the packages around it share:
+// Package dbtest is what the tests of sqllock and of the packages around it
+// share:
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
@@ -26,9 +27,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Main runs the tests of a package and exits. It fails if they leave a goroutine
-// behind. What sqllock logs is discarded: a failure should not drown in losses
-// that tests cause.
+// Main runs the tests of a package and exits. It fails if they leave a
+// goroutine behind. What sqllock logs is discarded: a failure should not drown
+// in losses that tests cause.
 func Main(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	code := pgtest.Main(m)
@@ -52,7 +53,8 @@ func EachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
 	}
 }
 
-// EachCluster runs test with both drivers, each with a server of its own to hurt.
+// EachCluster runs test with both drivers, each with a server of its own to
+// hurt.
 func EachCluster(t *testing.T, test func(t *testing.T, driver string, cluster *pgtest.Cluster), opts ...pgtest.Option) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {

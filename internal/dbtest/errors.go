@@ -31,3 +31,14 @@ func TellsNothing(tb testing.TB, err error, dsn string) {
 		}
 	}
 }
+
+// NamesOnce checks that err matches each of sentinels, and that its text has
+// the text of each once.
+func NamesOnce(tb testing.TB, what string, err error, sentinels ...error) {
+	tb.Helper()
+	for _, sentinel := range sentinels {
+		if !errors.Is(err, sentinel) || strings.Count(err.Error(), sentinel.Error()) != 1 {
+			tb.Errorf("%s: %v, want %q in it, once", what, err, sentinel)
+		}
+	}
+}

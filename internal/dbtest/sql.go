@@ -17,8 +17,8 @@ func Transaction(tb testing.TB, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// Create runs the statements of a schema in one transaction, as a migration does:
-// a Watch at work never sees a part of its tables.
+// Create runs the statements of a schema in one transaction, as a migration
+// does: a Watch at work never sees a part of its tables.
 func Create(tb testing.TB, db *sql.DB, schema []string) {
 	tb.Helper()
 	tx := Transaction(tb, db)

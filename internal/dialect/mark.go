@@ -11,7 +11,7 @@ import (
 // after it as before.
 const mysqlParse = 1064
 
-// Mark moves key's mark in the table latchkey_marks up to "to", as part of tx, and keeps the row locked until
+// Mark moves key's mark in the table latchkey_watermarks up to "to", as part of tx, and keeps the row locked until
 // tx ends. It reports false, and has changed nothing, if the mark is there already or beyond: then MySQL's
 // statement has failed, PostgreSQL's and SQLite's have not.
 //
@@ -37,7 +37,7 @@ type Querier interface {
 // MarkOf is how far key's mark has come by what is committed; ok is false if it has none. All databases
 // understand its statement.
 func MarkOf(ctx context.Context, db Querier, key Key) (at int64, ok bool, err error) {
-	err = db.QueryRowContext(ctx, fmt.Sprintf("SELECT mark FROM latchkey_marks WHERE key_space = %d AND key_id = %d", key.Space, key.ID)).
+	err = db.QueryRowContext(ctx, fmt.Sprintf("SELECT mark FROM latchkey_watermarks WHERE key_space = %d AND key_id = %d", key.Space, key.ID)).
 		Scan(&at)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -53,8 +53,8 @@ func markFailure(err error) error {
 	if isNoFence(err) { // of any table
 		return &Failure{
 			Kind: Statement,
-			Reason: "there is no table latchkey_marks in the file that the transaction is in:" +
-				" create it with MarkSchema(SQLite)",
+			Reason: "there is no table latchkey_watermarks in the file that the transaction is in:" +
+				" create it with watermark.Schema(SQLite)",
 		}
 	}
 	return Fail(err)
@@ -70,7 +70,7 @@ func markMySQL(ctx context.Context, tx Execer, key Key, to int64) (bool, error) 
 
 // markStatement is Mark's in the words of PostgreSQL and of SQLite. It changes one row or none.
 func markStatement(key Key, to int64) string {
-	return fmt.Sprintf("INSERT INTO latchkey_marks AS marks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
+	return fmt.Sprintf("INSERT INTO latchkey_watermarks AS marks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
 		" ON CONFLICT (key_space, key_id) DO UPDATE SET mark = excluded.mark, marked_at = excluded.marked_at"+
 		" WHERE marks.mark < excluded.mark", key.Space, key.ID, to)
 }
@@ -79,14 +79,14 @@ func markStatement(key Key, to int64) string {
 // (clientFoundRows), so a mark that is not to move makes a sum that no BIGINT holds, which is an error in every
 // mode.
 func mysqlMark(key Key, to int64) string {
-	return fmt.Sprintf("INSERT INTO latchkey_marks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
+	return fmt.Sprintf("INSERT INTO latchkey_watermarks (key_space, key_id, mark) VALUES (%d, %d, %d)"+
 		" ON DUPLICATE KEY UPDATE mark = IF(mark < %[3]d, %[3]d, 9223372036854775807 + (mark >= %[3]d)),"+
 		" marked_at = CURRENT_TIMESTAMP(6)", key.Space, key.ID, to)
 }
 
 // The tables of marks. Their columns have the same names in every database.
 const (
-	postgresMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	postgresMarks = `CREATE TABLE IF NOT EXISTS latchkey_watermarks (
 	key_space smallint NOT NULL,
 	key_id    bigint   NOT NULL,
 	mark      bigint   NOT NULL,
@@ -94,7 +94,7 @@ const (
 	PRIMARY KEY (key_space, key_id)
 ) WITH (fillfactor = 70)`
 
-	sqliteMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	sqliteMarks = `CREATE TABLE IF NOT EXISTS latchkey_watermarks (
 	key_space INTEGER NOT NULL,
 	key_id    INTEGER NOT NULL,
 	mark      INTEGER NOT NULL,
@@ -102,7 +102,7 @@ const (
 	PRIMARY KEY (key_space, key_id)
 )`
 
-	mysqlMarks = `CREATE TABLE IF NOT EXISTS latchkey_marks (
+	mysqlMarks = `CREATE TABLE IF NOT EXISTS latchkey_watermarks (
 	key_space SMALLINT NOT NULL,
 	key_id    BIGINT NOT NULL,
 	mark      BIGINT NOT NULL,

@@ -9,105 +9,122 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Cycle is a ring of waits: each waits for what the next one has, the last for what the first
-// has. None of them goes on unless one gives up, or is ended.
+// A Cycle is a deadlock. Each in it waits for what the next one has, and the last
+// waits for what the first one has. None of them goes on until one gives up or is
+// ended.
 type Cycle struct {
-	Waits []Wait // from the one with the lowest PID, and then key
+	Waits []Wait // in the order of the waits; the first has the lowest PID, and then key
 
-	// Certain: every wait is known to be that of the one who holds what the wait before wants. Else it is not known
-	// which lock, if any, the polling callers in the last step hold: one of their Session's is in it.
+	// Certain: it is known who waits in each step. If it is false, the polling
+	// callers of the last step may hold another lock of their Session, or none.
 	//
-	// What polls is known as of its last heartbeat: what one Snapshot shows may be over already. A Cycle that two have in
-	// common, between which all its pollers have had a heartbeat, is more than that.
+	// Polling callers are known as of their last heartbeat, so one Snapshot may
+	// show a Cycle that is over. If two Snapshots show it, and all its polling
+	// callers had a heartbeat in between, it is a deadlock.
 	Certain bool
 
-	// EndsByItself: all waits are the server's, which sees such a ring and ends one of the waits (SQLSTATE 40P01)
-	// after deadlock_timeout.
+	// EndsByItself: every wait is in the server. The server finds such a cycle
+	// after deadlock_timeout, and ends one of the waits (SQLSTATE 40P01).
 	EndsByItself bool
 }
 
-// A Wait is one of a Cycle: of a server process, or of a caller of a Session, which holds the locks of many callers.
+// A Wait is one step of a Cycle. It is the wait of a server process, or that of
+// a caller of a Session. A Session holds the locks of many callers on one server
+// process, so the caller is known by the lock that it holds.
 type Wait struct {
 	PID  int          // the server process that waits, or on which Held is held
-	Held *sqllock.Key // the lock of the caller that waits; nil: the server process does
-	For  *sqllock.Key // what it waits for; nil: a row, a table or the like, or, if Held is not nil, that its own server process goes on
+	Held *sqllock.Key // the lock of the caller that waits; nil: the server process itself waits
 
-	heartbeat time.Time // of a caller that polls; else zero
+	// For is the key that is waited for. It is nil for a wait for a row, a table or
+	// another thing. It is nil too if the caller waits until its own server process
+	// goes on; then Held is not nil.
+	For *sqllock.Key
+
+	heartbeat time.Time // of a polling caller; otherwise zero
 }
 
-// Cycles finds who waits for each other: server processes, by pg_blocking_pids, and callers of Sessions that write
-// heartbeats, by what they hold. A Session's locks are each a node of its own, since they are held for different callers.
+// Cycles returns the cycles of waits in s: for each server process and each caller
+// that is in a cycle a shortest one. No cycle appears twice. Certain cycles come
+// first.
 //
-// For each node that is in a cycle it gives a shortest one that it is in, each once, those
-// that are certain first. It does not see a process that waits on another connection than that of its locks, such as one
-// that holds a Session's lock and waits for it in a transaction of its own.
+// Waits of server processes are those of pg_blocking_pids. Callers are known if
+// their Session writes heartbeats ([sqllock.WithRegistry]).
+//
+// Cycles does not find a deadlock through a second connection of one program. For
+// example, a caller holds a lock of a Session and waits for the same key in a
+// transaction of its own.
 func (s *Snapshot) Cycles() []Cycle {
 	g := newWaitGraph(s)
 	found := cycleSet{graph: g, seen: make(map[string]bool), certain: make(map[int]bool)}
 	for _, component := range g.components() {
 		within := make([]bool, len(g.nodes))
-		for _, p := range component {
-			within[p] = true
+		for _, n := range component {
+			within[n] = true
 		}
-		for _, p := range component {
-			found.add(g.paths(p, p, within).to(p), true)
+		for _, n := range component {
+			found.add(g.paths(n, n, within).to(n), true)
 		}
 	}
 	slices.SortStableFunc(found.cycles, compareCycles)
 	certain := len(found.cycles)
-	ways := make(map[int]*paths)
+	known := make(map[int]*paths)
 	for i := range s.Waiters {
-		if w := &s.Waiters[i]; w.Poll != nil && !w.Poll.Holding {
-			g.possible(w, ways, &found)
+		if w := &s.Waiters[i]; w.Poll != nil && w.Poll.Held == nil {
+			g.possible(w, known, &found)
 		}
 	}
 	slices.SortStableFunc(found.cycles[certain:], compareCycles)
 	return found.cycles
 }
 
-// possible finds the rings that close if callers who poll hold, meanwhile, one of their
-// Session's locks. One such guess in a ring is the most: two waits of nobody knows whom say nothing.
-// ways is what it remembers.
-func (g *waitGraph) possible(w *Waiter, ways map[int]*paths, found *cycleSet) {
+// possible adds the cycles that exist if the polling callers of w hold one of the
+// locks of their Session. A cycle has at most one such guess. With two guesses it
+// would say nothing.
+//
+// known holds the paths found so far, by their start.
+func (g *waitGraph) possible(w *Waiter, known map[int]*paths, found *cycleSet) {
 	for _, wanted := range g.holders[w.Key] {
 		from := g.indexOf(wanted)
-		if ways[from] == nil {
-			ways[from] = g.paths(from, -1, nil)
+		if known[from] == nil {
+			known[from] = g.paths(from, -1, nil)
 		}
-		for _, caller := range ways[from].reached {
+		for _, caller := range known[from].reached {
 			if caller != from && g.nodes[caller].held && g.sessions[caller] == w.Poll.Session {
 				closing := step{caller, edge{to: from, key: &w.Key, poll: w.Poll}}
-				found.add(append(ways[from].to(caller), closing), false)
+				found.add(append(known[from].to(caller), closing), false)
 			}
 		}
 	}
 }
 
-// cycleSet is the cycles found, each once.
+// A cycleSet collects cycles.
+//
+// Invariant: no two cycles have the same text. A cycle that is not certain has a
+// node that is in no certain one.
 type cycleSet struct {
 	graph   *waitGraph
 	cycles  []Cycle
-	seen    map[string]bool
-	certain map[int]bool // nodes of a certain cycle
+	seen    map[string]bool // texts of cycles
+	certain map[int]bool    // nodes of certain cycles
 }
 
-func (r *cycleSet) add(steps []step, certain bool) {
-	if !certain && !slices.ContainsFunc(steps, func(s step) bool { return !r.certain[s.from] }) {
-		return // who is certainly stuck need not be possibly stuck
+func (set *cycleSet) add(steps []step, certain bool) {
+	if !certain && !slices.ContainsFunc(steps, func(s step) bool { return !set.certain[s.from] }) {
+		return
 	}
-	c := r.graph.cycle(steps, certain)
-	if id := c.String(); !r.seen[id] {
-		r.seen[id] = true
-		r.cycles = append(r.cycles, c)
+	c := set.graph.cycle(steps, certain)
+	if id := c.String(); !set.seen[id] {
+		set.seen[id] = true
+		set.cycles = append(set.cycles, c)
 	}
 	if certain {
 		for _, s := range steps {
-			r.certain[s.from] = true
+			set.certain[s.from] = true
 		}
 	}
 }
 
-// cycle turns steps so that the least node is the first.
+// cycle returns steps as a Cycle that begins with its least node.
 func (g *waitGraph) cycle(steps []step, certain bool) Cycle {
 	least := 0
 	for i, s := range steps {
@@ -117,10 +134,10 @@ func (g *waitGraph) cycle(steps []step, certain bool) Cycle {
 	}
 	c := Cycle{Certain: certain, EndsByItself: certain}
 	for _, s := range slices.Concat(steps[least:], steps[:least]) {
-		p := g.nodes[s.from]
-		w := Wait{PID: p.pid, For: s.edge.key}
-		if p.held {
-			w.Held = &p.key
+		n := g.nodes[s.from]
+		w := Wait{PID: n.pid, For: s.edge.key}
+		if n.held {
+			w.Held = &n.key
 		}
 		if s.edge.poll != nil {
 			w.heartbeat = s.edge.poll.Heartbeat
@@ -142,7 +159,7 @@ func (w Wait) node() node {
 	return node{w.PID, true, *w.Held}
 }
 
-// String is c in words, with the keys' numbers and without names.
+// String returns c in words. It has the keys as numbers, and no names.
 func (c Cycle) String() string {
 	waits := make([]string, len(c.Waits))
 	for i, w := range c.Waits {
@@ -158,7 +175,7 @@ func (c Cycle) String() string {
 	return text
 }
 
-// String is w in words.
+// String returns w in words. It has the keys as numbers, and no names.
 func (w Wait) String() string {
 	who := fmt.Sprintf("process %d", w.PID)
 	if w.Held != nil {

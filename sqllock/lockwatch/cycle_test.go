@@ -10,16 +10,17 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// The parts of a Snapshot. Key n is sqllock.ID(n); a Session's number is its server process's.
+// The functions below make the parts of a Snapshot. Key n is sqllock.ID(n). The
+// number of a Session is the PID of its server process.
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// held is a lock of a session that writes no heartbeats.
+// held returns a lock of a session that writes no heartbeats.
 func held(pid int, key int64) lockwatch.Holder {
 	return lockwatch.Holder{Key: sqllock.ID(key), Process: lockwatch.Process{PID: pid}}
 }
 
-// registered is a lock of a Session that writes heartbeats.
+// registered returns a lock of a Session that writes heartbeats.
 func registered(session int, key int64) lockwatch.Holder {
 	h := held(session, key)
 	h.Registration = &lockwatch.Registration{Session: int64(session), Acquired: noon.Add(-time.Second), Heartbeat: noon, Expires: noon.Add(time.Second)}
@@ -40,11 +41,13 @@ func waits(pid int, key int64, blockedBy ...int) lockwatch.Waiter {
 	return lockwatch.Waiter{Key: sqllock.ID(key), Process: lockwatch.Process{PID: pid}, BlockedBy: blockedBy}
 }
 
-// polls is a caller of session that holds one key and wants another; 0 is none that is known.
+// polls returns a caller of session that holds one key and waits for another. With
+// holding 0 it is not known what the caller holds.
 func polls(session int, holding, key int64) lockwatch.Waiter {
 	p := &lockwatch.Poll{Session: int64(session), Callers: 1, Heartbeat: noon}
 	if holding != 0 {
-		p.Holding, p.Held = true, sqllock.ID(holding)
+		held := sqllock.ID(holding)
+		p.Held = &held
 	}
 	return lockwatch.Waiter{Key: sqllock.ID(key), Poll: p}
 }
@@ -67,7 +70,7 @@ func TestCycles(t *testing.T) {
 		blocked []lockwatch.Blocked
 		want    []string
 	}{
-		{name: "nobody waits", holders: holders{held(1, 10), registered(5, 50)}},
+		{name: "no waiter", holders: holders{held(1, 10), registered(5, 50)}},
 		{
 			name: "a queue", holders: holders{held(1, 10)},
 			waiters: waiters{waits(2, 10, 1), waits(3, 10, 1, 2), polls(5, 0, 10)},
@@ -87,7 +90,7 @@ func TestCycles(t *testing.T) {
 			want: []string{"process 1 waits for a row, a table or the like -> process 2 waits for key 10 (PostgreSQL ends it)"},
 		},
 		{
-			name: "who is behind a cycle is not in it", holders: holders{held(1, 10), held(2, 20), held(3, 30)},
+			name: "waiters behind a cycle are not in it", holders: holders{held(1, 10), held(2, 20), held(3, 30)},
 			waiters: waiters{waits(1, 20, 2), waits(2, 10, 1), waits(3, 10, 1, 2), waits(4, 30, 3)},
 			want:    []string{"process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)"},
 		},
@@ -100,12 +103,12 @@ func TestCycles(t *testing.T) {
 			},
 		},
 		{
-			name: "a backend and a caller who polls", holders: holders{registered(5, 50), held(1, 10)},
+			name: "a backend and a polling caller", holders: holders{registered(5, 50), held(1, 10)},
 			waiters: waiters{waits(1, 50, 5), polls(5, 50, 10)},
 			want:    []string{"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for key 10"},
 		},
 		{
-			name:    "a backend, a row, and a caller who polls",
+			name:    "a backend, a row and a polling caller",
 			holders: holders{registered(5, 50), held(1, 10)}, waiters: waiters{waits(2, 50, 5), polls(5, 50, 10)}, blocked: []lockwatch.Blocked{blocked(1, 2)},
 			want: []string{"process 1 waits for a row, a table or the like -> process 2 waits for key 50 -> the holder of key 50 on process 5 waits for key 10"},
 		},
@@ -120,16 +123,17 @@ func TestCycles(t *testing.T) {
 			want:    []string{"the holder of key 50 on process 5 waits for key 51 -> the holder of key 51 on process 5 waits for key 50"},
 		},
 		{
-			name: "a caller who waits for itself", holders: holders{registered(5, 50)}, waiters: waiters{polls(5, 50, 50)},
+			name: "a caller that waits for itself", holders: holders{registered(5, 50)}, waiters: waiters{polls(5, 50, 50)},
 			want: []string{"the holder of key 50 on process 5 waits for key 50"},
 		},
 		{
-			// Another caller of the Session than the one who waits has what is waited for: it will give it back.
+			// The key that process 1 waits for is held by another caller than the one
+			// that waits. That caller will release it.
 			name: "no cycle: two callers of one Session", holders: holders{registered(5, 50), registered(5, 51), held(1, 10)},
 			waiters: waiters{waits(1, 50, 5), polls(5, 51, 10)},
 		},
 		{
-			name: "no cycle: callers of two Sessions who hold nothing", holders: holders{registered(5, 50), registered(6, 60)},
+			name: "no cycle: callers of two Sessions hold nothing", holders: holders{registered(5, 50), registered(6, 60)},
 			waiters: waiters{polls(5, 0, 60), polls(6, 0, 50), polls(5, 0, 50)},
 		},
 		{
@@ -138,12 +142,12 @@ func TestCycles(t *testing.T) {
 			want:    []string{"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for key 10 (possible)"},
 		},
 		{
-			name: "a possible cycle of those who are in a certain one", holders: holders{registered(5, 50), held(1, 10)},
+			name: "a possible cycle of nodes that are in a certain one", holders: holders{registered(5, 50), held(1, 10)},
 			waiters: waiters{waits(1, 50, 5), polls(5, 50, 10), polls(5, 0, 10)},
 			want:    []string{"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for key 10"},
 		},
 		{
-			name: "the certain first", holders: holders{registered(5, 50), held(1, 10), held(7, 70), held(8, 80)},
+			name: "certain cycles come first", holders: holders{registered(5, 50), held(1, 10), held(7, 70), held(8, 80)},
 			waiters: waiters{waits(1, 50, 5), polls(5, 0, 10), waits(7, 80, 8), waits(8, 70, 7)},
 			want: []string{
 				"process 7 waits for key 80 -> process 8 waits for key 70 (PostgreSQL ends it)",
@@ -151,20 +155,20 @@ func TestCycles(t *testing.T) {
 			},
 		},
 		{
-			name: "the lock that the caller held has gone to another since", holders: holders{acquired(noon.Add(time.Millisecond), registered(5, 50)), held(1, 10)},
+			name: "another caller has acquired the held lock since", holders: holders{acquired(noon.Add(time.Millisecond), registered(5, 50)), held(1, 10)},
 			waiters: waiters{waits(1, 50, 5), polls(5, 50, 10)},
 		},
 		{
-			name: "what the caller holds is on another Session of its process", holders: holders{registered(6, 60), held(1, 10)},
+			name: "the caller holds a lock of another Session of its process", holders: holders{registered(6, 60), held(1, 10)},
 			waiters: waiters{waits(1, 60, 6), polls(5, 60, 10)},
 			want:    []string{"process 1 waits for key 60 -> the holder of key 60 on process 6 waits for key 10"},
 		},
 		{
-			name: "a shared lock of another Session may be anybody's", holders: holders{shared(registered(6, 60)), held(1, 10)},
+			name: "a shared lock of another Session may be another caller's", holders: holders{shared(registered(6, 60)), held(1, 10)},
 			waiters: waiters{waits(1, 60, 6), polls(5, 60, 10)},
 		},
 		{
-			name: "a Session that cannot give back", holders: holders{registered(5, 50)}, waiters: waiters{waits(1, 50, 5)}, blocked: []lockwatch.Blocked{blocked(5, 1)},
+			name: "a Session that cannot release", holders: holders{registered(5, 50)}, waiters: waiters{waits(1, 50, 5)}, blocked: []lockwatch.Blocked{blocked(5, 1)},
 			want: []string{"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for that process -> process 5 waits for a row, a table or the like (PostgreSQL ends it)"},
 		},
 	}
@@ -191,7 +195,7 @@ func cycleTexts(s *lockwatch.Snapshot) (texts []string) {
 	return texts
 }
 
-// What the text says is also in the fields.
+// The fields of a Cycle say the same as its text.
 func TestCycleFields(t *testing.T) {
 	t.Parallel()
 	s := &lockwatch.Snapshot{Holders: holders{registered(5, 50), held(1, 10)}, Waiters: waiters{waits(1, 50, 5), polls(5, 50, 10)}}
@@ -208,7 +212,7 @@ func TestCycleFields(t *testing.T) {
 	}
 }
 
-// queue is n who wait for key 10, each for all before it.
+// queue returns n waiters for key 10. Each waits for all ahead of it.
 func queue(n int) *lockwatch.Snapshot {
 	s := &lockwatch.Snapshot{At: noon, Holders: holders{held(1, 10)}}
 	before := []int{1}
@@ -219,7 +223,7 @@ func queue(n int) *lockwatch.Snapshot {
 	return s
 }
 
-// A queue is what Cycles sees most.
+// A queue is the most frequent input of Cycles.
 func BenchmarkCyclesQueue(b *testing.B) {
 	s := queue(800)
 	for b.Loop() {
@@ -229,7 +233,7 @@ func BenchmarkCyclesQueue(b *testing.B) {
 	}
 }
 
-// The worst: all of the queue are in a cycle with its last.
+// The worst case: the whole queue is in a cycle with its last waiter.
 func BenchmarkCyclesComponent(b *testing.B) {
 	s := queue(800)
 	s.Blocked = []lockwatch.Blocked{blocked(1, 801)}

@@ -6,31 +6,33 @@ import (
 	"time"
 )
 
-// A diagnosis compares each look with the one before. It asks nothing.
+// A diagnosis compares each Snapshot with the one before and finds what has begun
+// and what has ended. It makes no requests.
 //
-// Invariant: open is what was told to have begun and not yet to be over, in the order in which it began.
+// Invariant: open holds the findings that have begun and not ended, in the order
+// in which they began.
 type diagnosis struct {
-	late, long time.Duration // of inspectOptions
+	late, long time.Duration // as in watchOptions
 
 	open  []Finding
-	seen  map[string]sighting  // cycles of the look before
-	since map[lockID]time.Time // when locks were first seen, if long matters
+	seen  map[string]sighting  // the cycles of the last Snapshot, by their text
+	since map[lockID]time.Time // when each lock was first seen; only if long is set
 }
 
-// look takes in what s shows and returns what is new, and what is over.
-func (d *diagnosis) look(s *Snapshot) (news, over []Finding) {
+// look takes in s and returns the findings that have begun and those that are over.
+func (d *diagnosis) look(s *Snapshot) (begun, over []Finding) {
 	found := slices.Concat(d.lateLocks(s), d.cycles(s), d.longHeld(s))
 	now := make(map[findingID]Finding, len(found))
 	for _, f := range found {
-		now[f.findingID()] = f
+		now[f.id()] = f
 	}
 	was := make(map[findingID]bool, len(d.open))
 	var open []Finding
 	for _, f := range d.open {
-		e := f.findingID()
-		was[e] = true
-		current, still := now[e]
-		if !still {
+		id := f.id()
+		was[id] = true
+		current, lasts := now[id]
+		if !lasts {
 			f.Over = true
 			over = append(over, f)
 			continue
@@ -39,16 +41,16 @@ func (d *diagnosis) look(s *Snapshot) (news, over []Finding) {
 		open = append(open, current)
 	}
 	for _, f := range found {
-		if !was[f.findingID()] {
+		if !was[f.id()] {
 			f.Since = s.At
-			news = append(news, f)
+			begun = append(begun, f)
 		}
 	}
-	d.open = append(open, news...)
-	return news, over
+	d.open = append(open, begun...)
+	return begun, over
 }
 
-// lateLocks is the locks whose heartbeat is late. That their process holds them is what makes them holders.
+// lateLocks finds the held locks whose heartbeat is late.
 func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
 	for i := range s.Holders {
 		h := &s.Holders[i]
@@ -64,14 +66,15 @@ func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
 	return found
 }
 
-// silentFor reports whether the server has waited for p's client for so long. A
-// process that is active and reads has got a part of a statement: the rest was lost.
+// silentFor reports whether the server process has waited for its client for the
+// duration age. An active process that reads has received a part of a statement,
+// and the rest was lost.
 func (p Process) silentFor(age time.Duration, at time.Time) bool {
 	waits := strings.HasPrefix(p.State, "idle") || p.State == "active" && p.WaitEvent == "ClientRead"
 	return waits && !p.StateSince.IsZero() && at.Sub(p.StateSince) >= age
 }
 
-// lateAge is the age at which the heartbeat of r is late.
+// lateAge returns the age from which on the heartbeat of r is late.
 func (d *diagnosis) lateAge(r *Registration) time.Duration {
 	if d.late > 0 {
 		return d.late
@@ -79,25 +82,26 @@ func (d *diagnosis) lateAge(r *Registration) time.Duration {
 	return r.Expires.Sub(r.Heartbeat) / 2
 }
 
-// A sighting is a cycle that was seen without a gap.
+// A sighting is a cycle that each look since the first one has shown.
 type sighting struct {
-	first Cycle // when it was first seen
-	lasts bool  // it was seen again, and each who polls in it has had a heartbeat since
+	first Cycle
+	lasts bool // a later look has shown it, and each of its polling callers had a heartbeat in between
 }
 
-// cycles is those that last: what polls is known as of a heartbeat, and who waits in
-// the server may have been looked at a moment after the locks.
+// cycles finds the cycles that last. One look is not enough: a polling caller is
+// known as of its last heartbeat, and the server lists its waiters a moment after
+// its locks.
 func (d *diagnosis) cycles(s *Snapshot) (found []Finding) {
 	now := make(map[string]sighting)
 	for _, c := range s.Cycles() {
 		id := c.String()
-		r, seen := d.seen[id]
-		if !seen {
-			r.first = c
+		sight, known := d.seen[id]
+		if !known {
+			sight.first = c
 		}
-		r.lasts = r.lasts || seen && c.newerThan(r.first)
-		now[id] = r
-		if r.lasts {
+		sight.lasts = sight.lasts || known && c.newerThan(sight.first)
+		now[id] = sight
+		if sight.lasts {
 			found = append(found, Finding{Kind: WaitCycle, Cycle: &c})
 		}
 	}
@@ -105,7 +109,8 @@ func (d *diagnosis) cycles(s *Snapshot) (found []Finding) {
 	return found
 }
 
-// newerThan is whether all who poll in c have had a heartbeat since the same cycle was old.
+// newerThan reports whether each polling caller in c has had a heartbeat since
+// old, which is the same cycle.
 func (c Cycle) newerThan(old Cycle) bool {
 	for i, w := range c.Waits {
 		if !w.heartbeat.IsZero() && !w.heartbeat.After(old.Waits[i].heartbeat) {
@@ -115,11 +120,12 @@ func (c Cycle) newerThan(old Cycle) bool {
 	return true
 }
 
+// longHeld finds the locks that are held for too long.
 func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {
 	if d.long == 0 {
 		return nil
 	}
-	seen := make(map[lockID]time.Time, len(s.Holders))
+	since := make(map[lockID]time.Time, len(s.Holders))
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		if h.SecretCheck {
@@ -130,7 +136,7 @@ func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {
 		if !known {
 			first = s.At
 		}
-		seen[id] = first
+		since[id] = first
 		if h.Registration != nil {
 			first = h.Registration.Acquired
 		}
@@ -138,6 +144,6 @@ func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {
 			found = append(found, Finding{Kind: HeldLong, Holder: h})
 		}
 	}
-	d.since = seen
+	d.since = since
 	return found
 }

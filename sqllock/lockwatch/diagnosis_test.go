@@ -8,7 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A cycle is told when two looks in a row show it.
+// A cycle is reported when two looks in a row show it.
 func TestCycleIsToldAtTheSecondLook(t *testing.T) {
 	t.Parallel()
 	calm := &Snapshot{}
@@ -29,7 +29,7 @@ func TestCycleIsToldAtTheSecondLook(t *testing.T) {
 	}
 }
 
-// A heartbeat is late from half of the lease on, or from a given age.
+// A heartbeat is late after half of the lease, or after a given age.
 func TestLateAge(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -48,7 +48,7 @@ func TestLateAge(t *testing.T) {
 		beat := at.Add(-tt.age)
 		s := &Snapshot{At: at, Holders: []Holder{
 			{Key: sqllock.ID(1), Process: Process{State: "idle", StateSince: beat}, Registration: &Registration{Heartbeat: beat, Expires: beat.Add(tt.rest)}},
-			{Key: sqllock.ID(2)}, // nobody has promised a heartbeat
+			{Key: sqllock.ID(2)}, // without a registration
 		}}
 		d := diagnosis{late: tt.late}
 		if news, _ := d.look(s); len(news) != tt.want {
@@ -57,7 +57,8 @@ func TestLateAge(t *testing.T) {
 	}
 }
 
-// A lock that is not in the registry is held for as long as it was seen without a gap.
+// A lock that is not in the registry counts from the first of the looks in a row
+// that show it.
 func TestLongHeldCountsFromTheFirstLook(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -80,7 +81,7 @@ func TestLongHeldCountsFromTheFirstLook(t *testing.T) {
 	}
 }
 
-// A late heartbeat of a process that was at work since, or is, tells of the registry.
+// If the process of a late heartbeat has worked since, the registry is at fault.
 func TestLateIsWhoIsSilentToo(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -116,7 +117,8 @@ func TestLateIsWhoIsSilentToo(t *testing.T) {
 	}
 }
 
-// A cycle is told when each who polls in it has had another heartbeat, not by the same ones again.
+// A cycle is reported once each polling caller in it has had another heartbeat.
+// The same heartbeats again do not count.
 func TestCycleNeedsNewHeartbeats(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -126,7 +128,8 @@ func TestCycleNeedsNewHeartbeats(t *testing.T) {
 			return Holder{Key: sqllock.ID(k), Process: Process{PID: n}, Registration: &Registration{Session: int64(n), Acquired: at, Heartbeat: at, Expires: at.Add(time.Hour)}}
 		}
 		poll := func(n int, holds, wants int64, heartbeat int) Waiter {
-			return Waiter{Key: sqllock.ID(wants), Poll: &Poll{Session: int64(n), Callers: 1, Holding: true, Held: sqllock.ID(holds), Heartbeat: beat(heartbeat)}}
+			held := sqllock.ID(holds)
+			return Waiter{Key: sqllock.ID(wants), Poll: &Poll{Session: int64(n), Callers: 1, Held: &held, Heartbeat: beat(heartbeat)}}
 		}
 		return &Snapshot{At: at, Holders: []Holder{lock(1, 1), lock(2, 2)}, Waiters: []Waiter{poll(1, 1, 2, first), poll(2, 2, 1, second)}}
 	}

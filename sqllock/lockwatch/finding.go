@@ -6,56 +6,67 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Finding is something that [Watch] has noticed: told once when it begins, and once, with Over, when it
-// ends. It may hold names and hosts: it is for people, not for logs.
+// A Finding is something that [Watch] has noticed. Watch reports it once when it
+// begins, and once more, with Over, when it ends.
+//
+// A Finding may hold names and hosts. Show it to operators, and keep it out of
+// logs.
+//
+// Invariant: Holder, Cycle and Err depend on Kind, and exactly one is not nil.
 type Finding struct {
 	Kind  FindingKind
-	Over  bool      // it is so no longer; the rest is as it was last seen
-	Since time.Time // when Watch first saw it, by the database's clock; of WatchFailed by this process's
+	Over  bool      // it has ended; the other fields are as they were last seen
+	Since time.Time // when Watch first saw it, by the database's clock; of WatchFailed by this process's clock
 
 	Holder *Holder // of LateHeartbeat, RegistryNotWritten and HeldLong
 	Cycle  *Cycle  // of WaitCycle
+	Err    error   // of WatchFailed
 
-	// Terminated: Watch has ended the server session of Holder, as [WithTerminate] told it to; or it has tried to, the
-	// answer was lost, and at the next look the session was gone. It is told beside the beginning and the end, at most
-	// once for each session.
+	// Terminated: Watch has ended the server session of Holder ([WithTerminate]).
+	// This is also set if the server's reply was lost and the session was gone at
+	// the next look. Watch reports it at most once for each session, in addition
+	// to the beginning and the end.
 	Terminated bool
-
-	Err error // of WatchFailed
 }
 
-// A FindingKind says what a Finding is of.
+// A FindingKind says what a Finding is about.
 type FindingKind string
 
 // The kinds of findings.
 const (
-	// LateHeartbeat: the last heartbeat for a lock is too old (WithLate), and the very server process that was to
-	// have the next one still holds the lock and has had nothing else to do for as long either.
+	// LateHeartbeat: the last heartbeat of a held lock is older than [WithLate]
+	// allows. Its server process has been idle for as long.
 	LateHeartbeat FindingKind = "late heartbeat"
 
-	// RegistryNotWritten: the last heartbeat for a lock is too old, but its server process has been busy since. So its
-	// Session lives, and it is the registry that cannot be written: somebody has the table locked, the disk is full,
-	// a right was taken away, the clock has stepped; the Session's log says which. (With track_activities off, the server
-	// does not tell what its processes do, and every late heartbeat is this.) Nobody is ended for it.
+	// RegistryNotWritten: the last heartbeat of a held lock is too old, but its
+	// server process has worked since. The Session lives and cannot write the
+	// registry. The table may be locked, the disk full, a right missing, or the
+	// clock may have stepped. The log of the Session says which. Watch ends no
+	// session for it.
+	//
+	// With track_activities off, the server does not say what its processes do.
+	// Every late heartbeat is of this kind then.
 	RegistryNotWritten FindingKind = "registry not written"
 
-	// WaitCycle: server processes, or callers of Sessions, wait for each other, at two looks in a row between
-	// which each of these callers has had a heartbeat.
+	// WaitCycle: server processes or callers of Sessions wait for each other. Two
+	// looks in a row have shown it, and each of the callers had a heartbeat
+	// between them.
 	WaitCycle FindingKind = "wait cycle"
 
-	// HeldLong: a lock is held for longer than WithLongHeld allows.
+	// HeldLong: a lock is held for longer than [WithLongHeld] allows.
 	HeldLong FindingKind = "held for long"
 
-	// WatchFailed: Watch cannot do its work, or a part of it: the database is away, a table or a right is missing. Err
-	// says which; Watch goes on. Another reason is another Finding.
+	// WatchFailed: Watch cannot do its work, or a part of it. The database may be
+	// away, a table missing or a right missing: Err says which. Watch goes on. A
+	// different reason is a new Finding.
 	WatchFailed FindingKind = "watch failed"
 )
 
-// An findingID is what tells a Finding from others, from its beginning to its end.
+// A findingID tells one Finding from another, from its beginning to its end.
 type findingID struct {
 	kind FindingKind
 	lock lockID
-	text string // of a cycle; or which part of Watch has failed
+	text string // of a cycle
 }
 
 // A lockID is a lock while one server process holds it.
@@ -65,7 +76,8 @@ type lockID struct {
 	shared  bool
 }
 
-// A processID is a server process: a pid comes again.
+// A processID is a server process. The start is part of it, because the server
+// uses a PID again.
 type processID struct {
 	pid   int
 	start int64 // in microseconds, as the database counts
@@ -77,13 +89,13 @@ func (h *Holder) processID() processID {
 	return processID{h.Process.PID, h.Process.Start.UnixMicro()}
 }
 
-func (f *Finding) findingID() findingID {
-	e := findingID{kind: f.Kind}
+func (f *Finding) id() findingID {
+	id := findingID{kind: f.Kind}
 	switch {
 	case f.Cycle != nil:
-		e.text = f.Cycle.String()
+		id.text = f.Cycle.String()
 	case f.Holder != nil:
-		e.lock = f.Holder.lockID()
+		id.lock = f.Holder.lockID()
 	}
-	return e
+	return id
 }

@@ -10,20 +10,26 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Inspect looks who holds and who waits for the advisory locks of db's database, whichever program took
-// them, with what the registry of [Schema] says of them where it is there. It reads only, in two
-// short questions and a transaction that the server keeps from writing, with one statement for everything, on a connection of the pool, which should not be the one that a caller has
-// locks on ([sqllock.OnConn]). It returns when ctx ends, however stuck the driver is.
+// Inspect reports which server processes hold the advisory locks of db's
+// database, and which processes and callers wait for them. It sees the locks of
+// every program. If the tables of [Schema] exist, it adds what Sessions have
+// written there.
 //
-// PostgreSQL shows an ordinary role who holds which key; states, addresses and registrations of
-// other roles' sessions need pg_read_all_stats. The locks of a lease table are not advisory
-// locks: they are not seen.
+// Inspect reads and never writes: its transaction is read-only for the server
+// too. It uses one connection of the pool. That must not be a connection on which
+// the caller holds locks ([sqllock.OnConn]).
 //
-// On another database than PostgreSQL 14 or newer it fails with an error that matches errors.ErrUnsupported,
-// on a standby with ErrNotExclusive, and with ErrUnavailable if the database is
-// away; or with ctx's error. An error of the server has an SQLState method.
+// An ordinary role sees which process holds which key. States, addresses and
+// registrations of other roles need pg_read_all_stats. The locks of a lease table
+// are not advisory locks, and Inspect does not see them.
 //
-// Inspect panics if db is nil.
+// Inspect returns when ctx ends, even if the driver is stuck. Its error matches
+//   - errors.ErrUnsupported if the database is not PostgreSQL 14 or newer
+//   - sqllock.ErrNotExclusive on a standby
+//   - sqllock.ErrUnavailable if the database is away
+//   - the error of ctx if ctx has ended
+//
+// An error of the server has a method SQLState. Inspect panics if db is nil.
 func Inspect(ctx context.Context, db *sql.DB, opts ...InspectOption) (*Snapshot, error) {
 	if db == nil {
 		panic("lockwatch: Inspect needs a *sql.DB that is not nil")
@@ -31,34 +37,37 @@ func Inspect(ctx context.Context, db *sql.DB, opts ...InspectOption) (*Snapshot,
 	o := newInspectOptions(opts)
 	i, err := bounded(ctx, func() (*dialect.Inspection, error) { return dialect.Inspect(ctx, db, o.schema) })
 	if err != nil {
-		return nil, inspectError(err)
+		return nil, publicError(err)
 	}
 	return snapshotOf(i), nil
 }
 
-// bounded is what ask answers, or ctx's error if that ends first, however stuck the driver is.
-func bounded[T any](ctx context.Context, ask func() (T, error)) (none T, err error) {
+// bounded calls question and returns its answer. If ctx ends first, bounded
+// returns the error of ctx at once, and question goes on without a reader.
+func bounded[T any](ctx context.Context, question func() (T, error)) (none T, err error) {
 	type answer struct {
-		is  T
-		err error
+		value T
+		err   error
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		is, err := ask()
-		answers <- answer{is, err}
+		value, err := question()
+		answers <- answer{value, err}
 	}()
 	select {
 	case a := <-answers:
-		if a.err != nil && ctx.Err() != nil { // of which a driver may tell only that the server has cancelled it
+		if a.err != nil && ctx.Err() != nil { // the driver may only report that the server has cancelled the query
 			return none, ctx.Err()
 		}
-		return a.is, a.err
+		return a.value, a.err
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
 }
 
-func inspectError(err error) error {
+// publicError returns err as callers of this package see it. The error of a
+// context stays as it is.
+func publicError(err error) error {
 	var failure *dialect.Failure
 	switch {
 	case errors.As(err, &failure) && failure.Kind == dialect.Statement, errors.Is(err, errors.ErrUnsupported):
@@ -66,11 +75,10 @@ func inspectError(err error) error {
 	case failure != nil:
 		return withSentinel(failure)
 	}
-	return err // the caller's context has ended
+	return err
 }
 
-// withSentinel gives failure the error of package sqllock that callers compare
-// with.
+// withSentinel adds the error of package sqllock that callers compare with.
 func withSentinel(failure *dialect.Failure) error {
 	sentinel := sqllock.ErrUnavailable
 	switch {

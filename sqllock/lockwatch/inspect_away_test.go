@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// What is asked of the wrong server says so.
+// On a standby Inspect fails and says why.
 func TestInspectWrongServer(t *testing.T) {
 	t.Parallel()
 	standby, err := pgtest.New(t).Standby()
@@ -28,7 +28,8 @@ func TestInspectWrongServer(t *testing.T) {
 	}
 }
 
-// While the server is frozen, Inspect ends with its context, also with a driver that heeds none.
+// While the server is frozen, Inspect ends with its context, even if the driver
+// ignores contexts.
 func TestInspectIsBounded(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// patient is a transaction in which PostgreSQL looks for no deadlock.
+// patient returns a transaction in which PostgreSQL does not look for deadlocks,
+// and the PID of its server process.
 func patient(t *testing.T, db *sql.DB, statements ...string) (*sql.Tx, int) {
 	t.Helper()
 	tx, pid := client(t, db)
@@ -25,7 +26,8 @@ func patient(t *testing.T, db *sql.DB, statements ...string) (*sql.Tx, int) {
 	return tx, pid
 }
 
-// awaitCycle waits until there is a cycle of these processes, in whatever order, and returns it. No other is there.
+// awaitCycle waits until Inspect shows a cycle, and returns it. It must be the only
+// one, and of these processes, in any order.
 func awaitCycle(t *testing.T, db *sql.DB, processes ...int) (c lockwatch.Cycle) {
 	t.Helper()
 	lockertest.Eventually(t, "the cycle is found", func() bool {
@@ -50,7 +52,7 @@ func awaitCycle(t *testing.T, db *sql.DB, processes ...int) (c lockwatch.Cycle) 
 	return c
 }
 
-// Two backends, and three, who wait in pg_advisory_lock.
+// Two server processes, and three, wait for each other in pg_advisory_lock.
 func TestCycleOfBackends(t *testing.T) {
 	for name, keys := range map[string][]string{"two": {"1", "2"}, "three": {"1", "-2", "3, 3"}} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +77,7 @@ func TestCycleOfBackends(t *testing.T) {
 	}
 }
 
-// One waits for a row, the other for a key.
+// One process waits for a row and the other for a key.
 func TestCycleThroughRow(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
@@ -91,8 +93,9 @@ func TestCycleThroughRow(t *testing.T) {
 	})
 }
 
-// A caller of a Session polls for what a backend has, which waits, through another's row lock, for what
-// the caller holds. Other callers of the Session are not in it.
+// A cycle of three waits: a caller of a Session polls for the key of a server
+// process. That process waits for a row. The process that has locked the row waits
+// for the key of the caller. Other callers of the Session are not in the cycle.
 func TestCycleThroughSession(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -115,7 +118,7 @@ func TestCycleThroughSession(t *testing.T) {
 
 		poll(t, db, 5, &innocent, wanted, time.Minute)
 		if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
-			t.Errorf("a cycle, while another caller waits than the one who is waited for: %v", cycles)
+			t.Errorf("a cycle, though the caller that polls holds another key: %v", cycles)
 		}
 		poll(t, db, 5, nil, wanted, time.Minute)
 		if c := awaitCycle(t, db, sessionPID, holderPID, writerPID); c.Certain || c.EndsByItself {
@@ -128,7 +131,7 @@ func TestCycleThroughSession(t *testing.T) {
 	})
 }
 
-// Callers of two Sessions, each of whom polls for what the other holds.
+// Callers of two Sessions poll for the key that the other one holds.
 func TestCycleOfSessions(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -143,7 +146,7 @@ func TestCycleOfSessions(t *testing.T) {
 		}
 		dbtest.Execute(t, db, "UPDATE latchkey_waits SET expires = now() - interval '1 second' WHERE process = 2")
 		if cycles := inspect(t, db).Cycles(); len(cycles) != 0 {
-			t.Errorf("with one who has died: %v", cycles)
+			t.Errorf("with a dead process: %v", cycles)
 		}
 	})
 }

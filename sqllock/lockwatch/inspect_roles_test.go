@@ -10,7 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// An ordinary role sees who holds what, and is told what it does not see.
+// An ordinary role sees which process holds which key. The Snapshot says what the
+// role does not see.
 func TestInspectOrdinaryRole(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -38,7 +39,7 @@ func TestInspectOrdinaryRole(t *testing.T) {
 	})
 }
 
-// reader is a role that owns nothing, and a pool of its.
+// reader returns a new role that owns nothing, and a pool that uses it.
 func reader(t *testing.T, driver, dsn string, owner *sql.DB) (role string, asReader *sql.DB) {
 	t.Helper()
 	role = "reader_" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "_"))

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -15,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// holder is the one holder of key in s.
+// holder returns the holder of key in s, which must be the only one.
 func holder(t *testing.T, s *lockwatch.Snapshot, key sqllock.Key) lockwatch.Holder {
 	t.Helper()
 	holders, _ := s.Find(key)
@@ -25,7 +24,7 @@ func holder(t *testing.T, s *lockwatch.Snapshot, key sqllock.Key) lockwatch.Hold
 	return holders[0]
 }
 
-// client is a connection of the test's own, in a transaction, and its server process.
+// client begins a transaction. It returns the PID of the server process too.
 func client(t *testing.T, db *sql.DB) (*sql.Tx, int) {
 	t.Helper()
 	tx, err := db.Begin()
@@ -40,7 +39,7 @@ func client(t *testing.T, db *sql.DB) (*sql.Tx, int) {
 	return tx, pid
 }
 
-// inBackground has tx execute what may wait, until the test ends.
+// inBackground makes tx execute a statement that may wait, until the test ends.
 func inBackground(t *testing.T, tx *sql.Tx, statement string, args ...any) {
 	t.Helper()
 	done := make(chan struct{})
@@ -52,7 +51,8 @@ func inBackground(t *testing.T, tx *sql.Tx, statement string, args ...any) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// Every advisory lock of the database is there, whoever took it, with the keys as Go has them, and none of another database.
+// A Snapshot has every advisory lock of the database, whichever program holds it,
+// and no lock of another database. The keys are those that Go programs use.
 func TestInspectHolders(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
@@ -101,7 +101,7 @@ func TestInspectHolders(t *testing.T) {
 	})
 }
 
-// Who waits in the server is there, and who is before it.
+// A process that waits in the server is there, with the processes ahead of it.
 func TestInspectWaiters(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
@@ -135,114 +135,7 @@ func TestInspectWaiters(t *testing.T) {
 	})
 }
 
-// A registration is that of this very server process and this mode, or none.
-func TestInspectRegistrations(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		s := session(t, driver, dsn)
-		own, reused, given := sqllock.Namespace("export").Key("user-1"), sqllock.ID(2), sqllock.Pair(3, 3)
-		mustLock(t, s, own)
-		mustLock(t, s, reused)
-		lock := mustLock(t, s, given)
-		beat{session: 77, key: own, age: time.Second, name: "user-1"}.write(t, db)
-		beat{session: 77, key: reused, earlier: true}.write(t, db)
-		beat{session: 77, key: given}.write(t, db)
-		poll(t, db, 77, &reused, sqllock.ID(50), time.Minute)
-		poll(t, db, 77, nil, sqllock.ID(51), time.Minute)
-		poll(t, db, 78, nil, sqllock.ID(52), -time.Minute) // its process has died
-		if holder(t, inspect(t, db), given).Registration == nil {
-			t.Error("no registration of a Pair")
-		}
-		if err := lock.Unlock(); err != nil {
-			t.Fatal(err)
-		}
-		tx, _ := client(t, db)
-		if _, err := tx.Exec("SELECT pg_advisory_xact_lock(3, 3)"); err != nil {
-			t.Fatal(err)
-		}
-
-		got := inspect(t, db)
-		if got.Heartbeats != lockwatch.TableRead || got.Waits != lockwatch.TableRead {
-			t.Errorf("the registry was not read: %+v", got)
-		}
-		r := holder(t, got, own).Registration
-		if r == nil || r.Session != 77 || r.Namespace != "export" || r.Name != "user-1" || r.Holder != "host/1" ||
-			got.At.Sub(r.Heartbeat) < time.Second || r.Heartbeat.Sub(r.Acquired) != time.Second || r.Expires.Sub(r.Heartbeat) != time.Minute {
-			t.Errorf("registration: %+v", r)
-		}
-		if r := holder(t, got, reused).Registration; r != nil {
-			t.Errorf("the registration of another process with that pid: %+v", r)
-		}
-		if r := holder(t, got, given).Registration; r != nil {
-			t.Errorf("the registration of another holder: %+v", r)
-		}
-		if _, waiters := got.Find(sqllock.ID(50)); len(waiters) != 1 || waiters[0].Poll == nil || !waiters[0].Poll.Holding ||
-			waiters[0].Poll.Held != reused || waiters[0].Poll.Session != 77 || waiters[0].Poll.Callers != 2 {
-			t.Errorf("who polls and holds: %+v", waiters)
-		}
-		if _, waiters := got.Find(sqllock.ID(51)); len(waiters) != 1 || waiters[0].Poll.Holding {
-			t.Errorf("who polls: %+v", waiters)
-		}
-		if _, waiters := got.Find(sqllock.ID(52)); len(waiters) != 0 {
-			t.Errorf("who died: %+v", waiters)
-		}
-	})
-}
-
-// A shared lock's registration is not that of an exclusive one of the same process.
-func TestInspectSharedRegistration(t *testing.T) {
-	t.Parallel()
-	db := withRegistry(t, "pgx", pgtest.Database(t))
-	tx, _ := client(t, db)
-	if _, err := tx.Exec("SELECT pg_advisory_xact_lock_shared(4)"); err != nil {
-		t.Fatal(err)
-	}
-	beat{session: 1, key: sqllock.ID(4), shared: true}.write(t, db)
-	if h := holder(t, inspect(t, db), sqllock.ID(4)); !h.Shared || h.Registration == nil {
-		t.Errorf("%+v", h)
-	}
-	dbtest.Execute(t, db, "UPDATE latchkey_heartbeats SET shared = false")
-	if h := holder(t, inspect(t, db), sqllock.ID(4)); h.Registration != nil {
-		t.Errorf("that of the exclusive one: %+v", h)
-	}
-}
-
-// The tables may be in a schema that no search_path finds, with a name that needs quotes.
-func TestInspectOtherSchema(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		const schema = `op's "x"`
-		db := withRegistry(t, driver, dsn)
-		key := sqllock.ID(1)
-		mustLock(t, session(t, driver, dsn), key)
-		beat{session: 1, key: key}.write(t, db)
-		dbtest.Execute(t, db, `CREATE SCHEMA "op's ""x"""`)
-		dbtest.Execute(t, db, `ALTER TABLE latchkey_heartbeats SET SCHEMA "op's ""x"""`)
-
-		if got := inspect(t, db); got.Heartbeats != lockwatch.TableMissing || got.Waits != lockwatch.TableRead {
-			t.Errorf("by the search_path: %v, %v", got.Heartbeats, got.Waits)
-		}
-		got := inspect(t, db, lockwatch.WithSchema(schema))
-		if got.Heartbeats != lockwatch.TableRead || got.Waits != lockwatch.TableMissing || holder(t, got, key).Registration == nil {
-			t.Errorf("in the schema: %v, %v\n%v", got.Heartbeats, got.Waits, got)
-		}
-		if got := inspect(t, db, lockwatch.WithSchema("nowhere")); got.Heartbeats != lockwatch.TableMissing {
-			t.Errorf("in a schema that is not there: %v", got.Heartbeats)
-		}
-	})
-}
-
-// A table of that name which is another's is named as the reason.
-func TestInspectForeignTable(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := dbtest.Open(t, driver, dsn)
-		dbtest.Execute(t, db, "CREATE TABLE latchkey_heartbeats (id int)")
-		if _, err := lockwatch.Inspect(t.Context(), db); err == nil || !strings.Contains(err.Error(), "WithSchema") {
-			t.Errorf("%v", err)
-		}
-	})
-}
-
-// A lock may belong to a prepared transaction, which has no process.
+// A prepared transaction may hold a lock, and has no server process.
 func TestInspectPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_prepared_transactions": "2"}))
@@ -260,6 +153,16 @@ func TestInspectPreparedTransaction(t *testing.T) {
 	if h := holder(t, inspect(t, db), sqllock.ID(1)); h.Process.PID != 0 || h.Shared {
 		t.Errorf("%+v", h)
 	}
+}
+
+// The application_name of a Session ends in latchkey, however long it is.
+func TestApplicationNameIsCut(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		mustLock(t, session(t, driver, dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
+		if name := holder(t, inspect(t, dbtest.Open(t, driver, dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
+			t.Errorf("%q", name)
+		}
+	})
 }
 
 func TestInspectMisuse(t *testing.T) {

@@ -2,7 +2,6 @@ package lockwatch_test
 
 import (
 	"database/sql"
-	"errors"
 	"strings"
 	"testing"
 
@@ -12,8 +11,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// Whoever may create things where the search_path looks does not get Inspect to run code of his: views and
-// partitioned tables are not read, nor are tables that he owns, unless their schema was named.
+// A role that may create tables in a schema of the search_path cannot make Inspect
+// run its code. Inspect reads no views and no partitioned tables. It reads a table
+// of that role only if its schema was named.
 func TestInspectRunsNobodysCode(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -50,7 +50,7 @@ func TestInspectRunsNobodysCode(t *testing.T) {
 	}
 }
 
-// Tables of a superuser and of the database's owner are trusted by other roles.
+// Other roles trust the tables of a superuser and those of the database's owner.
 func TestInspectTrusts(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -62,7 +62,7 @@ func TestInspectTrusts(t *testing.T) {
 	}
 	dbtest.Execute(t, admin, "ALTER TABLE latchkey_heartbeats OWNER TO migrator")
 	if s := inspect(t, other); s.Heartbeats != lockwatch.TableUntrusted || s.Waits != lockwatch.TableRead {
-		t.Errorf("anybody's: %s", s.Heartbeats)
+		t.Errorf("another role's: %s", s.Heartbeats)
 	}
 	dbtest.Execute(t, admin, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO migrator', current_database()); END $$")
 	if s := inspect(t, other); s.Heartbeats != lockwatch.TableRead {
@@ -70,7 +70,8 @@ func TestInspectTrusts(t *testing.T) {
 	}
 }
 
-// What Inspect reads can change nothing, whatever its tables were made of: here a policy of theirs calls a function.
+// Code in the tables that Inspect reads cannot write. Here a policy calls a
+// function.
 func TestInspectIsReadOnly(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -89,45 +90,9 @@ func TestInspectIsReadOnly(t *testing.T) {
 	})
 }
 
-// Rows with times that are none are left out, and what is no row of the kit's cannot be written.
-func TestInspectOddRows(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := withRegistry(t, driver, dsn)
-		mustLock(t, session(t, driver, dsn), sqllock.ID(1))
-		beat{session: 1, key: sqllock.ID(1)}.write(t, db)
-		for _, moment := range []string{"'infinity'", "'-infinity'", "'20000-01-01'"} {
-			dbtest.Execute(t, db, "UPDATE latchkey_heartbeats SET acquired = "+moment)
-			if h := holder(t, inspect(t, db), sqllock.ID(1)); h.Registration != nil {
-				t.Errorf("%s: %+v", moment, h.Registration)
-			}
-		}
-		for _, statement := range []string{
-			"UPDATE latchkey_heartbeats SET key_space = 2",
-			"INSERT INTO latchkey_waits VALUES (1, 2, 1, -1, 0, 1, now(), now(), now())",
-			"INSERT INTO latchkey_waits VALUES (1, 0, 1, -2, 0, 1, now(), now(), now())",
-		} {
-			_, err := db.Exec(statement)
-			var state interface{ SQLState() string }
-			if !errors.As(err, &state) || state.SQLState() != "23514" {
-				t.Errorf("%s: %v", statement, err)
-			}
-		}
-	})
-}
-
-// as is a pool of role on dsn.
+// as returns a pool on dsn that logs in as role.
 func as(t *testing.T, driver, dsn, role string) *sql.DB {
 	before, rest, _ := strings.Cut(dsn, "://")
 	_, rest, _ = strings.Cut(rest, "@")
 	return dbtest.Open(t, driver, before+"://"+role+"@"+rest)
-}
-
-// However long a program's name is, a Session's ends in latchkey.
-func TestApplicationNameIsCut(t *testing.T) {
-	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
-		mustLock(t, session(t, driver, dsn+"&application_name="+strings.Repeat("x", 63)), sqllock.ID(1))
-		if name := holder(t, inspect(t, dbtest.Open(t, driver, dsn)), sqllock.ID(1)).Process.Application; name != strings.Repeat("x", 54)+" latchkey" {
-			t.Errorf("%q", name)
-		}
-	})
 }

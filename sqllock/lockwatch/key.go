@@ -9,8 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// keyOf returns the key that the database knows by space and id. It has no
-// namespace.
+// keyOf returns the key with this number in the database. It has no namespace.
 func keyOf(space dialect.Space, id int64) sqllock.Key {
 	if space == dialect.TwoInts {
 		return sqllock.Pair(int32(id>>32), int32(id))
@@ -18,10 +17,11 @@ func keyOf(space dialect.Space, id int64) sqllock.Key {
 	return sqllock.ID(id)
 }
 
-// idOf returns the key as the database knows it, whatever namespace it was made in.
+// idOf returns the number of key in the database. Two keys exclude each other
+// exactly if their numbers are equal.
 func idOf(key sqllock.Key) dialect.Key {
-	if id := key.Int64(); key == keyOf(dialect.TwoInts, id) {
-		return dialect.Key{Space: dialect.TwoInts, ID: id}
+	if _, _, isPair := key.Pair(); isPair {
+		return dialect.Key{Space: dialect.TwoInts, ID: key.Int64()}
 	}
 	return dialect.Key{Space: dialect.Bigint, ID: key.Int64()}
 }
@@ -33,9 +33,8 @@ func compareKeys(a, b sqllock.Key) int {
 
 // keyText returns key as the arguments of PostgreSQL's functions.
 func keyText(key sqllock.Key) string {
-	id := idOf(key)
-	if id.Space == dialect.Bigint {
-		return strconv.FormatInt(id.ID, 10)
+	if class, object, isPair := key.Pair(); isPair {
+		return fmt.Sprintf("%d, %d", class, object)
 	}
-	return fmt.Sprintf("%d, %d", int32(id.ID>>32), int32(id.ID))
+	return strconv.FormatInt(key.Int64(), 10)
 }

@@ -4,14 +4,15 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
-	runRegisteringHolder() // does not return in such a process
+	subprocess.Main(registeringHolderRole, holdRegistered)
 	dbtest.Main(m)
 }
 
-// What these tests share with those of sqllock.
+// The tests of several packages share these.
 var (
 	session  = dbtest.Session
 	mustLock = dbtest.Lock

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An InspectOption changes what [Inspect] does, and is one of [Watch] too.
+// An InspectOption changes what [Inspect] does. It is an option of [Watch] too.
 type InspectOption interface {
 	WatchOption
 	setInspect(o *inspectOptions)
@@ -15,15 +15,15 @@ type InspectOption interface {
 type WatchOption interface{ setWatch(o *watchOptions) }
 
 type inspectOptions struct {
-	schema string // of the registry; empty: by the search_path
+	schema string // of the registry's tables; empty: the search_path finds them
 }
 
 type watchOptions struct {
 	inspectOptions
 
 	interval  time.Duration
-	late      time.Duration // 0: half the lease that a row tells of
-	long      time.Duration // 0: no lock is held for too long
+	late      time.Duration // 0: half of the lease in each row
+	long      time.Duration // 0: no limit
 	terminate func(Finding) bool
 	log       *slog.Logger
 }
@@ -39,9 +39,14 @@ func (f watchOption) setWatch(o *watchOptions) { f(o) }
 
 const defaultInterval = 5 * time.Second
 
-// WithSchema says in which schema the tables of [Schema] are, spelt as in the
-// catalog, without quotes. To name it is to trust who owns them. By default the search_path finds them, if they
-// belong to this role, the database's owner or a superuser. It panics if schema is empty.
+// WithSchema names the database schema that holds the tables of [Schema]. Spell
+// it as the catalog does, without quotes. Without this option the search_path
+// finds the tables.
+//
+// A table that the search_path finds is read only if its owner is this role, the
+// owner of the database or a superuser. In a named schema every owner is trusted.
+//
+// WithSchema panics if schema is empty.
 func WithSchema(schema string) InspectOption {
 	if schema == "" {
 		panic("lockwatch: WithSchema needs a schema's name")
@@ -49,8 +54,11 @@ func WithSchema(schema string) InspectOption {
 	return inspectOption(func(o *inspectOptions) { o.schema = schema })
 }
 
-// WithInterval sets how long Watch rests between two looks: 5 s by default. Each look reads the server's table of locks,
-// for which all who lock wait a moment. It panics if every is not positive.
+// WithInterval sets the pause between two looks of Watch. The default is 5
+// seconds. Each look reads the server's lock table, and the server makes all other
+// lock operations wait for that moment.
+//
+// WithInterval panics if every is not positive.
 func WithInterval(every time.Duration) WatchOption {
 	if every <= 0 {
 		panic("lockwatch: WithInterval needs a positive duration")
@@ -58,12 +66,16 @@ func WithInterval(every time.Duration) WatchOption {
 	return watchOption(func(o *watchOptions) { o.interval = every })
 }
 
-// WithLate sets how old the last heartbeat of a held lock may be, and for how long its server process may have had
-// nothing to do, before Watch calls it late. By default that is half of the lease of its Session: two and a half
-// heartbeats, if WithHeartbeat was left alone. It panics if age is less than a microsecond.
+// WithLate sets the age at which Watch calls the heartbeat of a held lock late.
+// Its server process must also have been idle for that long. The default is half
+// of the lease of the lock's Session. That is two and a half heartbeats, unless
+// [sqllock.WithHeartbeat] says otherwise.
 //
-// With less than a heartbeat every idle Session is late between two of them, and with WithTerminate is ended; with
-// more than the lease none is, since the server ends it before.
+// An age below the heartbeat makes every idle Session late, and WithTerminate may
+// end it. With an age above the lease Watch finds nothing late, because the
+// server ends the session before.
+//
+// WithLate panics if age is below one microsecond.
 func WithLate(age time.Duration) WatchOption {
 	if age < time.Microsecond {
 		panic("lockwatch: WithLate needs a positive duration")
@@ -71,12 +83,15 @@ func WithLate(age time.Duration) WatchOption {
 	return watchOption(func(o *watchOptions) { o.late = age })
 }
 
-// WithLongHeld has Watch also report each lock that anybody holds for longer than
-// limit, whether it is in the registry or not. It panics if limit is not positive.
+// WithLongHeld makes Watch report each lock that is held for longer than limit,
+// whether the registry knows it or not. Without this option Watch reports none.
 //
-// PostgreSQL does not tell since when a lock is held. The registry does; a lock that is not in it
-// counts from Watch's first look at it, and one that its session gave back and took
-// again between two looks counts as held all the time. The lock that Watch itself runs under counts too.
+// The registry says since when a lock is held. PostgreSQL does not: a lock that is
+// not in the registry counts from the first look that finds it. If its session
+// released it and took it again between two looks, it counts as held throughout.
+// The lock under which Watch itself runs counts too.
+//
+// WithLongHeld panics if limit is not positive.
 func WithLongHeld(limit time.Duration) WatchOption {
 	if limit <= 0 {
 		panic("lockwatch: WithLongHeld needs a positive duration")
@@ -84,18 +99,24 @@ func WithLongHeld(limit time.Duration) WatchOption {
 	return watchOption(func(o *watchOptions) { o.long = limit })
 }
 
-// WithTerminate lets Watch end the server session (pg_terminate_backend) of a lock whose heartbeat
-// is late ([LateHeartbeat], not [RegistryNotWritten]), if should says so. It is asked once Watch has seen for the age of
-// WithLate, by this process's clock and at two looks at least, that neither a heartbeat came nor the session did
-// anything, and from then on at every look for as long as that is so. With the session go all locks of its process, or
-// of that part of it that is on this connection. Without this option Watch ends nothing. It panics if should is nil.
+// WithTerminate lets Watch end the server session of a [LateHeartbeat] if should
+// returns true for it. Watch calls pg_terminate_backend. Every lock on that
+// connection ends with the session. Without this option Watch ends no session.
 //
-// Whether it is still the same process, holds the lock, and is late and silent is looked at again in the
-// statement that ends it. The role must be that of the session or a member of it, or have
-// pg_signal_backend; only a superuser ends a superuser's session.
+// Watch calls should only after it has itself seen the session silent for the age
+// of WithLate. That takes at least two looks and counts by the clock of this
+// process. Then Watch calls should at every look until the silence ends. The
+// statement that ends the session checks once more that the same process holds
+// the lock, is late, and is silent.
 //
-// Who may write latchkey_heartbeats decides, with should, who may be ended: of sessions that hold an advisory lock and are
-// silent, those that he says have promised a heartbeat. Give INSERT and UPDATE on it to the roles of Sessions only.
+// The role of Watch must be the role of the session, a member of it, or a member
+// of pg_signal_backend. Only a superuser can end the session of a superuser.
+//
+// A role that may write latchkey_heartbeats can make a silent session that holds
+// an advisory lock look late. Grant INSERT and UPDATE to the roles of Sessions
+// only.
+//
+// WithTerminate panics if should is nil.
 func WithTerminate(should func(Finding) bool) WatchOption {
 	if should == nil {
 		panic("lockwatch: WithTerminate needs a function that decides")
@@ -103,8 +124,10 @@ func WithTerminate(should func(Finding) bool) WatchOption {
 	return watchOption(func(o *watchOptions) { o.terminate = should })
 }
 
-// WithLogger sets where Watch says what it finds; slog.Default() is the default. Nothing logged
-// holds a key, a name, a holder or a host. It panics if log is nil.
+// WithLogger sets the logger of Watch. The default is slog.Default(). No log line
+// holds a key, a name, a holder or a host.
+//
+// WithLogger panics if log is nil.
 func WithLogger(log *slog.Logger) WatchOption {
 	if log == nil {
 		panic("lockwatch: WithLogger needs a logger")

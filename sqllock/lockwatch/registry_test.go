@@ -10,18 +10,18 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// A beat is the heartbeat for a lock, written in place of a Session.
+// A beat is a row of latchkey_heartbeats that a test writes in place of a Session.
 type beat struct {
 	session int64
 	key     sqllock.Key
 	age     time.Duration // of the heartbeat
-	lease   time.Duration // 0: a minute; of a heartbeat that was half a minute ago, what a process is soon silent for
-	earlier bool          // of a process that had the same pid before
+	lease   time.Duration // 0: a minute, or 2 ms if age makes the heartbeat late: any process is soon idle for that long
+	earlier bool          // of an earlier process with the same PID
 	shared  bool
-	name    any // nil: not allowed
+	name    any // nil: none
 }
 
-// write writes b beside the real lock that some server process holds, and returns that one's pid.
+// write writes b for the server process that holds the lock, and returns its PID.
 func (b beat) write(t *testing.T, db *sql.DB) (pid int) {
 	t.Helper()
 	mode := "ExclusiveLock"
@@ -52,7 +52,8 @@ func (b beat) write(t *testing.T, db *sql.DB) (pid int) {
 	return pid
 }
 
-// poll writes that a caller of session, who holds a key, or nothing that is known, waits for another.
+// poll writes a row of latchkey_waits: two callers of session wait for a key. They
+// hold another key, or it is not known what they hold.
 func poll(t *testing.T, db *sql.DB, session int64, holding *sqllock.Key, wanted sqllock.Key, lease time.Duration) {
 	t.Helper()
 	heldSpace, heldID := -1, int64(0)
@@ -65,13 +66,13 @@ func poll(t *testing.T, db *sql.DB, session int64, holding *sqllock.Key, wanted 
 }
 
 func spaceOf(key sqllock.Key) int {
-	if key == sqllock.Pair(int32(key.Int64()>>32), int32(key.Int64())) {
+	if _, _, isPair := key.Pair(); isPair {
 		return 1
 	}
 	return 0
 }
 
-// withRegistry is a database with the registry's tables.
+// withRegistry returns a pool on a database with the tables of the registry.
 func withRegistry(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := dbtest.Open(t, driver, dsn)
@@ -80,7 +81,7 @@ func withRegistry(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// registration returns what the registry says of key, which is held, or nil.
+// registration returns the registration of key, which must be held, or nil.
 func registration(t *testing.T, db *sql.DB, key sqllock.Key) *lockwatch.Registration {
 	t.Helper()
 	return holder(t, inspect(t, db), key).Registration

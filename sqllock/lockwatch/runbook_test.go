@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The query of docs/runbook.md that tells who holds and who waits, with what the registry
-// says.
+// The query on docs/runbook.md finds holders and waiters, and what the registry
+// says of them.
 func TestStuckQuery(t *testing.T) {
 	page, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
@@ -39,7 +39,7 @@ func TestStuckQuery(t *testing.T) {
 		poll(t, db, 5, &key, wanted, time.Minute)
 		poll(t, db, 6, &wanted, key, time.Minute)
 		if n := dbtest.Number(t, db, "SELECT count(*) FROM ("+stuckQuery+") q WHERE holder = 'session 6, 2 callers holding -7, -8'"); n != 1 {
-			t.Errorf("%d who poll and hold a Pair, as the key column has it; want 1", n)
+			t.Errorf("%d polling callers that hold a Pair, in the form of the key column; want 1", n)
 		}
 		type row struct {
 			what, key string

@@ -6,119 +6,133 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Snapshot is who holds and who waits for the advisory locks of a PostgreSQL database at one moment, as
-// [Inspect] saw it. It may hold names and hosts: it is for people, not for logs.
+// A Snapshot lists the holders and the waiters of all advisory locks of a
+// PostgreSQL database at one moment. [Inspect] returns it.
 //
-// The keys in it are as the database has them: they equal those of [sqllock.ID] and [sqllock.Pair], and have no
-// namespace. Find looks for one of any make.
+// A Snapshot may hold names and hosts. Show it to operators, and keep it out of
+// logs.
+//
+// Invariant: the keys are as the database has them, without a namespace. They
+// equal those of [sqllock.ID] and [sqllock.Pair]. Find accepts any key.
 type Snapshot struct {
 	At      time.Time // by the database's clock
 	Holders []Holder  // by key, then PID
-	Waiters []Waiter  // by key, then who has waited for longest
-	Blocked []Blocked // who waits for something else than an advisory lock, by PID
+	Waiters []Waiter  // by key, the longest wait first
+	Blocked []Blocked // processes that wait for another kind of lock, by PID
 
-	Heartbeats TableState // whether latchkey_heartbeats was read: without it no Holder has a Registration
-	Waits      TableState // whether latchkey_waits was read: without it callers that poll are not seen
+	Heartbeats TableState // of latchkey_heartbeats; not read: no Holder has a Registration
+	Waits      TableState // of latchkey_waits; not read: no Waiter has a Poll
 
-	// Hidden counts locks whose registration cannot be trusted, since this role may not see when their server
-	// processes started: pg_read_all_stats (or pg_monitor) shows it.
+	// Hidden counts locks with a registration that could not be checked. This
+	// role may not see when their server processes started. It needs
+	// pg_read_all_stats, or pg_monitor.
 	Hidden int
 }
 
-// A TableState says whether a table of the registry could be read.
+// A TableState says whether a table of the registry was read.
 type TableState string
 
 // The states of a table.
 const (
 	TableRead       TableState = "read"
-	TableMissing    TableState = "missing"    // not there, not in the schema looked at, or no table but a view or the like
+	TableMissing    TableState = "missing"    // no table of that name was found
 	TableUnreadable TableState = "unreadable" // this role lacks SELECT on it, or USAGE on its schema
 
-	// TableUntrusted: the search_path finds it, but it belongs to somebody else than this role, the database's owner or
-	// a superuser, who could have this role run his code. Who trusts it names its schema: [WithSchema].
+	// TableUntrusted: the search_path finds the table, but its owner could make
+	// this role run foreign code. The owner is not this role, the owner of the
+	// database or a superuser. [WithSchema] trusts the owner.
 	TableUntrusted TableState = "untrusted"
 )
 
-// reason is why the table was not read, in words.
+// reason says in words why the table was not read.
 func (t TableState) reason() string {
 	if t == TableUntrusted {
-		return "untrusted, since its owner is neither this role nor the database's owner nor a superuser: name its schema (WithSchema) if you trust him"
+		return "untrusted, since its owner is neither this role nor the database's owner nor a superuser: name its schema (lockwatch.WithSchema) if you trust the owner"
 	}
 	return string(t)
 }
 
-// A Holder is a server process that holds an advisory lock.
+// A Holder is a server process that holds one advisory lock. A process with
+// several locks appears once for each.
 type Holder struct {
 	Key     sqllock.Key
 	Process Process
 	Shared  bool
 
-	// SecretCheck: the lock is none of a caller's, but how a Session says which secret it makes keys with
-	// ([sqllock.Namespace.Keyed]). A shared lock on a Pair that a Session holds without a
-	// Registration passes for one.
+	// SecretCheck: no caller holds this lock. A Session uses it to find other
+	// Sessions that make keys with another secret ([sqllock.Namespace.Keyed]). A
+	// shared lock on a Pair counts as one if a Session holds it without a
+	// Registration.
 	SecretCheck bool
 
-	Registration *Registration // what the process's own heartbeat said of the lock; nil: nothing
+	Registration *Registration // what the holder's own heartbeat has written; nil: nothing
 }
 
-// A Registration is a row of latchkey_heartbeats. Times are by the database's clock.
+// A Registration is a row of latchkey_heartbeats. Times are by the database's
+// clock.
 type Registration struct {
 	Session   int64             // a random number of the Session
 	Namespace sqllock.Namespace // empty for ID and Pair
-	Name      string            // empty unless the Session is allowed to write it
+	Name      string            // of [sqllock.Lock.SetName]; mostly empty
 	Holder    string            // for people: host and process
 	Acquired  time.Time
-	Heartbeat time.Time // the last
-	Expires   time.Time // a lease after it
+	Heartbeat time.Time // the last one
+	Expires   time.Time // one lease after Heartbeat
 }
 
-// A Process is a session of the database with one of its clients. What this role may not see is
-// zero.
+// A Process is a server process of the database, which serves one client. Fields
+// that this role may not see are zero.
 type Process struct {
-	PID         int       // 0: none, for a prepared transaction
-	Start       time.Time // PIDs come again; with it they are unique
-	Application string    // application_name; a Session's ends in "latchkey"
-	Address     string    // the client's; empty on a Unix socket
+	PID         int       // 0: none, the holder is a prepared transaction
+	Start       time.Time // the server uses a PID again, but never with the same Start
+	Application string    // application_name; that of a Session ends in "latchkey"
+	Address     string    // of the client; empty on a Unix socket
 	State       string    // as in pg_stat_activity: "idle", "active", "idle in transaction", …
-	StateSince  time.Time // when State began: of an idle process the end of its last statement
-	WaitEvent   string    // what the process waits for, as in pg_stat_activity: "ClientRead" is its client
+	StateSince  time.Time // when State began; of an idle process: the end of its last statement
+	WaitEvent   string    // what the process waits for, as in pg_stat_activity; "ClientRead" is its client
 }
 
-// A Waiter waits for an advisory lock: a server process in pg_advisory_lock, or callers of a Session, which polls.
+// A Waiter waits for an advisory lock. It is a server process in
+// pg_advisory_lock, or callers of a Session, which polls.
+//
+// Invariant: Process, Shared and BlockedBy are zero if Poll is not nil.
 type Waiter struct {
 	Key       sqllock.Key
-	Since     time.Time // zero: not known; of several callers that of the longest wait
-	Process   Process   // zero if Poll is not nil
-	Shared    bool      // false if Poll is not nil
-	BlockedBy []int     // PIDs of pg_blocking_pids: holders, and who is before it in the queue
-	Poll      *Poll     // callers of a Session; nil: a server process
+	Since     time.Time // of several callers the longest wait; zero: not known
+	Process   Process
+	Shared    bool
+	BlockedBy []int // PIDs of pg_blocking_pids: holders, and waiters ahead in the queue
+	Poll      *Poll // callers of a Session; nil: a server process
 }
 
-// A Poll is callers in one process who wait by asking again and again: a row of latchkey_waits.
+// A Poll is a row of latchkey_waits: callers of one Session that wait for one key.
+// The Session tries the key for them again and again.
 type Poll struct {
 	Session   int64 // the random number of the Session
 	Callers   int
-	Holding   bool        // Held is known
-	Held      sqllock.Key // a lock that these callers hold meanwhile
+	Held      *sqllock.Key // a lock that these callers hold while they wait; nil: not known
 	Heartbeat time.Time
 	Expires   time.Time
 }
 
-// A Blocked is a server process that waits for a lock on a row, a table or another thing.
+// A Blocked is a server process that waits for a lock on a row, a table or
+// another thing that is no advisory lock.
 type Blocked struct {
 	Process   Process
 	BlockedBy []int // PIDs of pg_blocking_pids
 }
 
-// Find is who holds key and who waits for it, whatever namespace it was made in.
+// Find returns the holders of key and its waiters. The namespace of key does not
+// matter.
 func (s *Snapshot) Find(key sqllock.Key) (holders []Holder, waiters []Waiter) {
+	id := idOf(key)
 	for _, h := range s.Holders {
-		if idOf(h.Key) == idOf(key) {
+		if idOf(h.Key) == id {
 			holders = append(holders, h)
 		}
 	}
 	for _, w := range s.Waiters {
-		if idOf(w.Key) == idOf(key) {
+		if idOf(w.Key) == id {
 			waiters = append(waiters, w)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// snapshotOf is i in the words of this package, in order.
+// snapshotOf returns i as a Snapshot, sorted.
 func snapshotOf(i *dialect.Inspection) *Snapshot {
 	s := &Snapshot{At: i.At, Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits)}
 	processes := make(map[int]Process, len(i.Processes))
@@ -38,7 +38,7 @@ func snapshotOf(i *dialect.Inspection) *Snapshot {
 		}
 		s.Holders = append(s.Holders, holderOf(l, key, process(l.PID)))
 	}
-	for pid, by := range blockedBy {
+	for pid, by := range blockedBy { // processes that wait for no advisory lock
 		if len(by) > 0 {
 			s.Blocked = append(s.Blocked, Blocked{process(pid), by})
 		}
@@ -53,8 +53,10 @@ func snapshotOf(i *dialect.Inspection) *Snapshot {
 func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
 	h := Holder{Key: key, Process: p, Shared: l.Shared}
 	if r := l.Registration; r != nil {
-		h.Registration = &Registration{Session: r.Process, Namespace: sqllock.Namespace(r.Namespace), Name: r.Name, Holder: r.Holder,
-			Acquired: r.Acquired, Heartbeat: r.Heartbeat, Expires: r.Expires}
+		h.Registration = &Registration{
+			Session: r.Process, Namespace: sqllock.Namespace(r.Namespace), Name: r.Name, Holder: r.Holder,
+			Acquired: r.Acquired, Heartbeat: r.Heartbeat, Expires: r.Expires,
+		}
 	}
 	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && strings.HasSuffix(p.Application, "latchkey")
 	return h
@@ -63,7 +65,8 @@ func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
 func pollOf(p dialect.InspectedPoll) Waiter {
 	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
 	if p.HeldSpace >= 0 {
-		poll.Holding, poll.Held = true, keyOf(dialect.Space(p.HeldSpace), p.HeldID)
+		held := keyOf(dialect.Space(p.HeldSpace), p.HeldID)
+		poll.Held = &held
 	}
 	return Waiter{Key: keyOf(p.Space, p.ID), Since: p.Since, Poll: poll}
 }
@@ -90,10 +93,14 @@ func (s *Snapshot) sort() {
 	slices.SortFunc(s.Blocked, func(a, b Blocked) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
 }
 
-// comparePolls is for two rows of one key; a server process, which has no Poll, is told by its PID.
+// comparePolls compares two rows of one key. Waiters without a Poll are server
+// processes, and their PIDs differ already.
 func comparePolls(a, b *Poll) int {
 	if a == nil || b == nil {
 		return 0
 	}
-	return cmp.Or(cmp.Compare(a.Session, b.Session), compareKeys(a.Held, b.Held))
+	if order := cmp.Or(cmp.Compare(a.Session, b.Session), compareBools(a.Held != nil, b.Held != nil)); order != 0 || a.Held == nil {
+		return order
+	}
+	return compareKeys(*a.Held, *b.Held)
 }

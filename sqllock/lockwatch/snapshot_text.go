@@ -10,8 +10,9 @@ import (
 	"unicode"
 )
 
-// String is s as tables for people, with the keys' numbers, and names where the registry has them:
-// not for logs. Claims are left out. At the end are the [Snapshot.Cycles].
+// String returns s as tables for people: holders, waiters, and at the end the
+// [Snapshot.Cycles]. Keys appear as numbers. Names appear where the registry has
+// them, so keep the text out of logs. Holders with SecretCheck do not appear.
 func (s *Snapshot) String() string {
 	var b strings.Builder
 	s.writeHolders(&b)
@@ -61,8 +62,8 @@ func (s *Snapshot) writeWaiters(w io.Writer) {
 	for _, x := range s.Waiters {
 		if poll := x.Poll; poll != nil {
 			who := fmt.Sprintf("callers of session %d: %d", poll.Session, poll.Callers)
-			if poll.Holding {
-				who += ", holding " + keyText(poll.Held)
+			if poll.Held != nil {
+				who += ", holding " + keyText(*poll.Held)
 			}
 			row(table, keyText(x.Key), "polls", "", "", "", "", s.age(x.Since), "", who)
 			continue
@@ -73,7 +74,8 @@ func (s *Snapshot) writeWaiters(w io.Writer) {
 	_ = table.Flush() // into memory
 }
 
-// row writes a line whose cells cannot forge others: names are chosen by anybody.
+// row writes one line of a table. Users choose the names in it, so a cell that
+// could be read as another one is quoted.
 func row(w io.Writer, cells ...string) {
 	for i, c := range cells {
 		switch {
@@ -86,13 +88,14 @@ func row(w io.Writer, cells ...string) {
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
-// forges is whether a cell of this text would look like the end of one, like none, or like a quoted one.
+// forges reports whether a cell with this text would look like two cells, like an
+// empty one, or like a quoted one.
 func forges(text string) bool {
 	return text == "-" || strings.HasPrefix(text, `"`) || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") || strings.Contains(text, "  ") ||
 		strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// age is how long before s something was; empty if that is not known.
+// age returns the time from t to s, or "" if t is not known.
 func (s *Snapshot) age(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -9,7 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// The text has the keys' numbers and what the registry has, and nobody forges a line by a name.
+// The text has keys as numbers, and what the registry has. No name can forge a
+// line or a cell.
 func TestSnapshotString(t *testing.T) {
 	t.Parallel()
 	h := registered(5, 50)

@@ -7,14 +7,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A node is who may wait and be waited for: a server process, or a caller of a Session, known by the
-// lock that it holds.
+// A node can wait, and others can wait for it. It is a server process, or a caller
+// of a Session, which is known by the lock that it holds.
 //
-// Invariant: a lock with a registration is a node of its own; one without is its process's.
+// Invariant: a lock with a Registration has a node of its own. A lock without one
+// belongs to the node of its process.
 type node struct {
 	pid  int
 	held bool
-	key  sqllock.Key // if held
+	key  sqllock.Key // only if held
 }
 
 func nodeOf(h Holder) node {
@@ -38,31 +39,35 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// An edge is a wait for another node. A node with several needs all of those it waits for.
+// An edge is a wait for another node. A node with several edges waits for all of
+// their ends.
 type edge struct {
 	to     int          // index of a node
-	key    *sqllock.Key // that is waited for; nil: no advisory lock
-	poll   *Poll        // nil: the wait is in the server, which sees it
-	server bool
+	key    *sqllock.Key // the key that is waited for; nil: no advisory lock
+	poll   *Poll        // of a polling caller
+	server bool         // the wait is in the server, which sees it
 }
 
-// A waitGraph is who certainly waits for whom, of those who hold something or wait in the server. Others are in no ring.
+// A waitGraph is the certain waits of a Snapshot.
 //
-// Nodes go by their index, in the order of compareNodes: a queue of n waiters has n²/2 edges.
+// Invariant: nodes are in the order of compareNodes and do not change. The other
+// fields name them by their index, since a queue of n waiters has n²/2 edges.
 type waitGraph struct {
 	nodes     []node
 	edges     [][]edge                    // by node
-	processes map[int]int                 // server processes, by PID
-	holders   map[sqllock.Key][]Holder    // of each key
+	processes map[int]int                 // nodes of server processes, by PID
+	holders   map[sqllock.Key][]Holder    // by key
 	holding   map[node]int                // nodes of registered locks
-	callers   map[int][]int               // processes' registered locks
-	sessions  []int64                     // by node: the Session's number; 0 for a server process
-	owners    map[sqllock.Key]map[int]int // registered locks of a key, by PID
+	callers   map[int][]int               // nodes of registered locks, by PID
+	sessions  []int64                     // by node: the number of its Session; 0 for a server process
+	owners    map[sqllock.Key]map[int]int // nodes of registered locks, by key and PID
 }
 
 func newWaitGraph(s *Snapshot) *waitGraph {
-	g := &waitGraph{processes: make(map[int]int), holders: make(map[sqllock.Key][]Holder), holding: make(map[node]int),
-		callers: make(map[int][]int), owners: make(map[sqllock.Key]map[int]int)}
+	g := &waitGraph{
+		processes: make(map[int]int), holders: make(map[sqllock.Key][]Holder), holding: make(map[node]int),
+		callers: make(map[int][]int), owners: make(map[sqllock.Key]map[int]int),
+	}
 	g.number(s)
 	for _, h := range s.Holders {
 		g.place(h)
@@ -70,7 +75,7 @@ func newWaitGraph(s *Snapshot) *waitGraph {
 	for i := range s.Waiters {
 		if w := &s.Waiters[i]; w.Poll == nil {
 			g.serverWait(w)
-		} else if w.Poll.Holding {
+		} else if w.Poll.Held != nil {
 			g.pollWait(w)
 		}
 	}
@@ -101,22 +106,22 @@ func (g *waitGraph) number(s *Snapshot) {
 	for _, b := range s.Blocked {
 		all[node{pid: b.Process.PID}] = struct{}{}
 	}
-	for p := range all {
-		g.nodes = append(g.nodes, p)
+	for n := range all {
+		g.nodes = append(g.nodes, n)
 	}
 	slices.SortFunc(g.nodes, compareNodes)
 	g.edges, g.sessions = make([][]edge, len(g.nodes)), make([]int64, len(g.nodes))
-	for i, p := range g.nodes {
-		if p.held {
-			g.holding[p] = i
-			g.callers[p.pid] = append(g.callers[p.pid], i)
+	for i, n := range g.nodes {
+		if n.held {
+			g.holding[n] = i
+			g.callers[n.pid] = append(g.callers[n.pid], i)
 		} else {
-			g.processes[p.pid] = i
+			g.processes[n.pid] = i
 		}
 	}
 }
 
-// place notes who holds what.
+// place notes that h holds its key.
 func (g *waitGraph) place(h Holder) {
 	g.holders[h.Key] = append(g.holders[h.Key], h)
 	if h.Registration == nil {
@@ -130,7 +135,7 @@ func (g *waitGraph) place(h Holder) {
 	g.owners[h.Key][h.Process.PID] = i
 }
 
-// indexOf is the node of h.
+// indexOf returns the node of h.
 func (g *waitGraph) indexOf(h Holder) int {
 	if h.Registration == nil {
 		return g.processes[h.Process.PID]
@@ -140,7 +145,8 @@ func (g *waitGraph) indexOf(h Holder) int {
 
 func (g *waitGraph) add(from int, e edge) { g.edges[from] = append(g.edges[from], e) }
 
-// wait has a process wait in the server for another, or for its lock of key, which is one of owners.
+// wait adds a wait in the server of process pid for process blocker. If owners has
+// a node of blocker, the wait is for that one: owners are the nodes of key.
 func (g *waitGraph) wait(pid, blocker int, key *sqllock.Key, owners map[int]int) {
 	to, ok := owners[blocker]
 	if !ok {
@@ -151,7 +157,8 @@ func (g *waitGraph) wait(pid, blocker int, key *sqllock.Key, owners map[int]int)
 	}
 }
 
-// serverWait has a process wait for holders of a key, and for those who are before it in the queue.
+// serverWait adds the wait of a server process for the holders of a key, and for
+// the waiters ahead of it.
 func (g *waitGraph) serverWait(w *Waiter) {
 	owners := g.owners[w.Key]
 	from := g.processes[w.Process.PID]
@@ -161,7 +168,7 @@ func (g *waitGraph) serverWait(w *Waiter) {
 	}
 }
 
-// pollWait has the holder of one key wait for those of another.
+// pollWait adds the wait of a caller that holds one key for the holders of another.
 func (g *waitGraph) pollWait(w *Waiter) {
 	from, ok := g.poller(w.Poll)
 	if !ok {
@@ -172,11 +179,13 @@ func (g *waitGraph) pollWait(w *Waiter) {
 	}
 }
 
-// poller is the holder of the lock that the callers of p had when they were last heard of: it may
-// be another's meanwhile. The lock may be on another Session of theirs, if it excludes everybody else.
+// poller returns the node of p.Held, which the callers of p held at their last
+// heartbeat. There is none if another caller has acquired the key since. The lock
+// may be on another Session of their process, but only an exclusive lock is
+// certainly theirs then.
 func (g *waitGraph) poller(p *Poll) (int, bool) {
 	for _, own := range []bool{true, false} {
-		for _, h := range g.holders[p.Held] {
+		for _, h := range g.holders[*p.Held] {
 			r := h.Registration
 			if r == nil || r.Acquired.After(p.Heartbeat) {
 				continue
@@ -189,8 +198,8 @@ func (g *waitGraph) poller(p *Poll) (int, bool) {
 	return 0, false
 }
 
-// releases has each of a Session's locks wait for the Session's server process, where that waits itself: it
-// cannot give any back meanwhile.
+// releases adds a wait of each registered lock for its server process, if that
+// process waits itself. Its Session cannot release the lock meanwhile.
 func (g *waitGraph) releases() {
 	for pid, callers := range g.callers {
 		process := g.processes[pid]

@@ -11,22 +11,29 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Watch looks at the locks of db's database again and again until ctx ends, and tells report, and its log, who
-// is stuck: locks whose heartbeat is late while they are held, cycles of waits, with WithLongHeld
-// also locks held for long. It ends nobody unless WithTerminate says so.
+// Watch looks at the locks of db's database until ctx ends, and reports each
+// [Finding]. It finds locks with a late heartbeat and cycles of waits, and with
+// [WithLongHeld] locks that are held for long. Watch ends a session only if
+// [WithTerminate] says so.
 //
-// Once a minute it removes from the registry what expired more than ten minutes before and is of no lock that is held, a
-// thousand rows of each table; at the next look again, while there are as many. It waits for nobody there.
+// Watch calls report from its own goroutine, one call at a time. It reports what
+// begins and what ends, each once, and writes both to its log. A nil report only
+// logs. If the database is away or a right is missing, that is a Finding too, and
+// Watch goes on.
 //
-// report is called by Watch's own goroutine, one call at a time; nil only logs. What goes on is
-// told once. A database that is away, or a right that is missing, is a Finding too: Watch goes on.
+// Watch also cleans up. Once a minute it deletes up to a thousand rows of each of
+// the registry's tables, and more at the next looks while there are more. These
+// rows expired more than ten minutes ago. Heartbeats of a lock that is held stay.
+// Watch skips locked rows.
 //
-// One Watch is enough for a fleet; several do no harm. It takes one connection of db's pool for a moment at each look.
-// A look is given up after 5 s; while a driver that heeds no context is stuck, there is no
-// other. See [Inspect] for the rights that it needs, and [Schema] for those on its tables.
+// One Watch is enough for a fleet, and several do no harm. Each look takes one
+// connection of db's pool for a moment, and is given up after 5 seconds. If the
+// driver is stuck beyond that, Watch does not look again until it returns. See
+// [Inspect] for the rights that Watch needs, and [Schema] for those on its tables.
 //
-// It returns the cause of ctx's end; or, at once, an error that matches errors.ErrUnsupported if the database is not
-// PostgreSQL. It panics if db is nil.
+// Watch returns the cause of ctx's end. If the database is not PostgreSQL, it
+// returns an error that matches errors.ErrUnsupported at once. It panics if db is
+// nil.
 func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...WatchOption) error {
 	if db == nil {
 		panic("lockwatch: Watch needs a *sql.DB that is not nil")
@@ -34,13 +41,7 @@ func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...WatchO
 	if report == nil {
 		report = func(Finding) {}
 	}
-	o := newWatchOptions(opts)
-	w := &watchdog{
-		db: db, options: o, report: report,
-		diagnosis: diagnosis{late: o.late, long: o.long},
-		failures:  make(map[string]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding),
-		busy: make(chan struct{}, 1),
-	}
+	w := newWatchdog(db, report, newWatchOptions(opts))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -52,56 +53,61 @@ func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...WatchO
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		timer.Reset(o.interval)
+		timer.Reset(w.options.interval)
 	}
 }
 
-// start is the origin of now.
-var start = time.Now()
+// lookTimeout bounds each question to the database.
+const lookTimeout = 5 * time.Second
 
-// now is the time by the monotonic clock; never 0.
-func now() time.Duration { return time.Since(start) + 1 }
-
-const (
-	lookTimeout = 5 * time.Second  // of each question
-	sweepPause  = time.Minute      // between two sweeps
-	sweepAge    = 10 * time.Minute // how long a row has been expired
-	sweepLimit  = 1000             // rows of a table
-)
-
-// A watchdog is one call of Watch. One goroutine uses it.
+// A watchdog is one call of Watch. Only the goroutine of that call uses it.
+//
+// Invariant: failures and diagnosis.open are what was reported to have begun and
+// not to have ended. At most one question is with the driver.
 type watchdog struct {
 	db      *sql.DB
 	options watchOptions
 	report  func(Finding)
 
-	diagnosis  diagnosis
-	failures   map[string]Finding    // WatchFailed that is not over, by the part of the work
-	silences   map[lockID]silence    // if terminate matters
+	diagnosis diagnosis
+	failures  map[part]Finding // WatchFailed
+	sweepAt   time.Time        // the next sweep is not before this
+	busy      chan struct{}    // holds a token while a question is with the driver
+
+	silences   map[lockID]silence    // by lock; only if options.terminate is set
 	terminated map[processID]bool    // sessions that were ended and may still be there
-	unanswered map[processID]Finding // sessions that may have been ended
-	sweepAt    time.Duration         // by now: not before
-	busy       chan struct{}         // holds a token while a question is with the driver
+	unanswered map[processID]Finding // sessions whose end was requested, and the reply was lost
 }
 
-// The parts of a watchdog's work that fail each by itself.
+func newWatchdog(db *sql.DB, report func(Finding), o watchOptions) *watchdog {
+	return &watchdog{
+		db: db, options: o, report: report,
+		diagnosis: diagnosis{late: o.late, long: o.long},
+		failures:  make(map[part]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding),
+		busy: make(chan struct{}, 1),
+	}
+}
+
+// A part of a watchdog's work fails and recovers independently of the others.
+type part string
+
 const (
-	partLook      = "look"
-	partRegistry  = "registry"
-	partHidden    = "hidden"
-	partTerminate = "terminate"
-	partSweep     = "sweep"
+	partLook      part = "look"
+	partRegistry  part = "registry"
+	partHidden    part = "hidden"
+	partTerminate part = "terminate"
+	partSweep     part = "sweep"
 )
 
-// look looks once. Its error is one that ends Watch.
+// look looks at the locks once. An error ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
-	requested := now()
+	requested := time.Now()
 	i, err := query(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
 		return dialect.Inspect(ctx, w.db, w.options.schema)
 	})
 	switch {
 	case ctx.Err() != nil:
-		return nil // Watch's loop sees it
+		return nil // the loop of Watch finds it
 	case errors.Is(err, errors.ErrUnsupported):
 		return err
 	}
@@ -122,7 +128,7 @@ func registryError(s *Snapshot) error {
 	if s.Heartbeats == TableRead && s.Waits == TableRead {
 		return nil
 	}
-	return fmt.Errorf("lockwatch: late heartbeats and callers that poll are not seen in full: table latchkey_heartbeats is %s; latchkey_waits is %s (see lockwatch.Schema and WithSchema)",
+	return fmt.Errorf("lockwatch: late heartbeats and callers that poll are not seen in full: table latchkey_heartbeats is %s; latchkey_waits is %s (see lockwatch.Schema and lockwatch.WithSchema)",
 		s.Heartbeats.reason(), s.Waits.reason())
 }
 
@@ -133,28 +139,9 @@ func hiddenError(s *Snapshot) error {
 	return errors.New("lockwatch: late heartbeats are not seen in full: this role may not see when other roles' sessions started: grant it pg_read_all_stats (or pg_monitor)")
 }
 
-// sweep removes what dead processes have left.
-func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
-	if now() < w.sweepAt || !registry.Heartbeats.Readable && !registry.Waits.Readable {
-		return
-	}
-	swept, err := query(ctx, w, func(ctx context.Context) (int64, error) {
-		return registry.Sweep(ctx, w.db, sweepAge, sweepLimit)
-	})
-	if ctx.Err() != nil {
-		return
-	}
-	if swept < sweepLimit {
-		w.sweepAt = now() + sweepPause
-	}
-	if dialect.SQLState(err) == insufficientPrivilege {
-		err = fmt.Errorf("lockwatch: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on latchkey_heartbeats and latchkey_waits: %w", err)
-	}
-	w.notePart(partSweep, err)
-}
-
-// query is ask's answer within lookTimeout, however stuck the driver is.
-func query[T any](ctx context.Context, w *watchdog, ask func(context.Context) (T, error)) (none T, err error) {
+// query returns the answer to question within lookTimeout, even if the driver is
+// stuck. While an earlier question is with the driver it fails at once.
+func query[T any](ctx context.Context, w *watchdog, question func(context.Context) (T, error)) (none T, err error) {
 	select {
 	case w.busy <- struct{}{}:
 	default:
@@ -164,12 +151,12 @@ func query[T any](ctx context.Context, w *watchdog, ask func(context.Context) (T
 	defer cancel()
 	answer, err := bounded(within, func() (T, error) {
 		defer func() { <-w.busy }()
-		return ask(within)
+		return question(within)
 	})
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return none, errLateLook
 	}
-	return answer, inspectError(err)
+	return answer, publicError(err)
 }
 
 var (

@@ -16,7 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A connector counts connections that are wanted, and gives none.
+// A connector counts the connections that are requested, and opens none.
 type connector struct {
 	wanted  atomic.Int64
 	connect func() error
@@ -29,47 +29,48 @@ func (c *connector) Connect(context.Context) (driver.Conn, error) {
 
 func (c *connector) Driver() driver.Driver { return nil }
 
-// watchFor has Watch look at a database that c does not reach for so long, every five seconds.
-func watchFor(t *testing.T, c *connector, d time.Duration) (told []Finding) {
+// watchFor runs Watch for the duration d. Watch looks every five seconds at a
+// database that c does not reach.
+func watchFor(t *testing.T, c *connector, d time.Duration) (reported []Finding) {
 	t.Helper()
 	db := sql.OpenDB(c)
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	report := func(f Finding) { told = append(told, f) }
+	report := func(f Finding) { reported = append(reported, f) }
 	if err := Watch(ctx, db, report, WithInterval(5*time.Second), WithLogger(slog.New(slog.DiscardHandler))); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Watch: %v", err)
 	}
-	return told
+	return reported
 }
 
-// A database that is away is asked once in each interval, and told of once.
+// If the database is away, Watch tries once in each interval and reports it once.
 func TestWatchDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &connector{connect: func() error { return io.ErrUnexpectedEOF }}
-		told := watchFor(t, c, time.Minute+time.Second)
+		reported := watchFor(t, c, time.Minute+time.Second)
 		if n := c.wanted.Load(); n != 13 { // at 0 s, 5 s, …, 60 s
 			t.Errorf("%d attempts in a minute, want 13", n)
 		}
-		if len(told) != 1 || told[0].Kind != WatchFailed || !errors.Is(told[0].Err, sqllock.ErrUnavailable) {
-			t.Errorf("told %+v", told)
+		if len(reported) != 1 || reported[0].Kind != WatchFailed || !errors.Is(reported[0].Err, sqllock.ErrUnavailable) {
+			t.Errorf("reported %+v", reported)
 		}
 	})
 }
 
-// A driver that heeds no context is asked once, and does not keep Watch.
+// If the driver ignores contexts, Watch calls it once, and ends in time.
 func TestWatchStuckDriver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		c := &connector{connect: func() error { <-release; return io.ErrUnexpectedEOF }}
-		told := watchFor(t, c, time.Minute)
+		reported := watchFor(t, c, time.Minute)
 		if n := c.wanted.Load(); n != 1 {
 			t.Errorf("%d questions are stuck in the driver, want 1", n)
 		}
-		if len(told) != 1 || !errors.Is(told[0].Err, sqllock.ErrUnavailable) || !strings.Contains(told[0].Err.Error(), "5s") {
-			t.Errorf("told %+v", told)
+		if len(reported) != 1 || !errors.Is(reported[0].Err, sqllock.ErrUnavailable) || !strings.Contains(reported[0].Err.Error(), "5s") {
+			t.Errorf("reported %+v", reported)
 		}
 		close(release)
 		synctest.Wait()

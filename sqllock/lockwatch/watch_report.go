@@ -9,37 +9,39 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// notePart notes how a part of the work went, and tells when that changes between well and not, or for another
-// reason.
-func (w *watchdog) notePart(name string, err error) {
-	f, failing := w.failures[name]
+// notePart notes the result of one part of the work; a nil error means success. It
+// reports a failure that begins, that ends, or that has another reason than before.
+func (w *watchdog) notePart(p part, err error) {
+	f, failing := w.failures[p]
 	if failing && err != nil && sameReason(f.Err, err) {
 		return
 	}
 	if failing {
-		delete(w.failures, name)
+		delete(w.failures, p)
 		f.Over = true
 		if err == nil {
-			w.options.log.Info("lockwatch: the watchdog can do its work again", "part", name)
+			w.options.log.Info("lockwatch: the watchdog can do its work again", "part", string(p))
 		}
 		w.report(f)
 	}
 	if err != nil {
 		f = Finding{Kind: WatchFailed, Since: time.Now(), Err: err}
-		w.failures[name] = f
+		w.failures[p] = f
 		w.options.log.Error("lockwatch: the watchdog cannot do its work in full", "error", err)
 		w.report(f)
 	}
 }
 
-// sameReason is whether two errors need not be told apart: a database that is away is so in many words.
+// sameReason reports whether two errors mean the same to an operator. A database
+// that is away has many texts.
 func sameReason(a, b error) bool {
 	return a.Error() == b.Error() || errors.Is(a, sqllock.ErrUnavailable) && errors.Is(b, sqllock.ErrUnavailable)
 }
 
-// reportAll reports findings one by one. The log has a line for all of one kind of one process.
-func (w *watchdog) reportAll(news, over []Finding) {
-	for _, findings := range [][]Finding{over, news} {
+// reportAll reports findings one by one. The log has one line for all findings of
+// one kind and one server process.
+func (w *watchdog) reportAll(begun, over []Finding) {
+	for _, findings := range [][]Finding{over, begun} {
 		w.log(findings)
 		for _, f := range findings {
 			w.report(f)
@@ -47,7 +49,7 @@ func (w *watchdog) reportAll(news, over []Finding) {
 	}
 }
 
-// A line is what the log says of findings that are alike.
+// A line is what findings have in common that share a line of the log.
 type line struct {
 	kind       FindingKind
 	pid        int
@@ -71,7 +73,7 @@ func (w *watchdog) log(findings []Finding) {
 	for _, l := range lines {
 		level, text := l.words()
 		attributes := []any{"pid", l.pid}
-		if !l.terminated { // with it all locks go
+		if !l.terminated { // all locks of the session end with it, reported or not
 			attributes = append(attributes, "locks", locks[l])
 		}
 		w.options.log.Log(context.Background(), level, text, attributes...)
@@ -81,22 +83,22 @@ func (w *watchdog) log(findings []Finding) {
 func (l line) words() (slog.Level, string) {
 	switch {
 	case l.terminated:
-		return slog.LevelWarn, "lockwatch: a session whose heartbeat was late was ended, with all its locks"
+		return slog.LevelWarn, "lockwatch: a session with a late heartbeat was ended, with all its locks"
 	case l.kind == LateHeartbeat && l.over:
-		return slog.LevelInfo, "lockwatch: locks whose heartbeat was late are gone, or it came"
+		return slog.LevelInfo, "lockwatch: a late heartbeat has come, or its locks are gone"
 	case l.kind == LateHeartbeat:
-		return slog.LevelWarn, "lockwatch: locks are held whose heartbeat is late"
+		return slog.LevelWarn, "lockwatch: the heartbeat of held locks is late"
 	case l.kind == RegistryNotWritten && l.over:
-		return slog.LevelInfo, "lockwatch: locks whose registration was not renewed are gone, or it was, or they are late"
+		return slog.LevelInfo, "lockwatch: the registry is written again, or the locks are gone, or they are late"
 	case l.kind == RegistryNotWritten:
-		return slog.LevelWarn, "lockwatch: the registry is not written for locks whose session lives"
+		return slog.LevelWarn, "lockwatch: a session is alive, but the registry is not written for its locks"
 	case l.over:
-		return slog.LevelInfo, "lockwatch: locks held for long are gone"
+		return slog.LevelInfo, "lockwatch: locks that were held for long are gone"
 	}
 	return slog.LevelWarn, "lockwatch: locks are held for long"
 }
 
-// logCycle leaves out the keys.
+// logCycle logs a cycle without its keys.
 func (w *watchdog) logCycle(f Finding) {
 	level, text := slog.LevelWarn, "lockwatch: sessions wait for each other"
 	if f.Over {

@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// What dead processes left is removed, long after; nothing else.
+// Watch removes the rows of dead processes, long after their end, and no others.
 func TestWatchSweeps(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -23,7 +23,7 @@ func TestWatchSweeps(t *testing.T) {
 		row := `INSERT INTO latchkey_heartbeats SELECT 1, $1::int, now(), 0, i, '', NULL, 'host/1', now(), ` + anHourAgo + `, now() FROM generate_series($2::int, $3::int) AS i`
 		dbtest.Execute(t, db, row, 1<<30, 1, 2500)                // more than one sweep removes
 		beat{key: sqllock.ID(1), age: 2 * time.Hour}.write(t, db) // late, but held
-		dbtest.Execute(t, db, row, 1<<30, 9001, 9001)             // somebody has it locked
+		dbtest.Execute(t, db, row, 1<<30, 9001, 9001)             // another transaction has it locked
 		dbtest.Execute(t, db, strings.Replace(row, anHourAgo, "now() - interval '1 minute'", 1), 1<<30, 9002, 9002)
 		poll(t, db, 1, nil, sqllock.ID(1), -time.Hour)
 		poll(t, db, 1, nil, sqllock.ID(2), -time.Minute)
@@ -48,8 +48,8 @@ func TestWatchSweeps(t *testing.T) {
 	})
 }
 
-// A sweep waits for nobody's table, and says nothing of it; and with a role that may not see which processes are there it
-// leaves the rows of locks that are held.
+// A sweep skips a table that is locked and reports nothing. A role that cannot see
+// server processes leaves the rows of held locks alone.
 func TestWatchSweepsWithRespect(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -77,7 +77,7 @@ func TestWatchSweepsWithRespect(t *testing.T) {
 			return dbtest.Number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 2") == 0
 		})
 		if n := dbtest.Number(t, db, "SELECT count(*) FROM latchkey_heartbeats"); n != 1 {
-			t.Error("the row of a held lock was removed by one who cannot see whose it is")
+			t.Error("the row of a held lock was removed by a role that cannot see whose it is")
 		}
 	})
 }

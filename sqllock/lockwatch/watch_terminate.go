@@ -11,15 +11,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A silence is for how long nothing was heard of a lock: the database's clock may step, this
-// process's monotonic one does not.
+// A silence is the last sign of life of a lock's session. Its length counts by
+// the monotonic clock of this process, since the database's clock may step.
 type silence struct {
-	heartbeat  time.Time // the last, by the database's clock
-	stateSince time.Time // of the server process
-	from       time.Duration
+	heartbeat  time.Time // the last one, by the database's clock
+	stateSince time.Time // of the server process, by the database's clock
+	from       time.Time // when this process first saw these two
 }
 
-// noteSilence takes in what s shows.
+// noteSilence updates the silence of each registered lock in s.
 func (w *watchdog) noteSilence(s *Snapshot) {
 	silences := make(map[lockID]silence, len(s.Holders))
 	for i := range s.Holders {
@@ -30,16 +30,17 @@ func (w *watchdog) noteSilence(s *Snapshot) {
 		id := h.lockID()
 		n, seen := w.silences[id]
 		if !seen || !n.heartbeat.Equal(h.Registration.Heartbeat) || !n.stateSince.Equal(h.Process.StateSince) {
-			n = silence{h.Registration.Heartbeat, h.Process.StateSince, now()}
+			n = silence{h.Registration.Heartbeat, h.Process.StateSince, time.Now()}
 		}
 		silences[id] = n
 	}
 	w.silences = silences
 }
 
-// terminate ends the sessions of late locks that WithTerminate's function condemns: one attempt for each at a
-// look, and none once it has been ended. requested is when s was requested for.
-func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry, s *Snapshot, requested time.Duration) {
+// terminate ends the sessions of late locks for which WithTerminate's function
+// returns true. A look tries each session once, and no session again that was
+// ended. requested is the time before s was requested.
+func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry, s *Snapshot, requested time.Time) {
 	if w.options.terminate == nil {
 		return
 	}
@@ -52,8 +53,7 @@ func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry, s *
 			continue
 		}
 		id := f.Holder.processID()
-		if tried[id] || w.terminated[id] ||
-			requested-w.silences[f.Holder.lockID()].from < w.diagnosis.lateAge(f.Holder.Registration) || !w.options.terminate(f) {
+		if tried[id] || w.terminated[id] || !w.silentSince(f, requested) || !w.options.terminate(f) {
 			continue
 		}
 		tried[id] = true
@@ -71,7 +71,14 @@ func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry, s *
 	w.notePart(partTerminate, failed)
 }
 
-// confirmTerminated forgets sessions that are gone, and tells of those that went when an answer was lost.
+// silentSince reports whether the session of f was silent for the late age before
+// the time at.
+func (w *watchdog) silentSince(f Finding, at time.Time) bool {
+	return at.Sub(w.silences[f.Holder.lockID()].from) >= w.diagnosis.lateAge(f.Holder.Registration)
+}
+
+// confirmTerminated forgets sessions that are gone. If a reply was lost and the
+// session is gone, it reports that it was ended.
 func (w *watchdog) confirmTerminated(s *Snapshot) {
 	present := make(map[processID]bool)
 	for i := range s.Holders {
@@ -86,13 +93,15 @@ func (w *watchdog) confirmTerminated(s *Snapshot) {
 	maps.DeleteFunc(w.terminated, func(id processID, _ bool) bool { return !present[id] })
 }
 
-// end ends the session of f's holder if it is late still. It is logged before, since the answer may be lost.
+// end ends the session of f's holder if it is late still. The log says so before,
+// since the server's reply may be lost.
 func (w *watchdog) end(ctx context.Context, registry dialect.Registry, f Finding) error {
 	h := f.Holder
 	w.options.log.Warn("lockwatch: asking the server to end a session whose heartbeat is late", "pid", h.Process.PID)
 	done, err := query(ctx, w, func(ctx context.Context) (bool, error) {
 		return registry.Terminate(ctx, w.db, dialect.LateLock{
-			PID: h.Process.PID, Start: h.Process.Start, Key: idOf(h.Key), Shared: h.Shared, Late: w.options.late})
+			PID: h.Process.PID, Start: h.Process.Start, Key: idOf(h.Key), Shared: h.Shared, Late: w.options.late,
+		})
 	})
 	f.Terminated = true
 	switch {
@@ -106,5 +115,3 @@ func (w *watchdog) end(ctx context.Context, registry dialect.Registry, f Finding
 	}
 	return err
 }
-
-const insufficientPrivilege = "42501"

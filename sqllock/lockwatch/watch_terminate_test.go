@@ -1,9 +1,7 @@
 package lockwatch_test
 
 import (
-	"database/sql"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +15,7 @@ import (
 
 func terminated(f lockwatch.Finding) bool { return f.Terminated }
 
-// A session is ended when Watch is told to, and not before.
+// Watch ends a session once the function says so, and not before.
 func TestWatchTerminates(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -29,7 +27,7 @@ func TestWatchTerminates(t *testing.T) {
 		beat{session: 1, key: other, age: time.Hour}.write(t, db)
 
 		silent := startWatch(t, db) // without the option
-		silent.await(1, "the late one is told", late(key, false))
+		silent.await(1, "the late lock is reported", late(key, false))
 		var asked atomic.Int64
 		var yes atomic.Bool
 		w := startWatch(t, db, lockwatch.WithTerminate(func(f lockwatch.Finding) bool {
@@ -39,15 +37,15 @@ func TestWatchTerminates(t *testing.T) {
 		lockertest.Eventually(t, "Watch asks at every look", func() bool { return asked.Load() > 10 })
 		silent.anotherLook(db, sqllock.ID(3))
 		if err := lock.Err(); err != nil {
-			t.Fatalf("nobody has said yes: %v", err)
+			t.Fatalf("the function has not said yes: %v", err)
 		}
 		yes.Store(true)
 		<-lock.Context().Done()
 		if !errors.Is(lock.Err(), sqllock.ErrLost) {
 			t.Errorf("Err: %v", lock.Err())
 		}
-		w.await(1, "that it was ended is told", terminated)
-		w.await(1, "its end is told", late(key, true))
+		w.await(1, "the ended session is reported", terminated)
+		w.await(1, "its end is reported", late(key, true))
 		lockertest.Eventually(t, "the Session is back", func() bool {
 			lock, err := s.TryLock(t.Context(), key)
 			return err == nil && lock.Err() == nil
@@ -60,7 +58,8 @@ func TestWatchTerminates(t *testing.T) {
 	})
 }
 
-// Between the look and the end of the session everything may change: then nobody is ended.
+// If something changes between the look and the end of the session, the session
+// goes on.
 func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 	for name, change := range map[string]string{
 		"the heartbeat came":             "UPDATE latchkey_heartbeats SET heartbeat = now(), expires = now() + interval '1 minute' WHERE key_id = 1",
@@ -92,14 +91,15 @@ func TestWatchLooksAgainBeforeItTerminates(t *testing.T) {
 				w.await(1, "it is over", late(sqllock.ID(1), true))
 				w.anotherLook(db, sqllock.ID(3))
 				if err := witness.Err(); err != nil || w.count(terminated) != 0 {
-					t.Errorf("the session was terminated: %v", err)
+					t.Errorf("the session was ended: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// A late row of a process that is gone does not cost the one that has its pid, and its lock, now.
+// The late row of a dead process does not end the process that has its PID and its
+// lock now.
 func TestWatchDoesNotTerminateANewSession(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -115,7 +115,7 @@ func TestWatchDoesNotTerminateANewSession(t *testing.T) {
 	}
 }
 
-// A role without a right is told which one it lacks, and Watch goes on.
+// If the role lacks a right, the Finding names it, and Watch goes on.
 func TestWatchWithoutRights(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -124,23 +124,23 @@ func TestWatchWithoutRights(t *testing.T) {
 		beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, db)
 		var asked atomic.Int64
 		w := startWatch(t, asReader, lockwatch.WithTerminate(func(lockwatch.Finding) bool { asked.Add(1); return true }))
-		w.await(1, "that it may not read is told", failed(false, "unreadable"))
+		w.await(1, "the missing right to read is reported", failed(false, "unreadable"))
 		dbtest.Execute(t, db, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO "+role)
-		w.await(1, "that it may read is told", failed(true, "unreadable"))
-		w.await(1, "that it may not see starts is told", failed(false, "pg_read_all_stats"))
+		w.await(1, "the new right to read is reported", failed(true, "unreadable"))
+		w.await(1, "the missing right to see other sessions is reported", failed(false, "pg_read_all_stats"))
 		dbtest.Execute(t, db, "GRANT pg_read_all_stats TO "+role)
-		w.await(1, "the late one is told", late(sqllock.ID(1), false))
-		w.await(1, "that it may not end it is told", failed(false, "pg_signal_backend"))
+		w.await(1, "the late lock is reported", late(sqllock.ID(1), false))
+		w.await(1, "the missing right to end it is reported", failed(false, "pg_signal_backend"))
 		lockertest.Eventually(t, "it goes on", func() bool { return asked.Load() > 10 })
-		w.await(1, "it was told once", failed(false, "pg_signal_backend"))
-		w.await(1, "that it may not remove is told", failed(false, "DELETE"))
+		w.await(1, "it was reported once", failed(false, "pg_signal_backend"))
+		w.await(1, "the missing right to delete is reported", failed(false, "DELETE"))
 		if err := lock.Err(); err != nil || w.count(terminated) != 0 {
-			t.Errorf("the session was terminated: %v", err)
+			t.Errorf("the session was ended: %v", err)
 		}
 	})
 }
 
-// With pg_signal_backend a role ends the session of another ordinary role.
+// With pg_signal_backend Watch ends the session of another ordinary role.
 func TestWatchTerminatesWithTheRight(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -148,19 +148,14 @@ func TestWatchTerminatesWithTheRight(t *testing.T) {
 	dbtest.Execute(t, admin, "CREATE ROLE service LOGIN")
 	dbtest.Execute(t, admin, "CREATE ROLE watcher LOGIN IN ROLE pg_signal_backend, pg_read_all_stats")
 	dbtest.Execute(t, admin, "GRANT SELECT ON latchkey_heartbeats, latchkey_waits TO watcher")
-	as := func(role string) *sql.DB {
-		before, rest, _ := strings.Cut(cluster.DSN(""), "://")
-		_, rest, _ = strings.Cut(rest, "@")
-		return dbtest.Open(t, "pgx", before+"://"+role+"@"+rest)
-	}
-	s, err := sqllock.Open(t.Context(), as("service"), quiet)
+	s, err := sqllock.Open(t.Context(), as(t, "pgx", cluster.DSN(""), "service"), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	lock := mustLock(t, s, sqllock.ID(1))
 	beat{session: 1, key: sqllock.ID(1), age: time.Hour}.write(t, admin)
-	w := startWatch(t, as("watcher"), lockwatch.WithTerminate(func(lockwatch.Finding) bool { return true }))
+	w := startWatch(t, as(t, "pgx", cluster.DSN(""), "watcher"), lockwatch.WithTerminate(func(lockwatch.Finding) bool { return true }))
 	<-lock.Context().Done()
-	w.await(1, "that it was ended is told", terminated)
+	w.await(1, "the ended session is reported", terminated)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// A watch is a call of Watch until the test ends, and what it has told.
+// A watch is a call of Watch until the test ends. It collects findings and the log.
 type watch struct {
 	t *testing.T
 
@@ -40,7 +40,7 @@ func (w *watch) report(f lockwatch.Finding) {
 	w.findings = append(w.findings, f)
 }
 
-// startWatch looks at db all the time.
+// startWatch starts a Watch that looks at db every millisecond.
 func startWatch(t *testing.T, db *sql.DB, opts ...lockwatch.WatchOption) *watch {
 	t.Helper()
 	w := &watch{t: t}
@@ -63,7 +63,7 @@ func startWatch(t *testing.T, db *sql.DB, opts ...lockwatch.WatchOption) *watch 
 	return w
 }
 
-// count is how often something was told.
+// count returns how many findings match.
 func (w *watch) count(is func(lockwatch.Finding) bool) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,14 +75,14 @@ func (w *watch) count(is func(lockwatch.Finding) bool) (n int) {
 	return n
 }
 
-// await waits until something was told n times.
+// await waits until n findings match. More are an error.
 func (w *watch) await(n int, what string, is func(lockwatch.Finding) bool) {
 	w.t.Helper()
 	lockertest.Eventually(w.t, what, func() bool { return w.count(is) >= n })
 	if got := w.count(is); got > n {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.t.Errorf("%s: told %d times, want %d: %+v\n%s", what, got, n, w.findings, w.log.String())
+		w.t.Errorf("%s: reported %d times, want %d: %+v\n%s", what, got, n, w.findings, w.log.String())
 	}
 }
 
@@ -102,14 +102,15 @@ func failed(over bool, says string) func(lockwatch.Finding) bool {
 	}
 }
 
-// quiet has a Session do nothing by itself for as long as a test takes.
+// quiet makes a Session send no heartbeat while a test runs.
 var quiet = sqllock.WithLease(time.Hour)
 
-// anything tells of every Finding.
+// anything matches every Finding.
 func anything(lockwatch.Finding) bool { return true }
 
-// anotherLook waits until w has looked once more, from beginning to end: what is late for it to find is key, which a
-// transaction of the test's own holds.
+// anotherLook waits until w has looked once more, from beginning to end. For that
+// look to find something, a transaction of the test holds key, with a late
+// heartbeat.
 func (w *watch) anotherLook(db *sql.DB, key sqllock.Key) {
 	w.t.Helper()
 	tx, _ := client(w.t, db)
@@ -122,8 +123,8 @@ func (w *watch) anotherLook(db *sql.DB, key sqllock.Key) {
 	w.await(1, "the end of another look", late(key, true))
 }
 
-// A late heartbeat of a lock that is held is told once, and once that it is over; not what a process of before, with
-// the same pid, has left.
+// Watch reports the late heartbeat of a held lock once, and its end once. It does
+// not report the row of an earlier process with the same PID.
 func TestWatchLate(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -137,16 +138,16 @@ func TestWatchLate(t *testing.T) {
 		beat{session: 1, key: reused, age: time.Hour, earlier: true}.write(t, db)
 
 		w := startWatch(t, db)
-		w.await(1, "the late one is told", late(stuck, false))
+		w.await(1, "the late lock is reported", late(stuck, false))
 		w.anotherLook(db, sqllock.ID(1))
 		beat{session: 1, key: stuck}.write(t, db)
-		w.await(1, "its heartbeat is told", late(stuck, true))
+		w.await(1, "its heartbeat is reported", late(stuck, true))
 		beat{session: 1, key: stuck, age: 40 * time.Second}.write(t, db)
-		w.await(2, "it is told again", late(stuck, false))
+		w.await(2, "it is reported again", late(stuck, false))
 		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		w.await(2, "its release is told", late(stuck, true))
+		w.await(2, "its release is reported", late(stuck, true))
 		w.anotherLook(db, sqllock.ID(2))
 		if n := w.count(anything) - w.count(ofKind(lockwatch.RegistryNotWritten, false)) - w.count(ofKind(lockwatch.RegistryNotWritten, true)); n != 8 {
 			t.Errorf("%d findings, want 8: %+v", n, w.findings)
@@ -173,17 +174,17 @@ func TestWatchWithLate(t *testing.T) {
 	beat{key: sqllock.ID(1), age: 3 * time.Hour}.write(t, db)
 	beat{key: sqllock.ID(2), age: time.Hour, lease: time.Second}.write(t, db) // by default it would be late
 	w := startWatch(t, db, lockwatch.WithLate(2*time.Hour))
-	w.await(1, "what is older is told, of a process that was at work since", ofKind(lockwatch.RegistryNotWritten, false))
+	w.await(1, "the older heartbeat is reported", ofKind(lockwatch.RegistryNotWritten, false))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.findings {
 		if f.Holder == nil || f.Holder.Key != sqllock.ID(1) || f.Kind != lockwatch.RegistryNotWritten {
-			t.Errorf("what is younger, or silent for less, is told: %+v", f)
+			t.Errorf("a younger heartbeat, or a shorter silence, is reported: %+v", f)
 		}
 	}
 }
 
-// Who waits for each other is told, and that it is over.
+// Watch reports a cycle of waits, and its end.
 func TestWatchCycle(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -200,13 +201,13 @@ func TestWatchCycle(t *testing.T) {
 		w := startWatch(t, db)
 		w.anotherLook(db, sqllock.ID(3))
 		if n := w.count(ofKind(lockwatch.WaitCycle, false)); n != 0 {
-			t.Fatal("a cycle, and nobody polls")
+			t.Fatal("a cycle without a polling caller")
 		}
 		poll(t, db, 5, nil, wanted, time.Minute)
 		w.anotherLook(db, sqllock.ID(4))
 		w.anotherLook(db, sqllock.ID(5))
 		if n := w.count(ofKind(lockwatch.WaitCycle, false)); n != 0 {
-			t.Error("a cycle is told that one and the same heartbeat shows")
+			t.Error("a cycle is reported that only one heartbeat shows")
 		}
 		pollAgain := func(n int, what string) {
 			t.Helper()
@@ -215,12 +216,12 @@ func TestWatchCycle(t *testing.T) {
 				return w.count(ofKind(lockwatch.WaitCycle, false)) == n
 			})
 		}
-		pollAgain(1, "a possible cycle is told")
+		pollAgain(1, "a possible cycle is reported")
 		poll(t, db, 5, &held, wanted, time.Minute)
-		pollAgain(2, "a certain cycle is told")
+		pollAgain(2, "a certain cycle is reported")
 		w.await(1, "it is not the possible one any more", ofKind(lockwatch.WaitCycle, true))
 		dbtest.Execute(t, db, "DELETE FROM latchkey_waits")
-		w.await(2, "its end is told", ofKind(lockwatch.WaitCycle, true))
+		w.await(2, "its end is reported", ofKind(lockwatch.WaitCycle, true))
 		certain := func(f lockwatch.Finding) bool { return f.Cycle != nil && f.Cycle.Certain }
 		if n := w.count(certain); n != 2 {
 			t.Errorf("%d findings of a certain cycle, want its beginning and its end", n)
@@ -228,7 +229,7 @@ func TestWatchCycle(t *testing.T) {
 	})
 }
 
-// What anybody holds for long is told if asked for.
+// With WithLongHeld Watch reports locks that any program holds for long.
 func TestWatchLongHeld(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := withRegistry(t, driver, dsn)
@@ -242,29 +243,30 @@ func TestWatchLongHeld(t *testing.T) {
 				return f.Kind == lockwatch.HeldLong && f.Holder.Key == key && f.Over == over
 			}
 		}
-		w.await(1, "the registered one is told", long(registered, false))
+		w.await(1, "the registered lock is reported", long(registered, false))
 		lock := mustLock(t, s, unknown)
-		w.await(1, "the one that Watch has seen for long is told", long(unknown, false))
+		w.await(1, "the lock that Watch has seen for long is reported", long(unknown, false))
 		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		w.await(1, "its end is told", long(unknown, true))
+		w.await(1, "its end is reported", long(unknown, true))
 	})
 }
 
-// What is missing is told, with what to do, and Watch goes on without.
+// Watch reports missing tables and says what to do. It goes on without them.
 func TestWatchMissingRegistry(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
 		w := startWatch(t, db)
-		w.await(1, "that it is missing is told", failed(false, "lockwatch.Schema"))
+		w.await(1, "the missing table is reported", failed(false, "lockwatch.Schema"))
 		withRegistry(t, driver, dsn)
-		w.await(1, "that it is there is told", failed(true, "lockwatch.Schema"))
+		w.await(1, "the new table is reported", failed(true, "lockwatch.Schema"))
 		w.anotherLook(db, sqllock.ID(1))
 	})
 }
 
-// While the database is away Watch goes on, says so once, and that it is back.
+// While the database is away Watch goes on. It reports once that it is away, and
+// once that it is back.
 func TestWatchDatabaseAway(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -276,12 +278,12 @@ func TestWatchDatabaseAway(t *testing.T) {
 		if err := cluster.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		w.await(1, "that it is away is told", failed(false, "unavailable"))
+		w.await(1, "the database that is away is reported", failed(false, "unavailable"))
 		if err := cluster.StartAgain(); err != nil {
 			t.Fatal(err)
 		}
-		w.await(1, "that it is back is told", failed(true, ""))
+		w.await(1, "the database that is back is reported", failed(true, ""))
 		w.anotherLook(db, sqllock.ID(2))
-		w.await(1, "it was told once", failed(false, ""))
+		w.await(1, "it was reported once", failed(false, ""))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/examples/cron/internal/skew"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // Whoever leads runs all ticks. When it goes, another leads, whose clock is behind: it comes to ticks that the
@@ -178,7 +179,7 @@ func TestElectorCloses(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		if cause := context.Cause(bound); cause != sqllock.ErrResigned {
+		if cause := context.Cause(bound); cause != election.ErrResigned {
 			t.Errorf("a task's context ended with %v, want ErrResigned", cause)
 		}
 		if err := other.IsLeader(t.Context()); err != nil {

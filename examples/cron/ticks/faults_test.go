@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // Without its table, or with the table in a schema that is not looked into, no tick is run, the error says what
@@ -105,7 +106,7 @@ func TestDatabaseAway(t *testing.T) {
 						if err == nil {
 							return run.End() == nil
 						}
-						return errors.Is(err, sqllock.ErrPassed)
+						return errors.Is(err, watermark.ErrPassed)
 					})
 				}
 				clock.forward(time.Second)

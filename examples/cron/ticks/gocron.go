@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
 // Locker is gocron's Locker for jobs of one schedule. One of all instances runs a
@@ -147,7 +148,7 @@ func (e *Elector) elect(ctx context.Context) error {
 }
 
 // Bind returns ctx for a task of the leader. It also ends when this instance does
-// not lead any more, with the cause sqllock.ErrLost, or sqllock.ErrResigned after
+// not lead any more, with the cause sqllock.ErrLost, or election.ErrResigned after
 // Close. A task calls Bind first.
 func (e *Elector) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	e.turn <- struct{}{}
@@ -158,7 +159,7 @@ func (e *Elector) Bind(ctx context.Context) (context.Context, context.CancelFunc
 	return e.lock.Bind(ctx)
 }
 
-// Close ends the contexts of tasks, with the cause sqllock.ErrResigned, and then
+// Close ends the contexts of tasks, with the cause election.ErrResigned, and then
 // releases the lock, so that another instance leads at once. It does not wait for
 // tasks.
 //
@@ -168,7 +169,7 @@ func (e *Elector) Close() error {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
 	e.closed = true
-	e.lock.Cancel(sqllock.ErrResigned)
+	e.lock.Cancel(election.ErrResigned)
 	if err := e.lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
 		return err
 	}

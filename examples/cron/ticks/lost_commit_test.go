@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // lostReply is a connector of connections on which the reply to the next COMMIT is lost.
@@ -85,7 +86,7 @@ func TestLostCommit(t *testing.T) {
 				if n := locks(t, db); n != 0 {
 					t.Errorf("%d locks are held", n)
 				}
-				if err := do(db); committed != (err == sqllock.ErrPassed) || committed != (runs == 0) {
+				if err := do(db); committed != (err == watermark.ErrPassed) || committed != (runs == 0) {
 					t.Errorf("another, at the same tick: %v, %d runs", err, runs)
 				}
 				before := runs

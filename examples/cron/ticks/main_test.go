@@ -14,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 // create makes the table of marks.
 func create(t *testing.T, db *sql.DB) {
 	t.Helper()
-	for _, statement := range sqllock.MarkSchema(sqllock.PostgreSQL) {
+	for _, statement := range watermark.Schema(sqllock.PostgreSQL) {
 		execute(t, db, statement)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // A log at its usual level tells of what goes wrong, and not of what others run.
@@ -24,7 +25,7 @@ func TestLogged(t *testing.T) {
 		"lost its lock":        {func(o Observer) { o.Ended(Ended{Run: run, Err: sqllock.ErrLost}) }, "lock was lost"},
 		"panicked":             {func(o Observer) { o.Ended(Ended{Run: run, Panicked: true}) }, "panicked=true"},
 		"held":                 {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrHeld}) }, ""},
-		"passed":               {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrPassed}) }, ""},
+		"passed":               {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, watermark.ErrPassed}) }, ""},
 		"database away":        {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrUnavailable}) }, "level=ERROR"},
 		"no table":             {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, errors.New("MarkSchema")}) }, "MarkSchema"},
 	} {
@@ -50,7 +51,7 @@ func TestPassBegins(t *testing.T) {
 		if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != sqllock.ErrPassed {
+		if err := ticks.Pass(t.Context(), "report", Every(time.Hour)); err != watermark.ErrPassed {
 			t.Errorf("Pass again: %v, want ErrPassed", err)
 		}
 		if err := ticks.Pass(t.Context(), "never", parse(t, "0 0 30 2 *")); err != ErrNotDue {

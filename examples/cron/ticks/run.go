@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // A Run is one run of a job, for one tick, under the job's lock. Ticks.Begin
@@ -111,7 +112,7 @@ func Logged(log *slog.Logger) Observer {
 		},
 		Rejected: func(r Rejected) {
 			level := slog.LevelError
-			if errors.Is(r.Err, sqllock.ErrHeld) || errors.Is(r.Err, sqllock.ErrPassed) {
+			if errors.Is(r.Err, sqllock.ErrHeld) || errors.Is(r.Err, watermark.ErrPassed) {
 				level = slog.LevelDebug
 			}
 			log.Log(context.Background(), level, "cron: this instance does not run a tick", "job", r.Job, "tick", r.Tick, "error", r.Err)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // Ticks lets one of many instances run a job at each of its ticks. The first
@@ -29,7 +30,7 @@ import (
 //   - An instance that comes while the job runs is rejected with
 //     sqllock.ErrHeld.
 //   - An instance that comes later for the same tick, because its clock is
-//     behind, is rejected with sqllock.ErrPassed.
+//     behind, is rejected with watermark.ErrPassed.
 //   - A run that outlives its tick keeps the lock: the next tick is skipped.
 //
 // The mark is committed before the work, so a tick is run at most once. A tick
@@ -91,7 +92,7 @@ var (
 const markTimeout = 5 * time.Second
 
 // New returns a Ticks. Its locks are for work that spans transactions: take a
-// sqllock.Session. Its marks are in db, in the table of sqllock.MarkSchema, which
+// sqllock.Session. Its marks are in db, in the table of watermark.Schema, which
 // all instances must share. Jobs of one name in ns exclude each other.
 //
 // New panics if locks or db is nil, or ns is not a namespace.
@@ -110,7 +111,7 @@ func New(locks sqllock.Locker, db *sql.DB, ns sqllock.Namespace, opts ...Option)
 // Begin begins a run of job for the tick of s that is due now. The caller must
 // end the run with End.
 //
-// Begin returns sqllock.ErrHeld or sqllock.ErrPassed if another instance runs or
+// Begin returns sqllock.ErrHeld or watermark.ErrPassed if another instance runs or
 // has run the job. Other errors are sqllock.ErrUnavailable, others of the
 // database, ErrClockAhead and ErrNotDue.
 func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error) {
@@ -134,15 +135,15 @@ func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error)
 	return run, nil
 }
 
-// passed returns sqllock.ErrPassed if the tick has been run already. An instance
+// passed returns watermark.ErrPassed if the tick has been run already. An instance
 // that is late must not take the lock to find that out: another instance may come
 // for the next tick meanwhile, and would find the lock held.
 func (t *Ticks) passed(ctx context.Context, job string, tick time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
-	at, ok, err := sqllock.Mark(ctx, t.db, t.ns.Key(job))
+	at, ok, err := watermark.Get(ctx, t.db, t.ns.Key(job))
 	if err == nil && ok && at >= tick.UnixMilli() {
-		return sqllock.ErrPassed
+		return watermark.ErrPassed
 	}
 	return err
 }
@@ -196,7 +197,7 @@ func (t *Ticks) advance(ctx context.Context, job string, tick time.Time, held fu
 	if err := t.inTime(ctx, tx, tick); err != nil {
 		return err
 	}
-	if err := sqllock.Advance(ctx, tx, t.ns.Key(job), tick.UnixMilli()); err != nil {
+	if err := watermark.Advance(ctx, tx, t.ns.Key(job), tick.UnixMilli()); err != nil {
 		return err
 	}
 	if err := held(); err != nil {

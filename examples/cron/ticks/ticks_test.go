@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // An instance whose clock is behind comes to a tick when the lock is free again.
@@ -26,7 +27,7 @@ func TestClockBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			clock.forward(3 * time.Second)
-			if _, err := behind.Begin(t.Context(), "report", s); err != sqllock.ErrPassed {
+			if _, err := behind.Begin(t.Context(), "report", s); err != watermark.ErrPassed {
 				t.Errorf("Begin of the same tick by a clock that is behind: %v, want ErrPassed", err)
 			}
 			err = behind.Do(t.Context(), "another job", s, func(ctx context.Context) {
@@ -76,7 +77,7 @@ func TestLateForTick(t *testing.T) {
 			run()
 		}}, open(t, driver, dsn), "cron", WithClock(clock.behind(every/5)))
 		clock.forward(every / 2)
-		if _, err := late.Begin(t.Context(), "report", s); err != sqllock.ErrPassed {
+		if _, err := late.Begin(t.Context(), "report", s); err != watermark.ErrPassed {
 			t.Errorf("Begin of a tick that was run: %v, want ErrPassed", err)
 		}
 		if !next { // it has not even asked for the lock
@@ -114,7 +115,7 @@ func TestFleetWithSkewedClocks(t *testing.T) {
 				}
 				lockertest.Eventually(t, "the database answers", func() bool { // which a slow machine may keep it from
 					err := ticks[i].Do(t.Context(), "report", s, func(context.Context) {})
-					if err != nil && err != sqllock.ErrPassed && !errors.Is(err, sqllock.ErrUnavailable) {
+					if err != nil && err != watermark.ErrPassed && !errors.Is(err, sqllock.ErrUnavailable) {
 						t.Fatal(err)
 					}
 					return !errors.Is(err, sqllock.ErrUnavailable)

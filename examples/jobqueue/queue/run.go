@@ -2,10 +2,17 @@ package queue
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Run works on jobs, up to workers at once, until ctx ends; then it waits for those in
@@ -61,4 +68,87 @@ func (t *trouble) note(q *Queue, err error) {
 		return
 	}
 	q.options.log.Info("queue: jobs can be taken again")
+}
+
+// A Way shares the jobs of a queue out: [AdvisoryLock] or [SkipLocked]. One Way serves
+// one call of Run.
+//
+// A table is worked on in one way at a time: what AdvisoryLock has in hand looks ready
+// to SkipLocked. Stop all workers to change. (Mixed, work runs twice; effects still do not.)
+type Way interface {
+	queue() *Queue
+
+	// take is a job that is due, the first by priority and time, for this process
+	// alone; nil if there is none.
+	take(ctx context.Context) (*hold, error)
+
+	// reap returns the jobs of dead workers until ctx ends.
+	reap(ctx context.Context)
+
+	// close ends the way, when no job is in hand any more.
+	close()
+}
+
+// A hold is a job in hand.
+//
+// Invariant: while lock.Err() is nil nobody else works on the job, and the attempt
+// number of its row is job.Attempt. Who takes it over counts one up first.
+type hold struct {
+	job    Job
+	status string        // what the row says meanwhile
+	lock   *sqllock.Lock // the job's (AdvisoryLock), or the worker's (SkipLocked)
+	single *sqllock.Lock // of a singleton's kind, where that is not lock; else nil
+	fence  *sqllock.Lock // the one that the effect's transaction is fenced with; nil: none
+	giveUp func(Outcome) // lets go of the job, after how its attempt ended
+}
+
+// patience bounds each transaction of the queue's own.
+const patience = 5 * time.Second
+
+// bounded is a context for the queue's statements, which the end of Run does not cancel:
+// what became of a claim or a commit should be known.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+}
+
+// ErrUnavailable says that the database did not answer.
+var ErrUnavailable = errors.New("queue: database is unavailable")
+
+// safe is err without what a driver adds to it, which may be a host or a user.
+func safe(err error) error {
+	var server interface{ SQLState() string }
+	switch {
+	case err == nil, strings.HasPrefix(err.Error(), "sqllock: "), strings.HasPrefix(err.Error(), "queue: "):
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: no answer in time", ErrUnavailable)
+	case errors.Is(err, sql.ErrTxDone):
+		return errors.New("queue: an Effect ended its transaction: leave Commit and Rollback to the queue")
+	case !errors.As(err, &server) || away(server.SQLState()):
+		return ErrUnavailable
+	case server.SQLState() == "42P01":
+		return errors.New("queue: a table is missing (42P01): run queue.Schema, or add its schema to the search_path")
+	}
+	return fmt.Errorf("queue: the database refused a statement (SQLSTATE %s)", server.SQLState())
+}
+
+// away reports whether a server's error is about itself, and not about a statement.
+func away(state string) bool {
+	return strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53")
+}
+
+const maxErrorLen = 500
+
+// shortened is an error's text as the table takes it: PostgreSQL refuses bytes that are
+// not UTF-8, and NUL, and a job whose failure cannot be stored would never end.
+func shortened(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
+	if len(text) <= maxErrorLen {
+		return text
+	}
+	cut := maxErrorLen
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -102,4 +104,126 @@ func (w *skipLocked) putBack(ctx context.Context, me *identity, job Job) error {
 	_, err := w.q.db.ExecContext(ctx, `UPDATE jobs SET status = 'ready', worker = NULL, attempt = attempt - 1
 		WHERE id = $1 AND status = 'running' AND worker = $2 AND attempt = $3`, job.ID, me.id, job.Attempt)
 	return err
+}
+
+// An identity is who claims jobs: a number that is never used again, and the lock on it,
+// which says that its jobs are in somebody's hands.
+//
+// Invariant: jobs that are running under an identity and that this process does not
+// know of become free, since their identity's lock ends: with the process, with the
+// session (a loss), or, after a claim or a return without an answer, when the
+// identity retires: it claims no more, and unlocks with its last job.
+type identity struct {
+	id      int64
+	lock    *sqllock.Lock
+	jobs    int // claims under way and jobs in hand
+	retired bool
+}
+
+// enter is the identity to claim with, for one job. leave follows.
+func (w *skipLocked) enter(ctx context.Context) (*identity, error) {
+	if me := w.current(nil); me != nil {
+		return me, nil
+	}
+	id := rand.Int64() //nolint:gosec // it need not be secret, but unlikely twice
+	lock, err := w.locks.TryLock(ctx, w.q.workerKey(id))
+	if err != nil {
+		return nil, err
+	}
+	fresh := &identity{id: id, lock: lock}
+	me := w.current(fresh)
+	if me != fresh { // another goroutine was first
+		_ = lock.Unlock()
+	}
+	return me, nil
+}
+
+// current is the identity in use, with one job more, or fresh if there is none that is
+// good.
+func (w *skipLocked) current(fresh *identity) *identity {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.me == nil || w.me.retired || w.me.lock.Err() != nil {
+		w.me = fresh
+	}
+	if w.me != nil {
+		w.me.jobs++
+	}
+	return w.me
+}
+
+// leave ends enter. doubt: the table may say of a job that me runs it, which is not so.
+func (w *skipLocked) leave(me *identity, doubt bool) {
+	w.mu.Lock()
+	me.jobs--
+	me.retired = me.retired || doubt
+	last := me.jobs == 0 && me.retired
+	w.mu.Unlock()
+	if last {
+		_ = me.lock.Unlock()
+	}
+}
+
+func (w *skipLocked) close() {
+	if w.me != nil {
+		_ = w.me.lock.Unlock()
+	}
+}
+
+func (w *skipLocked) reap(ctx context.Context) {
+	var t trouble
+	for wait(ctx, w.q.options.floor) {
+		n, err := w.reapOnce(ctx)
+		t.note(w.q, err)
+		if n > 0 {
+			w.q.options.log.Info("queue: returned jobs of workers that are gone", "jobs", n)
+		}
+	}
+}
+
+// reapOnce returns the jobs of workers whose lock is free: who could take it knows that
+// the worker is dead, or believed so by the server, which is as good: its completion is
+// refused, since the next attempt has another number. A worker's age says nothing.
+func (w *skipLocked) reapOnce(ctx context.Context) (returned int64, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var workers []int64
+	err = w.q.db.SelectContext(ctx, &workers, `SELECT DISTINCT worker FROM jobs WHERE status = 'running'
+		AND claimed_at <= now() - $1::float8 * interval '1 second' AND worker IS NOT NULL`, w.q.options.floor.Seconds())
+	if err != nil {
+		return 0, safe(err)
+	}
+	for _, worker := range workers {
+		n, err := w.returnJobs(ctx, worker)
+		returned += n
+		if err != nil && !errors.Is(err, sqllock.ErrHeld) {
+			return returned, safe(err)
+		}
+	}
+	return returned, nil
+}
+
+// returnJobs returns all jobs of a worker, or fails with ErrHeld if it lives.
+func (w *skipLocked) returnJobs(ctx context.Context, worker int64) (n int64, err error) {
+	err = sqllock.Do(ctx, w.locks, w.q.workerKey(worker), func(ctx context.Context) error {
+		result, err := w.q.db.ExecContext(ctx, `UPDATE jobs SET status = 'ready', worker = NULL
+			WHERE status = 'running' AND worker = $1`, worker)
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		return err
+	})
+	return n, err
+}
+
+// wait waits for d, or less if ctx ends, which it reports by false.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

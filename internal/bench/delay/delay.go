@@ -1,14 +1,28 @@
-// Package delay puts a network's delay between a client and a server on the
-// same machine: a TCP proxy that delivers each byte a set time after it came,
-// in both directions, in order and as many as come.
+// Package delay puts a network's delay between a client and a server on the same
+// machine. It is a TCP proxy that delivers each byte a fixed time after it came,
+// in both directions and in order, without a limit on the rate.
 //
 //	func main() {
 //		delay.Main() // it becomes the proxy if it was started as one
 //		…
 //	}
 //
-// The proxy is a process of its own, the same program once more, so that what
-// it costs is not counted as the client's.
+// The proxy is a process of its own, the same program once more. So its
+// processor time is not counted as the client's.
+//
+// Toxiproxy, which the fault campaign uses, cannot stand in. Its latency is a
+// whole number of milliseconds. A toxic with a finer unit sleeps by a timer of
+// Go, which an idle process rounds up to a millisecond. Measured on two cores,
+// as the median round trip of one byte (without a proxy: 5 µs):
+//
+//	each way   this package   toxiproxy
+//	0 ms            0.21 ms     0.07 ms
+//	0.15 ms         0.38 ms     2.35 ms
+//	0.5 ms          1.15 ms     2.33 ms
+//	1 ms            2.24 ms     2.48 ms
+//
+// With 90 connections and 0.5 ms each way, this package carries 44,000 round
+// trips a second, toxiproxy 33,000.
 package delay
 
 import (
@@ -38,7 +52,7 @@ type Proxy struct {
 }
 
 // Start starts a proxy in front of target, a host:port. The program must call
-// Main first thing.
+// [Main] before anything else.
 func Start(ctx context.Context, target string, oneWay time.Duration) (*Proxy, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -70,8 +84,8 @@ func (p *Proxy) Close() error {
 	return errors.Join(p.stdin.Close(), p.command.Wait())
 }
 
-// Main returns at once in a program that was not started as a proxy, and never
-// in one that was.
+// Main runs the proxy and never returns in a program that Start has started. It
+// returns at once in any other.
 func Main() {
 	target := os.Getenv(envTarget)
 	if target == "" {

@@ -9,9 +9,8 @@ import (
 
 // A line is one direction of all connections.
 //
-// Invariant: parcels are due in the order in which they are in the queue, but
-// for the microseconds in which two readers pass each other: all take the same
-// time.
+// Invariant: parcels are in the queue in the order in which they are due, since
+// all take the same time. Two readers may pass each other by microseconds.
 type line struct {
 	delay time.Duration
 
@@ -41,8 +40,8 @@ func (l *line) send(p parcel) {
 }
 
 // deliver hands over each parcel when it is due. It sleeps in the kernel, on a
-// thread of its own: Go's timers round a sleep up to a millisecond when
-// nothing else happens.
+// thread of its own, since Go's timers round a sleep up to a millisecond in an
+// idle process.
 func (l *line) deliver() {
 	runtime.LockOSThread()
 	sharpenTimer()

@@ -15,9 +15,9 @@ func serve(target string, oneWay time.Duration, stdin io.Reader, stdout io.Write
 	if err != nil {
 		return err
 	}
-	// A line that sleeps keeps its place among those that may run until Go's
-	// monitor takes it away, which can be milliseconds: without places to spare
-	// nothing would be read meanwhile.
+	// A line that sleeps in the kernel keeps its processor slot until Go's monitor
+	// takes the slot away. That can last milliseconds. Without spare slots nothing
+	// would be read meanwhile.
 	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
 	there, back := newLine(oneWay), newLine(oneWay)
 	go there.deliver()

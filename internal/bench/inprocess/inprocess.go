@@ -1,5 +1,5 @@
-// Package inprocess is the parts of the kit that no network is in, and what an
-// operation allocates with its driver, as benchmarks in testing.B form.
+// Package inprocess has benchmarks in testing.B form: of the kit without a
+// network, and of what an operation allocates together with its driver.
 package inprocess
 
 import (
@@ -31,8 +31,8 @@ func MemoryPair(b *testing.B) {
 	}
 }
 
-// Refusal is a second caller of the process, answered from a Session's memory:
-// with the key's hash, as a limiter has it, or with a key that is there.
+// Refusal is a second caller of the same process, which a Session refuses from
+// memory. The key's hash is made in each call, as a limiter does, or before.
 func Refusal(s *sqllock.Session, hash bool) func(*testing.B) {
 	return func(b *testing.B) {
 		key := namespace.Key("user-1")

@@ -1,5 +1,5 @@
-// Package load measures a closed loop: callers that each do one operation
-// after the other, as fast as they are let.
+// Package load measures a closed loop: each caller does one operation after the
+// other, as fast as it can.
 package load
 
 import (
@@ -17,8 +17,8 @@ type Load struct {
 	WarmUp  time.Duration // not measured
 	Measure time.Duration
 
-	// Op is one operation of a caller; n counts that caller's. An error is
-	// counted, and not as an operation done.
+	// Op is the n-th operation of a caller. An error is counted as an error, not
+	// as an operation.
 	Op func(ctx context.Context, caller, n int) error
 
 	Usage func() Usage // processor time so far; nil: not measured
@@ -30,7 +30,7 @@ type Usage struct {
 	Server time.Duration // of the server's processes; 0 where it cannot be read
 }
 
-// A Measurement is what a Load came to.
+// A Measurement is the result of a Load.
 type Measurement struct {
 	Ops       int64
 	Errors    int64
@@ -49,13 +49,12 @@ func NewHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, time.Minute.Nanoseconds(), 3)
 }
 
-// Run runs l. An operation counts when it ended within the time measured. Run
-// returns early when ctx ends.
+// Run runs l and returns early when ctx ends. An operation counts if it ends
+// within the time measured.
 //
-// Op gets a context that never ends, for an operation under way when the time
-// is over ends first; and since one that can end makes database drivers start
-// a goroutine for each query, this is also the cheapest that a contender could
-// be given.
+// Op gets a context that never ends: an operation under way at the end of the
+// time is completed. Such a context is also the cheapest one for a contender. A
+// context that can end makes database drivers start a goroutine for each query.
 func Run(ctx context.Context, l Load) *Measurement {
 	r := &run{load: l, callers: make([]caller, l.Callers)}
 	var wg sync.WaitGroup
@@ -100,13 +99,15 @@ type run struct {
 	over      atomic.Bool
 }
 
-// A caller is written to by its own goroutine only. It notes each operation
-// as it is: a histogram each would be a megabyte's worth of cache lines.
+// A caller keeps the duration of each of its operations. A histogram for each
+// caller would take a megabyte of cache lines.
+//
+// Invariant: only the caller's own goroutine writes to it.
 type caller struct {
 	took     []time.Duration
 	errors   int64
 	firstErr error
-	_        [64]byte // the next one's is on another cache line
+	_        [64]byte // so that the next caller is on another cache line
 }
 
 func (r *run) loop(ctx context.Context, i int) {

@@ -45,7 +45,7 @@ func openLeases(ctx context.Context, env Env, callers int) (Locks, error) {
 	return &leaseLocks{db: db}, nil
 }
 
-// makeLeases leaves a table alone in which somebody holds a lease.
+// makeLeases creates the table, unless there is one in which a lease is held.
 func makeLeases(ctx context.Context, db *sql.DB) error {
 	var exists, used bool
 	if err := db.QueryRowContext(ctx, "SELECT to_regclass('bench_leases') IS NOT NULL").Scan(&exists); err != nil {

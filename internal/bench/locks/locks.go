@@ -1,5 +1,5 @@
-// Package locks is what the benchmarks compare: ways to take a lock on a name
-// and give it back, this kit's and those that people would use instead, each
+// Package locks has the contenders of the benchmarks: this kit's way to acquire
+// and release the lock of a name, and the ways that people use instead. Each is
 // set up as its own documentation says.
 package locks
 
@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// ErrBusy is Acquire's answer when somebody else holds the name.
+// ErrBusy is Acquire's error while another caller holds the name.
 var ErrBusy = errors.New("busy")
 
 // Locks takes locks on names. Its methods may be called at once from several

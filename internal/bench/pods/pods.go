@@ -1,6 +1,6 @@
-// Package pods is a fleet in one process: pods, each with a pool of its own on
-// one PostgreSQL, that lock either through a Session or with a pooled
-// connection for each lock.
+// Package pods is a fleet in one process. Each pod has a pool of its own on one
+// PostgreSQL. It locks through a Session, or with a pooled connection for each
+// lock.
 package pods
 
 import (
@@ -41,8 +41,8 @@ func Sessions(ctx context.Context, dsn string, n int) (*Fleet, error) {
 	}}, nil
 }
 
-// Pooled opens a fleet of n pods with a pool of so many connections each, which
-// are kept: made at once if warm, else as they are needed.
+// Pooled opens a fleet of n pods, each with a pool of the given size, whose
+// connections are kept. They are opened at once if warm, else as needed.
 func Pooled(ctx context.Context, dsn string, n, connections int, warm bool) (*Fleet, error) {
 	pods, err := openAll(n, func(int) (locks.Locks, error) { return openPool(ctx, dsn, connections, warm) })
 	if err != nil {
@@ -87,12 +87,11 @@ func openAll(n int, open func(i int) (locks.Locks, error)) ([]locks.Locks, error
 	return nil, err
 }
 
-// atOnce bounds how many pods open or close together: a Session takes a second
-// connection for a moment when it opens, and a fleet must not need two for each.
+// atOnce bounds how many pods open or close together. A Session takes a second
+// connection for a moment when it opens, and there is no room for two per pod.
 const atOnce = 8
 
-// each calls do for every pod; what it answered for pods that failed is the
-// zero value.
+// each calls do for every pod. The result of a pod that failed is the zero value.
 func each[T any](n int, do func(i int) (T, error)) ([]T, error) {
 	var wg sync.WaitGroup
 	done, errs, places := make([]T, n), make([]error, n), make(chan struct{}, atOnce)

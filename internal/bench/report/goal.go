@@ -2,7 +2,6 @@ package report
 
 import (
 	"math"
-	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/bench/locks"
 	"github.com/latchkey-go/latchkey/internal/bench/results"
@@ -16,13 +15,27 @@ const (
 	HoldersApart    = "on a connection of its own"
 )
 
-// A status is what came of a goal.
+// A goal is a target of the project for one figure: a floor that must hold, and
+// the goal that we work towards. A ratio is taken within a round, in which both
+// sides ran shortly after each other.
+//
+// Goals are for the project's own use. Print lists them; the page does not.
+type goal struct {
+	what        string
+	floor, goal float64
+	less        bool // less is better
+	always      bool // it must hold in each round, not in the median
+	unit        unit
+	measure     func(*results.Results) results.Spread
+}
+
+// A status says how a figure compares with its goal.
 type status string
 
 const (
 	goalMet     status = "goal met"
 	floorMet    status = "floor met"
-	floorMissed status = "**floor not met**"
+	floorMissed status = "floor not met"
 	notMeasured status = "not measured"
 )
 
@@ -109,6 +122,3 @@ func (g *goal) bound(v float64) string {
 	}
 	return "≥ " + g.unit(v)
 }
-
-// plain is v for a terminal.
-func (v status) plain() string { return strings.Trim(string(v), "*") }

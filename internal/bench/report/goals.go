@@ -8,17 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/bench/results"
 )
 
-// A goal is what must hold of one figure, and what we are after.
-type goal struct {
-	what        string
-	floor, goal float64
-	less        bool // less is better
-	always      bool // it must hold in each round, not in the median
-	unit        unit
-	measure     func(*results.Results) results.Spread
-}
-
-// goals are in the order of the report.
+// goals are the project's targets, in the order in which Print lists them.
 func goals() []goal {
 	return slices.Concat(pairGoals(), redisGoals(), processorGoals(), connectionGoals(), inProcessGoals())
 }

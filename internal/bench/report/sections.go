@@ -24,50 +24,54 @@ type section struct {
 var sections = []section{
 	{
 		scenario: "pairs", title: "Acquire and release", x: "callers", matrix: true,
-		text: "Each caller takes and gives back the lock of a name of its own, one after the other, as a user does who sends one request " +
-			"after the other. A pair is both.",
+		text: "Each caller acquires and releases the lock of a name of its own, again and again.\n" +
+			"This is a user who sends one request after the other. A pair is one acquire and one release.",
 	},
 	{
 		scenario: "one processor", title: "The same, with one processor for the client", x: "callers", matrix: true,
-		text: "The client's part, whoever's it is, gets one of the processors (GOMAXPROCS=1), and leaves the others to the servers. On two shared " +
-			"ones, as above, a client that is busy on both takes from its own server.",
+		text: "The client's part of each contender gets one of the processors (GOMAXPROCS=1) and leaves the others to the servers.\n" +
+			"On two shared processors, as above, a client that keeps both busy takes time from its own server.",
 	},
 	{
 		scenario: "delay", title: "Half a millisecond of network each way",
-		text: "Both servers behind a proxy that delays every byte by 0.5 ms in each direction. One byte there and back really takes, when nothing else happens:",
+		text: "Both servers are behind a proxy that delays every byte by 0.5 ms in each direction.\n" +
+			"One byte there and back takes this long when nothing else happens:",
 	},
 	{scenario: "delayed", text: "512 callers, otherwise as above:"},
 	{
 		scenario: "held", title: "Many locks held", x: "locks held",
-		text: "64 callers make pairs on a Session that holds other locks at the same time. PostgreSQL walks a session's locks at the end of each " +
-			"statement, so the Session takes another connection for each thousand.",
+		text: "64 callers make pairs on a Session that holds other locks at the same time.\n" +
+			"PostgreSQL walks a session's locks at the end of each statement, so the Session opens another connection for each thousand locks.",
 	},
 	{
 		scenario: "holders", title: "Holders that need the database for their work",
-		text: "500 goroutines each take a lock and do a query while they hold it, on a pool of 10 connections. With a connection per lock from that pool " +
-			"holders wait for each other until the run is called off, after two seconds.",
+		text: "500 goroutines each take a lock and run a query while they hold it, on a pool of 10 connections.\n" +
+			"With a connection per lock from that pool, holders wait for each other until the run ends after two seconds.",
 	},
 	{
 		scenario: "refusals", title: "Refusals",
-		text: "64 callers want one key that is held by another instance. In the process that holds it, a refusal needs no database: see In the process.",
+		text: "64 callers want one key that another instance holds.\n" +
+			"In the process that holds it, a refusal needs no database: see [In the process](#in-the-process).",
 	},
 	{
 		scenario: "connections", title: "Connections", x: "callers",
-		text: "The most connections that a contender had while callers made pairs, as pg_stat_activity has them. More callers than a thousand hold more " +
-			"locks than a thousand.",
+		text: "The largest number of connections that a contender had while callers made pairs, according to pg_stat_activity.\n" +
+			"More than a thousand callers hold more than a thousand locks.",
 	},
 	{
 		scenario: "fleet", title: "A fleet", x: "pods",
-		text: "Pods, each with a pool or a Session of its own and 64 callers, on one PostgreSQL. Callers that were refused or had an error come back after about 10 ms.",
+		text: "Each pod has a pool or a Session of its own and 64 callers; all are on one PostgreSQL.\n" +
+			"A caller that was refused or had an error comes back after about 10 ms.",
 	},
 	{
 		scenario: "http", title: "HTTP, end to end",
-		text: "64 clients ask for a route that does nothing, over HTTP/1.1 on loopback: bare and behind limiters, admitted and refused apart.",
+		text: "64 clients request a route that does nothing, over HTTP/1.1 on loopback.\n" +
+			"The route is bare or behind a limiter. Admitted and refused requests are measured separately.",
 	},
 	{scenario: "grpc", title: "gRPC, end to end", text: "The same as a unary call."},
 	{
 		scenario: "waiting", title: "Waiting",
-		text: "Four processes with 64 callers each, who wait for 16 keys. p50 and p99 are those of the wait.",
+		text: "Four processes with 64 callers each wait for 16 keys. p50 and p99 are those of the wait.",
 	},
 	{
 		scenario: "in-process", title: "In the process", bare: true,
@@ -238,7 +242,7 @@ var extraNames = map[string]string{
 	"bytes":        "bytes allocated per operation",
 	"bytes more":   "more bytes than bare",
 	"refused":      "refused per second",
-	"no room":      "refused by the server per second, for want of connections",
+	"no room":      "refused by the server per second, for lack of connections",
 	"switches":     "context switches of the machine per pair",
 	"batch":        "keys per statement",
 	"least share":  "share of the process with the fewest grants",

@@ -1,5 +1,5 @@
-// Package report turns results into docs/benchmarks.md, its plots, and a few
-// lines for a terminal.
+// Package report turns results into docs/benchmarks.md with its plots, and into
+// a list of the project's goals for a terminal.
 package report
 
 import (
@@ -41,7 +41,7 @@ func Print(w io.Writer, r *results.Results) error {
 		if v == notMeasured {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", g.what, g.bound(g.floor), g.bound(g.goal), spreadText(s, g.unit), v.plain())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", g.what, g.bound(g.floor), g.bound(g.goal), spreadText(s, g.unit), v)
 	}
 	if err := t.Flush(); err != nil {
 		return err

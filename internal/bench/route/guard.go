@@ -1,6 +1,6 @@
-// Package route serves a route that does nothing over HTTP/1.1 and gRPC, on
-// loopback, behind different limiters, and asks for it with clients that cost
-// little: what is of interest is the difference that a limiter makes.
+// Package route serves a route that does nothing, over HTTP/1.1 and gRPC, on
+// loopback, behind different limiters. Its clients cost little, so that the
+// difference between limiters shows.
 package route
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// userHeader is where a request says whose it is, in both protocols. It is
-// sent to unguarded routes too, so that all requests are alike.
+// userHeader is the header that names the user of a request, in both protocols.
+// Requests to bare routes carry it too, so that all requests are alike.
 const userHeader = "user"
 
 const namespace = "bench"
@@ -33,7 +33,7 @@ type Guard struct {
 	handler func(http.Handler) http.Handler
 	unary   grpc.UnaryServerInterceptor // nil: none
 
-	// Hold takes user's place, as an instance that serves a request does.
+	// Hold takes the place of a user, as an instance does that serves a request.
 	Hold func(ctx context.Context, user string) (give func() error, err error)
 
 	close func() error

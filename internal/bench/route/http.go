@@ -22,7 +22,7 @@ func HTTP(g *Guard, callers int) (Endpoint, error) {
 	handler := g.handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
-	r := &httpEndpoint{server: &http.Server{Handler: handler}, clients: make([]*httpClient, callers)} //nolint:gosec // loopback: nobody is slow on purpose
+	r := &httpEndpoint{server: &http.Server{Handler: handler}, clients: make([]*httpClient, callers)} //nolint:gosec // loopback: no client is slow on purpose
 	go func() { _ = r.server.Serve(listener) }()
 	for i := range r.clients {
 		conn, err := net.Dial("tcp", listener.Addr().String())

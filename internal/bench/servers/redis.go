@@ -60,7 +60,7 @@ func StartRedis(ctx context.Context) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 10 { // between the choice of a port and its use somebody else may take it
+	for range 10 { // another process may take the port between its choice and its use
 		var r *Redis
 		if r, err = startRedisOnce(ctx, program); err == nil {
 			return r, nil

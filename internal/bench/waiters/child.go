@@ -24,20 +24,20 @@ func Main() {
 	if !ok {
 		return
 	}
-	if err := follow(text); err != nil {
+	if err := runChild(text); err != nil {
 		fmt.Fprintln(os.Stderr, "waiters:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func follow(text string) error {
-	var orders Orders
-	if err := json.Unmarshal([]byte(text), &orders); err != nil {
+func runChild(text string) error {
+	var config Config
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return err
 	}
 	in := bufio.NewReader(os.Stdin)
-	w, err := open(context.Background(), orders)
+	w, err := open(context.Background(), config)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func follow(text string) error {
 		_, _ = io.Copy(io.Discard, in)
 		os.Exit(0)
 	}()
-	r, err := measure(orders, w)
+	r, err := measure(config, w)
 	if err != nil {
 		return err
 	}
@@ -61,29 +61,29 @@ func follow(text string) error {
 
 // measure has callers wait, hold and give back. What they waited is counted when
 // the lock was granted while measuring.
-func measure(orders Orders, w waiter) (report, error) {
+func measure(config Config, w waiter) (report, error) {
 	var measuring atomic.Bool
-	waits := make([]*hdrhistogram.Histogram, orders.Callers)
+	waits := make([]*hdrhistogram.Histogram, config.Callers)
 	for i := range waits {
 		waits[i] = load.NewHistogram()
 	}
 	m := load.Run(context.Background(), load.Load{
-		Callers: orders.Callers, WarmUp: orders.WarmUp, Measure: orders.Measure,
+		Callers: config.Callers, WarmUp: config.WarmUp, Measure: config.Measure,
 		Usage: func() load.Usage { // called when measuring begins and when it ends
 			measuring.Store(!measuring.Load())
 			return load.Usage{Client: processorTime()}
 		},
 		Op: func(ctx context.Context, caller, _ int) error {
 			asked := time.Now()
-			give, err := w.wait(ctx, int64(rand.IntN(orders.Keys)))
+			give, err := w.wait(ctx, int64(rand.IntN(config.Keys)))
 			if err != nil {
 				return err
 			}
 			if measuring.Load() {
 				_ = waits[caller].RecordValue(max(time.Since(asked).Nanoseconds(), 1)) // beyond a minute: not recorded
 			}
-			if orders.Hold > 0 {
-				time.Sleep(orders.Hold)
+			if config.Hold > 0 {
+				time.Sleep(config.Hold)
 			}
 			return give()
 		},

@@ -16,7 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/bench/load"
 )
 
-// env is the environment variable with the orders of a process.
+// env is the environment variable with the config of a process.
 const env = "LATCHKEY_BENCH_WAITER"
 
 // ready is what a process writes when its connections are open, and begin what
@@ -29,11 +29,11 @@ const (
 // endGrace is how long a process may take for the end of calls under way.
 const endGrace = 30 * time.Second
 
-// Run has so many processes follow orders at the same time. When they have
+// Run has so many processes follow config at the same time. When they have
 // begun it calls begun, if that is not nil, in a goroutine that it waits for.
 // No process outlives Run, nor this process, however that ends.
-func Run(ctx context.Context, orders Orders, processes int, begun func()) (outcome *Outcome, err error) {
-	ctx, cancel := context.WithTimeout(ctx, orders.WarmUp+orders.Measure+endGrace)
+func Run(ctx context.Context, config Config, processes int, begun func()) (outcome *Outcome, err error) {
+	ctx, cancel := context.WithTimeout(ctx, config.WarmUp+config.Measure+endGrace)
 	defer cancel()
 	children := make([]*child, 0, processes)
 	defer func() {
@@ -42,7 +42,7 @@ func Run(ctx context.Context, orders Orders, processes int, begun func()) (outco
 		}
 	}()
 	for range processes {
-		c, err := start(ctx, orders)
+		c, err := start(ctx, config)
 		if err != nil {
 			return nil, err
 		}
@@ -76,12 +76,12 @@ type child struct {
 	out *bufio.Reader
 }
 
-func start(ctx context.Context, orders Orders) (*child, error) {
+func start(ctx context.Context, config Config) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(orders)
+	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
 	}

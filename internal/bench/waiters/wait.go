@@ -17,18 +17,18 @@ type waiter struct {
 	close func()
 }
 
-func open(ctx context.Context, orders Orders) (waiter, error) {
-	db, err := sql.Open("pgx", orders.Postgres)
+func open(ctx context.Context, config Config) (waiter, error) {
+	db, err := sql.Open("pgx", config.Postgres)
 	if err != nil {
 		return waiter{}, err
 	}
-	switch orders.How {
+	switch config.How {
 	case Session:
 		return openSession(ctx, db)
 	case AdvisoryLock:
-		return openPool(ctx, db, orders.Connections)
+		return openPool(ctx, db, config.Connections)
 	}
-	return waiter{}, fmt.Errorf("no way to wait is called %q", orders.How)
+	return waiter{}, fmt.Errorf("no way to wait is called %q", config.How)
 }
 
 func openSession(ctx context.Context, db *sql.DB) (waiter, error) {

@@ -18,15 +18,15 @@ const parentEnv = "LATCHKEY_BENCH_TEST_PARENT"
 func TestMain(m *testing.M) {
 	Main()
 	if dsn := os.Getenv(parentEnv); dsn != "" {
-		_, err := Run(context.Background(), orders(Session, dsn, time.Minute), 2, nil)
+		_, err := Run(context.Background(), config(Session, dsn, time.Minute), 2, nil)
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(pgtest.Main(m))
 }
 
-func orders(how, dsn string, measure time.Duration) Orders {
-	return Orders{How: how, Postgres: dsn, Connections: 4, Callers: 8, Keys: 2, Measure: measure}
+func config(how, dsn string, measure time.Duration) Config {
+	return Config{How: how, Postgres: dsn, Connections: 4, Callers: 8, Keys: 2, Measure: measure}
 }
 
 func TestShares(t *testing.T) {
@@ -52,7 +52,7 @@ func TestRun(t *testing.T) {
 	for _, how := range []string{Session, AdvisoryLock} {
 		t.Run(how, func(t *testing.T) {
 			begun := false
-			o, err := Run(t.Context(), orders(how, pgtest.Database(t), 200*time.Millisecond), 2, func() { begun = true })
+			o, err := Run(t.Context(), config(how, pgtest.Database(t), 200*time.Millisecond), 2, func() { begun = true })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunFails(t *testing.T) {
-	if _, err := Run(t.Context(), orders("by luck", pgtest.Database(t), time.Minute), 2, nil); err == nil {
+	if _, err := Run(t.Context(), config("by luck", pgtest.Database(t), time.Minute), 2, nil); err == nil {
 		t.Error("processes that could not begin are no error")
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// slack is what a busy machine may take beyond a goal before it is a violation:
-// the pause of who asks again, reconnecting, and a share of the processor for
-// each.
+// slack is what a busy machine may take beyond a goal before it is a violation.
+// It covers the pause before a caller asks again, the time to connect, and the
+// wait for a processor.
 const slack = 250 * time.Millisecond
 
-// A promise is within which time the keys of a victim are to be granted again.
+// A bound says within which time the keys of a victim must be granted again.
 type bound struct {
 	rows []int
 	from check.Origin
@@ -35,40 +35,40 @@ func bounds(lease time.Duration) []bound {
 	}
 }
 
-// notifyGoal is how soon holders are to know of a connection that was closed,
-// where the socket is watched: 99 in 100 of them. To miss it is a remark, since a
-// busy machine may be the cause.
+// notifyGoal is how soon 99 in 100 holders are told of a connection that was
+// closed, where the socket is watched. A miss is a remark and no violation,
+// since a busy machine may be the cause.
 const notifyGoal = 100 * time.Millisecond
 
-// notifyBound is within which time half of them must know: without the watch it
-// takes half a heartbeat in the mean until they are told.
+// notifyBound returns within which time half of the holders must be told.
+// Without the watch of the socket it takes half a heartbeat on average.
 func notifyBound(lease time.Duration) time.Duration { return heartbeat(lease) / 2 }
 
 // heartbeat is that of a session with this lease.
 func heartbeat(lease time.Duration) time.Duration { return lease / 5 }
 
-// callTimeout bounds calls that do not wait, and Unlocks.
+// callTimeout bounds an Unlock and each call that does not wait.
 const callTimeout = time.Second + slack
 
-// closes is the rows in which a connection is closed, and both sides hear of it.
+// closes lists the rows in which a connection is closed and both sides notice.
 var closes = []int{8, 13, 14, 15}
 
-// parts is the rows in which client and server cannot hear each other, so that the
-// client must know before the server frees.
+// parts lists the rows in which client and server cannot reach each other.
+// There the client must know of the loss before the server frees the lock.
 var parts = []int{2, 4, 5, 16}
 
-// notifies is the rows whose faults cost locks at a moment that is known.
+// notifies lists the rows whose faults cost locks at a known moment.
 var notifies = []int{2, 4, 5, 7, 8, 13, 14, 15, 16, 20, 25}
 
 // What faults do to processes, by row.
 var (
 	kills   = []int{1}
-	stops   = []int{2, 3}              // the process does not run, and so cannot note what it was told
+	stops   = []int{2, 3}              // the process does not run, so it cannot write down that it was told
 	starves = []int{27}                // processes hardly run
-	cuts    = []int{2, 3, 4, 5, 6, 16} // the process does not run, or does not hear what it asked
+	cuts    = []int{2, 3, 4, 5, 6, 16} // the process does not run, or gets no answer
 )
 
-// sweepOptions is what the campaign promises, and measures.
+// sweepOptions returns the bounds that the campaign checks.
 func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Grant) bool) []check.Option {
 	options := []check.Option{
 		check.WithFrozen(check.TimesOf(events, stops...)),
@@ -90,9 +90,9 @@ func (r *Result) sweepOptions(events []history.Event, excuse func(a, b check.Gra
 	return append(options, r.recoveryOptions()...)
 }
 
-// recoveryOptions is what the fault table says about the time in which the keys of
-// a victim must be granted again. Nothing, where faults overlap: who should get
-// the key may be frozen, too.
+// recoveryOptions returns the time in which the keys of a victim must be
+// granted again, by row. Where faults overlap there is none: the process that
+// should get the key may be frozen too.
 func (r *Result) recoveryOptions() (options []check.Option) {
 	if r.overlapping {
 		return nil
@@ -105,16 +105,16 @@ func (r *Result) recoveryOptions() (options []check.Option) {
 	return options
 }
 
-// promised reports whether it is promised when the keys of a victim of row come
-// back.
+// bounded reports whether there is a bound on the time until the keys of a
+// victim of row are free.
 func (r *Result) bounded(row int) bool {
 	return !r.overlapping && slices.ContainsFunc(bounds(r.settings.Lease), func(p bound) bool { return slices.Contains(p.rows, row) })
 }
 
-// errNotifiedLate: holders were told too late.
+// errNotifiedLate reports that holders were told too late.
 var errNotifiedLate = errors.New("campaign: holders were told too late")
 
-// notifications is what of the promises about notification was broken.
+// notifications returns an error for each row whose holders were told too late.
 func (r *Result) notifications() (err error) {
 	for _, t := range r.Report.Notifications {
 		if late := r.lateNotification(t); late != "" {
@@ -124,7 +124,7 @@ func (r *Result) notifications() (err error) {
 	return err
 }
 
-// lateNotification is how t broke a promise, empty if it did not.
+// lateNotification says how t breaks a bound. It is empty if it does not.
 func (r *Result) lateNotification(t *check.Notification) string {
 	bound := notifyBound(r.settings.Lease)
 	switch {
@@ -138,8 +138,8 @@ func (r *Result) lateNotification(t *check.Notification) string {
 	return ""
 }
 
-// missedGoal is a remark about what is not as it should be and no violation,
-// empty if there is none.
+// missedGoal says which goal t misses without a violation. It is empty if there
+// is none.
 func missedGoal(t *check.Notification) string {
 	if slices.Contains(closes, t.Row) && t.P99 > notifyGoal {
 		return fmt.Sprintf("told: p99 over %v", notifyGoal)

@@ -27,9 +27,9 @@ type Plan struct {
 	Progress io.Writer // a line for each fault
 }
 
-// Run runs a campaign and checks its history. The error is about what was
-// violated, or kept the campaign from going on; the Result is there in any case
-// but for one that could not begin.
+// Run runs a campaign and checks its history. The error reports what was
+// violated, or what kept the campaign from going on. The Result is there in any
+// case, except for a campaign that could not begin.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
 	rows, err := chosen(plan.Rows)
 	if err != nil {
@@ -40,7 +40,7 @@ func Run(ctx context.Context, plan Plan) (*Result, error) {
 	})
 }
 
-// chosen is the rows with these numbers.
+// chosen returns the rows with these numbers; all rows if there are none.
 func chosen(numbers []int) ([]faults.Row, error) {
 	all := faults.Rows()
 	if len(numbers) == 0 {
@@ -57,8 +57,8 @@ func chosen(numbers []int) ([]faults.Row, error) {
 	return rows, nil
 }
 
-// inject injects faults until the plan is fulfilled, or one of them was not
-// borne as it should.
+// inject injects faults until the plan is fulfilled, or until one has an effect
+// that it may not have.
 func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, result *Result, log *faultLog) error {
 	injector := &faults.Injector{Fleet: f, Rand: rand.New(rand.NewPCG(plan.Fleet.Seed, 2))}
 	begin := time.Now()
@@ -68,7 +68,7 @@ func inject(ctx context.Context, f *fleet.Fleet, plan Plan, rows []faults.Row, r
 				break
 			}
 			outcome, err := injector.Inject(ctx, row)
-			if ctx.Err() != nil { // it was not the fault's fault
+			if ctx.Err() != nil { // the campaign was interrupted
 				result.cut(outcome)
 				return errors.Join(context.Cause(ctx), log.fault(outcome.Fault))
 			}
@@ -96,7 +96,7 @@ func order(rng *rand.Rand, rows []faults.Row, n int) []faults.Row {
 	return all
 }
 
-// quiet is for how long the load goes on undisturbed between faults, at the most.
+// quiet bounds for how long the load goes on undisturbed between two faults.
 const quiet = 300 * time.Millisecond
 
 func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

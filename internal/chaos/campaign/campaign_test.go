@@ -67,7 +67,7 @@ func TestInterrupted(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || result == nil || result.Report == nil {
 		t.Fatalf("%v, %v", result, err)
 	}
-	if text := result.String(); !strings.Contains(text, "; interrupted") || result.Faults == 0 || result.Report.Operations == 0 {
+	if text := result.String(); !strings.Contains(text, "was interrupted") || result.Faults == 0 || result.Report.Operations == 0 {
 		t.Errorf("%d faults in\n%s", result.Faults, text)
 	}
 	again, err := campaign.Recheck(t.Context(), plan)

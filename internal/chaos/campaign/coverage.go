@@ -8,19 +8,21 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/faults"
 )
 
-// errCoverage: the campaign found nothing wrong, and could not have.
-var errCoverage = errors.New("campaign: that shows nothing")
+// errCoverage reports that the campaign found nothing wrong, and could not have
+// found anything.
+var errCoverage = errors.New("campaign: too little happened to show anything")
 
-// unjudged is of how many refusals one at the most may go without a judgement.
-const unjudged = 10
+// Of maxUnjudged refusals, at most one may go unjudged.
+const maxUnjudged = 10
 
-// evidence is an error if too little happened for a campaign to show anything.
+// coverage returns an error if too little happened for the campaign to show
+// anything.
 func (r *Result) coverage() error {
 	rep := r.Report
 	switch {
 	case len(r.Rows) == 0: // there were to be no faults: it is losses that would show something
 		return nil
-	case r.Linearization.Excused > r.Linearization.Refusals/unjudged:
+	case r.Linearization.Excused > r.Linearization.Refusals/maxUnjudged:
 		return fmt.Errorf("%w: %d of %d refusals were not judged", errCoverage, r.Linearization.Excused, r.Linearization.Refusals)
 	case rep.Contended == 0:
 		return fmt.Errorf("%w: no call was contended", errCoverage)
@@ -32,8 +34,8 @@ func (r *Result) coverage() error {
 	return nil
 }
 
-// costly reports whether row takes a connection, and the locks on it, from
-// somebody.
+// costly reports whether row costs a process its connection and the locks on
+// it.
 func costly(row faults.Row) bool {
 	return row.Effect == faults.VictimLoses || row.Effect == faults.AllLose
 }

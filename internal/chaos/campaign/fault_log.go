@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// log is the history of the faults.
+// A faultLog is the history of the faults.
 type faultLog struct{ file *os.File }
 
 func newFaultLog(dir string) (*faultLog, error) {
@@ -19,7 +19,7 @@ func newFaultLog(dir string) (*faultLog, error) {
 	return &faultLog{file}, err
 }
 
-// fault appends a fault; one that never began is left out.
+// fault appends a fault, unless it never began.
 func (n *faultLog) fault(f history.Fault) error {
 	if f.Begin == 0 {
 		return nil
@@ -54,7 +54,8 @@ func readFile(name string) ([]history.Event, error) {
 	return history.ReadAll(file)
 }
 
-// stale counts the writes that were committed after one with a later token.
+// staleWrites counts the writes that were committed after one with a later
+// token.
 func staleWrites(ctx context.Context, f *fleet.Fleet) (n int, err error) {
 	err = f.DB.QueryRowContext(ctx, `SELECT count(*) FROM (
 		SELECT timeline, lsn, lag(timeline) OVER key_order AS last_timeline, lag(lsn) OVER key_order AS last_lsn

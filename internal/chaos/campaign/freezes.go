@@ -15,16 +15,18 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// alwaysRunning is how many processes are not frozen at any moment: somebody
-// must be there to take what a frozen one had, and somebody to want it, too.
+// alwaysRunning is how many processes are not frozen at any moment. One of them
+// takes the key of a frozen process, another one contends for it.
 const alwaysRunning = 2
 
 // frozenRow is one kind of fault, in a campaign of its own: it counts as row 2.
 var frozenRow = faults.Row{Number: 2, Name: "frozen for 0.7 to 1.5 leases"}
 
-// Freezes freezes processes of a fleet plan.Freezes times, several at a time, each while it
-// holds a lock, and checks the history. A holder guards its work by Lock.Err:
-// what it did after a wake-up is late if somebody else had the key by then.
+// Freezes freezes processes of a fleet plan.Freezes times and checks the
+// history. Several are frozen at a time, each while it holds a lock.
+//
+// A holder guards its work by Lock.Err. What it does after it wakes up is late
+// if another process has got the key by then.
 func Freezes(ctx context.Context, plan Plan) (*Result, error) {
 	if plan.Fleet.Processes <= alwaysRunning {
 		return nil, fmt.Errorf("campaign: to freeze processes takes more than %d of them", alwaysRunning)
@@ -82,8 +84,8 @@ func (z *freezer) another() bool {
 	return true
 }
 
-// note log a freeze that ended with err. It returns the first error of all: what
-// fails after that is a consequence.
+// note adds a freeze that ended with err. It returns the first error of all,
+// since later ones are consequences.
 func (z *freezer) note(outcome faults.Outcome, err error) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -21,16 +21,16 @@ type Health struct {
 	Connections uint64
 }
 
-// errFalseLoss: more losses than there may be without a fault.
+// errFalseLoss reports more losses than there may be without a fault.
 var errFalseLoss = errors.New("campaign: losses were reported, and nothing was wrong")
 
-// enduring is of how many holds one may be lost when the processors are not
-// enough; with enough of them, none may.
+// Of enduring holds, one may be lost when there is too little processor time.
+// With enough of it, none may.
 const enduring = 10_000
 
-// Healthy lets a fleet work for plan.Duration without any fault, beside
-// plan.Hogs that take processor time from it, and checks its history and that
-// it lost next to nothing.
+// Healthy lets a fleet work for plan.Duration without faults, while plan.Hogs
+// take processor time from it. It checks the history, and that next to nothing
+// was reported lost.
 func Healthy(ctx context.Context, plan Plan) (*Result, error) {
 	h := &Health{Hogs: plan.Hogs}
 	return runScenario(ctx, plan, nil, func(ctx context.Context, f *fleet.Fleet, result *Result, _ *faultLog) error {
@@ -39,13 +39,13 @@ func Healthy(ctx context.Context, plan Plan) (*Result, error) {
 	})
 }
 
-// judge looks at what was found in the history.
+// evaluate compares the losses in the history with what is allowed.
 func (h *Health) evaluate(report *check.Report) error {
 	h.Holds, h.Losses = report.Locks, report.Losses
 	return h.err()
 }
 
-// live is the time in which nothing is done to f.
+// live lets f work undisturbed.
 func (h *Health) live(ctx context.Context, f *fleet.Fleet, plan Plan) (err error) {
 	if plan.Hogs > 0 {
 		stop, err := starve.Start(plan.Hogs)

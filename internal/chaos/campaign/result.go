@@ -17,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// A Result is what a campaign came to.
+// A Result is what a campaign found.
 type Result struct {
 	Rows          []*RowResult
 	Report        *check.Report // nil: the history was not checked
@@ -41,12 +41,12 @@ type Result struct {
 	fence       error // what was wrong with the writes
 }
 
-// A RowResult is one row's.
+// A RowResult is what it found for one row.
 type RowResult struct {
 	Row     faults.Row
 	Times   int
 	Lost    int64         // locks reported lost
-	Outside int           // overlaps where the promise does not reach
+	Outside int           // overlaps where no guarantee holds
 	Served  time.Duration // the longest until every process served again
 	Err     error
 }
@@ -78,7 +78,7 @@ func (r *Result) add(row faults.Row, outcome faults.Outcome, err error) {
 	of.Served = max(of.Served, outcome.Recovery)
 }
 
-// cut log a fault that was interrupted.
+// cut adds a fault that was interrupted.
 func (r *Result) cut(outcome faults.Outcome) {
 	outcome.Recovery = forGood
 	if outcome.Fault.Begin != 0 {
@@ -86,7 +86,7 @@ func (r *Result) cut(outcome faults.Outcome) {
 	}
 }
 
-// forGood is the recovery from a fault after which the campaign was broken off.
+// forGood is the recovery from a fault after which the campaign ended.
 const forGood = time.Hour
 
 // bystander reports whether f did nothing to the fleet.
@@ -97,7 +97,7 @@ func (r *Result) bystander(f history.Fault) bool {
 // linearizeWithin bounds the search for an order of all calls.
 const linearizeWithin = 5 * time.Minute
 
-// gather fetches from the database what was written.
+// gather reads from the database what was written.
 func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
 	if r.writes, err = worker.Stored(ctx, f.DB); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (r *Result) gather(ctx context.Context, f *fleet.Fleet) (err error) {
 	return err
 }
 
-// check has the history in dir checked.
+// check checks the history in dir.
 func (r *Result) check(dir string) error {
 	events, err := read(dir)
 	if err != nil {
@@ -127,8 +127,8 @@ func (r *Result) check(dir string) error {
 	return err
 }
 
-// judge has what holders and callers saw checked. What the server must have known
-// better than a victim is judged without what the victim saw.
+// evaluate checks what holders and callers saw. Where the server knew better
+// than a victim, the victim's view is left out.
 func (r *Result) evaluate(events []history.Event) error {
 	r.events = events
 	x := explain(events, r.settings.Lease)
@@ -139,23 +139,23 @@ func (r *Result) evaluate(events []history.Event) error {
 	return errors.Join(r.Report.Err(), r.notifications(), err)
 }
 
-// How is a line on how the campaign was run, and its size.
+// How returns the settings and the size of the campaign, a sentence on each line.
 func (r *Result) How() string {
 	set := r.settings
-	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v; PostgreSQL %s, %s, %d processors",
+	how := fmt.Sprintf("Seed %d, %v, %d processes of %d callers on %d keys, lease %v.\nPostgreSQL %s, %s, %d processors.",
 		set.Seed, r.Took.Round(time.Second), set.Processes, set.Callers, set.Keys, set.Lease,
 		r.Server, runtime.Version(), runtime.NumCPU())
 	if r.interrupted {
-		how += "; interrupted"
+		how += "\nThe campaign was interrupted."
 	}
 	if r.Report != nil {
-		how += fmt.Sprintf("; %d faults; %d operations, of them %d contended by another process, %d of these while a fault of the fleet went on or had not been recovered from",
+		how += fmt.Sprintf("\n%d faults; %d operations, of which another process contended %d.\n%d of these ran during a fault of the fleet, or before all processes had recovered from one.",
 			r.Faults, r.Report.Operations, r.Report.Contended, r.Report.Troubled)
 	}
-	return how + "."
+	return how
 }
 
-// String is a table of the rows, and totals.
+// String returns a table of the rows, and totals.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.How())
@@ -179,7 +179,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// totals is a line about what is no row's alone.
+// totals returns a line of figures over all rows.
 func (r *Result) totals() string {
 	outside, served := 0, time.Duration(0)
 	for _, of := range r.Rows {
@@ -188,7 +188,7 @@ func (r *Result) totals() string {
 	}
 	line := fmt.Sprintf("%d late effects", len(r.Report.Overlaps))
 	if r.Faults > 0 {
-		line += fmt.Sprintf(" in %d faults; %d overlaps where nothing is promised; every process served again within %v",
+		line += fmt.Sprintf(" in %d faults; %d overlaps where no guarantee holds; every process served again within %v",
 			r.Faults, outside, served.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("%s; %d fenced writes stored, %d refused by the fence, %d not made since the lock was known to be lost, %d stale ones stored; %d of %d refusals not judged",

@@ -15,7 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// savedName is the file beside the histories with what else a check takes.
+// savedName is the file in the directory of the histories with all else that a
+// check needs.
 const savedName = "campaign.json"
 
 // A saved is a campaign without its histories.
@@ -43,7 +44,7 @@ type savedRow struct {
 	Outside  int           `json:"outside"`
 	Served   time.Duration `json:"served"`
 	Err      string        `json:"err,omitempty"`
-	Violated bool          `json:"violated,omitempty"` // Err is about a promise
+	Violated bool          `json:"violated,omitempty"` // Err matches faults.ErrViolated
 }
 
 // save writes to dir what Recheck needs.
@@ -66,9 +67,9 @@ func (r *Result) save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, savedName), text, 0o600)
 }
 
-// Recheck checks the histories in plan.Fleet.Dir again, without a fleet. What a
-// campaign has left that was killed itself can be checked in part: nothing is
-// known of what was written then.
+// Recheck checks the histories in plan.Fleet.Dir again, without a fleet. A
+// campaign that was itself killed is checked in part: nothing is known of what
+// was written.
 func Recheck(_ context.Context, plan Plan) (*Result, error) {
 	dir := plan.Fleet.Dir
 	text, err := os.ReadFile(filepath.Join(dir, savedName))
@@ -90,7 +91,7 @@ func Recheck(_ context.Context, plan Plan) (*Result, error) {
 	return r, errors.Join(err, r.check(dir))
 }
 
-// result is the campaign that was saved, and what had gone wrong in it.
+// result returns the saved campaign, and what had gone wrong in it.
 func (s *saved) result() (r *Result, err error) {
 	r = &Result{
 		Stored: len(s.Writes), Stale: s.Stale, Faults: s.Faults, Health: s.Health, Took: s.Took, Server: s.Server,
@@ -113,8 +114,8 @@ func (s *saved) result() (r *Result, err error) {
 	return r, err
 }
 
-// rowNumbered is the row of this number, and of this name, where it has another
-// one in its campaign.
+// rowNumbered returns the row of this number, under the name that its campaign
+// gave it.
 func rowNumbered(number int, name string) faults.Row {
 	for _, row := range faults.Rows() {
 		if row.Number == number {
@@ -125,8 +126,9 @@ func rowNumbered(number int, name string) faults.Row {
 	return faults.Row{Number: number, Name: name}
 }
 
-// remains is a campaign that was not saved, by its faults. The time after each
-// counts as trouble, as long as a process may take to serve again.
+// remains makes a Result from the faults of a campaign that was not saved. The
+// time after each fault counts as trouble for as long as a process may take to
+// serve again.
 func remains(set fleet.Settings) (*Result, error) {
 	events, err := read(set.Dir)
 	if err == nil && len(events) == 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 )
 
-// A scenario is what is done to a fleet at work.
+// A scenario is what happens to a fleet at work.
 type scenario func(ctx context.Context, f *fleet.Fleet, result *Result, log *faultLog) error
 
-// stage starts a fleet, lets run do its harm, ends the fleet's work and has the
-// history checked.
+// runScenario starts a fleet, runs a scenario on it, ends its work and checks
+// the history.
 func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario) (result *Result, err error) {
 	f, err := fleet.Start(ctx, plan.Fleet)
 	if err != nil {
@@ -47,14 +47,14 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 	return result, errors.Join(err, result.check(plan.Fleet.Dir))
 }
 
-// errInterrupted: a campaign was ended before its time.
+// errInterrupted reports that a campaign was ended before its time.
 var errInterrupted = errors.New("campaign: interrupted")
 
 // drainWithin bounds the end of the fleet's work.
 const drainWithin = 2 * time.Minute
 
-// watched checks that every process, whichever its driver, watches its socket:
-// else its times do not show what is promised about a closed connection.
+// watched checks that every process watches its socket, whichever its driver.
+// Otherwise its times say nothing about a closed connection.
 func watched(ctx context.Context, f *fleet.Fleet) error {
 	for _, m := range f.Members {
 		err := fleet.Poll(ctx, 10*time.Second, "a process to watch its socket", func(context.Context) (bool, error) {

@@ -5,10 +5,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// believed is the history as the server saw it: without what victims believed in
-// those windows, where that contradicts it. A lock from before is in doubt from
-// then on. One that was handed on within the process is not there at all, nor is
-// what the process answered from memory while it believed.
+// serverView returns the history as the server saw it. It leaves out what
+// victims took for true in their windows, where that contradicts the server:
+//
+//   - A lock from before the window is in doubt from its beginning on.
+//   - A lock that was handed on within the process meanwhile is left out.
+//   - So is a refusal that the process gave from memory meanwhile.
 func (x *explanation) serverView(events []history.Event) []history.Event {
 	stale := map[int64]*window{} // by lock
 	memory := map[place][]*check.Grant{}
@@ -46,8 +48,8 @@ type place struct {
 	key     int64
 }
 
-// contradicts reports whether c, a victim's lock, was held beside another one, and
-// only beside such as are an excuse for it.
+// contradicts reports whether c, a lock of a victim, was held at the same time
+// as others, all of which may excuse it.
 func (x *explanation) contradicts(c *check.Grant) (met bool) {
 	for _, o := range x.keys[c.Key] {
 		if o == c || o.Granted >= heldUntil(c) || c.Granted >= heldUntil(o) {
@@ -61,7 +63,7 @@ func (x *explanation) contradicts(c *check.Grant) (met bool) {
 	return met
 }
 
-// heldUntil is the moment to which c was held, by what its holder saw.
+// heldUntil returns the moment until which c was held, by what its holder saw.
 func heldUntil(c *check.Grant) history.Moment {
 	until := max(c.From, c.Valid)
 	if c.Unlock == history.OK && c.Told == 0 {
@@ -70,7 +72,8 @@ func heldUntil(c *check.Grant) history.Moment {
 	return until
 }
 
-// remembered reports whether t was refused beside one of locks, until its end.
+// remembered reports whether t was refused while one of locks was held in the
+// memory of its process.
 func remembered(t history.Try, locks []*check.Grant) bool {
 	for _, c := range locks {
 		if t.End >= c.Granted && t.Begin <= max(heldUntil(c), c.Told, c.Ended) {
@@ -80,7 +83,7 @@ func remembered(t history.Try, locks []*check.Grant) bool {
 	return false
 }
 
-// doubted is h, if nobody knows what became of it after from.
+// doubted returns h as a lock whose end after from is not known.
 func doubted(h history.Hold, from history.Moment) *history.Hold {
 	h.Valid = max(h.From, min(h.Valid, from))
 	if h.Unlock == history.OK {

@@ -64,7 +64,7 @@ func TestEarly(t *testing.T) {
 		{"told too late", [][]history.Event{
 			grant(1, 11, 10, 390, 391, 392, history.Lost), later, {fault(13, 1, 100, 102)},
 		}, false, 0},
-		{"one holder does not heed the noticeDelay that another had", [][]history.Event{
+		{"one holder does not heed the notice that another had", [][]history.Event{
 			stale, later, {fault(13, 1, 100, 102)}, onKey(2, grant(1, 12, 10, 109, 110, 111, history.Lost)),
 		}, false, 0},
 		{"one is never told", [][]history.Event{

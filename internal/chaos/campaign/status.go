@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// verdict is a word on a row. It is ok only if the row's fault was made, cost what it
-// should, and nothing was found that was wrong then.
+// status returns the result of a row in a word. It is ok only if the row's
+// fault was made, cost what it should, and no check failed then.
 func (r *Result) status(of *RowResult) string {
 	switch t := r.notification(of); {
 	case r.violated(of):
@@ -23,7 +23,7 @@ func (r *Result) status(of *RowResult) string {
 	case r.fence != nil:
 		return "ok, but for the fence: VIOLATED in some row"
 	case slices.Contains(notifies, of.Row.Number) && (t == nil || t.Locks == 0):
-		return "nobody was told"
+		return "no holder was told"
 	case r.nothingLost(of):
 		return "nothing lost"
 	case t != nil && missedGoal(t) != "":
@@ -44,14 +44,14 @@ func (r *Result) violated(of *RowResult) bool {
 		slices.ContainsFunc(r.wrong(), func(m history.Moment) bool { return r.rowAt(m) == of.Row.Number })
 }
 
-// nothingLost reports whether the row's faults should have cost keys, so that it
-// could be seen when they came back, and cost none.
+// nothingLost reports whether the row's faults should have cost keys and cost
+// none, so that no recovery could be measured.
 func (r *Result) nothingLost(of *RowResult) bool {
 	rec := r.recovery(of)
 	return r.bounded(of.Row.Number) && !slices.Contains(notifies, of.Row.Number) && (rec == nil || rec.Keys == 0)
 }
 
-// wrong is when something was found wrong.
+// wrong returns the moments at which something was wrong.
 func (r *Result) wrong() (all []history.Moment) {
 	for _, o := range r.Report.Overlaps {
 		all = append(all, o.From)
@@ -74,7 +74,7 @@ func (r *Result) wrong() (all []history.Moment) {
 	return all
 }
 
-// rowAt is the row of the last fault that had begun by m; 0: none had.
+// rowAt returns the row of the last fault that had begun by m, or 0.
 func (r *Result) rowAt(m history.Moment) int {
 	var last history.Fault
 	for _, i := range r.outcomes {

@@ -9,11 +9,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/check"
 )
 
-// columns is the head of the table, with a cell for each of them in cells. Three times are
-// the median, the 99th percentile and the longest.
+// columns is the head of the table. Three times in a cell are the median, the
+// 99th percentile and the longest.
 var columns = []string{
 	"row", "fault", "times", "locks lost", "told p50 / p99 / max", "told before the next grant",
-	"key free again p50 / p99 / max", "within the goal", "overlaps", "verdict",
+	"key free again p50 / p99 / max", "within the goal", "overlaps", "result",
 }
 
 // cells is one line of the table.
@@ -66,7 +66,7 @@ func three(p50, p99, longest time.Duration) string {
 	return fmt.Sprintf("%d / %d / %d ms", p50.Milliseconds(), p99.Milliseconds(), longest.Milliseconds())
 }
 
-// overlapCell is the violations, and what is none.
+// overlapCell counts the violations, and the overlaps that are none.
 func (r *Result) overlapCell(of *RowResult) string {
 	if r.Report == nil {
 		return noFigure
@@ -74,11 +74,11 @@ func (r *Result) overlapCell(of *RowResult) string {
 	all := []string{strconv.Itoa(r.overlaps(of))}
 	for _, e := range r.StaleLocks {
 		if e.Row == of.Row.Number {
-			all = append(all, fmt.Sprintf("%d until the noticeDelay came (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000))
+			all = append(all, fmt.Sprintf("%d until the client noticed (longest seen %.1f ms)", e.Times, float64(e.Longest.Microseconds())/1000))
 		}
 	}
 	if of.Outside > 0 {
-		all = append(all, fmt.Sprintf("%d where nothing is promised", of.Outside))
+		all = append(all, fmt.Sprintf("%d where no guarantee holds", of.Outside))
 	}
 	return strings.Join(all, ", ")
 }
@@ -118,12 +118,15 @@ func (r *Result) recovery(of *RowResult) *check.Recovery {
 	return nil
 }
 
-// legend is how the figures of the table are counted.
-const legend = "Times of notification run from the beginning of the fault, for the locks held then and lost to it (in row 2 a frozen holder is told when it wakes up). " +
-	"Told before the next grant: before the call that brought it had returned. " +
-	"Times until a key is free again run to the next grant that a caller got, from the beginning of the fault; in rows 14 to 16, during which nothing can happen, from its end, which in row 14 is the kill itself."
+// legend says how the figures of the table are counted.
+const legend = `A holder is told of a loss by Err, by its context or by a hook.
+These times run from the beginning of the fault, for the locks held then and lost to it.
+In row 2 a frozen holder is told when it wakes up.
+"Told before the next grant" means before the call that brought the grant returned.
+A key is free again at the next grant that a caller got, counted from the beginning of the fault.
+In rows 14 to 16 nothing can happen during the fault, so the time runs from its end; in row 14 the end is the kill itself.`
 
-// Markdown is the table for a document, with a line on how it came about.
+// Markdown returns the table for a document, with how it came about.
 func (r *Result) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s\n\n| %s |\n|%s\n", r.How(), legend, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))

@@ -42,9 +42,9 @@ func TestTable(t *testing.T) {
 				cut, grant(2, 20, 1150, 1200, 0, 1210, history.OK), reset, grant(3, 31, 3040, 3100, 0, 3110, history.OK),
 			}, true, []string{
 				"| 4 | partition | 1 | 1 | 800 / 800 / 800 ms | 1 of 1 | 1049 / 1049 / 1049 ms | 100 % in 1.5s | 0 | ok |",
-				"| 8 | reset | 1 | 1 | 20 / 20 / 20 ms | 1 of 1 | 39 / 39 / 39 ms | 100 % in 1s | 0, 1 where nothing is promised | ok |",
+				"| 8 | reset | 1 | 1 | 20 / 20 / 20 ms | 1 of 1 | 39 / 39 / 39 ms | 100 % in 1s | 0, 1 where no guarantee holds | ok |",
 				"| 30 | restart | 0 | 0 | – | – | – | – | 0 | not run |",
-				"Seed 7, ", "2 faults; 8 operations, of them 0 contended by another process, 0 of these while", "from the beginning of the fault",
+				"Seed 7, ", "2 faults; 8 operations, of which another process contended 0.", "0 of these ran during", "from the beginning of the fault",
 			},
 		},
 		{
@@ -70,7 +70,7 @@ func TestTable(t *testing.T) {
 		{
 			"the goal of notification missed", [][]history.Event{
 				cut, onKey(2, grant(2, 21, 2000, 3010, 3150, 3160, history.Lost)), onKey(3, grant(2, 22, 2000, 3010, 3050, 3160, history.Lost)),
-			}, true, []string{"50 / 150 / 150 ms | 2 of 2 | – | – | 0, 1 where nothing is promised | ok; told: p99 over 100ms |"},
+			}, true, []string{"50 / 150 / 150 ms | 2 of 2 | – | – | 0, 1 where no guarantee holds | ok; told: p99 over 100ms |"},
 		},
 		{
 			"the bound of notification missed", [][]history.Event{
@@ -78,20 +78,20 @@ func TestTable(t *testing.T) {
 			}, false, []string{"150 / 150 / 150 ms | 1 of 1 |", "VIOLATED |"},
 		},
 		{
-			"the bound of notification missed by who relies on his context", [][]history.Event{
+			"the bound of notification missed by a holder that relies on its context", [][]history.Event{
 				cut, onKey(2, grant(2, 21, 2000, 3010, 3012, 3014, history.Lost)), onKey(3, grant(2, 22, 2000, 3010, 3012, 3014, history.Lost)),
 				onKey(4, listens(grant(2, 23, 2000, 3010, 3150, 3160, history.Lost))),
 			}, false, []string{"12 / 150 / 150 ms; 1 by their contexts, p50 150 ms | 3 of 3 |", "VIOLATED |"},
 		},
 		{
-			"told too late of something that was no row's promise", [][]history.Event{
+			"told too late of a fault whose row has no bound", [][]history.Event{
 				cut, grant(2, 20, 1150, 1200, 0, 1210, history.OK), reset,
 				onKey(2, grant(3, 41, 2000, 3500, 3900, 3910, history.Lost)), onKey(2, grant(4, 42, 3600, 3700, 0, 3710, history.OK)),
-			}, false, []string{"100 % in 1.5s | 0 | ok |", "| – | – | 0, 1 where nothing is promised | VIOLATED |"},
+			}, false, []string{"100 % in 1.5s | 0 | ok |", "| – | – | 0, 1 where no guarantee holds | VIOLATED |"},
 		},
 		{
 			"nobody held anything", [][]history.Event{onKey(3, grant(3, 31, 2990, 2991, 0, 2992, history.OK))}, true, []string{
-				"| 4 | partition | 1 | 1 | – | 0 of 0 | – | – | 0 | nobody was told |", "| 8 | reset | 1 | 1 | – | 0 of 0 | – | – | 0, 1 where nothing is promised | nobody was told |",
+				"| 4 | partition | 1 | 1 | – | 0 of 0 | – | – | 0 | no holder was told |", "| 8 | reset | 1 | 1 | – | 0 of 0 | – | – | 0, 1 where no guarantee holds | no holder was told |",
 			},
 		},
 	}
@@ -101,7 +101,7 @@ func TestTable(t *testing.T) {
 			if (err == nil) != tt.ok {
 				t.Errorf("judged %v, want ok %v", err, tt.ok)
 			}
-			if text := r.String(); !strings.Contains(text, "in 2 faults; 1 overlaps where nothing is promised; every process served again within 90ms") {
+			if text := r.String(); !strings.Contains(text, "in 2 faults; 1 overlaps where no guarantee holds; every process served again within 90ms") {
 				t.Errorf("the totals are not in\n%s", text)
 			}
 			table := r.Markdown()

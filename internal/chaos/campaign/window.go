@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A window is from a fault that ended a connection on the server's side until its
-// victim knew of it.
+// A window lasts from a fault that ended a connection on the server's side
+// until its victim knew.
 type window struct {
 	history.Fault
 	known  history.Moment // when a holder was told first: no lock from before is valid then
@@ -22,11 +22,12 @@ func newWindow(f history.Fault, lease time.Duration) window {
 	return window{Fault: f, known: limit, limit: limit, handed: f.Begin}
 }
 
-// close finds when the victim knew: when the first who held a lock on the
-// connection was told. If nobody did by then, because locks were given back
-// without an answer, it is the limit. Of a half-open one its locks may have been
-// handed on within the process meanwhile, and the fault lasts until the process
-// knows.
+// close finds when the victim knew: when the first holder of a lock on the
+// connection was told. It is the limit if none was told by then, because the
+// locks were given back without an answer.
+//
+// The locks of a half-open connection may have been handed on within the
+// process meanwhile. There the fault lasts until the process knows.
 func (w *window) close(lost []*check.Grant) {
 	if w.Row == 7 && w.End > w.Begin {
 		w.known = min(w.known, w.End)
@@ -40,26 +41,26 @@ func (w *window) close(lost []*check.Grant) {
 }
 
 // holds reports whether h was held in w, on the connection that had ended, and
-// not believed in beyond w.
+// was not taken for valid after w.
 func (w *window) holds(h *check.Grant) bool {
 	seen := max(h.From, h.Valid)
 	if h.Process != w.Process || w.Begin > max(seen, h.Ended) {
 		return false
 	}
-	if h.Valid < h.From && h.Told != 0 { // told at first sight: nobody believed in it
+	if h.Valid < h.From && h.Told != 0 { // told at first sight: its holder never saw it valid
 		return h.From <= w.limit
 	}
 	return h.From <= w.handed && seen <= w.known && h.Told <= w.limit
 }
 
-// excuses reports whether a lock that was held in w may have been valid beside
-// other, and told after other was granted.
+// excuses reports whether a lock that was held in w may overlap other, and may
+// be told after other was granted.
 func (w *window) excuses(other *check.Grant) bool {
 	return other.Process != w.Process && other.Granted >= w.Begin
 }
 
-// An explanation is which locks were held in such windows, and not believed in
-// beyond them.
+// An explanation has the locks that were held in such windows and were not
+// taken for valid after them.
 type explanation struct {
 	windows []window
 	claims  map[int64]*check.Grant // all locks
@@ -101,7 +102,7 @@ func explain(events []history.Event, lease time.Duration) *explanation {
 	return x
 }
 
-// excuse reports whether a and b may have been valid at once: see
+// excuse reports whether a and b may have been valid at once; see
 // check.WithExcuse.
 func (x *explanation) excuse(a, b check.Grant) bool {
 	v, w := x.victims[a.Lock], x.victims[b.Lock]

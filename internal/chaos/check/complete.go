@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// incomplete is an error if a lock lacks its beginning or its end in the history,
-// and its process was not killed by a fault of the rows kills.
+// incomplete returns an error if a lock lacks its beginning or its end in the
+// history. Locks of processes that faults of the rows kills ended may lack
+// them.
 func (rs *records) incomplete(kills []int) error {
 	killed := map[int]bool{}
 	for _, f := range rs.faults {

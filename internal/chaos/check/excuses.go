@@ -9,26 +9,26 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// settling is how long after a call, in a system that is not disturbed, what
-// the call left on its way to or from the server is done with. It is also the
-// longest that a TryLock takes.
+// settling is how long a call's traces can stay on their way to or from the
+// server, in an undisturbed system. It is also the longest that a TryLock
+// takes.
 const settling = history.Moment(time.Second)
 
-// excuses are why a refusal may be right although no lock of the history is
-// held: calls that have or may have the key for a moment without a line that
-// says when. They widen what is legal:
+// excuses are the reasons why a refusal may be right although no lock in the
+// history is held. Some calls have the key for a moment, and no line says when.
+// Each of them makes a refusal legal:
 //
-//   - Another call that waits for the key: a TryLock does not pass those in line.
-//   - An Unlock that has not returned: its process answers from memory.
-//   - A call that ended without a lock, neither granted nor refused. A grant may
-//     have been made for it, then or later, and is given back; how soon is not
-//     known, so until the next grant of the key, unless the key was certainly
-//     held all the while, and in any case until it has settled.
-//   - A call of a process that was killed, which left no line. Any fault with a
-//     Process may be that.
+//   - Another call waits for the key. A TryLock does not overtake waiting calls.
+//   - An Unlock has not returned. Its process answers from memory.
+//   - A call ended without a lock, neither granted nor refused. A grant may have
+//     been made for it, then or later, and is given back at an unknown time. So it
+//     counts until the next grant, unless the key was certainly held all the
+//     while, and in any case until it has settled.
+//   - A call of a process that was killed left no line. Any fault with a Process
+//     may be such a kill.
 //
-// A call for several keys that brought one of them must be in the history for
-// the others too, as one that gave up: it was in line for them.
+// A call for several keys waited for all of them and brought one. So the
+// history must have it for the others too, as a call that gave up.
 type excuses struct {
 	record *record
 	last   history.Moment // of the history
@@ -85,8 +85,8 @@ func disturbances(faults []history.Fault) *spans {
 	return all
 }
 
-// unseen is when calls of processes that faults of kills ended may have had r's
-// key, and left no line.
+// unseen returns when calls of killed processes may have had r's key without a
+// line in the history. kills are the rows that kill.
 func (r *record) unseen(rs *records, kills []int) (all []interval) {
 	for _, f := range rs.faults {
 		if f.Process == 0 || !slices.Contains(kills, f.Row) {
@@ -105,10 +105,10 @@ func (r *record) askedBy(process int, m history.Moment) bool {
 	return slices.ContainsFunc(r.tries, func(t history.Try) bool { return t.Process == process && t.Begin < m })
 }
 
-// A abandonedCall is a call without effect, and when all it may have left is gone.
+// An abandonedCall had no effect. After gone, nothing of it is left.
 type abandonedCall struct{ begin, end, gone history.Moment }
 
-// abandonedCalls are filled, then prepared, then asked.
+// abandonedCalls are added, then prepared, then queried.
 type abandonedCalls struct {
 	all   []abandonedCall  // by begin
 	reach []history.Moment // the latest gone of the first i+1
@@ -123,8 +123,8 @@ func (s *abandonedCalls) prepare() {
 	}
 }
 
-// since reports whether a abandonedCall that had not ended when the key became free may
-// have had it when t was made.
+// since reports whether an abandoned call that had not ended when the key
+// became free may have had the key when t was made.
 func (s *abandonedCalls) since(freed history.Moment, t history.Try) bool {
 	i := sort.Search(len(s.all), func(i int) bool { return s.all[i].begin > t.End }) - 1
 	for ; i >= 0 && s.reach[i] >= t.Begin; i-- {

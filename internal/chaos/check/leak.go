@@ -2,18 +2,18 @@ package check
 
 import "github.com/latchkey-go/latchkey/internal/chaos/history"
 
-// A Leak is a key that was refused although nobody had held it for too long, or
-// nobody but one process that may have had it all the while.
+// A Leak is a key that was refused for too long without a holder, or while only
+// one process was granted it.
 type Leak struct {
 	Key      int64
-	Free, At history.Moment // since when nobody held it, or there was no trouble; the first such refusal
+	Free, At history.Moment // since when no lock was held and there was no trouble; the first such refusal
 	Refusals int
 	Process  int // that was granted the key meanwhile; 0: none was
 }
 
 // leaks finds the refusals of r that come too late after the last holder's end.
-// This is coarse, and so needs no excuse: whatever became of calls that gave up,
-// what they left behind is gone by then.
+// The bound is coarse and needs no excuse: whatever a call that gave up has
+// left behind is gone by then.
 func (s *sweep) leaks(r *record) {
 	if s.free == 0 {
 		return
@@ -47,8 +47,8 @@ func (s *sweep) leaks(r *record) {
 	s.report.Leaks = append(s.report.Leaks, m.leaks...)
 }
 
-// freedBy is, for each i, when the first i locks of r had ended, as far as anybody
-// saw; before the first it is when somebody asked first.
+// freedBy returns, for each i, when the first i locks of r had ended as far as
+// any holder saw. Before the first lock it is the first call for the key.
 func (r *record) freedBy() []history.Moment {
 	free := make([]history.Moment, len(r.locks)+1)
 	if len(r.tries) > 0 {

@@ -16,7 +16,7 @@ var (
 	ErrUndecided = errors.New("check: the time was not enough to decide")
 )
 
-// A Place is where in a history a key's answers were wrong, or not judged.
+// A Place is where in a history a key's answers were wrong, or were not checked.
 type Place struct {
 	Key        int64
 	From, To   history.Moment
@@ -26,27 +26,28 @@ type Place struct {
 // A Linearization is what [Linearize] found.
 type Linearization struct {
 	Keys       int
-	Operations int // grants, refusals, ends of locks that were judged
-	Refusals   int // judged or not
-	Excused    int // of them, those that were not, since calls without a known effect can explain them
+	Operations int // grants, refusals and ends of locks that were checked
+	Refusals   int // checked or not
+	Excused    int // of them, those that were not, since calls without a known effect explain them
 
 	Illegal   []Place // of each key the first
 	Undecided []Place
 }
 
-// Params are what [Linearize] must know of the system, and how long it may take.
+// Params are the facts about the system that [Linearize] needs, and its time
+// limit.
 type Params struct {
 	Timeout time.Duration // 0: none
 	Lease   time.Duration // after which the server frees what a session had
 	Kills   []int         // the rows of faults that kill their process
 }
 
-// Linearize asks for each key whether one lock server, that holds it for one
-// lock at a time, could have given all answers of the history, each at some
-// moment within its call.
+// Linearize checks each key on its own. It asks whether one lock server, which
+// holds the key for one lock at a time, could have given all answers of the
+// history. Each answer takes effect at some moment within its call.
 //
-// What is unknown widens what is legal: a lock that was lost, or whose Unlock
-// got no answer, may be free at any later moment; and see excuses. The error
+// What is unknown widens what is legal. A lock that was lost, or whose Unlock
+// got no answer, may be free at any later moment; see also excuses. The error
 // matches ErrIllegal, ErrUndecided or ErrMalformed.
 func Linearize(events []history.Event, t Params) (Linearization, error) {
 	rs, err := index(events)

@@ -16,7 +16,7 @@ const (
 	lose                 // held by lock → limbo; else nothing
 )
 
-// An operation is one step of a key's history for the model: it took effect at
+// An operation is one step of a key's history for the model. It took effect at
 // some moment from call to ret, both included.
 type operation struct {
 	action
@@ -24,11 +24,11 @@ type operation struct {
 	call, ret history.Moment
 }
 
-// A state is what the database may believe of a key.
+// A state is what may be true of a key in the database.
 //
-// In limbo a lock was lost, or its Unlock got no answer: the server has freed
-// it, or will at some later moment, so that a grant and a refusal are both
-// right until the next grant.
+// In limbo a lock was lost, or its Unlock got no answer. The server has freed
+// the lock, or will at some later moment. So both a grant and a refusal are
+// legal until the next grant.
 type state struct {
 	phase phase
 	lock  int64 // that holds the key

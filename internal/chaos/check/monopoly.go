@@ -2,14 +2,16 @@ package check
 
 import "github.com/latchkey-go/latchkey/internal/chaos/history"
 
-// inexplicable is how often others must be refused a free key before it counts as
-// leaked to one process. A few times it happens, beside calls that give up.
+// inexplicable is how often other processes must be refused a free key before
+// it counts as leaked to one process. Calls that give up can cause a few such
+// refusals.
 const inexplicable = 20
 
 // A monopoly is a time in which all grants of a key go to one process, while
-// others are refused although nobody holds it. If a session has the key once more
-// than its process knows, that process is granted it again and again, and nobody
-// else is.
+// others are refused although no lock is held.
+//
+// It shows a session that holds the key once more than its process knows. That
+// process is granted the key again and again, and no other is.
 type monopoly struct {
 	*sweep
 	key      int64
@@ -22,8 +24,8 @@ type monopoly struct {
 	leaks    []Leak
 }
 
-// refused takes notice of t, which was refused although the first n locks of r
-// had ended and no other was on its way.
+// refused counts t, a refusal after the first n locks of r had ended and while
+// no other lock was on its way.
 func (m *monopoly) refused(r *record, n int, t history.Try) {
 	if n == 0 || t.Process == r.locks[n-1].Process {
 		return

@@ -2,21 +2,21 @@ package check
 
 import "github.com/latchkey-go/latchkey/internal/chaos/history"
 
-// narrow shortens the operations of r, in place. It takes away moments at which an
-// operation cannot take effect if the history is right, and moments that are not
-// needed, so that the order is found without a search. A history that is wrong
+// narrow shortens the operations of r, in place. It removes moments at which an
+// operation cannot take effect if the history is right, and moments that are
+// not needed. Then the order is found without a search. A history that is wrong
 // stays wrong.
 //
-// A lock is held from a moment within the call that granted it, until the moment
-// until() at least. So, if the history is right:
+// A lock is held from a moment within the call that granted it, until at least
+// until(). So, if the history is right:
 //
 //   - Grants took effect in the order in which their calls returned, and each after
-//     the until() of every lock before it; those of ghosts aside.
+//     the until() of every lock before it. Ghosts are an exception.
 //   - The end of a lock took effect before the next grant had returned.
-//   - A refusal beside a moment at which a lock was certainly held, or lost and not
-//     granted again, can be given that moment.
+//   - A refusal may be given a moment at which a lock was certainly held, or was
+//     lost and not granted again, if its call includes one.
 //   - Any other refusal began when the key was free. It is right only if it came
-//     after the next grant, so that its last moment is the best one.
+//     after the next grant, so its last moment is the best one.
 func (r *record) narrow(ops []operation) {
 	begin := make(map[int64]history.Moment, len(r.locks)) // of the grants
 	end := make(map[int64]history.Moment, len(r.locks))   // of what ends them
@@ -49,8 +49,9 @@ func (r *record) narrow(ops []operation) {
 	byCall(ops)
 }
 
-// answerable is a time within begin to end when to refuse is legal if all else
-// is: a lock is held, or in limbo with the next grant still to come.
+// answerable returns a time within begin and end at which a refusal is legal,
+// if all else is. Then a lock is held, or is in limbo with the next grant still
+// to come.
 func (r *record) answerable(begin, end history.Moment) (from, to history.Moment, ok bool) {
 	i := r.after(end)
 	for i > 0 && r.locks[i-1].ghost() {

@@ -7,21 +7,23 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A Notification is how the victims of a row's faults learnt that they had lost what
-// they held when the fault began. The times are from then, and so hold the time
-// that it took to make the fault. A lock counts for the first fault that it was
-// held in, or, if its process was frozen and it was seen valid afterwards, for
-// the next.
+// A Notification says how the victims of a row's faults were told that they had
+// lost what they held when the fault began. The times run from that moment and
+// include the time that it took to make the fault.
+//
+// A lock counts for the first fault during which it was held. If its process
+// was frozen and the lock was seen valid afterwards, it counts for the next
+// fault.
 type Notification struct {
 	Row  int
 	Name string
 
 	Locks    int // held when a fault began, whose holders were told
-	Before   int // of them, told before the next grant of the key had returned, or with none
-	Woke     int // told after it, as soon as their process woke up, which had not looked in between
+	Before   int // of them, told before the next grant of the key had returned, or without one
+	Woke     int // told after it, as soon as their process woke up, without a look in between
 	After    int // told after it
 	Returned int // given back by holders that had not been told
-	Untold   int // whose holders noted neither: they were killed
+	Untold   int // with neither in the history: their processes were killed
 
 	Max, P50, P99 time.Duration
 	Listeners     int           // of Locks, whose holders relied on their contexts
@@ -30,8 +32,8 @@ type Notification struct {
 	times, heard []time.Duration
 }
 
-// InTime is how many were told before somebody else had the key, or could not do
-// anything in between.
+// InTime counts the holders that were told before another caller had the key,
+// or that could not run in between.
 func (t *Notification) InTime() int { return t.Before + t.Woke }
 
 func (s *sweep) notifications(rs *records) {
@@ -69,7 +71,7 @@ func (s *sweep) outlived(l *lock, f history.Fault) bool {
 	return s.frozen.touch(l.Process, f.Begin, f.Begin) && l.Valid > f.End
 }
 
-// tell counts how the holder of l learnt of f.
+// countNotification counts how the holder of l was told of f.
 func (s *sweep) countNotification(r *record, l *lock, f history.Fault) {
 	t := s.report.notification(f)
 	switch {
@@ -98,7 +100,7 @@ func (s *sweep) countNotification(r *record, l *lock, f history.Fault) {
 	}
 }
 
-// notification is that of f's row, made at its first fault.
+// notification returns that of f's row. It is made at the row's first fault.
 func (r *Report) notification(f history.Fault) *Notification {
 	for _, t := range r.Notifications {
 		if t.Row == f.Row {

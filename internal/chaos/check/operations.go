@@ -7,11 +7,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// operations are r's grants, ends and refusals for the model, by call. Excused
-// is how many refusals were left out because they are legal whatever the state.
+// operations returns r's grants, ends and refusals for the model, by call.
+// excused counts the refusals that are left out, since they are legal in any
+// state.
 //
-// A Try without effect is none of them: a grant may have been made for it and
-// given back, which can explain a refusal (see excuses) and nothing else.
+// A Try without effect is not among them. A grant may have been made for it and
+// given back. That can explain a refusal (see excuses) and nothing else.
 func (r *record) operations(x *excuses) (ops []operation, excused int) {
 	for _, l := range r.locks {
 		ops = append(ops, operation{grant, l.Lock, l.asked, l.granted})
@@ -45,13 +46,18 @@ func byCall(ops []operation) {
 	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.call, b.call) })
 }
 
-// ends are the operations that ended l, of a history that lasted until last.
+// ends returns the operations that ended l, of a history that lasted until
+// last.
 //
-// An Unlock that returned nil freed the key. A loss, and an Unlock with any
-// other result, leave the key in limbo: the server may have ended the session at
-// any moment since the lock was last seen valid, or asked for if it never was, and
-// may do so after the call. A lock without an end was of a process that was
-// killed, and is the same.
+// An Unlock that returned nil freed the key. A loss, and any other result of
+// Unlock, leave the key in limbo:
+//
+//   - The server may have ended the session at any moment since the lock was last
+//     seen valid, or since the call for it if it never was.
+//   - It may also do so after the call.
+//
+// A lock without an end belongs to a process that was killed. It is treated
+// like a lost one.
 func (l *lock) ends(last history.Moment) (ops []operation) {
 	if l.returned() {
 		begin := max(l.UnlockBegin, l.granted)

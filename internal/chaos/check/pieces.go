@@ -6,8 +6,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A piece is a stretch of a key's narrowed history that can be judged alone:
-// nothing else was in flight when it began, and the state was first.
+// A piece is a stretch of a key's narrowed history that can be checked alone:
+// no other operation was under way when it began, and the state was first.
 type piece struct {
 	first state
 	ops   []operation
@@ -15,10 +15,11 @@ type piece struct {
 
 const pieceLen = 64 // enough that a piece costs more than to begin one
 
-// pieces cuts ops, which are narrowed and by call, where a lock has just been
-// granted and is certainly held: after narrowing nothing is in flight then, and
-// the state is known if all before was legal. A piece has least operations or
-// more, but for the last.
+// pieces cuts ops, which are narrowed and sorted by call. It cuts where a lock
+// has just been granted and is certainly held. Nothing is under way then, and
+// the state is known if all before was legal.
+//
+// A piece has at least the given number of operations, except for the last one.
 func (r *record) pieces(ops []operation, least int) (all []piece) {
 	var first state
 	begin, next := 0, 0 // ops[begin:next] are not in a piece yet, and began before the cut
@@ -37,7 +38,7 @@ func (r *record) pieces(ops []operation, least int) (all []piece) {
 	return append(all, piece{first, ops[begin:]})
 }
 
-// check asks porcupine, until deadline if that is not zero.
+// check runs porcupine until deadline, or without a limit if that is zero.
 func (p piece) check(deadline time.Time) porcupine.CheckResult {
 	var left time.Duration
 	if !deadline.IsZero() {

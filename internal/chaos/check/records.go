@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// ErrMalformed is the answer to a history that contradicts its own format.
+// ErrMalformed is matched by the error for a history that contradicts its own
+// format.
 var ErrMalformed = errors.New("check: malformed history")
 
 // A lock is what the history says of one lock, from its grant to its end.
@@ -39,8 +40,8 @@ type records struct {
 	last   history.Moment         // no later one is in the history
 }
 
-// index sorts a history by key. It goes on after an error, which tells of the
-// first line that makes no sense.
+// index sorts a history by key. It goes on after an error and returns the first
+// one.
 func index(events []history.Event) (*records, error) {
 	x := indexer{locks: map[int64]*lock{}, keys: map[int64]*record{}}
 	holds := map[int64]history.Hold{} // of each lock the last line
@@ -153,8 +154,8 @@ func (l *lock) grant() Grant { return Grant{l.Hold, l.granted} }
 // returned reports whether l was given back by its holder, for certain.
 func (l *lock) returned() bool { return l.Unlock == history.OK }
 
-// until is the moment to which l was certainly held, unless the history is
-// wrong: what ended it began then.
+// until returns the moment until which l was certainly held. What ended it
+// began then, unless the history is wrong.
 func (l *lock) until() history.Moment {
 	switch {
 	case l.returned() && l.Told == 0:
@@ -165,7 +166,7 @@ func (l *lock) until() history.Moment {
 	return l.seen()
 }
 
-// ghost reports whether l was lost before anybody saw it valid: its process froze
-// before it had read the answer, say. It may have been granted, and lost, at any
-// moment of the call.
+// ghost reports whether l was lost before any look saw it valid, for instance
+// because its process froze before it read the response. It may have been
+// granted and lost at any moment of the call.
 func (l *lock) ghost() bool { return l.Valid < l.From && !l.returned() }

@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A Recovery is how long the keys that a fault's victims held stayed away, over
-// all faults of a row.
+// A Recovery says how long it took until the keys of victims were granted
+// again, over all faults of a row.
 type Recovery struct {
 	Row   int
 	Name  string
@@ -85,7 +85,7 @@ func (rec *Recovery) measure(r *record, l *lock, f history.Fault, rule rule) {
 	}
 }
 
-// askedAfter reports whether somebody began to ask for r's key after m.
+// askedAfter reports whether a caller began to ask for r's key after m.
 func (r *record) askedAfter(m history.Moment) bool {
 	return len(r.tries) > 0 && r.tries[len(r.tries)-1].Begin > m
 }

@@ -27,11 +27,13 @@ type sweep struct {
 	report               *Report
 }
 
-// Sweep checks what holders believed. For each key no two locks may have been
-// valid at one moment, no lock may be valid after its loss was told, and a
-// holder must be told of a loss before somebody else has the key.
+// Sweep checks what holders saw. For each key:
 //
-// A Hold counts as valid from From to Valid, both included; one that was never
+//   - No two locks may have been valid at one moment.
+//   - No lock may be valid after its holder was told of its loss.
+//   - A holder must be told of a loss before another caller has the key.
+//
+// A Hold counts as valid from From to Valid, both included. One that was never
 // seen valid counts at From only.
 func Sweep(events []history.Event, opts ...Option) *Report {
 	s := &sweep{
@@ -67,7 +69,7 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 }
 
 // overlaps finds the locks of r that began to be valid while an earlier one
-// still was. Each counts once, with the one that was valid longest.
+// still was. Each counts once, against the one that was valid longest.
 func (s *sweep) overlaps(r *record) {
 	byFrom := slices.SortedFunc(slices.Values(r.locks), func(a, b *lock) int { return cmp.Compare(a.From, b.From) })
 	var valid []*lock // of those before, still so at a From, the longest first
@@ -85,8 +87,8 @@ func (s *sweep) overlaps(r *record) {
 	}
 }
 
-// rival is the first of valid beside which l may not be valid. Those beside which
-// it may are noted.
+// rival returns the first lock of valid that l may not overlap. Excused
+// overlaps are added to the report.
 func (s *sweep) rival(l *lock, valid []*lock) *lock {
 	for _, v := range valid {
 		if !s.excuse(v.grant(), l.grant()) {
@@ -104,9 +106,11 @@ func overlap(first, second *lock) Overlap {
 	}
 }
 
-// unseen reports whether l was never seen valid because its process could not look
-// in time: one that froze with a grant on its way says From when it wakes up, and
-// one that starves is told at first sight.
+// unseen reports whether l was never seen valid because its process could not
+// look in time:
+//
+//   - A process that froze during the grant sets From when it wakes up.
+//   - A starved process may be told of the loss at its first look.
 func (s *sweep) unseen(l *lock) bool {
 	if l.Valid >= l.From {
 		return false
@@ -139,22 +143,22 @@ func (s *sweep) losses(r *record) {
 	}
 }
 
-// couldNotNote reports whether l was told after next was granted because its
-// process was frozen, or starved.
+// couldNotNote reports whether l's holder was told after next was granted
+// because its process was frozen or starved.
 func (s *sweep) couldNotNote(l, next *lock) bool {
 	return s.woke(l) || s.starved.touch(l.Process, next.granted, l.Told) && l.Told <= next.granted+noting
 }
 
-// woke reports whether the process of l, which was lost, was frozen after l was
+// woke reports whether the process of l, a lost lock, was frozen after l was
 // seen valid, and noted the loss as soon as it woke up.
 func (s *sweep) woke(l *lock) bool {
 	end := s.frozen.latest(l.Process, l.seen(), l.Told)
 	return end != 0 && l.Told <= end+noting
 }
 
-// next is the first lock of r that was granted after l. A grant whose process was
-// frozen within the call is left out: it may have been made long before, even
-// before l's.
+// next returns the first lock of r that was granted after l. It leaves out a
+// grant whose process was frozen during the call. That grant may be much older,
+// even older than l.
 func (s *sweep) next(r *record, l *lock) *lock {
 	for _, n := range r.locks[r.after(l.From):] {
 		if n != l && !s.frozen.touch(n.Process, cmp.Or(n.asked, n.granted), n.granted) {

@@ -35,9 +35,11 @@ func (t token) compare(u token) int {
 	return cmp.Or(cmp.Compare(t.timeline, u.timeline), cmp.Compare(t.lsn, u.lsn))
 }
 
-// Tokens checks that for each key the tokens never fall in the order of the
-// commits, that each lock has one token and no two locks of a key have the same.
-// It tells of the first write that breaks each rule.
+// Tokens checks three rules and reports the first write that breaks each:
+//
+//   - The tokens of a key never fall in the order of the commits.
+//   - Each lock has one token.
+//   - No two locks of a key have the same token.
 func Tokens(rows []Stored) error {
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b Stored) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.N, b.N))
@@ -71,11 +73,11 @@ func Tokens(rows []Stored) error {
 	return found.err()
 }
 
-// Writes checks that what was acknowledged is stored, and that what was refused,
-// as fenced or lost, is not. Of any other result nothing follows. Writes of a lock that
-// have one number, as 0, are told apart by how many they are.
+// Writes checks that each acknowledged write is stored, and that no refused one
+// is, whether fenced or lost. Any other result proves nothing. Writes of a lock
+// that have the same number, such as 0, are counted.
 //
-// A failover that may lose what was committed breaks the first rule, as it may.
+// A failover that may lose committed writes breaks the first rule, as it may.
 func Writes(events []history.Event, rows []Stored) error {
 	type write struct{ key, lock, number int64 }
 	type counts struct{ ok, refused, unknown int }

@@ -66,7 +66,7 @@ func full(ctx context.Context, g *client) error {
 	return nil
 }
 
-// connects checks that somebody else can connect and read.
+// connects checks that another client can connect and read.
 func connects(ctx context.Context, c *pgtest.Cluster) error {
 	db, err := sql.Open("pgx", c.DSN(""))
 	if err != nil {
@@ -77,8 +77,8 @@ func connects(ctx context.Context, c *pgtest.Cluster) error {
 	return db.QueryRowContext(ctx, "SELECT count(*) FROM pg_class").Scan(&n)
 }
 
-// fillUp takes all room that the server has, checks what g says to that, gives
-// the room back, and checks that g serves within a second.
+// fillUp takes all room that the server has and checks the answer to g. Then it
+// gives the room back and checks that g is served within a second.
 func fillUp(ctx context.Context, c *pgtest.Cluster, g *client) error {
 	db, err := sql.Open("pgx", c.DSN(""))
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A client is a Session in this process, with a pool of its own: for rows about
-// places where the fleet is not.
+// A client is a Session in this process, with a pool of its own. Rows use
+// clients on servers that the fleet does not use.
 type client struct {
 	*sqllock.Session
 	db *sql.DB
 }
 
-// open opens a Session of a driver chosen at random.
+// open opens a Session through a random driver.
 func (f *Injector) open(ctx context.Context, dsn string, opts ...sqllock.Option) (*client, error) {
 	return f.openBy(ctx, f.driver(), dsn, opts...)
 }
 
-// driver is one at random.
+// driver returns the name of a random driver.
 func (f *Injector) driver() string {
 	drivers := pgtest.Drivers()
 	return drivers[f.Rand.IntN(len(drivers))]
@@ -46,8 +46,8 @@ func (f *Injector) openBy(ctx context.Context, driver, dsn string, opts ...sqllo
 
 func (g *client) close() error { return errors.Join(g.Close(), g.db.Close()) }
 
-// refused checks that no Session can be opened at dsn, since locks do not
-// exclude there.
+// refused checks that no Session can be opened at dsn, where locks do not
+// exclude.
 func (f *Injector) refused(ctx context.Context, dsn string) error {
 	g, err := f.open(ctx, dsn)
 	if err == nil {
@@ -59,7 +59,7 @@ func (f *Injector) refused(ctx context.Context, dsn string) error {
 	return nil
 }
 
-// held checks that key cannot be had from g.
+// held checks that g cannot have key.
 func held(ctx context.Context, g *client, key sqllock.Key) error {
 	lock, err := g.TryLock(ctx, key)
 	switch {
@@ -71,7 +71,7 @@ func held(ctx context.Context, g *client, key sqllock.Key) error {
 	return nil
 }
 
-// free checks that key can be had from g within d.
+// free checks that g gets key within d.
 func free(ctx context.Context, g *client, key sqllock.Key, d time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -85,8 +85,8 @@ func free(ctx context.Context, g *client, key sqllock.Key, d time.Duration) erro
 	return lock.Unlock()
 }
 
-// told waits until the holder of lock is told that it is lost: at once, if the
-// connection has ended, or when the lease has passed.
+// told waits until the holder of lock is told of its loss. That happens at once
+// if the connection has ended, or when the lease has passed.
 func (f *Injector) told(ctx context.Context, lock *sqllock.Lock) error {
 	ended := make(chan error, 1)
 	lock.OnEnd(func(cause error) { ended <- cause })

@@ -12,11 +12,12 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// farStep is how far a clock steps that somebody has set right.
+// farStep is how far a clock may step when an operator sets it right.
 const farStep = 10 * time.Second
 
-// clockSteps steps the clock of a server of its own: first as far as the promise
-// of locks reaches, then beyond, where that of the fence still does.
+// clockSteps steps the clock of a server of its own. The first steps are within
+// the assumptions of docs/safety.md. The others are beyond them, where only the
+// fence's guarantee holds.
 func clockSteps(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	s := &stepped{f: f}
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -29,7 +30,7 @@ func clockSteps(ctx context.Context, f *Injector) (victim *fleet.Member, err err
 	}
 	report := check.Sweep(within)
 	if err := errors.Join(invariants(report), overlapping(report), s.undisturbed()); err != nil {
-		return nil, violation("steps that are promised to do no harm: %w", err)
+		return nil, violation("steps within the assumptions: %w", err)
 	}
 	beyond, err := s.during(ctx, s.beyond)
 	if err != nil {
@@ -48,7 +49,7 @@ func clockSteps(ctx context.Context, f *Injector) (victim *fleet.Member, err err
 	return nil, nil
 }
 
-// believed is what must hold whatever the clocks do.
+// invariants checks what must hold whatever the clocks do.
 func invariants(r *check.Report) error {
 	err := r.Malformed
 	if n := len(r.Resurrected); n > 0 {
@@ -64,9 +65,9 @@ func overlapping(r *check.Report) error {
 	return nil
 }
 
-// within steps back as far as you like, and forward by σ, a tenth of the lease,
-// at the worst moment: when somebody was just cut off, whose lock the server
-// will free early by as much.
+// within steps back by any amount, and forward by at most σ, a tenth of the
+// lease. It steps forward at the worst moment: just after a holder was cut off.
+// The server frees that lock earlier by the same amount.
 func (s *stepped) within(ctx context.Context) error {
 	if err := s.step(ctx, -s.f.between(0, 1, farStep)); err != nil {
 		return err
@@ -77,8 +78,9 @@ func (s *stepped) within(ctx context.Context) error {
 	return s.step(ctx, -s.f.between(0, 1, farStep))
 }
 
-// beyond steps forward by more than any lease, and back, until somebody was fenced
-// off who still believed: else nothing was beyond.
+// beyond steps forward by more than any lease, and back. It repeats this until
+// the fence stops a holder that had not been told of its loss: otherwise no
+// step was beyond the assumptions.
 func (s *stepped) beyond(ctx context.Context) error {
 	for range 12 { // now and then far knows before; on a busy machine it often does
 		reason, err := s.contest(ctx, farStep)
@@ -95,10 +97,11 @@ func (s *stepped) beyond(ctx context.Context) error {
 			return nil
 		}
 	}
-	return errors.New("no step of the clock freed a key whose holder still believed")
+	return errors.New("no step of the clock freed a key before its holder was told")
 }
 
-// undisturbed checks that who can always speak with the server has lost nothing.
+// undisturbed checks that clients that could always reach the server have lost
+// nothing.
 func (s *stepped) undisturbed() error {
 	for _, g := range s.near {
 		if n := g.Stats().Losses; n > 0 {
@@ -108,9 +111,9 @@ func (s *stepped) undisturbed() error {
 	return nil
 }
 
-// dispute has far cut off with a lock, steps the clock by d, and waits until a
-// near one has the lock and has written, and far knows of its loss. The reason
-// is the fence's for refusing far's write.
+// contest cuts far off while it holds a lock, and steps the clock by d. It
+// waits until a near client has the lock and has written, and far was told of
+// its loss. reason is the fence's for refusing far's write.
 func (s *stepped) contest(ctx context.Context, d time.Duration) (reason, err error) {
 	limited, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
@@ -143,7 +146,8 @@ func (s *stepped) contest(ctx context.Context, d time.Duration) (reason, err err
 	return s.succeed(limited, first)
 }
 
-// recordFar begins to note what far sees of a lock. It listens now and then.
+// recordFar begins to observe a lock of far. At random, far relies on the
+// context alone.
 func (s *stepped) recordFar(lock *sqllock.Lock) *loggedLock {
 	if s.f.Rand.IntN(3) == 0 {
 		return s.log.recordListening(farProcess, lock)
@@ -151,9 +155,10 @@ func (s *stepped) recordFar(lock *sqllock.Lock) *loggedLock {
 	return s.log.record(farProcess, lock)
 }
 
-// age has far speak with the server twice, with a while between. The server's
-// alarm for a silent session is that of the first time, and put off when it
-// rings: then it looks at the clock, and a step has its whole effect.
+// age has far call the server twice, with a pause between. The server sets its
+// alarm for a silent session at the first call. When the alarm rings it looks
+// at the clock and puts the alarm off. So a step after that has its whole
+// effect.
 func (s *stepped) age(ctx context.Context) error {
 	other := sqllock.Namespace("clock").Key("other")
 	if err := free(ctx, s.far, other, recoverWithin); err != nil {
@@ -165,9 +170,9 @@ func (s *stepped) age(ctx context.Context) error {
 	return free(ctx, s.far, other, recoverWithin)
 }
 
-// succeed has a near client take the contestedKey key and write, and checks that the
-// one before it cannot write any more, for what reason. It goes on until that one
-// knows.
+// succeed has a near client take the contested key and write. It checks that
+// the holder before it cannot write any more, and returns the reason. It goes
+// on until that holder was told.
 func (s *stepped) succeed(ctx context.Context, before *loggedLock) (reason, err error) {
 	for {
 		i := s.f.Rand.IntN(len(s.near))
@@ -184,8 +189,8 @@ func (s *stepped) succeed(ctx context.Context, before *loggedLock) (reason, err 
 	}
 }
 
-// seize takes key in the moment in which it becomes free: who waits in Lock may
-// ask a while later.
+// seize takes key at the moment at which it becomes free. A caller that waits
+// in Lock may ask a while later.
 func seize(ctx context.Context, g *client, key sqllock.Key) (*sqllock.Lock, error) {
 	for {
 		lock, err := g.TryLock(ctx, key)
@@ -198,9 +203,9 @@ func seize(ctx context.Context, g *client, key sqllock.Key) (*sqllock.Lock, erro
 	}
 }
 
-// outlive is what the next holder does until the one before it knows of its
-// loss. The reason is that for refusing the write of the one before, none if the
-// step of the clock has cost this one its session as well.
+// outlive writes for k, the next holder, until the one before it was told of
+// its loss. reason says why the earlier holder's write was refused. It is nil
+// if the step of the clock cost k its session as well.
 func (s *stepped) outlive(ctx context.Context, k, before *loggedLock) (reason, err error) {
 	if !k.Look() {
 		return nil, nil

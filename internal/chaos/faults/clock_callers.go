@@ -13,8 +13,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// work has the near clients take, keep, write under and give back a few keys, until
-// stop. One of them is busy; the other has only heartbeats for most of the time.
+// work has the near clients take a few keys, hold them, write under them and
+// give them back, until stop is called. One client is busy. The other has only
+// heartbeats for most of the time.
 func (s *stepped) work(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var callers sync.WaitGroup
@@ -36,7 +37,7 @@ func (s *stepped) work(ctx context.Context) (stop func() error) {
 	}
 }
 
-// A caller is one of a near client's.
+// A caller works for a near client.
 type caller struct {
 	s       *stepped
 	client  *client
@@ -45,7 +46,7 @@ type caller struct {
 	rng     *rand.Rand
 }
 
-// run goes on until ctx ends, or something happens that may not.
+// run works until ctx ends, or until something happens that may not.
 func (c *caller) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		lock, err := c.client.TryLock(ctx, sqllock.Namespace("clock").Key(strconv.Itoa(c.rng.IntN(3))))
@@ -67,10 +68,10 @@ func (c *caller) run(ctx context.Context) error {
 	return nil
 }
 
-// use keeps a lock for a while, and writes under some.
+// use holds a lock for a while, and writes under some locks.
 func (c *caller) use(ctx context.Context, k *loggedLock) error {
 	if k.Look() && c.rng.IntN(4) == 0 {
-		// Not for ctx to end: then nobody knows what came of it.
+		// It must not end with ctx: its result would be unknown.
 		err := c.s.data.writeLogged(context.WithoutCancel(ctx), k)
 		if err != nil && !errors.As(err, new(refusal)) {
 			return err

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A stepped place is a server with a clock of its own, and clients there.
+// A stepped is a server with a clock of its own, and clients there.
 type stepped struct {
 	f       *Injector
 	cluster *pgtest.Cluster
@@ -24,10 +24,10 @@ type stepped struct {
 	near    []*client // not; one of each driver
 	log     eventLog
 
-	after sync.WaitGroup // of those who look on at a lock that they have lost
+	after sync.WaitGroup // of the holders that look on at a lost lock
 }
 
-// contestedKey is the key that far and near fight for.
+// contestedKey is the key that far and near clients contend for.
 var contestedKey = sqllock.Namespace("clock").Key("contestedKey")
 
 const farProcess = 1 // near ones follow
@@ -83,8 +83,8 @@ func (s *stepped) close() error {
 	return err
 }
 
-// step steps the clock by d, and checks that the server's has: between the ends
-// of two looks at it there was d, and the time that has passed.
+// step steps the clock by d and checks that the server's clock did so. Between
+// two readings of it there must be d and the time that has passed.
 func (s *stepped) step(ctx context.Context, d time.Duration) error {
 	begin := time.Now()
 	before, err := s.data.clock(ctx)
@@ -108,7 +108,7 @@ func (s *stepped) step(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// during runs act while clients work, and returns what was seen meanwhile.
+// during runs act while clients work, and returns what they saw.
 func (s *stepped) during(ctx context.Context, act func(context.Context) error) ([]history.Event, error) {
 	stop := s.work(ctx)
 	err := act(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// failOver promotes a standby that lacks the last writes. The old primary is
-// dead by then, or goes on, with somebody who holds locks there.
+// failOver promotes a standby that lacks the last writes. By then the old
+// primary is dead, or it goes on with a holder of locks.
 func failOver(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	p := &pair{f: f}
 	defer func() { err = errors.Join(err, p.close()) }()
@@ -33,8 +33,8 @@ func failOver(ctx context.Context, f *Injector) (victim *fleet.Member, err error
 	return nil, p.reunited(ctx)
 }
 
-// What is written by whom, as the number of a lock: this of the early key, and the
-// next one of the late key.
+// The number of a write's lock says which client wrote it, and when. It is this
+// number for the early key, and the next one for the late key.
 const (
 	writtenBefore = 2 * (1 + iota) // by the holder
 	writtenAlone                   // by the holder, after the standby fell behind
@@ -44,7 +44,7 @@ const (
 	writtenAgain                   // by the holder, who has got the lock again
 )
 
-// fallBehind has the standby miss what is written from then on.
+// fallBehind makes the standby miss what is written from then on.
 func (p *pair) fallBehind(ctx context.Context) error {
 	if err := p.oldData.write(ctx, p.early, writtenBefore); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (p *pair) fallBehind(ctx context.Context) error {
 	return p.oldData.write(ctx, p.early, writtenAlone)
 }
 
-// splitBrain leaves the old primary alive, and with it the holder's locks. That
-// is outside the promise of locks, and inside that of the fence.
+// splitBrain leaves the old primary alive, with the holder's locks on it. There
+// the locks have no guarantee, and the fence has.
 func (p *pair) splitBrain(ctx context.Context) error {
 	if err := p.second.Promote(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (p *pair) splitBrain(ctx context.Context) error {
 	return p.refuseHolder(ctx)
 }
 
-// succession is a failover from a primary that is dead.
+// succession fails over from a dead primary.
 func (p *pair) succession(ctx context.Context) error {
 	if err := p.first.Kill(); err != nil {
 		return err
@@ -113,7 +113,8 @@ func (p *pair) succession(ctx context.Context) error {
 	return p.refuseHolder(ctx)
 }
 
-// succeed has the next one take the holder's keys on the new primary, and write.
+// succeed has the next client take the holder's keys on the new primary, and
+// write.
 func (p *pair) succeed(ctx context.Context) (err error) {
 	if p.next, err = p.f.open(ctx, p.second.DSN("")); err != nil {
 		return err
@@ -134,8 +135,8 @@ func (p *pair) succeed(ctx context.Context) (err error) {
 	return nil
 }
 
-// ahead checks that the holder's token has the greater place in the log, so that
-// only the timeline tells the two apart.
+// ahead checks that the holder's token has the greater position in the log, so
+// that only the timeline tells the two tokens apart.
 func (p *pair) ahead(ctx context.Context) error {
 	var of [2]int64
 	for i, data := range []*store{p.oldData, p.newData} {
@@ -150,7 +151,8 @@ func (p *pair) ahead(ctx context.Context) error {
 	return nil
 }
 
-// refuseHolder has the holder write on the new primary: it must not.
+// refuseHolder checks that the fence refuses the holder's writes on the new
+// primary.
 func (p *pair) refuseHolder(ctx context.Context) error {
 	var err error
 	for i, lock := range p.holders() {
@@ -167,8 +169,9 @@ func (p *pair) tellHolder(ctx context.Context) error {
 	return err
 }
 
-// reunited leads the holder to the new primary, and checks that it is served
-// there, what is stored, and that something was lost: else nothing lagged.
+// reunited leads the holder to the new primary and checks that it is served
+// there. It also checks what is stored, and that something was lost: otherwise
+// the standby was not behind.
 func (p *pair) reunited(ctx context.Context) error {
 	if err := p.link.Switch(p.secondHost); err != nil {
 		return err

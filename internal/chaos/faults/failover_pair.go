@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A pair is a primary and its standby. The holder comes to whichever link leads
-// to, and the next one to the second.
+// A pair is a primary and its standby. The holder connects to the server that
+// link leads to, the next client to the second one.
 type pair struct {
 	f                *Injector
 	first, second    *pgtest.Cluster
@@ -75,7 +75,7 @@ func (p *pair) start() (err error) {
 	return err
 }
 
-// replicated waits until the standby has all that there is.
+// replicated waits until the standby has caught up.
 func (p *pair) replicated(ctx context.Context) error {
 	var lsn string
 	if err := p.oldData.db.QueryRowContext(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&lsn); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// keyRows are about keys, and room for them.
+// keyRows are about keys, and the room for them.
 var keyRows = []Row{
 	{Number: 24, Name: "the server's lock table full", Effect: NothingLost, Bystander: true, inject: lockTableFull},
 	{Number: 26, Name: "two names with one id", Quick: true, Effect: NothingLost, Bystander: true, inject: twoNames},

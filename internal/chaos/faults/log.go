@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A diary is a history in memory: what clients saw of a place where the fleet is
-// not.
+// An eventLog is a history in memory. It holds what clients see of servers that
+// the fleet does not use.
 type eventLog struct {
 	mu     sync.Mutex // protects what follows
 	events []history.Event
@@ -24,7 +24,7 @@ func (d *eventLog) note(e history.Event) {
 	d.events = append(d.events, e)
 }
 
-// number is the next one for a lock or a write.
+// number returns a new number for a lock or a write.
 func (d *eventLog) number() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,7 +32,7 @@ func (d *eventLog) number() int64 {
 	return d.last
 }
 
-// take returns what was noted since it was called last. Numbers go on.
+// take returns the events since the last call of take. Numbers are not reused.
 func (d *eventLog) take() []history.Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,23 +41,25 @@ func (d *eventLog) take() []history.Event {
 	return events
 }
 
-// A kept is a lock while it is kept, and its diary. It is for one goroutine.
+// A loggedLock is a lock that its holder observes, and the log for what it
+// sees. It is for one goroutine.
 type loggedLock struct {
 	*worker.ObservedLock
 	log *eventLog
 }
 
-// keep begins to note what is seen of lock, which was granted to a client.
+// record begins to observe lock, which a client was just granted.
 func (d *eventLog) record(process int, lock *sqllock.Lock) *loggedLock {
 	return &loggedLock{worker.Observe(lock, process, d.number(), false), d}
 }
 
-// recordListening is keep by a client that relies on the lock's context alone.
+// recordListening is record for a client that relies on the lock's context
+// alone.
 func (d *eventLog) recordListening(process int, lock *sqllock.Lock) *loggedLock {
 	return &loggedLock{worker.Observe(lock, process, d.number(), true), d}
 }
 
-// stay keeps the lock until it is lost or ctx has ended.
+// hold holds the lock until it is lost or ctx has ended.
 func (k *loggedLock) hold(ctx context.Context) {
 	if k.Hold.Listens {
 		k.Listen(ctx)
@@ -74,11 +76,11 @@ func (k *loggedLock) hold(ctx context.Context) {
 	}
 }
 
-// looksOn is how long one who has lost a lock looks on, until its Session has had
-// other connections.
+// looksOn is how long the holder of a lost lock goes on looking. By then its
+// Session has had other connections.
 const looksOn = time.Second
 
-// end is giveBack after a while of looking on, if the lock was lost.
+// end is giveBack. The holder of a lost lock first looks on for a while.
 func (k *loggedLock) end(ctx context.Context) {
 	if k.Told() {
 		k.LookOn(ctx, looksOn)
@@ -86,7 +88,7 @@ func (k *loggedLock) end(ctx context.Context) {
 	k.giveBack()
 }
 
-// giveBack ends the lock and what is noted of it.
+// giveBack unlocks the lock and logs it.
 func (k *loggedLock) giveBack() {
 	hold := k.GiveBack()
 	k.log.note(history.Event{Hold: &hold})

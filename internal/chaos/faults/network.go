@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// networkRows are what happens between a process and its server.
+// networkRows are faults between a process and its server.
 var networkRows = []Row{
 	{Number: 4, Name: "nothing comes from the server", Effect: VictimLoses, inject: swallow(proxy.ToClient)},
 	{Number: 5, Name: "nothing reaches the server", Effect: VictimLoses, inject: swallow(proxy.ToServer)},
@@ -45,8 +45,9 @@ func (f *Injector) mendAfter(ctx context.Context, d time.Duration, fault *proxy.
 	return errors.Join(worker.Pause(ctx, d), fault.Mend())
 }
 
-// slowed is mendAfter for a fault that makes m's network slower: others there must
-// have felt it, and waited for least or until it was mended.
+// slowed is mendAfter for a fault that makes m's network slower. Another client
+// in that network must have waited for at least least, or until the fault was
+// mended.
 func (f *Injector) slowed(ctx context.Context, m *fleet.Member, d, least time.Duration, fault *proxy.Fault, err error) error {
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func reset(ctx context.Context, f *Injector) (*fleet.Member, error) {
 }
 
 // noticed makes a fault that ends m's connection, and mends it when m has
-// noticed: it must within a lease.
+// noticed. It must notice within a lease.
 func (f *Injector) noticed(ctx context.Context, m *fleet.Member, end func() (*proxy.Fault, error)) error {
 	before, err := f.Tally(ctx, m, history.Now())
 	if err != nil {
@@ -115,7 +116,7 @@ func slow(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
 	d := f.between(0.2, 3, f.heartbeat())
 	fault, err := m.Proxy.Latency(d, d/2)
-	// Of its three answers at the least, each is late by half of d at the least.
+	// There are at least three answers, and each is late by at least half of d.
 	return m, f.slowed(ctx, m, f.between(0.8, 1.6, f.Lease), d, fault, err)
 }
 
@@ -125,7 +126,7 @@ func trickle(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return m, f.slowed(ctx, m, f.between(0.8, 1.6, f.Lease), 150*time.Millisecond, fault, err)
 }
 
-// loseReply strikes in the moment in which the reply is lost.
+// loseReply's fault begins at the moment at which the reply is lost.
 func loseReply(kind proxy.Request) func(context.Context, *Injector) (*fleet.Member, error) {
 	return func(ctx context.Context, f *Injector) (*fleet.Member, error) {
 		m := f.member()

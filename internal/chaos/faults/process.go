@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// processRows are what happens to processes.
+// processRows are faults of processes.
 var processRows = []Row{
 	{Number: 1, Name: "kill -9", Quick: true, Effect: Any, inject: kill},
 	{Number: 2, Name: "frozen longer than the lease", Effect: VictimLoses, inject: freezeLong},
@@ -40,7 +40,8 @@ func freezeLong(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return m, f.freeze(ctx, m, f.between(1.1, 1.8, f.Lease))
 }
 
-// freezeShort stays clear of the bound: the scheduler of a busy machine counts, too.
+// freezeShort stays well below the bound, since the scheduler of a busy machine
+// takes time too.
 func freezeShort(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m, err := f.holding(ctx)
 	if err != nil {
@@ -49,7 +50,7 @@ func freezeShort(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return m, f.freeze(ctx, m, f.between(0.1, 0.75, f.longestPause()))
 }
 
-// freeze checks that the process was silent, as it always is when it is stopped.
+// freeze freezes m's process for d, and checks that it was silent meanwhile.
 func (f *Injector) freeze(ctx context.Context, m *fleet.Member, d time.Duration) error {
 	f.begin()
 	if err := m.Process.Freeze(); err != nil {
@@ -105,12 +106,12 @@ func rollingRestart(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return nil, nil
 }
 
-// atOnce is how soon the keys of a process that has ended on SIGTERM are free:
-// well before any lease would free them.
+// atOnce is how soon the keys of a process that ended on SIGTERM are free, long
+// before a lease would free them.
 const atOnce = 500 * time.Millisecond
 
-// restart has m's process end and another take its place, and checks that neither
-// it nor anybody else loses anything by that.
+// restart ends m's process and starts another in its place. It checks that no
+// process loses anything by that.
 func (f *Injector) restart(ctx context.Context, m *fleet.Member) error {
 	before, err := f.Tallies(ctx)
 	if err != nil {

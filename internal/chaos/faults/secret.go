@@ -9,14 +9,16 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// secretRows are about fleets that make different keys of one name.
+// secretRows are faults of configuration: fleets that make different keys of
+// one name.
 var secretRows = []Row{
 	{Number: 28, Name: "two fleets, two key secrets", Quick: true, Effect: NothingLost, Bystander: true, inject: twoSecrets},
 }
 
-// twoSecrets begins with both at once, of which one at the most may serve, has
-// the other try beside it, and ends with the first
-// gone, when the other must serve.
+// twoSecrets has two fleets with different secrets ask at once, of which at
+// most one may be served. Then the other asks again, before and after the first
+// has released its lock. At last the first fleet leaves, and the other must be
+// served.
 func twoSecrets(ctx context.Context, f *Injector) (victim *fleet.Member, err error) {
 	dsn := f.Cluster.DSN("")
 	namespace := sqllock.Namespace("secrets")
@@ -51,7 +53,7 @@ func twoSecrets(ctx context.Context, f *Injector) (victim *fleet.Member, err err
 	return nil, free(ctx, clients[second], keys[second], 2*time.Second)
 }
 
-// race has both ask at the same moment, until one of them has its key.
+// race has both clients ask at the same moment, until one of them has its key.
 func race(ctx context.Context, clients [2]*client, keys [2]sqllock.Key) (winner int, lock *sqllock.Lock, err error) {
 	type answer struct {
 		lock *sqllock.Lock
@@ -82,7 +84,7 @@ func race(ctx context.Context, clients [2]*client, keys [2]sqllock.Key) (winner 
 	return winner, lock, asViolation(err)
 }
 
-// otherSecret checks the answer to a call with another fleet's secret.
+// otherSecret checks the result of a call with another fleet's secret.
 func otherSecret(lock *sqllock.Lock, err error) error {
 	if err == nil {
 		return errors.Join(violation("two fleets with different secrets are served beside each other"), lock.Unlock())

@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
-// serverRows are what happens to the server.
+// serverRows are faults of the server.
 var serverRows = []Row{
 	{Number: 13, Name: "pg_terminate_backend", Quick: true, Effect: VictimLoses, inject: terminate},
 	{Number: 14, Name: "a backend killed with -9", Quick: true, Effect: AllLose, inject: killBackend},
@@ -20,7 +20,7 @@ var serverRows = []Row{
 	{Number: 25, Name: "role may not connect", Quick: true, Effect: VictimLoses, inject: lockOut},
 }
 
-// backend is a holder and the server's process of its Session.
+// backend returns a holder and the server process of its Session.
 func (f *Injector) backend(ctx context.Context) (m *fleet.Member, pid int, err error) {
 	if m, err = f.holding(ctx); err != nil {
 		return m, 0, err
@@ -38,7 +38,8 @@ func terminate(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return m, f.endBackend(ctx, pid)
 }
 
-// endBackend strikes when nothing is left to do but to send the order.
+// endBackend ends a server process. The fault begins when only the order is
+// left to send.
 func (f *Injector) endBackend(ctx context.Context, pid int) error {
 	return f.ExecAfter(ctx, f.begin, "SELECT pg_terminate_backend($1)", pid)
 }
@@ -66,8 +67,8 @@ func freezeBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return m, errors.Join(worker.Pause(ctx, f.between(1.05, 1.5, f.Lease)), f.Cluster.ThawBackend(pid))
 }
 
-// lockOut ends the connections of a process and refuses new ones: its role may
-// not log in any more, or has no connection to spare.
+// lockOut ends the connections of a process and prevents new ones: its role may
+// not log in, or has no connection left.
 func lockOut(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	m := f.member()
 	refuse, admit := "NOLOGIN", "LOGIN"
@@ -91,8 +92,8 @@ func lockOut(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return m, errors.Join(err, f.Exec(ctx, "ALTER ROLE "+m.Role+" "+admit))
 }
 
-// notServed waits until m's calls fail in the way that failures counts, and
-// checks that from then on none is granted for a while.
+// notServed waits until m's calls fail in the way that failures counts. Then it
+// checks that none is granted for a while.
 func (f *Injector) notServed(ctx context.Context, m *fleet.Member, what string, failures func() int64) error {
 	seen := failures()
 	err := fleet.Poll(ctx, 10*time.Second, what, func(context.Context) (bool, error) {

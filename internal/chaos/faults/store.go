@@ -13,10 +13,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A store is the data at a place, behind the fence.
+// A store is the data of one server, behind the fence.
 type store struct{ db *sql.DB }
 
-// writeTimeout bounds a write: a place may just have started.
+// writeTimeout bounds a write. The server may just have started.
 const writeTimeout = 2 * worker.WriteTimeout
 
 func openStore(driver, dsn string) (*store, error) {
@@ -28,7 +28,7 @@ func openStore(driver, dsn string) (*store, error) {
 	return &store{db}, nil
 }
 
-// createTables makes the tables.
+// createTables creates the tables of fenced writes.
 func (v *store) createTables(ctx context.Context) error {
 	for _, statement := range append(sqllock.FenceSchema(sqllock.PostgreSQL), worker.Schema) {
 		if _, err := v.db.ExecContext(ctx, statement); err != nil {
@@ -38,26 +38,25 @@ func (v *store) createTables(ctx context.Context) error {
 	return nil
 }
 
-// clock is the time by the server's clock.
+// clock returns the time by the server's clock.
 func (v *store) clock(ctx context.Context) (at time.Time, err error) {
 	err = v.db.QueryRowContext(ctx, "SELECT clock_timestamp()").Scan(&at)
 	return at, err
 }
 
-// A refusal is the fence's: its transaction was spoiled, as it must be.
+// A refusal is an error of the fence whose transaction could not commit either.
 type refusal struct{ reason error }
 
 func (r refusal) Error() string { return "a write was refused: " + r.reason.Error() }
 func (r refusal) Unwrap() error { return r.reason }
 
-// write makes the write with this number, also that of its lock, behind the fence.
+// write makes a fenced write with this number, which stands for its lock too.
 func (v *store) write(ctx context.Context, lock *sqllock.Lock, number int64) error {
 	return v.commit(ctx, lock, history.Write{Key: lock.Key().Int64(), Lock: number, Number: number})
 }
 
-// commit makes w, of which it needs the key and the numbers, behind the fence in
-// the name of lock. It goes on when the fence has refused, as a careless caller
-// would: that the database does not let it is part of a refusal.
+// commit makes the write w behind the fence of lock. After the fence has
+// refused it goes on, as a careless caller would. The database must not let it.
 func (v *store) commit(ctx context.Context, lock *sqllock.Lock, w history.Write) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -78,8 +77,8 @@ func (v *store) commit(ctx context.Context, lock *sqllock.Lock, w history.Write)
 	return refusal{fenced}
 }
 
-// mustRefuse is nil if err, of a write by a stale holder, is a refusal because of
-// that.
+// mustRefuse returns nil if err, of a write by a stale holder, is the fence's
+// refusal.
 func mustRefuse(err error) error {
 	stale := errors.Is(err, sqllock.ErrFenced) || errors.Is(err, sqllock.ErrLost)
 	switch {
@@ -91,7 +90,7 @@ func mustRefuse(err error) error {
 	return nil
 }
 
-// noted is write for a lock in a diary.
+// writeLogged makes a write for k and logs it.
 func (v *store) writeLogged(ctx context.Context, k *loggedLock) error {
 	w := history.Write{Process: k.Hold.Process, Key: k.Hold.Key, Lock: k.Hold.Lock, Number: k.log.number(), Begin: history.Now()}
 	err := v.commit(ctx, k.Lock, w)
@@ -100,5 +99,5 @@ func (v *store) writeLogged(ctx context.Context, k *loggedLock) error {
 	return err
 }
 
-// stored is all fenced writes, but for their order.
+// stored returns all fenced writes, in no order.
 func (v *store) stored(ctx context.Context) ([]check.Stored, error) { return worker.Stored(ctx, v.db) }

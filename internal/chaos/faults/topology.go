@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// placeRows are about places that are not one writable primary, or have
-// something in front of it.
+// placeRows are servers that are not one writable primary, or that have a
+// pooler in front.
 var placeRows = []Row{
 	{Number: 19, Name: "failover to a standby that lags", Effect: NothingLost, Bystander: true, inject: failOver},
 	{Number: 20, Name: "a standby answers", Effect: VictimLoses, inject: standby},
@@ -42,7 +42,7 @@ func standby(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	return m, errors.Join(err, m.Proxy.Switch(f.Server()))
 }
 
-// A pooled place is a database of its own with a pooler in front.
+// A pooled is a database of its own with a pooler in front.
 type pooled struct {
 	f       *Injector
 	bouncer *pgtest.Bouncer
@@ -126,8 +126,8 @@ func sessionPooler(ctx context.Context, f *Injector) (victim *fleet.Member, err 
 	return nil, f.killPooler(ctx, p, behind, direct)
 }
 
-// killPooler kills the pooler under a lock: its holder must be told, and the
-// key must become free.
+// killPooler kills the pooler while a lock is held through it. The holder must
+// be told, and the key must become free.
 func (f *Injector) killPooler(ctx context.Context, p *pooled, behind, direct *client) error {
 	key := sqllock.Namespace("pooler").Key("one")
 	lock, err := behind.TryLock(ctx, key)

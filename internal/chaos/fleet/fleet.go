@@ -1,5 +1,5 @@
-// Package fleet is what the campaign does its harm to: several processes of the
-// kit at work on one PostgreSQL, each behind a network of its own.
+// Package fleet is the system under test: several processes of the kit at work
+// on one PostgreSQL, each behind a network of its own.
 package fleet
 
 import (
@@ -30,7 +30,7 @@ type Settings struct {
 	Seed      uint64
 }
 
-// A Fleet is for one goroutine, but for what only reads a process' status.
+// A Fleet is for one goroutine, except for reading a process's status.
 type Fleet struct {
 	Settings
 	Cluster *pgtest.Cluster

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// answerLength is how many bytes RoundTrip's answer has at the least.
+// answerLength is the least number of bytes in RoundTrip's answer.
 const answerLength = 200
 
-// RoundTrip is how long it takes somebody else in m's network to connect with the
-// server and get an answer of at least 200 bytes.
+// RoundTrip returns how long another client in m's network takes to connect to
+// the server and get an answer of at least 200 bytes.
 func (f *Fleet) RoundTrip(ctx context.Context, m *Member) (took time.Duration, err error) {
 	u := *f.server
 	u.Host = m.Proxy.Addr()

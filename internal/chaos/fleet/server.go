@@ -37,9 +37,9 @@ func (f *Fleet) Exec(ctx context.Context, statement string, args ...any) error {
 	return nil
 }
 
-// ExecAfter is Exec that calls ready when there is a connection and a plan for it,
-// which may take a while on a busy machine, and nothing is left to do but to send
-// it.
+// ExecAfter is Exec that calls ready when only the order is left to send. By
+// then there is a connection and a plan, which may take a while on a busy
+// machine.
 func (f *Fleet) ExecAfter(ctx context.Context, ready func(), statement string, args ...any) error {
 	conn, err := f.DB.Conn(ctx)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 )
 
 // ErrTimeout is matched by Poll's error if what it waited for did not come.
-var ErrTimeout = errors.New("waited in vain")
+var ErrTimeout = errors.New("waited without success")
 
 // Poll calls done every few milliseconds until it reports true or an error, for
-// d at the most. what names the thing waited for.
+// at most d. what names the thing waited for.
 func Poll(ctx context.Context, d time.Duration, what string, done func(context.Context) (bool, error)) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Now is the present by CLOCK_MONOTONIC, which all processes of a host share
-// and nobody can set.
+// Now returns the time of CLOCK_MONOTONIC. All processes of a host share it,
+// and no process can set it.
 func Now() Moment {
 	const clockMonotonic = 1
 	var t syscall.Timespec

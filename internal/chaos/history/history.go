@@ -1,6 +1,6 @@
-// Package history is what processes under test write down, and the campaign's
-// checkers read: a line of JSON for each thing that was done with a lock, with
-// moments by one clock of the host.
+// Package history is the record that processes under test write and the
+// campaign's checkers read. It has a line of JSON for each operation on a lock.
+// Its moments are those of one clock of the host.
 package history
 
 import (
@@ -53,11 +53,11 @@ type Try struct {
 }
 
 // A Hold is a lock from its grant to its end. It is written when the lock has
-// ended and, so that a process that is killed leaves a trace, once when it
-// begins (Ended 0): the last line of a Lock counts.
+// ended. It is also written when the lock begins (Ended 0), so that a process
+// that is killed leaves a trace. The last line of a lock counts.
 //
-// The lock was certainly valid from From to Valid: Err was nil then. It was
-// known to be over at Told.
+// The lock was certainly valid from From to Valid, since Err was nil then. Its
+// holder was told of its loss at Told.
 type Hold struct {
 	Process int    `json:"process"`
 	Key     int64  `json:"key"`
@@ -92,8 +92,8 @@ type Fault struct {
 	End     Moment `json:"end"` // when it was mended
 }
 
-// ReadAll reads a history. A last line that was cut short, by the death of its
-// writer, is left out.
+// ReadAll reads a history. It leaves out a last line that was cut short by the
+// death of its writer.
 func ReadAll(r io.Reader) ([]Event, error) {
 	var events []Event
 	lines := bufio.NewReader(r)

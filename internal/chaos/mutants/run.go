@@ -18,17 +18,17 @@ const ends = 30 * time.Second
 func apply(ctx context.Context, dir, patch string, options ...string) (string, error) {
 	// In a folder of a repository git would only look at what that knows.
 	ceiling := "GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir)
-	return play(ctx, dir, []string{ceiling}, "git", slices.Concat([]string{"apply"}, options, []string{patch})...)
+	return runWith(ctx, dir, []string{ceiling}, "git", slices.Concat([]string{"apply"}, options, []string{patch})...)
 }
 
 func run(ctx context.Context, dir, program string, args ...string) (string, error) {
-	return play(ctx, dir, nil, program, args...)
+	return runWith(ctx, dir, nil, program, args...)
 }
 
-// play runs a program, with this in its environment as well, and returns what it
+// runWith runs a program, with this in its environment as well, and returns what it
 // and its children say. When ctx ends, it asks all of them to end, as a process
 // group: the go command would not pass that on to what it runs.
-func play(ctx context.Context, dir string, env []string, program string, args ...string) (string, error) {
+func runWith(ctx context.Context, dir string, env []string, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // what patches of this folder name
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -58,8 +58,9 @@ func (c Command) inTree(tree string) Command {
 	return Command{slices.Concat(c.Words, []string{"-out", filepath.Join(tree, "histories")}), c.Dir}
 }
 
-// violations is how a campaign says that a promise was broken: of a row, in its table,
-// and in its last words. That it could not decide is none.
+// violations are the words by which a campaign reports a violation: of a row,
+// in its table, or in its last error. A campaign that could not decide has none
+// of them.
 var violations = []string{
 	"VIOLATED", faults.ErrViolated.Error(), "campaign: holders were told too late", "campaign: losses were reported",
 	check.ErrOverlap.Error(), check.ErrResurrected.Error(), check.ErrToldLate.Error(), check.ErrSlow.Error(),

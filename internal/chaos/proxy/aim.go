@@ -29,7 +29,7 @@ func (a *aim) at(kind Request) <-chan history.Moment {
 	return a.lost
 }
 
-// sent tells what a request that is about to be passed on carries.
+// sent is called with the requests in a message that is about to be passed on.
 func (a *aim) sent(carried Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -76,7 +76,7 @@ func end(stub *toxics.ToxicStub) {
 	drain(stub)
 }
 
-// drain reads what still comes, so that nobody is stuck with it.
+// drain reads what still comes, so that no sender is stuck with it.
 func drain(stub *toxics.ToxicStub) {
 	for range stub.Input {
 		continue

@@ -1,6 +1,6 @@
-// Package starve takes processor time away from everybody else: a process that
-// does nothing but count. It is the running program once more, whose main calls
-// [Main] first.
+// Package starve takes processor time away from all other processes, by a
+// process that does nothing but count. It is the running program once more,
+// whose main calls [Main] first.
 package starve
 
 import (
@@ -43,8 +43,8 @@ func count() {
 	}
 }
 
-// ErrIdle is matched by the error of a stop whose process got next to nothing: nobody
-// was starved.
+// ErrIdle is matched by the error of a stop whose process got next to no
+// processor time, so that no other process was starved.
 var ErrIdle = errors.New("starve: a process that should take the processor got less than a quarter of one")
 
 // Start starts a process that keeps n processors busy, until stop is called.

@@ -30,7 +30,7 @@ func (c *caller) chance(n int) bool { return c.rng.IntN(100) < n }
 
 func (c *caller) upTo(d time.Duration) time.Duration { return time.Duration(c.rng.Int64N(int64(d))) }
 
-// An ask is one call that wants a lock on one of keys.
+// A request is one call that wants a lock on one of keys.
 type request struct {
 	keys  []sqllock.Key
 	waits bool

@@ -15,10 +15,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// env is the environment variable with the config of a process.
+// env is the environment variable with the Config of a process.
 const env = "LATCHKEY_CHAOS_WORKER"
 
-// statusEvery is how often a process tells its status.
+// statusEvery is how often a process reports its status.
 const statusEvery = 20 * time.Millisecond
 
 // Main does not return in a process that Start has started. Call it before
@@ -35,8 +35,8 @@ func Main() {
 	os.Exit(0)
 }
 
-// follow works until it is told to drain, by its parent or by SIGTERM, and
-// reports. It ends with its parent: when its standard input does.
+// runChild works until it is told to drain, by its parent or by SIGTERM, and
+// reports. It ends when its standard input does, and so with its parent.
 func runChild(text string) error {
 	var config Config
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
@@ -51,7 +51,7 @@ func runChild(text string) error {
 	go func() {
 		defer close(orphaned)
 		readCommands(os.Stdin, drain, floods)
-		if draining.Err() == nil { // nobody will want a report
+		if draining.Err() == nil { // no parent is left to read a report
 			os.Exit(1)
 		}
 	}()
@@ -75,7 +75,7 @@ func runChild(text string) error {
 	return nil
 }
 
-// obey follows commands until there are no more.
+// readCommands carries out commands until there are no more.
 func readCommands(in io.Reader, drain func(), floods chan<- int) {
 	for commands := json.NewDecoder(in); ; {
 		var c command
@@ -91,8 +91,8 @@ func readCommands(in io.Reader, drain func(), floods chan<- int) {
 	}
 }
 
-// leftoverTimeout is for goroutines stuck in a driver's attempt to connect,
-// which the kit bounds by 5 s.
+// leftoverTimeout covers goroutines that are stuck in a driver's attempt to
+// connect, which the kit bounds by 5 s.
 const leftoverTimeout = 8 * time.Second
 
 // leftover waits until there are no more goroutines than before, and reports
@@ -110,7 +110,8 @@ func leftover(before int) *Report {
 	return &Report{Goroutines: more, Stacks: string(stacks[:runtime.Stack(stacks, true)])}
 }
 
-// tell calls say with the status of w until ctx ends, and once more then.
+// reportStatus calls say with the status of w until ctx ends, and once more
+// then.
 func (w *work) reportStatus(ctx context.Context, say func(Status) error) error {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
@@ -126,7 +127,8 @@ func (w *work) reportStatus(ctx context.Context, say func(Status) error) error {
 	}
 }
 
-// status is a consistent view only of each figure by itself.
+// status returns the counts. Each is exact by itself; together they are not one
+// snapshot.
 func (w *work) status() Status {
 	stats := w.session.Stats()
 	return Status{

@@ -1,6 +1,6 @@
-// Package worker is a process under test: a Session, callers that take, hold and
-// give back locks through it, and a history of what they saw. A process is the
-// running program once more: its main calls [Main] first.
+// Package worker is a process under test. It has a Session, callers that
+// acquire, hold and release locks through it, and a history of what they saw. A
+// process is the running program once more: its main calls [Main] first.
 package worker
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// Config is what a process does.
+// A Config says what a process does.
 type Config struct {
 	Process int           // its number in the history: no two processes share one
 	Driver  string        // of database/sql
@@ -22,7 +22,7 @@ type Config struct {
 	Seed    uint64
 }
 
-// A command is what a process is told while it runs, a line of JSON.
+// A command is an order to a running process, as a line of JSON.
 type command struct {
 	Do string `json:"do"`
 	N  int    `json:"n,omitempty"`
@@ -33,8 +33,8 @@ const (
 	doFlood = "flood" // make N calls that are cancelled
 )
 
-// A Status is what a process says about itself many times a second. Counts are
-// since it began.
+// A Status is what a process reports about itself many times a second. Counts
+// are since it began.
 type Status struct {
 	At     history.Moment `json:"at"`
 	LastOK history.Moment `json:"lastOK"` // when a call that brought a lock began
@@ -55,8 +55,8 @@ type Status struct {
 	Watched     bool   `json:"watched"`     // a closed connection is noticed at once
 }
 
-// A Report is the last word of a process that was drained, when everything is
-// closed.
+// A Report is the last message of a process that was drained, after everything
+// is closed.
 type Report struct {
 	Goroutines int    `json:"goroutines"` // more than there were at first
 	Stacks     string `json:"stacks,omitempty"`

@@ -36,9 +36,9 @@ func (w *work) flood(draining context.Context, floods <-chan int) {
 	}
 }
 
-// giveUp makes a call and cancels it: before, while or after it is under way. A
-// grant that was quicker goes back at once. It is on keys that nobody else
-// wants, and is not noted.
+// giveUp makes a call and cancels it before, during or after it is under way. A
+// grant that was faster goes back at once. Its keys are not those of other
+// callers, and it is not in the history.
 func (w *work) giveUp(rng *rand.Rand) {
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(time.Duration(rng.Int64N(int64(5*time.Millisecond))), cancel)

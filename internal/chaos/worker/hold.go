@@ -14,15 +14,15 @@ const (
 	lookersOn = 60 // those that look on after a loss
 )
 
-// looksOn is how long, at the most, a holder looks on after a loss: by then its
-// Session has another connection.
+// looksOn bounds how long a holder looks on after a loss. By then its Session
+// has another connection.
 const looksOn = 1500 * time.Millisecond
 
-// noteEvery is how often one who holds on notes how far: a process that is
-// killed leaves no more than that of a lock.
+// noteEvery is how often a holder writes down until when its lock was valid. A
+// process that is killed leaves no later trace of a lock.
 const noteEvery = history.Moment(100 * time.Millisecond)
 
-// hold keeps lock for a while, gives it back, and notes what it saw.
+// hold holds lock for a while, gives it back, and writes down what it saw.
 func (c *caller) hold(draining context.Context, lock *sqllock.Lock, number int64) {
 	w := Observe(lock, c.w.config.Process, number, c.chance(listeners))
 	if w.Look() {
@@ -48,8 +48,8 @@ func (c *caller) hold(draining context.Context, lock *sqllock.Lock, number int64
 
 func (w *work) noteHold(h history.Hold) { w.note(history.Event{Hold: &h}) }
 
-// length is how long a lock is held, if it is not lost: a moment mostly, and
-// sometimes longer than a lease, so that faults find somebody who holds on.
+// length returns how long a lock is held if it is not lost. It is mostly a
+// moment, and sometimes longer than a lease, so that faults meet holders.
 func (c *caller) length() time.Duration {
 	switch n := c.rng.IntN(100); {
 	case n < 1:
@@ -61,16 +61,15 @@ func (c *caller) length() time.Duration {
 	}
 }
 
-// listen is what a holder does that relies on its context alone, and so must be
-// told.
+// listen holds a lock and relies on its context alone.
 func (c *caller) listen(draining context.Context, w *ObservedLock) {
 	ctx, cancel := context.WithTimeout(draining, c.length())
 	defer cancel()
 	w.Listen(ctx)
 }
 
-// stay is what a holder does while it holds: it looks, also at the very end,
-// and some write now and then.
+// stay holds a lock and looks at it, also at the very end. Some holders write
+// now and then.
 func (c *caller) stay(draining context.Context, w *ObservedLock) {
 	writes, writeAt := c.chance(20), w.Hold.From
 	noteAt, end := w.Hold.From+noteEvery, w.Hold.From+history.Moment(c.length())

@@ -10,11 +10,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// LookEvery is how often one who asks looks whether the lock is still held.
+// LookEvery is how often a holder looks whether its lock is still held.
 const LookEvery = 500 * time.Microsecond
 
-// A ObservedLock is a lock while somebody has it, and what that one sees of it. It is
-// for one goroutine.
+// An ObservedLock is a lock with what its holder sees of it. It is for one
+// goroutine.
 type ObservedLock struct {
 	*sqllock.Lock
 	Hold history.Hold // so far; all of it after GiveBack
@@ -22,9 +22,9 @@ type ObservedLock struct {
 	told atomic.Int64 // the first moment at which the loss was known; 0: no loss
 }
 
-// Observe begins to see lock, which was just granted, as the hold of this
-// process and number. One who listens is told of a loss by the lock's context
-// alone; to another the lock's hook is as good as Err.
+// Observe begins to observe lock, which this process was just granted, under
+// the given number. A holder that listens is told of a loss by the lock's
+// context alone. For another one, the lock's hook counts as much as Err.
 func Observe(lock *sqllock.Lock, process int, number int64, listens bool) *ObservedLock {
 	w := &ObservedLock{Lock: lock}
 	w.Hold = history.Hold{Process: process, Key: lock.Key().Int64(), Lock: number, Listens: listens, From: history.Now()}
@@ -38,13 +38,13 @@ func Observe(lock *sqllock.Lock, process int, number int64, listens bool) *Obser
 	return w
 }
 
-// tell notes that the loss is known now.
+// markLost notes that the holder was told of the loss now, or earlier.
 func (w *ObservedLock) markLost() { w.told.CompareAndSwap(0, int64(history.Now())) }
 
-// Told reports whether the loss is known.
+// Told reports whether the holder was told of a loss.
 func (w *ObservedLock) Told() bool { return w.told.Load() != 0 }
 
-// Lost reports whether the lock was lost, after GiveBack.
+// Lost reports whether the lock was lost. It is valid after GiveBack.
 func (w *ObservedLock) Lost() bool { return w.Told() || w.Hold.Unlock == history.Lost }
 
 // Look reports whether the lock is held, by its Err.
@@ -58,7 +58,7 @@ func (w *ObservedLock) Look() bool {
 	return true
 }
 
-// Listen waits until the lock's context ends, or ctx, and looks once after it.
+// Listen waits until the lock's context ends, or ctx, and then looks once.
 func (w *ObservedLock) Listen(ctx context.Context) {
 	select {
 	case <-w.Context().Done():
@@ -68,8 +68,8 @@ func (w *ObservedLock) Listen(ctx context.Context) {
 	w.Look()
 }
 
-// LookOn goes on looking at a lock that was lost, for d or until ctx ends: it
-// must not come back.
+// LookOn goes on looking at a lost lock, for d or until ctx ends. The lock must
+// not become valid again.
 func (w *ObservedLock) LookOn(ctx context.Context, d time.Duration) {
 	for end := history.Now() + history.Moment(d); history.Now() < end; {
 		w.Look()
@@ -79,8 +79,8 @@ func (w *ObservedLock) LookOn(ctx context.Context, d time.Duration) {
 	}
 }
 
-// GiveBack ends the lock and what is seen of it. One that was lost is looked at
-// right before.
+// GiveBack unlocks the lock and returns what was seen of it. It looks at a lost
+// lock once more right before.
 func (w *ObservedLock) GiveBack() history.Hold {
 	if w.Told() {
 		w.Look()

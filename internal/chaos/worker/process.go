@@ -25,9 +25,9 @@ type Process struct {
 	err     error         // how; valid once ended is closed
 }
 
-// Start starts a process. It ends with this one, however that ends: a process
-// group of its own gets a hangup and goes on when its parent is gone, also if it
-// was stopped.
+// Start starts a process, which ends when this one does. It has a process group
+// of its own. The kernel hangs up a stopped process whose parent is gone, and
+// lets it go on, so it ends too.
 func Start(config Config) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {

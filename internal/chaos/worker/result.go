@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// ResultOf is err in the words of the history. ErrNotExclusive and ErrConfig are
-// those of a database that does not serve: nothing was granted.
+// ResultOf returns err in the words of the history. ErrNotExclusive and
+// ErrConfig count as a database that does not serve: nothing was granted.
 func ResultOf(err error) history.Result {
 	switch {
 	case err == nil:

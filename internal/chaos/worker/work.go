@@ -78,8 +78,8 @@ func (w *work) close() error {
 	return err
 }
 
-// work has callers at work until draining ends, and tells the status meanwhile.
-// When it returns, nobody holds a lock.
+// work has callers at work until draining ends, and reports the status
+// meanwhile. When it returns, no caller holds a lock.
 func (w *work) work(draining context.Context, floods <-chan int, say func(Status) error) error {
 	done, finish := context.WithCancel(context.Background())
 	told := make(chan error, 1)
@@ -95,8 +95,8 @@ func (w *work) work(draining context.Context, floods <-chan int, say func(Status
 	return <-told
 }
 
-// note appends e to the history, in one write of its own: what was noted is
-// there, whatever happens to this process the next moment.
+// note appends e to the history, in one write of its own. So it survives
+// whatever happens to this process the next moment.
 func (w *work) note(e history.Event) {
 	text, err := json.Marshal(e)
 	if err == nil {

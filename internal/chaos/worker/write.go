@@ -10,9 +10,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Schema creates the tables of fenced writes, beside those of sqllock.FenceSchema. N counts the writes of
-// a key in the order of their commits, since each keeps the counter's row
-// locked until it commits.
+// Schema creates the tables of fenced writes, in addition to those of
+// sqllock.FenceSchema. N counts the writes of a key in the order of their
+// commits, since each write keeps the counter's row locked until it commits.
 const Schema = `
 CREATE TABLE counters (key bigint PRIMARY KEY, n bigint NOT NULL);
 CREATE TABLE writes (key bigint, n bigint, lock bigint, number bigint, timeline bigint, lsn bigint, PRIMARY KEY (key, n));
@@ -21,7 +21,8 @@ GRANT SELECT, INSERT, UPDATE ON counters, writes, latchkey_fence TO PUBLIC`
 // WriteTimeout bounds a write.
 const WriteTimeout = 2 * time.Second
 
-// write makes a fenced write in the name of h's lock and notes how it ended.
+// write makes a fenced write in the name of h's lock and writes down how it
+// ended.
 func (c *caller) write(h *ObservedLock) {
 	w := history.Write{Process: h.Hold.Process, Key: h.Hold.Key, Lock: h.Hold.Lock, Number: c.w.number(), Begin: history.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), WriteTimeout)
@@ -37,7 +38,7 @@ func (c *caller) write(h *ObservedLock) {
 	c.w.note(history.Event{Write: &w})
 }
 
-// commit goes on when the fence has refused, as a careless caller would: the
+// commit goes on after the fence has refused, as a careless caller would. The
 // database must not let it.
 func (c *caller) commit(ctx context.Context, lock *sqllock.Lock, w history.Write) history.Result {
 	tx, err := c.w.direct.BeginTx(ctx, nil)

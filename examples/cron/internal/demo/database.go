@@ -15,6 +15,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // A database is where the instances keep their locks, marks and runs.
@@ -47,7 +48,7 @@ func withDatabase(ctx context.Context, f func(*database) error) (err error) {
 		return err
 	}
 	defer d.db.Close()
-	if err := d.execute(ctx, append(sqllock.MarkSchema(sqllock.PostgreSQL), fmt.Sprintf(runsTable, runsName(d.demo)))...); err != nil {
+	if err := d.execute(ctx, append(watermark.Schema(sqllock.PostgreSQL), fmt.Sprintf(runsTable, runsName(d.demo)))...); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.clear(context.WithoutCancel(ctx))) }()
@@ -62,7 +63,7 @@ func (d *database) clear(ctx context.Context) error {
 		ids = append(ids, strconv.FormatInt(namespace(d.demo).Key(s.job).Int64(), 10))
 	}
 	return d.execute(ctx, "DROP TABLE "+runsName(d.demo),
-		"DELETE FROM latchkey_marks WHERE key_space = 0 AND key_id IN ("+strings.Join(ids, ", ")+")")
+		"DELETE FROM latchkey_watermarks WHERE key_space = 0 AND key_id IN ("+strings.Join(ids, ", ")+")")
 }
 
 // openPool opens the database that databaseURL names. The driver's error would

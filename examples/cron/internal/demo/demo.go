@@ -59,7 +59,7 @@ func demonstrate(ctx context.Context, d *database, length time.Duration, out io.
 	}
 	printTicks(out, all)
 	if !d.throwaway {
-		fmt.Fprintln(out, "\nThe table latchkey_marks stays in the database; what else the demonstration made there is removed.")
+		fmt.Fprintln(out, "\nThe table latchkey_watermarks stays in the database; what else the demonstration made there is removed.")
 	}
 	return printResult(ctx, out, d, all, fleet)
 }

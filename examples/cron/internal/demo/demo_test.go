@@ -25,7 +25,7 @@ func TestDemonstration(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"OK:", "Instances killed: 2;", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_marks stays",
+		"OK:", "Instances killed: 2.", "Ticks run twice: 0.", "though no run was under way: ", "latchkey_watermarks stays",
 		"(killed)", "passed: ", "held: ", "(outlived ",
 	} {
 		if !strings.Contains(string(out), want) {
@@ -36,7 +36,7 @@ func TestDemonstration(t *testing.T) {
 	if n := number(t, db, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'cron_example%'"); n != 0 {
 		t.Error("it leaves its table")
 	}
-	if n := number(t, db, "SELECT count(*) FROM latchkey_marks"); n != 0 {
+	if n := number(t, db, "SELECT count(*) FROM latchkey_watermarks"); n != 0 {
 		t.Errorf("it leaves %d marks", n)
 	}
 	if n := locks(t, db); n != 0 {

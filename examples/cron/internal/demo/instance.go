@@ -13,6 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/examples/cron/internal/skew"
 	"github.com/latchkey-go/latchkey/examples/cron/ticks"
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
 // The jobs' names.
@@ -149,7 +150,7 @@ func inShort(err error) string {
 	switch {
 	case errors.Is(err, sqllock.ErrHeld):
 		return held
-	case errors.Is(err, sqllock.ErrPassed):
+	case errors.Is(err, watermark.ErrPassed):
 		return passed
 	}
 	return err.Error()

@@ -1,0 +1,273 @@
+package httpmw_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// dial connects to s and sends request, in which "ada" fills in the user.
+func dial(t *testing.T, s *httptest.Server, request string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	transmit(t, conn, request)
+	return conn
+}
+
+func transmit(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// post is the header of a POST as ada, whose fields end it.
+func post(fields string) string {
+	return "POST / HTTP/1.1\r\nHost: x\r\n" + user + ": ada\r\n" + fields + "\r\n\r\n"
+}
+
+// response reads a response to its end.
+func response(t *testing.T, conn net.Conn) reply {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{resp, string(text)}
+}
+
+// readingAll reads the body and tells how that ended.
+func readingAll(ends chan<- error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		ends <- err
+		if err != nil {
+			http.Error(w, "cut", http.StatusRequestTimeout)
+		}
+	}
+}
+
+// A hold ends in time although the body that its handler waits for never comes.
+func TestMaxHoldEndsReadOfBody(t *testing.T) {
+	t.Parallel()
+	ends := make(chan error, 1)
+	s := serve(t, held().Handler(readingAll(ends)))
+	for _, fields := range []string{"Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"} {
+		conn := dial(t, s, post(fields))
+		if err := receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
+			t.Errorf("%s: Read: %v, want ErrMaxHold", fields, err)
+		}
+		if strings.Contains(fields, "Expect") {
+			continue // its response comes after "100 Continue"
+		}
+		r := response(t, conn)
+		r.want(t, http.StatusRequestTimeout)
+		if !r.Close {
+			t.Errorf("%s: the connection may be used again", fields)
+		}
+	}
+}
+
+// Over HTTP/2 it is the same, but for the connection, which goes on.
+func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
+	t.Parallel()
+	ends := make(chan error, 1)
+	s := protocols[1].serve(t, held().Handler(readingAll(ends)))
+	for i := range 3 {
+		body, never := io.Pipe()
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		r, err := fetch(ctx, s, http.MethodPost, s.URL, body)
+		_ = never.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, http.StatusRequestTimeout)
+		if err := receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
+			t.Errorf("Read: %v, want ErrMaxHold", err)
+		}
+		if reused != (i > 0) {
+			t.Errorf("request %d: connection used again: %v", i, reused)
+		}
+	}
+}
+
+// A hold that ends when the body has been read leaves the connection as good as
+// it was: the next request on it has a context that lives, and its body.
+func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
+	t.Parallel()
+	m := held()
+	s := serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := r.Context().Err(); err != nil {
+			t.Errorf("the context had ended before: %v", err)
+		}
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Errorf("Read: %v", err)
+		}
+		<-r.Context().Done()
+		if _, err := r.Body.Read(make([]byte, 1)); err == nil {
+			t.Error("Read after the end of the context: no error")
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})))
+	for i := range 5 {
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		r, err := fetch(ctx, s, http.MethodPost, s.URL, strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, http.StatusAccepted)
+		if reused != (i > 0) {
+			t.Errorf("request %d: connection used again: %v", i, reused)
+		}
+	}
+}
+
+// The end of the request's own context leaves the body to the server, as
+// without a lock.
+func TestBodyOutlivesRequestContext(t *testing.T) {
+	t.Parallel()
+	m := limited(sqllock.NewMemory())
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			first := make([]byte, 1)
+			_, _ = io.ReadFull(r.Body, first)
+			cancel()
+			rest, err := io.ReadAll(r.Body)
+			_, _ = fmt.Fprintf(w, "%s%s %v", first, rest, err)
+		})).ServeHTTP(w, r.WithContext(ctx))
+	}))
+	r, err := fetch(t.Context(), s, http.MethodPost, s.URL, strings.NewReader("body"))
+	if err != nil || r.text != "body <nil>" {
+		t.Errorf("%q, %v; want the whole body", r.text, err)
+	}
+}
+
+// A trailer that the client has not announced reaches the handler.
+func TestUndeclaredTrailer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
+	})))
+	for _, announced := range []string{"", "Trailer: X-Sum\r\n"} {
+		conn := dial(t, s, post(announced+"Transfer-Encoding: chunked")+"4\r\nbody\r\n0\r\nX-Sum: 7\r\n\r\n")
+		if r := response(t, conn); r.text != "7" {
+			t.Errorf("announced by %q: trailer %q, want 7", announced, r.text)
+		}
+	}
+}
+
+// The files of a multipart form are removed although the handler has panicked
+// and middleware around has recovered.
+func TestFormFilesAfterPanic(t *testing.T) {
+	t.Parallel()
+	m := limited(sqllock.NewMemory())
+	files := make(chan string, 1)
+	mux := http.NewServeMux()
+	mux.Handle("/", m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		files <- uploaded(t, r)
+		panic("broken")
+	})))
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}()
+		mux.ServeHTTP(w, r)
+	}))
+	upload(t, s)
+	file := receive(t, files, "file")
+	s.Close() // waits until the server has cleaned up
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+		_ = os.Remove(file)
+	}
+}
+
+// uploaded is the name of the temporary file of r's form.
+func uploaded(t *testing.T, r *http.Request) string {
+	if err := r.ParseMultipartForm(1); err != nil { // a byte of its files stays in memory
+		t.Error(err)
+		return ""
+	}
+	f, err := r.MultipartForm.File["upload"][0].Open()
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer f.Close()
+	return f.(*os.File).Name()
+}
+
+// upload posts a form with a file.
+func upload(t *testing.T, s *httptest.Server) {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("upload", "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = part.Write(make([]byte, 1<<10))
+	_ = form.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(user, "ada")
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	resp, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusInternalServerError {
+		t.Fatalf("status %d, want 500", resp.StatusCode)
+	}
+}
+
+// A handler may replace its request while a Read begins and ends.
+func TestHandlerReplacesItsRequest(t *testing.T) {
+	t.Parallel()
+	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b := make([]byte, 1)
+		body := r.Body
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = body.Read(b)
+		}()
+		*r = *r.WithContext(t.Context())
+		<-read
+		_, _ = io.WriteString(w, "done")
+	})))
+	conn := dial(t, s, post("Content-Length: 1")+"x")
+	response(t, conn).want(t, http.StatusOK)
+}

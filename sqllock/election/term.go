@@ -1,0 +1,95 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A term is the time between one grant of the key and its release. It never
+// changes.
+type term struct {
+	lock  *sqllock.Lock
+	since time.Time
+	token string
+}
+
+// serve leads for a term with lock, and releases it. Its results are those of
+// stand.
+func (c *Campaign) serve(ctx context.Context, lock *sqllock.Lock, lead func(context.Context) error) (most time.Duration, err error) {
+	token, _ := lock.Token(ctx) // "" if there is none
+	now := term{lock: lock, token: token, since: time.Now()}
+	if ctx.Err() != nil || lock.Err() != nil { // over before it has begun
+		c.note(lock.Unlock())
+		return 0, ctx.Err()
+	}
+	cause, err := c.runTerm(ctx, now, lead)
+	c.note(together(cause, err))
+	if ended := ctx.Err(); ended != nil {
+		return 0, together(ended, err)
+	}
+	if cause == nil && err != nil && time.Since(now.since) < c.maxPause {
+		return c.maxPause, nil
+	}
+	return 0, nil
+}
+
+// runTerm runs lead for a term. cause is why lead's context ended, or nil if
+// lead returned before. err is lead's error, or nil if it only repeats what the
+// context says.
+func (c *Campaign) runTerm(ctx context.Context, now term, lead func(context.Context) error) (cause, err error) {
+	bound, cancel := now.lock.Bind(ctx)
+	c.begin(now)
+	defer func() {
+		ended := bound.Err()
+		if ended != nil {
+			cause = context.Cause(bound)
+		}
+		c.end()
+		cancel() // goroutines that lead has left behind stop before the key is free
+		if errors.Is(now.lock.Unlock(), sqllock.ErrLost) && cause == nil {
+			cause = sqllock.ErrLost
+		}
+		if same(err, cause) || same(err, ended) {
+			err = nil
+		}
+	}()
+	return nil, lead(bound)
+}
+
+// same reports whether a and b are one error. Errors of a type that cannot be
+// compared never are.
+func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
+
+// together returns both errors as one. Either may be nil.
+func together(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+func (c *Campaign) begin(now term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+	c.terms++
+}
+
+func (c *Campaign) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = term{}
+}
+
+func (c *Campaign) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}

@@ -1,0 +1,188 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+)
+
+// Status asks the lock, not its own memory: the lock is lost, the leader's
+// context has not ended yet, and the process does not call itself leader. So it
+// is after a suspend past the lease, before any timer has fired.
+func TestStatusBeforeTheLeaderIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		key := sqllock.Pair(0, 1)
+		c := election.New(m, key)
+		var leading atomic.Pointer[context.Context]
+		causes := make(chan error, 2)
+		campaign(t, c, func(ctx context.Context) error {
+			leading.Store(&ctx)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil
+		})
+		synctest.Wait()
+		wantLeader(t, 0, c)
+		untold := 0
+		for id := range int64(8) { // locks whose end is told before the leader's
+			dbtest.Lock(t, m, sqllock.ID(id)).OnEnd(func(error) {
+				select {
+				case <-(*leading.Load()).Done():
+				default:
+					untold++
+				}
+				if s := c.Status(); s.Leader || s.Token != "" || !s.Since.IsZero() || s.Err != sqllock.ErrLost {
+					t.Errorf("status after the loss: %+v", s)
+				}
+			})
+		}
+		m.Lose()
+		if untold == 0 {
+			t.Error("the leader was told before every look")
+		}
+		if cause := <-causes; cause != sqllock.ErrLost {
+			t.Errorf("cause: %v, want ErrLost", cause)
+		}
+		time.Sleep(time.Second)
+		if s := c.Status(); !s.Leader || s.Terms != 2 {
+			t.Errorf("status later: %+v", s)
+		}
+	})
+}
+
+// Two terms of one process never overlap, however long a leader that has lost
+// the lock goes on. Nor does this process keep others from leading meanwhile.
+func TestTermsDoNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		c := election.New(m, office)
+		var inside, terms atomic.Int32
+		slow := make(chan struct{})
+		campaign(t, c, func(ctx context.Context) error {
+			if inside.Add(1) > 1 {
+				t.Error("two terms of one process overlap")
+			}
+			defer inside.Add(-1)
+			terms.Add(1)
+			<-ctx.Done()
+			<-slow
+			return nil
+		})
+		synctest.Wait()
+		m.Lose()
+		time.Sleep(time.Minute)
+		if s := c.Status(); s.Leader || s.Err != sqllock.ErrLost || terms.Load() != 1 {
+			t.Errorf("while a leader that has lost goes on: %+v, %d terms", s, terms.Load())
+		}
+		if err := dbtest.Lock(t, m, office).Unlock(); err != nil {
+			t.Error(err)
+		}
+		close(slow)
+		time.Sleep(time.Second)
+		if s := c.Status(); !s.Leader || s.Terms != 2 {
+			t.Errorf("after it has returned: %+v", s)
+		}
+	})
+}
+
+// How a leader answers its loss is no failure of its own: the pause does not
+// grow.
+func TestLosses(t *testing.T) {
+	const least = 10 * time.Second
+	fails := func(context.Context) error { return errors.New("rolled back") }
+	answers := []func(ctx context.Context) error{
+		func(context.Context) error { return nil },
+		func(ctx context.Context) error { return ctx.Err() },
+		func(ctx context.Context) error { return context.Cause(ctx) },
+		fails, fails, fails,
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		c := election.New(m, office, election.WithBackoff(least, time.Hour))
+		var terms atomic.Int32
+		campaign(t, c, func(ctx context.Context) error {
+			answer := answers[int(terms.Add(1)-1)%len(answers)]
+			<-ctx.Done()
+			return answer(ctx)
+		})
+		synctest.Wait()
+		for i := range answers {
+			m.Lose()
+			synctest.Wait()
+			if err := c.Status().Err; !errors.Is(err, sqllock.ErrLost) {
+				t.Errorf("term %d: Err of the status: %v, want ErrLost", i, err)
+			} else if i >= 3 != strings.Contains(err.Error(), "rolled back") {
+				t.Errorf("term %d: Err of the status: %v", i, err)
+			}
+			time.Sleep(least)
+			synctest.Wait()
+			if s := c.Status(); !s.Leader || s.Terms != i+2 {
+				t.Fatalf("after loss %d: %+v", i+1, s)
+			}
+		}
+	})
+}
+
+// The Session is closed under a leader: the leader is told, and Run returns.
+func TestSessionCloses(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := dbtest.Session(t, driver, dsn)
+		c := election.New(s, office)
+		var cause error
+		result := make(chan error, 1)
+		go func() {
+			result <- c.Run(t.Context(), func(ctx context.Context) error {
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return ctx.Err()
+			})
+		}()
+		lockertest.Eventually(t, "it leads", func() bool { return c.Status().Leader })
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-result; err != sqllock.ErrClosed || cause != sqllock.ErrClosed {
+			t.Errorf("Run: %v, cause: %v; want ErrClosed for both", err, cause)
+		}
+	})
+}
+
+// A lock that is lost before its token is drawn begins no term. A lock without
+// a token does: see TestStatus.
+func TestLostBeforeTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := sqllock.NewMemory()
+		grants := 0
+		c := election.New(lockerFunc(func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+			lock, err := m.Lock(ctx, key)
+			if grants++; grants == 1 {
+				m.Lose()
+			}
+			return lock, err
+		}), office)
+		campaign(t, c, func(ctx context.Context) error {
+			if err := ctx.Err(); err != nil {
+				t.Errorf("a term begins without the lock: %v", err)
+			}
+			return untilEnd(ctx)
+		})
+		synctest.Wait()
+		if s := c.Status(); s.Leader || s.Terms != 0 || s.Err != sqllock.ErrLost {
+			t.Errorf("lost before the token is drawn: %+v", s)
+		}
+		time.Sleep(time.Second)
+		if s := c.Status(); !s.Leader || s.Terms != 1 {
+			t.Errorf("later: %+v", s)
+		}
+	})
+}

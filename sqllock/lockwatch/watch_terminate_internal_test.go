@@ -1,0 +1,84 @@
+package lockwatch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// The database's clock alone ends no session, since it may step. This process must
+// have seen the same heartbeat, and no new statement, for the late age.
+func TestTerminateNeedsSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w, _ := withoutDatabase(func(Finding) bool { asked++; return false })
+		at := time.Now()
+		look := func(heartbeat, stateSince int) {
+			beat := at.Add(time.Duration(heartbeat) * time.Second)
+			h := Holder{Key: sqllock.ID(1), Process: Process{PID: 1, State: "idle", StateSince: at.Add(time.Duration(stateSince) * time.Second)},
+				Registration: &Registration{Heartbeat: beat, Expires: beat.Add(10 * time.Second)}}
+			s := &Snapshot{At: at.Add(time.Hour), Holders: []Holder{h}} // the clock has stepped: all looks late
+			w.diagnosis.look(s)
+			w.terminate(t.Context(), dialect.Registry{}, s, time.Now())
+		}
+		for i, step := range []struct {
+			after                 time.Duration
+			heartbeat, stateSince int
+			asked                 int
+		}{
+			{0, 1, 1, 0}, {4 * time.Second, 1, 1, 0}, {0, 2, 1, 0}, {4 * time.Second, 2, 1, 0}, {0, 2, 2, 0},
+			{4999 * time.Millisecond, 2, 2, 0}, {time.Millisecond, 2, 2, 1}, {0, 2, 2, 2},
+		} {
+			time.Sleep(step.after)
+			look(step.heartbeat, step.stateSince)
+			if asked != step.asked {
+				t.Errorf("look %d: asked %d times, want %d", i+1, asked, step.asked)
+			}
+		}
+	})
+}
+
+// If the server's reply was lost, the next look decides. A session that is gone
+// counts as ended, and a session that is still there does not.
+func TestTerminatedThoughTheAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{true, false} {
+		w, reported := withoutDatabase(nil)
+		h := Holder{Key: sqllock.ID(1), Process: Process{PID: 1}}
+		w.unanswered[h.processID()] = Finding{Kind: LateHeartbeat, Holder: &h, Terminated: true}
+		s := &Snapshot{}
+		if !gone {
+			s.Holders = []Holder{h}
+		}
+		w.confirmTerminated(s)
+		w.confirmTerminated(&Snapshot{})
+		if (len(*reported) == 1) != gone {
+			t.Errorf("gone %v: reported %+v", gone, *reported)
+		}
+	}
+}
+
+// A look tries a session once, even if several of its locks are late. If the
+// database is away, it does not try the others.
+func TestTerminateAttempts(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	w, reported := withoutDatabase(func(Finding) bool { asked++; return true })
+	w.busy <- struct{}{} // the driver is stuck: every question fails at once
+	s := &Snapshot{At: time.Now()}
+	for i := range 10 {
+		s.Holders = append(s.Holders, Holder{Key: sqllock.ID(int64(i)), Process: Process{PID: i / 5, State: "idle", StateSince: s.At.Add(-time.Hour)},
+			Registration: &Registration{Heartbeat: s.At.Add(-time.Hour), Expires: s.At.Add(-time.Hour)}})
+	}
+	w.diagnosis.look(s)
+	w.terminate(context.Background(), dialect.Registry{}, s, time.Now().Add(time.Hour))
+	if asked != 1 || len(*reported) != 1 || !errors.Is((*reported)[0].Err, sqllock.ErrUnavailable) || len(w.unanswered) != 0 {
+		t.Errorf("asked %d times, reported %+v", asked, *reported)
+	}
+}

@@ -1,0 +1,196 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// TryAny acquires one of keys that is free, without waiting. It asks shard by
+// shard, in the order of the first key of each, until one grants. A shard gets
+// one call for all its keys, or one for each key if its Locker has no TryAny. A
+// Session whose database does not respond costs at most a second before the
+// next shard is asked, and no time once it is known to be away.
+//
+// TryAny returns ErrHeld only if every shard has returned it. Otherwise the
+// error matches those of the other shards, with one exception. ErrUnavailable
+// is left out next to an error that waiting does not mend: ErrCapacity,
+// ErrNotExclusive, ErrConfig or ErrClosed. A caller that fails open on
+// ErrUnavailable does not fail open on those.
+func (s *Locker) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	parts := s.split(keys)
+	if len(parts) == 0 {
+		return nil, errNoKeys
+	}
+	errs := make([]error, 0, len(parts))
+	for _, p := range parts {
+		lock, err := p.try(ctx)
+		if err == nil {
+			return lock, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, refusal(errs)
+}
+
+// LockAny waits until one of keys is free, on all their shards at once. For a
+// moment it may hold a second key, and releases it before it returns. If a
+// database stops responding at that moment, the release takes about a second.
+//
+// A shard that fails does not keep the others from granting. If ctx ends, the
+// error matches that of ctx. It then also matches ErrUnavailable if one of the
+// databases was away, or an error that waiting does not mend (see TryAny).
+func (s *Locker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	var waits []part
+	for _, p := range s.split(keys) {
+		waits = append(waits, p.waits()...)
+	}
+	switch len(waits) {
+	case 0:
+		return nil, errNoKeys
+	case 1:
+		return waits[0].wait(ctx)
+	}
+	return firstOf(ctx, waits)
+}
+
+// firstOf waits for all of waits, which are two or more, until one has a lock.
+// When it returns, no other part has a lock or gets one later.
+func firstOf(ctx context.Context, waits []part) (*sqllock.Lock, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		wg    sync.WaitGroup
+		first atomic.Pointer[sqllock.Lock]
+		errs  = make([]error, len(waits))
+	)
+	for i, p := range waits {
+		wg.Go(func() {
+			lock, err := p.wait(ctx)
+			switch {
+			case err != nil:
+				errs[i] = err
+			case first.CompareAndSwap(nil, lock):
+				cancel()
+			default:
+				_ = lock.Unlock() // after an error it needs no more care
+			}
+		})
+	}
+	wg.Wait()
+	if lock := first.Load(); lock != nil {
+		return lock, nil
+	}
+	return nil, refusal(errs)
+}
+
+var errNoKeys = errors.New("shard: TryAny and LockAny need a key at least")
+
+// A part is a shard and the keys of it that a call asks for, at least one.
+type part struct {
+	*member
+	keys []sqllock.Key
+}
+
+// split sorts keys by shard. The shards are in the order of the first key of
+// each, and the keys of a shard are in the caller's order, each once.
+func (s *Locker) split(keys []sqllock.Key) []part {
+	var parts []part
+	for i, key := range keys {
+		if slices.ContainsFunc(keys[:i], func(k sqllock.Key) bool { return idOf(k) == idOf(key) }) {
+			continue
+		}
+		of := &s.shards[s.Index(key)]
+		i := slices.IndexFunc(parts, func(p part) bool { return p.member == of })
+		if i < 0 {
+			i = len(parts)
+			parts = append(parts, part{member: of})
+		}
+		parts[i].keys = append(parts[i].keys, key)
+	}
+	return parts
+}
+
+// try acquires the first free key of p.
+func (p part) try(ctx context.Context) (*sqllock.Lock, error) {
+	if p.several != nil {
+		return p.several.TryAny(ctx, p.keys...)
+	}
+	var err error
+	for _, key := range p.keys {
+		var lock *sqllock.Lock
+		lock, err = p.TryLock(ctx, key)
+		if !errors.Is(err, sqllock.ErrHeld) {
+			return lock, err
+		}
+	}
+	return nil, err
+}
+
+// waits splits p into parts that wait can take: one for each key if the shard's
+// Locker waits for one key only.
+func (p part) waits() []part {
+	if p.several != nil {
+		return []part{p}
+	}
+	each := make([]part, len(p.keys))
+	for i := range p.keys {
+		each[i] = part{p.member, p.keys[i : i+1]}
+	}
+	return each
+}
+
+// wait waits for a key of p, a part that waits has returned.
+func (p part) wait(ctx context.Context) (*sqllock.Lock, error) {
+	if p.several != nil {
+		return p.several.LockAny(ctx, p.keys...)
+	}
+	return p.Lock(ctx, p.keys[0])
+}
+
+// refusal makes one error of those of several shards, none of which has
+// granted.
+func refusal(errs []error) error {
+	lasts := slices.ContainsFunc(errs, isLasting)
+	var told []error
+	for _, err := range errs {
+		switch {
+		case errors.Is(err, sqllock.ErrHeld):
+		case lasts && errors.Is(err, sqllock.ErrUnavailable) && !isLasting(err):
+		case slices.ContainsFunc(told, func(t error) bool { return errors.Is(t, err) }):
+		default:
+			told = append(told, err)
+		}
+	}
+	switch len(told) {
+	case 0:
+		return sqllock.ErrHeld
+	case 1:
+		return told[0]
+	}
+	return &refusals{told}
+}
+
+// isLasting reports whether waiting does not mend the cause of err.
+func isLasting(err error) bool {
+	return errors.Is(err, sqllock.ErrCapacity) || errors.Is(err, sqllock.ErrNotExclusive) || errors.Is(err, sqllock.ErrConfig) || errors.Is(err, sqllock.ErrClosed)
+}
+
+// refusals are several errors on one line.
+type refusals struct{ errs []error }
+
+func (r *refusals) Error() string {
+	texts := make([]string, len(r.errs))
+	for i, err := range r.errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap makes errors.Is and errors.As examine each.
+func (r *refusals) Unwrap() []error { return r.errs }

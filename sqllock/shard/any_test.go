@@ -1,0 +1,336 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
+)
+
+// A plainShard takes one key at a time, and answers with err if that is set.
+type plainShard struct {
+	memory *sqllock.Memory
+	err    error
+	calls  atomic.Int32
+}
+
+func (p *plainShard) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	p.calls.Add(1)
+	if p.err != nil {
+		return nil, p.err
+	}
+	return p.memory.TryLock(ctx, key)
+}
+
+// Lock waits for ctx if err is set, as a Session does whose database is away.
+func (p *plainShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	p.calls.Add(1)
+	if p.err != nil {
+		<-ctx.Done()
+		return nil, errors.Join(p.err, ctx.Err())
+	}
+	return p.memory.Lock(ctx, key)
+}
+
+// An anyShard takes one of several keys as well.
+type anyShard struct{ plainShard }
+
+func (a *anyShard) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	a.calls.Add(1)
+	if a.err != nil {
+		return nil, a.err
+	}
+	return a.memory.TryAny(ctx, keys...)
+}
+
+func (a *anyShard) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	a.calls.Add(1)
+	if a.err != nil {
+		<-ctx.Done()
+		return nil, errors.Join(a.err, ctx.Err())
+	}
+	return a.memory.LockAny(ctx, keys...)
+}
+
+// newAnyShard is free if err is nil.
+func newAnyShard(err error) *anyShard {
+	return &anyShard{plainShard{memory: sqllock.NewMemory(), err: err}}
+}
+
+func newPlainShard(err error) *plainShard {
+	return &plainShard{memory: sqllock.NewMemory(), err: err}
+}
+
+func TestTryAnyErrors(t *testing.T) {
+	t.Parallel()
+	var (
+		free     error
+		heldErr  = sqllock.ErrHeld
+		away     = sqllock.ErrUnavailable
+		full     = sqllock.ErrCapacity
+		pooler   = sqllock.ErrNotExclusive
+		closed   = sqllock.ErrClosed
+		strange  = errors.New("strange")
+		sentinel = []error{heldErr, away, full, pooler, closed, strange}
+	)
+	tests := []struct {
+		name  string
+		of    [2]error // what each shard answers
+		want  []error  // exactly these match; none: it is granted
+		calls [2]int32
+	}{
+		{"first free", [2]error{free, free}, nil, [2]int32{1, 0}},
+		{"second free", [2]error{heldErr, free}, nil, [2]int32{1, 1}},
+		{"second free, first away", [2]error{away, free}, nil, [2]int32{1, 1}},
+		{"second free, first closed", [2]error{closed, free}, nil, [2]int32{1, 1}},
+		{"all held", [2]error{heldErr, heldErr}, []error{heldErr}, [2]int32{1, 1}},
+		{"one held, one away", [2]error{heldErr, away}, []error{away}, [2]int32{1, 1}},
+		{"one away, one held", [2]error{away, heldErr}, []error{away}, [2]int32{1, 1}},
+		{"all away", [2]error{away, away}, []error{away}, [2]int32{1, 1}},
+		{"one full, one away", [2]error{full, away}, []error{full}, [2]int32{1, 1}},
+		{"one away, one on a pooler", [2]error{away, pooler}, []error{pooler}, [2]int32{1, 1}},
+		{"one closed, one away", [2]error{closed, away}, []error{closed}, [2]int32{1, 1}},
+		{"one full, one on a pooler", [2]error{full, pooler}, []error{full, pooler}, [2]int32{1, 1}},
+		{"one strange, one away", [2]error{strange, away}, []error{strange, away}, [2]int32{1, 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			first, second := newAnyShard(tt.of[0]), newAnyShard(tt.of[1])
+			s := shard.New(first, second)
+			lock, err := s.TryAny(t.Context(), keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 0, 1), keyOf(s, 1, 1))
+			if (err == nil) != (tt.want == nil) || (lock == nil) != (err != nil) {
+				t.Fatalf("got %v, %v", lock, err)
+			}
+			for _, each := range sentinel {
+				want := false
+				for _, w := range tt.want {
+					want = want || w == each
+				}
+				if errors.Is(err, each) != want {
+					t.Errorf("%q matches %q: %v", err, each, !want)
+				}
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			if first.calls.Load() != tt.calls[0] || second.calls.Load() != tt.calls[1] {
+				t.Errorf("%d and %d calls, want %v", first.calls.Load(), second.calls.Load(), tt.calls)
+			}
+			_ = lock.Unlock()
+		})
+	}
+}
+
+// The shard of the first key is asked first, and a shard takes the first of its
+// keys that is free.
+func TestTryAnyOrder(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct {
+		name string
+		s    *shard.Locker
+	}{
+		{"in one call", shard.New(memories(2)...)},
+		{"one by one", shard.New(newPlainShard(nil), newPlainShard(nil))},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			s := kind.s
+			a, b, c, d := keyOf(s, 1, 0), keyOf(s, 0, 0), keyOf(s, 0, 1), keyOf(s, 1, 1)
+			for _, want := range []sqllock.Key{a, d, b, c} {
+				lock, err := s.TryAny(t.Context(), a, b, a, c, d)
+				if err != nil || lock.Key() != want {
+					t.Fatalf("got %v, %v, want %v", lock.Key(), err, want)
+				}
+				defer lock.Unlock()
+			}
+			if _, err := s.TryAny(t.Context(), a, b, c, d); err != sqllock.ErrHeld {
+				t.Errorf("with none free: %v, want ErrHeld", err)
+			}
+		})
+	}
+}
+
+func TestAnyNeedsKeys(t *testing.T) {
+	t.Parallel()
+	s := shard.New(memories(2)...)
+	if _, err := s.TryAny(t.Context()); err == nil || errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("TryAny: %v", err)
+	}
+	if _, err := s.LockAny(t.Context()); err == nil || errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("LockAny: %v", err)
+	}
+}
+
+// LockAny waits on all shards: whichever key is given back first is the one,
+// and the caller is in no other line after it.
+func TestLockAnyWaits(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct {
+		name string
+		make func() []sqllock.Locker
+	}{
+		{"in one call", func() []sqllock.Locker { return memories(2) }},
+		{"one by one", func() []sqllock.Locker { return []sqllock.Locker{newPlainShard(nil), newPlainShard(nil)} }},
+		{"one away", func() []sqllock.Locker {
+			return append(memories(2), newAnyShard(sqllock.ErrUnavailable))
+		}},
+	} {
+		for freed := range 4 {
+			t.Run(kind.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := shard.New(kind.make()...)
+					keys := []sqllock.Key{keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 0, 1), keyOf(s, 1, 1)}
+					locks := make([]*sqllock.Lock, len(keys))
+					for i, key := range keys {
+						locks[i] = dbtest.Lock(t, s, key)
+					}
+					if kind.name == "one away" {
+						keys = append(keys, keyOf(s, 2, 0))
+					}
+					go func() {
+						time.Sleep(time.Second)
+						_ = locks[freed].Unlock()
+					}()
+					began := time.Now()
+					lock, err := s.LockAny(t.Context(), keys...)
+					if err != nil || lock.Key() != keys[freed] || lock.Err() != nil {
+						t.Fatalf("got %v, %v, want the key that was given back", lock.Key(), err)
+					}
+					if waited := time.Since(began); waited != time.Second {
+						t.Errorf("waited %v", waited)
+					}
+					for i, l := range locks {
+						if i != freed {
+							_ = l.Unlock()
+							_ = dbtest.Lock(t, s, keys[i]).Unlock() // it would be the waiter's if it were still in line
+						}
+					}
+					_ = lock.Unlock()
+				})
+			})
+		}
+	}
+}
+
+func TestLockAnyErrors(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		first sqllock.Locker // the other is held
+		also  error          // beside ctx's error
+	}{
+		{"all held", nil, nil},
+		{"one away", newAnyShard(sqllock.ErrUnavailable), sqllock.ErrUnavailable},
+		{"one away, one key at a time", newPlainShard(sqllock.ErrUnavailable), sqllock.ErrUnavailable},
+		{"one with another secret", newAnyShard(sqllock.ErrNotExclusive), sqllock.ErrNotExclusive},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first := tt.first
+				if first == nil {
+					first = sqllock.NewMemory()
+				}
+				s := shard.New(first, sqllock.NewMemory())
+				keys := []sqllock.Key{keyOf(s, 0, 0), keyOf(s, 1, 0)}
+				for _, key := range keys {
+					if lock, err := s.TryLock(t.Context(), key); err == nil {
+						defer lock.Unlock()
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := s.LockAny(ctx, keys...)
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, want the context's error", err)
+				}
+				for _, each := range []error{sqllock.ErrUnavailable, sqllock.ErrNotExclusive, sqllock.ErrHeld} {
+					if errors.Is(err, each) != (each == tt.also) {
+						t.Errorf("%q matches %q: %v", err, each, each != tt.also)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A shard that fails at once is out; who waits has the others.
+func TestLockAnyBesideClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := shard.New(closedShard{}, sqllock.NewMemory())
+		gone, key := keyOf(s, 0, 0), keyOf(s, 1, 0)
+		held := dbtest.Lock(t, s, key)
+		time.AfterFunc(time.Second, func() { _ = held.Unlock() })
+		lock, err := s.LockAny(t.Context(), gone, key)
+		if err != nil || lock.Key() != key {
+			t.Fatalf("got %v, %v", lock.Key(), err)
+		}
+		_ = lock.Unlock()
+		if _, err := shard.New(closedShard{}, closedShard{}).LockAny(t.Context(), gone, key); !errors.Is(err, sqllock.ErrClosed) {
+			t.Errorf("all closed: %v, want ErrClosed", err)
+		}
+	})
+}
+
+type closedShard struct{}
+
+func (closedShard) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+	return nil, sqllock.ErrClosed
+}
+
+func (closedShard) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
+	return nil, sqllock.ErrClosed
+}
+
+// Of shards that grant at the same moment one wins, and what the others granted
+// is given back when LockAny returns.
+func TestLockAnySecondGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const shards = 4
+		var late [shards]lateShard
+		lockers := make([]sqllock.Locker, shards)
+		for i := range late {
+			late[i].memory = sqllock.NewMemory()
+			lockers[i] = &late[i]
+		}
+		s := shard.New(lockers...)
+		keys := make([]sqllock.Key, shards)
+		for i := range keys {
+			keys[i] = keyOf(s, i, 0)
+		}
+		lock, err := s.LockAny(t.Context(), keys...)
+		if err != nil || lock.Err() != nil {
+			t.Fatal(err)
+		}
+		for i, key := range keys {
+			other, err := late[i].memory.TryLock(t.Context(), key)
+			if (err == nil) == (key == lock.Key()) {
+				t.Errorf("key %d of %d, won %v: %v", i, shards, key == lock.Key(), err)
+			}
+			_ = other.Unlock()
+		}
+		if cause := context.Cause(lock.Context()); cause != nil {
+			t.Errorf("the winner's context has ended: %v", cause)
+		}
+		_ = lock.Unlock()
+	})
+}
+
+// A lateShard grants after a second, to whom has given up, too: as if the grant
+// were under way at that moment.
+type lateShard struct{ plainShard }
+
+func (l *lateShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	time.Sleep(time.Second)
+	return l.memory.TryLock(context.WithoutCancel(ctx), key)
+}

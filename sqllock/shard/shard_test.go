@@ -1,0 +1,357 @@
+package shard_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
+)
+
+// memories is n lockers without a database.
+func memories(n int) []sqllock.Locker {
+	lockers := make([]sqllock.Locker, n)
+	for i := range lockers {
+		lockers[i] = sqllock.NewMemory()
+	}
+	return lockers
+}
+
+// keyOf is the nth key, from 0, of the shard at place i.
+func keyOf(s *shard.Locker, i, n int) sqllock.Key {
+	for id := int64(0); ; id++ {
+		if key := sqllock.ID(id); s.Index(key) == i {
+			if n == 0 {
+				return key
+			}
+			n--
+		}
+	}
+}
+
+// An observed Locker tells how many calls of Lock wait in it.
+type observed struct {
+	*shard.Locker
+	waiting func() int
+}
+
+func inLine(l sqllock.Locker) int { return l.(observed).waiting() }
+
+// overSessions returns a Locker over Sessions.
+func overSessions(sessions ...*sqllock.Session) observed {
+	lockers := make([]sqllock.Locker, len(sessions))
+	for i, s := range sessions {
+		lockers[i] = s
+	}
+	return observed{shard.New(lockers...), func() (n int) {
+		for _, s := range sessions {
+			n += s.Stats().Waiting
+		}
+		return n
+	}}
+}
+
+// overMemories returns a Locker over n Memories.
+func overMemories(n int) observed {
+	waiting := new(atomic.Int32)
+	lockers := make([]sqllock.Locker, n)
+	for i := range lockers {
+		lockers[i] = &countedMemory{sqllock.NewMemory(), waiting}
+	}
+	return observed{shard.New(lockers...), func() int { return int(waiting.Load()) }}
+}
+
+// A countedMemory counts the calls of Lock that wait.
+type countedMemory struct {
+	*sqllock.Memory
+	waiting *atomic.Int32
+}
+
+func (m *countedMemory) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	w := &waitContext{Context: ctx, waiting: m.waiting}
+	defer w.end()
+	return m.Memory.Lock(w, key)
+}
+
+// A waitContext is that of a call. The call has its place in line before it
+// first asks for Done: only who waits listens for the end of its context.
+type waitContext struct {
+	context.Context //nolint:containedctx // it is one
+	waiting         *atomic.Int32
+	asked           atomic.Bool
+}
+
+func (w *waitContext) Done() <-chan struct{} {
+	if w.asked.CompareAndSwap(false, true) {
+		w.waiting.Add(1)
+	}
+	return w.Context.Done()
+}
+
+// end ends the wait, if there was one.
+func (w *waitContext) end() {
+	if !w.asked.CompareAndSwap(false, true) {
+		w.waiting.Add(-1)
+	}
+}
+
+func TestConforms(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		s := overMemories(3)
+		lockertest.Run(t, lockertest.Fleet{
+			New:      func(*testing.T) sqllock.Locker { return s },
+			InLine:   inLine,
+			AnyOrder: true,
+		})
+	})
+	dbtest.EachDriver(t, func(t *testing.T, driver, first string) {
+		second := pgtest.Database(t)
+		observers := []*sql.DB{dbtest.Open(t, driver, first), dbtest.Open(t, driver, second)}
+		lockertest.Run(t, lockertest.Fleet{
+			New: func(t *testing.T) sqllock.Locker {
+				return overSessions(dbtest.Session(t, driver, first), dbtest.Session(t, driver, second))
+			},
+			InLine:   inLine,
+			AnyOrder: true,
+			Leftovers: func(t *testing.T) int {
+				return dbtest.AdvisoryLocks(t, observers[0]) + dbtest.AdvisoryLocks(t, observers[1])
+			},
+		})
+	})
+}
+
+// The kinds of keys there are, n of each.
+var manyKeys = []struct {
+	name string
+	key  func(i int) sqllock.Key
+}{
+	{"numbers in a row", func(i int) sqllock.Key { return sqllock.ID(int64(i)) }},
+	{"negative numbers", func(i int) sqllock.Key { return sqllock.ID(-int64(i)) }},
+	{"numbers far apart", func(i int) sqllock.Key { return sqllock.ID(int64(i) << 32) }},
+	{"random numbers", func(i int) sqllock.Key { return sqllock.ID(int64(rand.NewPCG(1, uint64(i)).Uint64())) }},
+	{"names", func(i int) sqllock.Key { return sqllock.Namespace("export").Key(strconv.Itoa(i)) }},
+	{"objects of a class", func(i int) sqllock.Key { return sqllock.Pair(7, int32(i)) }},
+	{"classes of an object", func(i int) sqllock.Key { return sqllock.Pair(int32(i), 7) }},
+}
+
+// Each shard has its share of the keys, whatever they are: no more off than
+// chance would have it.
+func TestEqualShares(t *testing.T) {
+	t.Parallel()
+	const keys = 40_000
+	for _, kind := range manyKeys {
+		for _, n := range []int{2, 3, 4, 7, 16} {
+			s := shard.New(memories(n)...)
+			counts := make([]float64, n)
+			for i := range keys {
+				counts[s.Index(kind.key(i))]++
+			}
+			chi2, share := 0.0, float64(keys)/float64(n)
+			for _, count := range counts {
+				chi2 += (count - share) * (count - share) / share
+			}
+			// Mean and deviation of a chi-square: chance passes this bound
+			// once in some ten thousand.
+			if free := float64(n - 1); chi2 > free+6*math.Sqrt(2*free) {
+				t.Errorf("%s over %d shards: %v, chi-square %.1f", kind.name, n, counts, chi2)
+			}
+		}
+	}
+}
+
+// A shard added at the end gets its share of the keys, from all others alike,
+// and nothing else moves.
+func TestShardAdded(t *testing.T) {
+	t.Parallel()
+	const keys = 40_000
+	for _, kind := range manyKeys {
+		for _, n := range []int{1, 2, 3, 8} {
+			before, after := shard.New(memories(n)...), shard.New(memories(n+1)...)
+			from := make([]float64, n)
+			for i := range keys {
+				key := kind.key(i)
+				was, is := before.Index(key), after.Index(key)
+				if was == is {
+					continue
+				}
+				if is != n {
+					t.Fatalf("%s: a key moved from shard %d to %d of %d", kind.name, was, is, n+1)
+				}
+				from[was]++
+			}
+			share := float64(keys) / float64(n) / float64(n+1)
+			for i, moved := range from {
+				if math.Abs(moved-share) > 6*math.Sqrt(share) {
+					t.Errorf("%s: %v keys of %d moved from shard %d of %d, want about %.0f", kind.name, moved, keys, i, n, share)
+				}
+			}
+		}
+	}
+}
+
+// What shard a key is of is the same in every version: these are for good.
+func TestIndexIsForGood(t *testing.T) {
+	t.Parallel()
+	s := shard.New(memories(5)...)
+	tests := []struct {
+		key  sqllock.Key
+		want int
+	}{
+		{sqllock.ID(0), 1},
+		{sqllock.ID(1), 1},
+		{sqllock.ID(-1), 0},
+		{sqllock.ID(math.MaxInt64), 1},
+		{sqllock.ID(math.MinInt64), 3},
+		{sqllock.Pair(0, 1), 3},
+		{sqllock.Pair(-1, -1), 4},
+		{sqllock.Namespace("export").Key("user-1"), 2},
+	}
+	for _, tt := range tests {
+		if got := s.Index(tt.key); got != tt.want {
+			t.Errorf("key %d is of shard %d, want %d", tt.key.Int64(), got, tt.want)
+		}
+	}
+}
+
+// Two names with one id exclude each other, and so are of one shard.
+func TestIndexGoesByWhatTheDatabaseSees(t *testing.T) {
+	t.Parallel()
+	s := shard.New(memories(8)...)
+	for i := range 1000 {
+		for _, ns := range []sqllock.Namespace{"export", "payout"} {
+			for _, named := range []sqllock.Key{ns.Key(strconv.Itoa(i)), ns.Keyed([]byte("secret")).SlotKey("ada", i)} {
+				if s.Index(named) != s.Index(sqllock.ID(named.Int64())) {
+					t.Fatal("a name and its number are of different shards")
+				}
+			}
+		}
+	}
+}
+
+func TestIndexNeedsNoMemory(t *testing.T) {
+	s := shard.New(memories(8)...)
+	key := sqllock.Namespace("export").Key("user-1")
+	if n := testing.AllocsPerRun(100, func() { s.Index(key) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	memory := sqllock.NewMemory()
+	tests := []struct {
+		name    string
+		lockers []sqllock.Locker
+	}{
+		{"none", nil},
+		{"nil", []sqllock.Locker{memory, nil}},
+		{"a nil Session", []sqllock.Locker{(*sqllock.Session)(nil), memory}},
+		{"a Sharded", []sqllock.Locker{memory, shard.New(memory)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			shard.New(tt.lockers...)
+		})
+	}
+}
+
+// A database that is away takes its own keys along, and no others.
+func TestDatabaseAway(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		s := shard.New(dbtest.Session(t, driver, cluster.DSN("")), dbtest.Session(t, driver, pgtest.Database(t)))
+		away, here, here2 := keyOf(s, 0, 0), keyOf(s, 1, 0), keyOf(s, 1, 1)
+		if err := cluster.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		ctx := t.Context()
+		if _, err := s.TryLock(ctx, away); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("TryLock of a key that is away: %v, want ErrUnavailable", err)
+		}
+		lock, err := s.TryLock(ctx, here)
+		if err != nil {
+			t.Fatalf("TryLock of a key beside: %v", err)
+		}
+		for name, take := range map[string]func(context.Context, ...sqllock.Key) (*sqllock.Lock, error){
+			"TryAny": s.TryAny, "LockAny": s.LockAny,
+		} {
+			other, err := take(ctx, away, here, here2)
+			if err != nil || other.Key() != here2 {
+				t.Fatalf("%s with a free key beside one that is away: %v", name, err)
+			}
+			if err := other.Unlock(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := s.TryAny(ctx, here, away); !errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryAny of one key held and one away: %v, want ErrUnavailable", err)
+		}
+		if err := lock.Err(); err != nil {
+			t.Errorf("a lock beside the database that is away: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+		if err := cluster.StartAgain(); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "the database that was away serves again", func() bool {
+			lock, err := s.TryLock(ctx, away)
+			return err == nil && lock.Unlock() == nil
+		})
+	})
+}
+
+// The data that a lock guards may be with its shard, or all in one place.
+func TestFence(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, first string) {
+		dsns := []string{first, pgtest.Database(t)}
+		s := shard.New(dbtest.Session(t, driver, dsns[0]), dbtest.Session(t, driver, dsns[1]))
+		for place, dsn := range dsns {
+			db := dbtest.Open(t, driver, dsn)
+			dbtest.Create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
+			for i := range dsns {
+				key := keyOf(s, i, place)
+				old := dbtest.Lock(t, s, key)
+				fenced := func(lock *sqllock.Lock) error {
+					tx, err := db.Begin()
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = tx.Rollback() }()
+					if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
+						return err
+					}
+					return tx.Commit()
+				}
+				if err := fenced(old); err != nil {
+					t.Fatalf("Fence of a key of shard %d, data in %d: %v", i, place, err)
+				}
+				if err := old.Unlock(); err != nil {
+					t.Fatal(err)
+				}
+				later := dbtest.Lock(t, s, key)
+				if err := fenced(later); err != nil {
+					t.Errorf("Fence of a later lock: %v", err)
+				}
+				if err := later.Unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}

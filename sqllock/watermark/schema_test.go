@@ -1,0 +1,63 @@
+package watermark_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// Schema creates one table, in one statement that survives a tool that splits
+// at semicolons. What it returns is the caller's own.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	for _, d := range []sqllock.Dialect{sqllock.PostgreSQL, sqllock.SQLite, sqllock.MySQL} {
+		before := slices.Clone(watermark.Schema(d))
+		got := watermark.Schema(d)
+		if len(got) != 1 || strings.Contains(got[0], ";") ||
+			!strings.HasPrefix(got[0], "CREATE TABLE IF NOT EXISTS latchkey_watermarks (") || strings.Count(got[0], "CREATE") != 1 {
+			t.Fatalf("%s: %q", d, got)
+		}
+		got[0] = "DROP TABLE work"
+		if after := watermark.Schema(d); !slices.Equal(after, before) {
+			t.Errorf("%s: %q, want %q", d, after, before)
+		}
+	}
+}
+
+func TestSchemaOfAnUnknownDialect(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "watermark: ") {
+			t.Errorf("panic %q, want one of this package", text)
+		}
+	}()
+	watermark.Schema("oracle")
+}
+
+// The statement runs, and again, in every way that the drivers send it.
+func TestSchemaRuns(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		ways := []string{""}
+		if driver == "pgx" {
+			ways = []string{"", "&default_query_exec_mode=exec", "&default_query_exec_mode=simple_protocol"}
+		}
+		for _, way := range ways {
+			db := dbtest.Open(t, driver, dsn+way)
+			for range 2 {
+				dbtest.Create(t, db, watermark.Schema(sqllock.PostgreSQL))
+			}
+		}
+		prepared, err := dbtest.Open(t, driver, dsn).Prepare(watermark.Schema(sqllock.PostgreSQL)[0])
+		if err != nil {
+			t.Fatal(err) // the server takes one statement here, and rejects two
+		}
+		defer prepared.Close()
+		if _, err := prepared.Exec(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package watermark_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// marked is a database with the table of marks and one that the work writes to.
+func marked(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db := dbtest.Open(t, driver, dsn)
+	dbtest.Create(t, db, watermark.Schema(sqllock.PostgreSQL))
+	dbtest.Execute(t, db, "CREATE TABLE work (who text)")
+	return db
+}
+
+// markedWork brings key to a mark with the work of who, and commits whatever
+// Advance has said, as a careless caller would. It returns Advance's error.
+func markedWork(ctx context.Context, t *testing.T, db *sql.DB, key sqllock.Key, to int64, who string) error {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	markErr := watermark.Advance(ctx, tx, key, to)
+	_, writeErr := tx.Exec("INSERT INTO work VALUES ($1)", who)
+	commitErr := tx.Commit()
+	if passed := writeErr == nil && commitErr == nil; passed != (markErr == nil) {
+		t.Errorf("%s: Advance said %v; write %v, commit %v", who, markErr, writeErr, commitErr)
+	}
+	return markErr
+}
+
+func TestAdvance(t *testing.T) {
+	keys := map[string]sqllock.Key{
+		"name":          sqllock.Namespace("mark").Key("report"),
+		"smallest":      sqllock.ID(math.MinInt64),
+		"pair":          sqllock.Pair(-1, 1),
+		"id like pair":  sqllock.ID(sqllock.Pair(-1, 1).Int64()),
+		"smallest pair": sqllock.Pair(math.MinInt32, math.MinInt32),
+	}
+	steps := []struct {
+		to   int64
+		want error
+	}{
+		{math.MinInt64, nil},
+		{math.MinInt64, watermark.ErrPassed},
+		{-7, nil},
+		{-7, watermark.ErrPassed},
+		{-8, watermark.ErrPassed},
+		{0, nil},
+		{1_790_000_000_000, nil},
+		{1_789_999_999_999, watermark.ErrPassed},
+		{math.MaxInt64, nil},
+		{math.MaxInt64, watermark.ErrPassed},
+		{math.MinInt64, watermark.ErrPassed},
+	}
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		for name, key := range keys {
+			if at, ok, err := watermark.Get(t.Context(), db, key); err != nil || ok || at != 0 {
+				t.Errorf("Mark of %s before any: %d, %t, %v", name, at, ok, err)
+			}
+			want := int64(math.MinInt64)
+			for _, step := range steps {
+				if err := markedWork(t.Context(), t, db, key, step.to, name); err != step.want {
+					t.Errorf("%s to %d: %v, want %v", name, step.to, err, step.want)
+				}
+				want = max(want, step.to)
+				if at, ok, err := watermark.Get(t.Context(), db, key); err != nil || !ok || at != want {
+					t.Errorf("Mark of %s after %d: %d, %t, %v, want %d", name, step.to, at, ok, err, want)
+				}
+			}
+			if n := dbtest.Number(t, db, "SELECT count(*) FROM work WHERE who = $1", name); n != 5 {
+				t.Errorf("%s: the work of %d marks is in the database, want that of 5", name, n)
+			}
+		}
+	})
+}
+
+// Mark sees what is committed, does not wait for what is not, and in a
+// transaction sees its own.
+func TestMarkBesideAdvance(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		tx := dbtest.Transaction(t, db)
+		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 7); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if at, ok, err := watermark.Get(ctx, db, sqllock.ID(1)); err != nil || ok {
+			t.Errorf("beside a transaction: %d, %t, %v, want none", at, ok, err)
+		}
+		if at, ok, err := watermark.Get(ctx, tx, sqllock.ID(1)); err != nil || !ok || at != 7 {
+			t.Errorf("in the transaction: %d, %t, %v, want 7", at, ok, err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if at, ok, err := watermark.Get(ctx, db, sqllock.ID(1)); err != nil || !ok || at != 7 {
+			t.Errorf("after its commit: %d, %t, %v, want 7", at, ok, err)
+		}
+	})
+}
+
+// Who comes second waits for the first, and goes by whether it has committed.
+func TestAdvanceWaits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mark *int64 // that the key has already
+		end  func(*sql.Tx) error
+		want error
+	}{
+		"no mark, commit":   {nil, (*sql.Tx).Commit, watermark.ErrPassed},
+		"no mark, rollback": {nil, (*sql.Tx).Rollback, nil},
+		"a mark, commit":    {new(int64), (*sql.Tx).Commit, watermark.ErrPassed},
+		"a mark, rollback":  {new(int64), (*sql.Tx).Rollback, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+				db := marked(t, driver, dsn)
+				key := sqllock.ID(1)
+				if tt.mark != nil {
+					if err := markedWork(t.Context(), t, db, key, *tt.mark, "before"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				first := dbtest.Transaction(t, db)
+				if err := watermark.Advance(t.Context(), first, key, 5); err != nil {
+					t.Fatal(err)
+				}
+				second := make(chan error, 1)
+				go func() { second <- markedWork(t.Context(), t, db, key, 5, "second") }()
+				lockertest.Eventually(t, "the second waits for the first", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
+				if err := tt.end(first); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-second; err != tt.want {
+					t.Errorf("the second: %v, want %v", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Of many who bring a key to the same marks at once, without any lock, one does
+// for each mark.
+func TestAdvanceTogether(t *testing.T) {
+	const callers, marks = 8, 20
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		db.SetMaxOpenConns(callers)
+		var (
+			wg   sync.WaitGroup
+			done [marks]atomic.Int32
+		)
+		for range callers {
+			wg.Go(func() {
+				for i := range done {
+					switch err := markedWork(t.Context(), t, db, sqllock.ID(1), int64(i), "together"); err {
+					case nil:
+						done[i].Add(1)
+					case watermark.ErrPassed:
+					default:
+						t.Errorf("Advance: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var all int32
+		for i := range done {
+			if n := done[i].Load(); n > 1 {
+				t.Errorf("mark %d: %d have moved it", i, n)
+			}
+			all += done[i].Load()
+		}
+		if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != int(all) || done[marks-1].Load() != 1 {
+			t.Errorf("%d have moved a mark, %d works are in the database; the last mark: %d", all, n, done[marks-1].Load())
+		}
+	})
+}
+
+// A snapshot older than another's mark is an error of the transaction, not of
+// the mark.
+func TestAdvanceSerializationFailure(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.Exec("SELECT 1 FROM work"); err != nil {
+			t.Fatal(err)
+		}
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "first"); err != nil {
+			t.Fatal(err)
+		}
+		if err := watermark.Advance(t.Context(), tx, sqllock.ID(1), 2); dbtest.State(err) != "40001" || errors.Is(err, watermark.ErrPassed) {
+			t.Errorf("Advance: %v, want SQLSTATE 40001", err)
+		}
+		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 2, "again"); err != nil {
+			t.Errorf("tried again: %v", err)
+		}
+	})
+}
+
+// A mark and the lock of the same key have nothing to do with each other.
+func TestAdvanceBesideLock(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := marked(t, driver, dsn)
+		lock := dbtest.Lock(t, dbtest.Session(t, driver, dsn), sqllock.ID(1))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := markedWork(ctx, t, db, sqllock.ID(1), 1, "beside"); err != nil {
+			t.Errorf("Advance: %v", err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+}
