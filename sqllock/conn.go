@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A ConnLocker is a Locker on one connection that its caller owns: for code that has
@@ -26,7 +27,7 @@ import (
 // Use one ConnLocker for each connection, never two: PostgreSQL would let one session
 // take a key twice.
 type ConnLocker struct {
-	conn  *dialect.Conn
+	conn  *postgres.Conn
 	table *keyTable
 
 	// protected by table.mu
@@ -42,7 +43,7 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &ConnLocker{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
+	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
 	c.table = newKeyTable(c)
 	c.table.timeout = answerTimeout
 	c.table.onTimeout = c.mistrustLocked

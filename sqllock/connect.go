@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 )
 
 // connect opens a connection. One slot at a time connects: each may need two of the
@@ -17,7 +18,7 @@ func (sl *slot) connect(caller context.Context, enroll func(context.Context, dia
 		return nil, err
 	}
 	if err := sl.s.options.validate(); err != nil {
-		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Lasting: true}
+		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Permanent: true}
 	}
 	return attempt(caller, sl, func(ctx context.Context) (dialect.Session, error) {
 		session, err := sl.s.options.dialect.Open(ctx, sl.s.db, sl.s.settings())
@@ -38,7 +39,7 @@ func (sl *slot) learnDialect(caller context.Context) error {
 		return nil
 	}
 	d, err := attempt(caller, sl, func(ctx context.Context) (dialect.Dialect, error) {
-		return dialect.Choose(ctx, s.db, s.options.table)
+		return choose.Dialect(ctx, s.db, s.options.table)
 	}, func(dialect.Dialect) {})
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (s *Session) answers(ctx context.Context) <-chan struct{} {
 	go func() {
 		for wait, n := hangs, 0; n < maxBeside && sleep(ctx, wait); {
 			within, cancel := context.WithTimeout(ctx, hangs)
-			yes := prober.Answers(within, address)
+			yes := prober.Responds(within, address)
 			cancel()
 			if wait = probePause; !yes {
 				continue

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
 // ErrFenced is the error of [Fence] for a lock that is stale where the transaction
@@ -74,31 +75,31 @@ func Fence(ctx context.Context, tx Tx, lock *Lock) error {
 func fence(ctx context.Context, tx Tx, lock *Lock) error {
 	token, err := lock.token(ctx)
 	if err != nil {
-		dialect.Spoil(ctx, tx)
+		usertx.Spoil(ctx, tx)
 		return err
 	}
-	passage, err := dialect.Fence(ctx, tx, lock.key.id(), *token)
-	if passage == dialect.Elsewhere && token.Outlives {
+	passage, err := usertx.Fence(ctx, tx, lock.key.id(), *token)
+	if passage == usertx.Elsewhere && token.Outlives {
 		if token, err = lock.drawInstead(ctx, token); err != nil {
-			dialect.Spoil(ctx, tx)
+			usertx.Spoil(ctx, tx)
 			return err
 		}
-		passage, err = dialect.Fence(ctx, tx, lock.key.id(), *token)
+		passage, err = usertx.Fence(ctx, tx, lock.key.id(), *token)
 	}
 	switch {
 	case err != nil:
 		return fenceError(err)
-	case passage == dialect.Elsewhere:
-		dialect.Spoil(ctx, tx)
+	case passage == usertx.Elsewhere:
+		usertx.Spoil(ctx, tx)
 		return ErrFenced
-	case passage == dialect.Stopped:
+	case passage == usertx.Stopped:
 		return ErrFenced
 	}
 	return nil
 }
 
 func fenceError(err error) error {
-	switch dialect.SQLState(err) { // a right that is not there; a table, in PostgreSQL and in MySQL
+	switch errcode.SQLState(err) { // a right that is not there; a table, in PostgreSQL and in MySQL
 	case "42501":
 		return fmt.Errorf("sqllock: the role of the transaction needs INSERT, SELECT and UPDATE on the table latchkey_fence,"+
 			" and EXECUTE on pg_postmaster_start_time: %w", err)

@@ -273,7 +273,7 @@ func TestLockAllClaims(t *testing.T) {
 
 		other := &fakeSession{server: server}
 		server.mu.Lock()
-		server.claims[other] = map[dialect.Claim]bool{dialect.ClaimOf("disputed", 1): true}
+		server.claims[other] = map[dialect.SecretCheck]bool{dialect.SecretCheckOf("disputed", 1): true}
 		server.mu.Unlock()
 		_, err = s.TryLockAll(background, ID(1), Namespace("disputed").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x"))
 		wantErr(t, "a set with a key whose secret is disputed", called{err: err}, ErrNotExclusive)

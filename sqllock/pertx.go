@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A TxLocker is a Locker that holds each lock on a transaction of its own: the
@@ -132,7 +133,7 @@ func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())
 	tooLong := context.AfterFunc(ctx, endLife)
-	tx, err := dialect.Begin(life, conn)
+	tx, err := postgres.Begin(life, conn)
 	tooLong()
 	if err != nil {
 		endLife()
@@ -140,9 +141,9 @@ func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 		return nil, attemptError(err)
 	}
 	h := &txHolder{conn, tx, endLife}
-	ok, err := dialect.TryXact(ctx, tx, key)
+	ok, err := postgres.TryXact(ctx, tx, key)
 	if ok && err == nil && p.lease > 0 {
-		err = dialect.SetIdleTimeout(ctx, tx, p.lease)
+		err = postgres.SetIdleTimeout(ctx, tx, p.lease)
 	}
 	if ok && err == nil {
 		return h, nil

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // WithRegistry has the Session write down, for people, which locks it holds and which keys its callers
@@ -65,7 +67,7 @@ type registrar struct {
 	process int64
 	holder  string
 	schema  string
-	tables  atomic.Pointer[dialect.Registry] // nil: not found yet
+	tables  atomic.Pointer[postgres.Registry] // nil: not found yet
 }
 
 func newRegistrar(o options) *registrar {
@@ -79,15 +81,15 @@ func newRegistrar(o options) *registrar {
 func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	r := s.registrar
 	if r.tables.Load() == nil {
-		tables, err := dialect.FindRegistry(ctx, s.db, r.schema)
+		tables, err := postgres.FindRegistry(ctx, s.db, r.schema)
 		if err != nil {
 			return err
 		}
 		r.tables.Store(&tables)
 	}
-	err := session.(dialect.Registrar).Register(*r.tables.Load(), &dialect.Register{
+	err := session.(postgres.Registrar).Register(*r.tables.Load(), &postgres.Register{
 		Process: r.process, Holder: r.holder, Lease: s.options.lease, IsFirst: true, NoWaits: true})
-	if dialect.SQLState(err) == insufficientPrivilege {
+	if errcode.SQLState(err) == insufficientPrivilege {
 		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in latchkey_heartbeats and latchkey_waits: %w", err)
 	}
 	return err
@@ -97,7 +99,7 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 // 42), which a program is told at the start.
 func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) error {
 	err := s.enroll(ctx, session)
-	if strings.HasPrefix(dialect.SQLState(err), "42") {
+	if strings.HasPrefix(errcode.SQLState(err), "42") {
 		return &enrollError{err}
 	}
 	return s.withoutRegistry(err)
@@ -164,9 +166,9 @@ func (c *connection) tellRegistry(err error) {
 }
 
 // toRegisterLocked is what to write down now.
-func (c *connection) toRegisterLocked() *dialect.Register {
+func (c *connection) toRegisterLocked() *postgres.Register {
 	s, t := c.slot.s, c.slot.s.table
-	row := &dialect.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
+	row := &postgres.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
 	row.NoWaits = c.slot != s.slots[0]
 	at := now()
 	waits := make(waitingKeys)
@@ -195,8 +197,8 @@ func (c *connection) toRegisterLocked() *dialect.Register {
 }
 
 // heldKey is k, which is held, for the registry. table.mu is held.
-func (k *keyState) heldKey(at time.Duration) dialect.HeldKey {
-	h := dialect.HeldKey{Key: k.dbKey(), Age: at - k.acquired}
+func (k *keyState) heldKey(at time.Duration) postgres.HeldKey {
+	h := postgres.HeldKey{Key: k.dbKey(), Age: at - k.acquired}
 	for _, l := range k.appendHolders(nil) {
 		h.Namespace = string(l.key.namespace)
 		if h.Name == "" {
@@ -207,7 +209,7 @@ func (k *keyState) heldKey(at time.Duration) dialect.HeldKey {
 }
 
 // waitingKeys counts the waiting callers, by the key and by what they hold.
-type waitingKeys map[waitingKey]*dialect.WaitingKey
+type waitingKeys map[waitingKey]*postgres.WaitingKey
 
 type waitingKey struct {
 	key, holding dialect.Key
@@ -232,7 +234,7 @@ func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
 func (ws waitingKeys) count(k waitingKey, r *request, at time.Duration) {
 	w := ws[k]
 	if w == nil {
-		w = &dialect.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
+		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
 		ws[k] = w
 	}
 	w.Waiters++

@@ -34,8 +34,8 @@ func (k Key) secretCheck() secretCheck {
 	return secretCheck{k.namespace, k.print}
 }
 
-func (check secretCheck) dialect() dialect.Claim {
-	return dialect.ClaimOf(string(check.namespace), check.print)
+func (check secretCheck) dialect() dialect.SecretCheck {
+	return dialect.SecretCheckOf(string(check.namespace), check.print)
 }
 
 // A secretUse is a check that a connection has made, and how it is used.
@@ -131,7 +131,7 @@ func (c *connection) dropSecretsLocked(wanted int) (dropped []secretCheck) {
 	return dropped
 }
 
-func inDialect(checks []secretCheck) (all []dialect.Claim) {
+func inDialect(checks []secretCheck) (all []dialect.SecretCheck) {
 	for _, check := range checks {
 		all = append(all, check.dialect())
 	}

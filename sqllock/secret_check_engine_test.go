@@ -19,12 +19,12 @@ func TestClaimAfterLoss(t *testing.T) {
 		secret := Namespace("payouts").Keyed([]byte("one"))
 		mustTry(t, s, secret.Key("ann"))
 		theirs := secret.Key("ann").secretCheck().dialect()
-		theirs.Print++
+		theirs.Fingerprint++
 
 		server.onOpen = func(int) error { // between the two connections
 			server.mu.Lock()
 			defer server.mu.Unlock()
-			server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
+			server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 			return nil
 		}
 		server.session(0).hooks(nil, func() error { return errGone })
@@ -230,8 +230,8 @@ func TestClaimAndAlias(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
 		theirs := key.secretCheck().dialect()
-		theirs.Print++
-		server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
+		theirs.Fingerprint++
+		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		alias := mustTry(t, s, ID(key.Int64()))
 		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
 		pending(t, "Lock", waiter)
@@ -247,8 +247,8 @@ func TestClaimAndAliasInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
 		theirs := key.secretCheck().dialect()
-		theirs.Print++
-		server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
+		theirs.Fingerprint++
+		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		gate := make(chan struct{})
 		server.session(0).hooks(func() error { <-gate; return nil }, nil)
 		ctx, cancel := context.WithCancel(background)
@@ -272,8 +272,8 @@ func TestWaitForDisputedKey(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
 		theirs := key.secretCheck().dialect()
-		theirs.Print++
-		server.claims[&fakeSession{}] = map[dialect.Claim]bool{theirs: true}
+		theirs.Fingerprint++
+		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		ctx, cancel := context.WithTimeout(background, 10*time.Second)
 		defer cancel()
 		if _, err := s.Lock(ctx, key); !errors.Is(err, ErrNotExclusive) || !errors.Is(err, context.DeadlineExceeded) {

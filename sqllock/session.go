@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 )
 
 // A Session is the Locker for a service: every lock of the process on one
@@ -122,9 +124,9 @@ func (s *Session) Dialect() Dialect {
 	switch s.options.dialect.(type) {
 	case nil:
 		return s.options.named
-	case dialect.SQLite:
+	case leasetable.SQLite:
 		return SQLite
-	case dialect.MySQL:
+	case mysql.Dialect:
 		return MySQL
 	}
 	return PostgreSQL

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A statementKind is what a statement is for. The kinds are in the order in which
@@ -35,7 +36,7 @@ type round struct {
 	wanted   []secretCheck // checks to make
 	dropped  []secretCheck // checks to give back
 	refused  []bool        // beside wanted: another session disputes it
-	register *dialect.Register
+	register *postgres.Register
 }
 
 func beginRound(due bool) round { return round{due: due, beat: due} }
@@ -106,9 +107,9 @@ func (c *connection) send(kind statementKind) (err error) {
 	case lookAtTable:
 		r.table, err = c.session.(dialect.Surveyor).LockTable()
 	case checkSecrets:
-		r.refused, err = c.session.Claim(inDialect(r.wanted), inDialect(r.dropped))
+		r.refused, err = c.session.CheckSecrets(inDialect(r.wanted), inDialect(r.dropped))
 	case writeRegistry:
-		err = c.session.(dialect.Registrar).Register(*c.slot.s.registrar.tables.Load(), r.register)
+		err = c.session.(postgres.Registrar).Register(*c.slot.s.registrar.tables.Load(), r.register)
 	default:
 		err = c.session.Exchange(&c.batch.statement)
 	}

@@ -89,8 +89,8 @@ func TestEntryRemoved(t *testing.T) {
 	}
 }
 
-// A process that freezes in an effect keeps its event no longer than a transaction may
-// be idle; when it wakes up it has not done it.
+// A process that freezes in an effect keeps its event no longer than a
+// transaction may be idle; when it wakes up it has not done it.
 func TestFrozenInEffect(t *testing.T) {
 	t.Parallel()
 	frozen, _ := newTestReceiver(t)
