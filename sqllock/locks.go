@@ -73,8 +73,8 @@ func DoAll(ctx context.Context, l interface {
 	return underLock(ctx, locks, fn)
 }
 
-// acquireAll takes all of keys or none.
-func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
+// acquireAll takes all of keys or none. It does not wait.
+func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
@@ -84,7 +84,7 @@ func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	case 0:
 		return nil, errNoKeys
 	case 1:
-		lock, err := t.acquire(ctx, distinct[0], false)
+		lock, err := t.acquire(ctx, distinct[0], want{})
 		if err != nil {
 			return nil, err
 		}
@@ -93,13 +93,13 @@ func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), all: true, done: make(chan struct{}, 1)}
-	_, err := t.run(ctx, a, false)
-	return a.locks, err
+	r := newRequest(ctx, distinct, want{all: true})
+	_, err := t.submit(r)
+	return r.locks, err
 }
 
 // awaitAll takes all of keys, and waits until it can.
-func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
+func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 	defer t.noteSet(ctx, keys)()
 	for n := 1; ; n++ {
 		locks, err := t.acquireAll(ctx, keys)
@@ -124,73 +124,50 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 }
 
 // noteSet notes that a caller waits for keys, until done is called.
-func (t *table) noteSet(ctx context.Context, keys []Key) (done func()) {
-	a := &ask{ctx: ctx, keys: keys, all: true}
-	t.noteWait(a)
+func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
+	r := &request{want: want{all: true}, ctx: ctx, keys: keys}
+	t.noteWait(r)
 	t.mu.Lock()
 	t.waiting++
 	if t.registers {
-		t.sets[a] = struct{}{}
+		t.waitingSets[r] = struct{}{}
 	}
 	t.mu.Unlock()
 	return func() {
 		t.mu.Lock()
 		t.waiting--
-		delete(t.sets, a)
+		delete(t.waitingSets, r)
 		t.mu.Unlock()
 	}
 }
 
-// enlistAllLocked is enlistLocked for an ask that wants all of its keys.
+// placeAllLocked is placeLocked for a request that wants all of its keys.
 //
-// Invariant: it asks for none before it can ask for all. Until then it stands in line for each; the answer
-// to a key that another asks for either refuses it or lets it go on.
-func (t *table) enlistAllLocked(a *ask) {
-	for i, key := range a.keys {
-		e := t.entries.of(key.id())
-		if away := t.source.away(e); away != nil {
-			t.settleLocked(a, nil, away)
-			return
+// Invariant: it requests none before it can request all. Until then it stands in
+// line for each. The answer to a key that another request is after either denies
+// it or lets it go on.
+func (t *keyTable) placeAllLocked(r *request) {
+	for i, key := range r.keys {
+		k := t.keys.of(key.id())
+		if k != nil && (k.phase != idle || k.waited()) {
+			if away := t.source.away(k); away != nil {
+				t.decideLocked(r, nil, away)
+				return
+			}
+			if k.phase == held || k.waited() {
+				t.decideLocked(r, nil, ErrHeld)
+				return
+			}
 		}
-		if e != nil && (e.state == held || e.waited()) {
-			t.settleLocked(a, nil, ErrHeld)
-			return
-		}
-		if e == nil {
-			e = t.newEntryLocked(key.id())
-		}
-		if key.print != 0 {
-			e.claim = key.claim()
-		}
-		e.asks = append(e.asks, a)
-		a.entries[i] = e
-		a.open++
+		t.lineUpLocked(r, i, k)
 	}
-	if a.ready() {
-		t.source.askGroup(a)
+	if r.ready() {
+		t.source.takeGroup(r)
 	}
 }
 
-// ready reports whether nobody asks for any of a's keys.
-func (a *ask) ready() bool {
-	return !slices.ContainsFunc(a.entries, func(e *entry) bool { return e == nil || e.state != idle || e.polling })
-}
-
-// grantedAllLocked is the source's answer that the keys of entries, all of a's, are this process's now,
-// each on what hold says.
-func (t *table) grantedAllLocked(a *ask, entries []*entry, hold func(*entry) holding, at time.Duration) {
-	if a.settled { // it has given up: they are for others, or go back
-		for _, e := range entries {
-			t.grantedLocked(e, hold(e), at)
-		}
-		return
-	}
-	for i, e := range entries {
-		t.ownLocked(e, hold(e), at)
-		a.locks = append(a.locks, t.lockLocked(e, a, a.keys[i]))
-	}
-	t.settleLocked(a, nil, nil)
-	for _, e := range entries {
-		t.dismissLocked(e, ErrHeld, everybody)
-	}
+// ready reports whether no statement requests any of r's keys, and all may be
+// requested now.
+func (r *request) ready() bool {
+	return !slices.ContainsFunc(r.states, func(k *keyState) bool { return k == nil || k.phase != idle || k.polling })
 }

@@ -17,24 +17,24 @@ import (
 type Option func(*options)
 
 type options struct {
-	lease     time.Duration
-	leaseSet  bool
-	heartbeat time.Duration
-	beatSet   bool
-	maxHeld   int
-	maxConns  int
-	perConn   int // locks held on a connection before another is opened
-	async     bool
-	lazy      bool
-	named     Dialect
-	table     bool            // WithLeaseTable
-	dialect   dialect.Dialect // nil: what the database says that it is
-	spread    bool            // more connections for more locks
-	parting   time.Duration   // what the end of a connection may take
-	socket    func(any) net.Conn
-	log       *slog.Logger
-	registry  *registryOptions // nil: without
-	holder    string           // in the registry; "": host and process
+	lease        time.Duration
+	leaseSet     bool
+	heartbeat    time.Duration
+	beatSet      bool
+	maxHeld      int
+	maxConns     int
+	perConn      int // locks held on a connection before another is opened
+	async        bool
+	lazy         bool
+	named        Dialect
+	table        bool            // WithLeaseTable
+	dialect      dialect.Dialect // nil: what the database says that it is
+	spread       bool            // more connections for more locks
+	closeTimeout time.Duration   // what the end of a connection may take
+	socket       func(any) net.Conn
+	log          *slog.Logger
+	registry     *registryOptions // nil: without
+	holder       string           // in the registry; "": host and process
 
 	bootTime func() time.Duration // a clock that goes on while the system is suspended
 }
@@ -160,14 +160,14 @@ func WithLogger(log *slog.Logger) Option {
 // newOptions applies opts to the defaults.
 func newOptions(opts []Option) options {
 	o := options{
-		lease:    defaultLease,
-		maxHeld:  defaultMaxHeld,
-		maxConns: (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
-		perConn:  heldPerConn,
-		spread:   true,
-		parting:  100 * time.Millisecond,
-		log:      slog.Default(),
-		bootTime: bootTime,
+		lease:        defaultLease,
+		maxHeld:      defaultMaxHeld,
+		maxConns:     (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
+		perConn:      heldPerConn,
+		spread:       true,
+		closeTimeout: 100 * time.Millisecond,
+		log:          slog.Default(),
+		bootTime:     bootTime,
 	}
 	for _, opt := range opts {
 		opt(&o)
@@ -190,7 +190,7 @@ func newOptions(opts []Option) options {
 func (o *options) suit() {
 	if o.dialect != nil {
 		traits := o.dialect.Traits()
-		o.spread, o.parting = traits.Spread, traits.CloseTimeout
+		o.spread, o.closeTimeout = traits.Spread, traits.CloseTimeout
 		if !o.leaseSet {
 			o.lease = traits.Lease
 		}
@@ -215,8 +215,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("sqllock: the lease of %v is too long: use %v or less", o.lease, maxLease)
 	case o.heartbeat <= 0:
 		return errors.New("sqllock: the heartbeat must be positive")
-	case (o.leaseSet || o.dialect != nil) && o.trust() <= 3*o.heartbeat: // else the lease is not known yet
-		return fmt.Errorf("sqllock: a heartbeat of %v is too slow for a lease of %v: use %v or less", o.heartbeat, o.lease, (o.trust()/3 - 1).Truncate(time.Millisecond))
+	case (o.leaseSet || o.dialect != nil) && o.validFor() <= 3*o.heartbeat: // else the lease is not known yet
+		return fmt.Errorf("sqllock: a heartbeat of %v is too slow for a lease of %v: use %v or less", o.heartbeat, o.lease, (o.validFor()/3 - 1).Truncate(time.Millisecond))
 	case o.maxHeld <= 0:
 		return errors.New("sqllock: WithMaxHeld needs a positive number")
 	case o.maxConns <= 0:
@@ -225,8 +225,8 @@ func (o *options) validate() error {
 	return nil
 }
 
-// trust is how long after sending a statement that was answered the locks are
+// validFor is how long after sending a statement that was answered the locks are
 // certainly held: T(1−ρ) − m.
-func (o *options) trust() time.Duration {
+func (o *options) validFor() time.Duration {
 	return o.lease - time.Duration(clockDrift*float64(o.lease)) - o.lease/marginPart
 }

@@ -180,7 +180,7 @@ func (s *simSession) take(k dialect.Key) bool {
 	}
 	for i, secret := range simSecrets {
 		if key := secret.Key("three"); key.id() == k {
-			if !s.claims[key.claim().dialect()] {
+			if !s.claims[key.secretCheck().dialect()] {
 				s.server.world.wrong("a key made with a secret is taken without a claim", "")
 			}
 			if s.server.owners[simSecrets[1-i].Key("three").id()] != nil {

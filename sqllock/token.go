@@ -4,32 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// Token returns the fencing token of the lock. Of two holders of a key the
-// later has the greater token, as strings compare. A system outside the
-// database stores the greatest token that it has seen and rejects a smaller
-// one. That one comes from a holder that has lost its lock unnoticed.
+// Token returns the fencing token of the lock: a text that rises from holder to
+// holder of a key. A system outside the database stores the greatest token that
+// it has seen, and rejects a request with a smaller one: it comes from a holder
+// that has lost the lock and does not know it. Tokens compare as strings do.
 //
 // The first Token or [Fence] of a lock draws it, which may take a round trip or
-// more: see Fence. Every later call returns the same token, with one exception.
-// A lock of a lease table outlives a restart of the server, and the next Fence
-// then gives it a token that is greater.
+// more: see Fence. Every later call returns the same token, with one exception. A
+// lock of a lease table outlives a restart of the server, and the next Fence then
+// gives it a token that is greater.
 //
-// Tokens compare within one history of one database system. Two standbys that
-// are promoted separately are two histories. Fence tells them apart; the text
-// alone does not.
+// Tokens compare within one history of one database system. Two standbys that are
+// promoted separately are two histories. Fence tells them apart; the text alone
+// does not.
 //
 // The errors are these:
 //   - ErrLost or ErrReleased: the lock is known to be gone.
 //   - ErrUnavailable: the lock is nil, or its session does not respond within a
 //     second.
 //   - ctx's error, if ctx ends before there is a token.
-//   - Another error: the lock has no token. A lock of [Memory], [PerTx] or
-//     [OnConn] never has one, and no reader's lock has. Or the database rejects
-//     the statement that draws it.
+//   - Another error: the lock has no token. A lock of [Memory], [PerTx] or [OnConn]
+//     never has one, and no reader's lock has. Or the database rejects the
+//     statement that draws it.
 func (l *Lock) Token(ctx context.Context) (string, error) {
 	token, err := l.token(ctx)
 	if err != nil {
@@ -38,8 +39,8 @@ func (l *Lock) Token(ctx context.Context) (string, error) {
 	return textOf(*token), nil
 }
 
-// textOf returns t as a text. All texts have one width, so they compare as
-// tokens do.
+// textOf returns t as a text. All texts have one width, so they compare as tokens
+// do.
 func textOf(t dialect.Token) string {
 	return fmt.Sprintf("%016x-%016x-%016x", uint64(t.System), uint64(t.Epoch), uint64(t.Number))
 }
@@ -59,7 +60,7 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	if l.lease == nil {
+	if l.conn == nil {
 		return nil, errNoToken
 	}
 	if l.shared {
@@ -68,18 +69,18 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if token := l.drawn(); token != nil {
 		return token, nil
 	}
-	if token, ok := l.lease.session.ReservedToken(); ok {
+	if token, ok := l.conn.session.ReservedToken(); ok {
 		l.noteToken(nil, &token)
-	} else if err := l.lease.draw(ctx, l, nil); err != nil {
+	} else if err := l.conn.requestToken(ctx, l, nil); err != nil {
 		return nil, err
 	}
 	return l.tokenIfHeld()
 }
 
-// drawInstead returns a token that takes the place of old. It is for a lock
-// that outlives its server: of that server's next life old says nothing.
+// drawInstead returns a token that takes the place of old. It is for a lock that
+// outlives its server: of that server's next life old says nothing.
 func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
-	if err := l.lease.draw(ctx, l, old); err != nil {
+	if err := l.conn.requestToken(ctx, l, old); err != nil {
 		return nil, err
 	}
 	return l.tokenIfHeld()
@@ -103,13 +104,81 @@ func (l *Lock) drawn() *dialect.Token {
 	return l.more.token
 }
 
-// noteToken gives l a token in the place of old, which is nil before the first.
-// It does nothing if l has another one by now: all transactions of a lock have
-// the same.
+// noteToken gives l a token in the place of old, which is nil before the first. It
+// does nothing if l has another one by now: all transactions of a lock have the
+// same.
 func (l *Lock) noteToken(old, token *dialect.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if more := l.attachLocked(); more.token == old {
 		more.token = token
+	}
+}
+
+// A tokenRequest is a call that waits for a token of lock in the place of old.
+type tokenRequest struct {
+	lock *Lock
+	old  *dialect.Token
+	err  error
+	done chan struct{} // closed when there is a token, or err
+}
+
+// requestToken waits until lock, which is on c, has a token other than old.
+func (c *connection) requestToken(ctx context.Context, lock *Lock, old *dialect.Token) error {
+	r := &tokenRequest{lock: lock, old: old, done: make(chan struct{})}
+	t := c.slot.s.table
+	t.mu.Lock()
+	c.tokenRequests = append(c.tokenRequests, r)
+	c.slot.signal()
+	t.mu.Unlock()
+	timer := time.NewTimer(answerTimeout)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return r.err
+	case <-c.gone:
+		return ErrLost
+	case <-ctx.Done():
+		return ended(ctx)
+	case <-timer.C:
+		return errNoAnswer
+	}
+}
+
+// prepareTokensLocked takes the requests whose locks need a token and are held. The
+// others get their answer.
+//
+// One token serves them all, in a statement of its own: it is dear, and most locks
+// never need one. The token is right for each lock that is held when the statement
+// is sent, since to give one back takes a later statement of the same goroutine.
+func (c *connection) prepareTokensLocked() bool {
+	if len(c.tokenRequests) == 0 {
+		return false
+	}
+	all := c.tokenRequests
+	c.tokenRequests = nil
+	for _, r := range all {
+		if r.lock.state.lock == r.lock && r.lock.drawn() == r.old {
+			c.round.tokens = append(c.round.tokens, r)
+		} else {
+			close(r.done)
+		}
+	}
+	return len(c.round.tokens) > 0
+}
+
+func (c *connection) completeTokens(err error) {
+	if err != nil && !c.stillHolds(err) {
+		return
+	}
+	c.renew()
+	token := c.round.token // the locks keep it; the round is used again
+	for _, r := range c.round.tokens {
+		if err == nil {
+			r.lock.noteToken(r.old, &token)
+		} else {
+			r.err = txError(true, err)
+		}
+		close(r.done)
 	}
 }

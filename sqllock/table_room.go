@@ -63,8 +63,8 @@ func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
 	r.again = max(t.Size/(sharePart*peers), min(r.free/64, mostAgain))
 }
 
-// moreLocked is how many keys more than the n that the Session has, or has asked
-// for, may be asked for now.
+// moreLocked is how many more keys may be requested now, when the Session has or
+// has requested n.
 func (r *room) moreLocked(n int) int {
 	if r.free == 0 {
 		return 0
@@ -72,19 +72,19 @@ func (r *room) moreLocked(n int) int {
 	return r.share - (n - r.held)
 }
 
-// roomLocked is how many more keys l may ask for, one by one; how many those of
-// a set may be; and the error for what is beyond that. It is errLookFirst if
+// roomLocked is how many more keys c may request one by one, how many the keys of
+// a set may be, and the error for what is beyond that. The error is errLookFirst if
 // the next look may show more room.
-func (l *lease) roomLocked() (room, set int, beyond error) {
-	s := l.backend.s
-	n := s.askedLocked()
+func (c *connection) roomLocked() (room, set int, beyond error) {
+	s := c.slot.s
+	n := s.takenLocked()
 	room, r := s.options.maxHeld-n, &s.room
 	r.held = min(r.held, n+r.again)
 	if !r.known || r.moreLocked(n) >= room {
 		return room, room, errMaxHeld
 	}
 	set, room = room, r.moreLocked(n)
-	if l.looked {
+	if c.looked {
 		set = min(set, max(room, r.free/4))
 	}
 	if r.share > 0 || now()-r.at >= lookPause {
@@ -93,50 +93,52 @@ func (l *lease) roomLocked() (room, set int, beyond error) {
 	return room, room, errTableFull
 }
 
-// askedLocked is how many locks the Session has or has asked for.
-func (s *Session) askedLocked() int {
+// takenLocked is how many locks the Session has or has requested.
+func (s *Session) takenLocked() int {
 	n := s.table.held
-	for _, b := range s.backends {
-		if b.lease != nil {
-			n += b.lease.flight.wantedLocked()
+	for _, sl := range s.slots {
+		if sl.conn != nil {
+			n += sl.conn.batch.mayBring()
 		}
 	}
 	return n
 }
 
-// look looks how full the server's lock table is, if that is due or what is queued
-// waits for it. It reports whether it sent a heartbeat with that.
-func (l *lease) look(due bool) bool {
-	surveyor, ok := l.session.(dialect.Surveyor)
-	s := l.backend.s
-	s.table.mu.Lock()
-	recent := s.room.known && now()-s.room.at < s.options.heartbeat/2 // by another connection
-	if !ok || l.dead.Load() || !l.looks && (!due || recent) {
-		s.table.mu.Unlock()
+// prepareLookLocked reports whether to look now how full the server's lock table
+// is: that is due, or what is queued waits for it.
+func (c *connection) prepareLookLocked() bool {
+	s := c.slot.s
+	if !c.needsLook {
+		byOther := s.room.known && now()-s.room.at < s.options.heartbeat/2 // another connection has looked
+		if !c.round.tend || byOther {
+			return false
+		}
+	}
+	if _, ok := c.session.(dialect.Surveyor); !ok {
 		return false
 	}
-	l.looks = false
-	held := s.askedLocked()
-	l.sendingLocked(l.backend.oldest)
-	s.table.mu.Unlock()
+	c.needsLook = false
+	c.round.asked = s.takenLocked()
+	return true
+}
 
-	l.watch.expect()
-	table, err := surveyor.LockTable()
-	l.watch.answered()
-	full := isFull(err)
-	beat := l.aside(err)
+// completeLook takes in what the look has shown. It reports whether the look was a
+// heartbeat too.
+func (c *connection) completeLook(err error) (beat bool) {
+	s, table := c.slot.s, c.round.table
+	beat = c.completeAside(err)
 	s.table.mu.Lock()
-	if l.dead.Load() {
+	if c.dead.Load() {
 		s.table.mu.Unlock()
 		return true
 	}
 	answered := now()
-	l.looked = true
+	c.looked = true
 	switch {
 	case err == nil:
-		s.room.seenLocked(table, held, answered)
-	case full:
-		s.room.seenLocked(dialect.LockTable{}, held, answered)
+		s.room.seenLocked(table, c.round.asked, answered)
+	case isFull(err):
+		s.room.seenLocked(dialect.LockTable{}, c.round.asked, answered)
 	default: // this server does not tell
 		s.room = room{tight: s.room.tight, at: answered}
 	}

@@ -24,7 +24,7 @@ func TestSuspend(t *testing.T) {
 		bound, cancel := lock.Bind(t.Context())
 		defer cancel()
 
-		trust := s.options.trust()
+		trust := s.options.validFor()
 		asleep.Add(int64(trust - 1))
 		if err := lock.Err(); err != nil {
 			t.Fatalf("Err after a suspend that ends just before the deadline: %v", err)
@@ -53,7 +53,7 @@ func TestSuspendAfterSlowResponse(t *testing.T) {
 		const slow = 500 * time.Millisecond
 		server.session(0).hooks(nil, func() error { time.Sleep(slow); return nil })
 		lock := mustTry(t, s, ID(1))
-		trust := s.options.trust()
+		trust := s.options.validFor()
 		asleep.Add(int64(trust - slow - 1))
 		if err := lock.Err(); err != nil {
 			t.Fatalf("Err just before the deadline: %v", err)
@@ -74,7 +74,7 @@ func TestUnlockAfterSuspend(t *testing.T) {
 			lock := mustTry(t, s, ID(1))
 			waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
 			pending(t, "Lock", waiter)
-			asleep.Add(int64(s.options.trust()))
+			asleep.Add(int64(s.options.validFor()))
 			if err := lock.Unlock(); err != ErrLost {
 				t.Errorf("Unlock: %v, want ErrLost", err)
 			}
@@ -94,14 +94,14 @@ func TestReadersAfterSuspend(t *testing.T) {
 	var asleep atomic.Int64
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		mustRead(t, s, ID(1))
-		asleep.Add(int64(s.options.trust()))
+		asleep.Add(int64(s.options.validFor()))
 		if lock, err := s.TryRLock(background, ID(1)); err == nil && lock.Err() != nil {
 			t.Errorf("a reader got a lock whose Err is %v", lock.Err())
 		}
 		time.Sleep(ticks)
 
 		readers := []*Lock{mustRead(t, s, ID(2)), mustRead(t, s, ID(2))}
-		asleep.Add(int64(s.options.trust()))
+		asleep.Add(int64(s.options.validFor()))
 		for i, l := range readers {
 			if err := l.Unlock(); err != ErrLost {
 				t.Errorf("reader %d: Unlock: %v, want ErrLost", i, err)
@@ -116,7 +116,7 @@ func TestShortSuspends(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		lock := mustTry(t, s, ID(1))
 		for range 20 {
-			asleep.Add(int64(s.options.trust() - s.options.heartbeat - time.Second))
+			asleep.Add(int64(s.options.validFor() - s.options.heartbeat - time.Second))
 			synctest.Wait()
 			time.Sleep(s.options.heartbeat + time.Second/2)
 			if err := lock.Err(); err != nil {
@@ -165,12 +165,12 @@ func TestMargin(t *testing.T) {
 		if err := o.validate(); err != nil {
 			t.Fatalf("lease %v: %v", lease, err)
 		}
-		margin := lease - o.trust() - time.Duration(clockDrift*float64(lease))
+		margin := lease - o.validFor() - time.Duration(clockDrift*float64(lease))
 		step := lease / 10
 		if margin <= step+time.Duration(clockDrift*float64(lease))+100*time.Millisecond {
 			t.Errorf("lease %v: a margin of %v is too little", lease, margin)
 		}
-		if o.trust() <= 3*o.heartbeat {
+		if o.validFor() <= 3*o.heartbeat {
 			t.Errorf("lease %v: three heartbeats of %v do not fit", lease, o.heartbeat)
 		}
 	}

@@ -12,7 +12,7 @@ func TestReleaseStaysOnItsConnection(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		twoConnections(t, s)
 		s.table.mu.Lock()
-		first, second := s.table.entries.of(ID(0).id()).lock, s.table.entries.of(ID(1).id()).lock
+		first, second := s.table.keys.of(ID(0).id()).lock, s.table.keys.of(ID(1).id()).lock
 		s.table.mu.Unlock()
 		waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(0)) })
 		time.Sleep(2 * fairness) // the key may not be handed over any more

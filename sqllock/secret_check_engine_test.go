@@ -18,7 +18,7 @@ func TestClaimAfterLoss(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		secret := Namespace("payouts").Keyed([]byte("one"))
 		mustTry(t, s, secret.Key("ann"))
-		theirs := secret.Key("ann").claim().dialect()
+		theirs := secret.Key("ann").secretCheck().dialect()
 		theirs.Fingerprint++
 
 		server.onOpen = func(int) error { // between the two connections
@@ -49,7 +49,7 @@ func TestClaimAfterLoss(t *testing.T) {
 			}
 		}
 		server.mu.Unlock()
-		time.Sleep(claimPause + pollAway)
+		time.Sleep(secretPause + pollAway)
 		wantErr(t, "who waited", returned(t, "Lock", waiter), nil)
 		wantErr(t, "who waited for either", returned(t, "LockAny", either), nil)
 	})
@@ -148,7 +148,7 @@ func TestBurstsOfClaims(t *testing.T) {
 		key := func(i int) Key { return Namespace(fmt.Sprint("tenant-", i)).Keyed([]byte("secret")).Key("ann") }
 		for round := range 5 {
 			var calls []<-chan called
-			for i := range (round + 1) * (maxClaims - 1) {
+			for i := range (round + 1) * (maxSecrets - 1) {
 				calls = append(calls, begin(func() (*Lock, error) { return s.TryLock(background, key(i)) }))
 			}
 			granted := 0
@@ -161,11 +161,11 @@ func TestBurstsOfClaims(t *testing.T) {
 					t.Errorf("TryLock: %v", r.err)
 				}
 			}
-			if n := len(server.claims[server.session(0)]); n > maxClaims {
-				t.Fatalf("round %d: %d claims on one connection, want %d at the most", round, n, maxClaims)
+			if n := len(server.claims[server.session(0)]); n > maxSecrets {
+				t.Fatalf("round %d: %d claims on one connection, want %d at the most", round, n, maxSecrets)
 			}
-			if round == 0 && granted != maxClaims-1 {
-				t.Errorf("%d of %d granted, and there was room for all", granted, maxClaims-1)
+			if round == 0 && granted != maxSecrets-1 {
+				t.Errorf("%d of %d granted, and there was room for all", granted, maxSecrets-1)
 			}
 		}
 	})
@@ -175,21 +175,21 @@ func TestBurstsOfClaims(t *testing.T) {
 func TestManyClaims(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := func(i int) Key { return Namespace(fmt.Sprint("tenant-", i)).Keyed([]byte("secret")).Key("ann") }
-		for i := range 10 * maxClaims {
+		for i := range 10 * maxSecrets {
 			mustUnlock(t, mustTry(t, s, key(i)))
 		}
-		if n := len(server.claims[server.session(0)]); n > maxClaims {
-			t.Errorf("%d claims on one connection, want %d at the most", n, maxClaims)
+		if n := len(server.claims[server.session(0)]); n > maxSecrets {
+			t.Errorf("%d claims on one connection, want %d at the most", n, maxSecrets)
 		}
 		var locks []*Lock
-		for i := range maxClaims {
+		for i := range maxSecrets {
 			locks = append(locks, mustTry(t, s, key(i)))
 		}
-		if _, err := s.TryLock(background, key(maxClaims)); !errors.Is(err, ErrCapacity) {
+		if _, err := s.TryLock(background, key(maxSecrets)); !errors.Is(err, ErrCapacity) {
 			t.Errorf("TryLock beyond the limit: %v, want ErrCapacity", err)
 		}
 		mustUnlock(t, locks[0])
-		mustUnlock(t, mustTry(t, s, key(maxClaims)))
+		mustUnlock(t, mustTry(t, s, key(maxSecrets)))
 	})
 }
 
@@ -229,7 +229,7 @@ func TestClaimAndTokenFindLoss(t *testing.T) {
 func TestClaimAndAlias(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
-		theirs := key.claim().dialect()
+		theirs := key.secretCheck().dialect()
 		theirs.Fingerprint++
 		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		alias := mustTry(t, s, ID(key.Int64()))
@@ -246,7 +246,7 @@ func TestClaimAndAlias(t *testing.T) {
 func TestClaimAndAliasInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
-		theirs := key.claim().dialect()
+		theirs := key.secretCheck().dialect()
 		theirs.Fingerprint++
 		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		gate := make(chan struct{})
@@ -271,7 +271,7 @@ func TestClaimAndAliasInFlight(t *testing.T) {
 func TestWaitForDisputedKey(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
-		theirs := key.claim().dialect()
+		theirs := key.secretCheck().dialect()
 		theirs.Fingerprint++
 		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		ctx, cancel := context.WithTimeout(background, 10*time.Second)
