@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Locks are locks taken together, by [Session.TryLockAll] or LockAll: one for each key, in the
-// order of the keys' ids, the same for everybody, whatever the order in which they were
-// asked for. Who fences a transaction for all of them (see [Fence]) does it in that order.
-// Keys that the database cannot tell apart, such as one that was named twice, have one lock.
+// Locks are locks that were acquired together, by [Session.TryLockAll] or LockAll.
+// There is one for each key, in the order of the keys' numbers. This order is the
+// same for every caller, so use it to call [Fence] for all of them. Keys that are
+// equal in the database have one lock.
 //
-// Each can be used and given back by itself, too. The methods may be called at once from
-// several goroutines; those of a nil Locks are safe: there is nothing that could be lost.
+// Each lock can also be used and released separately. The methods are safe for
+// concurrent use. Those of a nil Locks do nothing: there is no lock to lose.
 type Locks []*Lock
 
-// Err is nil while all are certainly held, as [Lock.Err] tells; else the error of the first that
-// is not.
+// Err returns nil while all locks are certainly held, by [Lock.Err]. Otherwise it
+// returns the error of the first that is not.
 func (ls Locks) Err() error {
 	for _, l := range ls {
 		if err := l.Err(); err != nil {
@@ -30,8 +30,8 @@ func (ls Locks) Err() error {
 	return nil
 }
 
-// Bind is ctx with all locks in it, ended by the loss of any: [Lock.Bind] of each, one in
-// the other. [FromContext] gives the last of them.
+// Bind returns ctx with all locks in it, ended by the loss of any: [Lock.Bind] of
+// each, one in the other. [FromContext] without keys returns the last of them.
 func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	if len(ls) == 0 {
 		return context.WithCancel(ctx)
@@ -42,8 +42,8 @@ func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context
 	return bound, func() { unbind(); cancelOuter() }
 }
 
-// Unlock gives all back, at the same time, and waits as long as [Lock.Unlock] does. Its error is that
-// of the locks for which there was one, joined.
+// Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
+// does, and joins the errors of all.
 func (ls Locks) Unlock() error {
 	errs := make([]error, len(ls))
 	var wg sync.WaitGroup

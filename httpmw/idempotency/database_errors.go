@@ -50,7 +50,8 @@ const (
 	sqliteGeneral    = "sqlite 1"
 )
 
-// errOtherTable reports a table that accepts a key twice, or rolls nothing back.
+// errOtherTable reports a table that accepts a key twice, or rolls nothing
+// back.
 var errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errSetup, otherTable)
 
 // errTxOptions reports options with which no transaction can begin.
@@ -89,7 +90,8 @@ var statementErrors = map[string]string{
 
 const readOnly = "the database is read-only"
 
-// effectErrors replace setupErrors and statementErrors after the handler has run.
+// effectErrors replace setupErrors and statementErrors after the handler has
+// run.
 var effectErrors = map[string]string{
 	"42P01": "the table latchkey_responses is gone since the request began",
 	"42501": "the role may not use the table latchkey_responses any more: the handler must not leave its transaction with another role (SET ROLE)",
@@ -135,8 +137,9 @@ func storeError(err error) error {
 	return &statementError{code, what, dialect.SQLState(err), nil}
 }
 
-// setupError returns what to change, or "" if the setup is right. SQLite has one
-// code for all mistakes in a statement, and only its text distinguishes them.
+// setupError returns what to change, or "" if the setup is right. SQLite has
+// one code for all mistakes in a statement, and only its text distinguishes
+// them.
 func setupError(code string, err error) string {
 	switch {
 	case code != sqliteGeneral:
@@ -167,8 +170,8 @@ func effectError(err error) error {
 	return storeError(err)
 }
 
-// isConstraint reports whether code is that of a constraint that is checked at the
-// commit. MySQL has none.
+// isConstraint reports whether code is that of a constraint that is checked at
+// the commit. MySQL has none.
 func isConstraint(code string) bool {
 	return code == sqliteConstraint || len(code) == 5 && strings.HasPrefix(code, "23")
 }

@@ -34,7 +34,7 @@ func TestTableMissing(t *testing.T) {
 					t.Errorf("%s: %d locks are held", name, n)
 				}
 			}
-			refused("no table", "MarkSchema")
+			refused("no table", "watermark.Schema")
 			execute(t, db, "CREATE SCHEMA jobs")
 			inSchema := open(t, driver, dsn+"&search_path=jobs")
 			create(t, inSchema)

@@ -27,7 +27,7 @@ func TestLogged(t *testing.T) {
 		"held":                 {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrHeld}) }, ""},
 		"passed":               {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, watermark.ErrPassed}) }, ""},
 		"database away":        {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrUnavailable}) }, "level=ERROR"},
-		"no table":             {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, errors.New("MarkSchema")}) }, "MarkSchema"},
+		"no table":             {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, errors.New("watermark.Schema")}) }, "watermark.Schema"},
 	} {
 		var out bytes.Buffer
 		tt.tell(Logged(slog.New(slog.NewTextHandler(&out, nil))))

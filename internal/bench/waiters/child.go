@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -28,7 +29,7 @@ func runChild(stdin io.Reader, config Config) error {
 		return err
 	}
 	defer w.close()
-	if _, err := os.Stdout.WriteString(ready); err != nil {
+	if _, err := fmt.Println(ready); err != nil {
 		return err
 	}
 	if line, err := in.ReadString('\n'); line != begin {

@@ -14,40 +14,41 @@ import (
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// role is the role of a process that Run starts.
-const role = "waiter"
+// role is that of a process that waits.
+const role = "waiters"
 
-// ready is what a process writes when its connections are open, and begin what
-// it is told when all are.
+// A process prints ready when its connections are open. Its parent writes begin
+// when all processes are ready.
 const (
-	ready = "ready\n"
+	ready = "ready"
 	begin = "begin\n"
 )
 
 // endGrace is how long a process may take for the end of calls under way.
 const endGrace = 30 * time.Second
 
-// Run has so many processes follow config at the same time. When they have
-// begun it calls begun, if that is not nil, in a goroutine that it waits for.
-// No process outlives Run, nor this process, however that ends.
+// Run runs config in several processes at the same time. When they have begun it
+// calls begun, if that is not nil, in a goroutine that it waits for. No process
+// outlives Run, nor this process, however that ends.
 func Run(ctx context.Context, config Config, processes int, begun func()) (outcome *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, config.WarmUp+config.Measure+endGrace)
 	defer cancel()
-	children := make([]*child, 0, processes)
+	children := make([]*subprocess.Process, 0, processes)
 	defer func() {
 		for _, c := range children {
-			err = errors.Join(err, c.end(err != nil))
+			err = errors.Join(err, end(c, err != nil))
 		}
 	}()
 	for range processes {
-		c, err := start(ctx, config)
+		c, err := subprocess.Start(role, config)
 		if err != nil {
 			return nil, err
 		}
 		children = append(children, c)
+		defer context.AfterFunc(ctx, func() { _ = c.Kill() })()
 	}
 	for _, c := range children {
-		if line, err := c.Stdout.ReadString('\n'); line != ready {
+		if line, err := c.ReadLine(); line != ready {
 			return nil, fmt.Errorf("waiters: a process did not get ready: %w", err)
 		}
 	}
@@ -67,35 +68,16 @@ func Run(ctx context.Context, config Config, processes int, begun func()) (outco
 	return gather(children)
 }
 
-// A child is a process that was started. It is killed when the context of start
-// ends.
-type child struct {
-	*subprocess.Process
-
-	detach func() bool // from the context
-}
-
-func start(ctx context.Context, config Config) (*child, error) {
-	p, err := subprocess.Start(role, config)
-	if err != nil {
-		return nil, err
-	}
-	return &child{p, context.AfterFunc(ctx, func() { _ = p.Kill() })}, nil
-}
-
-// end waits for the end of c, which it brings about if c has failed.
-func (c *child) end(failed bool) error {
-	defer c.detach()
+// end waits for the end of c, or kills it if the run has failed.
+func end(c *subprocess.Process, failed bool) error {
 	if failed {
-		_ = c.Kill() // the failure is known
-		return nil
+		return c.Kill()
 	}
-	c.Ask()
-	return c.Wait()
+	return c.Stop(endGrace)
 }
 
 // gather reads the reports of all children.
-func gather(children []*child) (*Outcome, error) {
+func gather(children []*subprocess.Process) (*Outcome, error) {
 	o := &Outcome{Waits: load.NewHistogram()}
 	for _, c := range children {
 		var r report

@@ -4,27 +4,27 @@
 package starve
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// role is the role of a process that Start starts.
+// role is that of a process that counts.
 const role = "starve"
 
 // Main does not return in a process that Start has started.
 func Main() {
-	subprocess.Main(role, func(ctx context.Context, n int) error {
+	subprocess.MainReader(role, func(stdin io.Reader, n int) error {
 		runtime.GOMAXPROCS(n)
 		for range n {
 			go count()
 		}
-		<-ctx.Done()
-		return nil
+		_, err := io.Copy(io.Discard, stdin) // ends with the parent
+		return err
 	})
 }
 
@@ -40,18 +40,18 @@ var ErrIdle = errors.New("starve: a process that should take the processor got l
 
 // Start starts a process that keeps n processors busy, until stop is called.
 func Start(n int) (stop func() error, err error) {
-	p, err := subprocess.Start(role, n)
+	process, err := subprocess.Start(role, n)
 	if err != nil {
 		return nil, err
 	}
 	begin := time.Now()
 	return func() error {
 		lasted := time.Since(begin)
-		p.Ask()
-		if err := p.Wait(); err != nil {
+		process.Ask()
+		if err := process.Wait(); err != nil {
 			return err
 		}
-		if used := p.CPU(); used < lasted/4 {
+		if used := process.CPU(); used < lasted/4 {
 			return fmt.Errorf("%w: %v in %v", ErrIdle, used, lasted)
 		}
 		return nil

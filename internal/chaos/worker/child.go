@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// role is the role of a process that Start starts.
+// role is that of a process under test.
 const role = "worker"
 
 // statusEvery is how often a process reports its status.

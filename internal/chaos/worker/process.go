@@ -20,16 +20,17 @@ type Process struct {
 	status  atomic.Pointer[Status]
 	report  atomic.Pointer[Report]
 	said    chan struct{} // closed when there is a report, or none will come
-	ended   chan struct{} // closed when it has ended and all that it said was read
+	ended   chan struct{} // closed when it has ended
+	err     error         // how; valid once ended is closed
 }
 
-// Start starts a process, which ends when this one does.
+// Start starts a process. It ends when this one does, however that happens.
 func Start(config Config) (*Process, error) {
-	started, err := subprocess.Start(role, config)
+	process, err := subprocess.Start(role, config)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Config: config, process: started, said: make(chan struct{}), ended: make(chan struct{})}
+	p := &Process{Config: config, process: process, said: make(chan struct{}), ended: make(chan struct{})}
 	p.status.Store(&Status{})
 	go p.listen()
 	return p, nil
@@ -51,7 +52,7 @@ func (p *Process) listen() {
 		}
 	}
 	_, _ = io.Copy(io.Discard, p.process.Stdout)
-	<-p.process.Ended()
+	p.err = p.process.Wait()
 	if p.report.Load() == nil {
 		close(p.said)
 	}
@@ -71,11 +72,9 @@ func (p *Process) Thaw() error { return p.process.Thaw() }
 
 // Kill ends the process with SIGKILL, and waits for its end.
 func (p *Process) Kill() error {
-	if err := p.process.Kill(); err != nil {
-		return err
-	}
+	err := p.process.Kill()
 	<-p.ended
-	return nil
+	return err
 }
 
 // Flood has the process make n calls that are cancelled.
@@ -103,7 +102,7 @@ func (p *Process) finish(ctx context.Context) (*Report, error) {
 	for _, step := range []struct {
 		done <-chan struct{}
 		then func() error
-	}{{p.said, p.process.Stdin.Close}, {p.ended, p.process.Wait}} {
+	}{{p.said, p.process.Stdin.Close}, {p.ended, func() error { return p.err }}} {
 		select {
 		case <-step.done:
 			if err := step.then(); err != nil {
