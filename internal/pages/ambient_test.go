@@ -45,7 +45,7 @@ var ambient = map[string]string{
 	"db":                 "*sql.DB",
 	"dsn":                "string",
 	"err":                "error",
-	"export":             "func(context.Context, http.ResponseWriter)",
+	"export":             "http.Handler",
 	"exportHandler":      "func(sqllock.Locker, http.HandlerFunc) http.Handler",
 	"exports":            "*ratelimit.Limiter",
 	"from":               "sqllock.Key",
