@@ -9,28 +9,28 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// Token returns the fencing token of the lock. Of two holders of a key the
-// later has the greater token, as strings compare. A system outside the
-// database stores the greatest token that it has seen and rejects a smaller
-// one. That one comes from a holder that has lost its lock unnoticed.
+// Token returns the fencing token of the lock: a text that rises from holder to
+// holder of a key. A system outside the database stores the greatest token that
+// it has seen, and rejects a request with a smaller one: it comes from a holder
+// that has lost the lock and does not know it. Tokens compare as strings do.
 //
 // The first Token or [Fence] of a lock draws it, which may take a round trip or
-// more: see Fence. Every later call returns the same token, with one exception.
-// A lock of a lease table outlives a restart of the server, and the next Fence
-// then gives it a token that is greater.
+// more: see Fence. Every later call returns the same token, with one exception. A
+// lock of a lease table outlives a restart of the server, and the next Fence then
+// gives it a token that is greater.
 //
-// Tokens compare within one history of one database system. Two standbys that
-// are promoted separately are two histories. Fence tells them apart; the text
-// alone does not.
+// Tokens compare within one history of one database system. Two standbys that are
+// promoted separately are two histories. Fence tells them apart; the text alone
+// does not.
 //
 // The errors are these:
 //   - ErrLost or ErrReleased: the lock is known to be gone.
 //   - ErrUnavailable: the lock is nil, or its session does not respond within a
 //     second.
 //   - ctx's error, if ctx ends before there is a token.
-//   - Another error: the lock has no token. A lock of [Memory], [PerTx] or
-//     [OnConn] never has one, and no reader's lock has. Or the database rejects
-//     the statement that draws it.
+//   - Another error: the lock has no token. A lock of [Memory], [PerTx] or [OnConn]
+//     never has one, and no reader's lock has. Or the database rejects the
+//     statement that draws it.
 func (l *Lock) Token(ctx context.Context) (string, error) {
 	token, err := l.token(ctx)
 	if err != nil {
@@ -39,8 +39,8 @@ func (l *Lock) Token(ctx context.Context) (string, error) {
 	return textOf(*token), nil
 }
 
-// textOf returns t as a text. All texts have one width, so they compare as
-// tokens do.
+// textOf returns t as a text. All texts have one width, so they compare as tokens
+// do.
 func textOf(t dialect.Token) string {
 	return fmt.Sprintf("%016x-%016x-%016x", uint64(t.System), uint64(t.Epoch), uint64(t.Number))
 }
@@ -77,8 +77,8 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	return l.tokenIfHeld()
 }
 
-// drawInstead returns a token that takes the place of old. It is for a lock
-// that outlives its server: of that server's next life old says nothing.
+// drawInstead returns a token that takes the place of old. It is for a lock that
+// outlives its server: of that server's next life old says nothing.
 func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
 	if err := l.conn.requestToken(ctx, l, old); err != nil {
 		return nil, err
@@ -104,9 +104,9 @@ func (l *Lock) drawn() *dialect.Token {
 	return l.more.token
 }
 
-// noteToken gives l a token in the place of old, which is nil before the first.
-// It does nothing if l has another one by now: all transactions of a lock have
-// the same.
+// noteToken gives l a token in the place of old, which is nil before the first. It
+// does nothing if l has another one by now: all transactions of a lock have the
+// same.
 func (l *Lock) noteToken(old, token *dialect.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
