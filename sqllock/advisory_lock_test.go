@@ -21,7 +21,7 @@ func TestLockTimeoutBoundsWaitsNotTries(t *testing.T) {
 		executeOn(t, holder, "SELECT pg_advisory_lock(1)")
 		executeOn(t, other, "SET lock_timeout = '1ms'")
 		for _, wait := range []string{"pg_advisory_lock(1)", "pg_advisory_xact_lock(1)", "pg_advisory_lock_shared(1)"} {
-			if _, err := other.ExecContext(t.Context(), "SELECT "+wait); sqlState(err) != "55P03" {
+			if _, err := other.ExecContext(t.Context(), "SELECT "+wait); stateOf(err) != "55P03" {
 				t.Errorf("%s: %v, want SQLSTATE 55P03", wait, err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestLockTimeoutLeavesWhatWasGranted(t *testing.T) {
 		executeOn(t, other, "SET lock_timeout = '1ms'")
 		for left, function := range []string{"pg_advisory_xact_lock", "pg_advisory_lock"} { // in this order: the second leaves one
 			_, err := other.ExecContext(t.Context(), "SELECT "+function+"(1), "+function+"(2)")
-			if sqlState(err) != "55P03" {
+			if stateOf(err) != "55P03" {
 				t.Fatalf("%s: %v, want SQLSTATE 55P03", function, err)
 			}
 			if n := advisoryLocksOf(t, db, backendPID(t, other)); n != left {

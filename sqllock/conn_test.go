@@ -12,17 +12,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// connection is a connection of its own that the test's end closes.
-func connection(tb testing.TB, db *sql.DB) *sql.Conn {
-	tb.Helper()
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 func TestConnClosed(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)

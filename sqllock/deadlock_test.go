@@ -101,7 +101,7 @@ func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
 		}
 		first, results = second, nil
 	}
-	if sqlState(first.err) != "40P01" {
+	if stateOf(first.err) != "40P01" {
 		t.Fatalf("the victim got %v, want SQLSTATE 40P01", first.err)
 	}
 	if victim := first.party; parties[victim].keeps {
@@ -129,22 +129,6 @@ func keepsLock(t *testing.T, db *sql.DB, victim *sql.Conn, inTransaction bool) {
 	if n := advisoryLocksOf(t, db, backendPID(t, victim)); n != 1 {
 		t.Errorf("the victim has %d locks, want the one of its session", n)
 	}
-}
-
-func executeOn(t *testing.T, conn *sql.Conn, query string) {
-	t.Helper()
-	if _, err := conn.ExecContext(t.Context(), query); err != nil {
-		t.Fatalf("%.60s: %v", query, err)
-	}
-}
-
-func backendPID(t *testing.T, conn *sql.Conn) int {
-	t.Helper()
-	var pid int
-	if err := conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
-	return pid
 }
 
 // isBlocked reports whether a server process waits for a lock of any kind.

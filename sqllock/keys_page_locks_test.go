@@ -59,25 +59,6 @@ func excludes(t *testing.T, conn *sql.Conn, s *sqllock.Session, key sqllock.Key,
 	giveBack(t, lock)
 }
 
-func giveBack(t *testing.T, lock *sqllock.Lock) {
-	t.Helper()
-	if err := lock.Unlock(); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
-}
-
-// says checks a query's yes or no.
-func says(t *testing.T, conn *sql.Conn, query string, want bool) {
-	t.Helper()
-	var got bool
-	if err := conn.QueryRowContext(t.Context(), query).Scan(&got); err != nil {
-		t.Fatalf("%.60s…: %v", query, err)
-	}
-	if got != want {
-		t.Errorf("%.60s… says %v, want %v", query, got, want)
-	}
-}
-
 // The page's queries find the session that holds a key, of either key space,
 // and nobody for its neighbours.
 func TestKeysPageHolder(t *testing.T) {

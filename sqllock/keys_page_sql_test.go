@@ -3,7 +3,6 @@ package sqllock_test
 import (
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,22 +134,13 @@ func answerInSQL(t *testing.T, db *sql.DB, query string) string {
 	t.Helper()
 	var answer string
 	err := db.QueryRow(query).Scan(&answer)
-	if sqlState(err) == "22003" {
+	if stateOf(err) == "22003" {
 		return overflow
 	}
 	if err != nil {
 		t.Fatalf("%.300s: %v", query, err)
 	}
 	return answer
-}
-
-// sqlState is the SQLSTATE of a server's error, empty for others.
-func sqlState(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	return ""
 }
 
 // A name has the same key in a database of another encoding, where hashtext and
@@ -193,7 +183,7 @@ func TestKeysPageTraps(t *testing.T) {
 		if n := advisoryLocks(t, db); n != 0 {
 			t.Errorf("%d locks after a try-lock of NULL", n)
 		}
-		if _, err := db.Exec("SELECT pg_try_advisory_lock(2, 3000000000)"); sqlState(err) != "42883" {
+		if _, err := db.Exec("SELECT pg_try_advisory_lock(2, 3000000000)"); stateOf(err) != "42883" {
 			t.Errorf("a pair that does not fit: %v, want SQLSTATE 42883", err)
 		}
 		if n := number(t, db, "SELECT 2 << 32"); n != 2 {

@@ -21,6 +21,11 @@ var (
 	open          = dbtest.Open
 	session       = dbtest.Session
 	transaction   = dbtest.Transaction
+	connection    = dbtest.Conn
+	executeOn     = dbtest.ExecuteOn
+	says          = dbtest.ExpectBool
+	backendPID    = dbtest.BackendPID
+	giveBack      = dbtest.Unlock
 	mustLock      = dbtest.Lock
 	create        = dbtest.Create
 	execute       = dbtest.Execute

@@ -138,7 +138,7 @@ func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 				t.Errorf("%s sees what others do: %v, %v, want %v", role, seen.Bool, err, all)
 			}
 			for _, forbidden := range []string{"SET deadlock_timeout = '1s'", "SELECT pg_terminate_backend(" + strconv.Itoa(holderPID) + ")"} {
-				if _, err := observer.ExecContext(t.Context(), forbidden); sqlState(err) != "42501" {
+				if _, err := observer.ExecContext(t.Context(), forbidden); stateOf(err) != "42501" {
 					t.Errorf("%s: %s: %v, want SQLSTATE 42501", role, strings.Fields(forbidden)[1], err)
 				}
 			}

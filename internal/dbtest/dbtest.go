@@ -95,3 +95,11 @@ func Lock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 	}
 	return lock
 }
+
+// Unlock releases lock, which must be held.
+func Unlock(tb testing.TB, lock *sqllock.Lock) {
+	tb.Helper()
+	if err := lock.Unlock(); err != nil {
+		tb.Errorf("Unlock: %v", err)
+	}
+}
