@@ -22,10 +22,6 @@ var (
 	session       = dbtest.Session
 	transaction   = dbtest.Transaction
 	connection    = dbtest.Conn
-	executeOn     = dbtest.ExecuteOn
-	says          = dbtest.ExpectBool
-	backendPID    = dbtest.BackendPID
-	giveBack      = dbtest.Unlock
 	mustLock      = dbtest.Lock
 	create        = dbtest.Create
 	execute       = dbtest.Execute
@@ -40,6 +36,8 @@ var (
 	exampleDatabase = dbtest.ExampleDatabase
 	exampleSession  = dbtest.ExampleSession
 )
+
+const sessionPID = dbtest.SessionPID
 
 // sessions counts the connections of Sessions to db's database.
 func sessions(tb testing.TB, db *sql.DB) int {

@@ -152,9 +152,6 @@ func TestTenThousandCancelledCallers(t *testing.T) {
 	}
 }
 
-// sessionPID is the server process of the only Session of a database.
-const sessionPID = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%latchkey'`
-
 // A process whose callers hand a key on to each other lets others have their
 // turn.
 func TestTurnsAcrossProcesses(t *testing.T) {

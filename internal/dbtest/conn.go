@@ -6,6 +6,10 @@ import (
 	"testing"
 )
 
+// SessionPID is a query for the process id of the server process that serves
+// the only Session of a database.
+const SessionPID = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%latchkey'`
+
 // Conn takes a connection out of db's pool. The end of the test closes it.
 func Conn(tb testing.TB, db *sql.DB) *sql.Conn {
 	tb.Helper()

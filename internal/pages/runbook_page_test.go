@@ -1,4 +1,4 @@
-package sqllock_test
+package pages
 
 import (
 	"os"
@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // The query that docs/runbook.md gives for finding holders finds them, with
 // the keys as Go has them.
 func TestHoldersQuery(t *testing.T) {
-	page, err := os.ReadFile("../docs/runbook.md")
+	page, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +22,9 @@ func TestHoldersQuery(t *testing.T) {
 	if !ok {
 		t.Fatal("the page has no query")
 	}
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		s := session(t, driver, dsn)
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		s := dbtest.Session(t, driver, dsn)
 		want := map[string]bool{}
 		for _, key := range []sqllock.Key{sqllock.Namespace("export").Key("user-1"), sqllock.ID(-3)} {
 			want[strconv.FormatInt(key.Int64(), 10)] = true

@@ -1,4 +1,4 @@
-package sqllock_test
+package postgresfacts
 
 import (
 	"context"

@@ -1,9 +1,10 @@
-package sqllock_test
+package postgresfacts
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -16,11 +17,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
+// edges are the numbers at the edges of the key spaces.
+var edges = []int64{
+	0, 1, -1, 42, math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1, 1 << 32, math.MaxInt64, math.MinInt64,
+}
+
 // (classid << 32) | objid is the key, negative ones too, if both are made bigint;
 // with objid::int it is wrong for the half of all keys whose low half, as a number
 // with a sign, is negative. A pair is classid::int4, objid::int4.
 func TestKeyFromPgLocks(t *testing.T) {
-	keys := slices.Clone(keyNumbers)
+	keys := slices.Clone(edges)
 	for range 200 {
 		keys = append(keys, int64(rand.Uint64()))
 	}
@@ -61,8 +67,8 @@ func TestKeyFromPgLocks(t *testing.T) {
 func pairsFromPgLocks(t *testing.T, db *sql.DB, conn *sql.Conn) {
 	t.Helper()
 	n, pid := 0, backendPID(t, conn)
-	for _, class := range keyNumbers {
-		for _, object := range keyNumbers {
+	for _, class := range edges {
+		for _, object := range edges {
 			if class != int64(int32(class)) || object != int64(int32(object)) {
 				continue
 			}

@@ -1,4 +1,4 @@
-package sqllock_test
+package pages
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -40,9 +41,9 @@ func TestProductionPageHasPgxTx(t *testing.T) {
 		}
 		return string(text)
 	}
-	_, adapter, _ := strings.Cut(read("tx_pgx_test.go"), "// pgxTx is")
+	_, adapter, _ := strings.Cut(read("production_page_test.go"), "// pgxTx is")
 	adapter, _, ok := strings.Cut(adapter, "\n// The adapter of")
-	if !ok || !strings.Contains(read("../docs/production.md"), adapter) {
+	if !ok || !strings.Contains(read("../../docs/production.md"), adapter) {
 		t.Error("the page has another adapter")
 	}
 }
@@ -52,11 +53,11 @@ func TestPgxTx(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dsn := pgtest.Database(t)
-	db := open(t, "pgx", dsn)
+	db := dbtest.Open(t, "pgx", dsn)
 	for _, ddl := range sqllock.FenceSchema(sqllock.PostgreSQL) {
-		execute(t, db, ddl)
+		dbtest.Execute(t, db, ddl)
 	}
-	s := session(t, "pgx", dsn)
+	s := dbtest.Session(t, "pgx", dsn)
 	begin := func() pgxTx {
 		conn, err := pgx.Connect(ctx, dsn)
 		if err != nil {
@@ -88,7 +89,7 @@ func TestPgxTx(t *testing.T) {
 		t.Errorf("TryTx after the other's commit: %v", err)
 	}
 
-	lock := mustLock(t, s, sqllock.ID(2))
+	lock := dbtest.Lock(t, s, sqllock.ID(2))
 	fenced := begin()
 	if err := sqllock.Fence(ctx, fenced, lock); err != nil {
 		t.Fatalf("Fence: %v", err)
@@ -96,7 +97,7 @@ func TestPgxTx(t *testing.T) {
 	if err := fenced.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, db, "UPDATE latchkey_fence SET lsn = lsn + 1") // what a later holder would leave
+	dbtest.Execute(t, db, "UPDATE latchkey_fence SET lsn = lsn + 1") // what a later holder would leave
 	stale := begin()
 	if err := sqllock.Fence(ctx, stale, lock); !errors.Is(err, sqllock.ErrFenced) {
 		t.Errorf("Fence of a stale lock: %v", err)

@@ -1,4 +1,4 @@
-package sqllock_test
+package keys
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type keysPage map[string]map[string][]string
 
 func readKeysPage(tb testing.TB) keysPage {
 	tb.Helper()
-	text, err := os.ReadFile("../docs/keys.md")
+	text, err := os.ReadFile("../../../docs/keys.md")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -126,7 +126,7 @@ var keyNumbers = []int64{
 // The Go of the page is what the Examples run.
 func TestKeysPageGo(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("example_keys_test.go")
+	source, err := os.ReadFile("../../../sqllock/example_keys_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func withoutIndent(code string) string {
 // The page's table of collisions is what the formula gives.
 func TestKeysPageCollisions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/keys.md")
+	page, err := os.ReadFile("../../../docs/keys.md")
 	if err != nil {
 		t.Fatal(err)
 	}
