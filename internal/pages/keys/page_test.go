@@ -126,7 +126,7 @@ var keyNumbers = []int64{
 // The Go of the page is what the Examples run.
 func TestKeysPageGo(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../../sqllock/example_keys_test.go")
+	source, err := os.ReadFile("../../../sqllock/example_key_schemes_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
