@@ -122,20 +122,6 @@ func TestPgBouncer(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesPoolOfOne(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		db.SetMaxOpenConns(1)
-		refused(t, db, dsn, sqllock.ErrConfig, "allow two or more")
-		db.SetMaxOpenConns(2)
-		s, err := sqllock.Open(t.Context(), db)
-		if err != nil {
-			t.Fatalf("Open with a pool of two: %v", err)
-		}
-		_ = s.Close()
-	})
-}
-
 func TestOpenMisuse(t *testing.T) {
 	t.Parallel()
 	db := open(t, "pgx", "postgres://127.0.0.1:1/nothing")

@@ -48,3 +48,19 @@ func TestPoolNarrowedAfterOpen(t *testing.T) {
 		take(t, s, 0, 1)
 	})
 }
+
+// A Session needs two connections of its pool at most times: Open rejects a pool
+// of one, and says what to change.
+func TestOpenRefusesPoolOfOne(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		db.SetMaxOpenConns(1)
+		refused(t, db, dsn, sqllock.ErrConfig, "allow two or more")
+		db.SetMaxOpenConns(2)
+		s, err := sqllock.Open(t.Context(), db)
+		if err != nil {
+			t.Fatalf("Open with a pool of two: %v", err)
+		}
+		_ = s.Close()
+	})
+}

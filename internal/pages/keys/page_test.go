@@ -123,31 +123,6 @@ var keyNumbers = []int64{
 	0, 1, -1, 42, math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1, 1 << 32, math.MaxInt64, math.MinInt64,
 }
 
-// The Go of the page is what the Examples run.
-func TestKeysPageGo(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("../../../sqllock/example_key_schemes_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	examples := withoutIndent(string(source))
-	for _, block := range readKeysPage(t).all(t, "go") {
-		for part := range strings.SplitSeq(block, "\n\n") {
-			if !strings.Contains(examples, "\n"+withoutIndent(part)+"\n") {
-				t.Errorf("no Example has this:\n%s", part)
-			}
-		}
-	}
-}
-
-func withoutIndent(code string) string {
-	lines := strings.Split(code, "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimLeft(line, "\t ")
-	}
-	return strings.Join(lines, "\n")
-}
-
 // The page's table of collisions is what the formula gives.
 func TestKeysPageCollisions(t *testing.T) {
 	t.Parallel()
