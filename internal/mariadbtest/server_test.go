@@ -79,7 +79,7 @@ func TestDatabasesAreApart(t *testing.T) {
 	}
 }
 
-// deps.sh looks for the programs where we do.
+// deps.sh searches the directories that this package searches.
 func TestDepsLooksInTheSamePlaces(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("../pgtest/deps.sh")

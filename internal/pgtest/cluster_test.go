@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// open returns a *sql.DB that is closed after the test.
+// open returns a *sql.DB, which the end of the test closes.
 func open(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
@@ -123,7 +123,7 @@ func TestTwoClustersAtOnce(t *testing.T) {
 	}
 }
 
-// Neither tests in parallel: they count what the process has.
+// Neither test runs in parallel with others: they count what the process has.
 
 func TestRunningClusterHasNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()

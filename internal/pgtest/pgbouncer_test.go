@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// pids returns which backends two clients of b meet, who ask in turn.
+// pids returns the backends that two clients of b reach, one after the other.
 func pids(t *testing.T, driver, dsn string) (a, b int) {
 	t.Helper()
 	db := open(t, driver, dsn)

@@ -6,10 +6,11 @@ import (
 	"fmt"
 )
 
-// Standby starts a hot standby of c: a copy of it that follows it by
-// asynchronous streaming replication, and answers queries but does not write.
-// It has a DSN of its own, can be killed, frozen and promoted by itself, and is
-// closed with c at the latest.
+// Standby starts a hot standby of c. It is a copy that follows c by
+// asynchronous streaming replication, and serves queries that do not write.
+//
+// The standby has a DSN of its own, and can be killed, frozen and promoted
+// independently. It is closed with c, if not before.
 func (c *Cluster) Standby() (*Cluster, error) {
 	s := &Cluster{settings: c.settings}
 	if err := s.create(c.backup); err != nil {
@@ -29,9 +30,9 @@ func (c *Cluster) Standby() (*Cluster, error) {
 	return s, nil
 }
 
-// Promote makes a primary of a standby, as a failover does, and returns when it
-// accepts writes. What it followed is left as it is: kill or freeze that first,
-// or there are two primaries.
+// Promote makes a standby a primary, as a failover does, and returns when it
+// accepts writes. The server that it followed goes on: kill or freeze that
+// server first, or there are two primaries.
 func (c *Cluster) Promote() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -45,7 +46,8 @@ func (c *Cluster) Promote() error {
 	return nil
 }
 
-// adopt makes Close call closeDependent. If c is closed already that happens now.
+// adopt makes Close call closeDependent. If c is closed already, adopt calls it
+// at once.
 func (c *Cluster) adopt(closeDependent func() error) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()

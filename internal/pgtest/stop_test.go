@@ -93,7 +93,7 @@ func TestKillLeavesNoBackend(t *testing.T) {
 	}
 }
 
-// A server that dies by itself is noticed when it is asked for.
+// A server that dies is noticed at the next call.
 func TestServerDiesByItself(t *testing.T) {
 	t.Parallel()
 	c := New(t)
