@@ -8,9 +8,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The Go of docs/keys.md: TestKeysPageGo sees that it is here, word by word.
+// These Examples are the Go code of docs/keys.md. TestKeysPageGo checks that
+// every line of that code is in this file.
 
-// The number that psql, Python and Node compute too: docs/keys.md says how.
+// The number that psql, Python and Node compute too: docs/keys.md shows how.
 func ExampleKey_Int64() {
 	fmt.Println(sqllock.Namespace("export").Key("user-1").Int64())
 	fmt.Println(sqllock.Namespace("export").SlotKey("user-1", 3).Int64())
@@ -19,6 +20,7 @@ func ExampleKey_Int64() {
 	// 5792300761127837718
 }
 
+// Keys under a secret, for names that strangers choose.
 func ExampleKeyedNamespace() {
 	webhook := sqllock.Namespace("webhook").Keyed([]byte("the fleet's secret"))
 	fmt.Println(webhook.Key("evt_1").Int64())
@@ -41,7 +43,7 @@ func orderKey(id int64) (sqllock.Key, error) {
 	return sqllock.Pair(classOrder, int32(id)), nil
 }
 
-// A row of one of many tables, by type and id: no two have the same key.
+// A row of one of many tables, by type and id: no two rows have the same key.
 func ExamplePair_row() {
 	order, err := orderKey(42)
 	fmt.Println(order == sqllock.Pair(classUser, 42), err)
@@ -52,7 +54,7 @@ func ExamplePair_row() {
 	// an order's id does not fit into 32 bits any more
 }
 
-// What goes wrong without the check: two orders, one key.
+// What goes wrong without the check: two orders have one key.
 func ExamplePair_incorrect() {
 	id, other := int64(42), int64(42+1<<32)
 	fmt.Println(sqllock.Pair(classOrder, int32(id)) == sqllock.Pair(classOrder, int32(other)))
@@ -63,15 +65,14 @@ func compositeKey(class, object int32) sqllock.Key {
 	return sqllock.ID(int64(class)<<32 | int64(uint32(object)))
 }
 
-// Type and id in the space of bigints, for a fleet that has other programs
-// which do so.
+// Type and id in one bigint, for a fleet whose other programs do so too.
 func ExampleID_composite() {
 	key := compositeKey(classOrder, -5)
 	fmt.Println(key.Int64(), key.Int64() == sqllock.Pair(classOrder, -5).Int64())
 	// Output: 12884901883 true
 }
 
-// What goes wrong without the mask: a negative id drowns the type.
+// What goes wrong without the mask: a negative id overwrites the type.
 func ExampleID_incorrect() {
 	id := int32(-5)
 	fmt.Println(int64(classUser)<<32|int64(id), int64(classOrder)<<32|int64(id))
@@ -95,14 +96,14 @@ const _ = uint(billingEnd - tasksEnd) // does not compile once there are too man
 
 var invoicesKey = sqllock.ID(taskInvoices)
 
-// The tasks of a service, in a range of numbers that is its own.
+// The tasks of a service have numbers in a range that no other program uses.
 func ExampleID_tasks() {
 	fmt.Println(invoicesKey.Int64(), sqllock.ID(taskReminders).Int64(), sqllock.ID(taskStatements).Int64())
 	// Output: 7000 7001 7002
 }
 
-// While a deployment changes how keys are made, every process takes the old key
-// and the new one, the old one first.
+// While a deployment changes how keys are made, every process acquires the old
+// key and the new one, the old one first.
 func ExampleDo_twoSchemes() {
 	ctx, locks := context.Background(), sqllock.NewMemory()
 	oldKey, newKey := sqllock.ID(42), sqllock.Namespace("order").Key("42")
