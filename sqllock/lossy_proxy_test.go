@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// A wire is the network between a process and its server, which loses what a
+// A lossyProxy is the network between a process and its server, which loses what a
 // test wants. Its own kernel answers for both sides: the server sees a client
 // whose host lives.
-type wire struct {
+type lossyProxy struct {
 	listener net.Listener
 	server   string
 	tasks    sync.WaitGroup
@@ -25,8 +25,8 @@ type wire struct {
 	closed   bool
 }
 
-// startWire starts a wire to the server of dsn, and returns dsn through it.
-func startWire(t testing.TB, dsn string) (w *wire, through string) {
+// startLossyProxy starts a wire to the server of dsn, and returns dsn through it.
+func startLossyProxy(t testing.TB, dsn string) (w *lossyProxy, through string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -36,14 +36,14 @@ func startWire(t testing.TB, dsn string) (w *wire, through string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = &wire{listener: listener, server: u.Host, conns: make(map[net.Conn]struct{})}
+	w = &lossyProxy{listener: listener, server: u.Host, conns: make(map[net.Conn]struct{})}
 	u.Host = listener.Addr().String()
 	w.tasks.Go(w.accept)
 	t.Cleanup(w.close)
 	return w, u.String()
 }
 
-func (w *wire) close() {
+func (w *lossyProxy) close() {
 	_ = w.listener.Close()
 	w.mu.Lock()
 	w.closed = true
@@ -55,20 +55,20 @@ func (w *wire) close() {
 }
 
 // change changes the wire's faults.
-func (w *wire) change(f func(*wire)) {
+func (w *lossyProxy) change(f func(*lossyProxy)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(w)
 }
 
 // hanging is how many connections that began in a cut have lost something.
-func (w *wire) hanging() int {
+func (w *lossyProxy) hanging() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hung
 }
 
-func (w *wire) accept() {
+func (w *lossyProxy) accept() {
 	for {
 		client, err := w.listener.Accept()
 		if err != nil {
@@ -78,7 +78,7 @@ func (w *wire) accept() {
 	}
 }
 
-func (w *wire) connect(client net.Conn) {
+func (w *lossyProxy) connect(client net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed || w.refuses {
@@ -91,21 +91,21 @@ func (w *wire) connect(client net.Conn) {
 		return
 	}
 	w.conns[client], w.conns[server] = struct{}{}, struct{}{}
-	l := &wireConn{inCut: w.toServer || w.toClient}
+	l := &lossyConn{inCut: w.toServer || w.toClient}
 	w.tasks.Go(func() { w.carry(l, server, client, true) })
 	w.tasks.Go(func() { w.carry(l, client, server, false) })
 }
 
-// A wireConn is one connection through a wire. Once it has lost something it carries
+// A lossyConn is one connection through a wire. Once it has lost something it carries
 // nothing more in that direction, and does not pass on an end.
-type wireConn struct {
+type lossyConn struct {
 	inCut bool // it began in a cut
 
 	mu   sync.Mutex // protects lost
 	lost [2]bool    // to the server, to the client
 }
 
-func (w *wire) carry(l *wireConn, to, from net.Conn, toServer bool) {
+func (w *lossyProxy) carry(l *lossyConn, to, from net.Conn, toServer bool) {
 	buffer := make([]byte, 1<<16)
 	for {
 		n, err := from.Read(buffer)
@@ -124,14 +124,14 @@ func (w *wire) carry(l *wireConn, to, from net.Conn, toServer bool) {
 	}
 }
 
-func (l *wireConn) isCut() bool {
+func (l *lossyConn) isCut() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost[0] || l.lost[1]
 }
 
 // pass is what arrives of a write.
-func (w *wire) pass(l *wireConn, written []byte, toServer bool) []byte {
+func (w *lossyProxy) pass(l *lossyConn, written []byte, toServer bool) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.mu.Lock()

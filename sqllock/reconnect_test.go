@@ -29,13 +29,13 @@ func TestBackWithASmallPool(t *testing.T) {
 }
 
 func backWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
-	for name, cut := range map[string]func(w *wire, on bool){
-		"to the client": func(w *wire, on bool) { w.toClient = on },
-		"to the server": func(w *wire, on bool) { w.toServer = on },
+	for name, cut := range map[string]func(w *lossyProxy, on bool){
+		"to the client": func(w *lossyProxy, on bool) { w.toClient = on },
+		"to the server": func(w *lossyProxy, on bool) { w.toServer = on },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, through := startWire(t, dsn)
+			w, through := startLossyProxy(t, dsn)
 			book := new(logBook)
 			db := open(t, driver, through)
 			db.SetMaxOpenConns(pool)
@@ -45,11 +45,11 @@ func backWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			w.change(func(w *wire) { cut(w, true) })
+			w.change(func(w *lossyProxy) { cut(w, true) })
 			lockertest.Eventually(t, "the connection is lost", func() bool { return s.Stats().Losses == 1 })
 			// pgx sends a request to cancel first, on a connection of its own.
 			lockertest.Eventually(t, "an attempt to connect hangs", func() bool { return w.hanging() > 1 })
-			w.change(func(w *wire) { cut(w, false) })
+			w.change(func(w *lossyProxy) { cut(w, false) })
 			lockertest.Eventually(t, "it serves again", func() bool {
 				_, err := s.TryLock(context.Background(), sqllock.ID(1))
 				return err == nil
@@ -69,7 +69,7 @@ func BenchmarkBackAfterCut(b *testing.B) {
 	for _, driver := range pgtest.Drivers() {
 		for _, direction := range []string{"client", "server"} {
 			b.Run(driver+"/to the "+direction, func(b *testing.B) {
-				w, through := startWire(b, pgtest.Database(b))
+				w, through := startLossyProxy(b, pgtest.Database(b))
 				if driver == "postgres" {
 					through += "&connect_timeout=5" // without it lib/pq waits for ever
 				}
@@ -77,7 +77,7 @@ func BenchmarkBackAfterCut(b *testing.B) {
 				var took []time.Duration
 				for i := range b.N {
 					cut := func(on bool) {
-						w.change(func(w *wire) { w.toClient, w.toServer = on && direction == "client", on && direction == "server" })
+						w.change(func(w *lossyProxy) { w.toClient, w.toServer = on && direction == "client", on && direction == "server" })
 					}
 					cut(true)
 					time.Sleep(5*time.Second + time.Duration(i%50)*100*time.Millisecond)

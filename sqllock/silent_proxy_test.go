@@ -11,7 +11,7 @@ import (
 )
 
 // A network is a TCP proxy whose connections can fall silent.
-type network struct {
+type silentProxy struct {
 	listener net.Listener
 	target   string
 	swallow  string // a connection falls silent when its client sends this; "" for never
@@ -19,24 +19,24 @@ type network struct {
 
 	mu    sync.Mutex
 	up    chan struct{} // protected by mu; closed while new connections go through
-	links []*passage    // protected by mu
+	links []*silentConn    // protected by mu
 }
 
-// A passage is one connection through a network, with its two ends.
-type passage struct {
+// A silentConn is one connection through a network, with its two ends.
+type silentConn struct {
 	client, server net.Conn
 	silent         atomic.Bool // for good, as one that a device between has forgotten
 }
 
-// startNetwork returns a network in front of the server of dsn, and the DSN
+// startSilentProxy returns a network in front of the server of dsn, and the DSN
 // through it.
-func startNetwork(t *testing.T, dsn, swallow string) (*network, string) {
+func startSilentProxy(t *testing.T, dsn, swallow string) (*silentProxy, string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &network{target: u.Host, swallow: swallow, up: make(chan struct{})}
+	n := &silentProxy{target: u.Host, swallow: swallow, up: make(chan struct{})}
 	close(n.up)
 	if n.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func startNetwork(t *testing.T, dsn, swallow string) (*network, string) {
 	return n, u.String()
 }
 
-func (n *network) accept() {
+func (n *silentProxy) accept() {
 	for {
 		client, err := n.listener.Accept()
 		if err != nil {
@@ -57,7 +57,7 @@ func (n *network) accept() {
 	}
 }
 
-func (n *network) serve(client net.Conn) {
+func (n *silentProxy) serve(client net.Conn) {
 	n.mu.Lock()
 	up := n.up
 	n.mu.Unlock()
@@ -67,7 +67,7 @@ func (n *network) serve(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	l := &passage{client: client, server: server}
+	l := &silentConn{client: client, server: server}
 	n.mu.Lock()
 	n.links = append(n.links, l)
 	n.mu.Unlock()
@@ -76,7 +76,7 @@ func (n *network) serve(client net.Conn) {
 }
 
 // pump copies what comes, or loses it and its end.
-func (l *passage) pump(to, from net.Conn, swallow string) {
+func (l *silentConn) pump(to, from net.Conn, swallow string) {
 	buffer := make([]byte, 32<<10)
 	for {
 		size, err := from.Read(buffer)
@@ -98,7 +98,7 @@ func (l *passage) pump(to, from net.Conn, swallow string) {
 }
 
 // cut has all connections fall silent for good. New ones wait for heal.
-func (n *network) cut() {
+func (n *silentProxy) cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.up = make(chan struct{})
@@ -107,13 +107,13 @@ func (n *network) cut() {
 	}
 }
 
-func (n *network) heal() {
+func (n *silentProxy) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.up)
 }
 
-func (n *network) close() {
+func (n *silentProxy) close() {
 	_ = n.listener.Close()
 	n.mu.Lock()
 	for _, l := range n.links {

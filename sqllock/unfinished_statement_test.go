@@ -22,10 +22,10 @@ func isFree(t *testing.T, observer *sql.DB, number64 int64) bool {
 }
 
 // inMidStatement has the server get a statement of s without its last bytes.
-func inMidStatement(t *testing.T, w *wire, s *sqllock.Session) {
+func inMidStatement(t *testing.T, w *lossyProxy, s *sqllock.Session) {
 	t.Helper()
 	const sync = 5 // bytes of the message that ends a statement
-	w.change(func(w *wire) { w.truncate = sync })
+	w.change(func(w *lossyProxy) { w.truncate = sync })
 	if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
 		t.Fatalf("TryLock whose statement lost its end: %v, want ErrUnavailable", err)
 	}
@@ -42,7 +42,7 @@ func TestStatementWithoutItsEnd(t *testing.T) {
 				dsn = pgtest.OverTLS(dsn)
 			}
 			const lease, slack = 2 * time.Second, 6 * time.Second
-			w, through := startWire(t, dsn)
+			w, through := startLossyProxy(t, dsn)
 			s := session(t, driver, through, sqllock.WithLease(lease))
 			lock := mustLock(t, s, sqllock.ID(1))
 			pid := number(t, observer, sessionPID)
@@ -82,7 +82,7 @@ func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
 		observer := open(t, driver, dsn)
 		other := session(t, driver, dsn)
 		held := mustLock(t, other, sqllock.ID(10))
-		w, through := startWire(t, dsn)
+		w, through := startLossyProxy(t, dsn)
 		s := session(t, driver, through, sqllock.WithLease(2*time.Second))
 		for round := range 2 {
 			lock := mustLock(t, s, sqllock.ID(1))
@@ -105,13 +105,13 @@ func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
 func TestWatchEndsAStatementWithoutItsEnd(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
-		wired, through := startWire(t, dsn)
+		wired, through := startLossyProxy(t, dsn)
 		s := session(t, driver, through, sqllock.WithLease(2*time.Second), sqllock.WithRegistry(""))
 		mustLock(t, s, sqllock.ID(1))
 		lockertest.Eventually(t, "the lock is written down", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
 		})
-		wired.change(func(w *wire) { w.refuses = true })
+		wired.change(func(w *lossyProxy) { w.refuses = true })
 		inMidStatement(t, wired, s)
 		var ended atomic.Int64
 		watch(t, db, func(f lockwatch.Finding) {

@@ -119,7 +119,7 @@ func TestWrappedDriverAfterCut(t *testing.T) {
 	for _, tt := range wrappedDrivers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			n, dsn := startNetwork(t, pgtest.Database(t), "")
+			n, dsn := startSilentProxy(t, pgtest.Database(t), "")
 			db := openWrapped(t, tt.driver, dsn, tt.hides)
 			db.SetMaxOpenConns(2)
 			s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second))
@@ -146,7 +146,7 @@ func TestOpenMeetsSilence(t *testing.T) {
 	for _, tt := range wrappedDrivers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, dsn := startNetwork(t, pgtest.Database(t), "pg_advisory_unlock_all")
+			_, dsn := startSilentProxy(t, pgtest.Database(t), "pg_advisory_unlock_all")
 			db := openWrapped(t, tt.driver, dsn, tt.hides)
 			if s, err := sqllock.Open(t.Context(), db); !errors.Is(err, sqllock.ErrUnavailable) {
 				if err == nil {
