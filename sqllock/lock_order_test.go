@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Callers of two processes that need several keys each, and take them in the
-// order of their numbers, all get through.
+// Callers of two processes need several keys each, and acquire them in the
+// order of their numbers. All callers get them.
 func TestOneOrderOfKeysHasNoDeadlock(t *testing.T) {
 	const callers, rounds, names = 8, 25, 4
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -37,13 +37,14 @@ func TestOneOrderOfKeysHasNoDeadlock(t *testing.T) {
 		}
 		for range callers {
 			if err := <-ended; err != nil {
-				t.Errorf("a caller did not get through: %v", err)
+				t.Errorf("a caller did not get its keys: %v", err)
 			}
 		}
 	})
 }
 
-// lockInTurn waits for each of keys while it holds those before, and gives all back.
+// lockInTurn waits for each of keys while it holds the earlier ones, and then
+// releases all.
 func lockInTurn(ctx context.Context, l sqllock.Locker, keys []sqllock.Key) error {
 	if len(keys) == 0 {
 		return nil

@@ -7,25 +7,26 @@ import (
 	"testing"
 )
 
-// A lossyProxy is the network between a process and its server, which loses what a
-// test wants. Its own kernel answers for both sides: the server sees a client
-// whose host lives.
+// A lossyProxy is a TCP proxy between a process and its server. It loses the
+// bytes that a test wants it to lose. Its own kernel acknowledges the packets
+// of both sides, so the server sees a client whose host is alive.
 type lossyProxy struct {
 	listener net.Listener
 	server   string
 	tasks    sync.WaitGroup
 
-	mu       sync.Mutex // protects what follows
+	mu       sync.Mutex // protects the fields below
 	conns    map[net.Conn]struct{}
-	truncate int  // so many bytes at the end of the next write to the server are lost
-	toServer bool // what is sent to the server is lost
-	toClient bool // what is sent to the client is lost
-	refuses  bool // a new connection ends at once
-	hung     int  // connections begun in a cut that have lost something
+	truncate int  // the number of bytes to lose at the end of the next write to the server
+	toServer bool // all bytes to the server are lost
+	toClient bool // all bytes to the client are lost
+	refuses  bool // new connections are closed at once
+	hung     int  // connections that began in a cut and have lost bytes
 	closed   bool
 }
 
-// startLossyProxy starts a wire to the server of dsn, and returns dsn through it.
+// startLossyProxy starts a proxy to the server of dsn. It returns the proxy and
+// the DSN through it.
 func startLossyProxy(t testing.TB, dsn string) (w *lossyProxy, through string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -54,14 +55,14 @@ func (w *lossyProxy) close() {
 	w.tasks.Wait()
 }
 
-// change changes the wire's faults.
+// change changes the proxy's faults.
 func (w *lossyProxy) change(f func(*lossyProxy)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(w)
 }
 
-// hanging is how many connections that began in a cut have lost something.
+// hanging returns how many connections began in a cut and have lost bytes.
 func (w *lossyProxy) hanging() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,8 +97,9 @@ func (w *lossyProxy) connect(client net.Conn) {
 	w.tasks.Go(func() { w.carry(l, client, server, false) })
 }
 
-// A lossyConn is one connection through a wire. Once it has lost something it carries
-// nothing more in that direction, and does not pass on an end.
+// A lossyConn is one connection through a lossyProxy. Once it has lost bytes in
+// a direction, it carries nothing more in that direction, and does not pass on
+// the end of the connection.
 type lossyConn struct {
 	inCut bool // it began in a cut
 
@@ -130,7 +132,7 @@ func (l *lossyConn) isCut() bool {
 	return l.lost[0] || l.lost[1]
 }
 
-// pass is what arrives of a write.
+// pass returns the part of a write that arrives.
 func (w *lossyProxy) pass(l *lossyConn, written []byte, toServer bool) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()

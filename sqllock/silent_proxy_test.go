@@ -10,26 +10,26 @@ import (
 	"testing"
 )
 
-// A network is a TCP proxy whose connections can fall silent.
+// A silentProxy is a TCP proxy whose connections can fall silent.
 type silentProxy struct {
 	listener net.Listener
 	target   string
-	swallow  string // a connection falls silent when its client sends this; "" for never
+	swallow  string // a connection falls silent when its client sends this text; "" means never
 	ended    sync.WaitGroup
 
 	mu    sync.Mutex
-	up    chan struct{} // protected by mu; closed while new connections go through
-	links []*silentConn    // protected by mu
+	up    chan struct{} // protected by mu; closed while new connections are served
+	links []*silentConn // protected by mu
 }
 
-// A silentConn is one connection through a network, with its two ends.
+// A silentConn is one connection through a silentProxy, with its two ends.
 type silentConn struct {
 	client, server net.Conn
-	silent         atomic.Bool // for good, as one that a device between has forgotten
+	silent         atomic.Bool // permanently, as if a device on the way had forgotten the connection
 }
 
-// startSilentProxy returns a network in front of the server of dsn, and the DSN
-// through it.
+// startSilentProxy starts a proxy to the server of dsn. It returns the proxy
+// and the DSN through it.
 func startSilentProxy(t *testing.T, dsn, swallow string) (*silentProxy, string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -75,7 +75,8 @@ func (n *silentProxy) serve(client net.Conn) {
 	l.pump(server, client, n.swallow)
 }
 
-// pump copies what comes, or loses it and its end.
+// pump copies bytes until the connection falls silent. It then discards them
+// and does not pass on the end of the connection.
 func (l *silentConn) pump(to, from net.Conn, swallow string) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -97,7 +98,7 @@ func (l *silentConn) pump(to, from net.Conn, swallow string) {
 	}
 }
 
-// cut has all connections fall silent for good. New ones wait for heal.
+// cut makes all connections fall silent permanently. New ones wait for heal.
 func (n *silentProxy) cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
