@@ -135,7 +135,7 @@ func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
 
 // While rows of the transaction are open, no statement can be sent on it, so
 // the fence cannot ask. A rollback to a savepoint removes the fence's error. In
-// neither case a stale holder's work is committed.
+// neither case is a stale holder's work committed.
 func TestFenceCannotBeGotRound(t *testing.T) {
 	ways := map[string]func(t *testing.T, tx *sql.Tx, fence func()){
 		"open rows": func(t *testing.T, tx *sql.Tx, fence func()) {

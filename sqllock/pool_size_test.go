@@ -10,8 +10,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A pool that is made too narrow after Open keeps a Session from connecting
-// again, and calls say so. Once it is wide enough the Session serves by itself.
+// A pool that is made too small after Open keeps a Session from connecting
+// again, and calls report that. Once the pool is large enough, the Session
+// serves again.
 func TestPoolNarrowedAfterOpen(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -21,7 +22,7 @@ func TestPoolNarrowedAfterOpen(t *testing.T) {
 		}
 		defer s.Close()
 		db.SetMaxOpenConns(1)
-		lock := take(t, s, 0, 1)[0] // the connection that is there goes on
+		lock := take(t, s, 0, 1)[0] // on the connection that is open already
 		observer := open(t, driver, dsn)
 		number(t, observer, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name LIKE '%latchkey'`)
@@ -43,7 +44,7 @@ func TestPoolNarrowedAfterOpen(t *testing.T) {
 		lockertest.Eventually(t, "a caller waits", func() bool { return s.Stats().Waiting == 1 })
 		db.SetMaxOpenConns(2)
 		if err := <-waited; err != nil {
-			t.Errorf("Lock while the pool was too narrow: %v", err)
+			t.Errorf("Lock while the pool was too small: %v", err)
 		}
 		take(t, s, 0, 1)
 	})

@@ -12,17 +12,17 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// After a cut, service is back while an attempt to connect still hangs: it does
-// not wait for that attempt to fail. What a connection loses in the cut never
-// arrives.
+// After a cut of the network a Session serves again while an attempt to connect
+// still hangs: it does not wait for that attempt to fail. Bytes that a
+// connection loses in the cut never arrive.
 func TestBackWhileAnAttemptHangs(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		backWhileAnAttemptHangs(t, driver, dsn, 5)
 	})
 }
 
-// A pool of two connections has none for a second attempt while one hangs: that
-// one is given up. lib/pq does not heed it.
+// A pool of two connections has none for a second attempt while the first one
+// hangs. The Session then cancels the first one. lib/pq ignores that.
 func TestBackWithASmallPool(t *testing.T) {
 	t.Parallel()
 	backWhileAnAttemptHangs(t, "pgx", pgtest.Database(t), 2)
@@ -39,7 +39,7 @@ func backWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 			book := new(logBook)
 			db := open(t, driver, through)
 			db.SetMaxOpenConns(pool)
-			db.SetMaxIdleConns(0) // each attempt makes connections of its own
+			db.SetMaxIdleConns(0) // each attempt opens connections of its own
 			s, err := sqllock.Open(t.Context(), db, sqllock.WithLease(2*time.Second), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
 			if err != nil {
 				t.Fatal(err)
@@ -47,7 +47,7 @@ func backWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 			defer s.Close()
 			w.change(func(w *lossyProxy) { cut(w, true) })
 			lockertest.Eventually(t, "the connection is lost", func() bool { return s.Stats().Losses == 1 })
-			// pgx sends a request to cancel first, on a connection of its own.
+			// pgx first sends a request to cancel, on a connection of its own.
 			lockertest.Eventually(t, "an attempt to connect hangs", func() bool { return w.hanging() > 1 })
 			w.change(func(w *lossyProxy) { cut(w, false) })
 			lockertest.Eventually(t, "it serves again", func() bool {
@@ -61,8 +61,8 @@ func backWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 	}
 }
 
-// BenchmarkBackAfterCut cuts the network for 5 to 10 s, once for each run, and
-// reports how long after its end the first lock is granted.
+// BenchmarkBackAfterCut cuts the network for 5 to 10 s in each run. It reports
+// how long after the end of the cut the first lock is granted.
 //
 //	go test ./sqllock -run - -bench BackAfterCut -benchtime 50x -timeout 2h
 func BenchmarkBackAfterCut(b *testing.B) {

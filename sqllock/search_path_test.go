@@ -14,9 +14,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// shadowFunctions makes a schema with a function of the name and arguments of
-// each of PostgreSQL's own, which fails, and an empty table for each view and
-// table of the catalog.
+// shadowFunctions creates a schema with a function for each one of PostgreSQL,
+// with the same name and arguments. Each of these functions fails. There is an
+// empty table for each view and table of the catalog.
 const shadowFunctions = `CREATE SCHEMA shadow;
 DO $$ DECLARE f record; BEGIN
 	FOR f IN SELECT proname AS name, pg_get_function_identity_arguments(oid) AS arguments, pg_get_function_result(oid) AS result
@@ -28,7 +28,8 @@ DO $$ DECLARE f record; BEGIN
 	LOOP EXECUTE format('CREATE TABLE shadow.%I (n int)', f.name); END LOOP;
 END $$`
 
-// shadowOperators adds operators like PostgreSQL's own, which call those functions.
+// shadowOperators adds an operator for each one of PostgreSQL. It calls one of
+// those functions.
 const shadowOperators = `DO $$ DECLARE o record; BEGIN
 	FOR o IN SELECT oprname AS name, oprleft::regtype AS l, oprright::regtype AS r, p.proname AS function
 		FROM pg_operator JOIN pg_proc AS p ON p.oid = oprcode WHERE oprnamespace = 'pg_catalog'::regnamespace AND oprleft <> 0
@@ -37,9 +38,9 @@ const shadowOperators = `DO $$ DECLARE o record; BEGIN
 	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP;
 END $$`
 
-// betterOperators makes operators in the schema public that PostgreSQL has not,
-// for types that it has. They fail. One of them would be taken wherever an
-// expression needs a conversion to fit an operator of PostgreSQL's own.
+// betterOperators creates operators in the schema public that PostgreSQL does
+// not have, for types that it has. They fail. PostgreSQL would choose one of
+// them wherever an expression needs a conversion to fit an operator of its own.
 const betterOperators = `DO $$ DECLARE o text; l regtype; r regtype; BEGIN
 	FOREACH l IN ARRAY '{int2,int4,int8,numeric,float8,text,name,oid,"char",pg_lsn,timestamptz,interval,bool,inet}'::regtype[] LOOP
 	FOREACH r IN ARRAY '{int2,int4,int8,numeric,float8,text,name,oid,"char",pg_lsn,timestamptz,interval,bool,inet}'::regtype[] LOOP
@@ -51,8 +52,9 @@ const betterOperators = `DO $$ DECLARE o text; l regtype; r regtype; BEGIN
 	END LOOP; END LOOP;
 END $$`
 
-// Each role that may create in a schema of the search_path could have its own code
-// run by ours, without a schema before pg_catalog, if an operator of it fitted better.
+// A role that may create operators in a schema of the search_path could have
+// its code run by sqllock's statements. It would only need an operator that
+// fits the types better than PostgreSQL's own.
 func TestBetterOperators(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -71,7 +73,7 @@ func TestBetterOperators(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) { withShadowedFunctions(t, driver, dsn) })
 	}
-	// A lease table that counts its tokens has more such statements.
+	// A lease table that counts its tokens has more statements of this kind.
 	execute(t, direct, "CREATE FUNCTION aurora_version() RETURNS text LANGUAGE sql AS $$ SELECT '15.4.0' $$")
 	lock := take(t, session(t, "postgres", dsn, sqllock.WithLeaseTable()), 7, 1)[0]
 	if err := sqllock.Fence(t.Context(), transaction(t, direct), lock); err != nil {
@@ -79,8 +81,8 @@ func TestBetterOperators(t *testing.T) {
 	}
 }
 
-// A schema before pg_catalog in the search_path changes nothing: neither its
-// functions and operators nor its tables are taken for PostgreSQL's own.
+// A schema before pg_catalog in the search_path changes nothing. sqllock never
+// uses its functions, operators and tables in place of PostgreSQL's own.
 func TestShadowedCatalog(t *testing.T) {
 	t.Parallel()
 	const path = "&search_path=shadow,pg_catalog,public"
@@ -106,12 +108,13 @@ func TestShadowedCatalog(t *testing.T) {
 			if _, err := db.Exec("SELECT 1 WHERE 1 = 1"); err == nil {
 				t.Fatal("the operators are not shadowed")
 			}
-			locksExclude(t, db, sqllock.WithDialect(sqllock.PostgreSQL)) // else LIKE is asked which database it is
+			locksExclude(t, db, sqllock.WithDialect(sqllock.PostgreSQL)) // so that Open does not use LIKE to find out which database this is
 		})
 	}
 }
 
-// locksExclude has each kind of lock of db be held, once.
+// locksExclude acquires each kind of lock in db, and checks that it excludes
+// others.
 func locksExclude(t *testing.T, db *sql.DB, opts ...sqllock.Option) {
 	t.Helper()
 	s, err := sqllock.Open(t.Context(), db, opts...)
@@ -154,7 +157,7 @@ func withShadowedFunctions(t *testing.T, driver, dsn string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	lock := take(t, s, 10, 1)[0] // the server may still free the keys of the Session before
+	lock := take(t, s, 10, 1)[0] // the server may still be freeing the keys of the previous Session
 	lockertest.Eventually(t, "Inspect shows a registered lock", func() bool {
 		snapshot, err := lockwatch.Inspect(t.Context(), db)
 		if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// isFree reports whether the server holds no lock on the key of this number.
+// isFree reports whether the server holds no lock on the key with this number.
 func isFree(t *testing.T, observer *sql.DB, number64 int64) bool {
 	t.Helper()
 	return number(t, observer, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND classid = 0 AND objid = `+
 		strconv.FormatInt(number64, 10)+` AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0
 }
 
-// inMidStatement has the server get a statement of s without its last bytes.
+// inMidStatement sends a statement of s to the server without its last bytes.
 func inMidStatement(t *testing.T, w *lossyProxy, s *sqllock.Session) {
 	t.Helper()
 	const sync = 5 // bytes of the message that ends a statement
@@ -31,8 +31,8 @@ func inMidStatement(t *testing.T, w *lossyProxy, s *sqllock.Session) {
 	}
 }
 
-// The server gets a statement without its end, and the client's host lives. No
-// timeout of the server for idle sessions runs then.
+// The server gets a statement without its end, and the client's host is alive.
+// The server's timeouts for idle sessions do not run then.
 func TestStatementWithoutItsEnd(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		for _, encrypted := range []bool{false, true} {
@@ -70,13 +70,13 @@ func TestStatementWithoutItsEnd(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			lockertest.Eventually(t, "the next Session is alone", func() bool { return sessions(t, observer) == 0 })
+			lockertest.Eventually(t, "no connection of the Session remains", func() bool { return sessions(t, observer) == 0 })
 		}
 	}, pgtest.WithTLS())
 }
 
-// A Session ends what it has left behind and nothing else: a connection that was
-// lost, ended and followed by others costs none of them.
+// A Session ends its own abandoned server processes and no others. A connection
+// that was lost and replaced before is not affected.
 func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		observer := open(t, driver, dsn)
@@ -89,7 +89,7 @@ func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
 			inMidStatement(t, w, s)
 			<-lock.Context().Done()
 			servesAgain(t, s, sqllock.ID(1))
-			lockertest.Eventually(t, "one connection of each Session is left", func() bool { return sessions(t, observer) == 2 })
+			lockertest.Eventually(t, "one connection of each Session remains", func() bool { return sessions(t, observer) == 2 })
 			if got := s.Stats().Losses; got != uint64(round+1) {
 				t.Errorf("%d losses, want %d", got, round+1)
 			}
@@ -100,15 +100,15 @@ func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
 	})
 }
 
-// The process of a statement without its end cannot come back. Watch calls its
-// session late, and ends it. PostgreSQL 17 ends it by itself.
+// The client of a statement without its end is cut off for ever. Watch reports
+// its session as late, and ends it. PostgreSQL 17 ends it without Watch.
 func TestWatchEndsAStatementWithoutItsEnd(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
 		wired, through := startLossyProxy(t, dsn)
 		s := session(t, driver, through, sqllock.WithLease(2*time.Second), sqllock.WithRegistry(""))
 		mustLock(t, s, sqllock.ID(1))
-		lockertest.Eventually(t, "the lock is written down", func() bool {
+		lockertest.Eventually(t, "the lock is registered", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
 		})
 		wired.change(func(w *lossyProxy) { w.refuses = true })
@@ -121,9 +121,9 @@ func TestWatchEndsAStatementWithoutItsEnd(t *testing.T) {
 		}, lockwatch.WithTerminate(func(lockwatch.Finding) bool { return true }))
 		lockertest.Eventually(t, "the key is free", func() bool { return isFree(t, db, 1) })
 		if number(t, db, "SELECT current_setting('server_version_num')::int") < 170000 {
-			lockertest.Eventually(t, "that it was ended is told", func() bool { return ended.Load() >= 1 })
+			lockertest.Eventually(t, "Watch reports that it has ended the session", func() bool { return ended.Load() >= 1 })
 			if n := ended.Load(); n > 1 {
-				t.Errorf("that it was ended is told %d times, want once", n)
+				t.Errorf("Watch reported the end %d times, want once", n)
 			}
 		}
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// leave has each of n connections of db go back to the pool after statements,
-// some of which may fail.
+// leave runs statements on each of n connections of db, and returns the
+// connections to the pool. Some statements may fail.
 func leave(t *testing.T, db *sql.DB, n int, statements ...string) {
 	t.Helper()
 	db.SetMaxIdleConns(n)
@@ -32,8 +32,9 @@ func leave(t *testing.T, db *sql.DB, n int, statements ...string) {
 	}
 }
 
-// What the last user of a pooled connection has left behind: the server must be
-// able to end the Session that gets it, and a Session must work.
+// leftBehind is what the last user of a pooled connection may have left behind.
+// A Session must work on such a connection, and the server must be able to end
+// its session.
 var leftBehind = map[string][]string{
 	"a transaction":          {"BEGIN"},
 	"a failed transaction":   {"BEGIN", "SELECT 1/0"},
@@ -45,7 +46,7 @@ func TestOpenOnUsedConnections(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, _ string) {
 		for name, statements := range leftBehind {
 			t.Run(name, func(t *testing.T) {
-				dsn := pgtest.Database(t) // its own: the server may still end the connections of another
+				dsn := pgtest.Database(t) // a database for each case: the server may still be ending connections of the previous one
 				db := open(t, driver, dsn)
 				for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) {
 					execute(t, db, statement)
@@ -75,7 +76,7 @@ func TestOpenOnUsedConnections(t *testing.T) {
 	})
 }
 
-// takeKeyed takes a key under a secret, for which the Session looks into pg_locks.
+// takeKeyed acquires a key under a secret. The Session reads pg_locks for it.
 func takeKeyed(t *testing.T, s *sqllock.Session) {
 	t.Helper()
 	if _, err := s.TryLock(t.Context(), sqllock.Namespace("n").Keyed([]byte("secret")).Key("id")); err != nil {
@@ -83,8 +84,8 @@ func takeKeyed(t *testing.T, s *sqllock.Session) {
 	}
 }
 
-// A lease table's rows are committed whatever the last user of the connection
-// has left behind.
+// The rows of a lease table are committed, whatever the last user of the
+// connection has left behind.
 func TestLeaseTableOnUsedConnections(t *testing.T) {
 	for _, name := range []string{"pgx", "postgres"} {
 		for _, wrapped := range []string{"", "wrapped", "hidden"} {
@@ -110,14 +111,14 @@ func TestLeaseTableOnUsedConnections(t *testing.T) {
 					leave(t, db, 1, statements...)
 					lock := take(t, s, i, 1)[0]
 					if _, err := rival.TryLock(t.Context(), sqllock.ID(int64(i))); !errors.Is(err, sqllock.ErrHeld) {
-						t.Errorf("TryLock of what another Session holds: %v, want ErrHeld", err)
+						t.Errorf("TryLock of a key that another Session holds: %v, want ErrHeld", err)
 					}
 					leave(t, db, 1, statements...)
 					if err := lock.Unlock(); err != nil {
 						t.Errorf("Unlock: %v", err)
 					}
 					if lock, err = rival.TryLock(t.Context(), sqllock.ID(int64(i))); err != nil {
-						t.Errorf("TryLock of what another Session has given back: %v", err)
+						t.Errorf("TryLock of a key that another Session has released: %v", err)
 					}
 				}
 			})
@@ -125,7 +126,8 @@ func TestLeaseTableOnUsedConnections(t *testing.T) {
 	}
 }
 
-// forever is a Connector whose connections are in a transaction that never ends.
+// forever is a Connector whose connections are in a transaction that never
+// ends.
 type forever struct{ driver.Connector }
 
 func (f forever) Connect(ctx context.Context) (driver.Conn, error) {
@@ -150,7 +152,7 @@ func (c inTransaction) ExecContext(ctx context.Context, query string, args []dri
 	return c.wrappedConn.ExecContext(ctx, query, args)
 }
 
-// Where the server cannot end a silent session, there is no Session.
+// Open fails where the server cannot end a silent session.
 func TestOpenInEternalTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, name, dsn string) {
 		db := sql.OpenDB(forever{connectorOf(t, name, dsn)})
@@ -159,7 +161,7 @@ func TestOpenInEternalTransaction(t *testing.T) {
 	})
 }
 
-// Others than a Session serve as well on a connection whose last user has left a
+// Inspect and PerTx also work on a connection whose last user has left a
 // transaction open.
 func TestOthersOnUsedConnections(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {

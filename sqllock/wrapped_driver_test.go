@@ -17,11 +17,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// wrappedConn passes everything on to another driver's connection, as tracing
-// wrappers do, and has no method that gives that connection.
+// wrappedConn passes every call on to another driver's connection, as tracing
+// wrappers do. It has no method that returns that connection.
 type wrappedConn struct {
-	parent driver.Conn        // in a field, as most wrappers have it; or nil
-	hidden func() driver.Conn // out of reach
+	parent driver.Conn        // in a field, as in most wrappers; or nil
+	hidden func() driver.Conn // not accessible by reflection
 }
 
 func (c wrappedConn) inner() driver.Conn {
@@ -79,8 +79,8 @@ func (w wrapper) Connect(ctx context.Context) (driver.Conn, error) {
 	return wrappedConn{parent: c}, nil
 }
 
-// lib/pq out of reach is not among them: it heeds no context while the network is
-// silent, and there is nothing else to stop it by.
+// lib/pq with a hidden connection is not among them. It ignores its context
+// while the network is silent, and nothing else can stop it.
 var wrappedDrivers = []struct {
 	name, driver string
 	hides        bool
@@ -90,7 +90,7 @@ var wrappedDrivers = []struct {
 	{"pgx out of reach", "pgx", true},
 }
 
-// connectorOf is the Connector of a driver.
+// connectorOf returns the Connector of a driver.
 func connectorOf(t *testing.T, name, dsn string) (connector driver.Connector) {
 	t.Helper()
 	var err error
@@ -113,8 +113,8 @@ func openWrapped(t *testing.T, name, dsn string, hides bool) *sql.DB {
 	return db
 }
 
-// Behind a wrapper, too, a Session comes back after a cut, on a pool that has no
-// connection to spare for those that stay silent.
+// A Session behind a wrapper serves again after a cut. Its pool has no spare
+// connection for those that stay silent.
 func TestWrappedDriverAfterCut(t *testing.T) {
 	for _, tt := range wrappedDrivers {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestWrappedDriverAfterCut(t *testing.T) {
 	}
 }
 
-// A connection that falls silent while Open sets it up is closed, also where the
-// driver heeds no context: it does not keep its place in the pool.
+// A connection that falls silent while Open sets it up is closed, even if the
+// driver ignores its context. It does not keep its place in the pool.
 func TestOpenMeetsSilence(t *testing.T) {
 	for _, tt := range wrappedDrivers {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,12 +154,13 @@ func TestOpenMeetsSilence(t *testing.T) {
 				}
 				t.Fatalf("Open: %v, want ErrUnavailable", err)
 			}
-			lockertest.Eventually(t, "the pool has all its places", func() bool { return db.Stats().InUse == 0 })
+			lockertest.Eventually(t, "no connection of the pool is in use", func() bool { return db.Stats().InUse == 0 })
 		})
 	}
 }
 
-// A wrapper that hides a pool of the driver's own does not keep a session alive.
+// A wrapper that hides a pool of the driver's own does not keep a session
+// alive.
 func TestCloseOnWrappedDriverPool(t *testing.T) {
 	for _, hides := range []bool{false, true} {
 		dsn := pgtest.Database(t)

@@ -31,7 +31,7 @@ func (t pgxTx) ExecContext(ctx context.Context, query string, args ...any) (sql.
 func (t pgxTx) Commit() error   { return t.tx.Commit(t.ctx) }
 func (t pgxTx) Rollback() error { return t.tx.Rollback(t.ctx) }
 
-// The adapter of docs/production.md is the one that is tested here.
+// The adapter in docs/production.md is the one tested here.
 func TestProductionPageHasPgxTx(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {
@@ -42,13 +42,13 @@ func TestProductionPageHasPgxTx(t *testing.T) {
 		return string(text)
 	}
 	_, adapter, _ := strings.Cut(read("production_page_test.go"), "// pgxTx is")
-	adapter, _, ok := strings.Cut(adapter, "\n// The adapter of")
+	adapter, _, ok := strings.Cut(adapter, "\n// The adapter in")
 	if !ok || !strings.Contains(read("../../docs/production.md"), adapter) {
 		t.Error("the page has another adapter")
 	}
 }
 
-// A transaction of pgx's own takes locks and is fenced as one of database/sql is.
+// A pgx.Tx acquires locks and is fenced like a *sql.Tx.
 func TestPgxTx(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -97,7 +97,7 @@ func TestPgxTx(t *testing.T) {
 	if err := fenced.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	dbtest.Execute(t, db, "UPDATE latchkey_fence SET lsn = lsn + 1") // what a later holder would leave
+	dbtest.Execute(t, db, "UPDATE latchkey_fence SET lsn = lsn + 1") // as if a later holder had passed the fence
 	stale := begin()
 	if err := sqllock.Fence(ctx, stale, lock); !errors.Is(err, sqllock.ErrFenced) {
 		t.Errorf("Fence of a stale lock: %v", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The query that docs/runbook.md gives for finding holders finds them, with
-// the keys as Go has them.
+// The query for holders in docs/runbook.md finds every holder, with the same
+// numbers as in Go.
 func TestHoldersQuery(t *testing.T) {
 	page, err := os.ReadFile("../../docs/runbook.md")
 	if err != nil {
@@ -47,12 +47,12 @@ func TestHoldersQuery(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !want[key] || !strings.HasSuffix(application, "latchkey") {
-				t.Errorf("it finds %q of %q", key, application)
+				t.Errorf("the query finds %q of %q", key, application)
 			}
 			delete(want, key)
 		}
 		if err := rows.Err(); err != nil || len(want) > 0 {
-			t.Errorf("it does not find %v; %v", want, err)
+			t.Errorf("the query does not find %v; %v", want, err)
 		}
 	})
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What is often said otherwise of PostgreSQL's advisory locks, on plain
-// connections without the kit. docs/deadlocks.md says it in words.
+// This file tests common misconceptions about PostgreSQL's advisory locks, on
+// plain connections without sqllock. docs/deadlocks.md lists them.
 
-// lock_timeout ends a wait with SQLSTATE 55P03, and is nothing to a try-lock:
-// that one says no, however short the timeout, and never fails.
+// lock_timeout ends a wait with SQLSTATE 55P03. It has no effect on a try-lock,
+// which returns false without an error, however short the timeout.
 func TestLockTimeoutBoundsWaitsNotTries(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -32,28 +32,30 @@ func TestLockTimeoutBoundsWaitsNotTries(t *testing.T) {
 	})
 }
 
-// 55P03 does not show that nothing was granted: of a statement that takes two
-// locks and fails at the second a session keeps the first. A transaction's goes.
+// 55P03 does not mean that no lock was granted. If a statement acquires two
+// locks and fails at the second, the session keeps the first. A transaction
+// loses it.
 func TestLockTimeoutLeavesWhatWasGranted(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		holder, other := connection(t, db), connection(t, db)
 		executeOn(t, holder, "SELECT pg_advisory_lock(2)")
 		executeOn(t, other, "SET lock_timeout = '1ms'")
-		for left, function := range []string{"pg_advisory_xact_lock", "pg_advisory_lock"} { // in this order: the second leaves one
+		for left, function := range []string{"pg_advisory_xact_lock", "pg_advisory_lock"} { // in this order: the second function leaves one lock
 			_, err := other.ExecContext(t.Context(), "SELECT "+function+"(1), "+function+"(2)")
 			if stateOf(err) != "55P03" {
 				t.Fatalf("%s: %v, want SQLSTATE 55P03", function, err)
 			}
 			if n := advisoryLocksOf(t, db, backendPID(t, other)); n != left {
-				t.Errorf("%s: %d locks are left, want %d", function, n, left)
+				t.Errorf("%s: %d locks remain, want %d", function, n, left)
 			}
 		}
 	})
 }
 
-// Only its own session can unlock a session's lock; another's unlock says false,
-// as warning, and does nothing. Who wants it free ends the session.
+// Only its own session can unlock a session's lock. Unlock in another session
+// returns false with a warning, and does nothing. To free the lock from
+// outside, end the session.
 func TestOnlyItsSessionUnlocks(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -67,13 +69,13 @@ func TestOnlyItsSessionUnlocks(t *testing.T) {
 			t.Errorf("the holder has %d locks, want 1", n)
 		}
 		number(t, db, "SELECT pg_terminate_backend($1::int)::int", pid)
-		lockertest.Eventually(t, "the lock of the ended session is free", func() bool { return advisoryLocksOf(t, db, pid) == 0 })
+		lockertest.Eventually(t, "the ended session holds no lock", func() bool { return advisoryLocksOf(t, db, pid) == 0 })
 		says(t, watchdog, "SELECT pg_try_advisory_lock(1)", true)
 	})
 }
 
-// A transaction's try-lock that is sent without BEGIN says true to everybody: its
-// transaction is the statement.
+// A transaction's try-lock without BEGIN returns true to every caller, because
+// the transaction is the single statement.
 func TestTransactionsTryLockWithoutBeginLimitsNothing(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -92,7 +94,8 @@ func TestTransactionsTryLockWithoutBeginLimitsNothing(t *testing.T) {
 	})
 }
 
-// SET LOCAL without BEGIN changes nothing for the statements after it.
+// SET LOCAL without BEGIN does not change the settings of the following
+// statements.
 func TestSetLocalWithoutBeginDoesNothing(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		conn := connection(t, open(t, driver, dsn))
@@ -105,9 +108,10 @@ func TestSetLocalWithoutBeginDoesNothing(t *testing.T) {
 	})
 }
 
-// A session may take its own lock again, and then owes as many unlocks: on a pool's
-// connection, a second request's try-lock is true. A Session of the kit refuses it, or
-// lets it wait until its context ends.
+// A session may acquire its own lock again, and then needs as many unlocks. On
+// a connection from a pool, a second request's try-lock therefore returns true.
+// A Session of package sqllock rejects the second request, or lets it wait
+// until its context ends.
 func TestOwnSessionMayTakeAgain(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -129,7 +133,7 @@ func TestOwnSessionMayTakeAgain(t *testing.T) {
 			_, err := s.Lock(ctx, sqllock.ID(2))
 			waited <- err
 		}()
-		lockertest.Eventually(t, "it waits for itself", func() bool { return s.Stats().Waiting == 1 })
+		lockertest.Eventually(t, "the call waits for a lock of its own Session", func() bool { return s.Stats().Waiting == 1 })
 		cancel()
 		if err := <-waited; !errors.Is(err, context.Canceled) {
 			t.Errorf("Lock again in a Session: %v, want the end of its context", err)

@@ -11,17 +11,18 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// A party of a deadlock: it takes first, then then, which the other has.
+// A party is one side of a deadlock. It acquires the lock of first and then
+// requests the lock of then, which the other party holds.
 type party struct {
 	begin       bool // in a transaction
 	first, then string
-	keeps       bool // what it took first outlives an error: it is a session's lock
+	keeps       bool // the lock of first outlives an error: it is a session's lock
 }
 
-// PostgreSQL finds a deadlock of which advisory locks are a part, ends one
-// party's statement with SQLSTATE 40P01, and leaves that party the locks of its
-// session: until it gives them back itself, the other one waits. See
-// TestLockTxDeadlock for two transactions.
+// PostgreSQL detects deadlocks that involve advisory locks. It ends one party's
+// statement with SQLSTATE 40P01, but leaves the session's locks of that party.
+// The other party waits until the victim releases them. TestLockTxDeadlock of
+// package sqllock has two transactions.
 func TestPostgresFindsDeadlocks(t *testing.T) {
 	const row = "SELECT FROM rows WHERE id = 1 FOR UPDATE"
 	tests := []struct {
@@ -81,7 +82,7 @@ func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
 		err   error
 	}
 	results := make(chan result, len(parties))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // what is not found fails, it does not hang
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // an undetected deadlock fails the test instead of hanging
 	defer cancel()
 	for i, p := range parties {
 		go func() {
@@ -94,7 +95,8 @@ func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
 	}
 	first := <-results
 	if first.err == nil {
-		// The victim's lock was its transaction's, free at once: the other one may be faster.
+		// The victim's lock was its transaction's and is free at once, so the
+		// other party's result may arrive first.
 		second := <-results
 		if parties[second.party].keeps {
 			t.Error("the other party did not wait for the lock of the victim's session")
@@ -119,15 +121,15 @@ func findsDeadlock(t *testing.T, db *sql.DB, parties ...party) {
 	}
 }
 
-// keepsLock checks that the victim of a deadlock has its session's lock, also
-// after ROLLBACK.
+// keepsLock checks that the victim of a deadlock still holds its session's
+// lock, also after ROLLBACK.
 func keepsLock(t *testing.T, db *sql.DB, victim *sql.Conn, inTransaction bool) {
 	t.Helper()
 	if inTransaction {
 		executeOn(t, victim, "ROLLBACK")
 	}
 	if n := advisoryLocksOf(t, db, backendPID(t, victim)); n != 1 {
-		t.Errorf("the victim has %d locks, want the one of its session", n)
+		t.Errorf("the victim holds %d locks, want the one of its session", n)
 	}
 }
 

@@ -1,9 +1,10 @@
-// Package postgresfacts tests what the project's pages say of PostgreSQL itself:
-// how its advisory locks wait, time out and end, which deadlocks it detects, and
-// what pg_locks shows to whom. docs/deadlocks.md names each of these tests.
+// Package postgresfacts tests what the project's pages say of PostgreSQL
+// itself: how its advisory locks wait, time out and end, which deadlocks it
+// detects, and what pg_locks shows to which role. docs/deadlocks.md names each
+// of these tests.
 //
-// A failure means that a version of PostgreSQL behaves differently, and that the
-// page or the code that relies on it has to change.
+// A failure means that this version of PostgreSQL behaves differently. The
+// page, or the code that relies on it, has to change then.
 package postgresfacts
 
 import (

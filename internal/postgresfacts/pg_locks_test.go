@@ -22,9 +22,9 @@ var edges = []int64{
 	0, 1, -1, 42, math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1, 1 << 32, math.MaxInt64, math.MinInt64,
 }
 
-// (classid << 32) | objid is the key, negative ones too, if both are made bigint;
-// with objid::int it is wrong for the half of all keys whose low half, as a number
-// with a sign, is negative. A pair is classid::int4, objid::int4.
+// A key is (classid << 32) | objid if both are cast to bigint, also if it is
+// negative. With objid::int it is wrong for half of all keys: those whose low
+// half is negative as a signed number. A pair is classid::int4, objid::int4.
 func TestKeyFromPgLocks(t *testing.T) {
 	keys := slices.Clone(edges)
 	for range 200 {
@@ -45,20 +45,20 @@ func TestKeyFromPgLocks(t *testing.T) {
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var key, drowned int64
-			if err := rows.Scan(&key, &drowned); err != nil {
+			var key, wrongCast int64
+			if err := rows.Scan(&key, &wrongCast); err != nil {
 				t.Fatal(err)
 			}
 			if !want[key] {
-				t.Errorf("it shows key %d, which is not held", key)
+				t.Errorf("pg_locks shows key %d, which is not held", key)
 			}
 			delete(want, key)
-			if wrong := int32(key) < 0 && key>>32 != -1; (drowned != key) != wrong {
-				t.Errorf("with objid::int key %d is %d", key, drowned)
+			if wrong := int32(key) < 0 && key>>32 != -1; (wrongCast != key) != wrong {
+				t.Errorf("with objid::int key %d is %d", key, wrongCast)
 			}
 		}
 		if err := rows.Err(); err != nil || len(want) > 0 {
-			t.Errorf("it does not show %v; %v", want, err)
+			t.Errorf("pg_locks does not show %v; %v", want, err)
 		}
 		pairsFromPgLocks(t, db, conn)
 	})
@@ -76,17 +76,17 @@ func pairsFromPgLocks(t *testing.T, db *sql.DB, conn *sql.Conn) {
 			executeOn(t, conn, fmt.Sprintf("SELECT pg_advisory_lock((%d)::int, (%d)::int)", class, object))
 			if number(t, db, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
 				AND pid = $1 AND classid::int4 = $2::int AND objid::int4 = $3::int`, pid, class, object) != 1 {
-				t.Errorf("it does not show pair %d, %d", class, object)
+				t.Errorf("pg_locks does not show pair %d, %d", class, object)
 			}
 		}
 	}
 	if got := number(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND pid = $1", pid); got != n {
-		t.Errorf("it shows %d pairs, want %d", got, n)
+		t.Errorf("pg_locks shows %d pairs, want %d", got, n)
 	}
 }
 
-// Two databases of a server have each their own locks, and pg_locks shows both:
-// who looks for a holder has to say in which one.
+// Each database of a server has its own locks, and pg_locks shows the locks of
+// all. A query for a holder has to name the database.
 func TestPgLocksShowsOtherDatabases(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		here, there := open(t, driver, dsn), open(t, driver, pgtest.Database(t))
@@ -103,9 +103,10 @@ func TestPgLocksShowsOtherDatabases(t *testing.T) {
 	})
 }
 
-// An ordinary role sees who holds and who waits, since when and for whom; what the
-// others are doing and from where only with pg_monitor. It may not end their
-// sessions without pg_signal_backend, nor set deadlock_timeout.
+// An ordinary role sees which session holds a lock, which waits for it and
+// since when. It sees the statements and addresses of others only with
+// pg_monitor. It may not end their sessions without pg_signal_backend, nor set
+// deadlock_timeout.
 func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		db := open(t, driver, cluster.DSN(""))
@@ -116,13 +117,13 @@ func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 		executeOn(t, holder, "SELECT pg_advisory_lock(1)")
 		holderPID, waiterPID := backendPID(t, holder), backendPID(t, waiter)
 		ended := make(chan error, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that it fails, and does not hang
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that the test fails instead of hanging
 		defer cancel()
 		go func() {
 			_, err := waiter.ExecContext(ctx, "SELECT pg_advisory_lock(1)")
 			ended <- err
 		}()
-		lockertest.Eventually(t, "one waits", func() bool { return isBlocked(t, db, waiterPID) })
+		lockertest.Eventually(t, "the waiter waits", func() bool { return isBlocked(t, db, waiterPID) })
 
 		shows := fmt.Sprintf(`(SELECT count(*) = 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 			WHERE l.pid = %d AND l.objid = 1 AND l.granted AND a.application_name = 'holder')
@@ -137,11 +138,11 @@ func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 				if err := observer.QueryRowContext(t.Context(), "SELECT "+shows).Scan(&seen); err != nil {
 					t.Fatal(err)
 				}
-				return seen.Bool // waitstart is there a moment after the wait
+				return seen.Bool // waitstart appears a moment after the wait begins
 			})
 			var seen sql.NullBool
 			if err := observer.QueryRowContext(t.Context(), details).Scan(&seen); err != nil || seen.Bool != all {
-				t.Errorf("%s sees what others do: %v, %v, want %v", role, seen.Bool, err, all)
+				t.Errorf("%s sees the statements of others: %v, %v, want %v", role, seen.Bool, err, all)
 			}
 			for _, forbidden := range []string{"SET deadlock_timeout = '1s'", "SELECT pg_terminate_backend(" + strconv.Itoa(holderPID) + ")"} {
 				if _, err := observer.ExecContext(t.Context(), forbidden); stateOf(err) != "42501" {

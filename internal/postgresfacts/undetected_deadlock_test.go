@@ -18,9 +18,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// PostgreSQL looks for a deadlock and finds none where a transaction waits for a
-// lock that its own process holds on another connection: for the server that
-// one is idle, and will go on one day. LockTx bounds the wait.
+// PostgreSQL searches for a deadlock and finds none if a transaction waits for
+// a lock that its own process holds on another connection. To the server that
+// connection is idle, and will go on at some time. LockTx bounds the wait.
 func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		dsn := cluster.DSN("")
@@ -28,7 +28,8 @@ func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 		key := sqllock.ID(1)
 		lock := mustLock(t, s, key)
 
-		// With log_lock_waits the server says "still waiting" when it has looked.
+		// With log_lock_waits the server sends "still waiting" after its
+		// search.
 		stillWaiting := make(chan struct{}, 1)
 		tx := transaction(t, openWithNotices(t, driver, dsn+"&client_min_messages=log", func(message string) {
 			if strings.Contains(message, "still waiting") {
@@ -39,7 +40,7 @@ func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 			}
 		}))
 		got := make(chan error, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that it fails, and does not hang
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // so that the test fails instead of hanging
 		defer cancel()
 		go func() {
 			_, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(1)")
@@ -50,12 +51,12 @@ func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 		case err := <-got:
 			t.Fatalf("the transaction did not wait: %v", err)
 		case <-time.After(30 * time.Second):
-			t.Fatal("the server did not look for a deadlock")
+			t.Fatal("the server did not search for a deadlock")
 		}
 		if n := number(t, open(t, driver, dsn), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"); n != 1 || len(got) != 0 {
-			t.Errorf("%d wait after the server has looked, want the transaction to wait on", n)
+			t.Errorf("%d sessions wait after the search, want the transaction to go on waiting", n)
 		}
-		giveBack(t, lock) // what the process would have done next
+		giveBack(t, lock) // the process's next step
 		if err := <-got; err != nil {
 			t.Errorf("the transaction got %v", err)
 		}
@@ -66,12 +67,12 @@ func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 	}, pgtest.WithSettings(map[string]string{"deadlock_timeout": "10ms", "log_lock_waits": "on"}))
 }
 
-// boundedByLockTx checks that a transaction that waits by LockTx for what its own
-// process holds is refused, and goes on.
+// boundedByLockTx checks that LockTx is rejected if its own process holds the
+// key, and that the transaction goes on.
 func boundedByLockTx(t *testing.T, s *sqllock.Session, tx *sql.Tx, key sqllock.Key) {
 	t.Helper()
 	lock := mustLock(t, s, key)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a deadlock fails, it does not hang
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a deadlock fails the test instead of hanging
 	defer cancel()
 	if err := sqllock.LockTx(ctx, tx, key, 50*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("LockTx of a key of the same process: %v, want ErrHeld", err)
@@ -82,8 +83,7 @@ func boundedByLockTx(t *testing.T, s *sqllock.Session, tx *sql.Tx, key sqllock.K
 	}
 }
 
-// openWithNotices opens a pool that gives what the server says beside its answers
-// to notice.
+// openWithNotices opens a pool that passes the server's notices to notice.
 func openWithNotices(t *testing.T, driver, dsn string, notice func(message string)) *sql.DB {
 	t.Helper()
 	var db *sql.DB
@@ -102,14 +102,15 @@ func openWithNotices(t *testing.T, driver, dsn string, notice func(message strin
 		}
 		db = sql.OpenDB(pq.ConnectorWithNoticeHandler(connector, func(n *pq.Error) { notice(n.Message) }))
 	default:
-		t.Fatalf("no way to the notices of driver %s", driver)
+		t.Fatalf("no access to the notices of driver %s", driver)
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
-// Two that ask again and again, each for what the other holds, wait in no queue
-// of the server: there is nothing for it to find. Only their own bound ends it.
+// Two Sessions poll, each for the key that the other one holds. Neither waits
+// in the server, so the server has no deadlock to find. Only a bound on their
+// wait ends it.
 func TestPostgresMissesDeadlockOfPollers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -130,27 +131,27 @@ func TestPostgresMissesDeadlockOfPollers(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		bound, release := context.WithTimeout(t.Context(), time.Minute) // so that it fails, and does not hang
+		bound, release := context.WithTimeout(t.Context(), time.Minute) // so that the test fails instead of hanging
 		defer release()
 		toA, toB := wait(ctx, a, two), wait(bound, b, one)
-		asked := func(s *sqllock.Session) bool { return s.Stats().Waiting == 1 && s.Stats().Exchanges >= 10 }
-		lockertest.Eventually(t, "both have asked again and again", func() bool {
+		polled := func(s *sqllock.Session) bool { return s.Stats().Waiting == 1 && s.Stats().Exchanges >= 10 }
+		lockertest.Eventually(t, "both have polled several times", func() bool {
 			if n := number(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"); n != 0 {
-				t.Fatalf("%d wait in the server", n)
+				t.Fatalf("%d sessions wait in the server", n)
 			}
-			return asked(a) && asked(b)
+			return polled(a) && polled(b)
 		})
 		if len(toA)+len(toB) != 0 {
-			t.Fatal("a deadlock has ended by itself")
+			t.Fatal("the deadlock has ended without a timeout")
 		}
 		cancel()
 		if r := <-toA; !errors.Is(r.err, context.Canceled) {
-			t.Errorf("Lock of the one that gives up: %v, want context.Canceled", r.err)
+			t.Errorf("Lock of the cancelled caller: %v, want context.Canceled", r.err)
 		}
 		giveBack(t, ofA)
 		r := <-toB
 		if r.err != nil {
-			t.Fatalf("Lock of the other one: %v", r.err)
+			t.Fatalf("Lock of the other caller: %v", r.err)
 		}
 		giveBack(t, r.lock)
 		giveBack(t, ofB)

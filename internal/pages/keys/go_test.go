@@ -8,8 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What the page's Go declares, for the tests of this package. The page's own
-// text is that of the Examples of package sqllock.
+// The numbers and the function that the page's Go declares, for the tests of
+// this package. The page's own text is the text of the Examples of package
+// sqllock.
 const (
 	classOrder int32 = 2
 
@@ -23,7 +24,7 @@ func compositeKey(class, object int32) sqllock.Key {
 	return sqllock.ID(int64(class)<<32 | int64(uint32(object)))
 }
 
-// The Go of the page is what the Examples run.
+// The Go code of the page is the code that the Examples run.
 func TestKeysPageGo(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../../sqllock/example_key_schemes_test.go")

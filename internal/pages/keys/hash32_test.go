@@ -12,8 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Among a few hundred thousand names there are two with one 32-bit hash: who
-// locks one of them keeps the other out, for ever. Their keys here differ.
+// Among a few hundred thousand names two have the same 32-bit hash. A lock on
+// one of them excludes the other, permanently. Their keys in package sqllock
+// differ.
 func TestThirtyTwoBitHashesCollide(t *testing.T) {
 	hashes := map[string]func(*testing.T, *sql.DB) (key int64, one, other string){
 		"hashtext": hashtextCollision,
@@ -25,7 +26,7 @@ func TestThirtyTwoBitHashesCollide(t *testing.T) {
 		for name, collision := range hashes {
 			key, one, other := collision(t, db)
 			if one == other {
-				t.Fatalf("%s: no two names", name)
+				t.Fatalf("%s: no collision", name)
 			}
 			conn := connection(t, db)
 			says(t, conn, "SELECT pg_try_advisory_lock("+strconv.FormatInt(key, 10)+")", true)
@@ -55,10 +56,10 @@ func crc32Collision(t *testing.T, _ *sql.DB) (key int64, one, other string) {
 	seen := map[uint32]string{}
 	for n := range 1_000_000 {
 		sum := sha256.Sum256([]byte(strconv.Itoa(n)))
-		name := hex.EncodeToString(sum[:8]) // as random ids look
+		name := hex.EncodeToString(sum[:8]) // like a random id
 		crc := crc32.ChecksumIEEE([]byte(name))
 		if earlier, ok := seen[crc]; ok {
-			t.Logf("two of %d random names have one CRC-32", n+1)
+			t.Logf("two of %d random names have the same CRC-32", n+1)
 			return int64(crc), earlier, name
 		}
 		seen[crc] = name

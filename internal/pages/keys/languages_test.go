@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// What asks the functions of the page, in their own language: calls in JSON on
-// standard input, answers in JSON, one a line, on standard output.
+// These programs call the functions of the page in their own language. Standard
+// input holds the calls, in JSON. Standard output gets the results, one a line,
+// in JSON.
 const (
-	askPython = `
+	callPython = `
 import json, sys
 
 def _argument(arg):
@@ -30,8 +31,8 @@ for _call in json.loads(sys.stdin.buffer.read()):
         _answer = "not text"
     print(json.dumps(", ".join(map(str, _answer)) if isinstance(_answer, tuple) else str(_answer)))
 `
-	// Integers are given as BigInt and, where that is exact, as Number too.
-	askNode = `
+	// Integers are passed as BigInt and, where that is exact, as Number too.
+	callNode = `
 const _oneWord = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 const _argument = (integer) => ({ text, integer: digits, bytes }) =>
   text !== undefined ? text : bytes !== undefined ? Buffer.from(bytes, "hex") : integer(digits);
@@ -55,17 +56,17 @@ for (const call of JSON.parse(require("node:fs").readFileSync(0, "utf8"))) {
 `
 )
 
-// A keyLanguage is one that the page has functions in.
+// A keyLanguage is a language in which the page has functions.
 type keyLanguage struct {
-	name, program, file, ask string
+	name, program, file, call string
 }
 
 var keyLanguages = []keyLanguage{
-	{"python", "python3", "keys.py", askPython},
-	{"js", "node", "keys.cjs", askNode},
+	{"python", "python3", "keys.py", callPython},
+	{"js", "node", "keys.cjs", callNode},
 }
 
-// answers runs the page's code and gives it calls, in JSON.
+// answers runs the page's code with calls, in JSON, and returns the results.
 func (l keyLanguage) answers(t *testing.T, calls []byte) []string {
 	t.Helper()
 	program, err := exec.LookPath(l.program)
@@ -73,7 +74,7 @@ func (l keyLanguage) answers(t *testing.T, calls []byte) []string {
 		t.Skipf("the page's %s is not checked here: there is no %s in PATH", l.name, l.program)
 	}
 	file := filepath.Join(t.TempDir(), l.file)
-	code := strings.Join(readKeysPage(t).all(t, l.name), "\n") + l.ask
+	code := strings.Join(readKeysPage(t).all(t, l.name), "\n") + l.call
 	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -95,12 +96,12 @@ func (l keyLanguage) answers(t *testing.T, calls []byte) []string {
 	return answers
 }
 
-// Python and Node compute the keys that Go does.
+// Python and Node compute the same keys as Go.
 func TestKeysPageLanguages(t *testing.T) {
 	for _, language := range keyLanguages {
 		t.Run(language.program, func(t *testing.T) {
 			t.Parallel()
-			// What SQL has no check for: a task outside of its service's numbers.
+			// SQL has no check for a task outside its service's numbers.
 			calls := append(keyCalls(),
 				keyCall{"task_key", []any{int64(billing), int64(1000)}, overflow},
 				keyCall{"task_key", []any{int64(billing), int64(-1)}, overflow})
@@ -113,8 +114,8 @@ func TestKeysPageLanguages(t *testing.T) {
 	}
 }
 
-// Half a character is an error in Python, and the same name as every other half
-// in Node.
+// Half a character (an unpaired surrogate) is an error in Python. In Node all
+// halves are the same name.
 func TestHalfACharacter(t *testing.T) {
 	const calls = `[{"function": "key", "args": [{"text": "n"}, {"text": "\ud800"}]}, {"function": "key", "args": [{"text": "n"}, {"text": "\udc01"}]}]`
 	for _, language := range keyLanguages {

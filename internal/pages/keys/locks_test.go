@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Who takes a key that SQL has computed excludes Go, until it gives it back.
+// A lock on a key that SQL has computed excludes Go until it is released.
 func TestKeysPageExcludes(t *testing.T) {
 	page := readKeysPage(t)
 	secret := []byte("the fleet's secret")
@@ -45,13 +45,13 @@ func TestKeysPageExcludes(t *testing.T) {
 	})
 }
 
-// excludes checks that what take takes on conn is key.
+// excludes checks that the statement take acquires key on conn.
 func excludes(t *testing.T, conn *sql.Conn, s *sqllock.Session, key sqllock.Key, take, give string) {
 	t.Helper()
 	giveBack(t, mustLock(t, s, key))
 	says(t, conn, take, true)
 	if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
-		t.Errorf("TryLock of key %d, taken by %.60s…: %v, want ErrHeld", key.Int64(), take, err)
+		t.Errorf("TryLock of key %d, acquired by %.60s…: %v, want ErrHeld", key.Int64(), take, err)
 	}
 	says(t, conn, give, true)
 	lock := mustLock(t, s, key)
@@ -59,8 +59,8 @@ func excludes(t *testing.T, conn *sql.Conn, s *sqllock.Session, key sqllock.Key,
 	giveBack(t, lock)
 }
 
-// The page's queries find the session that holds a key, of either key space,
-// and nobody for its neighbours.
+// The page's queries find the session that holds a key of either key space, and
+// none for the neighbouring keys.
 func TestKeysPageHolder(t *testing.T) {
 	page := readKeysPage(t)
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -92,7 +92,8 @@ func TestKeysPageHolder(t *testing.T) {
 	})
 }
 
-// psqlProgram is psql, which servers' packages do not always bring.
+// psqlProgram returns the path of psql. Packages of the server do not always
+// include it.
 func psqlProgram(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("psql")
@@ -102,7 +103,7 @@ func psqlProgram(t *testing.T) string {
 	return program
 }
 
-// psql computes the keys that Go does, with names that need its quotes.
+// psql computes the same keys as Go, also from names that need quotes in psql.
 func TestKeysPagePsql(t *testing.T) {
 	t.Parallel()
 	program, page := psqlProgram(t), readKeysPage(t)
@@ -133,8 +134,8 @@ func TestKeysPagePsql(t *testing.T) {
 	compareKeys(t, calls, answers[:len(answers)-1])
 }
 
-// The blocks as they stand, in psql: it holds their keys, and Go is refused; when
-// it ends, Go is granted.
+// The page's blocks run unchanged in psql. While psql holds the keys, Go is
+// rejected. After psql ends, Go is granted the locks.
 func TestKeysPagePsqlHolds(t *testing.T) {
 	t.Parallel()
 	program, page, dsn := psqlProgram(t), readKeysPage(t), pgtest.Database(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A keysPage is the code in docs/keys.md: section, then language, then blocks.
+// A keysPage is the code in docs/keys.md, by section and language.
 type keysPage map[string]map[string][]string
 
 func readKeysPage(tb testing.TB) keysPage {
@@ -45,7 +45,8 @@ func readKeysPage(tb testing.TB) keysPage {
 	return page
 }
 
-// all is the code of one language in the whole page, in its order.
+// all returns the blocks of one language in the whole page, in the page's
+// order.
 func (p keysPage) all(tb testing.TB, language string) []string {
 	tb.Helper()
 	var blocks []string
@@ -60,24 +61,25 @@ func (p keysPage) all(tb testing.TB, language string) []string {
 		n += len(section[language])
 	}
 	if n != len(blocks) || n == 0 {
-		tb.Fatalf("the page has %d blocks of %s, of which %d are in a section that is known", n, language, len(blocks))
+		tb.Fatalf("the page has %d blocks of %s, of which %d are in a known section", n, language, len(blocks))
 	}
 	return blocks
 }
 
-// A keyCall is one use of a function of the page. Strings, int64 and []byte are
-// its arguments; in JavaScript its name is written in one word.
+// A keyCall is a call of one of the page's functions. Its arguments are
+// strings, int64 and []byte. JavaScript writes the function's name in camel
+// case.
 type keyCall struct {
 	function string
 	args     []any
-	want     string // in Go; overflow if the numbers do not fit
+	want     string // Go's result; overflow if the numbers do not fit
 }
 
 const overflow = "does not fit"
 
 func (c keyCall) String() string { return fmt.Sprintf("%s%.60q", c.function, c.args) }
 
-// keyCalls is what every language is asked, with what Go says.
+// keyCalls returns the calls for every language, with Go's results.
 func keyCalls() []keyCall {
 	var calls []keyCall
 	add := func(function string, want any, args ...any) {
@@ -123,7 +125,7 @@ var keyNumbers = []int64{
 	0, 1, -1, 42, math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1, 1 << 32, math.MaxInt64, math.MinInt64,
 }
 
-// The page's table of collisions is what the formula gives.
+// The page's table of collisions agrees with the formula.
 func TestKeysPageCollisions(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/keys.md")
@@ -138,8 +140,8 @@ func TestKeysPageCollisions(t *testing.T) {
 	}
 }
 
-// collisions is the chance of one among n names with keys of so many bits, and,
-// where it is certain, how many pairs are to be expected.
+// collisions returns the probability of a collision among n names with keys of
+// bits bits. If a collision is certain, it adds the expected number of pairs.
 func collisions(n float64, bits int) string {
 	pairs := math.Ldexp(n*(n-1)/2, -bits)
 	switch p := -math.Expm1(-pairs); {
@@ -152,7 +154,7 @@ func collisions(n float64, bits int) string {
 	}
 }
 
-// MarshalJSON writes integers as text: JavaScript would round them.
+// MarshalJSON writes integers as text, because JavaScript would round them.
 func (c keyCall) MarshalJSON() ([]byte, error) {
 	args := []map[string]string{}
 	for _, arg := range c.args {
@@ -168,11 +170,11 @@ func (c keyCall) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"function": c.function, "args": args})
 }
 
-// compareKeys reports the calls whose answers are not Go's.
+// compareKeys reports the calls whose results differ from Go's.
 func compareKeys(t *testing.T, calls []keyCall, answers []string) {
 	t.Helper()
 	if len(answers) != len(calls) {
-		t.Fatalf("%d answers to %d calls", len(answers), len(calls))
+		t.Fatalf("%d results of %d calls", len(answers), len(calls))
 	}
 	for i, call := range calls {
 		if answers[i] != call.want {

@@ -13,13 +13,14 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A pageQuery is a query of the page, with the psql variables that it sets first.
+// A pageQuery is a query of the page, with the psql variables that it sets
+// first.
 type pageQuery struct {
 	variables, values []string
 	text              string
 }
 
-// query is SQL block i of a section.
+// query returns SQL block i of a section.
 func (p keysPage) query(tb testing.TB, section string, i int) pageQuery {
 	tb.Helper()
 	if i >= len(p[section]["sql"]) {
@@ -40,7 +41,7 @@ func (p keysPage) query(tb testing.TB, section string, i int) pageQuery {
 	return q
 }
 
-// with is the query as psql sends it when its variables have these values.
+// with returns the query as psql sends it when its variables have these values.
 func (q pageQuery) with(tb testing.TB, values ...string) string {
 	tb.Helper()
 	if len(values) != len(q.variables) {
@@ -56,14 +57,15 @@ func (q pageQuery) with(tb testing.TB, values ...string) string {
 	return strings.NewReplacer(pairs...).Replace(q.text)
 }
 
-// A pageFunction is what the page calls a scheme, and where its SQL is.
+// A pageFunction is the place of a scheme's SQL on the page.
 type pageFunction struct {
 	section string
 	block   int
 }
 
-// schemesInSQL is the functions of the page whose SQL computes what they do. That of
-// a slot under a secret is a name's, with the slot in the namespace; see sqlArgs.
+// schemesInSQL are the page's functions that have SQL. A slot under a secret
+// has the SQL of a name under a secret, with the slot in the namespace: see
+// sqlArgs.
 var schemesInSQL = map[string]pageFunction{
 	"key":            {"Names", 0},
 	"join":           {"Names", 1},
@@ -76,7 +78,7 @@ var schemesInSQL = map[string]pageFunction{
 
 var withPgcrypto = pageFunction{"Names that strangers choose", 0}
 
-// sqlArgs is the call's arguments as a person at psql gives them.
+// sqlArgs returns the call's arguments as a person would type them in psql.
 func (c keyCall) sqlArgs() []string {
 	var args []string
 	for _, arg := range c.args {
@@ -95,7 +97,7 @@ func (c keyCall) sqlArgs() []string {
 	return args
 }
 
-// SQL computes the keys that Go does, through either driver.
+// SQL computes the same keys as Go, through both drivers.
 func TestKeysPageSQL(t *testing.T) {
 	page := readKeysPage(t)
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -106,7 +108,7 @@ func TestKeysPageSQL(t *testing.T) {
 		for _, call := range keyCalls() {
 			f, ok := schemesInSQL[call.function]
 			if !ok {
-				continue // a pair: it is not computed
+				continue // a pair has no computation
 			}
 			calls, answers = append(calls, call), append(answers, answerInSQL(t, db, page.query(t, f.section, f.block).with(t, call.sqlArgs()...)))
 			if f == schemesInSQL["keyed_key"] && pgcrypto {
@@ -118,8 +120,8 @@ func TestKeysPageSQL(t *testing.T) {
 	})
 }
 
-// createPgcrypto reports whether the server has the extension; packages of
-// PostgreSQL without contrib do not.
+// createPgcrypto reports whether the server has the extension. Packages of
+// PostgreSQL without contrib lack it.
 func createPgcrypto(t *testing.T, db *sql.DB) bool {
 	t.Helper()
 	if number(t, db, "SELECT count(*) FROM pg_available_extensions WHERE name = 'pgcrypto'") == 0 {
@@ -143,31 +145,32 @@ func answerInSQL(t *testing.T, db *sql.DB, query string) string {
 	return answer
 }
 
-// A name has the same key in a database of another encoding, where hashtext and
-// hashtextextended have another number for it.
+// A name has the same key in a database of another encoding. There hashtext and
+// hashtextextended return another number for it.
 func TestKeysPageEncoding(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
 	execute(t, open(t, "pgx", cluster.DSN("")), "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
 	query := readKeysPage(t).query(t, "Names", 0).with(t, "export", "Zoë")
 	for _, driver := range pgtest.Drivers() {
-		latin := open(t, driver, cluster.DSN("latin")+"&client_encoding=UTF8") // pgx does not ask for it by itself
+		latin := open(t, driver, cluster.DSN("latin")+"&client_encoding=UTF8") // pgx does not request it by default
 		unicode := open(t, driver, cluster.DSN(""))
 		for _, db := range []*sql.DB{latin, unicode} {
 			if got, want := answerInSQL(t, db, query), strconv.FormatInt(sqllock.Namespace("export").Key("Zoë").Int64(), 10); got != want {
-				t.Errorf("%s: key %s, in Go %s", driver, got, want)
+				t.Errorf("%s: key %s; Go computes %s", driver, got, want)
 			}
 		}
 		for _, hash := range []string{"hashtext('Zoë')", "hashtextextended('Zoë', 0)"} {
 			if answerInSQL(t, latin, "SELECT "+hash) == answerInSQL(t, unicode, "SELECT "+hash) {
-				t.Errorf("%s: %s is the same in both encodings: the page says otherwise", driver, hash)
+				t.Errorf("%s: %s is the same in both encodings, unlike on the page", driver, hash)
 			}
 		}
 	}
 }
 
-// What the page warns of: NULL takes nothing and says nothing; an id that does not
-// fit is an error; a shift of 32-bit integers by 32 is none.
+// The page warns of three mistakes. A try-lock of NULL acquires nothing and
+// returns NULL. An id that does not fit is an error. A shift of a 32-bit
+// integer by 32 bits does nothing.
 func TestKeysPageTraps(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)

@@ -8,15 +8,16 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// While a deployment changes how keys are made, a process that takes both keys
-// excludes one from before and one from after; those two do not exclude each other.
+// While a deployment changes how keys are made, a process that acquires both
+// keys excludes processes with the old and with the new scheme. Those two do
+// not exclude each other.
 func TestTwoSchemes(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		here, there := session(t, driver, dsn), session(t, driver, dsn)
 		for change, keys := range map[string][2]sqllock.Key{
 			"an id gets a name":      {sqllock.ID(42), sqllock.Namespace("order").Key("42")},
 			"a pair gets a name":     {sqllock.Pair(classOrder, 42), sqllock.Namespace("order").Key("43")},
-			"a secret is begun":      {sqllock.Namespace("a").Key("x"), sqllock.Namespace("a-2").Keyed([]byte("first")).Key("x")},
+			"a secret is introduced": {sqllock.Namespace("a").Key("x"), sqllock.Namespace("a-2").Keyed([]byte("first")).Key("x")},
 			"a secret is changed":    {sqllock.Namespace("b").Keyed([]byte("first")).Key("x"), sqllock.Namespace("b-2").Keyed([]byte("next")).Key("x")},
 			"a namespace is changed": {sqllock.Namespace("c").Key("x"), sqllock.Namespace("d").Key("x")},
 		} {
@@ -30,7 +31,7 @@ func TestTwoSchemes(t *testing.T) {
 					})
 					want := sqllock.ErrHeld
 					if one != other && one != "both" && other != "both" {
-						want = nil // both get in
+						want = nil // neither excludes the other
 					}
 					if err != nil || !errors.Is(inside, want) {
 						t.Errorf("%s: %s beside %s: %v, %v, want %v", change, other, one, err, inside, want)
@@ -38,16 +39,16 @@ func TestTwoSchemes(t *testing.T) {
 				}
 			}
 		}
-		// The claims of secrets, of mode ShareLock, stay.
+		// The locks of the secret check, of mode ShareLock, remain.
 		n := number(t, open(t, driver, dsn), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 		if n != 0 {
-			t.Errorf("%d locks are left", n)
+			t.Errorf("%d locks remain", n)
 		}
 	})
 }
 
-// doAll is Do with the locks of all keys, in their order.
+// doAll is Do with the locks of all keys, in the order of keys.
 func doAll(ctx context.Context, l sqllock.Locker, keys []sqllock.Key, work func(context.Context) error) error {
 	if len(keys) == 0 {
 		return work(ctx)
