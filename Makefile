@@ -38,8 +38,9 @@ check: deps fmt vet vet-systems lint ## before a pull request: formatting, vet, 
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 
-vet-systems: ## vet the root module for SYSTEMS: Windows, macOS, FreeBSD, and 32 bits
+vet-systems: ## vet the root module for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows
 	@set -e; for s in $(SYSTEMS); do echo "$$s: $(GO) vet ./..."; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...; done
+	@set -e; for m in $(filter examples/%,$(MODULES)); do echo "windows/amd64: cd $$m && $(GO) vet ./..."; (cd $$m && CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) vet ./...); done
 
 bench: deps-bench ## measure against what one would use instead; writes docs/benchmarks.md; 20 min
 	@cd internal/bench && $(GO) run .

@@ -14,9 +14,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// BenchmarkUnary is a unary call through a handler that does nothing: bare, and
-// behind the interceptor on Memory that admits or refuses it. No server is in
-// it.
+// BenchmarkUnary measures a unary call to a handler that does nothing: bare,
+// and behind the interceptor on Memory that admits or rejects it. There is no
+// server.
 func BenchmarkUnary(b *testing.B) {
 	pass := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		return handler(ctx, req)

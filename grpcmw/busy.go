@@ -12,30 +12,30 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// busy is the refusal for a key that others hold. The last one made is kept:
-// what it says changes with the time to wait only, and its details take most of
-// the time of a rejection.
-func (g *guard) busy(err error) *refusal {
+// busy returns the rejection for a key that other calls hold. It keeps the last
+// one, which depends only on the time to wait. Making its details would take
+// most of the time of a rejection.
+func (g *guard) busy(err error) *rejection {
 	retry := time.Second
 	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
 		retry = b.RetryAfter
 	}
 	if last := g.lastBusy.Load(); last != nil && last.retry == retry {
-		return &last.refusal
+		return &last.rejection
 	}
-	made := &busyStatus{retry, refusal{status: g.busyFor(retry), pushback: newPushback(cmp.Or(g.pushback, retry))}}
+	made := &busyStatus{retry, rejection{status: g.busyFor(retry), pushback: newPushback(cmp.Or(g.pushback, retry))}}
 	g.lastBusy.Store(made)
-	return &made.refusal
+	return &made.rejection
 }
 
-// A busyStatus is the refusal for a key that may be free after retry.
+// A busyStatus is the rejection for a key that may be free after retry.
 type busyStatus struct {
-	retry   time.Duration
-	refusal refusal
+	retry     time.Duration
+	rejection rejection
 }
 
-// busyFor makes its status. Nothing in it is the key: the quota's subject is the
-// limiter's namespace.
+// busyFor makes the status of a busy key. It does not hold the key: the subject
+// of the quota is the limiter's namespace.
 func (g *guard) busyFor(retry time.Duration) *status.Status {
 	text := cmp.Or(g.busyText, g.limitText()) + tryAgain(retry)
 	if g.conflict {

@@ -32,8 +32,8 @@ func each(t *testing.T, f func(t *testing.T, kind int, key grpcmw.KeyFunc)) {
 	}
 }
 
-// One client that calls again as soon as it has its answer is never refused,
-// whichever server it calls.
+// A client that calls again as soon as it has its response is never rejected,
+// by any server.
 func TestSequentialCallsAreNeverRefused(t *testing.T) {
 	const calls = 200
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
@@ -92,7 +92,7 @@ func TestCallsAtOnce(t *testing.T) {
 	})
 }
 
-// A panic releases and goes on, to an interceptor that recovers it.
+// A panic releases the lock, and goes on to an interceptor that recovers it.
 func TestPanicReleases(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		locks := sqllock.NewMemory()
@@ -192,8 +192,8 @@ func TestGracefulStop(t *testing.T) {
 	})
 }
 
-// What the client's deadline cuts short while the call waits for its key is no
-// refusal: the server answers DEADLINE_EXCEEDED.
+// If the client's deadline ends the wait for the key, the status is
+// DEADLINE_EXCEEDED.
 func TestDeadlineWhileWaiting(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		locks := sqllock.NewMemory()
@@ -241,7 +241,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// waitingLocker calls release once someone waits.
+// waitingLocker calls release once a call waits.
 type waitingLocker struct {
 	*sqllock.Memory
 	release func()
@@ -262,8 +262,8 @@ func TestKeyNotUTF8(t *testing.T) {
 	}
 }
 
-// What the handler has left behind, and goes by its context, ends before the
-// lock goes back.
+// Goroutines that the handler has left behind see their context end before the
+// lock is released.
 func TestContextEndsBeforeRelease(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		ended := make(chan bool, 1)
@@ -289,7 +289,7 @@ func TestContextEndsBeforeRelease(t *testing.T) {
 	})
 }
 
-// The handler may give the lock back before it returns.
+// The handler may release the lock before it returns.
 func TestHandlerUnlocksEarly(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		locks := sqllock.NewMemory()

@@ -23,7 +23,7 @@ func (g *guard) errorInfo(reason string) *errdetails.ErrorInfo {
 
 func (g *guard) limitName() string { return strconv.Quote(string(g.limiter.Namespace())) }
 
-// limitText says which limit is full.
+// limitText returns the sentence that names the limit that is full.
 func (g *guard) limitText() string {
 	if g.limiter.Limit() == 1 {
 		return "The limit " + g.limitName() + " admits one call at a time, and another call is in progress."
@@ -32,7 +32,8 @@ func (g *guard) limitText() string {
 	return "The limit " + g.limitName() + " admits " + n + " calls at a time, and " + n + " are in progress."
 }
 
-// tryAgain says to wait for d, in whole seconds, rounded up.
+// tryAgain returns the sentence that says to wait for d, in whole seconds,
+// rounded up.
 func tryAgain(d time.Duration) string {
 	seconds := int64(d / time.Second)
 	if d%time.Second > 0 {
@@ -44,13 +45,13 @@ func tryAgain(d time.Duration) string {
 	return " Try again in " + strconv.FormatInt(seconds, 10) + " seconds."
 }
 
-// A pushback has gRPC's own retries wait.
+// A pushback tells gRPC's own retries how long to wait.
 type pushback struct {
 	delay   time.Duration
 	trailer metadata.MD // gRPC copies it
 }
 
-// newPushback is the pushback of d, rounded up to milliseconds.
+// newPushback returns the pushback of d, rounded up to milliseconds.
 func newPushback(d time.Duration) pushback {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -59,9 +60,9 @@ func newPushback(d time.Duration) pushback {
 	return pushback{d, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(ms, 10))}
 }
 
-// inTime reports whether p ends before the call of ctx does. A client obeys a
-// later one, too. It then waits for its deadline and reads DEADLINE_EXCEEDED in
-// place of the rejection.
+// inTime reports whether p ends before the deadline of ctx. A client also obeys
+// a longer pushback. It then waits for its deadline, and gets DEADLINE_EXCEEDED
+// instead of the rejection.
 func (p pushback) inTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > p.delay
@@ -71,10 +72,11 @@ func retryInfo(d time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
 }
 
+// detailed returns a status with details.
 func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
 	s := status.New(code, text)
 	if with, err := s.WithDetails(details...); err == nil {
 		return with
 	}
-	return s // without details rather than not at all
+	return s // better without details than not at all
 }

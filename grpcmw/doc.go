@@ -1,6 +1,4 @@
-// Package grpcmw admits gRPC calls one at a time per user or resource, across
-// every instance of a service. It rejects the rest with a status that says when to
-// try again.
+// Package grpcmw puts a [ratelimit.Limiter] in front of a gRPC server:
 //
 //	limit := ratelimit.OneAtATime(session, "export")
 //	user := grpcmw.FromContext(auth.User) // func(context.Context) (string, bool)
@@ -9,11 +7,14 @@
 //		grpc.ChainStreamInterceptor(authenticateStream, grpcmw.StreamServerInterceptor(limit, user)),
 //	)
 //
-// The handler's context carries the lock ([sqllock.FromContext]) and ends with
-// the call or with the loss of the lock, whichever comes first; then its cause
-// is [sqllock.ErrLost]. The lock goes back when the handler returns or panics,
-// before the client learns how the call ended.
+// While a call of a user is served, a second one ends with RESOURCE_EXHAUSTED,
+// from any instance. The status says when to try again.
 //
-// An interceptor that recovers panics belongs before this one, one that limits
-// the handler's time after it.
+// The handler's context carries the lock ([sqllock.FromContext]). It ends with
+// the call, or with cause [sqllock.ErrLost] when the lock is lost. The lock is
+// released when the handler returns or panics, before the client learns how the
+// call ended.
+//
+// An interceptor that recovers panics belongs before this one. One that limits
+// the handler's time belongs after it.
 package grpcmw

@@ -17,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// losing is a Memory that tells of each lock it has granted.
+// losing is a Memory that reports each lock that it has granted.
 type losing struct {
 	*sqllock.Memory
 	taken chan *sqllock.Lock
@@ -38,8 +38,8 @@ type quietStream struct {
 func (s quietStream) Context() context.Context { return s.ctx }
 func (s quietStream) SetTrailer(metadata.MD)   {}
 
-// The loss of a lock ends a call's context, but not in a dry run, which must not
-// harm live traffic.
+// The loss of a lock ends a call's context, but not in a dry run, which must
+// not harm live traffic.
 func TestLossInDryRun(t *testing.T) {
 	always := grpcmw.FromContext(func(context.Context) (string, bool) { return "ada", true })
 	for _, tt := range []struct {
@@ -75,7 +75,7 @@ func TestLossInDryRun(t *testing.T) {
 	}
 }
 
-// Nor does it fail a stream's messages.
+// The loss does not fail a stream's messages in a dry run either.
 func TestLossInDryRunKeepsMessages(t *testing.T) {
 	for _, source := range sources {
 		for _, tt := range []struct {
@@ -124,8 +124,8 @@ func TestLossInDryRunKeepsMessages(t *testing.T) {
 	}
 }
 
-// A limit on trial inside of one in earnest leaves that one's lock in place,
-// whether the trial has a lock of its own or not.
+// A dry run inside of another interceptor does not hide that one's lock,
+// whether the dry run has a lock of its own or not.
 func TestDryRunInsideAnother(t *testing.T) {
 	always := grpcmw.FromContext(func(context.Context) (string, bool) { return "ada", true })
 	for name, inner := range map[string]sqllock.Locker{

@@ -39,8 +39,8 @@ func call(ctx context.Context, intercept grpc.UnaryServerInterceptor, method str
 
 func done(context.Context, any) (any, error) { return nil, nil }
 
-// A user's second export is refused while the first runs. A service opens a
-// sqllock.Session on its database in place of the Memory.
+// A user's second export is rejected while the first runs. A service opens a
+// sqllock.Session on its database instead of the Memory.
 func ExampleUnaryServerInterceptor() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.FromContext(authenticated))
@@ -65,7 +65,8 @@ func ExampleUnaryServerInterceptor() {
 	// alice later: <nil>
 }
 
-// Some methods are limited only: package selector of go-grpc-middleware chooses.
+// Only some methods are limited. Package selector of go-grpc-middleware chooses
+// them.
 func ExampleUnaryServerInterceptor_selector() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := selector.UnaryServerInterceptor(
@@ -86,8 +87,9 @@ func ExampleUnaryServerInterceptor_selector() {
 	// /export.Service/List has a lock: false
 }
 
-// Half of an upload's key is in its first message: with it the stream gets its
-// lock. The other half is the user, who so cannot block another's upload.
+// Half of an upload's key is in its first message, with which the stream gets
+// its lock. The other half is the user, so no user can block the upload of
+// another.
 func ExampleStreamServerInterceptor() {
 	uploads := ratelimit.OneAtATime(sqllock.NewMemory(), "document")
 	intercept := grpcmw.StreamServerInterceptor(uploads,
@@ -110,7 +112,7 @@ func ExampleStreamServerInterceptor() {
 	// <nil>
 }
 
-// oneMessage stands for a client that sends a name.
+// oneMessage is a stream whose client sends a name.
 type oneMessage struct{ name string }
 
 func (oneMessage) Context() context.Context     { return context.Background() }
@@ -142,8 +144,8 @@ func ExampleFromContext() {
 	//  grpcmw: no key in the call
 }
 
-// An idempotency key is the client's to choose: joined with the user, it cannot
-// be another user's.
+// A client chooses its idempotency key. Joined with the user, it cannot be that
+// of another user.
 func ExampleMetadata() {
 	key := grpcmw.Join(grpcmw.FromContext(authenticated), grpcmw.Metadata("idempotency-key"))
 	ctx := metadata.NewIncomingContext(login("alice"), metadata.Pairs("idempotency-key", "order-7"))
@@ -152,8 +154,8 @@ func ExampleMetadata() {
 	// 5:alice7:order-7 <nil>
 }
 
-// A user's name that the client writes into its metadata is nobody's: Mallory
-// gives Alice's, and as long as his call lasts Alice is refused.
+// A user's name that the client writes into its metadata is not verified.
+// Mallory sends that of Alice, and blocks her as long as his call lasts.
 func ExampleMetadata_incorrect() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.Metadata("user")) // wrong: use FromContext
@@ -183,8 +185,8 @@ func ExampleField() {
 	//  grpcmw: no key at "response_status.message" in grpc.testing.Empty: the message has no field response_status
 }
 
-// The length of each part goes into the key, so that different parts never give
-// the same.
+// The length of each part is in the key, so different parts never give the same
+// key.
 func ExampleJoin() {
 	part := func(s string) grpcmw.KeyFunc {
 		return func(context.Context, interceptors.CallMeta) (string, error) { return s, nil }
@@ -196,7 +198,7 @@ func ExampleJoin() {
 	// 1:a3:b:c <nil>
 }
 
-// A KeyFunc of one's own may fail with a gRPC status, and be asked again with
+// A KeyFunc of a service may fail with a gRPC status, and is called again with
 // the first message of a stream.
 func ExampleKeyFunc() {
 	var key grpcmw.KeyFunc = func(ctx context.Context, call interceptors.CallMeta) (string, error) {
@@ -222,7 +224,7 @@ func ExampleKeyFunc() {
 	// file-7 <nil>
 }
 
-// Two edits of one document, by users who both may edit it, are in conflict: no
+// Two users edit one document at the same time. The calls conflict, and no
 // quota is used up.
 func ExampleWithConflict() {
 	edits := ratelimit.OneAtATime(sqllock.NewMemory(), "document")
@@ -237,7 +239,7 @@ func ExampleWithConflict() {
 	// rpc error: code = Aborted desc = The limit "document" admits one call at a time, and another call is in progress. Try again in 1 second.
 }
 
-// The status can be in the service's own words.
+// A service can choose the sentence of the status.
 func ExampleWithBusyText() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.FromContext(authenticated),
@@ -292,8 +294,8 @@ func ExampleWithErrorDomain() {
 	// quota of export
 }
 
-// gRPC's clients retry by the policy in their service config, which has the
-// refusal's code in retryableStatusCodes; when, the server says.
+// gRPC clients retry by the policy in their service config. It has the code of
+// the rejection in retryableStatusCodes. The server says when to retry.
 func ExampleWithPushback() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	intercept := grpcmw.UnaryServerInterceptor(exports, grpcmw.FromContext(authenticated),

@@ -11,19 +11,18 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Field takes the key from a field of the request message. The path is in the
-// names of the .proto file: "user.id" is field id of the message in field user. On
-// a stream the first message counts.
+// Field takes the key from a field of the request message. The path has the
+// names of the .proto file: "user.id" is field id of the message in field user.
+// On a stream the first message counts.
 //
-// The field is a string, or an integer of any kind, which gives its decimal
-// form; for anything else write a KeyFunc. A field that is not set, or set to
-// an empty string, is ErrNoKey, with the path in its text. So is a 0, unless the
-// field is declared optional and set. A call whose message has no such field ends
-// with INVALID_ARGUMENT, with a text that says so.
+// The field is a string, or an integer of any kind, whose decimal form is the
+// key. For anything else write a KeyFunc. A field that is not set, or set to an
+// empty string, is ErrNoKey, with the path in its text. So is a 0, unless the
+// field is declared optional and set. A call whose message has no such field
+// ends with INVALID_ARGUMENT, with a text that says so.
 //
-// The client chooses what is in its message. A resource that it may name is a
-// good key when the call has been authorized for it before; a user's id is not,
-// see [KeyFunc].
+// The client chooses its message. A resource is a good key if the call was
+// authorized for it before. A user's id in a message is not: see [KeyFunc].
 //
 // Field panics if path is not a list of protobuf names with dots between them.
 func Field(path string) KeyFunc {
@@ -46,7 +45,7 @@ func Field(path string) KeyFunc {
 	}
 }
 
-// reflected is req as gRPC's own codec would read it.
+// reflected returns req as a protobuf message, as gRPC's own codec reads it.
 func reflected(req any) (protoreflect.Message, bool) {
 	switch m := req.(type) {
 	case proto.Message:
@@ -57,8 +56,9 @@ func reflected(req any) (protoreflect.Message, bool) {
 	return nil, false
 }
 
-// fieldText follows names into message. A message on the way that is not set
-// reads as an empty one, so that a wrong path shows with every message.
+// fieldText returns the text of the field at path, whose names are given. A
+// message on the way that is not set reads as an empty one, so a wrong path
+// fails with every message.
 func fieldText(message protoreflect.Message, path string, names []string) (string, error) {
 	for i, name := range names {
 		field := message.Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -75,6 +75,7 @@ func fieldText(message protoreflect.Message, path string, names []string) (strin
 	panic("grpcmw: a field's path has a name at least")
 }
 
+// scalarText returns the text of a field that is a string or an integer.
 func scalarText(message protoreflect.Message, field protoreflect.FieldDescriptor, path string) (string, error) {
 	var text func(protoreflect.Value) string
 	switch field.Kind() {
@@ -98,8 +99,8 @@ func scalarText(message protoreflect.Message, field protoreflect.FieldDescriptor
 	return "", &missingError{"field " + strconv.Quote(path) + " is not set or empty"}
 }
 
-// A fieldError says that a message is not of a kind that Field's path fits. It
-// is made of names in the .proto file only, so that a client may read it.
+// A fieldError reports that the path of Field does not fit the message. It
+// holds only names of the .proto file, so a client may read it.
 type fieldError struct {
 	message protoreflect.FullName // "" if it is no protobuf message
 	path    string

@@ -14,19 +14,19 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// guard is what both interceptors share: whose call it is, and what a rejection
-// looks like.
+// A guard is what both interceptors share: the limiter, the KeyFunc, and how a
+// rejection looks.
 type guard struct {
 	limiter  *ratelimit.Limiter
 	key      KeyFunc
 	conflict bool
 	domain   string
-	busyText string        // "": the limit's name and size
-	pushback time.Duration // for a busy key; 0: what RetryInfo says
-	all      bool          // health checks and reflection, too
+	busyText string        // "" for the limit's name and size
+	pushback time.Duration // for a busy key; 0 for that of RetryInfo
+	all      bool          // limits health checks and reflection, too
 	lastBusy atomic.Pointer[busyStatus]
 
-	log     *slog.Logger // nil: slog.Default
+	log     *slog.Logger // nil for slog.Default
 	reports wiring.Reports
 }
 
@@ -44,10 +44,10 @@ func newGuard(name string, l *ratelimit.Limiter, key KeyFunc, opts []Option) *gu
 	return g
 }
 
-// admit takes the lock for a call of method whose KeyFunc has returned key and
-// err. A call that is rejected has a refusal; one that is admitted may have no
-// lock, in a dry run, failed open, or by ErrBypass.
-func (g *guard) admit(ctx context.Context, method, key string, err error) (*sqllock.Lock, *refusal) {
+// admit acquires the lock for a call of method whose KeyFunc has returned key
+// and err. It returns a rejection, or a lock. Both are nil for a call that is
+// admitted without a lock: in a dry run, by WithFailOpen or by ErrBypass.
+func (g *guard) admit(ctx context.Context, method, key string, err error) (*sqllock.Lock, *rejection) {
 	if err == nil && key == "" {
 		err = ErrNoKey
 	}
@@ -55,28 +55,29 @@ func (g *guard) admit(ctx context.Context, method, key string, err error) (*sqll
 	case errors.Is(err, ErrBypass):
 		return nil, nil
 	case err != nil:
-		refused := g.keyVerdict(ctx, err)
-		g.reportKey(ctx, method, refused, err)
+		rejected := g.keyRejection(ctx, err)
+		g.reportKey(ctx, method, rejected, err)
 		if g.limiter.Refuse(err) == nil {
 			return nil, nil
 		}
-		return nil, refused
+		return nil, rejected
 	}
 	if g.limiter.Carried(ctx, key) {
 		g.report(ctx, method, slog.LevelError, twiceText, slog.Int("limit", g.limiter.Limit()))
 	}
 	lock, err := g.limiter.Acquire(ctx, key)
 	if err != nil {
-		return nil, g.verdict(ctx, err)
+		return nil, g.limiterRejection(ctx, err)
 	}
 	return lock, nil
 }
 
-// refuse is refused as an error, for the call of ctx. Its pushback goes into the
-// trailer only, by the call's setTrailer: a header would end gRPC's own retries.
-func (g *guard) refuse(ctx context.Context, refused *refusal, setTrailer func(metadata.MD)) error {
-	if p := refused.pushback; p.trailer != nil && p.inTime(ctx) {
+// reject returns rejected as an error, for the call of ctx. Its pushback goes
+// into the trailer, by the call's setTrailer: a header would end gRPC's own
+// retries.
+func (g *guard) reject(ctx context.Context, rejected *rejection, setTrailer func(metadata.MD)) error {
+	if p := rejected.pushback; p.trailer != nil && p.inTime(ctx) {
 		setTrailer(p.trailer)
 	}
-	return refused.status.Err()
+	return rejected.status.Err()
 }

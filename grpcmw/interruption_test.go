@@ -20,8 +20,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A handler that the loss of its lock interrupts ends the call with a status that
-// clients retry. An error or a response of its own stays.
+// If the loss of the lock interrupts a handler, the call ends with a status
+// that clients retry. The handler's own error or response stays.
 func TestInterruption(t *testing.T) {
 	ctxErr := func(ctx context.Context) error { return ctx.Err() }
 	tests := []struct {
@@ -87,7 +87,7 @@ func TestInterruption(t *testing.T) {
 	}
 }
 
-// A real loss on a real server is one, too.
+// The same holds for a real loss on a real server.
 func TestInterruptionByLoss(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		session, lose := openSession(t, "pgx")
@@ -104,7 +104,7 @@ func TestInterruptionByLoss(t *testing.T) {
 	})
 }
 
-// The client's own end of a call stays the client's.
+// A call that the client ends is not reported as interrupted.
 func TestInterruptionByClient(t *testing.T) {
 	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,8 +119,8 @@ func TestInterruptionByClient(t *testing.T) {
 	}
 }
 
-// Of several interceptors the one whose lock ended the context says so, and its
-// limit is the one that the client reads of.
+// Of several interceptors the one whose lock ended the context chooses the
+// status, which names its limit.
 func TestInterruptionNamesItsLimit(t *testing.T) {
 	tests := []struct {
 		name  string

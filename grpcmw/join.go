@@ -10,13 +10,13 @@ import (
 )
 
 // Join makes one key of several, such as a user and a resource. Different parts
-// never give the same key: ("a:b", "c") and ("a", "b:c") differ, as each part
-// goes in with its length.
+// never give the same key. Each part is preceded by its length, so that ("a:b",
+// "c") differs from ("a", "b:c").
 //
-// The first error of a part is the error: an ErrNeedMessage has the whole key
-// asked for again with the first message. A part that is empty is ErrNoKey.
+// The error is that of the first part that fails. After an ErrNeedMessage all
+// parts are called again with the first message. An empty part is ErrNoKey.
 //
-// Join panics without parts, or if one is nil.
+// Join panics if there are no fs, or one is nil.
 func Join(fs ...KeyFunc) KeyFunc {
 	if len(fs) == 0 || slices.ContainsFunc(fs, func(f KeyFunc) bool { return f == nil }) {
 		panic("grpcmw: Join needs KeyFuncs that are not nil")

@@ -12,49 +12,51 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// A KeyFunc says whose call this is: calls with equal keys exclude each other.
-// call.ReqOrNil is the request message; on a stream it is nil at first, see
-// [ErrNeedMessage]. ctx is the call's context.
+// A KeyFunc returns the key that a call counts for, such as a user or a
+// resource. Calls with equal keys exclude each other. ctx is the call's
+// context. call.ReqOrNil is the request message; on a stream it is nil at
+// first, see [ErrNeedMessage].
 //
-// A key must come from something the caller cannot choose, such as the identity
-// that authentication has put into ctx. A caller that may choose its key may choose
-// a victim's, and lock it out.
+// A key must come from something that the client cannot choose, such as the
+// identity that authentication has put into ctx. A client that may choose its
+// key may choose that of a victim, and lock it out.
 //
-// Its error decides what becomes of the call:
+// The error of a KeyFunc decides what happens to the call:
 //
 //   - [ErrNoKey]: the call has no key. The status is INVALID_ARGUMENT.
-//   - [ratelimit.ErrBadID]: what is there cannot be a key. The status is
+//   - [ratelimit.ErrBadID]: the value cannot be a key. The status is
 //     INVALID_ARGUMENT.
 //   - [ErrBypass]: the call is not limited. Its handler runs without a lock.
 //   - [sqllock.ErrUnavailable]: the key cannot be looked up now. The status is
 //     UNAVAILABLE.
-//   - An error that is or wraps a gRPC status, such as UNAUTHENTICATED: that is the
+//   - An error that is or wraps a gRPC status, such as UNAUTHENTICATED: that
 //     status.
 //   - Any other error is a fault of the server. The status is INTERNAL.
 //
-// The error must not hold the key: the limiter's Observer is told of it, and it is
-// logged if it is ErrNoKey or a fault of the server. Its text does not go to the
-// client, unless it is that of a status.
+// The error must not hold the key. The limiter's Observer gets it, and it is
+// logged if it is ErrNoKey or a fault of the server. The client does not read
+// its text, except that of a status.
 type KeyFunc func(ctx context.Context, call interceptors.CallMeta) (string, error)
 
 var (
 	// ErrNoKey is what a KeyFunc returns for a call that has no key.
 	ErrNoKey = errors.New("grpcmw: no key in the call")
 
-	// ErrBypass is what a KeyFunc returns for a call that is not limited, such as
-	// one of an administrator. Nothing is locked, and no Observer is told.
+	// ErrBypass is what a KeyFunc returns for a call that is not limited, such
+	// as one of an administrator. Nothing is locked, and the Observer gets no
+	// event.
 	ErrBypass = errors.New("grpcmw: the call is not limited")
 
 	// ErrNeedMessage is what a KeyFunc returns at the start of a stream, when
-	// call.ReqOrNil is nil, to be asked again with the first message in it.
+	// call.ReqOrNil is nil. The KeyFunc is called again with the first message.
 	ErrNeedMessage = errors.New("grpcmw: the key is in the stream's first message")
 
 	errRepeated  = fmt.Errorf("grpcmw: %w: it is in the call's metadata more than once", ratelimit.ErrBadID)
 	errNoMessage = &missingError{"the stream ended before its first message"}
 )
 
-// A missingError is an ErrNoKey that says where the key should be. It holds names
-// that the server's programmer chose, so that a client may read it.
+// A missingError is an ErrNoKey that says where the key should be. It holds
+// only names that the server's programmer chose, so a client may read it.
 type missingError struct{ where string }
 
 func (e *missingError) Error() string { return ErrNoKey.Error() + ": " + e.where }
@@ -62,9 +64,10 @@ func (e *missingError) Error() string { return ErrNoKey.Error() + ": " + e.where
 // Is makes errors.Is(err, ErrNoKey) hold.
 func (e *missingError) Is(target error) bool { return target == ErrNoKey }
 
-// FromContext takes the key from the call's context, where an interceptor before
-// this one has put it: an authenticated user's id, best of all. f answers false,
-// or an empty string, if there is none: the error is then ErrNoKey.
+// FromContext takes the key from the call's context, where an interceptor
+// before this one has put it. The best key is the id of an authenticated user.
+// f returns false, or an empty string, if there is none. The error is ErrNoKey
+// then.
 //
 // FromContext panics if f is nil.
 func FromContext(f func(context.Context) (string, bool)) KeyFunc {
@@ -79,14 +82,13 @@ func FromContext(f func(context.Context) (string, bool)) KeyFunc {
 	}
 }
 
-// Metadata takes the key from the entry called name of the call's metadata. Use it
-// for entries that a trusted proxy sets, and strips from what clients send. The
-// client chooses all other entries: never take a user's name from there.
+// Metadata takes the key from the entry called name of the call's metadata. Use
+// it for entries that a trusted proxy sets, and strips from what clients send.
+// The client chooses all other entries: never take a user's name from there.
 //
-// Without the name, or with an empty value, the error is ErrNoKey, and its text
-// has the name. If it is
-// there more than once the error is [ratelimit.ErrBadID]: neither value can be
-// trusted.
+// Without the entry, or with an empty value, the error is ErrNoKey, and its
+// text holds the name. With more than one value it is [ratelimit.ErrBadID],
+// since none of them can be trusted.
 //
 // Metadata panics if name is empty.
 func Metadata(name string) KeyFunc {

@@ -109,7 +109,7 @@ func TestField(t *testing.T) {
 	}
 }
 
-// oldMessage is a message as protoc-gen-go made them before 2020.
+// oldMessage is a message like those of protoc-gen-go before 2020.
 type oldMessage struct {
 	Value string `protobuf:"bytes,1,opt,name=value,proto3"`
 }
@@ -168,7 +168,7 @@ func TestFromContext(t *testing.T) {
 	}
 }
 
-// constant is a KeyFunc that answers key.
+// constant returns a KeyFunc that returns key.
 func constant(key string) grpcmw.KeyFunc {
 	return func(context.Context, interceptors.CallMeta) (string, error) { return key, nil }
 }
@@ -223,7 +223,8 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// Field takes paths of names and panics at anything else; it takes any message.
+// Field accepts paths of names, and panics at anything else. Its KeyFunc
+// accepts any message.
 func FuzzField(f *testing.F) {
 	for _, path := range []string{"value", "response_status.message", "a..b", "", ".", "a.", "fields.alice", "ä"} {
 		f.Add(path, "alice")

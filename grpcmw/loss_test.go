@@ -42,8 +42,8 @@ func openSession(t *testing.T, driver string) (session *sqllock.Session, lose fu
 	}
 }
 
-// The loss of the lock ends the handler's context, on every kind of call and
-// with every driver; the next call gets a lock on a new connection.
+// The loss of the lock ends the handler's context, for every kind of call and
+// every driver. The next call gets a lock on a new connection.
 func TestLossEndsHandler(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestLossEndsHandler(t *testing.T) {
 	}
 }
 
-// A stream whose lock is lost neither sends nor receives: a handler that does
-// not look at its context stops, too.
+// A stream whose lock is lost neither sends nor receives. So a handler that
+// does not watch its context stops, too.
 func TestLossEndsMessages(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestLossEndsMessages(t *testing.T) {
 	}
 }
 
-// The lock may be lost while RecvMsg waits: what it brings then is not to be
-// worked on.
+// The lock may be lost while RecvMsg waits. RecvMsg then fails, although it has
+// received a message.
 func TestLossWhileReceiving(t *testing.T) {
 	session, lose := openSession(t, "pgx")
 	lost := make(chan struct{})
@@ -148,9 +148,8 @@ func TestLossWhileReceiving(t *testing.T) {
 	}
 }
 
-// While the database is down, from the start or later, calls are refused with
-// word when to come back; once it is up they are admitted, and nobody has done
-// anything.
+// While the database is down, from the start or later, calls are rejected with
+// a time to wait. Once it is up again, calls are admitted.
 func TestDatabaseDown(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -192,7 +191,7 @@ func TestDatabaseDown(t *testing.T) {
 	}
 }
 
-// The end of the Session ends its calls, and refuses those that come after.
+// The end of the Session ends its calls. Later calls are rejected.
 func TestClosedSession(t *testing.T) {
 	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
 		session, _ := openSession(t, "pgx")

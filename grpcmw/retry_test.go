@@ -18,9 +18,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// retryPolicy has a client make up to four attempts. Its backoff of its own is
-// far beyond the test's patience: only the server's pushback lets it try again
-// in time.
+// retryPolicy makes a client try up to four times. Its own backoff is far
+// longer than the test waits, so only the server's pushback lets the client try
+// again in time.
 func retryPolicy(code string) grpc.DialOption {
 	return grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"methodConfig": [{
 		"name": [{"service": "grpc.testing.TestService"}],
@@ -61,8 +61,8 @@ func (a *attempts) count(ctx context.Context) {
 	}
 }
 
-// gRPC's own retries, which its client makes by the policy of its service
-// config, get a refused call through.
+// With gRPC's own retries, by the policy of the client's service config, a
+// rejected call succeeds.
 func TestClientRetries(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -101,7 +101,7 @@ func TestClientRetries(t *testing.T) {
 	}
 }
 
-// The policy's limit on attempts holds with pushback, too.
+// The policy's limit on attempts also holds with pushback.
 func TestClientGivesUp(t *testing.T) {
 	locks := sqllock.NewMemory()
 	hold(t, locks, "alice")
@@ -118,8 +118,8 @@ func TestClientGivesUp(t *testing.T) {
 	}
 }
 
-// A pushback beyond the call's deadline would have the client wait for that, and
-// read DEADLINE_EXCEEDED.
+// With a pushback beyond its deadline a client would wait for the deadline, and
+// get DEADLINE_EXCEEDED.
 func TestPushbackInTime(t *testing.T) {
 	later := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return time.Hour })
 	tests := []struct {
@@ -156,8 +156,8 @@ func TestPushbackInTime(t *testing.T) {
 	}
 }
 
-// While locks cannot be taken, clients come back at moments of their own, as
-// RetryInfo says: also if a busy key has a fixed pushback.
+// While locks cannot be acquired, clients return at different moments, as
+// RetryInfo says. That also holds if a busy key has a fixed pushback.
 func TestPushbackFollowsRetryInfo(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -15,34 +15,36 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A serverStream is a stream behind the interceptor: not admitted yet, admitted,
-// or refused. The last two are for good.
+// A serverStream is a stream behind the interceptor.
 //
-// One goroutine may be in RecvMsg while another is in SendMsg and a third, the
-// handler's, returns.
+// Invariant: it is undecided first, and then admitted or rejected, which does
+// not change any more.
+//
+// One goroutine may be in RecvMsg while another is in SendMsg, and a third,
+// that of the handler, returns.
 type serverStream struct {
 	grpc.ServerStream
 	guard *guard
 	call  interceptors.CallMeta
 	ctx   *streamContext
 
-	verdict atomic.Pointer[streamVerdict] // nil until there is one
+	admission atomic.Pointer[admission] // nil while undecided
 
 	mu       sync.Mutex    // protects ended and deciding; never held while calling out
 	ended    bool          // the handler has returned
 	deciding chan struct{} // of the admission that has begun, closed at its end; nil if none has
 
 	early    sync.Once // decides on earlyErr
-	earlyErr error     // of SendMsg before there is a verdict
+	earlyErr error     // of SendMsg while undecided
 }
 
-// A streamVerdict is a lock, which may be nil in a dry run or failed open, or why
-// there is none.
-type streamVerdict struct {
-	lock    *sqllock.Lock
-	carried bool   // lock is in the stream's context: not so in a dry run
-	unbind  func() // takes lock out of the stream's context
-	refusal error
+// An admission is a lock, or the reason why there is none. The lock may be nil
+// in a dry run, or by WithFailOpen.
+type admission struct {
+	lock      *sqllock.Lock
+	carried   bool   // lock is in the stream's context, unless in a dry run
+	unbind    func() // removes lock from the stream's context
+	rejection error
 }
 
 var (
@@ -54,20 +56,20 @@ func newStream(g *guard, ss grpc.ServerStream, call interceptors.CallMeta) *serv
 	return &serverStream{ServerStream: ss, guard: g, call: call, ctx: newStreamContext(ss.Context())}
 }
 
-// Context is the same before and after the first message.
+// Context returns the same context before and after the first message.
 func (s *serverStream) Context() context.Context { return s.ctx }
 
-// RecvMsg receives a message. With the first of a stream that is not admitted
-// yet it asks for the lock.
+// RecvMsg receives a message. With the first message of an undecided stream it
+// acquires the lock.
 func (s *serverStream) RecvMsg(m any) error {
-	if v := s.verdict.Load(); v != nil {
-		if err := v.failed(); err != nil {
+	if a := s.admission.Load(); a != nil {
+		if err := a.failed(); err != nil {
 			return err
 		}
 		if err := s.ServerStream.RecvMsg(m); err != nil {
 			return err
 		}
-		return v.failed() // it may have been a long wait
+		return a.failed() // it may have been a long wait
 	}
 	switch err := s.ServerStream.RecvMsg(m); {
 	case err == nil:
@@ -75,8 +77,8 @@ func (s *serverStream) RecvMsg(m any) error {
 		call.ReqOrNil = m
 		return s.admit(s.guard.key(s.ctx, call))
 	case errors.Is(err, io.EOF): // no message will come, and so no key
-		if refusal := s.admit("", errNoMessage); refusal != nil {
-			return refusal
+		if rejection := s.admit("", errNoMessage); rejection != nil {
+			return rejection
 		}
 		return err
 	default:
@@ -86,28 +88,28 @@ func (s *serverStream) RecvMsg(m any) error {
 
 // SendMsg sends a message of a stream that is admitted.
 func (s *serverStream) SendMsg(m any) error {
-	v := s.verdict.Load()
-	if v == nil {
+	a := s.admission.Load()
+	if a == nil {
 		if err := s.sendsEarly(); err != nil {
 			return err
 		}
 		return s.ServerStream.SendMsg(m)
 	}
-	if err := v.failed(); err != nil {
+	if err := a.failed(); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
-// sendsEarly is what a message sent before the lock is there fails with: nil in
-// a dry run, which is told of it once.
+// sendsEarly returns the error of a message that is sent while the stream is
+// undecided. It is nil in a dry run. The Observer gets it once.
 func (s *serverStream) sendsEarly() error {
 	s.early.Do(func() { s.earlyErr = s.guard.limiter.Refuse(errEarlySend) })
 	return s.earlyErr
 }
 
-// admit decides on the stream, whose KeyFunc has answered id and err. It returns
-// the refusal, after ending the stream's context.
+// admit decides on the stream, whose KeyFunc has returned id and err. It
+// returns the rejection, after it has ended the stream's context.
 func (s *serverStream) admit(id string, err error) error {
 	done := make(chan struct{})
 	s.mu.Lock()
@@ -119,15 +121,15 @@ func (s *serverStream) admit(id string, err error) error {
 	s.mu.Unlock()
 	defer close(done)
 
-	lock, refused := s.guard.admit(s.ctx, s.call.FullMethod(), id, err)
-	if refused != nil {
-		refusal := s.guard.refuse(s.ctx, refused, s.SetTrailer)
-		s.verdict.Store(&streamVerdict{refusal: refusal}) // before the handler sees its context end
-		s.ctx.cancel(refusal)
-		return refusal
+	lock, rejected := s.guard.admit(s.ctx, s.call.FullMethod(), id, err)
+	if rejected != nil {
+		rejection := s.guard.reject(s.ctx, rejected, s.SetTrailer)
+		s.admission.Store(&admission{rejection: rejection}) // before the handler sees its context end
+		s.ctx.cancel(rejection)
+		return rejection
 	}
 	carried, unbind := s.ctx.carry(lock)
-	s.verdict.Store(&streamVerdict{lock: lock, carried: carried, unbind: unbind})
+	s.admission.Store(&admission{lock: lock, carried: carried, unbind: unbind})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -136,7 +138,7 @@ func (s *serverStream) admit(id string, err error) error {
 	return nil
 }
 
-// end ends the stream's context, then gives the lock back: also that of an
+// end ends the stream's context, and then releases the lock. It waits for an
 // admission that still runs in another goroutine, so that the key is free when
 // the client learns how the call ended.
 func (s *serverStream) end() {
@@ -144,41 +146,41 @@ func (s *serverStream) end() {
 	s.ended = true
 	deciding := s.deciding
 	s.mu.Unlock()
-	v := s.verdict.Load()
-	if v == nil && deciding != nil {
+	a := s.admission.Load()
+	if a == nil && deciding != nil {
 		s.ctx.cancel(context.Canceled)
 		<-deciding
-		v = s.verdict.Load()
+		a = s.admission.Load()
 	}
-	if v == nil || v.refusal != nil {
+	if a == nil || a.rejection != nil {
 		s.ctx.cancel(context.Canceled)
 		return
 	}
-	v.unbind()
+	a.unbind()
 	s.ctx.cancel(context.Canceled)
-	_ = v.lock.Unlock() // a loss has ended the handler's context
+	_ = a.lock.Unlock() // a loss has ended the handler's context
 }
 
-// refusal is why the stream was refused, or nil.
-func (s *serverStream) refusal() error {
-	if v := s.verdict.Load(); v != nil {
-		return v.refusal
+// rejection returns why the stream was rejected, or nil.
+func (s *serverStream) rejection() error {
+	if a := s.admission.Load(); a != nil {
+		return a.rejection
 	}
 	return nil
 }
 
-// failed is why nothing may be received or sent any more, or nil.
-func (v *streamVerdict) failed() error {
-	if v.refusal != nil {
-		return v.refusal
+// failed returns why no more messages may be received or sent, or nil.
+func (a *admission) failed() error {
+	if a.rejection != nil {
+		return a.rejection
 	}
-	if v.carried && errors.Is(v.lock.Err(), sqllock.ErrLost) {
+	if a.carried && errors.Is(a.lock.Err(), sqllock.ErrLost) {
 		return lostError{}
 	}
 	return nil
 }
 
-// lostError is how a stream's messages fail once its lock is lost.
+// A lostError is the error of messages on a stream whose lock is lost.
 type lostError struct{}
 
 func (lostError) Error() string              { return sqllock.ErrLost.Error() }

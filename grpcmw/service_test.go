@@ -21,8 +21,8 @@ import (
 
 const patience = 20 * time.Second // for what ought to happen at once
 
-// A service answers each of its four kinds of calls with the same work, which
-// begins when the first message is in.
+// A service does the same work in each of its four kinds of calls. The work
+// begins with the first message.
 type service struct {
 	pb.UnimplementedTestServiceServer
 	work   func(context.Context) error
@@ -63,8 +63,8 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	return errors.Join(s.work(stream.Context()), stream.Send(&pb.StreamingOutputCallResponse{}))
 }
 
-// kinds are the four kinds of calls: each makes one with key in its metadata and
-// in its first message, and waits for its end.
+// kinds are the four kinds of calls: each makes one with key in its metadata
+// and in its first message, and waits for its end.
 var kinds = []struct {
 	name string
 	call func(ctx context.Context, client pb.TestServiceClient, key string, opts ...grpc.CallOption) error
@@ -111,7 +111,7 @@ func as(ctx context.Context, key string) context.Context {
 
 func named(key string) *pb.EchoStatus { return &pb.EchoStatus{Message: key} }
 
-// drain receives until the end, which is the error; nil for io.EOF.
+// drain receives to the end, and returns the error. It is nil for io.EOF.
 func drain(stream interface {
 	Recv() (*pb.StreamingOutputCallResponse, error)
 }) error {
@@ -161,8 +161,8 @@ func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (server *grpc.Se
 	return server, listen(t, server, func(server *grpc.Server) { pb.RegisterTestServiceServer(server, s) })
 }
 
-// listen starts server on a socket, with the services that register gives it, and
-// stops it after the test.
+// listen starts server on a socket, with the services that register gives it,
+// and stops it after the test.
 func listen(t testing.TB, server *grpc.Server, register func(*grpc.Server)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -211,7 +211,7 @@ func start(t testing.TB, s *service, opts ...grpc.ServerOption) pb.TestServiceCl
 
 const namespace sqllock.Namespace = "test"
 
-// hold takes key's lock from locks until the test ends or release is called.
+// hold acquires the lock of key until the test ends or release is called.
 func hold(t testing.TB, locks sqllock.Locker, key string) (release func()) {
 	t.Helper()
 	lock, err := locks.TryLock(t.Context(), namespace.Key(key))
@@ -226,7 +226,7 @@ func hold(t testing.TB, locks sqllock.Locker, key string) (release func()) {
 	}
 }
 
-// isFree reports whether key can be taken.
+// isFree reports whether the lock of key can be acquired.
 func isFree(locks sqllock.Locker, key string) bool {
 	lock, err := locks.TryLock(context.Background(), namespace.Key(key))
 	if err != nil {
@@ -235,7 +235,7 @@ func isFree(locks sqllock.Locker, key string) bool {
 	return lock.Unlock() == nil
 }
 
-// wait waits for c, and fails the test if it does not come.
+// wait waits for c, and fails the test if nothing comes.
 func wait[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -257,7 +257,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// broken is a Locker that answers err.
+// broken is a Locker that returns err.
 type broken struct{ err error }
 
 func (b broken) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, b.err }

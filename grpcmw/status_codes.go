@@ -20,29 +20,30 @@ const (
 	reasonLost     = "LOCK_LOST"
 )
 
-// awayRetry is what a client is told to wait while locks cannot be taken. A session
-// takes about as long to reconnect. It is random, so that clients that are rejected
-// at one moment do not come back at one.
+// awayRetry returns how long a client should wait while locks cannot be
+// acquired. A session takes about as long to reconnect. The time is random, so
+// that clients that are rejected at one moment do not return at one.
 func awayRetry() time.Duration {
 	return (time.Second + rand.N(2*time.Second)).Round(time.Millisecond)
 }
 
-// A refusal is how a call ends that is not admitted, or interrupted.
-type refusal struct {
+// A rejection is how a call ends that was not admitted, or was interrupted.
+type rejection struct {
 	status   *status.Status
-	pushback pushback // the zero value for none
+	pushback pushback // the zero value if there is none
 	fault    bool     // a KeyFunc failed with an error of its own
 }
 
-// keyVerdict is the refusal of a call whose key err says it has not.
-func (g *guard) keyVerdict(ctx context.Context, err error) *refusal {
+// keyRejection returns the rejection of a call whose KeyFunc has failed with
+// err.
+func (g *guard) keyRejection(ctx context.Context, err error) *rejection {
 	if ended := endedBy(ctx, err); ended != nil {
-		return &refusal{status: ended}
+		return &rejection{status: ended}
 	}
-	// The status as it is: status.FromError puts the texts around it into its own.
+	// status.FromError would add the texts of the errors around to the status.
 	var own interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &own) && own.GRPCStatus().Code() != codes.OK {
-		return &refusal{status: own.GRPCStatus()}
+		return &rejection{status: own.GRPCStatus()}
 	}
 	var wrongField *fieldError
 	var missing *missingError
@@ -52,7 +53,7 @@ func (g *guard) keyVerdict(ctx context.Context, err error) *refusal {
 		text = wrongField.Error()
 	case errors.As(err, &missing):
 		text = missing.Error()
-	case errors.Is(err, ErrNoKey), errors.Is(err, ErrNeedMessage): // there is no message to come
+	case errors.Is(err, ErrNoKey), errors.Is(err, ErrNeedMessage): // no message will come
 		text = ErrNoKey.Error()
 	case errors.Is(err, errRepeated):
 		text = errRepeated.Error()
@@ -61,38 +62,42 @@ func (g *guard) keyVerdict(ctx context.Context, err error) *refusal {
 	case errors.Is(err, sqllock.ErrUnavailable):
 		return away()
 	default:
-		return &refusal{status: status.New(codes.Internal, "The server could not find out whom the call is for."), fault: true}
+		return &rejection{status: status.New(codes.Internal, "The server could not find out whom the call is for."), fault: true}
 	}
-	return &refusal{status: status.New(codes.InvalidArgument, text)}
+	return &rejection{status: status.New(codes.InvalidArgument, text)}
 }
 
-// verdict is the refusal of a call by the limiter.
-func (g *guard) verdict(ctx context.Context, err error) *refusal {
+// limiterRejection returns the rejection of a call for which the limiter has
+// failed with err.
+func (g *guard) limiterRejection(ctx context.Context, err error) *rejection {
 	if errors.Is(err, ratelimit.ErrBusy) {
 		return g.busy(err)
 	}
 	if ended := endedBy(ctx, err); ended != nil {
-		return &refusal{status: ended}
+		return &rejection{status: ended}
 	}
 	if errors.Is(err, ratelimit.ErrBadID) {
-		return &refusal{status: status.New(codes.InvalidArgument, err.Error())} // it says why, not what
+		return &rejection{status: status.New(codes.InvalidArgument, err.Error())} // the text has the reason, not the key
 	}
 	return away()
 }
 
-// away is the refusal of a call while locks cannot be taken.
-func away() *refusal {
+// away returns the rejection of a call while locks cannot be acquired.
+func away() *rejection {
 	retry := awayRetry()
 	s := detailed(codes.Unavailable, "The lock service is unavailable."+tryAgain(retry), retryInfo(retry))
-	return &refusal{status: s, pushback: newPushback(retry)}
+	return &rejection{status: s, pushback: newPushback(retry)}
 }
 
-// interruption is how a call ends whose handler has returned err, if err is the
-// end of ctx by the lock that ctx is bound to. Else it is nil: err is the
-// handler's own, or ctx ended with around, the call's context outside of the
-// lock. The client has ended that, or the lock of an interceptor around, which
-// then has the call end with a status of its own.
-func (g *guard) interruption(around, ctx context.Context, err error) *refusal {
+// interruption returns how a call ends whose handler has returned err, if err
+// is the end of ctx by the lock to which ctx is bound. Otherwise it returns
+// nil:
+//
+//   - err is the handler's own, or
+//   - ctx ended with around, the call's context outside of the lock. Then the
+//     client has left, or the lock of an interceptor around has ended. That
+//     interceptor chooses the status.
+func (g *guard) interruption(around, ctx context.Context, err error) *rejection {
 	if err == nil || ctx.Err() == nil || hasOwnStatus(err) { // Err compares the clock
 		return nil
 	}
@@ -108,10 +113,10 @@ func (g *guard) interruption(around, ctx context.Context, err error) *refusal {
 		retry := awayRetry()
 		s := detailed(codes.Aborted, "The call was interrupted because its lock was lost."+tryAgain(retry),
 			g.errorInfo(reasonLost), retryInfo(retry))
-		return &refusal{status: s, pushback: newPushback(retry)}
+		return &rejection{status: s, pushback: newPushback(retry)}
 	case errors.Is(cause, ratelimit.ErrMaxHold) && endsWith(err, cause):
 		text := "The call took longer than the limit " + g.limitName() + " allows."
-		return &refusal{status: status.New(codes.DeadlineExceeded, text)}
+		return &rejection{status: status.New(codes.DeadlineExceeded, text)}
 	}
 	return nil
 }
@@ -121,8 +126,8 @@ func endsWith(err, cause error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, cause) || status.Code(err) == codes.Canceled
 }
 
-// hasOwnStatus reports whether a handler has chosen err's status itself: one that
-// is neither a context's nor ours.
+// hasOwnStatus reports whether a handler has chosen the status of err itself.
+// Then it is neither that of a context nor a lostError.
 func hasOwnStatus(err error) bool {
 	var own interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &own) {
@@ -132,9 +137,9 @@ func hasOwnStatus(err error) bool {
 	return !lost && own.GRPCStatus().Code() != codes.Canceled
 }
 
-// endedBy is the status for the end of the call's own context, if that is what
-// err says, else nil. While the database is away a wait that ends with the
-// context has both errors, and the context's counts: it is the caller's.
+// endedBy returns the status for the end of ctx, the call's context, if err
+// matches that, and otherwise nil. While the database is away, a wait that ends
+// with the context has both errors. That of the context counts then.
 func endedBy(ctx context.Context, err error) *status.Status {
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return status.FromContextError(ended)

@@ -24,10 +24,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// secret is the key in the tests below: nothing that a client is told holds it.
+// secret is the key in the tests below. Nothing that a client gets holds it.
 const secret = "alice-4711"
 
-func TestVerdict(t *testing.T) {
+func TestStatusCodes(t *testing.T) {
 	type want struct {
 		code    codes.Code
 		details []string // kinds of the status's details, in order
@@ -123,7 +123,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// retryDelay is what the RetryInfo of s says.
+// retryDelay returns the time in the RetryInfo of s.
 func retryDelay(t *testing.T, s *status.Status) time.Duration {
 	t.Helper()
 	for _, detail := range s.Details() {
@@ -135,7 +135,7 @@ func retryDelay(t *testing.T, s *status.Status) time.Duration {
 	return 0
 }
 
-// detailKinds are the kinds of details that a status has.
+// detailKinds returns the kinds of the details of a status.
 func detailKinds(s *status.Status) []string {
 	var names []string
 	for _, detail := range s.Details() {
@@ -186,7 +186,7 @@ func TestBusyDetails(t *testing.T) {
 	}
 }
 
-// A status says to people which limit is full, and when to try again.
+// The text of a status says which limit is full, and when to try again.
 func TestBusyMessage(t *testing.T) {
 	wait := func(d time.Duration) ratelimit.Option {
 		return ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return d })
@@ -216,7 +216,7 @@ func TestBusyMessage(t *testing.T) {
 	}
 }
 
-// What a KeyFunc of the user's fails with.
+// The error of a service's KeyFunc decides on the status.
 func TestKeyFuncFails(t *testing.T) {
 	const fault = "The server could not find out whom the call is for."
 	tests := []struct {
@@ -261,7 +261,7 @@ type statusError struct{ status *status.Status }
 func (statusError) Error() string                { return "no " + secret }
 func (e statusError) GRPCStatus() *status.Status { return e.status }
 
-// What the package's own KeyFuncs fail with, a client may read.
+// A client may read the errors of the package's own KeyFuncs.
 func TestKeyFuncTells(t *testing.T) {
 	twice := metadata.AppendToOutgoingContext(t.Context(), "user", "alice", "user", secret)
 	tests := []struct {
@@ -286,7 +286,7 @@ func TestKeyFuncTells(t *testing.T) {
 	}
 }
 
-// A KeyFunc that looks the key up may be overtaken by the end of the call.
+// The call may end while a KeyFunc looks the key up.
 func TestCallEndsInKeyFunc(t *testing.T) {
 	intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(sqllock.NewMemory(), namespace),
 		func(ctx context.Context, _ interceptors.CallMeta) (string, error) {
@@ -300,7 +300,7 @@ func TestCallEndsInKeyFunc(t *testing.T) {
 	}
 }
 
-// A refusal that has nothing to do with the end of the call is not taken for it.
+// A rejection at the end of a call is not taken for that end.
 func TestCallEndsBesides(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -329,7 +329,7 @@ func TestCallEndsBesides(t *testing.T) {
 	}
 }
 
-// What is wrong with an id is known by one error in both transports.
+// Both transports report a bad id by the same error.
 func TestRepeatedMatchesErrBadID(t *testing.T) {
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("user", "alice", "user", "bob"))
 	if _, err := grpcmw.Metadata("user")(ctx, unary(nil)); !errors.Is(err, ratelimit.ErrBadID) {
@@ -337,8 +337,8 @@ func TestRepeatedMatchesErrBadID(t *testing.T) {
 	}
 }
 
-// Each refusal says the time to wait of its own moment, also if it is not that
-// of the refusal before.
+// Each rejection says the time to wait of its own moment, also if it differs
+// from the rejection before.
 func TestRetryInfoFollows(t *testing.T) {
 	var waits []time.Duration
 	for range 3 {

@@ -12,10 +12,11 @@ import (
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams: the lock is
 // held from the stream's start until its handler returns.
 //
-// If the KeyFunc returns [ErrNeedMessage], the lock is taken when the handler
-// receives the first message, in RecvMsg. The stream may be rejected then, or end
-// without a message. RecvMsg then returns the rejection, and the stream's context
-// ends. The call ends with the rejection, whatever the handler returns.
+// If the KeyFunc returns [ErrNeedMessage], the lock is acquired when the
+// handler receives the first message, in RecvMsg. The stream may be rejected
+// then, or end without a message. RecvMsg then returns the rejection, and the
+// stream's context ends. The call ends with the rejection, whatever the handler
+// returns.
 //
 // Before the first message the stream has no lock. SendMsg fails with
 // FAILED_PRECONDITION, and the limiter's Observer is told of that once, through
@@ -23,10 +24,11 @@ import (
 // headers, which end gRPC's own retries. A context that it took from the stream
 // before carries the lock from then on, and ends on its loss.
 //
-// Once the lock is lost RecvMsg and SendMsg fail with ABORTED; the error matches
-// [sqllock.ErrLost]. A handler that returns that error, or its context's, ends the
-// call with ABORTED and RetryInfo. A RecvMsg that already waits for the client
-// goes on waiting. A handler that may wait for long must watch its context too.
+// Once the lock is lost RecvMsg and SendMsg fail with ABORTED; the error
+// matches [sqllock.ErrLost]. A handler that returns that error, or its
+// context's, ends the call with ABORTED and RetryInfo. A RecvMsg that already
+// waits for the client goes on waiting. A handler that may wait for long must
+// watch its context too.
 //
 // StreamServerInterceptor panics if l or key is nil.
 func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
@@ -44,11 +46,11 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 			}
 		}
 		err = handler(srv, s)
-		if refusal := s.refusal(); refusal != nil {
-			return refusal
+		if rejection := s.rejection(); rejection != nil {
+			return rejection
 		}
 		if interrupted := g.interruption(ss.Context(), s.ctx, err); interrupted != nil {
-			return g.refuse(ss.Context(), interrupted, ss.SetTrailer)
+			return g.reject(ss.Context(), interrupted, ss.SetTrailer)
 		}
 		return err
 	}

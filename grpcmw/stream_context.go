@@ -8,7 +8,8 @@ import (
 )
 
 // A streamContext is the context of a stream whose lock may come after the
-// context was taken: it carries the lock once there is one, and ends on its loss.
+// handler has taken the context. It carries the lock once there is one, and
+// ends on its loss.
 type streamContext struct {
 	context.Context // the stream's, with a cancel of its own
 	cancel          context.CancelCauseFunc
@@ -27,8 +28,8 @@ func newStreamContext(parent context.Context) *streamContext {
 }
 
 // carry binds c to lock, which may be nil. carried reports whether lock is in c
-// now, as Bind decides: a dry run's is not, and c then does not depend on it.
-// unbind ends its hold on c.
+// now. The lock of a dry run is not, and c does not depend on it. unbind undoes
+// carry.
 func (c *streamContext) carry(lock *sqllock.Lock) (carried bool, unbind func()) {
 	ctx, cancel := lock.Bind(c.Context)
 	c.bound.Store(&boundLock{lock, ctx})
@@ -40,7 +41,7 @@ func (c *streamContext) carry(lock *sqllock.Lock) (carried bool, unbind func()) 
 	}
 }
 
-// Err agrees with Bind's context, which compares the clock at the call.
+// Err agrees with the context of Bind, which compares the clock at each call.
 func (c *streamContext) Err() error {
 	if b := c.bound.Load(); b != nil && b.ctx.Err() != nil {
 		c.cancel(context.Cause(b.ctx))
@@ -48,8 +49,9 @@ func (c *streamContext) Err() error {
 	return c.Context.Err()
 }
 
-// Value finds the lock in Bind's context and all else in c's own: context.Cause
-// and the contexts made from c ask for c's insides through Value, too.
+// Value finds the lock in the context of Bind, and everything else in that of
+// c. context.Cause and the contexts made from c look up their internals by
+// Value, too.
 func (c *streamContext) Value(key any) any {
 	if b := c.bound.Load(); b != nil {
 		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && lock == b.lock {

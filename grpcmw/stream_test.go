@@ -38,8 +38,8 @@ func openDuplex(t *testing.T, limit *ratelimit.Limiter, key string, handler func
 	return stream
 }
 
-// A context taken from the stream before its first message has the lock after it,
-// and so have the contexts made from it.
+// A context taken from the stream before its first message has the lock after
+// it, and so have the contexts made from it.
 func TestContextTakenBeforeFirstMessage(t *testing.T) {
 	locks := sqllock.NewMemory()
 	type mark struct{}
@@ -80,7 +80,7 @@ func TestContextTakenBeforeFirstMessage(t *testing.T) {
 	}
 }
 
-// A refusal at the first message is how the call ends, whatever the handler does.
+// A rejection at the first message ends the call, whatever the handler does.
 func TestRefusedAtFirstMessage(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -124,8 +124,8 @@ func TestRefusedAtFirstMessage(t *testing.T) {
 	}
 }
 
-// A stream that ends before its first message has no key. A handler that ignores
-// io.EOF must not go on without a lock.
+// A stream that ends before its first message has no key. A handler that
+// ignores io.EOF must not go on without a lock.
 func TestNoFirstMessage(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -164,7 +164,7 @@ func TestNoFirstMessage(t *testing.T) {
 	}
 }
 
-// What is sent before the lock is held is not protected by it.
+// A message that is sent before the lock is held is not protected by it.
 func TestSendBeforeFirstMessage(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -201,8 +201,9 @@ func TestSendBeforeFirstMessage(t *testing.T) {
 	}
 }
 
-// A handler that returns while another of its goroutines receives the first
-// message leaves no lock behind: the key is free when the client has its answer.
+// A handler may return while another of its goroutines receives the first
+// message. No lock stays behind: the key is free when the client has its
+// response.
 func TestHandlerReturnsDuringAdmission(t *testing.T) {
 	locks := slowLocker{Memory: sqllock.NewMemory(), asked: make(chan struct{}), answer: make(chan struct{})}
 	received := make(chan error, 1)
@@ -229,8 +230,8 @@ func TestHandlerReturnsDuringAdmission(t *testing.T) {
 	}
 }
 
-// slowLocker grants its first lock when it is told to, whatever its caller's
-// context says.
+// slowLocker grants its first lock when the test says so, even if the context
+// of the call has ended.
 type slowLocker struct {
 	*sqllock.Memory
 	asked, answer chan struct{}
@@ -242,7 +243,8 @@ func (l slowLocker) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock
 	return l.Memory.TryLock(context.WithoutCancel(ctx), key)
 }
 
-// A first message received after the handler has returned admits nobody.
+// A first message that is received after the handler has returned admits no
+// stream.
 func TestReceiveAfterReturn(t *testing.T) {
 	locks := sqllock.NewMemory()
 	streams := make(chan duplexServer, 1)
@@ -261,7 +263,7 @@ func TestReceiveAfterReturn(t *testing.T) {
 	}
 }
 
-// Nor does one that the transport still has then.
+// That also holds for a message that the transport still has.
 func TestMessageAfterReturn(t *testing.T) {
 	locks := sqllock.NewMemory()
 	intercept := grpcmw.StreamServerInterceptor(ratelimit.OneAtATime(locks, namespace), grpcmw.Field("response_status.message"))
@@ -286,7 +288,8 @@ func TestMessagesBothWays(t *testing.T) {
 		go func() {
 			var err error
 			for n := 0; n < messages && err == nil; {
-				// Fails until the other goroutine has received the first message.
+				// Fails until the other goroutine has received the first
+				// message.
 				if err = stream.Send(&pb.StreamingOutputCallResponse{}); status.Code(err) == codes.FailedPrecondition {
 					err = nil
 				} else {
@@ -331,7 +334,7 @@ func ignoreEOF(err error) error {
 }
 
 // A hookedContext calls the func in its hook, if there is one, while a context
-// made from it is being cancelled: before anybody else can learn of that.
+// made from it is being cancelled. No other goroutine has noticed that by then.
 type hookedContext struct {
 	context.Context
 	done chan struct{}
@@ -351,8 +354,8 @@ func (c hookedContext) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// Who sees the context end finds the refusal there already, not a stream that is
-// still to be decided on.
+// A goroutine that sees the context end finds the rejection. The stream is no
+// longer undecided.
 func TestRefusalBeforeContextEnds(t *testing.T) {
 	locks := sqllock.NewMemory()
 	hold(t, locks, "alice")
@@ -372,7 +375,8 @@ func TestRefusalBeforeContextEnds(t *testing.T) {
 	}
 }
 
-// A message sent early is reported beside what becomes of the stream.
+// A message that is sent early is reported in addition to the outcome of the
+// stream.
 func TestEarlySendIsObserved(t *testing.T) {
 	var admitted, refused atomic.Int64
 	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithObserver(ratelimit.Observer{

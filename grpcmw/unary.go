@@ -10,23 +10,24 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// UnaryServerInterceptor lets a call through to its handler when l admits its
-// key, and ends it with a status otherwise:
+// UnaryServerInterceptor returns an interceptor that calls the handler if l
+// admits the key of the call. Otherwise the call ends with a status:
 //
-//   - RESOURCE_EXHAUSTED, with ErrorInfo, RetryInfo and QuotaFailure, if the key
-//     is busy; with [WithConflict] ABORTED, with ErrorInfo and RetryInfo. The
-//     ErrorInfo's reason is CONCURRENCY_LIMIT_REACHED or CALL_IN_PROGRESS;
-//   - UNAVAILABLE, with RetryInfo, if locks cannot be taken now;
+//   - RESOURCE_EXHAUSTED, with ErrorInfo, RetryInfo and QuotaFailure, if the
+//     key is busy; with [WithConflict] ABORTED, with ErrorInfo and RetryInfo.
+//     The ErrorInfo's reason is CONCURRENCY_LIMIT_REACHED or CALL_IN_PROGRESS;
+//   - UNAVAILABLE, with RetryInfo, if locks cannot be acquired now;
 //   - INVALID_ARGUMENT if the call has no key, or a bad one. The text names the
 //     field or the metadata entry that is missing;
 //   - INTERNAL if the KeyFunc failed, as [KeyFunc] says;
 //   - DEADLINE_EXCEEDED or CANCELLED if the call's context ended in the wait.
 //
 // If the lock is lost while the handler runs, and the handler returns its
-// context's error, the status is ABORTED, with RetryInfo and ErrorInfo of reason
-// LOCK_LOST. If [ratelimit.WithMaxHold] ended the context, it is DEADLINE_EXCEEDED.
-// Any other error of the handler stays, and so does a response. Of several
-// interceptors, the one whose lock ended the context decides.
+// context's error, the status is ABORTED, with RetryInfo and ErrorInfo of
+// reason LOCK_LOST. If [ratelimit.WithMaxHold] ended the context, it is
+// DEADLINE_EXCEEDED. Any other error of the handler stays, and so does a
+// response. Of several interceptors, the one whose lock ended the context
+// decides.
 //
 // Health checks and server reflection are not limited ([WithAllServices]). No
 // status, detail or trailer holds the key. To limit some methods only, wrap
@@ -41,18 +42,18 @@ func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) g
 		}
 		setTrailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }
 		id, err := g.key(ctx, interceptors.NewServerCallMeta(info.FullMethod, nil, req))
-		lock, refused := g.admit(ctx, info.FullMethod, id, err)
-		if refused != nil {
-			return nil, g.refuse(ctx, refused, setTrailer)
+		lock, rejected := g.admit(ctx, info.FullMethod, id, err)
+		if rejected != nil {
+			return nil, g.reject(ctx, rejected, setTrailer)
 		}
-		// Deferred, so that a panic releases and goes on. gRPC sends the response
-		// after that: the client's next call finds the key free.
+		// Deferred, so that a panic releases the lock, too. gRPC sends the
+		// response after that, so the client's next call finds the key free.
 		defer func() { _ = lock.Unlock() }() // a loss has ended the handler's context
 		bound, cancel := lock.Bind(ctx)
-		defer cancel() // first: what the handler left behind ends before the lock goes
+		defer cancel() // first, so that what the handler left behind ends before the lock
 		resp, err := handler(bound, req)
 		if interrupted := g.interruption(ctx, bound, err); interrupted != nil {
-			return nil, g.refuse(ctx, interrupted, setTrailer)
+			return nil, g.reject(ctx, interrupted, setTrailer)
 		}
 		return resp, err
 	}

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// What is wrong where operators have wired a server wrongly, for the log.
+// Mistakes in how a server is wired, for the log.
 const (
 	noKeyText  = "grpcmw: a call has no key: is the interceptor after the authentication?"
 	twiceText  = "grpcmw: a call needs two places of one limit: is the limit on its road twice?"
 	failedText = "grpcmw: a KeyFunc failed"
 )
 
-// reportKey logs err of a KeyFunc, for which a call of method is refused, if it
-// is not for the client to mend.
-func (g *guard) reportKey(ctx context.Context, method string, refused *refusal, err error) {
+// reportKey logs err of a KeyFunc, for which a call of method is rejected, if
+// the client cannot correct it.
+func (g *guard) reportKey(ctx context.Context, method string, rejected *rejection, err error) {
 	var wrongField *fieldError // of every call of the method
 	switch {
-	case refused.fault, errors.As(err, &wrongField):
+	case rejected.fault, errors.As(err, &wrongField):
 		g.report(ctx, method, slog.LevelError, failedText, slog.Any("error", err))
 	case errors.Is(err, ErrNoKey) && !errors.Is(err, errNoMessage):
 		g.report(ctx, method, slog.LevelWarn, noKeyText, slog.Any("error", err))
@@ -32,9 +32,10 @@ func (g *guard) report(ctx context.Context, method string, level slog.Level, tex
 	g.reports.Log(ctx, g.log, level, text, slog.String("method", method), attrs...)
 }
 
-// exempt reports whether calls of method are not limited. Balancers and tools make
-// such calls, which do no work and carry no user. The service ends at the last
-// slash, as in package grpc: a proxy forwards methods that clients make up.
+// exempt reports whether calls of method are not limited. Balancers and tools
+// make such calls, which do no work and carry no user. The service ends at the
+// last slash, as in package grpc: a proxy forwards methods that clients make
+// up.
 func (g *guard) exempt(method string) bool {
 	if g.all {
 		return false

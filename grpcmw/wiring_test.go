@@ -52,8 +52,8 @@ func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
 	}
 }
 
-// askers make calls through one of the two interceptors, nested in the call whose
-// context they are given, and run handler in them.
+// askers make calls through one of the two interceptors, nested in the call
+// whose context they are given, and run handler in them.
 var askers = []struct {
 	name string
 	ask  func(ctx context.Context, l *ratelimit.Limiter, key grpcmw.KeyFunc, opts ...grpcmw.Option) func(handler func(context.Context) error) error
@@ -73,7 +73,7 @@ var askers = []struct {
 	}},
 }
 
-// A method whose calls never have a key is in the log, once a minute.
+// A method whose calls never have a key is reported in the log, once a minute.
 func TestReportsNoKey(t *testing.T) {
 	for _, a := range askers {
 		t.Run(a.name, func(t *testing.T) {
@@ -103,7 +103,8 @@ func TestReportsNoKey(t *testing.T) {
 	}
 }
 
-// A call that meets one limit twice is in the log. What is no mistake is not.
+// A call that needs one limit twice is reported in the log. What is no mistake
+// is not.
 func TestReportsTwice(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -145,7 +146,7 @@ func TestReportsTwice(t *testing.T) {
 	}
 }
 
-// What a KeyFunc fails with decides on the status, and on the log.
+// The error of a KeyFunc decides on the status, and on the log.
 func TestKeyFuncErrors(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -198,7 +199,7 @@ func TestKeyFuncErrors(t *testing.T) {
 	}
 }
 
-// A path that does not fit the method's message is in the log.
+// A path that does not fit the method's message is reported in the log.
 func TestReportsWrongField(t *testing.T) {
 	var log logbook
 	intercept := grpcmw.UnaryServerInterceptor(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), grpcmw.Field("user"), log.option())

@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// BenchmarkHandler is a request through a handler that does nothing: bare, and
-// behind a Middleware on Memory that admits or refuses it. No server is in it.
+// BenchmarkHandler measures a request to a handler that does nothing: bare, and
+// behind a Middleware on Memory that admits or rejects it. There is no server.
 func BenchmarkHandler(b *testing.B) {
 	noop := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	b.Run("bare", func(b *testing.B) { benchmarkHandler(b, noop, http.StatusNoContent) })
@@ -32,8 +32,8 @@ func BenchmarkHandler(b *testing.B) {
 	})
 }
 
-// unwrapped is a Middleware that hands on the ResponseWriter as it came: what the
-// one of Handler costs is the difference.
+// unwrapped is a Middleware that passes the original ResponseWriter on. The
+// difference is the cost of the ResponseWriter of Handler.
 func unwrapped(next http.Handler) http.Handler {
 	m := limited(sqllock.NewMemory())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +49,7 @@ func unwrapped(next http.Handler) http.Handler {
 	})
 }
 
-// BenchmarkWriter compares the ResponseWriter of Handler with the one that came,
+// BenchmarkWriter compares the ResponseWriter of Handler with the original one,
 // for each set of optional interfaces that net/http has.
 func BenchmarkWriter(b *testing.B) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -80,7 +80,7 @@ func benchmarkWriter(b *testing.B, w http.ResponseWriter, h http.Handler, body i
 	}
 }
 
-// serverWriters are as net/http's ResponseWriters, by their optional interfaces.
+// serverWriters have the optional interfaces of net/http's ResponseWriters.
 var serverWriters = map[string]func() http.ResponseWriter{
 	"plain": func() http.ResponseWriter { return &discardWriter{header: make(http.Header)} },
 	"HTTP/1": func() http.ResponseWriter {
@@ -128,12 +128,12 @@ func TestWriterAllocations(t *testing.T) {
 	}
 }
 
-// canDelay is for the deadlines of a request whose body is read ahead.
+// canDelay can set the deadline for a body that is read ahead.
 type canDelay struct{}
 
 func (canDelay) SetReadDeadline(time.Time) error { return nil }
 
-// An endedBody has been read.
+// An endedBody is a body at its end.
 type endedBody struct{}
 
 func (endedBody) Read([]byte) (int, error) { return 0, io.EOF }
@@ -144,8 +144,8 @@ var (
 	done = []byte("done")
 )
 
-// BenchmarkFile sends a file of a mebibyte from a server: bare, where the kernel
-// copies it, and behind a Middleware.
+// BenchmarkFile sends a file of a mebibyte from a server: bare, where the
+// kernel copies it, and behind a Middleware.
 func BenchmarkFile(b *testing.B) {
 	name := filepath.Join(b.TempDir(), "f")
 	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
@@ -199,7 +199,7 @@ func benchmarkRequest(b *testing.B) *http.Request {
 	return r
 }
 
-// A discardWriter keeps the status alone.
+// A discardWriter keeps only the status.
 type discardWriter struct {
 	header http.Header
 	status int

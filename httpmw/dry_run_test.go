@@ -11,8 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// losing is a Memory whose locks end the contexts bound to them when they are
-// told to be lost.
+// losing is a Memory whose locks can be lost by the test.
 type losing struct {
 	*sqllock.Memory
 	taken chan *sqllock.Lock
@@ -55,7 +54,7 @@ func TestLossInDryRun(t *testing.T) {
 	}
 }
 
-// Nor does it end the context of who uses Acquire, and Bind by itself.
+// The loss does not end a context of Acquire and Bind either.
 func TestAcquireInDryRun(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithDryRun())
@@ -75,8 +74,8 @@ func TestAcquireInDryRun(t *testing.T) {
 	}
 }
 
-// A limit on trial inside of one in earnest leaves that one's lock in place,
-// whether the trial has a lock of its own or not.
+// A dry run inside of another Middleware does not hide that one's lock, whether
+// the dry run has a lock of its own or not.
 func TestDryRunInsideAnother(t *testing.T) {
 	t.Parallel()
 	for name, inner := range map[string]sqllock.Locker{

@@ -24,28 +24,28 @@ import (
 // userKey is where authenticate puts the user.
 type userKey struct{}
 
-// userID is the authenticated user: what a KeyFunc should be built on.
+// userID returns the authenticated user, on which a KeyFunc should be built.
 func userID(ctx context.Context) (string, bool) {
 	id, ok := ctx.Value(userKey{}).(string)
 	return id, ok
 }
 
-// authenticate stands for a service's authentication: it puts who the client was
-// shown to be into the context, whatever the client says it is.
+// authenticate stands for a service's authentication. It puts the verified user
+// into the context.
 func authenticate(id string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, id)))
 	})
 }
 
-// call sends a GET to h and prints how it is answered.
+// call sends a GET to h and prints the response.
 func call(h http.Handler, path string) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	fmt.Println(w.Code, http.StatusText(w.Code))
 }
 
-// busy is h with a request of user-1 in it already, for the next one to meet.
+// busy returns a handler in which a second request of user-1 meets the first.
 func busy(m *httpmw.Middleware) http.Handler {
 	inner := authenticate("user-1", m.Handler(http.NotFoundHandler()))
 	return authenticate("user-1", m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,7 @@ func ExampleNew() {
 	// 200 OK
 }
 
-// What a refused client gets.
+// The response to a rejected request.
 func ExampleMiddleware_Handler() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
 	w := httptest.NewRecorder()
@@ -102,7 +102,7 @@ func ExampleMiddleware_Handler_lock() {
 	// Output: 200 OK
 }
 
-// http.TimeoutHandler goes around the lock: a handler that has been given up but
+// The lock is inside of http.TimeoutHandler. A handler that was given up and
 // still runs keeps the next one out.
 func ExampleMiddleware_Handler_timeout() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
@@ -117,8 +117,8 @@ func ExampleMiddleware_Handler_timeout() {
 	// at a time: 1
 }
 
-// With the lock around http.TimeoutHandler, the lock goes back while the handler
-// still runs, and the next request of the user runs beside it.
+// With the lock around http.TimeoutHandler, it is released while the handler
+// still runs. The next request of the user overlaps with that handler.
 func ExampleMiddleware_Handler_incorrect() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.FromContext(userID))
 	var slow slow
@@ -144,8 +144,8 @@ func (s *slow) ServeHTTP(http.ResponseWriter, *http.Request) {
 	defer s.leave.Unlock()
 }
 
-// timeOut sends requests to h until n of them have started s; a busy machine
-// may time one out before that.
+// timeOut sends requests to h until n of them have started s. On a busy machine
+// a request may time out before that.
 func (s *slow) timeOut(h http.Handler, n int) {
 	s.leave.Lock()
 	s.ends.Add(n)
@@ -154,7 +154,7 @@ func (s *slow) timeOut(h http.Handler, n int) {
 	}
 }
 
-// running returns how many run, and lets them go.
+// running returns how many handlers run, and lets them return.
 func (s *slow) running() int {
 	n := int(s.starts.Load())
 	s.leave.Unlock()
@@ -185,7 +185,7 @@ func ExampleMiddleware_Acquire() {
 	// 400 Bad Request
 }
 
-// A KeyFunc can look the id up, and leave some requests out of the limit.
+// A KeyFunc can look the id up, and exempt some requests from the limit.
 func ExampleKeyFunc_bypass() {
 	perTenant := func(r *http.Request) (string, error) {
 		user, ok := userID(r.Context())
@@ -213,7 +213,7 @@ func ExampleKeyFunc_bypass() {
 	// 400 Bad Request
 }
 
-// A middleware in front of the authentication finds no key. The log says so, at
+// A middleware outside of the authentication finds no key. The log says so, at
 // most once a minute.
 func ExampleWithLogger() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
@@ -235,7 +235,7 @@ func ExampleWithLogger() {
 	// 400 Bad Request
 }
 
-// What a person reads can be in the service's own words.
+// A service can choose the sentence for people.
 func ExampleWithBusyText() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 	m := httpmw.New(exports, httpmw.FromContext(userID), httpmw.WithBusyText("You can run one export at a time."))
@@ -258,7 +258,7 @@ func ExampleMiddleware_Reject() {
 	// 503 Service Unavailable
 }
 
-// id prints what key finds in a request.
+// id prints the result of key for a request.
 func id(key httpmw.KeyFunc, r *http.Request) {
 	id, err := key(r)
 	fmt.Printf("%q, %v\n", id, err)
@@ -288,8 +288,8 @@ func ExampleHeader() {
 	// "", httpmw: header X-Verified-Subject: ratelimit: bad id: it is given more than once
 }
 
-// A header that the client may choose lets anybody take anybody's place: mallory
-// keeps the victim out by writing its name.
+// A header that the client chooses is a bad key: mallory blocks the victim by
+// writing its name.
 func ExampleHeader_incorrect() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), httpmw.Header("X-User"))
 	send := func(h http.Handler) {
@@ -309,8 +309,8 @@ func ExampleHeader_incorrect() {
 	// mallory's: 200 OK
 }
 
-// For a session cookie that the authentication in front has verified: on its own
-// it is only what the client wrote.
+// For a session cookie that the authentication around has verified. Without
+// that it is only what the client wrote.
 func ExampleCookie() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.AddCookie(&http.Cookie{Name: "sid", Value: "s-1"})
@@ -318,8 +318,8 @@ func ExampleCookie() {
 	// Output: "s-1", <nil>
 }
 
-// For a resource that the handler checks the user's right to; joined with the
-// user, so that nobody can block another's.
+// For a resource to which the handler checks the user's right. It is joined
+// with the user, so that no user can block another.
 func ExampleQuery() {
 	key := httpmw.Join(httpmw.FromContext(userID), httpmw.Query("report"))
 	r := httptest.NewRequest(http.MethodGet, "/?report=7", nil)
@@ -338,7 +338,7 @@ func ExamplePathValue() {
 	// Output: 200 OK
 }
 
-// Around the mux nothing has matched yet, and there is no key.
+// Around the mux no pattern has matched yet, and there is no key.
 func ExamplePathValue_incorrect() {
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "report"), httpmw.PathValue("id"))
 	mux := http.NewServeMux()
@@ -370,7 +370,7 @@ func ExampleJoin() {
 	// "1:a3:b:c", <nil>
 }
 
-// A KeyFunc of one's own says ErrNoKey when there is nothing.
+// A KeyFunc of a service returns ErrNoKey if there is no id.
 func ExampleKeyFunc() {
 	key := httpmw.KeyFunc(func(r *http.Request) (string, error) {
 		if user, _, ok := r.BasicAuth(); ok { // which authentication has checked

@@ -139,8 +139,8 @@ func (w *faultyServer) newCall(ctx context.Context) (context.Context, *handlerCa
 	return ctx, c, number
 }
 
-// send sends the request of c for id, whose handler misbehaves in the given way.
-// It returns the status of the response, 0 if there is none.
+// send sends the request of c for id, whose handler misbehaves in the given
+// way. It returns the status of the response, 0 if there is none.
 func (w *faultyServer) send(ctx context.Context, c *handlerCall, number, id string, which int) (status int) {
 	defer c.hangUp()
 	query := url.Values{"id": {id}, "which": {strconv.Itoa(which)}, "call": {number}}

@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// One user's second request is refused by every instance while the first is
-// served, another user's is not.
+// While a request of a user is served, every instance rejects the second one.
+// It admits a request of another user.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -41,8 +41,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// The handler's context carries the lock and the request's values, and ends with
-// the request.
+// The handler's context carries the lock and the request's values, and ends
+// with the request.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	type key struct{}
@@ -69,7 +69,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// Admitted without a lock: by fail-open, or by a dry run.
+// A request may be admitted without a lock: by WithFailOpen, or in a dry run.
 func TestWithoutLock(t *testing.T) {
 	t.Parallel()
 	away := locker{err: sqllock.ErrUnavailable}
@@ -104,7 +104,7 @@ func TestWithoutLock(t *testing.T) {
 	}
 }
 
-// A request that waits is let in when the one before it ends.
+// A waiting request is admitted when the one before it ends.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -120,9 +120,8 @@ func TestWait(t *testing.T) {
 	receive(t, second, "second answer").want(t, http.StatusOK)
 }
 
-// What the handler leaves in its copy of the request is there for the server
-// and for middleware around: a form's files, which the server removes, and the
-// pattern that matched.
+// The server and handlers around find what the handler leaves in its copy of
+// the request: the files of a form, which the server removes, and the pattern.
 func TestCarryBack(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

@@ -13,26 +13,30 @@ import (
 	"github.com/latchkey-go/latchkey/internal/handoff"
 )
 
-// A heldBody is the request body of an admitted request. Its Read fails once the
-// handler's context has ended with the loss of the lock, or with WithMaxHold.
-// Otherwise a handler whose body never arrives would not see that end. The end of
-// the request's own context is left to the server, as without a lock.
+// A heldBody is the request body of an admitted request. Its Read fails once
+// the handler's context has ended with the loss of the lock, or with
+// WithMaxHold. Otherwise a handler whose body never arrives would not notice
+// that end. The end of the request's own context is left to the server, as
+// without a lock.
 //
-// Handlers pass a body on to other goroutines, which may read it after the
+// Handlers may pass a body on to other goroutines, which may read it after the
 // handler has returned.
+//
+// Invariant: after finish no deadline of a heldBody is set on the connection,
+// which may serve another request by then.
 type heldBody struct {
 	io.ReadCloser           // what the handler reads
 	ahead         readAhead // what was read while the request waited
 	w             http.ResponseWriter
-	outer, inner  *http.Request   // as it came, and as the handler has it
-	ctx           context.Context // the handler's: handlers replace that of inner
+	outer, inner  *http.Request   // the original request, and the handler's copy
+	ctx           context.Context // of the handler, which may replace that of inner
 	reads         *bodyReads
 
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // protects the fields below
 	reading int        // calls of Read under way
-	ended   error      // what Read fails with; nil until then
-	cut     bool       // a deadline of ours has ended a Read
-	eof     bool       // Read has come to the end
+	ended   error      // the error of every later Read; nil before
+	cut     bool       // a deadline of the heldBody has ended a Read
+	eof     bool       // Read has returned io.EOF
 	taken   bool       // Read has returned a byte
 	done    bool       // the handler has returned
 }
@@ -57,7 +61,7 @@ func (b *heldBody) Read(p []byte) (n int, err error) {
 	if err := b.enter(); err != nil {
 		return 0, err
 	}
-	defer func() { err = b.leave(n, err) }() // a body of the user's own may panic
+	defer func() { err = b.leave(n, err) }() // a body of another package may panic
 	return b.ReadCloser.Read(p)
 }
 
@@ -82,7 +86,7 @@ func (b *heldBody) leave(n int, err error) error {
 	b.eof = b.eof || err == io.EOF
 	b.taken = b.taken || n > 0
 	switch {
-	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server fills in that of the request that came
+	case err == io.EOF && b.outer.Trailer != nil && b.inner.Trailer == nil: // the server sets the Trailer of the original request
 		b.inner.Trailer = b.outer.Trailer
 	case err != nil && err != io.EOF && b.ended != nil:
 		return b.ended
@@ -97,7 +101,8 @@ func (b *heldBody) Taken() bool {
 	return b.taken
 }
 
-// endLocked looks whether the handler's context has ended by itself.
+// endLocked sets ended if the handler's context has ended, but not that of the
+// request.
 func (b *heldBody) endLocked() {
 	ctx := b.ctx
 	if b.done || b.ended != nil || ctx.Err() == nil || b.outer.Context().Err() != nil {
@@ -106,9 +111,9 @@ func (b *heldBody) endLocked() {
 	b.ended = fmt.Errorf("httpmw: the request body is no longer read: %w", cmp.Or(context.Cause(ctx), ctx.Err()))
 }
 
-// interrupt ends a Read under way if the handler's context has ended. It holds the
-// mutex so that its deadline never comes after the handler's return, where the
-// connection may serve another request. To set a deadline does not block.
+// interrupt ends a Read under way if the handler's context has ended. It holds
+// the mutex, so that it never sets a deadline after finish. Setting a deadline
+// does not block.
 func (b *heldBody) interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +122,7 @@ func (b *heldBody) interrupt() {
 	}
 }
 
-// finish is called when the handler has returned, also twice.
+// finish is called when the handler has returned. It may be called twice.
 func (b *heldBody) finish() {
 	b.mu.Lock()
 	again := b.done
@@ -129,9 +134,9 @@ func (b *heldBody) finish() {
 	}
 }
 
-// settle waits for a Read that began in the wait, if it may touch the response's
-// header: [http.MaxBytesReader] does, when there is too much. Only the server's
-// own body is known not to.
+// settle waits for a Read that began in the wait, if that may touch the
+// response's header. [http.MaxBytesReader] does so if the body is too large.
+// Only the server's own body certainly does not.
 func (b *heldBody) settle() {
 	if b == nil || !b.ahead.begun() || reflect.TypeOf(handoff.Beneath(b.ahead.body)).String() == "*http.body" {
 		return
@@ -144,11 +149,11 @@ func (b *heldBody) settle() {
 	_ = b.leave(0, nil)
 }
 
-// Beneath returns the body of the request as it came: see [handoff.Body].
+// Beneath returns the body that the Middleware has wrapped: see [handoff.Body].
 func (b *heldBody) Beneath() io.ReadCloser { return b.ahead.body }
 
-// beforeHeader ends what would keep the server from writing a header; it reports
-// whether that has broken the connection for the next request.
+// beforeHeader ends a Read that would block the server from writing a header.
+// It reports whether that has broken the connection for the next request.
 func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
 	switch {
 	case duplex:
@@ -159,17 +164,18 @@ func (b *heldBody) beforeHeader(duplex bool) (broken bool) {
 	return b.broken()
 }
 
-// broken reports whether a deadline of ours is in force on the connection, which
-// is then as good as closed. Over HTTP/2 it would be the stream's alone.
+// broken reports whether a deadline of the heldBody is in force on the
+// connection, which then serves no other request. Over HTTP/2 the deadline is
+// that of the stream.
 func (b *heldBody) broken() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.outer.ProtoMajor == 1 && (b.cut || b.ahead.wasCut.Load())
 }
 
-// spoiled reports whether the server may take the connection for a good one
-// although it is broken. It does not with a body that it cannot read to its end,
-// unless the handler has written while it read.
+// spoiled reports whether the server may use the connection again although it
+// is broken. It does not if it cannot read the body to its end, unless the
+// handler has written while it read.
 func (b *heldBody) spoiled(duplex bool) bool {
 	if !b.broken() {
 		return false

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// readCheck is how long a Read may go on after the end of its handler's context.
+// readCheck is how long a Read may continue after the end of its handler's
+// context.
 const readCheck = 50 * time.Millisecond
 
-// bodyReads are the bodies of a Middleware that are being read. One goroutine looks
-// after all of them from time to time, while there are any. Most reads are over in
-// an instant: a [context.AfterFunc] for each would be the larger cost.
+// bodyReads is the set of bodies of a Middleware that are being read. One
+// goroutine checks all of them from time to time, while there are any. Most
+// reads end in an instant, so a [context.AfterFunc] for each would cost more.
 type bodyReads struct {
-	mu      sync.Mutex // protects the following
+	mu      sync.Mutex // protects the fields below
 	bodies  map[*heldBody]struct{}
 	watched bool // the goroutine runs
 }
@@ -51,7 +52,8 @@ func (s *bodyReads) watch() {
 	}
 }
 
-// current is what is being read. If that is nothing, the goroutine is to end.
+// current returns the bodies that are being read. If there are none, the
+// goroutine must end.
 func (s *bodyReads) current() []*heldBody {
 	s.mu.Lock()
 	defer s.mu.Unlock()

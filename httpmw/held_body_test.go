@@ -39,12 +39,12 @@ func transmit(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// post is the header of a POST as ada, whose fields end it.
+// post returns the header of a POST of ada that ends with fields.
 func post(fields string) string {
 	return "POST / HTTP/1.1\r\nHost: x\r\n" + user + ": ada\r\n" + fields + "\r\n\r\n"
 }
 
-// response reads a response to its end.
+// response reads a response with its whole body.
 func response(t *testing.T, conn net.Conn) reply {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -59,7 +59,7 @@ func response(t *testing.T, conn net.Conn) reply {
 	return reply{resp, string(text)}
 }
 
-// readingAll reads the body and tells how that ended.
+// readingAll reads the body, and sends the error at its end to ends.
 func readingAll(ends chan<- error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
@@ -70,7 +70,7 @@ func readingAll(ends chan<- error) http.HandlerFunc {
 	}
 }
 
-// A hold ends in time although the body that its handler waits for never comes.
+// A hold ends in time although its handler waits for a body that never comes.
 func TestMaxHoldEndsReadOfBody(t *testing.T) {
 	t.Parallel()
 	ends := make(chan error, 1)
@@ -91,7 +91,7 @@ func TestMaxHoldEndsReadOfBody(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 it is the same, but for the connection, which goes on.
+// Over HTTP/2 a hold ends in time, too. The connection stays in use.
 func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
 	t.Parallel()
 	ends := make(chan error, 1)
@@ -115,8 +115,8 @@ func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
 	}
 }
 
-// A hold that ends when the body has been read leaves the connection as good as
-// it was: the next request on it has a context that lives, and its body.
+// A hold that ends after the body was read does not affect the connection. The
+// next request on it has a live context, and its body.
 func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 	t.Parallel()
 	m := held()
@@ -211,7 +211,7 @@ func TestFormFilesAfterPanic(t *testing.T) {
 	}
 }
 
-// uploaded is the name of the temporary file of r's form.
+// uploaded returns the name of the temporary file of r's form.
 func uploaded(t *testing.T, r *http.Request) string {
 	if err := r.ParseMultipartForm(1); err != nil { // a byte of its files stays in memory
 		t.Error(err)

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// Unwrap is for [http.ResponseController]. What a handler does with the
-// ResponseWriter below goes around the lock, but for a Hijack by the controller.
+// Unwrap is for [http.ResponseController]. Calls on the ResponseWriter below
+// bypass the heldWriter, except for a Hijack by the controller.
 func (w *heldWriter) Unwrap() http.ResponseWriter {
 	if hijacksBelow(w.w) {
 		return unwrappedWriter{w.w, w}
@@ -16,7 +16,8 @@ func (w *heldWriter) Unwrap() http.ResponseWriter {
 	return w.w
 }
 
-// hijacksBelow reports whether w is not a [http.Hijacker], but has one below it.
+// hijacksBelow reports whether w is not a [http.Hijacker], but has one below
+// it.
 func hijacksBelow(w http.ResponseWriter) bool {
 	if _, ok := w.(http.Hijacker); ok {
 		return false // hijackingWriter has it
@@ -67,11 +68,11 @@ func (w *heldWriter) FlushError() error {
 	return err
 }
 
-// sniffLen is how much of a body net/http looks at to find its type.
+// sniffLen is how many bytes of a body net/http reads to detect its type.
 const sniffLen = 512
 
-// isSniffed reports whether the server needs the byte kept back to find out the
-// body's type.
+// isSniffed reports whether the server needs the byte that is kept back to
+// detect the type of the body.
 func (w *heldWriter) isSniffed() bool {
 	_, given := w.header["Content-Type"]
 	return !given && w.length <= sniffLen

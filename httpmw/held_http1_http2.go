@@ -20,10 +20,11 @@ func (w http1Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w http1Writer) ReadFrom(src io.Reader) (int64, error) { return copyingWriter(w).ReadFrom(src) }
 
 func (w http1Writer) CloseNotify() <-chan bool {
-	return w.w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // deprecated, but asked for
+	return w.w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // deprecated, but still used
 }
 
-// An http2Writer is the same over HTTP/2.
+// An http2Writer has the optional interfaces of net/http's ResponseWriter over
+// HTTP/2.
 type http2Writer struct{ *heldWriter }
 
 func (w http2Writer) Flush() { flushingWriter(w).Flush() }
@@ -33,5 +34,5 @@ func (w http2Writer) Push(target string, opts *http.PushOptions) error {
 }
 
 func (w http2Writer) CloseNotify() <-chan bool {
-	return w.w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // deprecated, but asked for
+	return w.w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // deprecated, but still used
 }

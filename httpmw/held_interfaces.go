@@ -14,8 +14,8 @@ const (
 	closeNotifier
 )
 
-// exposed is w with exactly the optional interfaces of the ResponseWriter below
-// it. Handlers ask for them to find out what the server can do.
+// exposed returns w with exactly the optional interfaces of the ResponseWriter
+// below it. Handlers use them to detect what the server supports.
 func (w *heldWriter) exposed() http.ResponseWriter {
 	set := 0
 	if _, ok := w.w.(http.Flusher); ok {
@@ -31,15 +31,15 @@ func (w *heldWriter) exposed() http.ResponseWriter {
 	if ok {
 		set |= pusher
 	}
-	notify, ok := w.w.(http.CloseNotifier) //nolint:staticcheck // deprecated, but asked for
+	notify, ok := w.w.(http.CloseNotifier) //nolint:staticcheck // deprecated, but still used
 	if ok {
 		set |= closeNotifier
 	}
 	return w.exposing(set, push, notify)
 }
 
-// exposing is w with a set of optional interfaces. In Go each set needs a type of
-// its own.
+// exposing returns w with a set of optional interfaces. In Go each set needs a
+// type of its own.
 func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifier) http.ResponseWriter { //nolint:staticcheck // see above
 	switch set {
 	case flusher:

@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// optional names the optional interfaces of w.
+// optional returns the names of the optional interfaces of w.
 func optional(w http.ResponseWriter) string {
 	var names []string
 	add := func(ok bool, name string) {
@@ -52,8 +52,8 @@ func (canRead) ReadFrom(r io.Reader) (int64, error)  { return io.Copy(io.Discard
 func (canPush) Push(string, *http.PushOptions) error { return nil }
 func (canNotify) CloseNotify() <-chan bool           { return nil }
 
-// The handler's ResponseWriter has the optional interfaces of the one outside,
-// no more and no fewer.
+// The handler's ResponseWriter has exactly the optional interfaces of the
+// original one.
 func TestOptionalInterfaces(t *testing.T) {
 	t.Parallel()
 	plain := &discardWriter{header: make(http.Header)}
@@ -102,7 +102,7 @@ func TestOptionalInterfaces(t *testing.T) {
 	}
 }
 
-// So it is with the server's own.
+// The same holds for the ResponseWriters of a server.
 func TestServersOptionalInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -124,7 +124,7 @@ func TestServersOptionalInterfaces(t *testing.T) {
 	}
 }
 
-// A sourceWriter has a ReadFrom that keeps what it was given.
+// A sourceWriter has a ReadFrom that keeps its source.
 type sourceWriter struct {
 	discardWriter
 	sources []io.Reader
@@ -135,8 +135,8 @@ func (w *sourceWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(io.Discard, r)
 }
 
-// The server gets a file as it must to have the kernel copy it: package net
-// looks for an *io.LimitedReader around it, one deep.
+// The server gets a file in the form in which the kernel copies it. Package net
+// recognizes one *io.LimitedReader around it.
 func TestServerGetsTheFileItself(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "f")

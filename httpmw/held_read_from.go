@@ -2,8 +2,8 @@ package httpmw
 
 import "io"
 
-// A copyingWriter is a heldWriter on an [io.ReaderFrom], which lets the kernel
-// copy files.
+// A copyingWriter is a heldWriter whose ResponseWriter is an [io.ReaderFrom],
+// by which the kernel copies files.
 type copyingWriter struct{ *heldWriter }
 
 // ReadFrom hands the server a reader that it recognizes: an *[io.LimitedReader]
@@ -46,8 +46,9 @@ func (w copyingWriter) copyCounted(src io.Reader) (n int64, err error) {
 	return n + rest, err
 }
 
-// allButLast is what may be copied of src before its last byte. If src is
-// limited itself, from is src: the server looks through one limit, not two.
+// allButLast returns the part of src that may be copied before its last byte.
+// If src is limited itself, from is src: the server recognizes one limit, not
+// two.
 func (w copyingWriter) allButLast(src io.Reader) (part, from *io.LimitedReader) {
 	limit := max(0, w.left-1)
 	from, ok := src.(*io.LimitedReader)
@@ -57,7 +58,7 @@ func (w copyingWriter) allButLast(src io.Reader) (part, from *io.LimitedReader) 
 	return &io.LimitedReader{R: from.R, N: min(limit, from.N)}, from
 }
 
-// withoutReadFrom hides all but Write.
+// A withoutReadFrom has only the Write of w.
 type withoutReadFrom struct{ w *heldWriter }
 
 func (w withoutReadFrom) Write(p []byte) (int, error) { return w.w.Write(p) }

@@ -1,8 +1,6 @@
 package httpmw
 
 import (
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -26,45 +24,47 @@ import (
 type heldWriter struct {
 	w    http.ResponseWriter
 	lock *sqllock.Lock
-	r    *http.Request // as it came
-	body *heldBody     // nil: the request has none
+	r    *http.Request // the original request
+	body *heldBody     // nil if the request has none
 
 	header http.Header // of w; nil until the handler asks for it
 	state  writerState
 	duplex bool // the handler writes while it reads
 
-	length int64 // in counted: of the whole body
-	left   int64 // in counted: bytes still to come; in head: bytes that still go to the server
+	length int64 // if counted: bytes of the whole body
+	left   int64 // if counted: bytes still to come; if head: bytes that still go to the server
 	keeps  bool  // kept is a byte of the response
 	kept   [1]byte
 	closes bool // the connection must not serve another request
 
 	encoded   bool        // Content-Encoding was set outside of the handler
-	cutInside atomic.Bool // a Middleware within has cut a Read
+	cutInside atomic.Bool // an inner Middleware has cut a Read
 }
 
-// A writerState is how far a response has come, and how its end is kept back.
+// A writerState says how far a response has come, and how its end is kept back.
 type writerState uint8
 
 const (
 	unbegun  writerState = iota // the handler has written nothing
 	open                        // nothing is kept back
-	counted                     // it has a Content-Length
-	bodiless                    // it is complete with its header
-	head                        // it answers HEAD
-	hijacked
+	counted                     // the response has a Content-Length
+	bodiless                    // the response is complete with its header
+	head                        // the response is to HEAD
+	hijacked                    // the handler has taken the connection over
 )
 
-// headBuffer is how much of a body net/http buffers over HTTP/2 before it sends
-// the header, and over HTTP/1 no less. The header ends a response to HEAD.
+// headBuffer is how many bytes of a body net/http buffers over HTTP/2 before it
+// sends the header. Over HTTP/1 it buffers at least as many. The header ends a
+// response to HEAD.
 const headBuffer = 4 << 10
 
-// newHeldWriter is for a request that is admitted, or that may wait.
+// newHeldWriter returns the heldWriter of a request that is admitted, or may
+// wait.
 func (m *Middleware) newHeldWriter(w http.ResponseWriter, r *http.Request) *heldWriter {
 	if !hasBody(r) {
 		return &heldWriter{w: w, r: r}
 	}
-	both := &struct { // one allocation
+	both := &struct { // one allocation for both
 		heldWriter
 		body heldBody
 	}{heldWriter: heldWriter{w: w, r: r}}
@@ -93,8 +93,8 @@ func (w *heldWriter) begin(status int) {
 	}
 }
 
-// contentLength is the length that the handler has declared. net/http ignores
-// the same values. Middleware around may have declared it, too.
+// contentLength returns the length that the handler, or one around, has
+// declared. It ignores the same values as net/http.
 func (w *heldWriter) contentLength() (int64, bool) {
 	value := w.Header().Get("Content-Length")
 	if value == "" {
@@ -104,7 +104,7 @@ func (w *heldWriter) contentLength() (int64, bool) {
 	return length, err == nil && length >= 0
 }
 
-// beforeHeader ends what would keep the server from writing the header.
+// beforeHeader ends a Read that would block the server from writing the header.
 func (w *heldWriter) beforeHeader() {
 	if w.body != nil && w.body.beforeHeader(w.duplex) {
 		w.w.Header().Set("Connection", "close")
@@ -112,84 +112,7 @@ func (w *heldWriter) beforeHeader() {
 	}
 }
 
-// handlerEnded is called however the handler has ended, also twice.
-func (w *heldWriter) handlerEnded() {
-	if w.body == nil {
-		return
-	}
-	w.body.finish()
-	if w.state == unbegun {
-		w.beforeHeader()
-	}
-}
-
-// end completes the response of a handler that has returned, after its lock has
-// gone back. It breaks the connection if the server would use it again although
-// a deadline has spoiled it, and it was too late for the header to say so.
-func (w *heldWriter) end() {
-	begun := w.state != unbegun && w.state != hijacked
-	_ = w.release() // a client that has gone does not miss it
-	if begun && w.body != nil && !w.closes && w.body.spoiled(w.duplex) {
-		_ = http.NewResponseController(w.w).Flush()
-		panic(http.ErrAbortHandler)
-	}
-}
-
-// noticeCut is called before a Middleware within cuts a Read of the body.
-func (w *heldWriter) noticeCut() { w.cutInside.Store(true) }
-
-// cutWithin reports whether ctx ended with the request's own context alone, and a
-// Middleware within has cut a Read. The server takes that deadline for the
-// client's leaving. The handler was not interrupted then.
-func (w *heldWriter) cutWithin(ctx context.Context) bool {
-	return w.cutInside.Load() && errors.Is(context.Cause(w.r.Context()), context.Cause(ctx)) &&
-		!errors.Is(w.lock.Err(), sqllock.ErrLost)
-}
-
-// ofTheResponse are header fields that a handler may have set for a response
-// that it did not write.
-var ofTheResponse = []string{
-	"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length", "Content-Range", "Content-Type",
-	"Etag", "Last-Modified", "Trailer",
-}
-
-// reject writes the response of a handler that has written none. Middleware that
-// compresses may have set Content-Encoding before: then it stays.
-func (w *heldWriter) reject(m *Middleware, err error) {
-	h := w.Header()
-	for _, name := range ofTheResponse {
-		if name != "Content-Encoding" || !w.encoded {
-			h.Del(name)
-		}
-	}
-	m.Reject(w.w, w.r, err)
-}
-
-// yield stops keeping anything back after the handler has given its lock back.
-func (w *heldWriter) yield() {
-	if w.state != open && w.state != hijacked && w.lock.Err() == sqllock.ErrReleased {
-		_ = w.release() // the connection's error shows again in the next call
-	}
-}
-
-// release sends what was kept back. The lock has been given back.
-func (w *heldWriter) release() error {
-	if w.state == hijacked {
-		return nil
-	}
-	w.state = open
-	return w.sendKept()
-}
-
-func (w *heldWriter) sendKept() error {
-	if !w.keeps {
-		return nil
-	}
-	w.keeps = false
-	_, err := w.w.Write(w.kept[:])
-	return err
-}
-
+// Header returns the header of the response.
 func (w *heldWriter) Header() http.Header {
 	if w.header == nil {
 		w.body.settle()
@@ -249,13 +172,13 @@ func (w *heldWriter) admit(n int) (now int, err error) {
 		return 0, http.ErrContentLength
 	case int64(n) == w.left:
 		return n - 1, nil
-	default: // too many: the server says so
+	default: // too many: the server returns the error
 		return n, nil
 	}
 }
 
-// keep keeps b back, as the last byte of a body or as the one that makes the
-// server send a header.
+// keep keeps b back. It is the last byte of a body, or the byte with which the
+// server would send the header.
 func (w *heldWriter) keep(b byte) {
 	if w.state == counted {
 		w.left--

@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What is flushed arrives while the handler runs.
+// Flushed bytes arrive while the handler runs.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -50,7 +50,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// A hijacked connection is covered by the lock until the handler returns.
+// The lock of a hijacked connection is held until the handler returns.
 func TestHijack(t *testing.T) {
 	t.Parallel()
 	m, back := ended(sqllock.NewMemory())

@@ -20,7 +20,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// wantInterrupted fails the test unless r says that its request was interrupted.
+// wantInterrupted fails the test unless r says that its request was
+// interrupted.
 func wantInterrupted(t *testing.T, r reply) {
 	t.Helper()
 	r.want(t, http.StatusServiceUnavailable)
@@ -41,8 +42,8 @@ func wantInterrupted(t *testing.T, r reply) {
 	}
 }
 
-// ignoring waits for the end of its context and returns, as handlers do whose
-// database call has failed.
+// ignoring returns a handler that waits for the end of its context and returns,
+// like one whose database call has failed.
 func ignoring(inside chan<- struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -52,8 +53,8 @@ func ignoring(inside chan<- struct{}) http.HandlerFunc {
 	}
 }
 
-// A handler that returns without a response when its lock is lost has not
-// succeeded.
+// If a handler returns without a response after the loss of its lock, the
+// response is 503.
 func TestLossWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -70,13 +71,13 @@ func TestLossWithoutResponseIs503(t *testing.T) {
 	}
 }
 
-// held is a Middleware whose locks may be held for a moment only.
+// held returns a Middleware whose locks may be held only for a moment.
 func held(opts ...httpmw.Option) *httpmw.Middleware {
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(10*time.Millisecond))
 	return httpmw.New(l, httpmw.Header(user), opts...)
 }
 
-// So has not one whose time is up.
+// The response is 503 also after WithMaxHold.
 func TestMaxHoldWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -89,7 +90,7 @@ func TestMaxHoldWithoutResponseIs503(t *testing.T) {
 	}
 }
 
-// Nor has one that ends with the server.
+// The response is 503 also when the server shuts down.
 func TestShutdownWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
 	base, stop := context.WithCancel(t.Context())
@@ -106,8 +107,8 @@ func TestShutdownWithoutResponseIs503(t *testing.T) {
 	wantInterrupted(t, receive(t, response, "response"))
 }
 
-// A handler that has begun a response keeps it, and one whose context lives on
-// sends 200 by returning.
+// A handler that has begun a response keeps it. A handler whose context has not
+// ended sends 200 by returning.
 func TestResponseBegunIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ended := func(r *http.Request) { <-r.Context().Done() }
@@ -135,8 +136,8 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The user's own responses can tell an interruption, and why, from a request
-// that was not admitted.
+// WithRejectHandler can distinguish an interruption, and its cause, from a
+// request that was not admitted.
 func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
 	t.Parallel()
 	told := make(chan error, 1)
@@ -150,8 +151,9 @@ func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
 	}
 }
 
-// A Middleware inside of another waits. Its handler returns without a response
-// or a look at the body: that is no interruption of the one around.
+// A request waits in an inner Middleware, and its handler returns without a
+// response and without reading the body. That is no interruption for the outer
+// Middleware.
 func TestWaitInsideOfAnotherMiddleware(t *testing.T) {
 	t.Parallel()
 	for _, fields := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
@@ -167,7 +169,7 @@ func TestWaitInsideOfAnotherMiddleware(t *testing.T) {
 	}
 }
 
-// unwrapper is what loggers are like: it can be unwrapped, and nothing else.
+// An unwrapper has only Unwrap, like the ResponseWriters of many loggers.
 type unwrapper struct{ http.ResponseWriter }
 
 func (w unwrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -229,7 +231,7 @@ type compressed struct {
 
 func (w compressed) Write(p []byte) (int, error) { return w.gz.Write(p) }
 
-// The header of the handler's response does not spoil that of WithRejectHandler.
+// The response of WithRejectHandler has none of the handler's header fields.
 func TestInterruptedWithRejectHandler(t *testing.T) {
 	t.Parallel()
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(20*time.Millisecond)),

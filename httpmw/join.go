@@ -8,17 +8,18 @@ import (
 	"github.com/latchkey-go/latchkey/internal/joinkey"
 )
 
-// Join makes one id of several, such as a tenant and a resource. Different parts
-// never give the same id: each part goes in with its length in front, so that
-// ("a:b", "c") is not ("a", "b:c"). All parts together count for the limit on
-// an id's length ([ratelimit.WithMaxIDLen]), with two to five bytes for each
-// length. It fails with the error of the first part that fails; a part that is
-// empty is [ErrNoKey].
+// Join makes one id of several, such as a tenant and a resource. Different
+// parts never give the same id. Each part is preceded by its length, so that
+// ("a:b", "c") differs from ("a", "b:c").
 //
-// It panics if there are no fs or one is nil.
+// All parts together count for the limit on an id's length
+// ([ratelimit.WithMaxIDLen]), with two to five bytes for each length. The error
+// is that of the first part that fails. An empty part is [ErrNoKey].
+//
+// Join panics if there are no fs, or one is nil.
 func Join(fs ...KeyFunc) KeyFunc {
 	if len(fs) == 0 {
-		panic("httpmw: Join needs a KeyFunc at least")
+		panic("httpmw: Join needs at least one KeyFunc")
 	}
 	fs = slices.Clone(fs)
 	for _, f := range fs {

@@ -16,13 +16,13 @@ import (
 
 type idKey struct{}
 
-// identity is where the tests' authentication puts the user.
+// identity returns the user of the tests' authentication.
 func identity(ctx context.Context) (string, bool) {
 	id, ok := ctx.Value(idKey{}).(string)
 	return id, ok
 }
 
-// request is a GET of target with header lines "Name: value".
+// request returns a GET of target with header lines "Name: value".
 func request(target string, lines ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	for _, line := range lines {
@@ -49,7 +49,7 @@ func withoutHost() *http.Request { // HTTP/1.0 allows it
 	return r
 }
 
-// empty is a KeyFunc of somebody's who does not look at what he finds.
+// empty is a KeyFunc that returns an empty id without an error.
 func empty(*http.Request) (string, error) { return "", nil }
 
 var keyFuncTests = []struct {
@@ -122,7 +122,7 @@ func TestKeyFuncs(t *testing.T) {
 	}
 }
 
-// The errors of the package's own KeyFuncs are the client's to mend.
+// The client can correct the errors of the package's own KeyFuncs.
 func TestKeyErrorsAreBadRequests(t *testing.T) {
 	t.Parallel()
 	for _, tt := range keyFuncTests {
@@ -138,7 +138,7 @@ func TestKeyErrorsAreBadRequests(t *testing.T) {
 	}
 }
 
-// What a KeyFunc fails with decides on the response.
+// The error of a KeyFunc decides on the response.
 func TestKeyFuncFails(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -182,7 +182,8 @@ func TestKeyFuncFails(t *testing.T) {
 	}
 }
 
-// Requests that bypass the limit run beside each other, and no Observer is told.
+// Requests that bypass the limit run at the same time, and the Observer gets no
+// event.
 func TestBypass(t *testing.T) {
 	t.Parallel()
 	told := func() { t.Error("the Observer was told of a request that is not limited") }
@@ -200,7 +201,7 @@ func TestBypass(t *testing.T) {
 	}
 }
 
-// The error of a KeyFunc can be had back from Acquire.
+// The error of Acquire matches that of the KeyFunc.
 func TestKeyErrorIsWrapped(t *testing.T) {
 	t.Parallel()
 	mine := errors.New("mine")
@@ -213,7 +214,7 @@ func TestKeyErrorIsWrapped(t *testing.T) {
 	}
 }
 
-// Different parts never join to one id, and one that is empty to none.
+// Different parts never join to the same id. An empty part is an error.
 func FuzzJoin(f *testing.F) {
 	for _, parts := range [][4]string{
 		{"a:b", "c", "a", "b:c"}, {"1:a", "b", "1", "a1:b"}, {"a", "a", "a", "a"}, {"1", "1:1", "1:1", "1"},

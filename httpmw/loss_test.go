@@ -48,7 +48,7 @@ func terminate(t *testing.T, db *sql.DB) {
 	}
 }
 
-// eventually sends requests until one is answered with status.
+// eventually sends requests until one gets status.
 func eventually(t *testing.T, s *httptest.Server, status int) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -62,7 +62,8 @@ func eventually(t *testing.T, s *httptest.Server, status int) {
 	}
 }
 
-// When the session's connection dies the handler hears of it, and why.
+// When the session's connection ends, the handler's context ends with the
+// cause.
 func TestLossEndsTheHandlersContext(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -102,8 +103,8 @@ func TestLossEndsTheHandlersContext(t *testing.T) {
 	}
 }
 
-// While the database is down requests are refused, soon, and with word when to
-// come back; once it is up they are admitted, and nobody has done anything.
+// While the database is down, requests are rejected soon, with Retry-After.
+// Once it is up again, requests are admitted.
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)

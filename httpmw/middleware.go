@@ -4,13 +4,12 @@
 //	perUser := httpmw.New(exports, httpmw.FromContext(auth.UserID))
 //	mux.Handle("POST /export", authenticate(perUser.Handler(export)))
 //
-// A second request of a user is answered 429 Too Many Requests, or 409 Conflict
-// if told so, while the first is being served, by whichever instance. Requests
-// are told apart by a [KeyFunc]: build it on who the client was shown to be, not
-// on what it says. A client that chooses its key can block another's.
+// While a request of a user is served, a second one gets 429 Too Many Requests,
+// from any instance. [WithConflict] makes that 409 Conflict. A [KeyFunc] finds
+// the user in a request. Build it on an identity that the server has verified:
+// a client that chooses its key can block another client.
 //
-// An [Idempotency] is for the header Idempotency-Key: it has a request take effect
-// once, and answers those that repeat it as it answered the first.
+// Package idempotency, below this one, is for the header Idempotency-Key.
 package httpmw
 
 import (
@@ -25,8 +24,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Middleware admits requests by a Limiter and answers those it refuses. It is
-// made by [New] and safe for concurrent use.
+// A Middleware admits requests by a Limiter, and responds to those that it
+// rejects. It is made by [New] and is safe for concurrent use.
 type Middleware struct {
 	limiter *ratelimit.Limiter
 	key     KeyFunc
@@ -34,19 +33,19 @@ type Middleware struct {
 	conflict         bool
 	problemType      string
 	rateLimitHeaders bool
-	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil: problem+json
-	busyText         string                                                  // "": the limit's name and size
+	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil for problem+json
+	busyText         string                                                  // "" for the limit's name and size
 	problems         [reasons]problem
 
 	reads bodyReads
-	ahead atomic.Int64 // bytes of the bodies that are read ahead
+	ahead atomic.Int64 // bytes of all bodies that are read ahead
 
-	log     *slog.Logger // nil: slog.Default
+	log     *slog.Logger // nil for slog.Default
 	reports wiring.Reports
 }
 
-// New makes a Middleware that admits a request if l does for the id that key
-// finds in it. It panics if l or key is nil.
+// New returns a Middleware that admits a request if l admits the id that key
+// finds in it. New panics if l or key is nil.
 func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 	switch {
 	case l == nil:
@@ -62,33 +61,36 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 	return m
 }
 
-// Handler is next behind the Limiter. A request that is not admitted is answered
-// by [Middleware.Reject].
+// Handler returns next behind the Limiter. [Middleware.Reject] responds to a
+// request that is not admitted.
 //
-// next gets a request whose context carries the lock ([sqllock.FromContext]). The
-// context ends with the request. It also ends, with a cause, when the lock is lost
-// ([sqllock.ErrLost]) or held for too long ([ratelimit.ErrMaxHold]). From then on
-// Read of the request body fails with that cause, also one that waits for a slow
-// client, if the ResponseWriter can set a read deadline. A Write to a slow client
-// is bounded by [http.Server.WriteTimeout] alone. If next returns after the end of
-// its context and has written nothing, the response is 503: see [ErrInterrupted].
+// The context of next carries the lock ([sqllock.FromContext]). It ends with
+// the request. It also ends, with a cause, when the lock is lost
+// ([sqllock.ErrLost]) or held for too long ([ratelimit.ErrMaxHold]). From then
+// on Read of the request body fails with that cause. So does a Read that waits
+// for a slow client, if the ResponseWriter can set a read deadline. A Write to
+// a slow client is bounded only by [http.Server.WriteTimeout]. If next returns
+// after the end of its context and has written nothing, the response is 503:
+// see [ErrInterrupted].
 //
-// The lock goes back when next returns or panics. The client never has the whole
-// response before that, unless next has hijacked the connection. The
-// ResponseWriter keeps back what would complete a response earlier: the last byte
-// of a body with a Content-Length, and the Flush of a response without a body.
-// The rest is sent as next writes it. After an early Unlock nothing is kept back:
-// the byte goes out with the next Write or Flush, or when next returns. The
-// ResponseWriter has the optional interfaces of the one that came.
+// Handler releases the lock when next returns or panics. The client never has
+// the whole response before that, unless next has hijacked the connection. The
+// ResponseWriter keeps back what would complete a response earlier: the last
+// byte of a body with a Content-Length, and the Flush of a response without a
+// body. The rest is sent as next writes it. After an early Unlock nothing is
+// kept back: the byte goes out with the next Write or Flush, or when next
+// returns. The ResponseWriter of next has the optional interfaces of the
+// original one.
 //
 // While a request waits over HTTP/1, up to 1 MiB of its body is read ahead. The
-// server finds out only by reading that a client has left, and a waiting request
-// then ends. It does not find out behind more than 1 MiB, or with "Expect:
-// 100-continue". In next it does not find out before next has read the body.
+// server notices only by reading that a client has left. The wait then ends.
+// The server does not notice it behind more than 1 MiB, or with "Expect:
+// 100-continue". In next it does not notice it before next has read the body.
 //
-// Put it inside of [http.TimeoutHandler], which responds while its handler still
-// runs: TimeoutHandler(m.Handler(h)). Otherwise the next request overlaps with that
-// handler. Put it inside of [http.ServeMux] too, if the key is a [PathValue].
+// Put Handler inside of [http.TimeoutHandler], which responds while its handler
+// still runs: TimeoutHandler(m.Handler(h)). Otherwise the next request overlaps
+// with that handler. If the key is a [PathValue], put Handler inside of
+// [http.ServeMux].
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpmw: Handler needs an http.Handler that is not nil")
@@ -98,24 +100,24 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Acquire admits r or says why not. It is for frameworks in which
+// Acquire admits r, or returns why not. It is for frameworks in which
 // [Middleware.Handler] does not fit; examples/routers puts Handler into gin and
 // echo. Its errors are those of [ratelimit.Limiter.Acquire] and of the KeyFunc.
 // [Middleware.Reject] writes the response to each.
 //
-// Acquire knows no ResponseWriter, so it lacks what Handler does with one:
+// Acquire has no ResponseWriter, so it lacks what Handler does with one:
 //
-//   - the client may have a whole response before the lock is back;
+//   - the client may have a whole response before the lock is released;
 //   - a handler that was interrupted has no response of its own;
 //   - over HTTP/1 a waiting request with a body does not notice that its client
 //     has left.
 //
-// A request whose context carries a lock of this limit for this id asks for a
+// A request whose context carries a lock of this limit for this id needs a
 // second place: the limit is on its road twice. That is logged ([WithLogger]).
 // With [ratelimit.OneAtATime] such a request is always busy.
 //
-// The caller must Unlock the lock, which may be nil, and should give the request
-// a context that ends with it:
+// The caller must Unlock the lock, which may be nil, and should give the
+// request a context that ends with it:
 //
 //	lock, err := m.Acquire(r)
 //	if err != nil {
@@ -130,7 +132,7 @@ func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
 	return m.acquire(r.Context(), r)
 }
 
-// acquire is Acquire with a context of ours around the request's.
+// acquire is Acquire with ctx, which wraps the context of r.
 func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Lock, error) {
 	id, err := m.key(r)
 	if err == nil && id == "" {
@@ -148,7 +150,8 @@ func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Loc
 	return m.limiter.Acquire(ctx, id)
 }
 
-// unkeyed rejects r, whose KeyFunc has failed with err; nil in a dry run.
+// unkeyed returns the error for r, whose KeyFunc has failed with err. It is nil
+// in a dry run.
 func (m *Middleware) unkeyed(r *http.Request, err keyError) error {
 	switch reasonOf(err) {
 	case badKey:

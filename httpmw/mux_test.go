@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A mux sets path values for the handler of the pattern: inside of it there is a
-// key, around it there is none, and that shows at the first request.
+// A mux sets path values for the handler of the pattern. Inside of it there is
+// a key. Around it there is none, and the first request fails.
 func TestPathValueAndMux(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "report")

@@ -5,19 +5,19 @@ import (
 	"net/http"
 )
 
-// An Option changes how a [Middleware] answers.
+// An Option changes how a [Middleware] responds and what it logs.
 type Option func(*Middleware)
 
 // WithConflict makes the response to a busy key 409 Conflict instead of 429 Too
-// Many Requests. It is for keys that name a resource: the client has not sent too
-// much, but collides with another request.
+// Many Requests. It is for keys that name a resource: the client has not sent
+// too many requests, but collides with another one.
 func WithConflict() Option {
 	return func(m *Middleware) { m.conflict = true }
 }
 
 // WithBusyText sets the sentence that a person reads when the limit is full. An
-// example is "You can run one export at a time." The Middleware adds when to try
-// again. The default names the limiter's namespace and its limit.
+// example is "You can run one export at a time." The Middleware adds when to
+// try again. The default names the limiter's namespace and its limit.
 //
 // The text must not hold an id. WithBusyText panics if text is empty.
 func WithBusyText(text string) Option {
@@ -27,12 +27,13 @@ func WithBusyText(text string) Option {
 	return func(m *Middleware) { m.busyText = text }
 }
 
-// WithRejectHandler has f write the answers to refused requests. err is what
-// Acquire returned: compare it with errors.Is to [ratelimit.ErrBusy] and others.
-// The headers Cache-Control and Retry-After are set already, to be changed at
-// will. If f writes nothing, the Middleware's own answer is sent.
+// WithRejectHandler makes f write the responses to rejected requests. err is
+// the error of [Middleware.Acquire]: compare it by errors.Is with
+// [ratelimit.ErrBusy] and others. The headers Cache-Control and Retry-After are
+// set already, and f may change them. If f writes nothing, the Middleware's own
+// response is sent.
 //
-// It panics if f is nil.
+// WithRejectHandler panics if f is nil.
 func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	if f == nil {
 		panic("httpmw: WithRejectHandler needs a func that is not nil")
@@ -40,12 +41,12 @@ func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, err error)
 	return func(m *Middleware) { m.rejectHandler = f }
 }
 
-// WithProblemType sets the "type" of the problem that a busy key is: a URI that
-// clients tell it by, best the address of its documentation. The default is
-// about:blank, which means: see the status. Other problems are about:blank
-// always.
+// WithProblemType sets the "type" of the problem for a busy key. That is a URI
+// by which clients recognize it, best the address of its documentation. The
+// default is about:blank, which means that the status says everything. All
+// other problems are about:blank.
 //
-// It panics if uri is empty.
+// WithProblemType panics if uri is empty.
 func WithProblemType(uri string) Option {
 	if uri == "" {
 		panic("httpmw: WithProblemType needs a URI that is not empty")
@@ -54,7 +55,7 @@ func WithProblemType(uri string) Option {
 }
 
 // WithRateLimitHeaders adds the fields RateLimit-Policy and RateLimit of
-// draft-ietf-httpapi-ratelimit-headers to the answer to a busy key:
+// draft-ietf-httpapi-ratelimit-headers to the response for a busy key:
 //
 //	RateLimit-Policy: "export";q=1;qu="concurrent-requests"
 //	RateLimit: "export";r=0;t=3
@@ -65,18 +66,17 @@ func WithRateLimitHeaders() Option {
 	return func(m *Middleware) { m.rateLimitHeaders = true }
 }
 
-// WithLogger sets where the Middleware reports what its operators should mend.
-// The default is [slog.Default]. Each of these is reported at most once a minute
-// for each route:
+// WithLogger sets where the Middleware reports what its operators should
+// correct. The default is [slog.Default]. Each of these is reported at most
+// once a minute for each route:
 //
 //   - A request has no key ([ErrNoKey]). The Middleware may be outside of the
 //     authentication, or of the router that sets path values.
-//   - A request needs two places of one limit. The limit may be on its road twice.
+//   - A request needs two places of one limit. The limit may be on its road
+//     twice.
 //   - A KeyFunc has failed with an error of its own. That error is in the line.
 //
-// An [Idempotency] reports its failures there too, and keys that come with two
-// payloads. Nothing that is logged holds a key, a principal, a host or a
-// connection string.
+// The Middleware itself logs no key. The error of a KeyFunc must hold none.
 //
 // WithLogger panics if log is nil.
 func WithLogger(log *slog.Logger) Option {

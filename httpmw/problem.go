@@ -14,8 +14,8 @@ import (
 // blankType is the type of a problem that its status explains (RFC 9457).
 const blankType = "about:blank"
 
-// details say to a person what is wrong and what to do. Those of the reasons for
-// which mayTryAgain holds are followed by the time to wait.
+// details say to a person what is wrong and what to do. Those of the reasons
+// for which mayTryAgain holds are followed by the time to wait.
 var details = [reasons]string{
 	badKey:      rejection.NoKey,
 	ended:       rejection.Ended,
@@ -34,16 +34,16 @@ func (m *Middleware) busyDetail() string {
 	return limit + n + " requests at a time, and " + n + " are in progress."
 }
 
-// A problem is the status and body of a response to a rejected request (RFC 9457).
-// Nothing in it comes from the request.
+// A problem is the status and body of a response to a rejected request (RFC
+// 9457). Nothing in it comes from the request.
 type problem struct {
 	status   int
 	tryAgain bool
 	before   []byte // the body up to the time to wait if tryAgain; otherwise all of it
 }
 
-// problemJSON is the body of a problem. Detail is last, so that the time to wait
-// can be appended to it.
+// problemJSON is the body of a problem. Detail is last, so that the time to
+// wait can be appended to it.
 type problemJSON struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -69,8 +69,8 @@ func newProblem(status int, kind, title, detail string, tryAgain bool) problem {
 	return problem{status, false, append(body, '\n')}
 }
 
-// body returns the body of p, which tells the client to wait for seconds if p is
-// worth another try.
+// body returns the body of p, which tells the client to wait for seconds if p
+// is worth another try.
 func (p problem) body(seconds int64) []byte {
 	if !p.tryAgain {
 		return p.before

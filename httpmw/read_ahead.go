@@ -12,45 +12,51 @@ import (
 )
 
 const (
-	// maxAhead is how much of a body is read while its request waits.
+	// maxAhead is how many bytes of a body are read while its request waits.
 	maxAhead = 1 << 20
 
-	// maxAheadOfAll bounds the memory of all bodies that one Middleware reads ahead.
+	// maxAheadOfAll bounds the memory of all bodies that one Middleware reads
+	// ahead.
 	maxAheadOfAll = 64 << 20
 
+	// firstAhead is the size of the first buffer.
 	firstAhead = 4 << 10
 )
 
-// A readAhead reads the body of a request while it waits for its turn. Over
-// HTTP/1 the server sees that a client has left only when it reads: then it ends
-// the request's context, and with that the wait. The handler gets what was read.
+// A readAhead reads the body of a request while the request waits. Over HTTP/1
+// the server notices only when it reads that a client has left. It then ends
+// the request's context, and so the wait. The handler gets what was read.
 //
 // Its goroutine ends with the first Read that returns after the wait. The
-// handler's own Read takes over the result, so that there are never two at once.
+// handler's own Read takes over the result.
+//
+// Invariant: there are never two Reads of the body at once.
 type readAhead struct {
 	context.Context // the request's
 
 	body io.ReadCloser
 	w    http.ResponseWriter
-	r    *http.Request // since the wait a copy: a Read may fill in the Trailer of the one that came
-	all  *atomic.Int64 // bytes of memory of the Middleware's bodies
+	r    *http.Request // once the wait has begun, a copy: a Read may set the Trailer of the original
+	all  *atomic.Int64 // bytes of memory of all bodies of the Middleware
 
-	mu       sync.Mutex // protects the following
+	mu       sync.Mutex // protects the fields below
 	buf      []byte     // what was read
 	passed   int        // bytes of buf that the handler has
 	err      error      // of the last Read
-	panicked any        // by the last Read
+	panicked any        // value of a panic of the last Read
 	stopped  bool       // the goroutine must not Read again
 
-	ended  chan struct{} // closed at the goroutine's end; nil: none was started
+	ended  chan struct{} // closed when the goroutine ends; nil if none was started
 	wasCut atomic.Bool   // the deadline of cut is in force
 }
 
 // mayReadAhead reports whether the body of a request that waits is read ahead:
 //
-//   - HTTP/2 reports a client that leaves at once, as does HTTP/1 without a body;
-//   - with Expect: 100-continue the first Read would ask the client for its body;
-//   - without a read deadline a Read could not be ended.
+//   - Over HTTP/2, and over HTTP/1 without a body, the server notices at once
+//     that a client has left. Nothing needs to be read.
+//   - With Expect: 100-continue the first Read would ask the client for its
+//     body.
+//   - Without a read deadline a Read could not be ended.
 func mayReadAhead(w http.ResponseWriter, r *http.Request) bool {
 	return r.ProtoMajor == 1 && hasBody(r) && r.Header["Expect"] == nil && hasReadDeadline(w)
 }
@@ -71,7 +77,7 @@ func hasReadDeadline(w http.ResponseWriter) bool {
 	}
 }
 
-// Value makes a the limiter's [waiting.Watcher].
+// Value returns a as the [waiting.Watcher] of the limiter.
 func (a *readAhead) Value(key any) any {
 	if key == (waiting.Key{}) {
 		return a
@@ -79,7 +85,7 @@ func (a *readAhead) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// WaitBegins starts to read.
+// WaitBegins starts the goroutine that reads.
 func (a *readAhead) WaitBegins() {
 	if a.ended == nil {
 		a.ended, a.r = make(chan struct{}), a.r.WithContext(a.Context)
@@ -87,7 +93,7 @@ func (a *readAhead) WaitBegins() {
 	}
 }
 
-// begun reports whether the request has waited. The wait is over.
+// begun reports whether the request has waited. It is called after the wait.
 func (a *readAhead) begun() bool { return a.ended != nil }
 
 func (a *readAhead) run() {
@@ -103,7 +109,8 @@ func (a *readAhead) run() {
 	}
 }
 
-// readInto turns a panic into the handler's: the server recovers from that one.
+// readInto reads into room. It keeps a panic for the handler's Read, where the
+// server recovers from it.
 func (a *readAhead) readInto(room []byte) (n int, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -115,7 +122,7 @@ func (a *readAhead) readInto(room []byte) (n int, err error) {
 	return a.body.Read(room)
 }
 
-// room is where the next bytes go; nil if none are to be read.
+// room returns the buffer for the next bytes, or nil if no more should be read.
 func (a *readAhead) room() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +143,7 @@ func (a *readAhead) room() []byte {
 	return a.buf[len(a.buf):cap(a.buf)]
 }
 
-// add adds the next n bytes; it reports whether more are to be read.
+// add adds the next n bytes. It reports whether more may be read.
 func (a *readAhead) add(n int, err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,69 +151,8 @@ func (a *readAhead) add(n int, err error) bool {
 	return err == nil
 }
 
-// handOver begins the handler's part: what is read from now on is for its Read.
-func (a *readAhead) handOver() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.stopped = true
-}
-
-// forHandler is the request's context without the end that cut brings about: the
-// server takes our deadline for the client's leaving.
-func (a *readAhead) forHandler() (context.Context, context.CancelFunc) {
-	ctx := context.WithoutCancel(a.Context)
-	stopTimer := func() {}
-	if deadline, ok := a.Context.Deadline(); ok {
-		ctx, stopTimer = context.WithDeadline(ctx, deadline)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(a.Context, func() {
-		if !a.wasCut.Load() {
-			cancel(context.Cause(a.Context))
-		}
-	})
-	return ctx, func() {
-		stop()
-		cancel(nil)
-		stopTimer()
-	}
-}
-
-// Read is for the handler, after handOver.
-func (a *readAhead) Read(p []byte) (int, error) {
-	if n := a.pass(p); n > 0 || len(p) == 0 {
-		return n, nil
-	}
-	<-a.ended
-	if n := a.pass(p); n > 0 {
-		return n, nil
-	}
-	if a.panicked != nil {
-		panic(a.panicked)
-	}
-	if a.err != nil {
-		return 0, a.err
-	}
-	return a.body.Read(p)
-}
-
-// pass gives the handler what there is.
-func (a *readAhead) pass(p []byte) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n := copy(p, a.buf[a.passed:])
-	a.passed += n
-	return n
-}
-
-// Close would wait for a Read under way.
-func (a *readAhead) Close() error {
-	a.cut()
-	return a.body.Close()
-}
-
 // cut ends a Read that is under way. The server waits for that Read before it
-// writes a header, and the client may never send what it waits for.
+// writes a header, and the client may never send the rest.
 func (a *readAhead) cut() {
 	a.handOver()
 	select {
@@ -221,7 +167,7 @@ func (a *readAhead) cut() {
 	}
 }
 
-// noticeCut tells each Middleware around, whose ResponseWriters are below w.
+// noticeCut notifies each Middleware around, whose heldWriters are below w.
 func noticeCut(w http.ResponseWriter) {
 	for {
 		if t, ok := w.(interface{ noticeCut() }); ok {
@@ -235,7 +181,7 @@ func noticeCut(w http.ResponseWriter) {
 	}
 }
 
-// free is called once, when nothing is read ahead any more.
+// free is called once, when reading ahead has ended.
 func (a *readAhead) free() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

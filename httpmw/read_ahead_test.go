@@ -29,7 +29,7 @@ type line struct {
 	locks   *watchedLocks
 }
 
-// watchedLocks tells of each call that waits.
+// watchedLocks reports each call that waits.
 type watchedLocks struct {
 	*sqllock.Memory
 	waits chan struct{}
@@ -40,13 +40,13 @@ func (l *watchedLocks) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock
 	return l.Memory.Lock(ctx, key)
 }
 
-// newLine has a first request inside. next serves the others.
+// newLine returns a line with a first request inside. next serves the others.
 func newLine(t *testing.T, next http.HandlerFunc, opts ...ratelimit.Option) *line {
 	t.Helper()
 	return newLineInside(t, func(h http.Handler) http.Handler { return h }, next, opts...)
 }
 
-// newLineInside has other middleware around.
+// newLineInside is newLine with other middleware around.
 func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next http.HandlerFunc, opts ...ratelimit.Option) *line {
 	t.Helper()
 	l := &line{
@@ -72,7 +72,7 @@ func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next ht
 	return l
 }
 
-// wait sends request, which then waits.
+// wait sends request, and returns when it waits.
 func (l *line) wait(t *testing.T, request string) net.Conn {
 	t.Helper()
 	conn := dial(t, l.Server, request)
@@ -80,8 +80,9 @@ func (l *line) wait(t *testing.T, request string) net.Conn {
 	return conn
 }
 
-// A client that leaves loses its place, with a body that nobody has read or has
-// come to an end: its handler never runs.
+// A client that leaves while it waits loses its place, and its handler never
+// runs. That holds for a body that was not read, and for one that was read to
+// its end.
 func TestClientThatLeavesLosesItsPlace(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
@@ -116,7 +117,8 @@ func TestClientThatLeavesLosesItsPlace(t *testing.T) {
 	}
 }
 
-// A client that leaves after its turn has come ends the handler's context.
+// A client that leaves after its request was admitted ends the handler's
+// context.
 func TestClientThatLeavesAfterWaiting(t *testing.T) {
 	t.Parallel()
 	causes := make(chan error, 1)
@@ -134,7 +136,7 @@ func TestClientThatLeavesAfterWaiting(t *testing.T) {
 	}
 }
 
-// A request that has waited has its whole body, whenever the parts come.
+// A request that has waited has its whole body, whenever the parts arrive.
 func TestBodyAfterWaiting(t *testing.T) {
 	t.Parallel()
 	random := make([]byte, 3<<20)
@@ -172,7 +174,7 @@ func TestBodyAfterWaiting(t *testing.T) {
 	}
 }
 
-// So has one with chunks and a trailer, and its connection serves on.
+// That also holds for chunks and a trailer, and the connection stays in use.
 func TestChunksAfterWaiting(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
@@ -192,8 +194,8 @@ func TestChunksAfterWaiting(t *testing.T) {
 	_ = response(t, conn)
 }
 
-// The response does not wait for a body that nobody reads and that may never
-// come, be it the handler's or a rejection.
+// Neither a handler's response nor a rejection waits for a body that is not
+// read, and may never come.
 func TestResponseDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	respond := map[string]http.HandlerFunc{
@@ -270,8 +272,7 @@ type prefixedConn struct {
 
 func (c *prefixedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// A hold that ends while the Read that began in the wait is still under way ends
-// that Read.
+// The end of a hold ends a Read that began in the wait and is still under way.
 func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
 	t.Parallel()
 	ends := make(chan error, 1)
@@ -284,9 +285,9 @@ func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
 	response(t, conn).want(t, http.StatusRequestTimeout)
 }
 
-// A limit on the body's size around the Middleware is the same for a request that
-// has waited. It sets a header when the body turns out too large, which may be
-// while the handler sets its own.
+// A limit on the body's size around the Middleware also holds for a request
+// that has waited. It sets a header when the body is too large, possibly while
+// the handler sets its own.
 func TestMaxBytesAroundTheWait(t *testing.T) {
 	t.Parallel()
 	around := func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 10) }
@@ -325,8 +326,8 @@ func TestMaxHoldAroundTheWait(t *testing.T) {
 	response(t, conn).want(t, http.StatusAccepted)
 }
 
-// A handler that has waited may respond without the body, also inside of another
-// Middleware: the rest of the body never comes.
+// A handler that has waited may respond without the body, whose rest never
+// comes. That also holds inside of another Middleware.
 func TestResponseInsideOfAnotherDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	outer := httpmw.New(ratelimit.AtMost(2, sqllock.NewMemory(), "tenant"), httpmw.Header(user))
@@ -342,8 +343,8 @@ func TestResponseInsideOfAnotherDoesNotWaitForBody(t *testing.T) {
 	response(t, conn).want(t, http.StatusForbidden)
 }
 
-// A trailer that was not declared comes in while the request waits. The handler's
-// copy of the request is made beside that, under the race detector's eyes.
+// A trailer that was not declared arrives while the request waits. The
+// handler's copy of the request is made at the same time, without a data race.
 func TestUndeclaredTrailerAfterWaiting(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, func(w http.ResponseWriter, r *http.Request) {
@@ -369,7 +370,8 @@ func (b countedBody) Read(p []byte) (int, error) {
 }
 func (countedBody) Close() error { return nil }
 
-// All bodies that one Middleware reads ahead have 64 MiB, again and again.
+// All bodies that one Middleware reads ahead use at most 64 MiB, also the
+// second time.
 func TestReadAheadIsBounded(t *testing.T) {
 	const requests = 80
 	locks := &watchedLocks{sqllock.NewMemory(), make(chan struct{}, requests)}

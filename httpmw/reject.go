@@ -18,8 +18,8 @@ import (
 //	                      was interrupted ([ErrInterrupted]), …
 //
 // The body is application/problem+json (RFC 9457), unless WithRejectHandler has
-// written another. Its detail is for people. It says which limit is full, what to
-// do, and when to try again. No part of the response holds the key.
+// written another. Its detail is for people. It says which limit is full, what
+// to do, and when to try again. No part of the response holds the key.
 func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	why := reasonOf(err)
 	p := m.problemFor(why, err)
@@ -43,8 +43,8 @@ func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(p.body(seconds)) // a client that has left does not need it
 }
 
-// rejectedByHandler reports whether the handler of WithRejectHandler has begun a
-// response.
+// rejectedByHandler reports whether the handler of WithRejectHandler has begun
+// a response.
 func (m *Middleware) rejectedByHandler(w http.ResponseWriter, r *http.Request, err error) bool {
 	watched := &beginningWriter{ResponseWriter: w}
 	m.rejectHandler(watched, r, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A locker never has a lock to give.
+// A locker fails every request with err.
 type locker struct{ err error }
 
 func (l locker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, l.err }
@@ -80,8 +80,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// checkProblem checks that an answer is a problem of RFC 9457, and that nothing
-// of the request is in it.
+// checkProblem checks that a response is a problem of RFC 9457, and that it
+// holds nothing of the request.
 func checkProblem(t *testing.T, resp *http.Response, status int) {
 	t.Helper()
 	for name, want := range map[string]string{
@@ -131,7 +131,7 @@ func TestRetryAfterIsRoundedUp(t *testing.T) {
 	}
 }
 
-// Reject may be given any error, and headers that were set for another answer.
+// Reject accepts any error, and headers that were set for another response.
 func TestRejectAlwaysWrites(t *testing.T) {
 	t.Parallel()
 	tests := map[error]int{
@@ -278,7 +278,7 @@ func TestWithRejectHandler(t *testing.T) {
 	}
 }
 
-// A handler that rejects by a panic, to end the connection, ends it.
+// A reject handler may panic to end the connection.
 func TestRejectHandlerAborts(t *testing.T) {
 	t.Parallel()
 	m := limited(locker{sqllock.ErrHeld}, httpmw.WithRejectHandler(func(http.ResponseWriter, *http.Request, error) {
@@ -293,7 +293,7 @@ func TestRejectHandlerAborts(t *testing.T) {
 // bareWriter can neither flush nor hijack.
 type bareWriter struct{ http.ResponseWriter }
 
-// A handler whose answer the connection does not allow has not answered.
+// A reject handler whose Flush or Hijack fails has not responded.
 func TestRejectHandlerFails(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*http.ResponseController) error{
@@ -315,7 +315,7 @@ func TestRejectHandlerFails(t *testing.T) {
 	}
 }
 
-// Those refused at one moment are told to come back at different ones.
+// Requests that are rejected at one moment get different times for Retry-After.
 func TestRetryAfterOutageIsSpread(t *testing.T) {
 	t.Parallel()
 	told := map[string]int{}
@@ -329,8 +329,8 @@ func TestRetryAfterOutageIsSpread(t *testing.T) {
 	}
 }
 
-// A response says to people which limit is full, what to do, and when, and holds
-// nothing of the request.
+// The response says which limit is full, what to do, and when. It holds nothing
+// of the request.
 func TestDetail(t *testing.T) {
 	t.Parallel()
 	wait := func(d time.Duration) ratelimit.Option {

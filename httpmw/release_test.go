@@ -13,10 +13,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A client that waits for the whole answer before it asks again is never
-// refused, whichever instance and connection it comes to: the lock is back
-// before the answer is complete.
-func TestBackBeforeTheAnswer(t *testing.T) {
+// A client that sends a request after the whole response to the last is never
+// rejected, by any instance and connection. The lock is released before the
+// response is complete.
+func TestReleasedBeforeTheResponse(t *testing.T) {
 	t.Parallel()
 	big := bytes.Repeat([]byte("x"), 1<<16)
 	tests := []struct {
@@ -44,8 +44,8 @@ func TestBackBeforeTheAnswer(t *testing.T) {
 			_, _ = io.WriteString(w, "done")
 			w.(http.Flusher).Flush()
 		}},
-		{"with a length, early", 1, giveBackEarly(big)},
-		{"with a length, early", 2, giveBackEarly(big)},
+		{"with a length, early", 1, unlockEarly(big)},
+		{"with a length, early", 2, unlockEarly(big)},
 	}
 	for _, tt := range tests {
 		p := protocols[tt.major-1]
@@ -53,15 +53,15 @@ func TestBackBeforeTheAnswer(t *testing.T) {
 			t.Run(p.name+"/"+tt.name+"/"+fleet.Name, func(t *testing.T) {
 				t.Parallel()
 				a, b := fleet.New(t)
-				neverRefused(t, p.serve(t, limited(a).Handler(tt.h)), p.serve(t, limited(b).Handler(tt.h)))
+				neverRejected(t, p.serve(t, limited(a).Handler(tt.h)), p.serve(t, limited(b).Handler(tt.h)))
 			})
 		}
 	}
 }
 
-// neverRefused sends requests to servers in turn, each after the whole answer to
-// the last.
-func neverRefused(t *testing.T, servers ...*httptest.Server) {
+// neverRejected sends requests to servers in turn, each after the whole
+// response to the last.
+func neverRejected(t *testing.T, servers ...*httptest.Server) {
 	t.Helper()
 	for i := range 200 {
 		s := servers[i%len(servers)]
@@ -74,9 +74,9 @@ func neverRefused(t *testing.T, servers ...*httptest.Server) {
 	}
 }
 
-// giveBackEarly is how a handler that sends a length gives the lock back before
-// the client can have all: before the last byte.
-func giveBackEarly(body []byte) http.HandlerFunc {
+// unlockEarly returns a handler that declares a length, and releases the lock
+// before the last byte.
+func unlockEarly(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body[:len(body)-1])
@@ -127,7 +127,7 @@ func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 	}
 }
 
-// A handler that has given the lock back early goes on with a living context.
+// The context of a handler does not end with an early Unlock.
 func TestEarlyUnlockKeepsContext(t *testing.T) {
 	t.Parallel()
 	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

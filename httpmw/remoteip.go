@@ -10,16 +10,18 @@ import (
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// ipv6Bits is the part of an IPv6 address that is the id. A client controls at
-// least a /64, and could use another of its addresses for each request.
+// ipv6Bits is the length of the part of an IPv6 address that is the id. A
+// client controls at least a /64, and could use another address for each
+// request.
 const ipv6Bits = 64
 
-// Addresses that a translator (NAT64) makes of IPv4 addresses. All clients behind
-// it would otherwise be one /64.
+// Addresses that a translator (NAT64) makes of IPv4 addresses. Without a rule
+// of their own, all clients behind a translator would be one /64.
 var (
 	// nat64 has the IPv4 address in its last 32 bits (RFC 6052).
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
-	// localNAT64 has it in a place that the network's operator chooses (RFC 8215).
+	// localNAT64 has it in a place that the network's operator chooses (RFC
+	// 8215).
 	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
 )
 
@@ -40,16 +42,17 @@ var (
 //     address in it. So a client has one id, with or without a translator.
 //   - An address of 64:ff9b:1::/48 (NAT64 for local use) gives all of itself.
 //
-// Forwarding headers count only if the peer is one of the trusted proxies. The id
-// is then the right-most address in X-Forwarded-For that is not a proxy's. That
-// address is the one that a trusted proxy saw itself. If all are proxies', the id
-// is the left-most. Without the header it is the peer's.
+// Forwarding headers count only if the peer is one of the trusted proxies. The
+// id is then the right-most address in X-Forwarded-For that is not a proxy's.
+// That address is the one that a trusted proxy saw itself. If all are proxies',
+// the id is the left-most. Without the header it is the peer's.
 //
-// A peer on a Unix socket has no address. It is a local proxy, and is trusted if
-// trusted has at least one prefix. It must send X-Forwarded-For. Otherwise the
-// error matches [ErrNoKey] and says what is missing. An IP address in RemoteAddr
-// counts here too, since a handler around may have set it. So let only the proxy open
-// the socket: another process could give its own socket such a name.
+// A peer on a Unix socket has no address. It is a local proxy, and is trusted
+// if trusted has at least one prefix. It must send X-Forwarded-For. Otherwise
+// the error matches [ErrNoKey] and says what is missing. An IP address in
+// RemoteAddr counts here too, since a handler around may have set it. So let
+// only the proxy open the socket: another process could give its own socket
+// such a name.
 //
 // A malformed address on the way to the id is [ratelimit.ErrBadID]. RemoteIP
 // panics if a prefix is not valid.
@@ -70,7 +73,7 @@ func RemoteIP(trusted ...netip.Prefix) KeyFunc {
 	}
 }
 
-// addrID is the id of a client with addr, which is not IPv4-mapped.
+// addrID returns the id of a client with addr, which is not IPv4-mapped.
 func addrID(addr netip.Addr) string {
 	switch {
 	case addr.Is4():
@@ -103,7 +106,7 @@ func (ps prefixes) contain(addr netip.Addr) bool {
 	return false
 }
 
-// client is the address of the client that sent r.
+// client returns the address of the client that sent r.
 func (ps prefixes) client(r *http.Request) (netip.Addr, error) {
 	lines := r.Header.Values("X-Forwarded-For")
 	addr, ok := parseAddr(r.RemoteAddr)
@@ -126,8 +129,8 @@ func (ps prefixes) client(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// unixPeer is why X-Forwarded-For, whose lines are given, does not say where r
-// comes from, whose peer has no IP address; nil if it does.
+// unixPeer returns why lines, of X-Forwarded-For, cannot say where r comes
+// from. It is for a peer without an IP address, and returns nil if they can.
 func (ps prefixes) unixPeer(r *http.Request, lines []string) error {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch onSocket := local != nil && local.Network() == "unix"; {

@@ -19,7 +19,7 @@ import (
 
 var netipZero netip.Prefix
 
-// What is wanted in place of an id.
+// Results other than an id.
 const (
 	bad     = "malformed" // ErrBadID
 	unnamed = "unnamed"   // ErrNoKey
@@ -123,8 +123,8 @@ func parsePrefixes(list string) []netip.Prefix {
 	return prefixes
 }
 
-// Whatever a client writes to the left of what the proxy adds, it stays who the
-// proxy has seen.
+// A client cannot change its id by what it writes to the left of the proxy's
+// entry.
 func FuzzRemoteIPSpoofing(f *testing.F) {
 	for _, tt := range remoteIPTests {
 		f.Add(tt.xff)
@@ -174,8 +174,8 @@ func FuzzRemoteIP(f *testing.F) {
 	})
 }
 
-// On a real Unix socket a client is known by what the proxy in front says, and
-// every client has an id of its own.
+// On a real Unix socket the proxy's header identifies a client, and each client
+// has an id of its own.
 func TestRemoteIPOnUnixSocket(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "client.sock"} { // a client's socket may have a name, too

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// However a handler ends, its lock goes back, and a panic goes on to the server.
+// The lock is released however a handler ends. A panic goes on to the server.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(){
@@ -45,7 +45,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// The value of a panic reaches the middleware around as it was.
+// The value of a panic reaches the middleware around unchanged.
 func TestPanicGoesOn(t *testing.T) {
 	t.Parallel()
 	h := limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -59,8 +59,8 @@ func TestPanicGoesOn(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), request("/", user+": ada"))
 }
 
-// When the client goes away the handler's context ends, and the lock goes back
-// when the handler has stopped, not before.
+// When the client leaves, the handler's context ends. The lock is released when
+// the handler returns, not before.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -106,7 +106,8 @@ func TestClientGoesAway(t *testing.T) {
 	}
 }
 
-// An instance that shuts down serves its requests to the end, under their locks.
+// An instance that shuts down serves its requests to the end, and holds their
+// locks.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	locks, g := sqllock.NewMemory(), newGate(t)
@@ -135,7 +136,7 @@ func TestShutdown(t *testing.T) {
 	get(t, next).want(t, http.StatusOK)
 }
 
-// TimeoutHandler answers while its handler still runs. With the lock inside of
+// TimeoutHandler responds while its handler still runs. With the lock inside of
 // it, that handler keeps the next request out.
 func TestInsideTimeoutHandler(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,9 @@ import (
 	"net/http"
 )
 
-// A beginningWriter notices whether a response was begun through it. The handler
-// of WithRejectHandler gets one. The handler of an admitted request never does.
+// A beginningWriter notices whether a response was begun through it. The
+// handler of WithRejectHandler gets one. The handler of an admitted request
+// never does.
 type beginningWriter struct {
 	http.ResponseWriter
 	begun bool

@@ -45,9 +45,9 @@ func unencryptedHTTP2() *http.Protocols {
 	return p
 }
 
-// A client that sends a request when it has the whole response to the last is
-// never rejected, whichever of two instances it comes to. With -sequential=1000
-// each client sends so many.
+// A client that sends a request after the whole response to the last is never
+// rejected, by either of two instances. With -sequential=1000 each client sends
+// that many requests.
 func TestSequentialClientIsNeverRejected(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -96,8 +96,8 @@ func TestSequentialClientIsNeverRejected(t *testing.T) {
 	}
 }
 
-// sequentialRequest reads the whole response as a client does that knows its
-// Content-Length: without waiting for the end of the stream.
+// sequentialRequest reads the whole response. Like a client that knows its
+// Content-Length, it does not wait for the end of the stream.
 func sequentialRequest(t *testing.T, c *http.Client, method, url, id string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -123,7 +123,8 @@ func sequentialRequest(t *testing.T, c *http.Client, method, url, id string) int
 	return resp.StatusCode
 }
 
-// proxied is some of all behind a ReverseProxy, which flushes at once or not.
+// proxied returns some of all behind a ReverseProxy, with and without flushing
+// at once.
 func proxied(t *testing.T, all []shape) []shape {
 	t.Helper()
 	mux := http.NewServeMux()

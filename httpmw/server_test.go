@@ -18,17 +18,16 @@ import (
 // patience bounds what a test waits for; it is never waited out if all is well.
 const patience = 20 * time.Second
 
-// user is the header in which tests say who they are: a stand-in for
-// authentication.
+// user is the header with the user of a request. It stands for authentication.
 const user = "X-Test-User"
 
-// limited is a Middleware of one at a time over locks, by user.
+// limited returns a Middleware of one at a time over locks, by user.
 func limited(locks sqllock.Locker, opts ...httpmw.Option) *httpmw.Middleware {
 	return httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.Header(user), opts...)
 }
 
-// ended is a Middleware as limited's, and a channel that gets a token when a
-// lock of its has gone back.
+// ended returns a Middleware like limited, and a channel that gets a token when
+// one of its locks was released.
 func ended(locks sqllock.Locker) (*httpmw.Middleware, <-chan struct{}) {
 	c := make(chan struct{}, 1000)
 	released := ratelimit.Observer{Released: func(time.Duration) { c <- struct{}{} }}
@@ -44,8 +43,7 @@ type protocol struct {
 
 var protocols = []protocol{{"HTTP/1.1", 1}, {"HTTP/2", 2}}
 
-// serve starts a server on a socket. What it logs, of panics above all, is
-// dropped.
+// serve starts a server on a socket. Its log, mostly of panics, is discarded.
 func (p protocol) serve(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -65,13 +63,13 @@ func serve(t *testing.T, h http.Handler) *httptest.Server {
 	return protocols[0].serve(t, h)
 }
 
-// A reply is an answer read to its end.
+// A reply is a response with its whole body.
 type reply struct {
 	*http.Response
 	text string
 }
 
-// get sends a GET as ada and reads the whole answer.
+// get sends a GET of ada and reads the whole response.
 func get(t *testing.T, s *httptest.Server) reply {
 	t.Helper()
 	r, err := fetch(t.Context(), s, http.MethodGet, s.URL, nil)
@@ -81,7 +79,7 @@ func get(t *testing.T, s *httptest.Server) reply {
 	return r
 }
 
-// fetch sends a request as ada and reads the whole answer.
+// fetch sends a request of ada and reads the whole response.
 func fetch(ctx context.Context, s *httptest.Server, method, url string, body io.Reader) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -107,7 +105,7 @@ func (r reply) want(t *testing.T, status int) {
 	}
 }
 
-// receive is the next value of c, which must come.
+// receive returns the next value of c. The test fails if none comes.
 func receive[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -119,7 +117,8 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// A gate is a handler that says when a request is inside and keeps it there.
+// A gate is a handler that reports each request and keeps it until it may
+// leave.
 type gate struct {
 	inside chan *http.Request // gets each request that enters
 	leave  chan struct{}      // each token, or its closing, lets go
@@ -136,8 +135,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "done")
 }
 
-// stay waits for leave, or the end of a test that has failed: its server could
-// not be closed else.
+// stay waits for leave, or for the end of a test that has failed. Otherwise its
+// server could not be closed.
 func stay(test context.Context, leave <-chan struct{}) {
 	select {
 	case <-leave:
@@ -145,7 +144,7 @@ func stay(test context.Context, leave <-chan struct{}) {
 	}
 }
 
-// start sends a GET as ada from another goroutine.
+// start sends a GET of ada from another goroutine.
 func start(t *testing.T, s *httptest.Server) <-chan reply {
 	t.Helper()
 	c := make(chan reply, 1)

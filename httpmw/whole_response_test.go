@@ -23,7 +23,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A shape is a way to respond. The client's request is method's.
+// A shape is a way to respond to a request with method.
 type shape struct {
 	name   string
 	method string
@@ -35,8 +35,8 @@ var big = bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
 
 func flush(w http.ResponseWriter) { w.(http.Flusher).Flush() }
 
-// shapes are the ways in which handlers respond. Most would complete the response
-// by themselves.
+// shapes returns the ways in which handlers respond. Most would complete the
+// response before they return.
 func shapes() []shape {
 	return []shape{
 		{"nothing", "GET", func(http.ResponseWriter, *http.Request) {}},
@@ -126,7 +126,8 @@ func events(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// fileShapes serve files of many sizes, by all of the standard library's ways.
+// fileShapes returns shapes that serve files of many sizes, in all ways of the
+// standard library.
 func fileShapes(t *testing.T) []shape {
 	t.Helper()
 	dir := t.TempDir()
@@ -192,12 +193,12 @@ func (c recordedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// ReadFrom is there so that net/http hands it files.
+// ReadFrom makes net/http pass files to it.
 func (c recordedConn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
 }
 
-// complete reports whether what was sent is a whole response.
+// complete reports whether a whole response was sent.
 func (l *recordedListener) complete(method string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,8 +216,8 @@ func (l *recordedListener) complete(method string) bool {
 	}
 }
 
-// Whatever the handler does, the response is not complete when the lock goes
-// back: looked at in the Observer, which Unlock calls before it gives the key up.
+// Whatever the handler does, the response is incomplete when the lock is
+// released. The Observer checks that: Unlock calls it before the key is free.
 func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
 	t.Parallel()
 	for _, tt := range append(shapes(), fileShapes(t)...) {
@@ -246,7 +247,7 @@ func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 the server's frames are hidden by TLS: the client tells.
+// Over HTTP/2 TLS hides the frames of the server, so the client checks.
 func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, tt := range shapes() {
@@ -275,7 +276,7 @@ func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
 	}
 }
 
-// Each response is what it is without the Middleware.
+// Each response is the same as without the Middleware.
 func TestResponsesAreAsWithout(t *testing.T) {
 	t.Parallel()
 	all := append(shapes(), fileShapes(t)...)
@@ -300,7 +301,7 @@ func TestResponsesAreAsWithout(t *testing.T) {
 	}
 }
 
-// described is a response but for what changes each time.
+// described returns a response without what changes each time.
 func described(r reply) string {
 	r.Header.Del("Date")
 	text := r.text
@@ -315,8 +316,8 @@ func described(r reply) string {
 	return fmt.Sprint(r.StatusCode, r.Header, r.Trailer, r.ContentLength, r.TransferEncoding, r.Uncompressed, text)
 }
 
-// Too much and too little for the declared length is what it is without the
-// Middleware: an error, and a response that the client sees to be broken.
+// Too many or too few bytes for the declared length have the same result as
+// without the Middleware: an error, and a response that is visibly broken.
 func TestWrongContentLength(t *testing.T) {
 	t.Parallel()
 	wrote := make(chan error, 1)
@@ -350,7 +351,8 @@ func TestWrongContentLength(t *testing.T) {
 	}
 }
 
-// The last byte is kept back behind a Content-Length of middleware around, too.
+// The last byte is kept back also if middleware around has set the
+// Content-Length.
 func TestContentLengthFromAround(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()

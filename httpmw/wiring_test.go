@@ -53,7 +53,7 @@ func put(m *httpmw.Middleware, h http.Handler) http.Handler {
 	return mux
 }
 
-// A route on which there never is a key is in the log, once a minute.
+// A route without keys is reported in the log, once a minute.
 func TestReportsNoKey(t *testing.T) {
 	t.Parallel()
 	around := func(m *httpmw.Middleware, h http.Handler) http.Handler { return m.Handler(put(m, h)) }
@@ -96,7 +96,7 @@ func TestReportsNoKey(t *testing.T) {
 	}
 }
 
-// Each route has a line of its own.
+// Each route has its own line.
 func TestReportsEachRoute(t *testing.T) {
 	t.Parallel()
 	var log logbook
@@ -107,7 +107,7 @@ func TestReportsEachRoute(t *testing.T) {
 	}
 }
 
-// A request that meets one limit twice is in the log.
+// A request that needs one limit twice is reported in the log.
 func TestReportsTwice(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -125,7 +125,8 @@ func TestReportsTwice(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log logbook
 				locks := sqllock.NewMemory()
-				// Two Middlewares, each with a Limiter of its own, share the limit by its namespace.
+				// Two Middlewares, each with a Limiter of its own, share the
+				// limit by its namespace.
 				outer := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
 				inner := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
 				between := limited(sqllock.NewMemory()) // of another namespace's locks
@@ -147,8 +148,8 @@ func TestReportsTwice(t *testing.T) {
 	}
 }
 
-// What is no mistake is not reported: two limits, one limit for two ids, a lock
-// that was given back, a limit that is full.
+// Four things are no mistake and are not reported: two limits, one limit for
+// two ids, a lock that was released, and a limit that is full.
 func TestReportsNothingElse(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -188,8 +189,7 @@ func TestReportsNothingElse(t *testing.T) {
 	}
 }
 
-// The error that a KeyFunc of the user's failed with is in the log, and not in
-// the response.
+// The error of a service's KeyFunc is in the log, and not in the response.
 func TestReportsKeyFunc(t *testing.T) {
 	t.Parallel()
 	fails := func(err error) httpmw.KeyFunc {
@@ -218,7 +218,7 @@ func TestReportsKeyFunc(t *testing.T) {
 	}
 }
 
-// Without WithLogger reports go to the default log of the moment.
+// Without WithLogger reports go to the current default log.
 func TestReportsToDefault(t *testing.T) {
 	var log logbook
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty)

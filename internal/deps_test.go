@@ -5,7 +5,12 @@
 // httpmw and grpcmw share internal/joinkey and internal/wiring, and ratelimit
 // reports to them by internal/waiting. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
-// the error codes of databases, by internal/dialect (docs/decisions/0015).
+// the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
+//
+// internal/dialect has a road of its own:
+//
+//	choose → leasetable → postgres → dbconn → dialect → errcode
+//	choose → mysql → dbconn
 package internal_test
 
 import (
@@ -30,19 +35,47 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 // the module's path. A package that is not here may import what it likes, but
 // for what forbidden says.
 var mayImport = map[string][]string{
-	"internal/dialect":    {},
+	"internal/dialect/errcode":  {},
+	"internal/dialect":          {"internal/dialect/errcode"},
+	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode"},
+	"internal/dialect/usertx":   {"internal/dialect", "internal/dialect/errcode"},
+	"internal/dialect/postgres": {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode"},
+	"internal/dialect/mysql":    {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode", "internal/dialect/usertx"},
+	"internal/dialect/leasetable": {
+		"internal/dialect",
+		"internal/dialect/dbconn",
+		"internal/dialect/errcode",
+		"internal/dialect/postgres", // for PostgreSQL's proof of a primary, its tokens and its intervals
+		"internal/dialect/usertx",
+	},
+	"internal/dialect/choose": {
+		"internal/dialect",
+		"internal/dialect/dbconn",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+	},
 	"internal/handoff":    {"sqllock"},
 	"internal/joinkey":    {},
 	"internal/rejection":  {},
 	"internal/subprocess": {},
 	"internal/waiting":    {},
 	"internal/wiring":     {},
-	"sqllock":             {"internal/dialect"},
-	"sqllock/election":    {"sqllock"},
-	"sqllock/lockwatch":   {"sqllock", "internal/dialect"},
-	"sqllock/shard":       {"sqllock"},
-	"sqllock/watermark":   {"sqllock", "internal/dialect"},
-	"ratelimit":           {"sqllock", "internal/waiting"},
+	"sqllock": {
+		"internal/dialect",
+		"internal/dialect/choose",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+		"internal/dialect/usertx",
+	},
+	"sqllock/election":  {"sqllock"},
+	"sqllock/lockwatch": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/postgres"},
+	"sqllock/shard":     {"sqllock"},
+	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
+	"ratelimit":         {"sqllock", "internal/waiting"},
 	"httpmw": {
 		"ratelimit",
 		"sqllock",
@@ -56,7 +89,7 @@ var mayImport = map[string][]string{
 		"httpmw",
 		"ratelimit",
 		"sqllock",
-		"internal/dialect",
+		"internal/dialect/errcode",
 		"internal/handoff",
 		"internal/joinkey",
 		"internal/rejection",
@@ -190,10 +223,20 @@ func TestOffence(t *testing.T) {
 		{"internal/dialect/a.go", "github.com/jackc/pgx/v5", false},
 		{"internal/dialect/a.go", "golang.org/x/sys/unix", false},
 		{"internal/dialect/a_test.go", module + "/internal/pgtest", true},
+		{"internal/dialect/a.go", module + "/internal/dialect/errcode", true},
+		{"internal/dialect/a.go", module + "/internal/dialect/postgres", false},
+		{"internal/dialect/errcode/a.go", module + "/internal/dialect", false},
+		{"internal/dialect/postgres/a.go", module + "/internal/dialect", true},
+		{"internal/dialect/postgres/a.go", module + "/internal/dialect/leasetable", false},
+		{"internal/dialect/leasetable/a.go", module + "/internal/dialect/postgres", true},
+		{"internal/dialect/mysql/a.go", module + "/internal/dialect/postgres", false},
+		{"internal/dialect/mysql/a_test.go", module + "/internal/pgtest", true},
 
 		{"sqllock/a.go", "context", true},
 		{"sqllock/a.go", "C", false},
 		{"sqllock/a.go", module + "/internal/dialect", true},
+		{"sqllock/a.go", module + "/internal/dialect/postgres", true},
+		{"sqllock/a.go", module + "/internal/dialect/dbconn", false},
 		{"sqllock/a.go", module + "/internal/pgtest", false},
 		{"sqllock/a.go", module + "/ratelimit", false},
 		{"sqllock/a.go", module + "/internal/joinkey", false},
@@ -238,7 +281,8 @@ func TestOffence(t *testing.T) {
 		{"httpmw/a.go", "github.com/jmoiron/sqlx", false},
 
 		{"httpmw/idempotency/a.go", module + "/httpmw", true},
-		{"httpmw/idempotency/a.go", module + "/internal/dialect", true},
+		{"httpmw/idempotency/a.go", module + "/internal/dialect/errcode", true},
+		{"httpmw/idempotency/a.go", module + "/internal/dialect", false},
 		{"httpmw/idempotency/a.go", module + "/internal/waiting", false},
 		{"httpmw/idempotency/a.go", module + "/grpcmw", false},
 		{"internal/handoff/a.go", module + "/httpmw", false},

@@ -17,7 +17,7 @@ func fewestAllocs(f func()) float64 {
 	return fewest
 }
 
-// What a Limiter adds to the locker's own allocations, for each request.
+// A Limiter adds few allocations to those of the locker, for each request.
 func TestAllocations(t *testing.T) {
 	ctx := t.Context()
 	locks := sqllock.NewMemory()

@@ -23,7 +23,7 @@ func (fullLocker) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 	return nil, sqllock.ErrHeld
 }
 
-// A wait that ends without room for another lock is not that of a busy key.
+// A wait that ends without room for another lock is not reported as busy.
 func TestWaitWithoutRoom(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.OneAtATime(fullLocker{}, "export", ratelimit.WithWait(time.Millisecond, 1))

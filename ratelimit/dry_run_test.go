@@ -7,7 +7,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// No request depends on the lock of a dry run, however it came by it.
+// No request depends on the lock of a dry run, in whichever way it got the
+// lock.
 func TestDryRunDetaches(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -50,7 +50,7 @@ func ExampleAtMost() {
 	// ratelimit: upload: key is busy
 }
 
-// What a caller does with each answer.
+// What a caller does with each error.
 func ExampleLimiter_Acquire() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
 
@@ -77,7 +77,7 @@ func ExampleLimiter_Acquire() {
 	// who are you?
 }
 
-// A limit that the request's own caller holds is refused too: locks are not
+// A second Acquire is rejected even if the caller holds the lock: locks are not
 // re-entrant.
 func ExampleLimiter_Acquire_incorrect() {
 	ctx := context.Background()
@@ -93,8 +93,8 @@ func ExampleLimiter_Acquire_incorrect() {
 	// Output: ratelimit: export: key is busy
 }
 
-// Middleware that finds no id in a request has the Limiter decide: in a dry run
-// it admits.
+// If a middleware finds no id in a request, the Limiter decides. In a dry run
+// it admits the request.
 func ExampleLimiter_Refuse() {
 	errNoUser := errors.New("no user in the request")
 	refused := ratelimit.Observer{Refused: func(err error) { fmt.Println("observed:", err) }}
@@ -161,7 +161,7 @@ func ExampleWithRetryAfter() {
 	// Output: 30s
 }
 
-// A databaseAway is a locker whose database does not answer.
+// A databaseAway is a Locker whose database is unavailable.
 type databaseAway struct{ sqllock.Locker }
 
 func (databaseAway) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
@@ -181,7 +181,7 @@ func ExampleWithFailOpen() {
 	// sqllock: database is unavailable
 }
 
-// Try a limit on live traffic before it refuses anybody.
+// Try a limit on live traffic before it rejects requests.
 func ExampleWithDryRun() {
 	ctx := context.Background()
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithDryRun(),
@@ -236,9 +236,9 @@ func ExampleWithMaxIDLen() {
 	// Output: ratelimit: bad id: it is longer than 8 bytes
 }
 
-// Ids that a client makes up, such as idempotency keys: without the secret, one
-// who can compute 64-bit hashes by the billion could make one that blocks
-// another's.
+// A secret is for ids that a client makes up, such as idempotency keys. Without
+// it an attacker who computes billions of 64-bit hashes could find an id that
+// blocks that of another user.
 func ExampleWithKeySecret() {
 	secret := []byte("from your secret store; the same in every instance")
 	payments := ratelimit.OneAtATime(sqllock.NewMemory(), "payment", ratelimit.WithKeySecret(secret))
@@ -248,7 +248,7 @@ func ExampleWithKeySecret() {
 	// Output: <nil>
 }
 
-// Code that may run inside of a request finds out whether that request has its
+// Code that may run inside of a request finds out whether that request has a
 // place already.
 func ExampleLimiter_Carried() {
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")

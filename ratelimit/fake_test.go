@@ -11,7 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A fakeLocker answers as its funcs say. It cannot take one of several keys.
+// A fakeLocker returns the results of its funcs. It cannot acquire one of
+// several keys.
 type fakeLocker struct {
 	tryLock func(context.Context, sqllock.Key) (*sqllock.Lock, error)
 	lock    func(context.Context, sqllock.Key) (*sqllock.Lock, error)
@@ -31,8 +32,9 @@ func failing(err error) fakeLocker {
 	return fakeLocker{tryLock: fail, lock: fail}
 }
 
-// away is a Locker over a database that went away after somebody else took the
-// key: tries find it held, and a wait lasts until its context ends.
+// away is a Locker over a database that went away after another process
+// acquired the key. A try finds it held, and a wait lasts until its context
+// ends.
 func away() fakeLocker {
 	return fakeLocker{
 		tryLock: func(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, sqllock.ErrHeld },
@@ -52,7 +54,7 @@ func (j joined) Unwrap() []error { return j[:] }
 // onlyOne hides all methods of a Locker but the interface's.
 type onlyOne struct{ sqllock.Locker }
 
-// must takes a lock for id, which must be free, until the test ends.
+// must acquires a lock for id, which must be free, until the test ends.
 func must(t *testing.T, l *ratelimit.Limiter, id string) *sqllock.Lock {
 	t.Helper()
 	lock, err := l.Acquire(t.Context(), id)
@@ -66,7 +68,7 @@ func must(t *testing.T, l *ratelimit.Limiter, id string) *sqllock.Lock {
 	return lock
 }
 
-// unlock gives lock back, which must work.
+// unlock releases lock, which must succeed.
 func unlock(t *testing.T, lock *sqllock.Lock) {
 	t.Helper()
 	if err := lock.Unlock(); err != nil {
@@ -74,7 +76,7 @@ func unlock(t *testing.T, lock *sqllock.Lock) {
 	}
 }
 
-// A journal is an Observer that writes down what it is told.
+// A journal is an Observer that records its events.
 type journal struct {
 	mu      sync.Mutex // protects entries
 	entries []entry

@@ -8,29 +8,34 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The bounds of what is learnt: below a second HTTP's Retry-After cannot say
-// it, and a client told to stay away for long does so although the key is free.
+// The bounds of the learnt time. HTTP's Retry-After cannot say less than a
+// second. A client that is told a long time stays away although the key is
+// free.
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = time.Minute
 )
 
-// holds is how long the locks of one limiter are held: what a client that was
-// refused is told to wait.
+// holds learns how long the locks of one limiter are held, which is how long a
+// rejected client should wait. That is the larger of two means:
 //
-// That is the larger of two means. The first is of ended holds, each counting
-// for an eighth of what came before (RFC 6298's smoothing): it follows a service
-// that becomes slower or faster. The second is of the ages of those held now: it
-// notices at once when everything hangs and nothing ends.
+//   - The mean length of ended holds, in which the latest counts for an eighth
+//     (the smoothing of RFC 6298). It follows a service that becomes slower or
+//     faster.
+//   - The mean age of the locks that are held now. It rises at once when
+//     everything hangs and nothing ends.
+//
+// Invariant: open is the number of locks that have begun and not ended, and
+// starts is the sum of their start times.
 type holds struct {
-	mu     sync.Mutex // protects what follows; never held while calling out
+	mu     sync.Mutex // protects the fields below; never held while calling out
 	mean   time.Duration
-	ended  bool          // mean has been learnt
+	ended  bool          // a hold has ended, and mean is set
 	open   int           // locks held now
 	starts time.Duration // sum of their start times; it may wrap, the sum of ages does not
 }
 
-// origin is the zero of start times, so that they can be summed.
+// origin is the zero of start times, so that they can be added.
 var origin = time.Now()
 
 func now() time.Duration { return time.Since(origin) }
@@ -54,7 +59,7 @@ func (h *holds) end(start, held time.Duration) {
 	h.mean += (held - h.mean) / 8
 }
 
-// learnt is one second before there is anything to learn from.
+// learnt returns the learnt time at the moment at.
 func (h *holds) learnt(at time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,8 +71,8 @@ func (h *holds) learnt(at time.Duration) time.Duration {
 	return min(max(d, minRetryAfter), maxRetryAfter)
 }
 
-// begin begins the hold of lock, taken at start: its end by WithMaxHold, and the
-// hook for when it is over.
+// begin begins the hold of lock, which was acquired at start. It sets the timer
+// of WithMaxHold, and the hook for the end of the lock.
 func (l *Limiter) begin(lock *sqllock.Lock, start time.Duration) {
 	l.holds.begin(start)
 	var timer *time.Timer
@@ -88,7 +93,7 @@ func (l *Limiter) begin(lock *sqllock.Lock, start time.Duration) {
 	})
 }
 
-// retry is what a refused client is told to wait.
+// retry returns how long a rejected client should wait.
 func (l *Limiter) retry() time.Duration {
 	d := l.holds.learnt(now())
 	if l.retryAfter != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// told is the RetryAfter of a refusal for id, which must be busy.
+// told returns the RetryAfter of a rejection for id, which must be busy.
 func told(t *testing.T, l *ratelimit.Limiter, id string) time.Duration {
 	t.Helper()
 	_, err := l.Acquire(t.Context(), id)
@@ -21,7 +21,7 @@ func told(t *testing.T, l *ratelimit.Limiter, id string) time.Duration {
 	return busy.RetryAfter
 }
 
-// hold takes and gives back a lock for id after d.
+// hold acquires a lock for id, and releases it after d.
 func hold(t *testing.T, l *ratelimit.Limiter, id string, d time.Duration) {
 	t.Helper()
 	lock := must(t, l, id)
@@ -71,7 +71,7 @@ func TestRetryAfterLearnt(t *testing.T) {
 	}
 }
 
-// Holders are forgotten when their locks end: what is left is the mean.
+// Holders are forgotten when their locks end. Only the mean stays.
 func TestRetryAfterForgetsHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")

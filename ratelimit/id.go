@@ -14,9 +14,11 @@ var (
 	errNULInID = fmt.Errorf("%w: it holds a NUL byte", ErrBadID)
 )
 
-// checkID refuses ids that no honest caller has: an empty one would put all who
-// lost theirs into one line, a long one is work that an attacker does not pay
-// for, and the rest is read differently by different programs.
+// checkID rejects ids that no honest caller has:
+//
+//   - All requests that lost their id would share an empty one.
+//   - A long id costs work for which an attacker does not pay.
+//   - Programs read other malformed ids differently.
 func (l *Limiter) checkID(id string) error {
 	switch {
 	case id == "":

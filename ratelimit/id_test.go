@@ -32,7 +32,7 @@ var ids = []struct {
 	{"only NUL", "\x00", "NUL"},
 }
 
-// What is not a good id never reaches the database.
+// A bad id never reaches the database.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range ids {

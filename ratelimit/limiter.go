@@ -10,8 +10,8 @@
 //	defer lock.Unlock()
 //
 // It limits concurrency, not rate: a request is admitted as soon as the one
-// before it has ended. A [Limiter] is the policy, the locks under it are
-// package sqllock's; packages httpmw and grpcmw put it in front of a server.
+// before it has ended. A [Limiter] is the policy. Its locks are those of
+// package sqllock. Packages httpmw and grpcmw put it in front of a server.
 package ratelimit
 
 import (
@@ -31,16 +31,17 @@ import (
 // by [OneAtATime] or [AtMost], has nothing to close, and is safe for concurrent
 // use. Limiters of one namespace share their limit, in this process and others.
 //
-// It refuses at once (but see [WithWait]) and fails closed: what could not be
-// shown to be free is refused (but see [WithFailOpen]).
+// A Limiter rejects at once, unless there is [WithWait]. It fails closed,
+// unless there is [WithFailOpen]: it rejects a request if it cannot find out
+// whether the id is free.
 type Limiter struct {
 	locks sqllock.Locker
-	any   anyLocker // locks, if it can take one of several keys in one call; else nil
+	any   anyLocker // locks, if it can acquire one of several keys in one call; otherwise nil
 	ns    sqllock.Namespace
 	keys  keyMaker
 	slots int
 
-	maxWait    time.Duration // 0: refuse at once
+	maxWait    time.Duration // 0 to reject at once
 	maxWaiters int64
 	waiters    atomic.Int64 // requests that wait now
 	maxHold    time.Duration
@@ -48,29 +49,30 @@ type Limiter struct {
 	failOpen   bool
 	dryRun     bool
 	observer   Observer
-	retryAfter func(learnt time.Duration) time.Duration // nil: what was learnt
+	retryAfter func(learnt time.Duration) time.Duration // nil for the learnt time
 	holds      holds
 }
 
-// OneAtATime makes a Limiter that admits one request at a time for each id. ns
-// keeps its ids apart from those of other limiters, and may stand in logs and
-// in answers to clients.
+// OneAtATime returns a Limiter that admits one request at a time for each id.
+// ns separates its ids from those of other limiters. It may be in logs and in
+// responses to clients.
 //
-// It panics if locks is nil, or ns is empty or holds ':' or '#'.
+// OneAtATime panics if locks is nil, or ns is empty or holds ':' or '#'.
 func OneAtATime(locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Limiter {
 	return newLimiter("OneAtATime", 1, locks, ns, opts)
 }
 
-// AtMost makes a Limiter that admits n requests at a time for each id. Each of
-// the n is a slot, a key of its own: ns.SlotKey(id, i). Slot 0 is ns.Key(id), so
-// that while a fleet goes from OneAtATime to AtMost, the old holder counts.
+// AtMost returns a Limiter that admits n requests at a time for each id. Each
+// of the n is a slot with a key of its own: ns.SlotKey(id, i). Slot 0 is
+// ns.Key(id). So the old holder counts while a fleet changes from OneAtATime to
+// AtMost.
 //
-// A [sqllock.Session] tries all slots in one round trip, a shard.Locker in
-// one for each database until one grants; a Locker without TryAny needs one for
-// each slot that is taken. n is meant to be small: a refusal has looked at n
-// keys.
+// A [sqllock.Session] tries all slots in one round trip. A shard.Locker needs
+// one round trip for each database, until one grants. A Locker without TryAny
+// needs one for each slot that is held. n should be small: a rejection has
+// tried n keys.
 //
-// It panics as OneAtATime does, and if n is not positive.
+// AtMost panics like OneAtATime, and if n is not positive.
 func AtMost(n int, locks sqllock.Locker, ns sqllock.Namespace, opts ...Option) *Limiter {
 	if n <= 0 {
 		panic("ratelimit: AtMost needs a positive number of requests to admit")
@@ -95,31 +97,32 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	return l
 }
 
-// isNilPointer reports whether locks is, say, the *sqllock.Session of an Open
-// whose error was ignored.
+// isNilPointer reports whether locks is a nil pointer, such as the
+// *sqllock.Session of an Open whose error was ignored.
 func isNilPointer(locks sqllock.Locker) bool {
 	v := reflect.ValueOf(locks)
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Namespace is the namespace that l was made with.
+// Namespace returns the namespace of l.
 func (l *Limiter) Namespace() sqllock.Namespace { return l.ns }
 
-// Limit is how many requests l admits at a time for each id.
+// Limit returns how many requests l admits at a time for each id.
 func (l *Limiter) Limit() int { return l.slots }
 
-// Acquire admits a request for id, or refuses it with an error:
+// Acquire admits a request for id, or rejects it with an error:
 //
-//   - a [*BusyError], which matches [ErrBusy]: as many requests as the limit
-//     allows hold id, and waiting, if that is allowed, was in vain;
-//   - [ErrBadID]: nothing was asked of the database;
-//   - ctx's error, if ctx ended first;
+//   - A [*BusyError], which matches [ErrBusy]: as many requests as the limit
+//     allows hold id. If waiting is allowed, the wait was without success.
+//   - [ErrBadID]: the database was not asked.
+//   - The error of ctx, if ctx ended first.
 //   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity],
-//     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]: it cannot be told now.
+//     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]:
+//     whether id is free is unknown.
 //
 // The caller must Unlock the lock when the request ends. ctx bounds the call,
-// not the lock; the lock's own context ([sqllock.Lock.Context]) has ctx's
-// values. With [WithFailOpen] and [WithDryRun] a request may be admitted with a
+// not the lock. The lock's own context ([sqllock.Lock.Context]) has the values
+// of ctx. With [WithFailOpen] and [WithDryRun] a request may be admitted with a
 // nil lock, whose methods are safe. No error holds id.
 func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error) {
 	if err := l.checkID(id); err != nil {
@@ -140,13 +143,13 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 
 // Carried reports whether ctx carries a lock of this limit for id that is still
 // held. A request with such a context has a place already, for example from a
-// middleware around it. An Acquire under ctx asks for another place. With
+// middleware around. An Acquire under ctx needs another place. With
 // [OneAtATime] there is none, however long the request waits.
 //
-// Limiters of one namespace share their limit, so each reports what the others
-// hold. Locks are compared by their keys: one of the same namespace counts even
-// if it is from another Locker. A lock of a dry run is not carried. Carried costs
-// no query.
+// Limiters of one namespace share their limit, so each reports the locks of the
+// others. Locks are compared by their keys: a lock of the same namespace counts
+// even if it is from another Locker. A lock of a dry run is not carried.
+// Carried needs no query.
 func (l *Limiter) Carried(ctx context.Context, id string) bool {
 	if _, ok := sqllock.FromContext(ctx); !ok || l.checkID(id) != nil {
 		return false
@@ -159,9 +162,9 @@ func (l *Limiter) Carried(ctx context.Context, id string) bool {
 	return false
 }
 
-// Refuse is for what stands in front of l and refuses a request before there is
-// an id to Acquire. It tells the Observer and returns err, or nil, to admit the
-// request, in a dry run.
+// Refuse is for a middleware that rejects a request before it has an id to
+// Acquire. It reports err to the Observer and returns err. In a dry run it
+// returns nil: the request is admitted.
 func (l *Limiter) Refuse(err error) error {
 	l.observer.refused(err)
 	if l.dryRun {
@@ -170,8 +173,8 @@ func (l *Limiter) Refuse(err error) error {
 	return err
 }
 
-// take is Acquire without its policy on errors. waited is how long it waited
-// for a busy id: 0 if it did not.
+// take is Acquire without the policy on errors. waited is how long it waited
+// for a busy id, or 0 if it did not.
 func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, waited time.Duration, err error) {
 	keys := l.slotKeys(id)
 	lock, err = l.try(ctx, keys)
@@ -188,13 +191,13 @@ func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, wait
 	return lock, max(time.Since(began), 1), err
 }
 
-// admit begins the hold of a lock just taken. The Observer hears of the
-// admission first, as the lock may have ended already. A panic of the Observer
-// gives the lock back: nobody else could.
+// admit begins the hold of a lock that was just acquired. The Observer gets the
+// admission first, as the lock may have ended already. If the Observer panics,
+// admit releases the lock, since the caller never gets it.
 func (l *Limiter) admit(lock *sqllock.Lock, waited time.Duration) {
 	start := now()
 	if l.dryRun {
-		lock.DetachContexts() // no request may end with it
+		lock.DetachContexts() // no request must end with it
 	}
 	told := false
 	defer func() {
@@ -208,7 +211,7 @@ func (l *Limiter) admit(lock *sqllock.Lock, waited time.Duration) {
 	told = true
 }
 
-// explain says which limiter a locker's error comes from.
+// explain adds to the error of a locker which limiter it comes from.
 func (l *Limiter) explain(err error) error {
 	if err == nil {
 		return nil

@@ -55,8 +55,8 @@ func TestAccessors(t *testing.T) {
 	}
 }
 
-// What a Locker answers becomes what Acquire returns. A custom Locker may add to
-// the sentinels.
+// Acquire returns the error of its Locker. A custom Locker may wrap the
+// sentinels.
 func TestAcquireErrors(t *testing.T) {
 	t.Parallel()
 	failOpen := []ratelimit.Option{ratelimit.WithFailOpen()}
@@ -104,8 +104,8 @@ func TestAcquireErrors(t *testing.T) {
 	}
 }
 
-// A request that is over is not let in, and its end is not taken for the
-// database's.
+// A request that has ended is not admitted, and its end is not taken for a
+// failure of the database.
 func TestContextEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -157,7 +157,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// Values of the request's context are there for the lock's work.
+// The lock's context has the values of the request's context.
 func TestContextValues(t *testing.T) {
 	t.Parallel()
 	type key struct{}
@@ -173,8 +173,8 @@ func TestContextValues(t *testing.T) {
 	}
 }
 
-// A key secret keeps limiters apart from those without or with another, and a
-// copy is kept of it.
+// A key secret separates a Limiter from those without a secret, or with another
+// one. The Limiter keeps a copy.
 func TestWithKeySecret(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -195,7 +195,7 @@ func TestWithKeySecret(t *testing.T) {
 	}
 }
 
-// Under load no more than the limit are ever in.
+// Under load no more requests than the limit are admitted at any moment.
 func TestLimitHolds(t *testing.T) {
 	t.Parallel()
 	for _, locks := range []sqllock.Locker{sqllock.NewMemory(), onlyOne{sqllock.NewMemory()}} {

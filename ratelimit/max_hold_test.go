@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The work is told to stop; the lock stays until it has.
+// The context of the work ends. The lock stays held until the work has stopped.
 func TestWithMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(5*time.Second))
@@ -42,8 +42,8 @@ func TestWithMaxHold(t *testing.T) {
 	})
 }
 
-// Work that is done in time hears nothing of it, and no timer stays behind: the
-// bubble would not end.
+// The context of work that ends in time does not end with ErrMaxHold. No timer
+// stays behind, or the bubble would not end.
 func TestWithMaxHoldInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Hour))
@@ -63,7 +63,7 @@ func TestWithMaxHoldInTime(t *testing.T) {
 	})
 }
 
-// A dry run ends nobody's work.
+// A dry run ends no work.
 func TestWithMaxHoldDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Second), ratelimit.WithDryRun())
@@ -76,8 +76,8 @@ func TestWithMaxHoldDryRun(t *testing.T) {
 	})
 }
 
-// Nor is work stopped that goes on after its lock went back: what it binds later
-// is no business of the limit.
+// Work that goes on after its Unlock is not stopped. The limit does not apply
+// to contexts that it binds later.
 func TestWithMaxHoldAfterUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithMaxHold(time.Hour))

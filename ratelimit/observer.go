@@ -2,22 +2,25 @@ package ratelimit
 
 import "time"
 
-// An Observer is told what a Limiter does: for metrics and logs. Each func may
-// be nil. They are called in the goroutine of the request, or of the lock's
-// session for Lost, at the moment it happens: they must not block or panic, and
-// must be safe for concurrent use. They learn durations and errors, never ids.
+// An Observer gets the events of a Limiter, for metrics and logs. Each func may
+// be nil. A func is called when its event happens, in the goroutine of the
+// request. Lost may be called in the goroutine of the lock's session. The funcs
+// must not block or panic, and must be safe for concurrent use. They get
+// durations and errors, never ids.
 //
-// Each Acquire calls exactly one of Admitted, Refused and FailedOpen, and each
-// admission with a lock is followed, after Admitted has returned, by one of
-// Released and Lost. Refused is told of each [Limiter.Refuse] besides: of requests
-// without an id, and by package grpcmw, once for a stream, of a message sent before
-// the stream was admitted, whatever becomes of the stream itself.
+// Each Acquire calls exactly one of Admitted, Refused and FailedOpen. After
+// Admitted for a lock has returned, exactly one of Released and Lost follows.
+//
+// Refused is also called for each [Limiter.Refuse]: for requests without an id,
+// and by package grpcmw for a message that is sent before its stream is
+// admitted. The latter happens once for a stream, and does not depend on the
+// end of the stream.
 type Observer struct {
 	Admitted   func()                   // a request got its lock
-	Refused    func(err error)          // a request was refused, or would have been but for a dry run
+	Refused    func(err error)          // a request was rejected, or would have been without the dry run
 	FailedOpen func(err error)          // a request was admitted without a lock: see WithFailOpen
-	Waited     func(d time.Duration)    // a request waited for a busy id, in vain or not
-	Released   func(held time.Duration) // a lock was given back
+	Waited     func(d time.Duration)    // a request waited for a busy id, with or without success
+	Released   func(held time.Duration) // a lock was released
 	Lost       func(held time.Duration) // a lock was lost: its connection ended, or its Session was closed
 }
 

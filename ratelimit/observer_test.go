@@ -95,7 +95,7 @@ func TestObserverDurations(t *testing.T) {
 	})
 }
 
-// An Observer with no funcs is one too.
+// An Observer may have no funcs.
 func TestObserverEmpty(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{}))
@@ -106,7 +106,7 @@ func TestObserverEmpty(t *testing.T) {
 	unlock(t, lock)
 }
 
-// A panic in Admitted must not leave a lock behind that nobody knows of.
+// A panic in Admitted must not leave a lock behind that no caller can release.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -124,8 +124,8 @@ func TestObserverPanics(t *testing.T) {
 	unlock(t, must(t, ratelimit.OneAtATime(locks, "export"), "ada"))
 }
 
-// A lock that has ended before its request was let in is told of in order all the
-// same: admitted, then gone.
+// If a lock has ended before its request was admitted, the events still come in
+// order: Admitted, then Lost.
 func TestObserverOrder(t *testing.T) {
 	t.Parallel()
 	memory := sqllock.NewMemory()

@@ -10,17 +10,18 @@ import (
 type Option func(*Limiter)
 
 // WithWait lets a request wait up to maxWait for a busy id instead of being
-// refused at once; at most waiters requests of this Limiter wait, over all ids,
-// and the next is refused at once. Only requests that found their id busy wait
-// and count: while the database is away, they are refused at once as ever.
-// maxWait bounds the wait, never the work.
+// rejected at once. At most waiters requests of this Limiter wait, over all
+// ids; the next is rejected at once. maxWait bounds the wait, never the work.
 //
-// Waiting requests of one process are served first come, first served, those of
-// several processes in no order. Of an [AtMost] limiter over a Locker without
-// LockAny (not a Session, shard.Locker or Memory), they try again from time to time,
-// in no order either.
+// Only requests that find their id busy wait and count. While the database is
+// away, requests are rejected at once.
 //
-// It panics if maxWait or waiters is not positive.
+// Waiting requests of one process are served in the order of their arrival.
+// There is no order between processes. An [AtMost] limiter over a Locker
+// without LockAny tries again from time to time, without an order. Session,
+// shard.Locker and Memory have LockAny.
+//
+// WithWait panics if maxWait or waiters is not positive.
 func WithWait(maxWait time.Duration, waiters int) Option {
 	if maxWait <= 0 || waiters <= 0 {
 		panic("ratelimit: WithWait needs a positive duration and number of waiters")
@@ -28,14 +29,19 @@ func WithWait(maxWait time.Duration, waiters int) Option {
 	return func(l *Limiter) { l.maxWait, l.maxWaiters = maxWait, int64(waiters) }
 }
 
-// WithRetryAfter sets what a refused client is told to wait. f is given what the
-// Limiter has learnt: the larger of the mean length of holds that have ended, by
-// which the latest counts for an eighth, and the mean age of those held now; at
-// least a second, at most a minute, and a second before the first hold. Without
-// the option that is what clients are told. A result that is not positive counts
-// as a second. f must be quick and safe for concurrent use.
+// WithRetryAfter sets how long a rejected client should wait. The default is
+// the time that the Limiter has learnt, which f gets. It is the larger of two
+// means:
 //
-// It panics if f is nil.
+//   - the mean length of holds that have ended; the latest counts for an
+//     eighth,
+//   - the mean age of the locks that are held now.
+//
+// It is at least a second and at most a minute, and a second before the first
+// hold.
+//
+// A result that is not positive counts as a second. f must be quick and safe
+// for concurrent use. WithRetryAfter panics if f is nil.
 func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 	if f == nil {
 		panic("ratelimit: WithRetryAfter needs a func that is not nil")
@@ -43,41 +49,46 @@ func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 	return func(l *Limiter) { l.retryAfter = f }
 }
 
-// WithFailOpen admits requests without a lock while the database is away: for a
-// limit that protects comfort, not correctness. Acquire then returns a nil
-// lock, whose Err is [sqllock.ErrUnavailable], and Observer.FailedOpen is
-// called.
+// WithFailOpen admits requests without a lock while the database is away. It is
+// for a limit that protects comfort, not correctness. Acquire then returns a
+// nil lock, whose Err is [sqllock.ErrUnavailable], and calls
+// Observer.FailedOpen.
 //
-// Only sqllock.ErrUnavailable is failed open. ErrCapacity is not: a flood of ids
-// must not switch the limiter off. Nor are ErrNotExclusive and ErrConfig, which no
-// waiting mends: a limiter that nothing enforces would stay unnoticed. Nor is
-// ErrClosed, nor a request whose own context has ended.
+// Only sqllock.ErrUnavailable fails open:
+//
+//   - ErrCapacity does not, since a flood of ids must not switch the limiter
+//     off.
+//   - ErrNotExclusive and ErrConfig do not. Waiting does not correct them, and
+//     a limiter that nothing enforces would stay unnoticed.
+//   - ErrClosed does not, nor does the end of the request's own context.
 func WithFailOpen() Option {
 	return func(l *Limiter) { l.failOpen = true }
 }
 
-// WithDryRun admits every request and tells Observer.Refused which it would have
-// refused, so that a limit can be tried on live traffic. Those get a nil lock.
+// WithDryRun admits every request, and reports to Observer.Refused which
+// requests it would have rejected. So a limit can be tried on live traffic.
+// Those requests get a nil lock.
 //
-// Requests that find their id free do take and hold its lock: without that
-// nothing would be known of the others. So a dry run costs what the limiter will
-// cost. Nothing waits, so that with [WithWait] it reports requests that waiting
-// would have admitted, and [WithMaxHold] ends nothing. No request depends on its
-// lock: what the lock's Bind gives neither ends with it nor carries it
-// ([sqllock.Lock.DetachContexts]), so that a lock which the request has from
-// another limiter stays the one that [sqllock.FromContext] finds. Only the lock's
-// own Context still ends with it.
+// Requests that find their id free acquire and hold its lock. Otherwise the
+// Limiter would know nothing about the others. So a dry run costs as much as
+// the limiter will. No request waits: with [WithWait] the dry run also reports
+// requests that waiting would have admitted. [WithMaxHold] ends nothing.
+//
+// No request depends on its lock. The context of the lock's Bind neither ends
+// with the lock nor carries it ([sqllock.Lock.DetachContexts]). If the request
+// has a lock of another limiter, [sqllock.FromContext] still finds that one.
+// Only the lock's own Context ends with it.
 func WithDryRun() Option {
 	return func(l *Limiter) { l.dryRun = true }
 }
 
-// WithMaxHold ends the work's contexts, those of the lock's Context and Bind,
-// with cause [ErrMaxHold] once the lock has been held for maxHold. The lock
-// itself stays held until its Unlock, so that no other request begins beside
-// work that has not noticed yet. Work that waits for its request's body notices
-// behind httpmw's Handler: Read of the body fails.
+// WithMaxHold ends the contexts of the work with cause [ErrMaxHold] once the
+// lock has been held for maxHold. These are the contexts of the lock's Context
+// and Bind. The lock itself stays held until its Unlock, so that no other
+// request begins while the work has not noticed the end yet. Behind the Handler
+// of package httpmw, a Read of the request's body fails then.
 //
-// It panics if maxHold is not positive.
+// WithMaxHold panics if maxHold is not positive.
 func WithMaxHold(maxHold time.Duration) Option {
 	if maxHold <= 0 {
 		panic("ratelimit: WithMaxHold needs a positive duration")
@@ -85,15 +96,15 @@ func WithMaxHold(maxHold time.Duration) Option {
 	return func(l *Limiter) { l.maxHold = maxHold }
 }
 
-// WithObserver has o told what the Limiter does.
+// WithObserver sets the Observer that gets the events of the Limiter.
 func WithObserver(o Observer) Option {
 	return func(l *Limiter) { l.observer = o }
 }
 
-// WithMaxIDLen sets how many bytes an id may have, 1,024 by default; one with
-// more is refused with [ErrBadID].
+// WithMaxIDLen sets how many bytes an id may have. The default is 1,024. A
+// longer id is rejected with [ErrBadID].
 //
-// It panics if n is not positive.
+// WithMaxIDLen panics if n is not positive.
 func WithMaxIDLen(n int) Option {
 	if n <= 0 {
 		panic("ratelimit: WithMaxIDLen needs a positive number of bytes")
@@ -101,13 +112,16 @@ func WithMaxIDLen(n int) Option {
 	return func(l *Limiter) { l.maxIDLen = n }
 }
 
-// WithKeySecret makes the keys of ids with HMAC-SHA-256 under secret: for ids
-// that attackers choose, who could otherwise search for one whose 64-bit key
-// collides with a victim's. Every instance needs the same secret: while one is at
-// work on a [sqllock.Session], another one with a different secret is refused with
-// sqllock.ErrNotExclusive; see [sqllock.Namespace.Keyed]. It keeps a copy of secret.
+// WithKeySecret makes the keys of ids with HMAC-SHA-256 under secret. It is for
+// ids that attackers choose. Otherwise an attacker could search for an id whose
+// 64-bit key collides with that of a victim. WithKeySecret keeps a copy of
+// secret.
 //
-// It panics if secret is empty.
+// Every instance needs the same secret. While an instance works on a
+// [sqllock.Session], another one with a different secret is rejected with
+// [sqllock.ErrNotExclusive]: see [sqllock.Namespace.Keyed].
+//
+// WithKeySecret panics if secret is empty.
 func WithKeySecret(secret []byte) Option {
 	if len(secret) == 0 {
 		panic("ratelimit: WithKeySecret needs a secret that is not empty")

@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// session opens a Session of its own, as another instance of the service would.
+// session opens a new Session, like that of another instance.
 func session(t *testing.T, driver, dsn string) *sqllock.Session {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
@@ -59,7 +59,7 @@ func TestAcrossSessions(t *testing.T) {
 	}
 }
 
-// A lock that ends otherwise than by Unlock is reported as lost, once.
+// A lock that does not end by Unlock is reported as lost, once.
 func TestObserverLost(t *testing.T) {
 	t.Parallel()
 	s := session(t, pgtest.Drivers()[0], pgtest.Database(t))

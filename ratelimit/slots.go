@@ -13,19 +13,20 @@ type keyMaker interface {
 	SlotKey(id string, i int) sqllock.Key
 }
 
-// An anyLocker takes the first free one of several keys in one call, as
-// [*sqllock.Session], *shard.Locker and [*sqllock.Memory] do.
+// An anyLocker acquires the first free one of several keys in one call.
+// [*sqllock.Session], *shard.Locker and [*sqllock.Memory] are such Lockers.
 type anyLocker interface {
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
 
-// A slotSet is the keys of an id's slots. One is kept without an allocation.
+// A slotSet is the keys of an id's slots. A single key needs no allocation.
 type slotSet struct {
 	first sqllock.Key
-	all   []sqllock.Key // if there are more than one; else nil
+	all   []sqllock.Key // nil if there is one
 }
 
+// slotKeys returns the keys of the slots of id.
 func (l *Limiter) slotKeys(id string) slotSet {
 	s := slotSet{first: l.keys.SlotKey(id, 0)}
 	if l.slots > 1 {
@@ -38,7 +39,7 @@ func (l *Limiter) slotKeys(id string) slotSet {
 	return s
 }
 
-// keys is the slots' keys.
+// keys returns the keys of all slots.
 func (s slotSet) keys() []sqllock.Key {
 	if s.all == nil {
 		return []sqllock.Key{s.first}
@@ -46,7 +47,7 @@ func (s slotSet) keys() []sqllock.Key {
 	return s.all
 }
 
-// try takes a free slot, or fails with ErrHeld.
+// try acquires a free slot, or fails with ErrHeld.
 func (l *Limiter) try(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
 	switch {
 	case s.all == nil:

@@ -38,8 +38,8 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// While a fleet goes from one at a time to two, the old holder has a slot, and
-// back: old instances do not let one in beside it.
+// While a fleet changes from one at a time to two, the old holder has a slot.
+// On the way back, old instances admit no request next to it.
 func TestLimitRaised(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -57,8 +57,8 @@ func TestLimitRaised(t *testing.T) {
 	}
 }
 
-// A Locker that takes one key at a time is asked for the slots in order, up to
-// the first that is free or cannot be told of.
+// A Locker that acquires one key at a time gets the slots in order, up to the
+// first that is free or fails otherwise.
 func TestSlotsInOrder(t *testing.T) {
 	t.Parallel()
 	const ns = sqllock.Namespace("export")
@@ -98,7 +98,7 @@ func TestSlotsInOrder(t *testing.T) {
 	}
 }
 
-// A Locker that can is asked for all slots in one call.
+// A Locker with TryAny gets all slots in one call.
 func TestSlotsInOneCall(t *testing.T) {
 	t.Parallel()
 	locks := &countingAny{Memory: sqllock.NewMemory()}
@@ -128,8 +128,8 @@ func (c *countingAny) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, erro
 	panic("one key at a time, though several can be had at once")
 }
 
-// Carried knows the places that a context carries, in any slot and beneath other
-// locks, and forgets those that were given back.
+// Carried finds the places that a context carries, in any slot and below other
+// locks. It does not count those that were released.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -156,7 +156,7 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// A place is carried also if one taken later, inside, was given back.
+// A place is carried also if a later one, inside, was released.
 func TestCarriedAround(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export")
@@ -176,7 +176,8 @@ func TestCarriedAround(t *testing.T) {
 	}
 }
 
-// No key is made of an id that Acquire would refuse: clients choose how long it is.
+// No key is made of an id that Acquire would reject, since clients choose its
+// length.
 func TestCarriedBadID(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()

@@ -10,14 +10,14 @@ import (
 )
 
 // The pause between two attempts at the slots of a Locker that cannot wait for
-// several keys: it doubles from pollMin to pollMax, less a random part of up to
-// a half.
+// several keys. It doubles from pollMin to pollMax. A random part, up to a
+// half, is subtracted.
 const (
 	pollMin = 2 * time.Millisecond
 	pollMax = 50 * time.Millisecond
 )
 
-// enterLine takes one of the places for those who wait, if there is one.
+// enterLine takes one of the places for waiting requests, if one is free.
 func (l *Limiter) enterLine() bool {
 	if l.waiters.Add(1) > l.maxWaiters {
 		l.waiters.Add(-1)
@@ -45,13 +45,14 @@ func (l *Limiter) wait(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
 	return lock, l.waitError(ctx, bounded, err)
 }
 
-// waitError is what the error of a wait means to the caller, whose context is
-// ctx: bounded is ours, and its end is no business of theirs.
+// waitError returns what err, of a wait, means to the caller, whose context is
+// ctx. bounded is the context of the wait, and the caller must not see its
+// error.
 func (l *Limiter) waitError(ctx, bounded context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil && !errors.Is(err, ctx.Err()): // it ended just after ours
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()): // ctx ended just after bounded
 		return l.explain(ctx.Err())
 	case ctx.Err() != nil || bounded.Err() == nil || !errors.Is(err, bounded.Err()):
 		return l.explain(err)
@@ -62,9 +63,9 @@ func (l *Limiter) waitError(ctx, bounded context.Context, err error) error {
 	}
 }
 
-// overdue is the error of a wait that our own deadline ended while the database
-// was away, or had no room for another lock. It does not match that deadline's error, which would pass for the
-// caller's.
+// overdue is the error of a wait that reached maxWait while the database was
+// away, or had no room for another lock. It does not match the error of that
+// deadline, which would look like the caller's.
 type overdue struct{ err error }
 
 func (o overdue) Error() string { return o.err.Error() }
@@ -73,8 +74,8 @@ func (o overdue) Is(target error) bool {
 	return target != context.DeadlineExceeded && errors.Is(o.err, target)
 }
 
-// poll tries the slots again and again. While the database is away it goes on,
-// as [sqllock.Session.Lock] does.
+// poll tries the slots again and again. Like [sqllock.Session.Lock] it goes on
+// while the database is away.
 func (l *Limiter) poll(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
 	var away error
 	for pause := pollMin; ; pause = min(2*pause, pollMax) {

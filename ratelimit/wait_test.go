@@ -28,7 +28,7 @@ func waitCases() []waitCase {
 	}
 }
 
-// fill takes all slots of id.
+// fill acquires all slots of id.
 func fill(t *testing.T, l *ratelimit.Limiter, id string) []*sqllock.Lock {
 	t.Helper()
 	var held []*sqllock.Lock
@@ -38,14 +38,15 @@ func fill(t *testing.T, l *ratelimit.Limiter, id string) []*sqllock.Lock {
 	return held
 }
 
-// A result is what one Acquire came to.
+// A result is that of one Acquire.
 type result struct {
 	lock *sqllock.Lock
 	err  error
 	took time.Duration
 }
 
-// acquire has a goroutine Acquire and returns once it waits or is done.
+// acquire calls Acquire in a goroutine, and returns once that waits or has
+// ended.
 func acquire(ctx context.Context, l *ratelimit.Limiter, id string) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -131,8 +132,9 @@ func TestWaitContextEnds(t *testing.T) {
 	}
 }
 
-// Only so many wait; the next is refused at once. Who does not need to wait
-// does not count, and a place is free again when its waiter is served or gone.
+// A bounded number of requests wait; the next is rejected at once. A request
+// that does not need to wait does not count. A place is free again when its
+// request is admitted or has ended.
 func TestWaiters(t *testing.T) {
 	for _, tt := range waitCases() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +175,7 @@ func TestWaiters(t *testing.T) {
 	}
 }
 
-// While the database is away nobody can say that the key is busy.
+// While the database is away, a key is not reported as busy.
 func TestWaitDatabaseAway(t *testing.T) {
 	lockers := map[string]struct {
 		slots int
@@ -228,8 +230,8 @@ func TestWaitDatabaseAwayFailsOpen(t *testing.T) {
 	})
 }
 
-// Polling goes on while the database is away for a moment, and stops at what
-// no patience mends.
+// Polling goes on while the database is away for a moment. It stops at errors
+// that waiting does not correct.
 func TestPollErrors(t *testing.T) {
 	tests := []struct {
 		name string
@@ -266,8 +268,8 @@ func TestPollErrors(t *testing.T) {
 	}
 }
 
-// The caller's context may end just after our own deadline: then it is the
-// caller's error, and not a refusal to come back from.
+// The caller's context may end just after the deadline of the wait. Then the
+// error is that of the context, and not ErrBusy.
 func TestWaitContextEndsAfterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -287,8 +289,8 @@ func TestWaitContextEndsAfterDeadline(t *testing.T) {
 	})
 }
 
-// The pauses between polls double from 2 to 50 ms, less up to a half: a long wait
-// costs the database little.
+// The pauses between polls double from 2 to 50 ms, less up to a half: a long
+// wait costs the database little.
 func TestPollBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Time

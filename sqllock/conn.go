@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A ConnLocker is a Locker on one connection that its caller owns: for code that has
@@ -26,14 +27,14 @@ import (
 // Use one ConnLocker for each connection, never two: PostgreSQL would let one session
 // take a key twice.
 type ConnLocker struct {
-	conn  *dialect.Conn
-	table *table
+	conn  *postgres.Conn
+	table *keyTable
 
 	// protected by table.mu
-	queue   []*entry      // to take or to give back
-	later   []*entry      // what could not be given back: with the next call
+	queue   []*keyState   // to take or to give back
+	later   []*keyState   // what could not be given back: with the next call
 	running bool          // a goroutine sends
-	stepped chan struct{} // closed, and made anew, when a statement was answered
+	stepped chan struct{} // closed, and made anew, when a statement was answered: stepLocked
 	doubt   bool          // a call ended without an answer
 }
 
@@ -42,10 +43,10 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
 	}
-	c := &ConnLocker{conn: dialect.OnConn(conn), stepped: make(chan struct{})}
-	c.table = newTable(c)
-	c.table.patience = patience
-	c.table.silence = c.mistrustLocked
+	c := &ConnLocker{conn: postgres.OnConn(conn), stepped: make(chan struct{})}
+	c.table = newKeyTable(c)
+	c.table.timeout = answerTimeout
+	c.table.onTimeout = c.mistrustLocked
 	return c
 }
 
@@ -54,44 +55,44 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 // transaction pooler, ErrUnavailable within a second if there is no answer, or
 // ctx's error.
 func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquire, false)
+	return c.acquireQuietly(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // It tries again from time to time, so that the connection is free in between.
 func (c *ConnLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquire, true)
+	return c.acquireQuietly(ctx, key, want{waits: true})
 }
 
 // TryRLock takes key as one of several readers, as [Session.TryRLock] does; its errors are
 // those of TryLock.
 func (c *ConnLocker) TryRLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquireShared, false)
+	return c.acquireQuietly(ctx, key, want{mode: shared})
 }
 
 // RLock is TryRLock that waits until ctx ends, as Lock does.
 func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
-	return c.acquire(ctx, key, c.table.acquireShared, true)
+	return c.acquireQuietly(ctx, key, want{mode: shared, waits: true})
 }
 
-func (c *ConnLocker) acquire(ctx context.Context, key Key, acquire func(context.Context, Key, bool) (*Lock, error), waits bool) (*Lock, error) {
+func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w want) (*Lock, error) {
 	c.sendLater()
-	lock, err := acquire(ctx, key, waits)
+	lock, err := c.table.acquire(ctx, key, w)
 	if err != nil && ctx.Err() != nil {
-		c.settleDown(key)
+		c.awaitQuiet(key)
 	}
 	return lock, err
 }
 
-// settleDown waits, after a call for key was given up, until no statement of it
-// is under way any more: it would come between those of the connection's owner.
-func (c *ConnLocker) settleDown(key Key) {
-	timer := time.NewTimer(patience)
+// awaitQuiet waits, after a call for key was given up, until none of its statements
+// is under way any more. It would come between those of the connection's owner.
+func (c *ConnLocker) awaitQuiet(key Key) {
+	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	for {
 		c.table.mu.Lock()
-		e, stepped := c.table.entries.of(key.id()), c.stepped
-		if e == nil || !e.underWay() {
+		k, stepped := c.table.keys.of(key.id()), c.stepped
+		if k == nil || !k.underWay() {
 			c.table.mu.Unlock()
 			return
 		}
@@ -107,68 +108,49 @@ func (c *ConnLocker) settleDown(key Key) {
 	}
 }
 
-// underWay reports whether a statement for e is sent or will be, for nobody who
-// is there any more.
-func (e *entry) underWay() bool {
-	switch e.state {
-	case asking:
-		return len(e.asks) == 0
-	case releasing, freeing:
-		return e.reply == nil
-	}
-	return false
-}
-
-// mistrustLocked has the connection destroyed if a statement is still under way:
-// its answer, and what would have to follow it, would come behind its owner's
-// back.
+// mistrustLocked has the connection destroyed if a statement is still under way. Its
+// answer would come behind the owner's back.
 func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
 
-// ConnLocker is the source of its table.
+// A ConnLocker is the source of its table.
 
-func (c *ConnLocker) ask(e *entry) {
-	e.state = queued
-	c.sendLocked(e)
+func (c *ConnLocker) newKey() *keyState { return &keyState{own: plainKey{}} }
+
+func (c *ConnLocker) take(k *keyState) {
+	k.phase = queued
+	c.sendLocked(k)
 }
 
-// askGroup is never called: a ConnLocker takes one key at a time.
-func (c *ConnLocker) askGroup(*ask) {}
+// takeGroup is never called: a ConnLocker takes one key at a time.
+func (c *ConnLocker) takeGroup(*request) {}
 
-func (c *ConnLocker) away(*entry) error { return nil }
+func (c *ConnLocker) away(*keyState) error { return nil }
 
-func (c *ConnLocker) giveBack(e *entry) { c.sendLocked(e) }
+func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
 
-// sendLocked queues e, and sees that a goroutine works on the queue. It lives
-// until the queue is empty: a ConnLocker has no end of its own, and leaves nothing
-// behind.
-func (c *ConnLocker) sendLocked(e *entry) {
-	c.queue = append(append(c.queue, c.later...), e)
+// sendLocked queues keys, and before them what could not be given back until now. A
+// goroutine works on the queue until it is empty: a ConnLocker has no end of its
+// own, and leaves nothing behind.
+func (c *ConnLocker) sendLocked(keys ...*keyState) {
+	c.queue = append(append(c.queue, c.later...), keys...)
 	c.later = nil
-	c.workLocked()
+	if len(c.queue) > 0 && !c.running {
+		c.running = true
+		go c.work()
+	}
 }
 
 // sendLater tries again to give back what could not be given back before.
 func (c *ConnLocker) sendLater() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if len(c.later) > 0 {
-		c.queue = append(c.queue, c.later...)
-		c.later = nil
-		c.workLocked()
-	}
-}
-
-func (c *ConnLocker) workLocked() {
-	if !c.running {
-		c.running = true
-		go c.work()
-	}
+	c.sendLocked()
 }
 
 func (c *ConnLocker) work() {
 	for {
-		e, key, release := c.next()
-		if e == nil {
+		k, key, release := c.next()
+		if k == nil {
 			return
 		}
 		step := c.conn.Try
@@ -177,97 +159,93 @@ func (c *ConnLocker) work() {
 		}
 		ok, err := step(key)
 		missing := release && err == nil && !ok
-		if missing || (err != nil && !survived(err)) || c.doubtful() {
-			c.lose(e, err)
+		c.table.mu.Lock()
+		doubt := c.doubt
+		c.table.mu.Unlock()
+		if missing || (err != nil && !survived(err)) || doubt {
+			c.dropConnection(k, err)
 		} else {
-			c.settle(e, ok, err)
+			c.completeStep(k, ok, err)
 		}
 	}
 }
 
-// next takes the next step off the queue; nil if there is none.
-func (c *ConnLocker) next() (e *entry, key dialect.Key, release bool) {
+// next takes the next key off the queue, and says what to do; nil if there is none.
+func (c *ConnLocker) next() (k *keyState, key dialect.Key, release bool) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(c.queue) > 0 {
-		e, c.queue = c.queue[0], c.queue[1:]
+		k, c.queue = c.queue[0], c.queue[1:]
 		switch {
-		case e.state == releasing:
-			e.state = freeing
-			return e, e.asked(), true
-		case e.state == queued && len(e.asks) == 0: // all have given up
-			e.state = idle
-			t.tidyLocked(e)
-		case e.state == queued:
-			t.askingLocked(e, e.wantsShared())
-			return e, e.asked(), false
+		case k.phase == releasing:
+			k.phase = freeing
+			return k, k.dbKey(), true
+		case k.phase == queued && len(k.waiters) == 0: // all have given up
+			k.phase = idle
+			t.forgetLocked(k)
+		case k.phase == queued:
+			t.requestedLocked(k, k.wantedMode())
+			return k, k.dbKey(), false
 		}
 	}
 	c.queue, c.running = nil, false
 	return nil, dialect.Key{}, false
 }
 
-func (c *ConnLocker) doubtful() bool {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	return c.doubt
-}
-
-// stepLocked tells those who wait that a statement was answered.
 func (c *ConnLocker) stepLocked() {
 	close(c.stepped)
 	c.stepped = make(chan struct{})
 }
 
-// settle gives e's callers the answer to its step.
-func (c *ConnLocker) settle(e *entry, ok bool, err error) {
+// completeStep gives the callers of k the answer to its statement.
+func (c *ConnLocker) completeStep(k *keyState, ok bool, err error) {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case e.state == freeing && err == nil:
-		t.freedLocked(e, nil)
-	case e.state == freeing: // the session lives: its owner's transaction has failed, say
-		t.settleReplyLocked(e, fromDialect(err))
-		t.dismissLocked(e, fromDialect(err), everybody)
-		e.state = releasing
-		c.later = append(c.later, e)
-		if len(e.asks) > 0 { // who waits is in a call: there may be no other
+	case k.phase == freeing && err == nil:
+		t.freedLocked(k, nil)
+	case k.phase == freeing: // the session lives: its owner's transaction has failed, say
+		t.replyLocked(k, fromDialect(err))
+		t.denyTriesLocked(k, fromDialect(err))
+		k.phase = releasing
+		c.later = append(c.later, k)
+		if len(k.waiters) > 0 { // the waiters make no other call that would try again
 			time.AfterFunc(jitter(pollAway), c.sendLater)
 		}
 	case err != nil:
-		t.refusedLocked(e, fromDialect(err))
+		t.deniedLocked(k, fromDialect(err))
 	case ok:
-		t.grantedLocked(e, holding{}, now())
+		t.grantedLocked(k, now())
 	default:
-		t.refusedLocked(e, ErrHeld)
+		t.deniedLocked(k, ErrHeld)
 	}
 	c.stepLocked()
 }
 
-// lose ends every lock: the connection is gone, or not to be trusted.
-func (c *ConnLocker) lose(e *entry, err error) {
+// dropConnection ends every lock: the connection is gone, or not to be trusted.
+func (c *ConnLocker) dropConnection(k *keyState, err error) {
 	t := c.table
 	t.mu.Lock()
 	c.doubt = true // nothing on it counts any more
-	if e.state == asking {
+	if k.phase == requested {
 		if err = fromDialect(err); err == nil {
 			err = ErrClosed
 		}
-		t.refusedLocked(e, err)
+		t.deniedLocked(k, err)
 	}
 	var locks []*Lock
-	for e := range t.entries.all() {
-		if e.state == held || e.state == releasing || e.state == freeing {
-			locks = e.appendHolders(locks)
-			t.freedLocked(e, ErrLost)
+	for k := range t.keys.all() {
+		if k.phase == held || k.phase == releasing || k.phase == freeing {
+			locks = k.appendHolders(locks)
+			t.freedLocked(k, ErrLost)
 		}
 	}
 	c.stepLocked()
 	t.mu.Unlock()
 	for _, l := range locks {
-		l.lose(endLost)
+		l.endAs(endLost)
 	}
 	c.conn.Destroy() // may wait for a Rows or a Tx of the connection's owner
 }

@@ -6,22 +6,23 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 )
 
-// connect opens a connection. One backend at a time connects: each may need two of the
-// pool's connections, and two of them could wait for each other's.
+// connect opens a connection. One slot at a time connects: each may need two of the
+// pool's connections, and two slots could wait for each other's.
 //
 // enroll is for a session that is to write into the registry.
-func (b *backend) connect(caller context.Context, enroll func(context.Context, dialect.Session) error) (dialect.Session, error) {
-	if err := b.learn(caller); err != nil { // Open could not, for the database was away
+func (sl *slot) connect(caller context.Context, enroll func(context.Context, dialect.Session) error) (dialect.Session, error) {
+	if err := sl.learnDialect(caller); err != nil { // Open could not, for the database was away
 		return nil, err
 	}
-	if err := b.s.options.validate(); err != nil {
-		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Lasting: true}
+	if err := sl.s.options.validate(); err != nil {
+		return nil, &dialect.Failure{Kind: dialect.Gone, Reason: err.Error(), Permanent: true}
 	}
-	return attempt(caller, b, func(ctx context.Context) (dialect.Session, error) {
-		session, err := b.s.options.dialect.Open(ctx, b.s.db, b.s.settings())
-		if err == nil && b.s.registrar != nil {
+	return attempt(caller, sl, func(ctx context.Context) (dialect.Session, error) {
+		session, err := sl.s.options.dialect.Open(ctx, sl.s.db, sl.s.settings())
+		if err == nil && sl.s.registrar != nil {
 			if err = enroll(ctx, session); err != nil {
 				session.Destroy()
 			}
@@ -30,15 +31,15 @@ func (b *backend) connect(caller context.Context, enroll func(context.Context, d
 	}, dialect.Session.Destroy)
 }
 
-// learn finds out which kind of database it is, unless that is known. Until it is, b is the
-// only backend, and nobody needs what depends on it.
-func (b *backend) learn(caller context.Context) error {
-	s := b.s
+// learnDialect finds out which kind of database it is, unless that is known. Until
+// then sl is the only slot, and nothing needs what depends on the kind.
+func (sl *slot) learnDialect(caller context.Context) error {
+	s := sl.s
 	if s.options.dialect != nil {
 		return nil
 	}
-	d, err := attempt(caller, b, func(ctx context.Context) (dialect.Dialect, error) {
-		return dialect.Choose(ctx, s.db, s.options.table)
+	d, err := attempt(caller, sl, func(ctx context.Context) (dialect.Dialect, error) {
+		return choose.Dialect(ctx, s.db, s.options.table)
 	}, func(dialect.Dialect) {})
 	if err != nil {
 		return err
@@ -56,8 +57,8 @@ func (b *backend) learn(caller context.Context) error {
 // An attempt may hang though the server can be reached again: its bytes were lost
 // while the network was cut. So another one starts as soon as the server is seen to
 // answer, and the first to succeed counts.
-func attempt[T any](caller context.Context, b *backend, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
-	if b.strays.Load() >= maxStrays {
+func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
+	if sl.abandoned.Load() >= maxAbandoned {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
 	}
 	ctx, cancel := context.WithCancel(caller)
@@ -70,22 +71,22 @@ func attempt[T any](caller context.Context, b *backend, do func(context.Context)
 	timer := time.NewTimer(connectTimeout)
 	defer timer.Stop()
 	select {
-	case b.s.connecting <- struct{}{}:
-		defer func() { <-b.s.connecting }()
+	case sl.s.connecting <- struct{}{}:
+		defer func() { <-sl.s.connecting }()
 	case <-timer.C:
 		return brought, context.DeadlineExceeded
 	case <-ctx.Done():
 		return brought, ctx.Err()
 	}
-	race := &race[T]{ctx: ctx, b: b, do: do, undo: undo, outcomes: make(chan outcome[T])}
+	race := &race[T]{ctx: ctx, b: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
 	race.start()
-	return race.run(b.s.answers(ctx))
+	return race.first(sl.s.answers(ctx))
 }
 
 // A race is attempts at one thing, of which the first to succeed counts.
 type race[T any] struct {
 	ctx      context.Context // ends with the race
-	b        *backend
+	b        *slot
 	do       func(context.Context) (T, error)
 	undo     func(T)
 	outcomes chan outcome[T]
@@ -120,15 +121,15 @@ func (r *race[T]) start() {
 	}()
 }
 
-// run returns what the first attempt that succeeds has brought, or when all have
+// first returns what the first attempt that succeeds has brought, or when all have
 // failed the error that tells most. answers says that the server answers.
-func (r *race[T]) run(answers <-chan struct{}) (none T, err error) {
+func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 	for {
 		select {
 		case <-r.ctx.Done():
 			return none, r.ctx.Err()
 		case <-answers:
-			if r.b.strays.Load() < maxStrays {
+			if r.b.abandoned.Load() < maxAbandoned {
 				r.start()
 			}
 		case o := <-r.outcomes:
@@ -150,12 +151,12 @@ func isContext(err error) bool {
 }
 
 // once does do, and returns when ctx ends, however stuck the driver is.
-func once[T any](ctx context.Context, b *backend, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
+func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	done := make(chan outcome[T])
 	abandoned := make(chan struct{})
-	b.strays.Add(1)
+	sl.abandoned.Add(1)
 	go func() {
-		defer b.strays.Add(-1)
+		defer sl.abandoned.Add(-1)
 		brought, err := do(ctx)
 		select {
 		case done <- outcome[T]{brought, err}:
@@ -175,6 +176,14 @@ func once[T any](ctx context.Context, b *backend, do func(context.Context) (T, e
 }
 
 const (
+	connectTimeout = 5 * time.Second
+	backoffMin     = 50 * time.Millisecond
+	backoffMax     = time.Second
+
+	// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver
+	// can cost. Beyond it no attempt to connect is made.
+	maxAbandoned = 4
+
 	// hangs is how long an attempt to connect may take before it is asked whether
 	// the server answers at all, and how long that question may take.
 	hangs = 500 * time.Millisecond
@@ -200,7 +209,7 @@ func (s *Session) answers(ctx context.Context) <-chan struct{} {
 	go func() {
 		for wait, n := hangs, 0; n < maxBeside && sleep(ctx, wait); {
 			within, cancel := context.WithTimeout(ctx, hangs)
-			yes := prober.Answers(within, address)
+			yes := prober.Responds(within, address)
 			cancel()
 			if wait = probePause; !yes {
 				continue

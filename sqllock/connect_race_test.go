@@ -11,7 +11,7 @@ import (
 // A fakeProber is a fake server that answers a probe whenever it is asked.
 type fakeProber struct{ *fakeServer }
 
-func (fakeProber) Answers(context.Context, net.Addr) bool { return true }
+func (fakeProber) Responds(context.Context, net.Addr) bool { return true }
 
 // A server may answer at once and be slow to connect. The attempt that came first
 // is not given up for those that started later, which are few; what they bring is

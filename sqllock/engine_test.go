@@ -138,8 +138,8 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 		if n := server.held(); n != 0 {
 			t.Errorf("%d locks are left in the database", n)
 		}
-		if got := s.Stats(); got.Held != 0 || s.table.entries.len() != 0 {
-			t.Errorf("the table still holds %d and knows %d", got.Held, s.table.entries.len())
+		if got := s.Stats(); got.Held != 0 || s.table.keys.len() != 0 {
+			t.Errorf("the table still holds %d and knows %d", got.Held, s.table.keys.len())
 		}
 	})
 }
@@ -303,8 +303,8 @@ func TestHalves(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if got := s.Stats(); got.Held != 0 || s.table.entries.len() != 0 || server.held() != 0 {
-		t.Errorf("%d held, %d entries, %d in the database", got.Held, s.table.entries.len(), server.held())
+	if got := s.Stats(); got.Held != 0 || s.table.keys.len() != 0 || server.held() != 0 {
+		t.Errorf("%d held, %d entries, %d in the database", got.Held, s.table.keys.len(), server.held())
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -346,13 +346,13 @@ func TestCrowdAtCapacity(t *testing.T) {
 // Two statements pay where callers take longer than the way to the database and
 // back.
 func TestPace(t *testing.T) {
-	var p pace
+	var p batchStats
 	p.roundTrip = 100 * time.Microsecond
 	if p.halves(1000) {
 		t.Error("halves, and nothing is known of the callers")
 	}
 	for range 100 {
-		p.came(100, 100*time.Microsecond)
+		p.observe(100, 100*time.Microsecond)
 	}
 	tests := []struct {
 		callers   int

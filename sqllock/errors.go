@@ -2,51 +2,54 @@ package sqllock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// What a locker answers when it does not grant. Compare with errors.Is: most
-// come with a reason after the sentinel's text. None holds a key, a host or a
+// The errors of a Locker and of its locks. Compare with errors.Is, since most
+// come with a reason after this text. No text holds a key, a host or a
 // connection string.
 var (
-	// ErrHeld: someone else holds the key, here or in another process, or
+	// ErrHeld: another caller holds the key, in this process or elsewhere, or
 	// waits for it in this process.
 	ErrHeld = errors.New("sqllock: key is held")
 
-	// ErrLost: the lock was held and is no longer certainly held. Its work
-	// should stop.
+	// ErrLost: the lock was held, and another caller may hold it now. The work
+	// of the lock should stop.
 	ErrLost = errors.New("sqllock: lock was lost")
 
-	// ErrReleased: the lock was given back by Unlock.
+	// ErrReleased: Unlock has released the lock.
 	ErrReleased = errors.New("sqllock: lock was released")
 
-	// ErrClosed: the locker was closed, or the connection it lives on was.
+	// ErrClosed: the Locker was closed, or the connection that it uses.
 	ErrClosed = errors.New("sqllock: locker is closed")
 
-	// ErrUnavailable: the database does not answer now. Nothing was granted. It may
-	// answer soon.
+	// ErrUnavailable: the database does not respond. No lock was granted. A
+	// later attempt may succeed.
 	ErrUnavailable = errors.New("sqllock: database is unavailable")
 
 	// ErrCapacity: the limit of [WithMaxHeld] is reached, or the server's lock
 	// table, which all its clients share, has no room for another lock.
 	ErrCapacity = errors.New("sqllock: too many locks are held")
 
-	// ErrNotExclusive: it could not be shown that locks exclude on this
-	// connection: a transaction pooler, a standby, a look-alike.
+	// ErrNotExclusive: on this connection two callers might hold one key, as
+	// behind a transaction pooler, on a standby, or on a server that only
+	// resembles PostgreSQL.
 	ErrNotExclusive = errors.New("sqllock: locks do not exclude here")
 
-	// ErrConfig: the database, or the pool, rejects this program for what waiting
-	// does not mend: a wrong password, a database that does not exist, a missing
-	// right or table, a pool of one connection. A Session that is open goes on
-	// trying, so that it recovers when a person has mended it.
+	// ErrConfig: the database or the pool rejects this program, and waiting
+	// does not help. Examples are a wrong password, a missing database, right
+	// or table, and a pool of one connection. An open Session tries again, so
+	// it recovers when a person has corrected the cause.
 	ErrConfig = errors.New("sqllock: configuration is wrong")
 )
 
-// fromDialect gives an error of the dialect its sentinel. The driver's own
-// error is not in it on purpose: its text names hosts and users.
+// fromDialect adds to an error of the dialect the sentinel that callers compare
+// with. The driver's own error is not in it: its text names hosts and users.
 func fromDialect(err error) error {
 	if err == nil {
 		return nil
@@ -58,7 +61,7 @@ func fromDialect(err error) error {
 	var failure *dialect.Failure
 	if errors.As(err, &failure) {
 		switch {
-		case failure.Lasting:
+		case failure.Permanent:
 			sentinel = ErrConfig
 		case failure.Kind == dialect.NotExclusive:
 			sentinel = ErrNotExclusive
@@ -72,11 +75,45 @@ func fromDialect(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
 }
 
-// inTime is err of an attempt that we ourselves have bounded: the end of our own
-// context must not pass for that of a caller's.
+// inTime returns err of an attempt with a bound of our own. The end of our own
+// context must not look like the end of a caller's.
 func inTime(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + connectTimeout.String()}
+	}
+	return err
+}
+
+// ended returns the error of a call whose ctx has ended: ctx's own, after ErrLost
+// if the loss of a lock has ended ctx.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) { // of the lock's Session
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return err
+}
+
+// inContext returns err, of a call on a transaction, with what has ended ctx: of
+// that some drivers report only that the server has cancelled the statement. The
+// loss of the lock that ctx carries is part of the error too, if a context of
+// the lock has ended the transaction and not the call.
+func inContext(ctx context.Context, err error) error {
+	var (
+		ofContext = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		decided   = slices.ContainsFunc([]error{ErrLost, ErrReleased, ErrFenced, ErrHeld}, func(sentinel error) bool { return errors.Is(err, sentinel) })
+	)
+	switch {
+	case err == nil, decided:
+		return err
+	case ctx.Err() != nil && ofContext:
+		return ended(ctx)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ended(ctx), err)
+	case ofContext, errors.Is(err, sql.ErrTxDone):
+		if lock, ok := FromContext(ctx); ok && errors.Is(lock.Err(), ErrLost) {
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
 	}
 	return err
 }

@@ -2,7 +2,7 @@ package sqllock
 
 // InLine counts the calls of Lock that wait in l.
 func InLine(l Locker) int {
-	var t *table
+	var t *keyTable
 	switch l := l.(type) {
 	case *Session:
 		t = l.table

@@ -22,7 +22,7 @@ type fakeServer struct {
 	mu       sync.Mutex
 	locks    fakeLocks
 	sessions []*fakeSession
-	claims   map[*fakeSession]map[dialect.Claim]bool
+	claims   map[*fakeSession]map[dialect.SecretCheck]bool
 	opens    int
 	tokens   int64
 	carries  int // keys in a statement; 0: any number
@@ -34,7 +34,7 @@ type fakeServer struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{locks: newFakeLocks(), claims: make(map[*fakeSession]map[dialect.Claim]bool)}
+	return &fakeServer{locks: newFakeLocks(), claims: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
 }
 
 // room is how many keys a statement may carry.
@@ -53,7 +53,7 @@ func (f *fakeServer) carry(keys int) {
 
 // Traits implements dialect.Dialect.
 func (f *fakeServer) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true, Parting: 100 * time.Millisecond, Readers: !f.withoutReaders}
+	return dialect.Traits{Lease: defaultLease, Spread: true, CloseTimeout: 100 * time.Millisecond, Readers: !f.withoutReaders}
 }
 
 // Open implements dialect.Dialect.
@@ -188,7 +188,7 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 func (s *fakeSession) Room() int { return s.server.room() }
 
 // Drawn implements dialect.Session.
-func (s *fakeSession) Drawn() (dialect.Token, bool) { return dialect.Token{}, false }
+func (s *fakeSession) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
 
 // Token implements dialect.Session.
 func (s *fakeSession) Token() (dialect.Token, error) {
@@ -210,7 +210,7 @@ func (s *fakeSession) Token() (dialect.Token, error) {
 }
 
 // Claim implements dialect.Session.
-func (s *fakeSession) Claim(wanted, dropped []dialect.Claim) ([]bool, error) {
+func (s *fakeSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) ([]bool, error) {
 	s.mu.Lock()
 	s.asked++
 	hook := s.onClaim
@@ -224,7 +224,7 @@ func (s *fakeSession) Claim(wanted, dropped []dialect.Claim) ([]bool, error) {
 	defer s.server.mu.Unlock()
 	own := s.server.claims[s]
 	if own == nil {
-		own = make(map[dialect.Claim]bool)
+		own = make(map[dialect.SecretCheck]bool)
 		s.server.claims[s] = own
 	}
 	for _, c := range dropped {
@@ -237,7 +237,7 @@ func (s *fakeSession) Claim(wanted, dropped []dialect.Claim) ([]bool, error) {
 	for i, c := range wanted {
 		for _, claims := range s.server.claims {
 			for other := range claims {
-				disputed[i] = disputed[i] || other.Class == c.Class && other.Print != c.Print
+				disputed[i] = disputed[i] || other.Class == c.Class && other.Fingerprint != c.Fingerprint
 			}
 		}
 		if !disputed[i] {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
 // ErrFenced is the error of [Fence] for a lock that is stale where the transaction
@@ -75,31 +75,31 @@ func Fence(ctx context.Context, tx Tx, lock *Lock) error {
 func fence(ctx context.Context, tx Tx, lock *Lock) error {
 	token, err := lock.token(ctx)
 	if err != nil {
-		dialect.Spoil(ctx, tx)
+		usertx.Spoil(ctx, tx)
 		return err
 	}
-	passage, err := dialect.Fence(ctx, tx, lock.key.id(), *token)
-	if passage == dialect.Elsewhere && token.Outlives {
+	passage, err := usertx.Fence(ctx, tx, lock.key.id(), *token)
+	if passage == usertx.Elsewhere && token.Outlives {
 		if token, err = lock.drawInstead(ctx, token); err != nil {
-			dialect.Spoil(ctx, tx)
+			usertx.Spoil(ctx, tx)
 			return err
 		}
-		passage, err = dialect.Fence(ctx, tx, lock.key.id(), *token)
+		passage, err = usertx.Fence(ctx, tx, lock.key.id(), *token)
 	}
 	switch {
 	case err != nil:
 		return fenceError(err)
-	case passage == dialect.Elsewhere:
-		dialect.Spoil(ctx, tx)
+	case passage == usertx.Elsewhere:
+		usertx.Spoil(ctx, tx)
 		return ErrFenced
-	case passage == dialect.Stopped:
+	case passage == usertx.Stopped:
 		return ErrFenced
 	}
 	return nil
 }
 
 func fenceError(err error) error {
-	switch dialect.SQLState(err) { // a right that is not there; a table, in PostgreSQL and in MySQL
+	switch errcode.SQLState(err) { // a right that is not there; a table, in PostgreSQL and in MySQL
 	case "42501":
 		return fmt.Errorf("sqllock: the role of the transaction needs INSERT, SELECT and UPDATE on the table latchkey_fence,"+
 			" and EXECUTE on pg_postmaster_start_time: %w", err)
@@ -109,91 +109,4 @@ func fenceError(err error) error {
 		return fmt.Errorf("sqllock: there is no table latchkey_fence in the search_path: create it with FenceSchema(PostgreSQL): %w", err)
 	}
 	return txError(true, err)
-}
-
-// A draw is a call that waits for a token of lock in the place of old.
-type draw struct {
-	lock *Lock
-	old  *dialect.Token
-	err  error
-	done chan struct{} // closed when there is a token, or err
-}
-
-// draw waits until lock, which is on l, has a token other than old.
-func (l *lease) draw(ctx context.Context, lock *Lock, old *dialect.Token) error {
-	d := &draw{lock: lock, old: old, done: make(chan struct{})}
-	t := l.backend.s.table
-	t.mu.Lock()
-	l.draws = append(l.draws, d)
-	l.backend.signal()
-	t.mu.Unlock()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-d.done:
-		return d.err
-	case <-l.gone:
-		return ErrLost
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-timer.C:
-		return errNoAnswer
-	}
-}
-
-// drawTokens draws one token for all locks that wait for theirs, in a
-// statement of its own: it is dear, and most locks never need one. It reports
-// whether it sent anything.
-//
-// The token is right for each lock that is held when the statement is sent: to
-// give one back takes a later statement of this same goroutine.
-func (l *lease) drawTokens() bool {
-	draws := l.takeDraws()
-	if len(draws) == 0 {
-		return false
-	}
-	l.watch.expect()
-	token, err := l.session.Token()
-	l.watch.answered()
-	if err != nil && !l.bears(err) {
-		return true
-	}
-	t := l.backend.s.table
-	t.mu.Lock()
-	l.answeredLocked(now())
-	t.mu.Unlock()
-	for _, d := range draws {
-		if err == nil {
-			d.lock.noteToken(d.old, &token)
-		} else {
-			d.err = txError(true, err)
-		}
-		close(d.done)
-	}
-	return true
-}
-
-// takeDraws is whose locks need a token and are held; the others get their
-// answer.
-func (l *lease) takeDraws() []*draw {
-	t := l.backend.s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l.dead.Load() || len(l.draws) == 0 {
-		return nil
-	}
-	all := l.draws
-	l.draws = nil
-	var draws []*draw
-	for _, d := range all {
-		if d.lock.entry.lock == d.lock && d.lock.drawn() == d.old {
-			draws = append(draws, d)
-		} else {
-			close(d.done)
-		}
-	}
-	if len(draws) > 0 {
-		l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
-	}
-	return draws
 }

@@ -156,7 +156,7 @@ func TestAsksThatEndTogether(t *testing.T) {
 		for range 100_000 {
 			runtime.Gosched()
 		}
-		s.backends[0].giveUpOnLocked(errNoConnection)
+		s.slots[0].failQueueLocked(errNoConnection)
 		s.table.mu.Unlock()
 		if got := returned(t, "first", first); got.err == nil {
 			t.Error("the first got a lock")

@@ -12,10 +12,12 @@ import (
 
 // A Key names what a lock protects: a user, a resource, a job.
 //
-// It holds a namespace and the number that the database sees, never the name
-// it was made from, since a name may be personal data. Keys are comparable.
+// A Key holds a namespace and the number that the database sees. It never holds
+// the name that it was made from, since a name may be personal data. Keys are
+// comparable. The zero Key is ID(0).
+//
 // Two keys exclude each other if they have the same key space and the same
-// 64-bit id, whatever their namespaces. The zero Key is ID(0).
+// 64-bit number, whatever their namespaces.
 type Key struct {
 	namespace Namespace
 	number    int64
@@ -23,18 +25,18 @@ type Key struct {
 	space     dialect.Space
 }
 
-// id is the key as the engine knows it.
+// id returns the key as the database sees it.
 func (k Key) id() dialect.Key { return dialect.Key{Space: k.space, ID: k.number} }
 
 // Int64 returns the number that stands for the key in the database, in each of
-// its key spaces. It is the argument of pg_advisory_lock(bigint). For a key made
-// by [Pair] it has the class in its high 32 bits and the object in its low ones;
-// ID(k.Int64()) is another key then.
+// its key spaces. It is the argument of pg_advisory_lock(bigint). For a key
+// made by [Pair] it has the class in its high 32 bits and the object in its low
+// ones; ID(k.Int64()) is another key then.
 func (k Key) Int64() int64 { return k.number }
 
 // Pair returns the two numbers of a key made by the function [Pair], which are
-// the arguments of pg_advisory_lock(int, int). For any other key ok is false and
-// both are 0: its number is [Key.Int64].
+// the arguments of pg_advisory_lock(int, int). For any other key ok is false
+// and both are 0: its number is [Key.Int64].
 //
 // Two keys exclude each other if Int64 and ok of Pair are equal for both.
 func (k Key) Pair() (class, object int32, ok bool) {
@@ -44,88 +46,93 @@ func (k Key) Pair() (class, object int32, ok bool) {
 	return int32(k.number >> 32), int32(k.number), true
 }
 
-// Namespace is the namespace the key was made in, empty for [ID] and [Pair].
-// It is safe to log.
+// Namespace returns the namespace that the key was made in. It is empty for a
+// key made by [ID] or [Pair]. It is safe to log.
 func (k Key) Namespace() Namespace { return k.namespace }
 
-// ID is a key in PostgreSQL's bigint key space that the caller numbers.
+// ID returns the key with this number, in PostgreSQL's bigint key space. It is
+// for callers who number their locks themselves.
 func ID(id int64) Key {
 	return Key{space: dialect.Bigint, number: id}
 }
 
-// Pair is a key in PostgreSQL's two-integer key space: what
-// pg_advisory_lock(class, object) takes. It never equals an [ID] nor a
-// namespace's key.
+// Pair returns a key in PostgreSQL's two-integer key space, in which
+// pg_advisory_lock(class, object) locks. It never equals a key made by [ID] or
+// by a Namespace.
 func Pair(class, object int32) Key {
 	return Key{space: dialect.TwoInts, number: int64(class)<<32 | int64(uint32(object))}
 }
 
-// A Namespace keeps keys of one purpose apart from those of another: "export"
-// and "payout" may lock the same user at once.
+// A Namespace separates the keys of one purpose from those of another. With
+// "export" and "payout" the same user may be locked twice at once.
 //
-// It must not be empty and must hold neither ':' nor '#', which separate it
-// from the name in what is hashed; the methods panic otherwise.
+// A Namespace must not be empty, and must contain neither ':' nor '#', which
+// separate it from the name in the hashed text. Its methods panic otherwise.
 type Namespace string
 
-// Key is the key of id in n: the first eight bytes, big-endian, of
-// SHA-256(n + ":" + id). Every process, build and version computes the same.
+// Key returns the key of id in n. Its number is the first eight bytes,
+// big-endian, of SHA-256(n + ":" + id). Every process, build and version
+// computes the same.
 //
-// A collision of two names makes one wait for the other and never lets two in:
-// at a million live keys its chance is about 3 in 10⁸. Where an attacker
-// chooses ids and could search for a collision, use [Namespace.Keyed].
+// Two names that collide exclude each other, so a collision is safe. At a
+// million live keys its chance is about 3 in 10⁸. If attackers choose ids, they
+// could search for a collision: use [Namespace.Keyed].
 func (n Namespace) Key(id string) Key {
 	return n.hashed(n.prefix(), id)
 }
 
-// SlotKey is the key of slot i of id, for n at a time instead of one. Slot 0 is
-// n.Key(id), so that a limit raised from one to n still excludes the holders of
-// the old limit; slot i hashes n + "#" + i + ":" + id. It panics if i is
-// negative.
+// SlotKey returns the key of slot i of id, for limits of more than one at a
+// time. Slot 0 is n.Key(id): after a limit was raised from one, the holders of
+// the old limit still count. Slot i hashes n + "#" + i + ":" + id.
+//
+// SlotKey panics if i is negative.
 func (n Namespace) SlotKey(id string, i int) Key {
 	return n.hashed(n.slotPrefix(i), id)
 }
 
-// Keyed is n with HMAC-SHA-256 under secret in place of SHA-256, for names that
-// attackers choose: without the secret they cannot find a name that collides
-// with a victim's.
+// Keyed returns n with HMAC-SHA-256 under secret in place of SHA-256. It is for
+// names that attackers choose: without the secret they cannot find a name that
+// collides with a victim's.
 //
-// Every process of a fleet needs the same secret: with different ones they make
-// different keys of one name, and let two in. A [Session] sees to that: it refuses the
-// keys of n with ErrNotExclusive while another Session on the same database uses n with
-// another secret. To change a secret, or to begin to use one, stop all processes first.
+// Every process of a fleet needs the same secret. With different secrets two
+// processes make different keys of one name, and both are granted. So a
+// [Session] checks this. It returns ErrNotExclusive for the keys of n while
+// another Session on the same database uses n with another secret. To change a
+// secret, or to introduce one, stop all processes first.
 //
-// It panics if secret is empty. It keeps a copy of secret.
+// Keyed keeps a copy of secret. It panics if secret is empty.
 func (n Namespace) Keyed(secret []byte) KeyedNamespace {
 	n.mustBeValid()
 	if len(secret) == 0 {
 		panic("sqllock: Keyed needs a secret that is not empty")
 	}
 	k := KeyedNamespace{namespace: n, secret: string(secret)}
-	// It tells the secret from others, and is not 0. Nothing else that is hashed begins
-	// with '#'.
+	// The print differs between secrets and is not 0. No other hashed text
+	// begins with '#'.
 	k.print = max(binary.BigEndian.Uint32(k.mac("#")), 1)
 	return k
 }
 
-// A KeyedNamespace makes the keys of a [Namespace] under a secret. The zero
-// value has no namespace: its methods panic. Make one with [Namespace.Keyed].
+// A KeyedNamespace makes the keys of a [Namespace] under a secret.
+// [Namespace.Keyed] returns one. The methods of the zero value panic.
 type KeyedNamespace struct {
 	namespace Namespace
 	secret    string
 	print     uint32
 }
 
-// Key is the key of id: as [Namespace.Key], with HMAC-SHA-256.
+// Key returns the key of id, like [Namespace.Key] with HMAC-SHA-256.
 func (k KeyedNamespace) Key(id string) Key {
 	return k.hashed(k.namespace.prefix(), id)
 }
 
-// SlotKey is the key of slot i of id: as [Namespace.SlotKey], with HMAC-SHA-256.
+// SlotKey returns the key of slot i of id, like [Namespace.SlotKey] with
+// HMAC-SHA-256.
 func (k KeyedNamespace) SlotKey(id string, i int) Key {
 	return k.hashed(k.namespace.slotPrefix(i), id)
 }
 
-// hashed is the key whose id is the HMAC-SHA-256 of prefix + ":" + id.
+// hashed returns the key of the HMAC-SHA-256 of prefix + ":" + id.
 func (k KeyedNamespace) hashed(prefix, id string) Key {
 	key := k.namespace.key(k.mac(prefix + ":" + id))
 	key.print = k.print
@@ -138,7 +145,7 @@ func (k KeyedNamespace) mac(text string) []byte {
 	return mac.Sum(nil)
 }
 
-// prefix is what is hashed before an id, without the separating ':'.
+// prefix returns the hashed text before an id, without the ':'.
 func (n Namespace) prefix() string {
 	n.mustBeValid()
 	return string(n)
@@ -154,7 +161,7 @@ func (n Namespace) slotPrefix(i int) string {
 	return n.prefix() + "#" + strconv.Itoa(i)
 }
 
-// hashed is the key whose id is the SHA-256 of prefix + ":" + id.
+// hashed returns the key of the SHA-256 of prefix + ":" + id.
 func (n Namespace) hashed(prefix, id string) Key {
 	var array [192]byte // most names fit: no allocation
 	text := append(array[:0], prefix...)
@@ -164,7 +171,7 @@ func (n Namespace) hashed(prefix, id string) Key {
 	return n.key(sum[:])
 }
 
-// key is the key whose id is the first eight bytes of hash.
+// key returns the key whose number is the first eight bytes of hash.
 func (n Namespace) key(hash []byte) Key {
 	return Key{namespace: n, space: dialect.Bigint, number: int64(binary.BigEndian.Uint64(hash))}
 }

@@ -19,9 +19,9 @@ type Lock struct {
 	key   Key
 	ctx   context.Context // of the call that took the lock: its values
 	home  home
-	lease *lease  // of a Session's lock: what it is as good as; else nil
-	entry *entry  // of a Session's lock: its place in the table; else nil
-	tx    *sql.Tx // of a TxLocker's lock; else nil
+	conn  *connection // of a Session's lock: what it is as good as; else nil
+	state *keyState   // of a Session's lock: its place in the table; else nil
+	tx    *sql.Tx     // of a TxLocker's lock; else nil
 
 	shared bool // it is one of several readers'
 
@@ -99,7 +99,7 @@ func (l *Lock) Err() error {
 	case endLost, endClosed:
 		return ErrLost
 	}
-	if l.lease != nil && l.lease.expired() {
+	if l.conn != nil && l.conn.expired() {
 		l.expire()
 		return ErrLost
 	}
@@ -108,8 +108,8 @@ func (l *Lock) Err() error {
 
 // expire ends a lock whose lease has passed.
 func (l *Lock) expire() {
-	l.lease.lose(lossLease)
-	l.lose(endLost) // it may be that another goroutine is about to
+	l.conn.loseConnection(lossLease)
+	l.endAs(endLost) // it may be that another goroutine is about to
 }
 
 // Unlock gives the key back. It takes no context, so that the end of a request
@@ -123,7 +123,7 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.lease != nil && l.lease.late() && l.ended.Load() == endNot {
+	if l.conn != nil && l.conn.late() && l.ended.Load() == endNot {
 		l.expire()
 	}
 	if l.ended.Load() == endNot {

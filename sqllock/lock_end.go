@@ -53,8 +53,8 @@ func (e *ending) announce() {
 	}
 }
 
-// lose ends the lock as lost, unless it has ended before.
-func (l *Lock) lose(how uint32) {
+// endAs ends the lock as lost, unless it has ended before.
+func (l *Lock) endAs(how uint32) {
 	if e, ok := l.end(how); ok {
 		e.announce()
 	}

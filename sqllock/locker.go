@@ -5,27 +5,30 @@ import (
 	"errors"
 )
 
-// A Locker takes locks. [Session] is the one for services, shard.Locker several of
-// them as one; [ConnLocker], [TxLocker] and [Memory] are for special needs. All are
-// safe for concurrent use.
+// A Locker acquires locks. A service uses a [Session], or a shard.Locker over
+// several. [ConnLocker] and [TxLocker] are for code that brings its own
+// connection or pool, and [Memory] is for tests. All are safe for concurrent
+// use.
 //
-// Locks are not re-entrant: who asks for a key that it holds itself is refused.
+// Locks are not re-entrant. A caller that requests a key which it holds itself
+// is rejected.
 type Locker interface {
-	// TryLock takes key, or fails with ErrHeld at once if someone else holds
-	// it. The caller must Unlock what it gets. ctx bounds the call, not the
-	// lock.
+	// TryLock acquires key without waiting. It returns ErrHeld if another
+	// caller holds key. ctx bounds the call, and the lock outlives it. The
+	// caller must call Unlock.
 	TryLock(ctx context.Context, key Key) (*Lock, error)
 
-	// Lock waits for key until ctx ends. First come, first served in one
-	// process. If ctx ends the error matches ctx.Err(), and ErrUnavailable too
-	// if the database was away then.
+	// Lock waits for key until ctx ends. In one process the first to come is
+	// the first to be served. If ctx ends, the error matches ctx.Err(), and
+	// also ErrUnavailable if the database was away then.
 	Lock(ctx context.Context, key Key) (*Lock, error)
 }
 
-// Do runs fn under key's lock: TryLock, fn, Unlock. fn's context is ctx, ended
-// by loss of the lock, with the lock in it. The error is that of TryLock, or
-// fn's, joined by ErrLost if the lock was lost before fn returned. The lock
-// goes back when fn panics, too.
+// Do runs fn under the lock of key: TryLock, fn, Unlock. The context of fn is
+// ctx with the lock in it, and ends when the lock is lost.
+//
+// Do returns the error of TryLock, or else that of fn, joined by ErrLost if the
+// lock was lost before fn returned. The key becomes free when fn panics, too.
 func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) error {
 	lock, err := l.TryLock(ctx, key)
 	if err != nil {
@@ -34,7 +37,7 @@ func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) 
 	return underLock(ctx, lock, fn)
 }
 
-// underLock runs fn with a lock, or several, and gives them back.
+// underLock runs fn with one lock or several, and releases them.
 func underLock(ctx context.Context, held interface {
 	Bind(ctx context.Context) (context.Context, context.CancelFunc)
 	Unlock() error
@@ -42,7 +45,7 @@ func underLock(ctx context.Context, held interface {
 ) (err error) {
 	bound, cancel := held.Bind(ctx)
 	defer func() {
-		cancel() // what fn may have left behind stops before the key is free
+		cancel() // goroutines that fn has left behind stop before the key is free
 		if unlockErr := held.Unlock(); errors.Is(unlockErr, ErrLost) {
 			err = errors.Join(err, unlockErr)
 		}

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Locks are locks taken together, by [Session.TryLockAll] or LockAll: one for each key, in the
-// order of the keys' ids, the same for everybody, whatever the order in which they were
-// asked for. Who fences a transaction for all of them (see [Fence]) does it in that order.
-// Keys that the database cannot tell apart, such as one that was named twice, have one lock.
+// Locks are locks that were acquired together, by [Session.TryLockAll] or LockAll.
+// There is one for each key, in the order of the keys' numbers. This order is the
+// same for every caller, so use it to call [Fence] for all of them. Keys that are
+// equal in the database have one lock.
 //
-// Each can be used and given back by itself, too. The methods may be called at once from
-// several goroutines; those of a nil Locks are safe: there is nothing that could be lost.
+// Each lock can also be used and released separately. The methods are safe for
+// concurrent use. Those of a nil Locks do nothing: there is no lock to lose.
 type Locks []*Lock
 
-// Err is nil while all are certainly held, as [Lock.Err] tells; else the error of the first that
-// is not.
+// Err returns nil while all locks are certainly held, by [Lock.Err]. Otherwise it
+// returns the error of the first that is not.
 func (ls Locks) Err() error {
 	for _, l := range ls {
 		if err := l.Err(); err != nil {
@@ -30,8 +30,8 @@ func (ls Locks) Err() error {
 	return nil
 }
 
-// Bind is ctx with all locks in it, ended by the loss of any: [Lock.Bind] of each, one in
-// the other. [FromContext] gives the last of them.
+// Bind returns ctx with all locks in it, ended by the loss of any: [Lock.Bind] of
+// each, one in the other. [FromContext] without keys returns the last of them.
 func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	if len(ls) == 0 {
 		return context.WithCancel(ctx)
@@ -42,8 +42,8 @@ func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context
 	return bound, func() { unbind(); cancelOuter() }
 }
 
-// Unlock gives all back, at the same time, and waits as long as [Lock.Unlock] does. Its error is that
-// of the locks for which there was one, joined.
+// Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
+// does, and joins the errors of all.
 func (ls Locks) Unlock() error {
 	errs := make([]error, len(ls))
 	var wg sync.WaitGroup
@@ -73,8 +73,8 @@ func DoAll(ctx context.Context, l interface {
 	return underLock(ctx, locks, fn)
 }
 
-// acquireAll takes all of keys or none.
-func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
+// acquireAll takes all of keys or none. It does not wait.
+func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
@@ -84,7 +84,7 @@ func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	case 0:
 		return nil, errNoKeys
 	case 1:
-		lock, err := t.acquire(ctx, distinct[0], false)
+		lock, err := t.acquire(ctx, distinct[0], want{})
 		if err != nil {
 			return nil, err
 		}
@@ -93,13 +93,13 @@ func (t *table) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	a := &ask{keys: distinct, entries: make([]*entry, len(distinct)), all: true, done: make(chan struct{}, 1)}
-	_, err := t.run(ctx, a, false)
-	return a.locks, err
+	r := newRequest(ctx, distinct, want{all: true})
+	_, err := t.submit(r)
+	return r.locks, err
 }
 
 // awaitAll takes all of keys, and waits until it can.
-func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
+func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 	defer t.noteSet(ctx, keys)()
 	for n := 1; ; n++ {
 		locks, err := t.acquireAll(ctx, keys)
@@ -124,73 +124,50 @@ func (t *table) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 }
 
 // noteSet notes that a caller waits for keys, until done is called.
-func (t *table) noteSet(ctx context.Context, keys []Key) (done func()) {
-	a := &ask{ctx: ctx, keys: keys, all: true}
-	t.noteWait(a)
+func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
+	r := &request{want: want{all: true}, ctx: ctx, keys: keys}
+	t.noteWait(r)
 	t.mu.Lock()
 	t.waiting++
 	if t.registers {
-		t.sets[a] = struct{}{}
+		t.waitingSets[r] = struct{}{}
 	}
 	t.mu.Unlock()
 	return func() {
 		t.mu.Lock()
 		t.waiting--
-		delete(t.sets, a)
+		delete(t.waitingSets, r)
 		t.mu.Unlock()
 	}
 }
 
-// enlistAllLocked is enlistLocked for an ask that wants all of its keys.
+// placeAllLocked is placeLocked for a request that wants all of its keys.
 //
-// Invariant: it asks for none before it can ask for all. Until then it stands in line for each; the answer
-// to a key that another asks for either refuses it or lets it go on.
-func (t *table) enlistAllLocked(a *ask) {
-	for i, key := range a.keys {
-		e := t.entries.of(key.id())
-		if away := t.source.away(e); away != nil {
-			t.settleLocked(a, nil, away)
-			return
+// Invariant: it requests none before it can request all. Until then it stands in
+// line for each. The answer to a key that another request is after either denies
+// it or lets it go on.
+func (t *keyTable) placeAllLocked(r *request) {
+	for i, key := range r.keys {
+		k := t.keys.of(key.id())
+		if k != nil && (k.phase != idle || k.waited()) {
+			if away := t.source.away(k); away != nil {
+				t.decideLocked(r, nil, away)
+				return
+			}
+			if k.phase == held || k.waited() {
+				t.decideLocked(r, nil, ErrHeld)
+				return
+			}
 		}
-		if e != nil && (e.state == held || e.waited()) {
-			t.settleLocked(a, nil, ErrHeld)
-			return
-		}
-		if e == nil {
-			e = t.newEntryLocked(key.id())
-		}
-		if key.print != 0 {
-			e.claim = key.claim()
-		}
-		e.asks = append(e.asks, a)
-		a.entries[i] = e
-		a.open++
+		t.lineUpLocked(r, i, k)
 	}
-	if a.ready() {
-		t.source.askGroup(a)
+	if r.ready() {
+		t.source.takeGroup(r)
 	}
 }
 
-// ready reports whether nobody asks for any of a's keys.
-func (a *ask) ready() bool {
-	return !slices.ContainsFunc(a.entries, func(e *entry) bool { return e == nil || e.state != idle || e.polling })
-}
-
-// grantedAllLocked is the source's answer that the keys of entries, all of a's, are this process's now,
-// each on what hold says.
-func (t *table) grantedAllLocked(a *ask, entries []*entry, hold func(*entry) holding, at time.Duration) {
-	if a.settled { // it has given up: they are for others, or go back
-		for _, e := range entries {
-			t.grantedLocked(e, hold(e), at)
-		}
-		return
-	}
-	for i, e := range entries {
-		t.ownLocked(e, hold(e), at)
-		a.locks = append(a.locks, t.lockLocked(e, a, a.keys[i]))
-	}
-	t.settleLocked(a, nil, nil)
-	for _, e := range entries {
-		t.dismissLocked(e, ErrHeld, everybody)
-	}
+// ready reports whether no statement requests any of r's keys, and all may be
+// requested now.
+func (r *request) ready() bool {
+	return !slices.ContainsFunc(r.states, func(k *keyState) bool { return k == nil || k.phase != idle || k.polling })
 }

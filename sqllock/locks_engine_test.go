@@ -256,7 +256,7 @@ func TestLockAllJoinsARelease(t *testing.T) {
 // A set of keys made with secrets needs their claims, as many as a connection may have, and refuses more at once.
 func TestLockAllClaims(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		keys := make([]Key, maxClaims+1)
+		keys := make([]Key, maxSecrets+1)
 		for i := range keys {
 			keys[i] = Namespace("n" + strconv.Itoa(i)).Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
 		}
@@ -273,7 +273,7 @@ func TestLockAllClaims(t *testing.T) {
 
 		other := &fakeSession{server: server}
 		server.mu.Lock()
-		server.claims[other] = map[dialect.Claim]bool{dialect.ClaimOf("disputed", 1): true}
+		server.claims[other] = map[dialect.SecretCheck]bool{dialect.SecretCheckOf("disputed", 1): true}
 		server.mu.Unlock()
 		_, err = s.TryLockAll(background, ID(1), Namespace("disputed").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x"))
 		wantErr(t, "a set with a key whose secret is disputed", called{err: err}, ErrNotExclusive)
@@ -324,7 +324,7 @@ func TestLocksTellOfAny(t *testing.T) {
 		locks, err := s.TryLockAll(background, ID(1), ID(2), ID(3))
 		wantErr(t, "TryLockAll", called{err: err}, nil)
 		bound, done := locks.Bind(background)
-		locks[1].lose(endLost)
+		locks[1].endAs(endLost)
 		if locks.Err() != ErrLost || context.Cause(bound) != ErrLost {
 			t.Errorf("Err: %v, cause: %v", locks.Err(), context.Cause(bound))
 		}

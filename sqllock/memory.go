@@ -8,46 +8,46 @@ import (
 // Memory is a Locker for one process, without a database: for tests of code
 // that takes locks. Its locks are lost only by [Memory.Lose].
 type Memory struct {
-	table *table
+	table *keyTable
 }
 
 // NewMemory returns a Memory that holds no locks.
 func NewMemory() *Memory {
 	m := &Memory{}
-	m.table = newTable(m)
+	m.table = newKeyTable(m)
 	m.table.handOver = forever
 	return m
 }
 
 // TryLock takes key, or fails with ErrHeld.
 func (m *Memory) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquire(ctx, key, false)
+	return m.table.acquire(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends, first come, first served.
 func (m *Memory) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquire(ctx, key, true)
+	return m.table.acquire(ctx, key, want{waits: true})
 }
 
 // TryAny takes the first free one of keys, or fails with ErrHeld if there is
 // none.
 func (m *Memory) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.table.acquireAny(ctx, keys, false)
+	return m.table.acquireAny(ctx, keys, want{})
 }
 
 // LockAny waits until one of keys is free, or ctx ends.
 func (m *Memory) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.table.acquireAny(ctx, keys, true)
+	return m.table.acquireAny(ctx, keys, want{waits: true})
 }
 
 // TryRLock takes key as one of several readers, as [Session.TryRLock] does.
 func (m *Memory) TryRLock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquireShared(ctx, key, false)
+	return m.table.acquire(ctx, key, want{mode: shared})
 }
 
 // RLock is TryRLock that waits until ctx ends.
 func (m *Memory) RLock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquireShared(ctx, key, true)
+	return m.table.acquire(ctx, key, want{mode: shared, waits: true})
 }
 
 // TryLockAll takes all of keys or none, as [Session.TryLockAll] does.
@@ -71,8 +71,8 @@ func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 func (m *Memory) Lose() (lost int) {
 	m.table.mu.Lock()
 	var held []*Lock
-	for e := range m.table.entries.all() {
-		held = e.appendHolders(held)
+	for k := range m.table.keys.all() {
+		held = k.appendHolders(held)
 	}
 	m.table.mu.Unlock()
 	var ends []ending
@@ -99,23 +99,25 @@ var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll nee
 // Memory is the source of its own table: every key is free that the table does
 // not know.
 
-func (m *Memory) ask(e *entry) {
-	m.table.askingLocked(e, e.wantsShared())
-	m.table.grantedLocked(e, holding{}, 1) // when does not matter: handOver has no end
+func (m *Memory) newKey() *keyState { return &keyState{own: plainKey{}} }
+
+func (m *Memory) take(k *keyState) {
+	m.table.requestedLocked(k, k.wantedMode())
+	m.table.grantedLocked(k, 1) // when does not matter: handOver has no end
 }
 
-func (m *Memory) askGroup(a *ask) {
-	if a.all {
-		m.table.grantedAllLocked(a, a.share(), func(*entry) holding { return holding{} }, 1)
+func (m *Memory) takeGroup(r *request) {
+	if r.all {
+		m.table.grantedAllLocked(r, r.fairShare(), 1)
 		return
 	}
-	for _, e := range a.entries {
-		if e != nil && e.state == idle {
-			m.ask(e)
+	for _, k := range r.states {
+		if k != nil && k.phase == idle {
+			m.take(k)
 			return
 		}
 	}
 }
 
-func (m *Memory) giveBack(e *entry) { m.table.freedLocked(e, nil) }
-func (m *Memory) away(*entry) error { return nil }
+func (m *Memory) giveBack(k *keyState) { m.table.freedLocked(k, nil) }
+func (m *Memory) away(*keyState) error { return nil }

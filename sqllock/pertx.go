@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A TxLocker is a Locker that holds each lock on a transaction of its own: the
@@ -19,7 +20,7 @@ import (
 type TxLocker struct {
 	db    *sql.DB
 	lease time.Duration // 0: a transaction may be idle without end
-	table *table
+	table *keyTable
 }
 
 // PerTx makes a TxLocker on db. Of opts it heeds WithLease: the server then ends
@@ -40,9 +41,9 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	if o.leaseSet {
 		p.lease = o.lease
 	}
-	p.table = newTable(p)
+	p.table = newKeyTable(p)
 	p.table.handOver = 0
-	p.table.patience = patience
+	p.table.timeout = answerTimeout
 	return p
 }
 
@@ -50,14 +51,14 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 // on a standby, ErrUnavailable within a second if the database does not answer
 // or the pool has no connection to spare, or ctx's error.
 func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
-	return p.table.acquire(ctx, key, false)
+	return p.table.acquire(ctx, key, want{})
 }
 
 // Lock waits for key until ctx ends: first come, first served in this process.
 // While it waits it tries again from time to time and occupies no connection in
 // between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return p.table.acquire(ctx, key, true)
+	return p.table.acquire(ctx, key, want{waits: true})
 }
 
 // A txHolder is the transaction that holds a lock, and its connection.
@@ -71,38 +72,58 @@ type txHolder struct {
 // a goroutine, so that no caller's context reaches a transaction that may hold
 // a lock.
 
-func (p *TxLocker) ask(e *entry) {
-	p.table.askingLocked(e, false)
+// A txKey is what a TxLocker keeps beside a key.
+type txKey struct {
+	plainKey
+	state  keyState
+	holder *txHolder // from the grant to the end
+}
+
+func txKeyOf(k *keyState) *txKey { return k.own.(*txKey) }
+
+func (k *txKey) equip(l *Lock) { l.tx = k.holder.tx }
+func (k *txKey) reset()        { k.holder = nil }
+
+func (p *TxLocker) newKey() *keyState {
+	k := new(txKey)
+	k.state.own = k
+	return &k.state
+}
+
+func (p *TxLocker) take(k *keyState) {
+	p.table.requestedLocked(k, exclusive)
 	go func() {
-		holder, err := p.begin(e.key)
+		holder, err := p.beginTx(k.key)
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
 		if err != nil {
-			p.table.refusedLocked(e, err)
+			p.table.deniedLocked(k, err)
 		} else {
-			p.table.grantedLocked(e, holding{tx: holder}, now())
+			txKeyOf(k).holder = holder
+			p.table.grantedLocked(k, now())
 		}
 	}()
 }
 
-// askGroup is never called: a TxLocker takes one key at a time.
-func (p *TxLocker) askGroup(*ask) {}
+// takeGroup is never called: a TxLocker takes one key at a time.
+func (p *TxLocker) takeGroup(*request) {}
 
-func (p *TxLocker) away(*entry) error { return nil }
+func (p *TxLocker) away(*keyState) error { return nil }
 
-func (p *TxLocker) giveBack(e *entry) {
-	e.state = freeing
-	holder := e.holds.tx
+func (p *TxLocker) giveBack(k *keyState) {
+	k.phase = freeing
+	holder := txKeyOf(k).holder
 	go func() {
-		err := holder.end()
+		err := holder.rollBack()
 		p.table.mu.Lock()
 		defer p.table.mu.Unlock()
-		p.table.freedLocked(e, err)
+		txKeyOf(k).holder = nil
+		p.table.freedLocked(k, err)
 	}()
 }
 
-// begin takes key, which must not change meanwhile, on a new transaction.
-func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
+// beginTx takes key, which must not change meanwhile, on a new transaction.
+func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	conn, err := p.db.Conn(ctx)
@@ -112,7 +133,7 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())
 	tooLong := context.AfterFunc(ctx, endLife)
-	tx, err := dialect.Begin(life, conn)
+	tx, err := postgres.Begin(life, conn)
 	tooLong()
 	if err != nil {
 		endLife()
@@ -120,14 +141,14 @@ func (p *TxLocker) begin(key dialect.Key) (*txHolder, error) {
 		return nil, attemptError(err)
 	}
 	h := &txHolder{conn, tx, endLife}
-	ok, err := dialect.TryXact(ctx, tx, key)
+	ok, err := postgres.TryXact(ctx, tx, key)
 	if ok && err == nil && p.lease > 0 {
-		err = dialect.SetIdleTimeout(ctx, tx, p.lease)
+		err = postgres.SetIdleTimeout(ctx, tx, p.lease)
 	}
 	if ok && err == nil {
 		return h, nil
 	}
-	_ = h.end()
+	_ = h.rollBack()
 	if err == nil {
 		return nil, ErrHeld
 	}
@@ -146,9 +167,9 @@ func attemptError(err error) error {
 	return fromDialect(err)
 }
 
-// end gives the lock back: nil if it was held until now, or until its user
+// rollBack gives the lock back: nil if it was held until now, or until its user
 // ended the transaction.
-func (h *txHolder) end() error {
+func (h *txHolder) rollBack() error {
 	tooLong := time.AfterFunc(connectTimeout, h.cancel)
 	err := h.tx.Rollback()
 	_ = h.conn.Close()

@@ -48,7 +48,7 @@ func TestOneConnectionStalls(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		twoConnections(t, s)
 		s.table.mu.Lock()
-		lock := s.table.entries.of(ID(0).id()).lock
+		lock := s.table.keys.of(ID(0).id()).lock
 		s.table.mu.Unlock()
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)
@@ -141,8 +141,8 @@ func TestStuckGrowth(t *testing.T) {
 		}
 		server.mu.Lock()
 		defer server.mu.Unlock()
-		if stuck := server.opens - 1; stuck > maxStrays {
-			t.Errorf("%d attempts are stuck, want %d at the most", stuck, maxStrays)
+		if stuck := server.opens - 1; stuck > maxAbandoned {
+			t.Errorf("%d attempts are stuck, want %d at the most", stuck, maxAbandoned)
 		}
 	}, withPerConn(2), WithMaxConns(2))
 }

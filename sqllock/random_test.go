@@ -70,8 +70,8 @@ func randomSchedule(t *testing.T, seed uint64) {
 	server.heal()
 	time.Sleep(time.Minute)
 	for i, s := range sessions {
-		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || s.table.entries.len() != 0 {
-			t.Errorf("seed %d: session %d holds %d, %d wait, %d entries", seed, i, got.Held, got.Waiting, s.table.entries.len())
+		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || s.table.keys.len() != 0 {
+			t.Errorf("seed %d: session %d holds %d, %d wait, %d entries", seed, i, got.Held, got.Waiting, s.table.keys.len())
 		}
 		mustUnlock(t, mustTry(t, s, ID(1)))
 		_ = s.Close()
@@ -127,33 +127,33 @@ func randomCall(rng *random, s *Session, holders *holders) {
 }
 
 // checkInvariants checks what table and entry promise to hold at any moment.
-func checkInvariants(t *testing.T, seed uint64, table *table) {
+func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	taken := 0
-	for e := range table.entries.all() {
+	for k := range table.keys.all() {
 		switch {
-		case table.entries.of(e.key) != e:
-			t.Errorf("seed %d: an entry stands under another's key", seed)
-		case !moves(e, nil):
-			t.Errorf("seed %d: an idle entry, wanted by %d, that nothing will move", seed, len(e.asks))
-		case e.state == queued && !slices.Contains(e.backend.tries, e):
-			t.Errorf("seed %d: an entry is queued nowhere", seed)
-		case e.state == held && (e.lock == nil) == (len(e.readers) == 0):
+		case table.keys.of(k.key) != k:
+			t.Errorf("seed %d: a key state stands under another's key", seed)
+		case !moves(k, nil):
+			t.Errorf("seed %d: an idle key, wanted by %d, that nothing will move", seed, len(k.waiters))
+		case k.phase == queued && !slices.Contains(sessionKeyOf(k).slot.tries, k):
+			t.Errorf("seed %d: a key is queued nowhere", seed)
+		case k.phase == held && (k.lock == nil) == (len(k.readers) == 0):
 			t.Errorf("seed %d: a key is held by nobody, or by one alone and by readers", seed)
-		case e.state == held && e.shared && len(e.asks) > 0 && !e.asks[0].waits:
+		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && !k.waiters[0].waits:
 			t.Errorf("seed %d: who tries stands in line for what readers hold", seed)
-		case e.state == held && e.shared && len(e.asks) > 0 && e.asks[0].shared && e.suits(e.firstKey()):
+		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && k.waiters[0].mode == shared && k.own.suits(k.firstKey()):
 			t.Errorf("seed %d: a reader waits for readers", seed)
-		case e.state == releasing && !slices.Contains(e.holds.lease.backend.releases, e):
+		case k.phase == releasing && !slices.Contains(sessionKeyOf(k).conn.slot.releases, k):
 			t.Errorf("seed %d: a release is queued nowhere", seed)
 		}
-		if e.state == held || e.state == releasing || e.state == freeing {
+		if k.phase == held || k.phase == releasing || k.phase == freeing {
 			taken++
 		}
-		for _, a := range e.asks {
-			if a.settled || !slices.Contains(a.entries, e) {
-				t.Errorf("seed %d: an ask stands where it should not", seed)
+		for _, r := range k.waiters {
+			if r.decided || !slices.Contains(r.states, k) {
+				t.Errorf("seed %d: a request stands where it should not", seed)
 			}
 		}
 	}
@@ -164,17 +164,17 @@ func checkInvariants(t *testing.T, seed uint64, table *table) {
 
 // moves reports whether something will move e: a question under way or to be sent, a timer, or the same for
 // another key of the set that is first in line for it.
-func moves(e *entry, behind []*entry) bool {
+func moves(k *keyState, behind []*keyState) bool {
 	switch {
-	case e.state != idle:
+	case k.phase != idle:
 		return true
-	case len(e.asks) == 0 || slices.Contains(behind, e):
+	case len(k.waiters) == 0 || slices.Contains(behind, k):
 		return false
-	case e.pending():
+	case k.pending():
 		return true
 	}
-	first := e.asks[0]
-	return first.all && slices.ContainsFunc(first.entries, func(other *entry) bool { return other != e && moves(other, append(behind, e)) })
+	first := k.waiters[0]
+	return first.all && slices.ContainsFunc(first.states, func(other *keyState) bool { return other != k && moves(other, append(behind, k)) })
 }
 
 // random is a source of chance for many goroutines.

@@ -318,7 +318,7 @@ func TestReadersAreNotStranded(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		first, second := mustRead(t, s, ID(1)), mustRead(t, s, ID(1))
 		time.Sleep(1500 * time.Millisecond)
-		asleep.Add(int64(s.options.trust()))
+		asleep.Add(int64(s.options.validFor()))
 		joined := begin(func() (*Lock, error) { return s.RLock(background, ID(1)) })
 		time.Sleep(10 * time.Second)
 		if got := returned(t, "RLock", joined); got.err != nil || got.lock.Err() != nil {
@@ -338,13 +338,13 @@ func TestReadersUnlockAfterSuspend(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		first := mustRead(t, s, ID(1))
 		_ = mustRead(t, s, ID(1))
-		asleep.Add(int64(s.options.trust()))
+		asleep.Add(int64(s.options.validFor()))
 		if err := first.Unlock(); err != ErrLost {
 			t.Errorf("Unlock: %v, want ErrLost", err)
 		}
 		synctest.Wait()
 		alone := mustTry(t, s, ID(1))
-		if first.Unlock() != ErrLost || alone.entry.heldBy(first) || alone.Err() != nil {
+		if first.Unlock() != ErrLost || alone.state.heldBy(first) || alone.Err() != nil {
 			t.Error("a reader from before a loss holds what somebody has alone")
 		}
 		mustUnlock(t, alone)

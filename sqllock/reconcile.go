@@ -2,71 +2,72 @@ package sqllock
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// reconcile finds out, after a statement that failed on a session that lives,
-// what the session holds: a statement that fails half-way keeps what it had
-// taken until then.
-func (l *lease) reconcile(err error) bool {
-	keys, heldErr := l.holdings()
+// reconcile completes a batch that failed on a session that lives. It finds out
+// what the session holds: a statement that fails half-way keeps what it had taken
+// until then.
+func (c *connection) reconcile(err error) bool {
+	keys, heldErr := c.heldKeys()
 	if heldErr != nil {
-		l.lose(heldErr.Error())
+		c.loseConnection(heldErr.Error())
 		return false
 	}
 	holds := setOf(keys)
-	if !l.accountFor(holds) {
-		l.lose(lossHeld)
+	if !c.accountsFor(holds) {
+		c.loseConnection(lossHeld)
 		return false
 	}
-	t, f := l.backend.s.table, &l.flight
+	t, b := c.slot.s.table, &c.batch
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	answered := now()
-	if !l.answeredLocked(answered) {
+	if !c.renewLocked(answered) {
 		return false
 	}
-	for _, e := range f.releases {
-		if holds[e.asked()] {
-			t.releaseLocked(e)
+	for _, k := range b.releases {
+		if holds[k.dbKey()] {
+			t.releaseLocked(k)
 		} else {
-			l.freedLocked(e)
+			c.keyFreedLocked(k)
 		}
 	}
-	wanted := f.tries
-	for _, groups := range [][]group{f.groups, f.sets} {
+	wanted := b.tries
+	for _, groups := range [][]group{b.groups, b.sets} {
 		for _, g := range groups {
-			wanted = append(wanted, g.entries...)
+			wanted = append(wanted, g.keys...)
 		}
 	}
-	for _, e := range wanted {
-		if holds[e.asked()] {
-			l.grantedLocked(e, answered)
+	for _, k := range wanted {
+		if holds[k.dbKey()] {
+			c.keyGrantedLocked(k, answered)
 		} else {
-			l.refusedLocked(e, err)
+			c.keyDeniedLocked(k, err)
 		}
 	}
-	f.clear()
+	b.clear()
 	return true
 }
 
-// bears reports whether l lives, and holds what it held, after err of a statement
-// beside those of locks; if not, l is lost. The words of an error alone do not
-// tell: what ended the session may look like one of the statement.
-func (l *lease) bears(err error) bool {
+// stillHolds reports whether c lives and holds what it held, after err of a
+// statement that is not a batch. If not, c is lost. The text of an error alone does
+// not tell: an error that ended the session may look like one of the statement.
+func (c *connection) stillHolds(err error) bool {
 	if !survived(err) {
-		l.lose(err.Error())
+		c.loseConnection(err.Error())
 		return false
 	}
-	keys, err := l.holdings()
+	keys, err := c.heldKeys()
 	if err != nil {
-		l.lose(err.Error())
+		c.loseConnection(err.Error())
 		return false
 	}
-	if !l.accountFor(setOf(keys)) {
-		l.lose(lossHeld)
+	if !c.accountsFor(setOf(keys)) {
+		c.loseConnection(lossHeld)
 		return false
 	}
 	return true
@@ -80,19 +81,18 @@ func setOf(keys []dialect.Key) map[dialect.Key]bool {
 	return set
 }
 
-// holdings is what the session holds. What kept the statement from succeeding
-// may keep this question, too, for a moment: it is asked again while the lease
-// lasts.
-func (l *lease) holdings() ([]dialect.Key, error) {
+// heldKeys is what the session holds. What made the statement fail may make this
+// question fail, too, for a moment. So it is asked again while the lease lasts.
+func (c *connection) heldKeys() ([]dialect.Key, error) {
 	for pause := pollMin; ; pause = min(2*pause, pollAway) {
-		keys, err := l.session.Held()
+		keys, err := c.session.Held()
 		if err == nil || !survived(err) {
 			return keys, err
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-l.gone:
+		case <-c.gone:
 			timer.Stop()
 			return nil, err
 		}
@@ -106,20 +106,73 @@ func survived(err error) bool {
 	return errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full)
 }
 
-// accountFor reports whether every lock on l is among those that the session
-// holds, and whether it is worth going on with it.
-func (l *lease) accountFor(holds map[dialect.Key]bool) bool {
+// accountsFor reports whether every lock on c is among those that the session
+// holds, and whether it is worth going on with c.
+func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 	const tooMany = 10
-	t := l.backend.s.table
+	t := c.slot.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(l.flight.releases) > 0 {
-		l.failed++ // to release needs no room: it should not fail
+	if len(c.batch.releases) > 0 {
+		c.failed++ // to release needs no room: it should not fail
 	}
-	for e := range t.entries.all() {
-		if e.holds.lease == l && e.state != freeing && !holds[e.asked()] {
+	for k := range t.keys.all() {
+		if sessionKeyOf(k).conn == c && k.phase != freeing && !holds[k.dbKey()] {
 			return false
 		}
 	}
-	return l.failed < tooMany
+	return c.failed < tooMany
+}
+
+// maxLeft bounds the server processes that a Session remembers.
+const maxLeft = 64
+
+// rememberProcessLocked remembers the server process of c, which is lost. The
+// server may not know of the loss, and keep the locks. The Session's next
+// connection ends that process.
+func (s *Session) rememberProcessLocked(c *connection) {
+	t, ok := c.session.(dialect.Terminator)
+	if !ok || t.Process().PID == 0 {
+		return
+	}
+	if len(s.leftProcesses) >= maxLeft {
+		s.leftProcesses = slices.Delete(s.leftProcesses, 0, 1)
+	}
+	s.leftProcesses = append(s.leftProcesses, t.Process())
+}
+
+// prepareEndLocked takes the server processes that lost connections have left
+// behind, to end them. It does so when c is new, and again with each heartbeat
+// until they are gone. Their locks have ended in this process.
+//
+// It also begins what is due once a heartbeat, and before the first batch.
+func (c *connection) prepareEndLocked() bool {
+	r, s, every := &c.round, c.slot.s, c.slot.s.options.heartbeat
+	r.tend = c.tended == 0 || (c.needsLook || r.due || c.batch.sent-c.tended >= every) && now()-c.tended >= every
+	if !r.tend {
+		return false
+	}
+	c.tended = now()
+	if _, ok := c.session.(dialect.Terminator); !ok || len(s.leftProcesses) == 0 {
+		return false
+	}
+	r.left, s.leftProcesses = s.leftProcesses, nil
+	return true
+}
+
+// endLeft ends the processes, and returns those that are still there.
+func (c *connection) endLeft(left []dialect.Process) ([]dialect.Process, error) {
+	there, err := c.session.(dialect.Terminator).Terminate(left)
+	if err != nil && !survived(err) { // the next connection tries again
+		there = left
+	}
+	return there, err
+}
+
+func (c *connection) completeEnd(err error) (beat bool) {
+	s := c.slot.s
+	s.table.mu.Lock()
+	s.leftProcesses = append(c.round.left, s.leftProcesses...)
+	s.table.mu.Unlock()
+	return c.completeAside(err)
 }

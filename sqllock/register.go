@@ -5,12 +5,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // WithRegistry has the Session write down, for people, which locks it holds and which keys its callers
@@ -66,7 +67,7 @@ type registrar struct {
 	process int64
 	holder  string
 	schema  string
-	tables  atomic.Pointer[dialect.Registry] // nil: not found yet
+	tables  atomic.Pointer[postgres.Registry] // nil: not found yet
 }
 
 func newRegistrar(o options) *registrar {
@@ -80,15 +81,15 @@ func newRegistrar(o options) *registrar {
 func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	r := s.registrar
 	if r.tables.Load() == nil {
-		tables, err := dialect.FindRegistry(ctx, s.db, r.schema)
+		tables, err := postgres.FindRegistry(ctx, s.db, r.schema)
 		if err != nil {
 			return err
 		}
 		r.tables.Store(&tables)
 	}
-	err := session.(dialect.Registrar).Register(*r.tables.Load(), &dialect.Register{
+	err := session.(postgres.Registrar).Register(*r.tables.Load(), &postgres.Register{
 		Process: r.process, Holder: r.holder, Lease: s.options.lease, IsFirst: true, NoWaits: true})
-	if dialect.SQLState(err) == insufficientPrivilege {
+	if errcode.SQLState(err) == insufficientPrivilege {
 		return fmt.Errorf("WithRegistry needs a role that may SELECT, INSERT, UPDATE and DELETE in latchkey_heartbeats and latchkey_waits: %w", err)
 	}
 	return err
@@ -98,7 +99,7 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 // 42), which a program is told at the start.
 func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) error {
 	err := s.enroll(ctx, session)
-	if strings.HasPrefix(dialect.SQLState(err), "42") {
+	if strings.HasPrefix(errcode.SQLState(err), "42") {
 		return &enrollError{err}
 	}
 	return s.withoutRegistry(err)
@@ -132,84 +133,73 @@ const insufficientPrivilege = "42501"
 
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 
-// register writes down what is held and waited for, if that is due or was not done for a heartbeat. It reports
-// whether it sent anything.
-func (l *lease) register(due bool) bool {
-	s := l.backend.s
-	if s.registrar == nil || s.registrar.tables.Load() == nil || !due && now()-l.registered < s.options.heartbeat {
+// prepareRegistryLocked takes what to write down, if that is due or was not done for a
+// heartbeat.
+func (c *connection) prepareRegistryLocked() bool {
+	s := c.slot.s
+	if s.registrar == nil || s.registrar.tables.Load() == nil || !c.round.due && now()-c.registered < s.options.heartbeat {
 		return false
 	}
-	l.registered = now()
-	r := l.toRegister()
-	if r == nil {
-		return false
-	}
-	l.watch.expect()
-	err := l.session.(dialect.Registrar).Register(*s.registrar.tables.Load(), r)
-	l.watch.answered()
-	if err != nil && !l.bears(err) {
-		return true
-	}
-	s.table.mu.Lock()
-	l.answeredLocked(now())
-	s.table.mu.Unlock()
-	l.tellRegistry(err)
+	c.registered = now()
+	c.round.register = c.toRegisterLocked()
 	return true
 }
 
-// tellRegistry logs when the registry begins to fail, and when it works again.
-func (l *lease) tellRegistry(err error) {
-	log := l.backend.s.options.log
-	switch failing := err != nil; {
-	case failing && !l.unregistered:
-		log.Warn(registryFails, "reason", err)
-	case !failing && l.unregistered:
-		log.Info("sqllock: the registry of heartbeats is written again")
+func (c *connection) completeRegistry(err error) {
+	if err != nil && !c.stillHolds(err) {
+		return
 	}
-	l.unregistered = err != nil
+	c.renew()
+	c.tellRegistry(err)
 }
 
-// toRegister is what to write down now; nil when l has ended.
-func (l *lease) toRegister() *dialect.Register {
-	s, t := l.backend.s, l.backend.s.table
-	r := &dialect.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if l.dead.Load() {
-		return nil
+// tellRegistry logs when the registry begins to fail, and when it works again.
+func (c *connection) tellRegistry(err error) {
+	log := c.slot.s.options.log
+	switch failing := err != nil; {
+	case failing && !c.unregistered:
+		log.Warn(registryFails, "reason", err)
+	case !failing && c.unregistered:
+		log.Info("sqllock: the registry of heartbeats is written again")
 	}
-	r.NoWaits = l.backend != s.backends[0]
+	c.unregistered = err != nil
+}
+
+// toRegisterLocked is what to write down now.
+func (c *connection) toRegisterLocked() *postgres.Register {
+	s, t := c.slot.s, c.slot.s.table
+	row := &postgres.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
+	row.NoWaits = c.slot != s.slots[0]
 	at := now()
 	waits := make(waitingKeys)
-	for e := range t.entries.all() {
-		if e.holds.lease == l && e.state == held && at-e.acquired >= s.options.heartbeat {
-			r.Held = append(r.Held, e.heldKey(at))
+	for k := range t.keys.all() {
+		if sessionKeyOf(k).conn == c && k.phase == held && at-k.acquired >= s.options.heartbeat {
+			row.Held = append(row.Held, k.heldKey(at))
 		}
-		for _, a := range e.asks {
-			if a.waits && at-a.since >= s.options.heartbeat {
-				waits.add(e.key, a, at)
+		for _, r := range k.waiters {
+			if r.waits && at-r.since >= s.options.heartbeat {
+				waits.addWaiter(k.key, r, at)
 			}
 		}
 	}
-	for w := range t.sets {
-		if at-w.since < s.options.heartbeat {
+	for r := range t.waitingSets {
+		if at-r.since < s.options.heartbeat {
 			continue
 		}
-		for _, k := range w.keys {
-			waits.add(k.id(), w, at)
+		for _, key := range r.keys {
+			waits.addWaiter(key.id(), r, at)
 		}
 	}
 	for _, w := range waits {
-		r.Waits = append(r.Waits, *w)
+		row.Waits = append(row.Waits, *w)
 	}
-	l.sendingLocked(l.backend.oldest) // who has queued waits for this, too
-	return r
+	return row
 }
 
-// heldKey is e, which is held, for the registry. table.mu is held.
-func (e *entry) heldKey(at time.Duration) dialect.HeldKey {
-	h := dialect.HeldKey{Key: e.asked(), Age: at - e.acquired}
-	for _, l := range e.appendHolders(nil) {
+// heldKey is k, which is held, for the registry. table.mu is held.
+func (k *keyState) heldKey(at time.Duration) postgres.HeldKey {
+	h := postgres.HeldKey{Key: k.dbKey(), Age: at - k.acquired}
+	for _, l := range k.appendHolders(nil) {
 		h.Namespace = string(l.key.namespace)
 		if h.Name == "" {
 			h.Name = l.name()
@@ -218,60 +208,35 @@ func (e *entry) heldKey(at time.Duration) dialect.HeldKey {
 	return h
 }
 
-// waitingKeys is who waits, by what for and what they hold themselves.
-type waitingKeys map[waitingKey]*dialect.WaitingKey
+// waitingKeys counts the waiting callers, by the key and by what they hold.
+type waitingKeys map[waitingKey]*postgres.WaitingKey
 
 type waitingKey struct {
 	key, holding dialect.Key
 	holds        bool
 }
 
-// add adds a, which waits for key. Of one that waits for any of several keys it is not said
-// what it holds: that key may not be the one that it gets.
-func (ws waitingKeys) add(key dialect.Key, a *ask, at time.Duration) {
-	holding := a.holding
-	if len(a.keys) > 1 && !a.all {
+// addWaiter adds r, which waits for key. For a request for any of several keys it
+// does not say what the caller holds: key may not be the one that it gets.
+func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
+	holding := r.holding
+	if len(r.keys) > 1 && !r.all {
 		holding = nil
 	}
 	if len(holding) == 0 {
-		ws.count(waitingKey{key: key}, a, at)
+		ws.count(waitingKey{key: key}, r, at)
 	}
 	for _, k := range holding {
-		ws.count(waitingKey{key, k, true}, a, at)
+		ws.count(waitingKey{key, k, true}, r, at)
 	}
 }
 
-func (ws waitingKeys) count(k waitingKey, a *ask, at time.Duration) {
+func (ws waitingKeys) count(k waitingKey, r *request, at time.Duration) {
 	w := ws[k]
 	if w == nil {
-		w = &dialect.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
+		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
 		ws[k] = w
 	}
 	w.Waiters++
-	w.Age = max(w.Age, at-a.since)
-}
-
-// noteWait notes for the registry since when a waits, and which of this table's locks its caller
-// holds: those that its context carries. (Another Session's may be in another database, where
-// the key is somebody else's.) table.mu is not held: contexts may be anybody's.
-func (t *table) noteWait(a *ask) {
-	if !t.registers {
-		return
-	}
-	a.since = now()
-	for c := carrier(a.ctx); c != nil; c = carrier(c.parent) {
-		key := c.lock.key.id()
-		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(a.holding, key) {
-			a.holding = append(a.holding, key)
-		}
-	}
-}
-
-// carrierKey is the context key under which a boundContext gives itself.
-type carrierKey struct{}
-
-// carrier is the innermost context in ctx that carries a lock, or nil.
-func carrier(ctx context.Context) *boundContext {
-	c, _ := ctx.Value(carrierKey{}).(*boundContext)
-	return c
+	w.Age = max(w.Age, at-r.since)
 }

@@ -1,6 +1,11 @@
 package sqllock
 
-import "github.com/latchkey-go/latchkey/internal/dialect"
+import (
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
+)
 
 // Schema returns the statements that create the tables which a [Session] needs in
 // a database of kind d. Run them in a migration if the service may not create
@@ -27,7 +32,13 @@ import "github.com/latchkey-go/latchkey/internal/dialect"
 // lockwatch.Schema.
 //
 // Schema panics if d is not a constant of this package.
-func Schema(d Dialect) []string { return statements(d, dialect.SessionSchema()) }
+func Schema(d Dialect) []string {
+	return statements(d, dialect.Schema{
+		PostgreSQL: leasetable.PostgreSQLSchema(),
+		SQLite:     leasetable.SQLiteSchema(),
+		MySQL:      mysql.Schema(),
+	})
+}
 
 // FenceSchema returns the statements that create the tables which [Fence] needs in
 // a database of kind d. Their form is that of [Schema].
@@ -44,7 +55,7 @@ func Schema(d Dialect) []string { return statements(d, dialect.SessionSchema()) 
 //	DELETE FROM latchkey_fence WHERE fenced_at < now() - interval '1 day'
 //
 // FenceSchema panics if d is not a constant of this package.
-func FenceSchema(d Dialect) []string { return statements(d, dialect.FenceSchema()) }
+func FenceSchema(d Dialect) []string { return statements(d, usertx.FenceSchema()) }
 
 // statements returns those of s for d.
 func statements(d Dialect, s dialect.Schema) []string {

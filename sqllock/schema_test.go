@@ -20,7 +20,7 @@ var schemas = map[string]func(sqllock.Dialect) []string{
 // elements can be passed through a tool that splits at semicolons.
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	lease := []string{"latchkey_sessions", "latchkey_locks", "latchkey_claims", "latchkey_tokens"}
+	lease := []string{"latchkey_sessions", "latchkey_locks", "latchkey_secret_checks", "latchkey_tokens"}
 	tests := []struct {
 		feature string
 		d       sqllock.Dialect
@@ -28,7 +28,7 @@ func TestSchema(t *testing.T) {
 	}{
 		{"Schema", sqllock.PostgreSQL, lease},
 		{"Schema", sqllock.SQLite, lease},
-		{"Schema", sqllock.MySQL, []string{"latchkey_claims"}},
+		{"Schema", sqllock.MySQL, []string{"latchkey_secret_checks"}},
 		{"FenceSchema", sqllock.PostgreSQL, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.SQLite, []string{"latchkey_fence"}},
 		{"FenceSchema", sqllock.MySQL, []string{"latchkey_tokens", "latchkey_fence"}},

@@ -138,7 +138,7 @@ func (c simCall) ask(ctx context.Context, s *Session, keys []Key) (*Lock, error)
 // while its key is being asked for may need a second statement, and one for
 // several keys another for each.
 func (c simCall) timely(w *simWorld, began time.Duration) {
-	bound := time.Duration(len(c.keys(w))+1) * patience
+	bound := time.Duration(len(c.keys(w))+1) * answerTimeout
 	if c.Op.waits() {
 		bound = simMaxWait
 	}

@@ -21,7 +21,7 @@ func (w *simWorld) killed(h *simHeld) time.Duration {
 func (w *simWorld) check() {
 	valid := make(map[Key]int)
 	for _, h := range w.held() {
-		dead, told := h.lock.lease.dead.Load(), h.told()
+		dead, told := h.lock.conn.dead.Load(), h.told()
 		if dead && !told {
 			w.wrong("a lock is lost and its work goes on", "")
 		}
@@ -29,7 +29,7 @@ func (w *simWorld) check() {
 			continue
 		}
 		if killed := w.killed(h); killed != 0 {
-			if simNow()-killed > h.session.options.trust() {
+			if simNow()-killed > h.session.options.validFor() {
 				w.wrong("a lock outlives its session", fmt.Sprint(simNow()-killed))
 			}
 			continue

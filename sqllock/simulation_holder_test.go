@@ -30,7 +30,7 @@ func (w *simWorld) closed(s *Session) bool { return !slices.Contains(w.sessions(
 
 // enter notes a grant.
 func (w *simWorld) enter(s *Session, lock *Lock, asked []Key) *simHeld {
-	h := &simHeld{lock: lock, session: s, conn: lock.lease.session.(*simSession), done: lock.Context().Done()}
+	h := &simHeld{lock: lock, session: s, conn: lock.conn.session.(*simSession), done: lock.Context().Done()}
 	others := slices.DeleteFunc(slices.Clone(asked), func(k Key) bool { return k == lock.Key() })
 	w.leave(others, simUnclear) // one of them may be taken by a statement under way, and given back
 	w.mu.Lock()
@@ -61,7 +61,7 @@ func (c simCall) work(w *simWorld, h *simHeld) {
 func (w *simWorld) draw(h *simHeld) {
 	began := simNow()
 	token, err := h.lock.token(background)
-	w.within("token", began, patience)
+	w.within("token", began, answerTimeout)
 	if err == nil {
 		w.noteToken(h, *token)
 	}
@@ -98,7 +98,7 @@ func (w *simWorld) gone(h *simHeld, err error, relied bool) {
 // unlockBound is how long an Unlock may take. One that meets a Close waits for its end.
 func (w *simWorld) unlockBound(s *Session) time.Duration {
 	if w.closed(s) {
-		return patience + closeBound
+		return answerTimeout + closeBound
 	}
-	return patience
+	return answerTimeout
 }

@@ -166,13 +166,13 @@ type simDialect struct {
 
 // Traits implements dialect.Dialect.
 func (d simDialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true, Parting: 100 * time.Millisecond}
+	return dialect.Traits{Lease: defaultLease, Spread: true, CloseTimeout: 100 * time.Millisecond}
 }
 
 // Open implements dialect.Dialect.
 func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	f := d.server
-	s := &simSession{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{}), claims: make(map[dialect.Claim]bool)}
+	s := &simSession{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{}), claims: make(map[dialect.SecretCheck]bool)}
 	defer context.AfterFunc(ctx, s.abort)()
 	if !s.travel(0) {
 		return nil, ctx.Err()

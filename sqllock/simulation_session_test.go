@@ -25,7 +25,7 @@ type simSession struct {
 	closing   time.Duration // when the server sees the connection closed; 0: not yet known
 	over      bool          // the server has ended it
 	killed    time.Duration // when, without warning; 0: not so
-	claims    map[dialect.Claim]bool
+	claims    map[dialect.SecretCheck]bool
 	blocks    bool  // an exchange that takes locks brings tokens along
 	drawn     int64 // the last of the block that was handed out
 	reserved  int64 // the last of the block

@@ -159,7 +159,7 @@ func (s *simSession) Room() int {
 const simRoom = 3
 
 // Drawn implements dialect.Session.
-func (s *simSession) Drawn() (dialect.Token, bool) {
+func (s *simSession) ReservedToken() (dialect.Token, bool) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	if s.drawn == s.reserved {
@@ -180,7 +180,7 @@ func (s *simSession) take(k dialect.Key) bool {
 	}
 	for i, secret := range simSecrets {
 		if key := secret.Key("three"); key.id() == k {
-			if !s.claims[key.claim().dialect()] {
+			if !s.claims[key.secretCheck().dialect()] {
 				s.server.world.wrong("a key made with a secret is taken without a claim", "")
 			}
 			if s.server.owners[simSecrets[1-i].Key("three").id()] != nil {
@@ -215,7 +215,7 @@ func (s *simSession) Held() (keys []dialect.Key, err error) {
 }
 
 // Claim implements dialect.Session.
-func (s *simSession) Claim(wanted, dropped []dialect.Claim) (disputed []bool, err error) {
+func (s *simSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) (disputed []bool, err error) {
 	disputed = make([]bool, len(wanted))
 	err = s.roundTrip(func(all bool) {
 		for _, c := range dropped {
@@ -232,10 +232,10 @@ func (s *simSession) Claim(wanted, dropped []dialect.Claim) (disputed []bool, er
 
 // disputed reports whether a session has a claim of c's class and another secret.
 // f.mu is held.
-func (f *simServer) disputed(c dialect.Claim) bool {
+func (f *simServer) disputed(c dialect.SecretCheck) bool {
 	for s := range f.sessions {
 		for other := range s.claims {
-			if other.Class == c.Class && other.Print != c.Print {
+			if other.Class == c.Class && other.Fingerprint != c.Fingerprint {
 				return true
 			}
 		}

@@ -21,7 +21,7 @@ const (
 	// recovery is how long after the last fault everybody is served again: the
 	// server has freed what it must, and a pause between attempts to connect
 	// has passed.
-	recovery = simLease + simLease/4 + backoffMax + patience
+	recovery = simLease + simLease/4 + backoffMax + answerTimeout
 
 	// goodTime is more than a call takes while there are no faults.
 	goodTime = time.Second

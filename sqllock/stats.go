@@ -27,10 +27,10 @@ func (s *Session) Stats() Stats {
 		RoundTrip:    s.counters.roundTrip,
 		RoundTripMax: s.counters.roundTripMax,
 	}
-	for _, b := range s.backends {
-		if b.lease != nil && !b.lease.dead.Load() {
+	for _, sl := range s.slots {
+		if sl.conn != nil && !sl.conn.dead.Load() {
 			stats.Connections++
-			stats.Watched = b.lease.watch != nil
+			stats.Watched = sl.conn.watch != nil
 		}
 	}
 	return stats
@@ -52,11 +52,4 @@ func (c *counters) exchanged(d time.Duration) {
 		c.roundTrip += (d - c.roundTrip) / 8
 	}
 	c.roundTripMax = max(c.roundTripMax, d)
-}
-
-// countBeat counts a heartbeat that is not a statement of locks.
-func (s *Session) countBeat() {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	s.counters.exchanges++
 }

@@ -53,7 +53,7 @@ func TestTokenWithoutAnswer(t *testing.T) {
 		try := beginTry(t.Context(), s, ID(2))
 		cancel()
 		wantErr(t, "a caller whose context ends", returned(t, "it", leaving), context.Canceled)
-		time.Sleep(patience)
+		time.Sleep(answerTimeout)
 		wantErr(t, "who waits for a token", returned(t, "it", waiting), ErrUnavailable)
 		wantErr(t, "who waits for a lock", returned(t, "it", try), ErrUnavailable)
 		resume()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A Tx is a transaction: *sql.Tx and *sqlx.Tx are. A *sql.DB, *sqlx.DB or
@@ -32,7 +33,7 @@ type Tx interface {
 // transaction. If ctx has ended, the error is ctx's, and ErrLost too if the loss of a
 // lock has ended it.
 func TryTx(ctx context.Context, tx Tx, key Key) error {
-	ok, err := dialect.TryXact(ctx, tx, key.id())
+	ok, err := postgres.TryXact(ctx, tx, key.id())
 	return inContext(ctx, txError(ok, err))
 }
 
@@ -40,7 +41,7 @@ func TryTx(ctx context.Context, tx Tx, key Key) error {
 // key so, nobody gets it alone. A transaction that has it alone gets it as a reader, too, and
 // one that is the only reader gets it alone.
 func TryRTx(ctx context.Context, tx Tx, key Key) error {
-	ok, err := dialect.TryXact(ctx, tx, key.id().Shared())
+	ok, err := postgres.TryXact(ctx, tx, key.id().Shared())
 	return inContext(ctx, txError(ok, err))
 }
 
@@ -61,9 +62,9 @@ func RLockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
 }
 
 func lockTx(ctx context.Context, tx Tx, key dialect.Key, wait time.Duration) error {
-	ok, err := dialect.TryXact(ctx, tx, key)
+	ok, err := postgres.TryXact(ctx, tx, key)
 	if err == nil && !ok && wait > 0 {
-		ok, err = dialect.LockXact(ctx, tx, key, wait)
+		ok, err = postgres.LockXact(ctx, tx, key, wait)
 	}
 	return inContext(ctx, txError(ok, err))
 }

@@ -35,11 +35,11 @@ func newWatch(socket net.Conn) *watch {
 		return nil
 	}
 	w := &watch{raw: raw, arming: make(chan struct{}, 1), noticed: make(chan struct{}, 1)}
-	go w.run()
+	go w.look()
 	return w
 }
 
-func (w *watch) run() {
+func (w *watch) look() {
 	for range w.arming {
 		_ = w.raw.Read(peek) // an error, too, is something to look into
 		w.armed.Store(false)

@@ -1,7 +1,8 @@
-// Cron shows scheduled jobs on robfig/cron and gocron: every instance of a service
-// schedules them, and one instance runs each tick. `go run .` starts four
-// instances whose clocks differ, kills two of them in a run, and prints for each
-// tick which instance ran it and which were rejected; this takes 20 seconds.
+// Cron shows scheduled jobs on robfig/cron and gocron: every instance of a
+// service schedules them, and one instance runs each tick. `go run .` starts
+// four instances whose clocks differ, and kills two of them in a run. It prints
+// for each tick which instance ran it and which were rejected. This takes 20
+// seconds.
 //
 // The recipe is this file and package ticks. Package internal/demo starts the
 // instances and supplies the work of the jobs.

@@ -1,6 +1,8 @@
 // Grpcgateway shows latchkey behind grpc-gateway: a call that package grpcmw
-// rejects becomes an HTTP response with Retry-After. The few lines that add it are
-// in retryafter.go.
+// rejects becomes an HTTP response with Retry-After. `go run .` sends a request
+// while another of the same user runs, and prints both responses.
+//
+// The recipe is retryafter.go, which adds the header, and service.go.
 package main
 
 import (
@@ -46,9 +48,9 @@ func demonstrate(ctx context.Context, out io.Writer) error {
 	first := make(chan string, 1)
 	go func() { first <- export(ctx, web.URL, "ada") }()
 	<-began
-	fmt.Fprintln(out, "second:", export(ctx, web.URL, "ada"))
+	fmt.Fprintln(out, "second request, while the first runs:", export(ctx, web.URL, "ada"))
 	close(leave)
-	fmt.Fprintln(out, "first:", <-first)
+	fmt.Fprintln(out, "first request:", <-first)
 	return nil
 }
 

@@ -38,7 +38,7 @@ func TestDemonstrate(t *testing.T) {
 	if err := demonstrate(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	const want = "second: 429 Too Many Requests, Retry-After: \"1\"\nfirst: 200 OK, Retry-After: \"\"\n"
+	const want = "second request, while the first runs: 429 Too Many Requests, Retry-After: \"1\"\nfirst request: 200 OK, Retry-After: \"\"\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}

@@ -32,13 +32,14 @@ func TestDemo(t *testing.T) {
 				t.Errorf("it complains:\n%s", &stderr)
 			}
 			for pattern, want := range map[string]int{
-				`(?m)^LEADER +FROM +TO +WORK +TOKEN$`:                             1,
-				`(?m)^instance \d+ +\d+\.\d+ s +\d+\.\d+ s +\d+ +[0-9a-f-]{50}$`:  endings + 1,
+				`(?m)^LEADER +FROM +TO +WORK +TOKEN$`:                            1,
+				`(?m)^instance \d+ +\d+\.\d+ s +\d+\.\d+ s +\d+ +[0-9a-f-]{50}$`: endings + 1,
 				`(?m)^instance \d+ +exit +instance \d+ +\S+s +leads: \[\d+\]`:    each,
 				`(?m)^instance \d+ +kill -9 +instance \d+ +\S+s +leads: \[\d+\]`: each,
-				// One that was frozen neither answers nor, awake, calls itself leader.
+				// One that was frozen neither answers nor, awake, calls itself
+				// leader.
 				`(?m)^instance \d+ +freeze +instance \d+ +\S+s +leads: \[\d+\], 1 silent +leads: \[\d+\]$`: each,
-				`(?m)^OK: \d+ terms, never two at once`:                                                      1,
+				`(?m)^OK: \d+ terms, never two at once`:                                                    1,
 			} {
 				if found := regexp.MustCompile(pattern).FindAll(stdout.Bytes(), -1); len(found) < want {
 					t.Errorf("%d times %s, want %d, in\n%s", len(found), pattern, want, &stdout)

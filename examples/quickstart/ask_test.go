@@ -51,7 +51,7 @@ func askAll(t *testing.T, s *serving) {
 	}
 }
 
-// callHTTP returns the status of the answer, or 0.
+// callHTTP returns the status of the response, or 0.
 func callHTTP(t *testing.T, url, token string) int {
 	t.Helper()
 	transport := &http.Transport{}

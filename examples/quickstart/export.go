@@ -43,8 +43,8 @@ func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"user": user, "instance": e.Number}) // the client may have gone
 }
 
-// Export exports, over gRPC. If it returns the cause of its context and its lock was
-// lost, the client gets ABORTED and RetryInfo from the interceptor.
+// Export exports, over gRPC. If it returns the cause of its context and its
+// lock was lost, the client gets ABORTED and RetryInfo from the interceptor.
 func (e *exporter) Export(ctx context.Context, _ *exportpb.ExportRequest) (*exportpb.ExportResponse, error) {
 	user, _ := userFrom(ctx)
 	if err := e.export(ctx, user); err != nil {

@@ -1,7 +1,8 @@
-// Quickstart is a service with a slow export, one at a time for each user across all
-// instances, over HTTP and gRPC. `go run .` starts two instances, sends requests for
-// a few seconds, and prints which were admitted and that no two exports of a user
-// overlapped. `go run . -serve` prints lines to try with curl and grpcurl instead.
+// Quickstart is a service with a slow export, one at a time for each user
+// across all instances, over HTTP and gRPC. `go run .` starts two instances,
+// sends requests for a few seconds, and prints which were admitted and that no
+// two exports of a user overlapped. `go run . -serve` prints lines to try with
+// curl and grpcurl instead.
 //
 // The recipe is this file, auth.go and export.go. Package internal/demo starts the
 // instances and is their client. The locks are in the database that DATABASE_URL
@@ -39,10 +40,11 @@ func main() { demo.Main(namespace, instance) }
 
 // instance is one instance of the service. It serves until ctx ends.
 func instance(ctx context.Context, d *demo.Instance) error {
-	// Open. The locks have a small pool of their own, so that a busy service cannot
-	// keep them from the database. PostgreSQL needs one connection for each thousand
-	// locks held, up to four. MySQL needs one for all locks. Both need one more for a
-	// moment when a connection opens, to prove that locks exclude.
+	// Open. The locks have a small pool of their own, so that a busy service
+	// cannot keep them from the database. PostgreSQL needs one connection for
+	// each thousand locks held, up to four. MySQL needs one for all locks. Both
+	// need one more for a moment when a connection opens, to prove that locks
+	// exclude.
 	db, err := sql.Open(d.Driver, d.DSN)
 	if err != nil {
 		return err

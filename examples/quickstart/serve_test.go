@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 // A serving is the program with -serve.
 type serving struct {
@@ -68,7 +68,7 @@ func (s *serving) wait(t *testing.T) error {
 	var err error
 	select {
 	case err = <-s.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("it does not end")
 	}
 	for _, url := range s.http {

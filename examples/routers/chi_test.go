@@ -25,7 +25,7 @@ func Example_chi() {
 	// grace is served under a lock: true
 	// grace gets 200, Retry-After ""
 	// ada gets 200, Retry-After ""
-	// nobody gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
 }
 
 // chi sets r.PathValue when a pattern has matched: for an id in the path, give
@@ -40,7 +40,7 @@ func Example_chi_pathValue() {
 	get(s.URL+"/reports/7", "")
 	// Output:
 	//  is served under a lock: true
-	// nobody gets 200, Retry-After ""
+	// anonymous gets 200, Retry-After ""
 }
 
 // Use comes before the pattern has matched: there never is a key, and the log says
@@ -65,6 +65,6 @@ func Example_chi_pathValue_incorrect() {
 	get(s.URL+"/reports/8", "")
 	// Output:
 	// level=WARN msg="httpmw: a request has no key: is the middleware inside of the authentication and of the router?" error="httpmw: no key in the request: no path value id: is the middleware inside of the mux?" namespace=report
-	// nobody gets 400, Retry-After ""
-	// nobody gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
 }

@@ -43,5 +43,5 @@ func Example_echo() {
 	// grace is served under a lock: true
 	// grace gets 200, Retry-After ""
 	// ada gets 200, Retry-After ""
-	// nobody gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
 }

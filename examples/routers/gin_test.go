@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw"
 )
 
-// ginLimit is m for gin. Handler gives the lock back before the client has the
+// ginLimit is m for gin. Handler releases the lock before the client has the
 // whole response, so the handlers inside must write to its ResponseWriter.
 func ginLimit(m *httpmw.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
@@ -59,10 +59,10 @@ func Example_gin() {
 	// grace is served under a lock: true
 	// grace gets 200, Retry-After ""
 	// ada gets 200, Retry-After ""
-	// nobody gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
 }
 
-// Without Abort gin runs the handler all the same, behind the refusal.
+// Without Abort gin runs the handler all the same, after the rejection.
 func Example_gin_incorrect() {
 	gin.SetMode(gin.ReleaseMode)
 	limit := newLimit()
@@ -80,8 +80,8 @@ func Example_gin_incorrect() {
 
 	s := httptest.NewServer(router)
 	defer s.Close()
-	get(s.URL+"/export", "") // nobody
+	get(s.URL+"/export", "") // without a user
 	// Output:
 	// the handler runs
-	// nobody gets 400, Retry-After ""
+	// anonymous gets 400, Retry-After ""
 }

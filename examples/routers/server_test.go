@@ -51,7 +51,7 @@ func export(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "exported\n")
 }
 
-// run serves h on a socket and has ada ask twice, and somebody unknown once.
+// run serves h on a socket. It sends a request of ada and one without a user.
 func run(h http.Handler) {
 	s := httptest.NewServer(authenticate(h))
 	defer s.Close()
@@ -61,14 +61,14 @@ func run(h http.Handler) {
 	get(url, "")
 }
 
-// get sends a request of user's, reads the whole answer and prints its status.
+// get sends a request of a user, reads the whole response and prints its status.
 func get(url, user string) {
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 	if err != nil {
 		panic(err)
 	}
 	if user == "" {
-		user = "nobody"
+		user = "anonymous"
 	} else {
 		r.SetBasicAuth(user, "")
 	}

@@ -1,7 +1,8 @@
-// Webhook shows a receiver of webhooks: each event takes effect exactly once, though
-// it is delivered several times, to several processes. `go run .` starts two
-// receivers, delivers duplicates at once, kills one receiver before a COMMIT and one
-// after, and prints the responses and the accounts; this takes 10 seconds.
+// Webhook shows a receiver of webhooks: each event takes effect exactly once,
+// though it is delivered several times, to several processes. `go run .` starts
+// two receivers, delivers duplicates at once, kills one receiver before a
+// COMMIT and one after, and prints the responses and the accounts; this takes
+// 10 seconds.
 //
 // The recipe is this file, signature.go and once.go. Package internal/demo is the
 // sender, and kills the receivers.

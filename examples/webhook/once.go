@@ -52,17 +52,19 @@ var errOtherPayload = errors.New("the event has come before with another payload
 
 // once books e, unless it has been booked, and returns the outcome.
 //
-// Invariant: the row of e in processed_events is committed with its entry in the
-// ledger, or neither is. The row is inserted first. Another process may work on e
-// after all, if it froze and lost its lock: then the primary key makes one of the
-// two wait for the other's commit. The lock saves work and waiting; the key decides.
+// Invariant: the row of e in processed_events is committed with its entry in
+// the ledger, or neither is. The row is inserted first. Another process may
+// work on e after all, if it froze and lost its lock. Then the primary key
+// makes one of the two wait for the other's commit. The lock saves work and
+// waiting; the key decides.
 func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 	tx, err := rc.db.BeginTx(ctx, nil)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer tx.Rollback()
-	// If this process freezes, the server ends the transaction, and the event is free.
+	// If this process freezes, the server ends the transaction, and the event
+	// is free.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", rc.maxIdle.Milliseconds())); err != nil {
 		return outcome{}, err
 	}
@@ -83,8 +85,8 @@ func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 	}
 	time.Sleep(rc.work)
 	rc.demo.At(demo.BeforeCommit)
-	// After an error the commit may have happened or not. The sender sends the event
-	// again, and the next call finds out.
+	// After an error the commit may have happened or not. The sender sends the
+	// event again, and the next call finds out.
 	return done, tx.Commit()
 }
 

@@ -20,8 +20,9 @@ const (
 	signatureHeader = "Webhook-Signature"
 	maxBody         = 1 << 20
 
-	// tolerance is the maximum age of a signature. A webhook that an eavesdropper
-	// sends again later is rejected. Duplicates within tolerance are once's concern.
+	// tolerance is the maximum age of a signature. A webhook that an
+	// eavesdropper sends again later is rejected. Duplicates within tolerance
+	// are once's concern.
 	tolerance = 5 * time.Minute
 )
 

@@ -67,8 +67,8 @@ func (b *bank) do(query string, args ...any) {
 	}
 }
 
-// setUp executes statements in one session. In them %s is the name of the database.
-// After that the pool has new sessions.
+// setUp executes statements in one session. In them %s is the name of the
+// database. After that the pool has new sessions.
 func (b *bank) setUp(statements string) {
 	b.t.Helper()
 	var name string
@@ -123,8 +123,8 @@ func (b *bank) serve(m *idempotency.Middleware, h http.Handler) *httptest.Server
 	return serve(b.t, mux)
 }
 
-// pay returns a handler that writes the request's body to the ledger, and responds
-// with status.
+// pay returns a handler that writes the request's body to the ledger, and
+// responds with status.
 func (b *bank) pay(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)

@@ -16,9 +16,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/handoff"
 )
 
-// readBody reads the whole body of r. It fails with ErrBodyConsumed if a handler
-// around has read a part of it before. A body that was read and restored is
-// accepted, and so is one that was decompressed.
+// readBody reads the whole body of r. It fails with ErrBodyConsumed if a
+// handler around has read a part of it before. A body that was read and
+// restored is accepted, and so is one that was decompressed.
 func (m *Middleware) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.MultipartForm != nil { // or MultipartReader was called
 		return nil, ErrBodyConsumed
@@ -50,14 +50,14 @@ func readError(r *http.Request, err error) error {
 	return errBadBody
 }
 
-// errEmptyOrConsumed reports an empty body of unknown length. Only the client knows
-// which of the two it is.
+// errEmptyOrConsumed reports an empty body of unknown length. Only the client
+// knows which of the two it is.
 var errEmptyOrConsumed = fmt.Errorf("%w (or the client has sent an empty body without Content-Length: 0)", ErrBodyConsumed)
 
-// consumed returns ErrBodyConsumed if body, which was read from r, lacks a part that
-// was read before. It decides by what was read, since nothing else is reliable: a
-// body may have no length, and a decompressed one has another length than the
-// request says.
+// consumed returns ErrBodyConsumed if body, which was read from r, lacks a part
+// that was read before. It decides by what was read, since nothing else is
+// reliable: a body may have no length, and a decompressed one has another
+// length than the request says.
 func consumed(r *http.Request, body []byte) error {
 	short := int64(len(body)) < r.ContentLength
 	switch {
@@ -75,8 +75,8 @@ func consumed(r *http.Request, body []byte) error {
 	return nil
 }
 
-// isParsedForm reports whether ParseForm has taken a form from the body of r. It
-// leaves bodies of other types alone.
+// isParsedForm reports whether ParseForm has taken a form from the body of r.
+// It leaves bodies of other types alone.
 func isParsedForm(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
@@ -92,8 +92,8 @@ func isForm(r *http.Request, body []byte) bool {
 	return maps.EqualFunc(form, r.PostForm, slices.Equal)
 }
 
-// isServers reports whether body is net/http's own, which is as long as the request
-// says. A handler around may have put another body in its place.
+// isServers reports whether body is net/http's own, which is as long as the
+// request says. A handler around may have put another body in its place.
 func isServers(body io.Reader) bool {
 	t := reflect.TypeOf(body)
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Name() == "maxBytesReader" {

@@ -55,7 +55,8 @@ func multipartBody(to string) string {
 }
 
 // A body that a handler around has read cannot be compared. The request has no
-// effect, and the log says what to change. Two payloads are never taken for one.
+// effect, and the log says what to change. Two payloads are never taken for
+// one.
 func TestBodyConsumed(t *testing.T) {
 	read := func(w http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }
 	var to struct{ To string }
@@ -124,8 +125,8 @@ func TestBodyConsumed(t *testing.T) {
 	}
 }
 
-// A body that was read in part is detected if the request has a Content-Length, and
-// the body is net/http's own.
+// A body that was read in part is detected if the request has a Content-Length,
+// and the body is net/http's own.
 func TestBodyConsumedInPart(t *testing.T) {
 	t.Parallel()
 	for _, p := range protocols {
@@ -142,8 +143,8 @@ func TestBodyConsumedInPart(t *testing.T) {
 	}
 }
 
-// A body that was read in part outside of an httpmw.Middleware is detected by its
-// length, as without that Middleware.
+// A body that was read in part outside of an httpmw.Middleware is detected by
+// its length, as without that Middleware.
 func TestBodyConsumedAroundMiddleware(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -162,8 +163,8 @@ func TestBodyConsumedAroundMiddleware(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// The body of an httpmw.Middleware around knows whether it was read, also without a
-// Content-Length.
+// The body of an httpmw.Middleware around knows whether it was read, also
+// without a Content-Length.
 func TestBodyConsumedBelowMiddleware(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -185,8 +186,8 @@ func TestBodyConsumedBelowMiddleware(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// gunzip decompresses a body as many middlewares do. Some leave the header fields of
-// the compressed body.
+// gunzip decompresses a body as many middlewares do. Some leave the header
+// fields of the compressed body.
 func gunzip(t *testing.T, tidy func(r *http.Request)) func(http.ResponseWriter, *http.Request) {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		body, err := gzip.NewReader(r.Body)
@@ -207,8 +208,8 @@ func gzipped(text string) string {
 	return b.String()
 }
 
-// A handler around may read a body and restore or replace it. The handler gets that
-// body, a retry gets the response, and another payload gets 422.
+// A handler around may read a body and restore or replace it. The handler gets
+// that body, a retry gets the response, and another payload gets 422.
 func TestBodyRestored(t *testing.T) {
 	plain := [2]string{"to=bob", "to=eve"}
 	long := strings.Repeat("to=bob&", 1000)
@@ -303,7 +304,8 @@ func TestBodyEmpty(t *testing.T) {
 }
 
 // An empty body of unknown length looks like one that was read before. It is
-// rejected, since two payloads could be taken for one. The log names both cases.
+// rejected, since two payloads could be taken for one. The log names both
+// cases.
 func TestBodyEmptyOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)

@@ -67,8 +67,8 @@ func (tx meddledTx) Commit() error {
 	return driver.ErrBadConn
 }
 
-// When the outcome of the commit is unknown, the response is 503 with Retry-After,
-// and a retry finds out.
+// When the outcome of the commit is unknown, the response is 503 with
+// Retry-After, and a retry finds out.
 func TestCommitUnknown(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -109,7 +109,8 @@ func TestCommitUnknown(t *testing.T) {
 	}
 }
 
-// A serialization failure at the commit is known to have rolled back everything.
+// A serialization failure at the commit is known to have rolled back
+// everything.
 func TestSerializationFailure(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)

@@ -97,9 +97,9 @@ func (c crash) start(t *testing.T) (*httptest.Server, *subprocess.Process) {
 	return s, p
 }
 
-// If an instance is killed between commit and response, the effect is done: a retry
-// at another instance gets the response, and has no effect. If it is killed before
-// the commit, the retry does the effect.
+// If an instance is killed between commit and response, the effect is done: a
+// retry at another instance gets the response, and has no effect. If it is
+// killed before the commit, the retry does the effect.
 func TestCrash(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -9,21 +9,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A database is a kind of database that can keep the table of [Schema].
 type database interface {
-	// check fails if the table could store two responses to one key. A database whose
-	// insert notices that has nothing to check.
+	// check fails if the table could store two responses to one key. A database
+	// whose insert notices that has nothing to check.
 	check(ctx context.Context, conn *sql.Conn) error
 
-	// enter prepares conn for a transaction that may be idle for maxIdle. If enter
-	// fails, the caller must destroy conn.
+	// enter prepares conn for a transaction that may be idle for maxIdle. If
+	// enter fails, the caller must destroy conn.
 	enter(ctx context.Context, conn *sql.Conn, maxIdle time.Duration) (responseTable, error)
 
-	// forget deletes at most limit rows that are older than olderThan. It returns
-	// their number.
+	// forget deletes at most limit rows that are older than olderThan. It
+	// returns their number.
 	forget(ctx context.Context, tx *sql.Tx, olderThan time.Duration, limit int) (int64, error)
 
 	// forgetOptions returns how the transaction of forget begins.
@@ -33,26 +33,27 @@ type database interface {
 	oneWriter() bool
 }
 
-// A responseTable is the table of [Schema] in one transaction of one connection.
+// A responseTable is the table of [Schema] in one transaction of one
+// connection.
 //
 // Invariant: between insert and fill the server keeps the savepoint
 // latchkey_effect, or fill fails.
 type responseTable interface {
-	// insert inserts the row of p, and begins the handler's part with the savepoint.
-	// It reports false if the table has a row already. It waits at most claimTimeout
-	// for another transaction.
+	// insert inserts the row of p, and begins the handler's part with the
+	// savepoint. It reports false if the table has a row already. It waits at
+	// most claimTimeout for another transaction.
 	insert(ctx context.Context, tx *sql.Tx, p payload) (inserted bool, err error)
 
 	// find returns the columns fingerprint, status, header and body of p's row.
 	find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row
 
-	// fill completes the row that insert has inserted in the same transaction. It
-	// fails with ErrTxUnusable if there is no such row, or tx is another transaction
-	// by now.
+	// fill completes the row that insert has inserted in the same transaction.
+	// It fails with ErrTxUnusable if there is no such row, or tx is another
+	// transaction by now.
 	fill(ctx context.Context, tx *sql.Tx, p payload, a *storedResponse) error
 
-	// leave restores the settings of conn. clean reports that no transaction is open.
-	// If leave fails, the caller must destroy conn.
+	// leave restores the settings of conn. clean reports that no transaction is
+	// open. If leave fails, the caller must destroy conn.
 	leave(ctx context.Context, conn *sql.Conn, clean bool) error
 }
 
@@ -68,8 +69,8 @@ var errSetup = errors.New("idempotency: the database is not set up")
 
 var errUnsupported = fmt.Errorf("%w: it is none of PostgreSQL, MySQL, MariaDB and SQLite: pass idempotency.New a pool of one of them", errSetup)
 
-// on returns the kind of database that conn is connected to, after a check of its
-// table. It asks the server once, since a pool does not change its kind.
+// on returns the kind of database that conn is connected to, after a check of
+// its table. It asks the server once, since a pool does not change its kind.
 func (s *store) on(ctx context.Context, conn *sql.Conn) (database, error) {
 	if kind := s.kind.Load(); kind != nil {
 		return *kind, nil
@@ -84,8 +85,8 @@ func (s *store) on(ctx context.Context, conn *sql.Conn) (database, error) {
 	return kind, err
 }
 
-// databaseOn asks conn for its version. A database that fails both queries is not
-// supported if its connection is alive.
+// databaseOn asks conn for its version. A database that fails both queries is
+// not supported if its connection is alive.
 func databaseOn(ctx context.Context, conn *sql.Conn) (database, error) {
 	var version string
 	err := conn.QueryRowContext(ctx, "SELECT version()").Scan(&version)
@@ -104,8 +105,8 @@ func databaseOn(ctx context.Context, conn *sql.Conn) (database, error) {
 	return nil, err
 }
 
-// databaseOf recognizes PostgreSQL, MySQL and MariaDB by the result of version().
-// Other databases that speak their protocols are not supported.
+// databaseOf recognizes PostgreSQL, MySQL and MariaDB by the result of
+// version(). Other databases that speak their protocols are not supported.
 func databaseOf(version string) (database, error) {
 	for _, other := range []string{"-YB-", "Redshift", "TiDB", "Vitess", "OceanBase", "SingleStore"} {
 		if strings.Contains(version, other) {
@@ -132,10 +133,10 @@ func unlessNone(result sql.Result, err error) error {
 	return ErrTxUnusable
 }
 
-// hexLiteral returns b in the notation of MySQL and SQLite. An argument would cost
-// MySQL's driver two more round trips.
+// hexLiteral returns b in the notation of MySQL and SQLite. An argument would
+// cost MySQL's driver two more round trips.
 func hexLiteral(b []byte) string { return fmt.Sprintf("x'%x'", b) }
 
-// serverCode returns the code of the database in err, or "" if err is not an error
-// of the database.
-func serverCode(err error) string { return dialect.ServerCode(err) }
+// serverCode returns the code of the database in err, or "" if err is not an
+// error of the database.
+func serverCode(err error) string { return errcode.Of(err) }

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A statementError is an error of the database without the server's own text,
 // which may quote keys and payloads.
 type statementError struct {
-	code  string // as dialect.ServerCode returns it
+	code  string // as errcode.Of returns it
 	what  string // what has failed, or what to change
 	state string // the SQLSTATE, or "" where there is none
 	kind  error  // an error that it matches, or nil
@@ -50,7 +50,8 @@ const (
 	sqliteGeneral    = "sqlite 1"
 )
 
-// errOtherTable reports a table that accepts a key twice, or rolls nothing back.
+// errOtherTable reports a table that accepts a key twice, or rolls nothing
+// back.
 var errOtherTable = fmt.Errorf("%w: %s: a unique key, and InnoDB", errSetup, otherTable)
 
 // errTxOptions reports options with which no transaction can begin.
@@ -89,7 +90,8 @@ var statementErrors = map[string]string{
 
 const readOnly = "the database is read-only"
 
-// effectErrors replace setupErrors and statementErrors after the handler has run.
+// effectErrors replace setupErrors and statementErrors after the handler has
+// run.
 var effectErrors = map[string]string{
 	"42P01": "the table latchkey_responses is gone since the request began",
 	"42501": "the role may not use the table latchkey_responses any more: the handler must not leave its transaction with another role (SET ROLE)",
@@ -126,17 +128,18 @@ func storeError(err error) error {
 		return fmt.Errorf("%w: the transaction of the response got no reply (or the handler has left rows of it open)", sqllock.ErrUnavailable)
 	}
 	if what := setupError(code, err); what != "" {
-		return &statementError{code, what, dialect.SQLState(err), errSetup}
+		return &statementError{code, what, errcode.SQLState(err), errSetup}
 	}
 	what, ok := statementErrors[code]
 	if !ok {
 		what = "the database did not carry out the transaction of the response"
 	}
-	return &statementError{code, what, dialect.SQLState(err), nil}
+	return &statementError{code, what, errcode.SQLState(err), nil}
 }
 
-// setupError returns what to change, or "" if the setup is right. SQLite has one
-// code for all mistakes in a statement, and only its text distinguishes them.
+// setupError returns what to change, or "" if the setup is right. SQLite has
+// one code for all mistakes in a statement, and only its text distinguishes
+// them.
 func setupError(code string, err error) string {
 	switch {
 	case code != sqliteGeneral:
@@ -159,16 +162,16 @@ func effectError(err error) error {
 	case isConstraint(code):
 		return &statementError{
 			code, "the effect breaks a constraint that is checked at the commit, and is rolled back",
-			dialect.SQLState(err), ErrTxUnusable,
+			errcode.SQLState(err), ErrTxUnusable,
 		}
 	case effectErrors[code] != "":
-		return &statementError{code, effectErrors[code], dialect.SQLState(err), nil}
+		return &statementError{code, effectErrors[code], errcode.SQLState(err), nil}
 	}
 	return storeError(err)
 }
 
-// isConstraint reports whether code is that of a constraint that is checked at the
-// commit. MySQL has none.
+// isConstraint reports whether code is that of a constraint that is checked at
+// the commit. MySQL has none.
 func isConstraint(code string) bool {
 	return code == sqliteConstraint || len(code) == 5 && strings.HasPrefix(code, "23")
 }

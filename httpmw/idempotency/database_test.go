@@ -15,8 +15,8 @@ func (b *bank) waiters() int {
 		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO latchkey_responses%'`)
 }
 
-// The server stops while a handler runs, and is back later. The response is 503 with
-// Retry-After, and a retry has one effect.
+// The server stops while a handler runs, and is back later. The response is 503
+// with Retry-After, and a retry has one effect.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {

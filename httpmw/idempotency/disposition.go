@@ -15,8 +15,8 @@ const (
 )
 
 // neverStored are the statuses that report an interruption or a state of the
-// connection, and nothing about the request. A stored one would be the response for
-// ever.
+// connection, and nothing about the request. A stored one would be the response
+// for ever.
 var neverStored = []int{
 	http.StatusMisdirectedRequest,
 	444, // nginx: closed without a response
@@ -26,8 +26,8 @@ var neverStored = []int{
 }
 
 // disposition decides about a response that the handler wrote. interrupted
-// reports whether the handler's context had ended by then. An error may be due to
-// that alone.
+// reports whether the handler's context had ended by then. An error may be due
+// to that alone.
 func (m *Middleware) disposition(status int, interrupted bool) disposition {
 	switch {
 	case status < 400:

@@ -9,9 +9,9 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
 )
 
-// wantDisposition sends a request twice to a handler that responds with status, and
-// fails the test unless that many effects are committed and, if replayed, the
-// handler runs once.
+// wantDisposition sends a request twice to a handler that responds with status,
+// and fails the test unless that many effects are committed and, if replayed,
+// the handler runs once.
 func (b *bank) wantDisposition(t *testing.T, i *idempotency.Middleware, status, effects int, replayed bool) {
 	t.Helper()
 	s := b.serve(i, b.pay(status))
@@ -51,8 +51,8 @@ func TestDispositions(t *testing.T) {
 	})
 }
 
-// WithStoredErrors decides about errors, except those that say nothing about the
-// request.
+// WithStoredErrors decides about errors, except those that say nothing about
+// the request.
 func TestWithStoredErrors(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		stored := []int{404, 409, 422, 500} // no longer 402

@@ -27,8 +27,8 @@ func userID(ctx context.Context) (string, bool) {
 	return id, ok
 }
 
-// authenticate stands for a service's authentication. It puts the verified user into
-// the context.
+// authenticate stands for a service's authentication. It puts the verified user
+// into the context.
 func authenticate(id string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, id)))
@@ -105,8 +105,8 @@ func ExampleNew() {
 	// payments: 1
 }
 
-// A handler that writes outside of the transaction has its effect again with each
-// retry.
+// A handler that writes outside of the transaction has its effect again with
+// each retry.
 func ExampleTx_incorrect() {
 	db, done := exampleBank()
 	defer done()
@@ -156,7 +156,8 @@ func ExampleWithRoute() {
 	// Output: 201 Created
 }
 
-// A webhook's event, whose id is in a header that a signature covers, is the key.
+// A webhook's event, whose id is in a header that a signature covers, is the
+// key.
 func ExampleWithKey() {
 	db, done := exampleBank()
 	defer done()
@@ -224,8 +225,8 @@ func ExampleWithOptionalKey() {
 	// payments: 2
 }
 
-// A handler calls another service, which must not be called again after a rejection.
-// So the rejection is stored too.
+// A handler calls another service, which must not be called again after a
+// rejection. So the rejection is stored too.
 func ExampleWithStoredErrors() {
 	db, done := exampleBank()
 	defer done()

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// forgetBatch is the largest number of rows that one transaction of Forget deletes.
+// forgetBatch is the largest number of rows that one transaction of Forget
+// deletes.
 const forgetBatch = 1000
 
-// Forget deletes the responses that are older than olderThan by the server's clock. It
-// returns how many it has deleted, also with an error.
+// Forget deletes the responses that are older than olderThan by the server's
+// clock. It returns how many it has deleted, also with an error.
 //
-// A key that is forgotten is new, so olderThan must be longer than any client retries.
-// A day is usual. Call Forget from time to time; several instances may call it at once.
-// It deletes the responses of every Middleware on the table, at most a thousand rows in
-// a transaction.
+// A key that is forgotten is new, so olderThan must be longer than any client
+// retries. A day is usual. Call Forget from time to time; several instances may
+// call it at once. It deletes the responses of every Middleware on the table,
+// at most a thousand rows in a transaction.
 //
 // Forget fails if olderThan is not positive, with the error of ctx, with
 // [sqllock.ErrUnavailable], or with the error that a request would get.

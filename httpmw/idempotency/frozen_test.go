@@ -14,8 +14,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// If a backend freezes while the handler runs, the request ends, its lock is free and
-// its connection is not used again. The retry finds out whether the effect was done.
+// If a backend freezes while the handler runs, the request ends, its lock is
+// free and its connection is not used again. The retry finds out whether the
+// effect was done.
 func TestBackendFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -37,8 +38,8 @@ func TestBackendFrozen(t *testing.T) {
 	}
 }
 
-// frozen freezes the backend of a handler's transaction before the handler responds
-// with status.
+// frozen freezes the backend of a handler's transaction before the handler
+// responds with status.
 func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 	b.t.Helper()
 	locks := sqllock.NewMemory()
@@ -79,8 +80,8 @@ func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 	b.wantEffects(map[int]int{http.StatusCreated: 1}[status])
 }
 
-// A request ends also if the server freezes before the claim. When the server is
-// back, nothing has changed.
+// A request ends also if the server freezes before the claim. When the server
+// is back, nothing has changed.
 func TestServerFrozen(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {
@@ -108,8 +109,8 @@ func TestServerFrozen(t *testing.T) {
 	}
 }
 
-// A frozen holder keeps its key no longer than its transaction may be idle. Then
-// another request does the effect, and the holder's response is an error.
+// A frozen holder keeps its key no longer than its transaction may be idle.
+// Then another request does the effect, and the holder's response is an error.
 func TestHolderFrozen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -134,8 +135,8 @@ func TestHolderFrozen(t *testing.T) {
 	})
 }
 
-// The handler does not see the settings of the claim: lock_timeout is as before, and
-// a stricter idle time stays.
+// The handler does not see the settings of the claim: lock_timeout is as
+// before, and a stricter idle time stays.
 func TestSettings(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		for name, tt := range map[string]struct{ set, want string }{

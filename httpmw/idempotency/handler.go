@@ -14,8 +14,8 @@ import (
 // Handler returns next as a handler that takes effect once for each key.
 //
 // The first request with a key gets the response of next. A later one gets the
-// stored response, with the header Idempotency-Replayed: true. Any other response
-// is a problem like those of [httpmw.Middleware.Reject]:
+// stored response, with the header Idempotency-Replayed: true. Any other
+// response is a problem like those of [httpmw.Middleware.Reject]:
 //
 //	400  there is no key or no principal, or it is malformed
 //	409  a request with this key is in flight; with Retry-After
@@ -28,37 +28,38 @@ import (
 //	503  the locks or the database are unavailable, or next was interrupted;
 //	     with Retry-After
 //
-// After a 503 it is unknown whether the effect is committed. A retry finds out: it
-// gets the stored response, or runs next. After a 500 nothing is committed, unless
-// next has committed it by itself. Then each retry is 500 too.
+// After a 503 it is unknown whether the effect is committed. A retry finds out:
+// it gets the stored response, or runs next. After a 500 nothing is committed,
+// unless next has committed it by itself. Then each retry is 500 too.
 //
 // # Which requests have a key
 //
-// POST, PATCH and unusual methods need a key, unless there is [WithOptionalKey].
-// PUT and DELETE may have one. For GET, HEAD, OPTIONS and TRACE a key means
-// nothing. A request without a key that needs none goes to next as it is: it is not
-// limited, its response is not stored, and [Tx] reports false. So does a request for
-// which a KeyFunc returns [httpmw.ErrBypass].
+// POST, PATCH and unusual methods need a key, unless there is
+// [WithOptionalKey]. PUT and DELETE may have one. For GET, HEAD, OPTIONS and
+// TRACE a key means nothing. A request without a key that needs none goes to
+// next as it is: it is not limited, its response is not stored, and [Tx]
+// reports false. So does a request for which a KeyFunc returns
+// [httpmw.ErrBypass].
 //
 // The header is a string of structured fields, such as
 // "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes. Its parameters mean
-// nothing. Without the quotes, as many clients send it, it is the same key. A key
-// has 1 to 255 printable ASCII characters.
+// nothing. Without the quotes, as many clients send it, it is the same key. A
+// key has 1 to 255 printable ASCII characters.
 //
 // # What must be the same
 //
 // The payload of a request is its method, host (without the port), URL as the
 // client sent it, Content-Type, If-Match, X-HTTP-Method-Override and body. The
-// fields of [WithFingerprintHeaders] join it. A key that comes with another payload
-// is rejected.
+// fields of [WithFingerprintHeaders] join it. A key that comes with another
+// payload is rejected.
 //
 // A handler around may decompress the body, or read and restore it. It must not
-// take anything from the body, not even by r.FormValue. The Middleware detects that
-// by reading, and responds with 500 ([ErrBodyConsumed]). It cannot detect
+// take anything from the body, not even by r.FormValue. The Middleware detects
+// that by reading, and responds with 500 ([ErrBodyConsumed]). It cannot detect
 // everything if the request has no Content-Length, or if a handler around has
-// replaced r.Body, as [http.MaxBytesHandler] does. Then it notices that nothing is
-// left of the body, but not that a part is missing. And it rejects an empty body
-// without a Content-Length, which looks like one that was read.
+// replaced r.Body, as [http.MaxBytesHandler] does. Then it notices that nothing
+// is left of the body, but not that a part is missing. And it rejects an empty
+// body without a Content-Length, which looks like one that was read.
 //
 // # What becomes of the effect
 //
@@ -67,33 +68,34 @@ import (
 //	others    the effect is rolled back, nothing is stored: a retry runs next again
 //
 // [WithStoredErrors] stores others, or not even 402. A next that writes nothing
-// means 200. If next panics, the effect is rolled back, nothing is stored, and the
-// panic goes on to the server.
+// means 200. If next panics, the effect is rolled back, nothing is stored, and
+// the panic goes on to the server.
 //
-// The context of next ends when the client leaves, the server shuts down or the lock
-// is lost. From then on only a 2xx or 3xx that next writes itself commits the
-// effect, so next should write it when its effect is complete. If next has written
-// nothing, the effect is rolled back and the response is 503
-// ([httpmw.ErrInterrupted]). An error that next writes is the response, and is not
-// stored.
+// The context of next ends when the client leaves, the server shuts down or the
+// lock is lost. From then on only a 2xx or 3xx that next writes itself commits
+// the effect, so next should write it when its effect is complete. If next has
+// written nothing, the effect is rolled back and the response is 503
+// ([httpmw.ErrInterrupted]). An error that next writes is the response, and is
+// not stored.
 //
-// A handler between the Middleware and next may write a response although next has
-// written none: gin writes 200, and some middlewares for compression end an empty
-// stream. Inside of these, next must write an error when it gives up.
+// A handler between the Middleware and next may write a response although next
+// has written none: gin writes 200, and some middlewares for compression end an
+// empty stream. Inside of these, next must write an error when it gives up.
 //
-// The transaction does not end with that context. A next that goes on without its
-// client leaves a response to the retry. next may run as long as it likes, but its
-// transaction must not be idle for longer than [WithMaxIdle]. Put the Middleware
-// inside of [http.TimeoutHandler].
+// The transaction does not end with that context. A next that goes on without
+// its client leaves a response to the retry. next may run as long as it likes,
+// but its transaction must not be idle for longer than [WithMaxIdle]. Put the
+// Middleware inside of [http.TimeoutHandler].
 //
 // # What is stored of the response
 //
 // The client is sent nothing before the effect is committed and the lock is
 // released. So the response is buffered: the ResponseWriter of next is no
 // [http.Flusher] or [http.Hijacker], and streams and trailers do not work. The
-// stored header has what next has set, without Set-Cookie and without what belongs
-// to the connection. A field that next has removed is not in a replay either. The
-// context of next carries the lock ([sqllock.FromContext]) if there is one.
+// stored header has what next has set, without Set-Cookie and without what
+// belongs to the connection. A field that next has removed is not in a replay
+// either. The context of next carries the lock ([sqllock.FromContext]) if there
+// is one.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	if next == nil {
 		panic("idempotency: Handler needs an http.Handler that is not nil")
@@ -174,9 +176,9 @@ func run(ctx context.Context, w *recorder, r *http.Request, asked payload, next 
 	next.ServeHTTP(w, inner)
 }
 
-// inFlight returns the error for a request that passed the lock although another
-// request with its key is in its transaction. The lock was lost, or the limiter
-// fails open.
+// inFlight returns the error for a request that passed the lock although
+// another request with its key is in its transaction. The lock was lost, or the
+// limiter fails open.
 func (m *Middleware) inFlight(r *http.Request) error {
 	m.log.WarnContext(context.WithoutCancel(r.Context()), "idempotency: rejected a request that the lock had admitted next to another with its key", "route", r.Pattern)
 	err := &ratelimit.BusyError{Namespace: string(m.limiter.Namespace()), RetryAfter: claimTimeout}

@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A handler that panics leaves no effect, response, lock or transaction behind. The
-// panic goes on.
+// A handler that panics leaves no effect, response, lock or transaction behind.
+// The panic goes on.
 func TestPanic(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
@@ -80,8 +80,8 @@ func TestSizes(t *testing.T) {
 	mustAsk(t, around, demand{key: "k-3", body: "12"}).want(t, http.StatusRequestEntityTooLarge)
 }
 
-// The handler's ResponseWriter is like net/http's, without the methods that would
-// send a byte too early.
+// The handler's ResponseWriter is like net/http's, without the methods that
+// would send a byte too early.
 func TestResponseWriter(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -125,8 +125,8 @@ func TestResponseWriter(t *testing.T) {
 	}
 }
 
-// WithRejection accepts options of an httpmw.Middleware. The reject handler gets the
-// reason.
+// WithRejection accepts options of an httpmw.Middleware. The reject handler
+// gets the reason.
 func TestWithRejection(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -184,8 +184,8 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
-// A handler cannot switch protocols. Its effect is not committed, and its client does
-// not read 200.
+// A handler cannot switch protocols. Its effect is not committed, and its
+// client does not read 200.
 func TestSwitchingProtocols(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())

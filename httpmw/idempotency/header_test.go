@@ -31,8 +31,8 @@ func TestControlCharacters(t *testing.T) {
 	}
 }
 
-// Handlers around keep their header fields. A handler that writes nothing responds
-// with 200.
+// Handlers around keep their header fields. A handler that writes nothing
+// responds with 200.
 func TestHeadersAround(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -53,9 +53,9 @@ func TestHeadersAround(t *testing.T) {
 	}
 }
 
-// A handler may add to the fields that handlers around have set, and remove them.
-// A replay has the fields that the handler had set, and lacks those that it had
-// removed. The other fields are those of the replay.
+// A handler may add to the fields that handlers around have set, and remove
+// them. A replay has the fields that the handler had set, and lacks those that
+// it had removed. The other fields are those of the replay.
 func TestHeadersAdded(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -91,8 +91,8 @@ func TestHeadersAdded(t *testing.T) {
 	}
 }
 
-// A field that the handler removes is not in a replay either. That holds for every
-// field, and for everything that the handler writes instead.
+// A field that the handler removes is not in a replay either. That holds for
+// every field, and for everything that the handler writes instead.
 func TestHeadersRemoved(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		once := b.once(b.locks())
@@ -133,7 +133,8 @@ func TestHeadersRemoved(t *testing.T) {
 	})
 }
 
-// A field without values keeps net/http from adding one of its own, in a replay too.
+// A field without values keeps net/http from adding one of its own, in a replay
+// too.
 func TestHeadersWithoutValues(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -41,8 +41,8 @@ func eachInterruption(t *testing.T, test func(t *testing.T, b *bank, in interrup
 	}
 }
 
-// interrupt sends d to h, and interrupts the request once inside has a token from h.
-// The reply is nil if the client has left.
+// interrupt sends d to h, and interrupts the request once inside has a token
+// from h. The reply is nil if the client has left.
 func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}, d demand) *reply {
 	b.t.Helper()
 	base, shutdown := context.WithCancel(b.t.Context())
@@ -87,8 +87,8 @@ func (b *bank) retry(s *httptest.Server, d demand) (r reply) {
 	return r
 }
 
-// waits returns a handler that does half of its effect, waits until its context ends,
-// and then calls end.
+// waits returns a handler that does half of its effect, waits until its context
+// ends, and then calls end.
 func (b *bank) waits(inside chan<- struct{}, end http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.record(r)
@@ -98,8 +98,9 @@ func (b *bank) waits(inside chan<- struct{}, end http.HandlerFunc) http.Handler 
 	})
 }
 
-// A handler that returns without a response after the end of its context may have
-// done half of its effect. Nothing is committed, and the retry runs the handler.
+// A handler that returns without a response after the end of its context may
+// have done half of its effect. Nothing is committed, and the retry runs the
+// handler.
 func TestInterrupted(t *testing.T) {
 	for name, end := range map[string]http.HandlerFunc{
 		"nothing":   func(http.ResponseWriter, *http.Request) {},
@@ -180,8 +181,8 @@ func TestInterruptedPanic(t *testing.T) {
 	}
 }
 
-// A handler may see the loss in Lock.Err and return before its context has ended.
-// That is an interruption too.
+// A handler may see the loss in Lock.Err and return before its context has
+// ended. That is an interruption too.
 func TestLockLostSeenFirst(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i, d := b.once(b.locks()), demand{key: "k-1"}

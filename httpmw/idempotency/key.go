@@ -37,9 +37,9 @@ func headerKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// parseKey reads a bare word, or a string of structured fields (RFC 9651, 4.2.3).
-// Parameters of the string must be well-formed, and mean nothing. A comma in a bare
-// word is an error, since a proxy may have joined two values.
+// parseKey reads a bare word, or a string of structured fields (RFC 9651,
+// 4.2.3). Parameters of the string must be well-formed, and mean nothing. A
+// comma in a bare word is an error, since a proxy may have joined two values.
 func parseKey(value string) (key string, ok bool) {
 	value = strings.Trim(value, " ")
 	if !strings.HasPrefix(value, `"`) {

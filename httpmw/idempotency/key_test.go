@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// nowhere is a database that is away. The response to a well-formed key is 503, and
-// to any other 400.
+// nowhere is a database that is away. The response to a well-formed key is 503,
+// and to any other 400.
 type nowhere struct{}
 
 func (nowhere) Connect(context.Context) (driver.Conn, error) { return nil, driver.ErrBadConn }

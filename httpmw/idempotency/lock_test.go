@@ -26,8 +26,8 @@ func TestFailsClosed(t *testing.T) {
 	b.wantLog("unavailable")
 }
 
-// A dry run admits every request, with or without a lock: the table makes sure of one
-// effect. Without a key the request is rejected all the same.
+// A dry run admits every request, with or without a lock: the table makes sure
+// of one effect. Without a key the request is rejected all the same.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -40,8 +40,8 @@ func TestDryRun(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// A duplicate that is admitted without a lock still waits for the first request, and
-// gets its response. The primary key of the table makes it wait.
+// A duplicate that is admitted without a lock still waits for the first
+// request, and gets its response. The primary key of the table makes it wait.
 func TestFailsOpen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -65,7 +65,8 @@ func TestFailsOpen(t *testing.T) {
 	})
 }
 
-// If the first request then rolls back, the duplicate that waited does the effect.
+// If the first request then rolls back, the duplicate that waited does the
+// effect.
 func TestFailsOpenAfterRollback(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -89,8 +90,8 @@ func TestFailsOpenAfterRollback(t *testing.T) {
 	})
 }
 
-// A 402 is stored in the transaction whose effect is rolled back. No other request
-// comes between.
+// A 402 is stored in the transaction whose effect is rolled back. No other
+// request comes between.
 func TestStoredErrorIsNotOvertaken(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -115,8 +116,8 @@ func TestStoredErrorIsNotOvertaken(t *testing.T) {
 	})
 }
 
-// After a lock is lost while the handler runs, another instance is admitted. It waits
-// for the transaction, and there is one effect.
+// After a lock is lost while the handler runs, another instance is admitted. It
+// waits for the transaction, and there is one effect.
 func TestLockLost(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)

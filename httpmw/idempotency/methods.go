@@ -22,8 +22,8 @@ func keyUse(method string) (counts, required bool) {
 	return true, true
 }
 
-// keyOf returns the key of r. The error is httpmw.ErrBypass if r has none and needs
-// none.
+// keyOf returns the key of r. The error is httpmw.ErrBypass if r has none and
+// needs none.
 func (m *Middleware) keyOf(r *http.Request) (string, error) {
 	counts, required := keyUse(r.Method)
 	if !counts {

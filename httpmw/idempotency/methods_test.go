@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// either returns a handler for requests with and without a key. It reports in a header
-// whether there is a transaction, and pays in it.
+// either returns a handler for requests with and without a key. It reports in a
+// header whether there is a transaction, and pays in it.
 func (b *bank) either() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := idempotency.Tx(r.Context()); ok {
@@ -76,8 +76,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// WithKey's requests without a key pass like those without the header. A KeyFunc
-// that fails otherwise rejects them.
+// WithKey's requests without a key pass like those without the header. A
+// KeyFunc that fails otherwise rejects them.
 func TestMethodsWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -95,8 +95,8 @@ func TestMethodsWithKey(t *testing.T) {
 	mustAsk(t, b.serve(b.once(b.locks(), empty), b.either()), demand{}).want(t, http.StatusBadRequest)
 }
 
-// A request that passes needs neither locks nor a principal nor a route, and the
-// Observer gets no event for it.
+// A request that passes needs neither locks nor a principal nor a route, and
+// the Observer gets no event for it.
 func TestPassesWithoutLocks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)

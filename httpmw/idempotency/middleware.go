@@ -28,21 +28,21 @@ import (
 )
 
 // A Middleware runs a handler once for each key. It stores the response in the
-// transaction in which the handler does its effect ([Tx]). A Middleware is made by
-// [New] and is safe for concurrent use.
+// transaction in which the handler does its effect ([Tx]). A Middleware is made
+// by [New] and is safe for concurrent use.
 //
 // Invariant: the response to a key is committed with its effect, or neither is.
-// The row of a key is inserted before the handler runs. So the table's primary key
-// stops every request for which the lock was not enough. Examples are a request
-// that was admitted without a lock, and one of a process that froze and lost its
-// lock. No [sqllock.Fence] is needed.
+// The row of a key is inserted before the handler runs. So the table's primary
+// key stops every request for which the lock was not enough. Examples are a
+// request that was admitted without a lock, and one of a process that froze and
+// lost its lock. No [sqllock.Fence] is needed.
 //
 // Two things are not covered:
-//   - An effect outside of that transaction, such as a call of another service, may
-//     happen again. Give that service a key of its own.
-//   - A server that loses commits loses the response with the effect, although the
-//     client may have received it. That is a server with synchronous_commit = off
-//     after a crash, or a standby that lagged behind after a failover.
+//   - An effect outside of that transaction, such as a call of another service,
+//     may happen again. Give that service a key of its own.
+//   - A server that loses commits loses the response with the effect, although
+//     the client may have received it. That is a server with synchronous_commit
+//     = off after a crash, or a standby that lagged behind after a failover.
 type Middleware struct {
 	responses *store
 	limiter   *ratelimit.Limiter
@@ -63,38 +63,40 @@ type Middleware struct {
 	storeError  func(status int) bool
 }
 
-// New returns a Middleware that runs one request at a time for each key. It stores
-// the responses in db, in the table of [Schema]. While a request is in flight,
-// others with its key are rejected with 409 Conflict. With [ratelimit.WithWait] they
-// wait and get its response.
+// New returns a Middleware that runs one request at a time for each key. It
+// stores the responses in db, in the table of [Schema]. While a request is in
+// flight, others with its key are rejected with 409 Conflict. With
+// [ratelimit.WithWait] they wait and get its response.
 //
-// A key belongs to a principal, a route and the namespace of l: equal keys of two
-// principals are two keys. principal should return the authenticated user, joined
-// with the tenant ([httpmw.Join]) if a user's name is unique only within a tenant.
-// The route is the pattern of the innermost [http.ServeMux] that matched;
-// [WithRoute] replaces it. The host is not part of the key, since a service may
-// have several names. A retry by another name is rejected with 422 and takes no
-// effect.
+// A key belongs to a principal, a route and the namespace of l: equal keys of
+// two principals are two keys. principal should return the authenticated user,
+// joined with the tenant ([httpmw.Join]) if a user's name is unique only within
+// a tenant. The route is the pattern of the innermost [http.ServeMux] that
+// matched; [WithRoute] replaces it. The host is not part of the key, since a
+// service may have several names. A retry by another name is rejected with 422
+// and takes no effect.
 //
-// db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds out
-// which. Another database is 500, and the log says so.
+// db is a pool of PostgreSQL, MySQL, MariaDB or SQLite. The first request finds
+// out which. Another database is 500, and the log says so.
 //
 // The service's own pool is better than the small pool of the locks, since each
 // request in flight uses a connection for its transaction. All Middlewares of a
-// process together leave one connection of db to their handlers. So a handler that
-// queries db itself does not wait for ever. A request beyond that waits for at most
-// two seconds, and is 503 then. The log names the cause: raise SetMaxOpenConns, or
-// use the transaction of [Tx]. A pool of one connection carries one transaction,
-// and has none to spare for its handler.
+// process together leave one connection of db to their handlers. So a handler
+// that queries db itself does not wait for ever. A request beyond that waits
+// for at most two seconds, and is 503 then. The log names the cause: raise
+// SetMaxOpenConns, or use the transaction of [Tx]. A pool of one connection
+// carries one transaction, and has none to spare for its handler.
 //
 // The databases differ:
-//   - In MySQL and MariaDB the table needs InnoDB. DDL in the handler commits what the
-//     handler did before it. The response is 500 then, also for each retry.
-//   - A file of SQLite has one writer, so that one handler runs at a time. Keep the
-//     locks in another file, and let the handler write by Tx's transaction only. The
-//     handler must return on the first error of a statement: SQLite may have ended
-//     the transaction with it.
-//   - In SQLite nothing ends the transaction of a frozen process: see [WithMaxIdle].
+//   - In MySQL and MariaDB the table needs InnoDB. DDL in the handler commits
+//     what the handler did before it. The response is 500 then, also for each
+//     retry.
+//   - A file of SQLite has one writer, so that one handler runs at a time. Keep
+//     the locks in another file, and let the handler write by Tx's transaction
+//     only. The handler must return on the first error of a statement: SQLite
+//     may have ended the transaction with it.
+//   - In SQLite nothing ends the transaction of a frozen process: see
+//     [WithMaxIdle].
 //
 // New panics if db, l or principal is nil, or l is not [ratelimit.OneAtATime].
 func New(db *sql.DB, l *ratelimit.Limiter, principal httpmw.KeyFunc, opts ...Option) *Middleware {

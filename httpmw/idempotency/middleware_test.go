@@ -16,8 +16,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A request that is sent again takes effect once, and gets the first response, from
-// any instance.
+// A request that is sent again takes effect once, and gets the first response,
+// from any instance.
 func TestReplays(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -122,7 +122,8 @@ func TestKeyHeader(t *testing.T) {
 	b.wantEffects(int(b.runs.Load()))
 }
 
-// The same key with another payload is rejected. The response and the log say so.
+// The same key with another payload is rejected. The response and the log say
+// so.
 func TestOtherPayload(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
@@ -154,8 +155,8 @@ func TestOtherPayload(t *testing.T) {
 	})
 }
 
-// While a request is in flight, others with its key are rejected in every instance.
-// After that they get its response.
+// While a request is in flight, others with its key are rejected in every
+// instance. After that they get its response.
 func TestInFlight(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		g := newGate(t)
@@ -250,8 +251,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// The route is the pattern of the mux, or that of WithRoute. A request without one
-// has no effect.
+// The route is the pattern of the mux, or that of WithRoute. A request without
+// one has no effect.
 func TestRoute(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)

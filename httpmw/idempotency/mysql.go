@@ -11,24 +11,24 @@ import (
 
 // mysqlDatabase is MySQL and MariaDB, with InnoDB.
 //
-// A transaction can end there without an error that the handler must notice: DDL
-// commits it, and a deadlock rolls back all of it. With autocommit off, later
-// statements of the handler are in another transaction, which is rolled back. The
-// savepoint is gone by then, and fill notices that.
+// A transaction can end there without an error that the handler must notice:
+// DDL commits it, and a deadlock rolls back all of it. With autocommit off,
+// later statements of the handler are in another transaction, which is rolled
+// back. The savepoint is gone by then, and fill notices that.
 //
 // Invariant: no statement of the handler is committed by itself.
 type mysqlDatabase struct{}
 
-// tableSQL returns the table's engine, and how many of its indexes prevent a key
-// from being inserted twice.
+// tableSQL returns the table's engine, and how many of its indexes prevent a
+// key from being inserted twice.
 const tableSQL = "SELECT COALESCE(t.ENGINE, ''), (SELECT COUNT(*) FROM (" +
 	"SELECT INDEX_NAME FROM information_schema.STATISTICS" +
 	" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'latchkey_responses' AND NON_UNIQUE = 0" +
 	" GROUP BY INDEX_NAME HAVING COUNT(*) = 1 AND MAX(COLUMN_NAME) = 'key') AS unique_indexes)" +
 	" FROM information_schema.TABLES t WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = 'latchkey_responses'"
 
-// check finds what INSERT does not notice. Without a unique key each retry takes
-// effect again, and without InnoDB nothing is rolled back.
+// check finds what INSERT does not notice. Without a unique key each retry
+// takes effect again, and without InnoDB nothing is rolled back.
 func (mysqlDatabase) check(ctx context.Context, conn *sql.Conn) error {
 	var (
 		engine string
@@ -87,15 +87,16 @@ func (mysqlDatabase) forget(ctx context.Context, tx *sql.Tx, olderThan time.Dura
 	return result.RowsAffected()
 }
 
-// forgetOptions returns READ COMMITTED. At the default level the statement would
-// lock the gaps between rows, and so block inserts of other requests.
+// forgetOptions returns READ COMMITTED. At the default level the statement
+// would lock the gaps between rows, and so block inserts of other requests.
 func (mysqlDatabase) forgetOptions() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 }
 
 func (mysqlDatabase) oneWriter() bool { return false }
 
-// A mysqlTable is a responseTable of MySQL. It has the session's settings of before.
+// A mysqlTable is a responseTable of MySQL. It has the session's settings of
+// before.
 type mysqlTable struct {
 	name       string // with its database
 	autocommit int64
@@ -126,8 +127,8 @@ func (m *mysqlTable) insert(ctx context.Context, tx *sql.Tx, p payload) (bool, e
 	return true, err
 }
 
-// find sees what was committed before insert failed. It is the transaction's first
-// read, and takes the snapshot.
+// find sees what was committed before insert failed. It is the transaction's
+// first read, and takes the snapshot.
 func (m *mysqlTable) find(ctx context.Context, tx *sql.Tx, p payload) *sql.Row {
 	return tx.QueryRowContext(ctx, fmt.Sprintf("SELECT fingerprint, status, header, body FROM %s WHERE `key` = %s", m.name, hexLiteral(p.key[:])))
 }
@@ -140,7 +141,8 @@ func (m *mysqlTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedR
 		a.status, a.encodeHeader(), a.body))
 }
 
-// leave rolls back an open transaction first, which autocommit = 1 would commit.
+// leave rolls back an open transaction first, which autocommit = 1 would
+// commit.
 func (m *mysqlTable) leave(ctx context.Context, conn *sql.Conn, clean bool) error {
 	if !clean {
 		if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {

@@ -14,9 +14,10 @@ import (
 // An Option changes a [Middleware].
 type Option func(*Middleware)
 
-// WithLogger sets where the Middleware reports its failures, keys that come with
-// two payloads, and mistakes in how it is wired. The default is [slog.Default].
-// Nothing that is logged holds a key, a principal, a host or a connection string.
+// WithLogger sets where the Middleware reports its failures, keys that come
+// with two payloads, and mistakes in how it is wired. The default is
+// [slog.Default]. Nothing that is logged holds a key, a principal, a host or a
+// connection string.
 //
 // WithLogger panics if log is nil.
 func WithLogger(log *slog.Logger) Option {
@@ -26,22 +27,25 @@ func WithLogger(log *slog.Logger) Option {
 	return func(m *Middleware) { m.log = log }
 }
 
-// WithRejection changes the responses to rejected requests, by options of package
-// httpmw such as [httpmw.WithRejectHandler] and [httpmw.WithProblemType]. Two of
-// them change nothing here: [httpmw.WithConflict], since a request in flight is
-// 409 already, and [httpmw.WithLogger], in whose place is [WithLogger].
+// WithRejection changes the responses to rejected requests, by options of
+// package httpmw such as [httpmw.WithRejectHandler] and
+// [httpmw.WithProblemType]. Two of them change nothing here:
+// [httpmw.WithConflict], since a request in flight is 409 already, and
+// [httpmw.WithLogger], in whose place is [WithLogger].
 func WithRejection(opts ...httpmw.Option) Option {
 	return func(m *Middleware) { m.rejects = append(m.rejects, opts...) }
 }
 
-// WithRoute sets how to find the route that a key counts for. The default is the
-// pattern of [http.ServeMux]. WithRoute is for other routers, and for a Middleware
-// around the mux. The route must stay the same from one release to the next, or
-// retries take effect again. A request without a route is 500 ([ErrNoRoute]).
+// WithRoute sets how to find the route that a key counts for. The default is
+// the pattern of [http.ServeMux]. WithRoute is for other routers, and for a
+// Middleware around the mux. The route must stay the same from one release to
+// the next, or retries take effect again. A request without a route is 500
+// ([ErrNoRoute]).
 //
-// With a mux inside of a mux the pattern is that of the inner one, so two mounts of
-// an inner mux are one route. A key that is used under both is rejected with 422. If
-// clients may do that, pass a route that has the outer prefix.
+// With a mux inside of a mux the pattern is that of the inner one, so two
+// mounts of an inner mux are one route. A key that is used under both is
+// rejected with 422. If clients may do that, pass a route that has the outer
+// prefix.
 //
 // WithRoute panics if route is nil.
 func WithRoute(route httpmw.KeyFunc) Option {
@@ -52,10 +56,11 @@ func WithRoute(route httpmw.KeyFunc) Option {
 }
 
 // WithKey sets how to find the key. The default is the header Idempotency-Key.
-// WithKey is for requests that have an id of their own, such as the id of a webhook's
-// event after a check of its signature. The key may have any length. If key returns
-// [httpmw.ErrNoKey], the method decides, as without the header. If responses need not
-// be stored, a table of the ids is enough: see examples/webhook.
+// WithKey is for requests that have an id of their own, such as the id of a
+// webhook's event after a check of its signature. The key may have any length.
+// If key returns [httpmw.ErrNoKey], the method decides, as without the header.
+// If responses need not be stored, a table of the ids is enough: see
+// examples/webhook.
 //
 // WithKey panics if key is nil.
 func WithKey(key httpmw.KeyFunc) Option {
@@ -67,21 +72,22 @@ func WithKey(key httpmw.KeyFunc) Option {
 	}
 }
 
-// WithOptionalKey passes every request without a key on to the handler, also POST
-// and PATCH. It is for an API in use, whose clients begin to send keys one after
-// the other. Such a request is not limited, and a retry of it takes effect again.
-// [Tx] reports false for it, so its handler must begin a transaction itself.
+// WithOptionalKey passes every request without a key on to the handler, also
+// POST and PATCH. It is for an API in use, whose clients begin to send keys one
+// after the other. Such a request is not limited, and a retry of it takes
+// effect again. [Tx] reports false for it, so its handler must begin a
+// transaction itself.
 func WithOptionalKey() Option {
 	return func(m *Middleware) { m.keyOptional = true }
 }
 
 // WithFingerprintHeaders adds header fields to what must be the same when a key
 // comes again. Add fields that change what the request does. If-Match,
-// X-HTTP-Method-Override and Content-Type are always compared. A request with other
-// values, or with one of the fields more or less, is rejected with 422.
+// X-HTTP-Method-Override and Content-Type are always compared. A request with
+// other values, or with one of the fields more or less, is rejected with 422.
 //
-// Leave out fields that change only how the response looks, such as Accept. Leave
-// out fields that differ from one retry to the next, such as trace ids.
+// Leave out fields that change only how the response looks, such as Accept.
+// Leave out fields that differ from one retry to the next, such as trace ids.
 //
 // It panics if there are no names, or one is empty.
 func WithFingerprintHeaders(names ...string) Option {
@@ -102,8 +108,9 @@ func WithFingerprintHeaders(names ...string) Option {
 	}
 }
 
-// WithMaxBody sets how many bytes the body of a request may have. The body is read
-// into memory. The default is 1 MiB. WithMaxBody panics if n is not positive.
+// WithMaxBody sets how many bytes the body of a request may have. The body is
+// read into memory. The default is 1 MiB. WithMaxBody panics if n is not
+// positive.
 func WithMaxBody(n int64) Option {
 	if n <= 0 {
 		panic("idempotency: WithMaxBody needs a positive number of bytes")
@@ -111,9 +118,9 @@ func WithMaxBody(n int64) Option {
 	return func(m *Middleware) { m.maxBody = n }
 }
 
-// WithMaxResponse sets how many bytes the body of a response may have. The body is
-// buffered and stored. The default is 1 MiB. WithMaxResponse panics if n is not
-// positive.
+// WithMaxResponse sets how many bytes the body of a response may have. The body
+// is buffered and stored. The default is 1 MiB. WithMaxResponse panics if n is
+// not positive.
 func WithMaxResponse(n int) Option {
 	if n <= 0 {
 		panic("idempotency: WithMaxResponse needs a positive number of bytes")
@@ -121,22 +128,23 @@ func WithMaxResponse(n int) Option {
 	return func(m *Middleware) { m.maxResponse = n }
 }
 
-// WithStoredErrors stores a response whose status is 400 or more if store reports
-// true for the status. A retry then gets that response. The effect is rolled back
-// either way.
+// WithStoredErrors stores a response whose status is 400 or more if store
+// reports true for the status. A retry then gets that response. The effect is
+// rolled back either way.
 //
 // The default stores only 402 Payment Required. It is the one 4xx that reports
 // the outcome of an operation: to charge a declined card again is a second
 // charge. Every other 4xx reports something that may change: the request, the
 // client's rights, or the state of a resource. The same key then works for a
-// corrected or a later request. Store more if the handler has effects outside of its
-// transaction that must not be repeated after an error.
+// corrected or a later request. Store more if the handler has effects outside
+// of its transaction that must not be repeated after an error.
 //
 // Some responses are never stored: 421, 444, 449, 460 and 499, and every error
 // that the handler writes after its context has ended. For these, and for a
 // response below 400, store is not called.
 //
-// store must be safe for concurrent use. WithStoredErrors panics if store is nil.
+// store must be safe for concurrent use. WithStoredErrors panics if store is
+// nil.
 func WithStoredErrors(store func(status int) bool) Option {
 	if store == nil {
 		panic("idempotency: WithStoredErrors needs a func that is not nil")
@@ -144,13 +152,14 @@ func WithStoredErrors(store func(status int) bool) Option {
 	return func(m *Middleware) { m.storeError = store }
 }
 
-// WithTxOptions sets how the handler's transaction begins, such as its isolation
-// level. The default is the database's. After a serialization failure at the commit
-// the response is 503, and the retry runs the handler again. An isolation level that
-// the driver does not know is 500 for every request, and the log says so.
+// WithTxOptions sets how the handler's transaction begins, such as its
+// isolation level. The default is the database's. After a serialization failure
+// at the commit the response is 503, and the retry runs the handler again. An
+// isolation level that the driver does not know is 500 for every request, and
+// the log says so.
 //
-// WithTxOptions panics if opts is read-only, since the response is written in that
-// transaction.
+// WithTxOptions panics if opts is read-only, since the response is written in
+// that transaction.
 func WithTxOptions(opts sql.TxOptions) Option {
 	if opts.ReadOnly {
 		panic("idempotency: WithTxOptions needs a transaction that is not read-only")
@@ -159,14 +168,14 @@ func WithTxOptions(opts sql.TxOptions) Option {
 }
 
 // WithMaxIdle sets how long the handler's transaction may be idle between two
-// statements. After that the server rolls it back, and the key is free. So a process
-// that is frozen, or cut off, does not keep its key for ever. The default is a minute,
-// which is longer than most servers give a request.
+// statements. After that the server rolls it back, and the key is free. So a
+// process that is frozen, or cut off, does not keep its key for ever. The
+// default is a minute, which is longer than most servers give a request.
 //
-// PostgreSQL counts whole milliseconds (idle_in_transaction_session_timeout). MySQL and
-// MariaDB count whole seconds, rounded up (wait_timeout). A stricter setting of the
-// server stays. SQLite has no such bound: a frozen process keeps the file's only write
-// lock until it goes on or ends.
+// PostgreSQL counts whole milliseconds (idle_in_transaction_session_timeout).
+// MySQL and MariaDB count whole seconds, rounded up (wait_timeout). A stricter
+// setting of the server stays. SQLite has no such bound: a frozen process keeps
+// the file's only write lock until it goes on or ends.
 //
 // WithMaxIdle panics if d is less than a millisecond.
 func WithMaxIdle(d time.Duration) Option {

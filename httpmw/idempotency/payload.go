@@ -21,7 +21,8 @@ type payload struct {
 	// themselves never reach the database.
 	key [sha256.Size]byte
 
-	// fingerprint is the hash of what must be the same when the key comes again.
+	// fingerprint is the hash of what must be the same when the key comes
+	// again.
 	fingerprint [sha256.Size]byte
 
 	body []byte
@@ -30,7 +31,8 @@ type payload struct {
 // lockID returns the id of the key for the limiter.
 func (p payload) lockID() string { return hex.EncodeToString(p.key[:]) }
 
-// restore returns r, a copy of the request, with the body that was read from it.
+// restore returns r, a copy of the request, with the body that was read from
+// it.
 func (p payload) restore(r *http.Request) *http.Request {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(p.body)), int64(len(p.body))
 	if len(p.body) == 0 {
@@ -39,8 +41,8 @@ func (p payload) restore(r *http.Request) *http.Request {
 	return r
 }
 
-// read reads what r asks for. The error is httpmw.ErrBypass if the handler should
-// run as without the Middleware. The body has not been read then.
+// read reads what r asks for. The error is httpmw.ErrBypass if the handler
+// should run as without the Middleware. The body has not been read then.
 func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (payload, error) {
 	key, err := m.keyOf(r)
 	if err != nil {
@@ -71,9 +73,9 @@ func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (payload, erro
 	}, nil
 }
 
-// compared lists what must be the same when a key comes again. A header field that r
-// does not have is left out, with its name. So a field that joins the list later does
-// not change the fingerprint of a request without it.
+// compared lists what must be the same when a key comes again. A header field
+// that r does not have is left out, with its name. So a field that joins the
+// list later does not change the fingerprint of a request without it.
 func (m *Middleware) compared(r *http.Request, body []byte) []string {
 	parts := []string{r.Method, hostname(r), target(r), r.Header.Get("Content-Type"), string(body)}
 	for _, name := range m.fields {
@@ -84,14 +86,14 @@ func (m *Middleware) compared(r *http.Request, body []byte) []string {
 	return parts
 }
 
-// hostname returns the host that r is for, without the port, in which instances may
-// differ.
+// hostname returns the host that r is for, without the port, in which instances
+// may differ.
 func hostname(r *http.Request) string {
 	return strings.ToLower((&url.URL{Host: r.Host}).Hostname())
 }
 
-// target returns path and query as the client sent them. A mux or http.StripPrefix
-// around may have changed r.URL.
+// target returns path and query as the client sent them. A mux or
+// http.StripPrefix around may have changed r.URL.
 func target(r *http.Request) string {
 	sent, err := url.ParseRequestURI(r.RequestURI)
 	if err != nil { // r does not come from a server

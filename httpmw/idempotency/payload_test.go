@@ -27,7 +27,8 @@ func serveKey(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// What the fingerprint distinguishes in addition to what TestOtherPayload sends.
+// What the fingerprint distinguishes in addition to what TestOtherPayload
+// sends.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -65,8 +66,8 @@ func TestFingerprint(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// Header fields that change what a request does are part of its fingerprint: two
-// by default, others by an option. Other fields are not.
+// Header fields that change what a request does are part of its fingerprint:
+// two by default, others by an option. Other fields are not.
 func TestFingerprintHeaders(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		locks := b.locks()
@@ -109,8 +110,8 @@ func TestFingerprintHeaders(t *testing.T) {
 		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).want(t, same)
 		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).want(t, other)
 
-		// Instances with and without the option store the same for a request without
-		// such a field.
+		// Instances with and without the option store the same for a request
+		// without such a field.
 		first := mustAsk(t, usual, demand{key: "k-2"})
 		mustAsk(t, more, demand{key: "k-2"}).wantReplay(t, first)
 	})
@@ -141,7 +142,8 @@ func TestRequestOfHandler(t *testing.T) {
 	}
 }
 
-// With WithKey the response to a request without a key does not name the header.
+// With WithKey the response to a request without a key does not name the
+// header.
 func TestWithKey(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
@@ -171,7 +173,8 @@ func TestShortIDs(t *testing.T) {
 	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
 }
 
-// The limiter's Observer gets an event for each request that the Middleware rejects.
+// The limiter's Observer gets an event for each request that the Middleware
+// rejects.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)

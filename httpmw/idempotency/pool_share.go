@@ -13,9 +13,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A poolShare admits the transactions of idempotent requests to one pool, so that
-// they never use all of its connections. So a handler that asks the pool for another
-// connection gets one in time, and its transaction ends.
+// A poolShare admits the transactions of idempotent requests to one pool, so
+// that they never use all of its connections. So a handler that asks the pool
+// for another connection gets one in time, and its transaction ends.
 //
 // Invariant: taken is the number of admitted transactions that have not given
 // their place back. No request gets a place while an earlier one waits.
@@ -25,8 +25,8 @@ type poolShare struct {
 	waiting []chan struct{} // in the order of arrival; closed when admitted
 }
 
-// shares has the share of each pool of the process, for all Middlewares together. A
-// pool that is garbage-collected leaves no entry.
+// shares has the share of each pool of the process, for all Middlewares
+// together. A pool that is garbage-collected leaves no entry.
 var shares = struct {
 	mu     sync.Mutex // protects byPool
 	byPool map[weak.Pointer[sql.DB]]*poolShare
@@ -51,8 +51,8 @@ func forgetShare(pool weak.Pointer[sql.DB]) {
 	delete(shares.byPool, pool)
 }
 
-// take waits until one of limit places is free. It reports whether it has taken one
-// before ctx ended.
+// take waits until one of limit places is free. It reports whether it has taken
+// one before ctx ended.
 func (p *poolShare) take(ctx context.Context, limit int) bool {
 	admitted := make(chan struct{})
 	p.mu.Lock()
@@ -82,7 +82,8 @@ func (p *poolShare) give(limit int) {
 	p.admitLocked(limit)
 }
 
-// admitLocked admits the requests that have waited longest, while places are free.
+// admitLocked admits the requests that have waited longest, while places are
+// free.
 func (p *poolShare) admitLocked(limit int) {
 	for p.taken < limit && len(p.waiting) > 0 {
 		p.taken++
@@ -91,10 +92,10 @@ func (p *poolShare) admitLocked(limit int) {
 	}
 }
 
-// places returns how many transactions of idempotent requests the pool may carry at
-// once: all but one of its connections, as it is set now. A pool of one connection
-// carries one, which suits a handler that uses only the transaction. SQLite has one
-// writer.
+// places returns how many transactions of idempotent requests the pool may
+// carry at once: all but one of its connections, as it is set now. A pool of
+// one connection carries one, which suits a handler that uses only the
+// transaction. SQLite has one writer.
 func (s *store) places() int {
 	if kind := s.kind.Load(); kind != nil && (*kind).oneWriter() {
 		return 1
@@ -123,8 +124,9 @@ func (s *store) poolError() error {
 const poolOfOneHint = "idempotency: a handler was interrupted while its transaction had the pool's only connection, and a caller waited for one:" +
 	" use the transaction of idempotency.Tx in the handler instead of the pool, or raise SetMaxOpenConns"
 
-// starved reports whether t has the pool's only connection, and a caller has begun to
-// wait for one since. The caller may be t's own handler, which then waits for itself.
+// starved reports whether t has the pool's only connection, and a caller has
+// begun to wait for one since. The caller may be t's own handler, which then
+// waits for itself.
 func (t *transaction) starved() bool {
 	stats := t.store.db.Stats()
 	return stats.MaxOpenConnections == 1 && stats.WaitCount > t.waits

@@ -54,9 +54,9 @@ func TestPoolOfHandlers(t *testing.T) {
 	})
 }
 
-// A request that finds the pool's share in use is rejected with Retry-After, and the
-// log names the cause. The pool has a connection for others. The bound follows the
-// current size of the pool.
+// A request that finds the pool's share in use is rejected with Retry-After,
+// and the log names the cause. The pool has a connection for others. The bound
+// follows the current size of the pool.
 func TestPoolShareInUse(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(2)
@@ -85,8 +85,8 @@ func TestPoolShareInUse(t *testing.T) {
 	})
 }
 
-// A pool of one connection carries one transaction at a time, if its handler needs no
-// other connection.
+// A pool of one connection carries one transaction at a time, if its handler
+// needs no other connection.
 func TestPoolOfOne(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
@@ -106,8 +106,9 @@ func TestPoolOfOne(t *testing.T) {
 	})
 }
 
-// With one connection a handler that queries the pool waits for itself until its client
-// has left. The log names the cause, and the connection is free again.
+// With one connection a handler that queries the pool waits for itself until
+// its client has left. The log names the cause, and the connection is free
+// again.
 func TestPoolOfOneStarves(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)

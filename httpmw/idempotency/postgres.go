@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// claimSQL inserts the row of a key. It waits for another transaction with that
-	// key, bounded by a lock_timeout for this statement alone. From then on the
-	// transaction may be idle for maxIdle, unless the server is stricter. The result is
-	// the table's full name, since the handler may SET another search_path.
+	// claimSQL inserts the row of a key. It waits for another transaction with
+	// that key, bounded by a lock_timeout for this statement alone. From then
+	// on the transaction may be idle for maxIdle, unless the server is
+	// stricter. The result is the table's full name, since the handler may SET
+	// another search_path.
 	claimSQL = `INSERT INTO latchkey_responses (key, fingerprint) SELECT $1::bytea, $2::bytea
 		WHERE pg_catalog.set_config('lock_timeout', -- after the old one is kept
 			CASE WHEN pg_catalog.set_config('latchkey.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NOT NULL THEN '%[1]d' END, true) IS NOT NULL
@@ -27,8 +28,8 @@ const (
 
 	findSQL = `SELECT fingerprint, status, header, body FROM latchkey_responses WHERE key = $1`
 
-	// fillSQL changes only a row of this transaction. After a COMMIT by the handler
-	// there is none.
+	// fillSQL changes only a row of this transaction. After a COMMIT by the
+	// handler there is none.
 	fillSQL = `UPDATE %s SET status = $2, header = $3, body = $4 WHERE key = $1 AND xmin = pg_catalog.pg_current_xact_id()::xid`
 
 	forgetSQL = `DELETE FROM latchkey_responses WHERE key IN (
@@ -36,8 +37,8 @@ const (
 		ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
 )
 
-// postgresDatabase is PostgreSQL. All settings are local to the transaction, so the
-// pool may connect through a transaction pooler.
+// postgresDatabase is PostgreSQL. All settings are local to the transaction, so
+// the pool may connect through a transaction pooler.
 type postgresDatabase struct{}
 
 func (postgresDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)

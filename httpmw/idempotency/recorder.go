@@ -8,8 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/httpmw"
 )
 
-// A recorder is a ResponseWriter that buffers the response until it may be sent. It
-// has no Flush, Hijack or Unwrap, so that no byte can go around it.
+// A recorder is a ResponseWriter that buffers the response until it may be
+// sent. It has no Flush, Hijack or Unwrap, so that no byte can go around it.
 type recorder struct {
 	limit    int
 	around   http.Header // the header before the handler
@@ -20,16 +20,16 @@ type recorder struct {
 	overflow bool
 }
 
-// newRecorder returns a recorder whose header begins with around, which handlers
-// around have set.
+// newRecorder returns a recorder whose header begins with around, which
+// handlers around have set.
 func newRecorder(limit int, around http.Header) *recorder {
 	return &recorder{limit: limit, around: around.Clone(), header: around.Clone()}
 }
 
 func (w *recorder) Header() http.Header { return w.header }
 
-// WriteHeader begins the response. Any other 1xx than 101 precedes the response, and
-// is dropped.
+// WriteHeader begins the response. Any other 1xx than 101 precedes the
+// response, and is dropped.
 func (w *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 { // as net/http does, but before the effect is committed
 		panic(fmt.Sprintf("idempotency: invalid status %d", status))
@@ -52,9 +52,9 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// response returns what the handler wrote. A handler that wrote nothing means 200,
-// as in net/http. If interrupted is not nil, such a handler has most likely given up
-// halfway, and the error is httpmw.ErrInterrupted.
+// response returns what the handler wrote. A handler that wrote nothing means
+// 200, as in net/http. If interrupted is not nil, such a handler has most
+// likely given up halfway, and the error is httpmw.ErrInterrupted.
 func (w *recorder) response(interrupted error) (*storedResponse, error) {
 	switch {
 	case w.overflow:

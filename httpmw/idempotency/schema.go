@@ -3,15 +3,15 @@ package idempotency
 import "github.com/latchkey-go/latchkey/sqllock"
 
 // Schema returns the statements that make the table latchkey_responses in a
-// database of kind d. Run each of them once, or copy them into your migrations. A
-// table that exists stays as it is.
+// database of kind d. Run each of them once, or copy them into your migrations.
+// A table that exists stays as it is.
 //
 // The table has a row for each key. It holds keys and principals as hashes, and
 // responses as they were sent. [Middleware.Forget] deletes old rows.
 //
 // The role of the pool needs SELECT, INSERT, UPDATE and DELETE on the table. In
-// PostgreSQL the pool's search_path must find it. In MySQL and MariaDB the table
-// belongs in the database that the connection string names.
+// PostgreSQL the pool's search_path must find it. In MySQL and MariaDB the
+// table belongs in the database that the connection string names.
 //
 // Schema panics if d is not a constant of package sqllock.
 func Schema(d sqllock.Dialect) []string {

@@ -32,8 +32,8 @@ func TestSchema(t *testing.T) {
 	idempotency.Schema("oracle")
 }
 
-// Without its table, or with another table of its name, a request has no effect, and
-// the log says what to change.
+// Without its table, or with another table of its name, a request has no
+// effect, and the log says what to change.
 func TestSchemaMissing(t *testing.T) {
 	t.Parallel()
 	schema := strings.Join(idempotency.Schema(sqllock.PostgreSQL), "; ")

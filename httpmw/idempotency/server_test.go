@@ -84,7 +84,8 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// A gate is a handler that reports each request and keeps it until it may leave.
+// A gate is a handler that reports each request and keeps it until it may
+// leave.
 type gate struct {
 	inside chan *http.Request // gets each request that enters
 	leave  chan struct{}      // each token, or its closing, lets go
@@ -101,8 +102,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "done")
 }
 
-// stay waits for leave, or for the end of a test that has failed. Otherwise its server
-// could not be closed.
+// stay waits for leave, or for the end of a test that has failed. Otherwise its
+// server could not be closed.
 func stay(test context.Context, leave <-chan struct{}) {
 	select {
 	case <-leave:
@@ -141,8 +142,8 @@ func terminate(t *testing.T, db *sql.DB) {
 	}
 }
 
-// checkProblem checks that a response is a problem of RFC 9457, and that it holds
-// nothing of the request.
+// checkProblem checks that a response is a problem of RFC 9457, and that it
+// holds nothing of the request.
 func checkProblem(t *testing.T, resp *http.Response, status int) {
 	t.Helper()
 	for name, want := range map[string]string{

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// sqliteDatabase is a file of SQLite. Only one transaction at a time can write to
-// it. So an insert waits for every other transaction, whatever its key. Nothing in
-// SQLite ends the transaction of a frozen process.
+// sqliteDatabase is a file of SQLite. Only one transaction at a time can write
+// to it. So an insert waits for every other transaction, whatever its key.
+// Nothing in SQLite ends the transaction of a frozen process.
 type sqliteDatabase struct{}
 
 func (sqliteDatabase) check(context.Context, *sql.Conn) error { return nil } // ON CONFLICT (key)
@@ -36,8 +36,8 @@ func (sqliteDatabase) forgetOptions() *sql.TxOptions { return nil }
 
 func (sqliteDatabase) oneWriter() bool { return true }
 
-// A sqliteTable is a responseTable of SQLite. It has the connection's busy_timeout
-// of before.
+// A sqliteTable is a responseTable of SQLite. It has the connection's
+// busy_timeout of before.
 type sqliteTable struct {
 	busyTimeout int64 // milliseconds
 }
@@ -74,8 +74,8 @@ func (*sqliteTable) fill(ctx context.Context, tx *sql.Tx, p payload, a *storedRe
 		a.status, a.encodeHeader(), a.body))
 }
 
-// leave has nothing to roll back. Drivers of SQLite roll back themselves when a COMMIT
-// finds the file busy.
+// leave has nothing to roll back. Drivers of SQLite roll back themselves when a
+// COMMIT finds the file busy.
 func (s *sqliteTable) leave(ctx context.Context, conn *sql.Conn, _ bool) error {
 	return s.set(ctx, conn, s.busyTimeout)
 }

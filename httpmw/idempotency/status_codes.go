@@ -46,16 +46,16 @@ var responses = map[reason]rejection.Error{
 	fault:        {Status: http.StatusInternalServerError, Detail: rejection.Fault},
 }
 
-// reject writes the response to a request that failed with err, and logs what its
-// operators should know.
+// reject writes the response to a request that failed with err, and logs what
+// its operators should know.
 func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, err error) {
 	why := reasonOf(err)
 	m.logFailure(r, why, err)
 	m.rejecter.Reject(w, r, m.withResponse(why, err))
 }
 
-// withResponse returns err with the response to why, where httpmw's own would be
-// another. A KeyFunc of httpmw may have chosen a response already.
+// withResponse returns err with the response to why, where httpmw's own would
+// be another. A KeyFunc of httpmw may have chosen a response already.
 func (m *Middleware) withResponse(why reason, err error) error {
 	response, ok := responses[why]
 	if !ok {
@@ -71,8 +71,8 @@ func (m *Middleware) withResponse(why reason, err error) error {
 	return &response
 }
 
-// logFailure logs a key with two payloads, and failures of which the client learns
-// only that they are 500 or 503.
+// logFailure logs a key with two payloads, and failures of which the client
+// learns only that they are 500 or 503.
 func (m *Middleware) logFailure(r *http.Request, why reason, err error) {
 	ctx := context.WithoutCancel(r.Context())
 	switch why {
@@ -108,8 +108,8 @@ func reasonOf(err error) reason {
 	}
 }
 
-// isFault reports whether err is a mistake of the service, which a retry does not
-// correct.
+// isFault reports whether err is a mistake of the service, which a retry does
+// not correct.
 func isFault(err error) bool {
 	for _, mistake := range []error{ErrResponseTooLarge, ErrTxUnusable, ErrNoRoute, ErrBodyConsumed, errShortIDs, errSwitched, errSetup} {
 		if errors.Is(err, mistake) {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// claimTimeout bounds how long a request waits for a connection. It also bounds
-	// the wait for the transaction of another request with the same key, if both have
-	// passed the lock.
+	// claimTimeout bounds how long a request waits for a connection. It also
+	// bounds the wait for the transaction of another request with the same key,
+	// if both have passed the lock.
 	claimTimeout = 2 * time.Second
 
-	// replyTimeout bounds how long the server may take for the statements of a claim,
-	// in addition to claimTimeout.
+	// replyTimeout bounds how long the server may take for the statements of a
+	// claim, in addition to claimTimeout.
 	replyTimeout = 3 * time.Second
 
-	// commitTimeout bounds the statements after the handler, whose client may have
-	// left.
+	// commitTimeout bounds the statements after the handler, whose client may
+	// have left.
 	commitTimeout = 5 * time.Second
 )
 
@@ -38,12 +38,12 @@ func newStore(db *sql.DB) *store {
 }
 
 // A claim is what a request has found under its key. That is either a stored
-// response, or nothing. In the second case it is the open transaction in which the
-// key's row was inserted.
+// response, or nothing. In the second case it is the open transaction in which
+// the key's row was inserted.
 //
-// Invariant: while the transaction is open, no other can insert that row. Another
-// request that tries waits for its end. So of two requests without a lock only one
-// commits.
+// Invariant: while the transaction is open, no other can insert that row.
+// Another request that tries waits for its end. So of two requests without a
+// lock only one commits.
 type claim struct {
 	stored *storedResponse // nil: the key is new, and tx is open
 	asked  payload
@@ -54,10 +54,10 @@ type claim struct {
 // errInFlight reports that another transaction has the key, and goes on.
 var errInFlight = errors.New("idempotency: the key is in flight")
 
-// claim finds the response to asked, or begins the transaction that makes it. ctx
-// bounds claim, not the transaction. A transaction that the server ends because of a
-// deadlock begins again. In InnoDB, requests that wait for one key deadlock when its
-// holder rolls back.
+// claim finds the response to asked, or begins the transaction that makes it.
+// ctx bounds claim, not the transaction. A transaction that the server ends
+// because of a deadlock begins again. In InnoDB, requests that wait for one key
+// deadlock when its holder rolls back.
 func (s *store) claim(ctx context.Context, asked payload) (*claim, error) {
 	began := time.Now()
 	for {
@@ -88,8 +88,8 @@ func (s *store) claimOnce(ctx context.Context, asked payload) (_ *claim, err err
 	return c, c.step(ctx, claimTimeout+replyTimeout, c.insert)
 }
 
-// insert inserts the key's row and begins the handler's part, or finds the stored
-// response.
+// insert inserts the key's row and begins the handler's part, or finds the
+// stored response.
 func (c *claim) insert() error {
 	inserted, err := c.table.insert(c.ctx, c.tx, c.asked)
 	if err == nil && !inserted {
@@ -131,8 +131,8 @@ func (c *claim) commit(ctx context.Context, a *storedResponse, undo bool) error 
 	}))
 }
 
-// contextOr returns err, or the error of ctx if both are not nil: then the end of ctx
-// is the reason.
+// contextOr returns err, or the error of ctx if both are not nil: then the end
+// of ctx is the reason.
 func contextOr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// A storedResponse is the response of a handler. It is fresh, or it was stored by an
-// earlier request and is replayed.
+// A storedResponse is the response of a handler. It is fresh, or it was stored
+// by an earlier request and is replayed.
 type storedResponse struct {
 	status   int
 	header   http.Header
@@ -37,13 +37,14 @@ func (a *storedResponse) to(p payload) (*storedResponse, error) {
 	return a, nil
 }
 
-// noValues marks a removed field that the handler has left without values. It keeps
-// net/http from adding a value of its own, as it does for Content-Type and Date.
+// noValues marks a removed field that the handler has left without values. It
+// keeps net/http from adding a value of its own, as it does for Content-Type
+// and Date.
 const noValues = "none"
 
-// encodeHeader returns what is stored of a's header: the fields that the handler
-// has set or added to, as they are sent. If the handler has removed fields, their
-// names follow after an empty line.
+// encodeHeader returns what is stored of a's header: the fields that the
+// handler has set or added to, as they are sent. If the handler has removed
+// fields, their names follow after an empty line.
 func (a *storedResponse) encodeHeader() []byte {
 	set, removed := make(http.Header, len(a.header)), make(http.Header)
 	for name, values := range a.header {
@@ -87,8 +88,8 @@ func (a *storedResponse) decodeHeader(encoded []byte) error {
 	return err
 }
 
-// send writes a to w. A field that handlers around have set on w gives way if the
-// handler has removed it, or has set it too.
+// send writes a to w. A field that handlers around have set on w gives way if
+// the handler has removed it, or has set it too.
 func (a *storedResponse) send(w http.ResponseWriter) {
 	h := w.Header()
 	if a.replayed {
@@ -119,8 +120,8 @@ func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// notStored are header fields of one connection or one moment, and fields that are
-// too secret for a table.
+// notStored are header fields of one connection or one moment, and fields that
+// are too secret for a table.
 var notStored = []string{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate", "Set-Cookie",
 	"Te", "Transfer-Encoding", "Upgrade",
@@ -136,8 +137,8 @@ func isStored(name string) bool {
 	return !slices.Contains(notStored, http.CanonicalHeaderKey(name)) && !isTrailer(name, nil)
 }
 
-// hasControl reports whether value holds a control character, with which it could not
-// be decoded.
+// hasControl reports whether value holds a control character, with which it
+// could not be decoded.
 func hasControl(value string) bool {
 	return strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == '\x7f' })
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver
-// keeps.
+// maxAbandoned bounds the goroutines, and so the connections, that a stuck
+// driver keeps.
 const maxAbandoned = 100
 
-// A transaction has a connection of its own. Its steps end in time even if the server
-// is frozen or the network silent. Some drivers ignore their context then, and Commit
-// and Rollback have no context.
+// A transaction has a connection of its own. Its steps end in time even if the
+// server is frozen or the network silent. Some drivers ignore their context
+// then, and Commit and Rollback have no context.
 //
-// Invariant: a connection returns to the pool only when its transaction has certainly
-// ended and its settings are as before. A connection in doubt is destroyed. The place
-// in the pool's share is given back after that.
+// Invariant: a connection returns to the pool only when its transaction has
+// certainly ended and its settings are as before. A connection in doubt is
+// destroyed. The place in the pool's share is given back after that.
 type transaction struct {
 	store     *store
 	conn      *sql.Conn
@@ -54,8 +54,8 @@ func (t *transaction) begin(ctx context.Context, s *store) error {
 	return err
 }
 
-// open takes a connection and begins tx on it. The connections of the pool may be
-// dead, as all are after a restart of the server. Then open tries another.
+// open takes a connection and begins tx on it. The connections of the pool may
+// be dead, as all are after a restart of the server. Then open tries another.
 func (t *transaction) open(ctx context.Context) (err error) {
 	for range 1 + t.store.db.Stats().OpenConnections {
 		if t.conn, err = t.store.db.Conn(ctx); err != nil {
@@ -89,16 +89,16 @@ func (t *transaction) beginOn() error {
 	return err
 }
 
-// rejectsOptions reports whether err means that the driver does not know WithTxOptions.
-// Then the server was not asked, and is reachable.
+// rejectsOptions reports whether err means that the driver does not know
+// WithTxOptions. Then the server was not asked, and is reachable.
 func (t *transaction) rejectsOptions(err error) bool {
 	return t.store.txOptions != (sql.TxOptions{}) && serverCode(err) == "" && !errors.Is(err, driver.ErrBadConn) &&
 		t.conn.PingContext(t.ctx) == nil
 }
 
-// step calls do. It returns when do has returned, or with errNoReply when ctx ends or
-// timeout has passed. After errNoReply t is given up: when do returns at last, the
-// connection is destroyed.
+// step calls do. It returns when do has returned, or with errNoReply when ctx
+// ends or timeout has passed. After errNoReply t is given up: when do returns
+// at last, the connection is destroyed.
 func (t *transaction) step(ctx context.Context, timeout time.Duration, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -142,8 +142,8 @@ func (t *transaction) end() {
 // giveBack gives the place in the pool's share back.
 func (t *transaction) giveBack() { t.store.share.give(t.store.places()) }
 
-// finish rolls back what is not committed, and restores the connection's settings. It
-// destroys the connection if either is in doubt.
+// finish rolls back what is not committed, and restores the connection's
+// settings. It destroys the connection if either is in doubt.
 func (t *transaction) finish() error {
 	if t.tx == nil {
 		return nil // open has destroyed what it had

@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A handler that ends its transaction itself, or hides that a statement failed, is
-// detected, and has no effect twice.
+// A handler that ends its transaction itself, or hides that a statement failed,
+// is detected, and has no effect twice.
 func TestTxUnusable(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
@@ -52,8 +52,8 @@ func TestTxUnusable(t *testing.T) {
 	})
 }
 
-// If the handler forgets to close rows, its response cannot be stored. There is no
-// effect, and the log names the possible cause.
+// If the handler forgets to close rows, its response cannot be stored. There is
+// no effect, and the log names the possible cause.
 func TestRowsLeftOpen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -70,8 +70,9 @@ func TestRowsLeftOpen(t *testing.T) {
 	})
 }
 
-// A stored error is written in the transaction whose effect is rolled back, also if
-// that has failed. It needs no second connection, and no other request comes between.
+// A stored error is written in the transaction whose effect is rolled back,
+// also if that has failed. It needs no second connection, and no other request
+// comes between.
 func TestStoredError(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
@@ -109,7 +110,8 @@ func TestStoredError(t *testing.T) {
 	})
 }
 
-// Settings of the handler do not prevent storing its response, or the log says why.
+// Settings of the handler do not prevent storing its response, or the log says
+// why.
 func TestHandlerSets(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.setUp(`CREATE ROLE "poor_%s"; GRANT INSERT ON ledger TO "poor_%s"; CREATE SCHEMA other; CREATE TABLE other.latchkey_responses ()`)
@@ -158,8 +160,8 @@ func (b *bank) role() string {
 	return name
 }
 
-// A constraint that fails at the commit has rolled back everything, and would fail
-// again. A retry cannot help.
+// A constraint that fails at the commit has rolled back everything, and would
+// fail again. A retry cannot help.
 func TestConstraintAtCommit(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.do("ALTER TABLE ledger ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED")
@@ -173,8 +175,8 @@ func TestConstraintAtCommit(t *testing.T) {
 	})
 }
 
-// Options that the driver does not know are a mistake of the setup. The database is
-// not away.
+// Options that the driver does not know are a mistake of the setup. The
+// database is not away.
 func TestUnknownIsolation(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))

@@ -30,12 +30,12 @@ func delayed(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	postgres, err := delay.Start(ctx, u.Host, oneWay)
+	postgres, err := delay.Start(u.Host, oneWay)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, postgres.Close()) }()
-	redis, err := delay.Start(ctx, b.env.Redis, oneWay)
+	redis, err := delay.Start(b.env.Redis, oneWay)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func delayed(ctx context.Context, b *bench) (err error) {
 func (b *bench) measureDelay(ctx context.Context) error {
 	return b.interleave(ctx, "delay", []contestant{{
 		name: "one byte there and back", x: delayedCallers,
-		measure: func(ctx context.Context) (results.Round, error) {
-			took, err := delay.Measure(ctx, oneWay)
+		measure: func(context.Context) (results.Round, error) {
+			took, err := delay.Measure(oneWay)
 			return results.Round{Rate: float64(time.Second) / float64(took), P50: took}, err
 		},
 	}})

@@ -1,13 +1,14 @@
-// Command chaos runs the fault campaign: processes of the kit at work on a real
-// PostgreSQL, faults of all kinds, and a check of everything that they saw.
+// Command chaos runs the fault campaign. Processes of the kit work on a real
+// PostgreSQL while faults of all kinds are injected, and everything that they saw
+// is checked.
 //
 //	go run . -rows 1,2,3 -faults 5
 //	go run . -duration 1h -seed 42 -out histories -table ../../docs/safety.md
-//	go run . -rows 2 -faults 10 -timeline freeze.svg
+//	go run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg  # make freeze
 //	go run . -healthy 1h             # without faults: no loss may be reported
-//	go run . -healthy 5m -hogs 6     # the same, and the processors are not enough
-//	go run . -check histories        # those of an earlier campaign, again
-//	go run . -freezes 1000           # is what a frozen holder does when it wakes up ever late?
+//	go run . -healthy 5m -hogs 6     # the same with too little processor time
+//	go run . -check histories        # check the histories of an earlier campaign
+//	go run . -freezes 1000           # does a frozen holder ever act after it lost its lock?
 package main
 
 import (
@@ -28,9 +29,9 @@ import (
 
 func main() {
 	worker.Main() // does not return in a process under test
-	starve.Main() // nor in one that takes the processor from it
+	starve.Main() // nor in a process that takes processor time
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // what there is will be checked; a second interrupt ends that at once
+	context.AfterFunc(ctx, stop) // the history so far is checked; a second interrupt ends that at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	switch {
@@ -87,7 +88,8 @@ func (w *options) prepareDir(stdout io.Writer) (err error) {
 	return err
 }
 
-// publish writes what was asked for of a campaign in which all was well.
+// publish writes the table and the picture that were asked for, after a
+// campaign without a violation.
 func (w *options) publish(result *campaign.Result) error {
 	if w.table != "" {
 		if err := result.WriteTable(w.table); err != nil {
@@ -104,8 +106,8 @@ func (w *options) publish(result *campaign.Result) error {
 	return os.WriteFile(w.timeline, picture, 0o644)
 }
 
-// takeEmpty makes dir, or checks that no history is in it: two campaigns in one
-// would contradict each other.
+// takeEmpty makes dir, or checks that it holds no history. The histories of two
+// campaigns would contradict each other.
 func takeEmpty(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

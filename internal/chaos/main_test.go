@@ -73,7 +73,7 @@ func TestPublish(t *testing.T) {
 	if err := w.publish(new(campaign.Result)); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), "verdict") {
+	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), "| result |") {
 		t.Errorf("pasted %q, %v", text, err)
 	}
 	w = options{timeline: filepath.Join(t.TempDir(), "freeze.svg")}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -26,7 +27,7 @@ func connect(t *testing.T, o lockertest.Orders) dialect.Session {
 // connectTo opens a session on db, with a lease table if wanted.
 func connectTo(t *testing.T, db *sql.DB, leaseTable bool) dialect.Session {
 	t.Helper()
-	d, err := dialect.Choose(context.Background(), db, leaseTable)
+	d, err := choose.Dialect(context.Background(), db, leaseTable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestSilentSession(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		rival := connect(t, o)
 		db := pool(t, o)
-		d, err := dialect.Choose(t.Context(), db, o.LeaseTable)
+		d, err := choose.Dialect(t.Context(), db, o.LeaseTable)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,9 +296,9 @@ func TestSilentSession(t *testing.T) {
 	})
 }
 
-// Of two sessions with different secrets that claim at the same moment, never do
-// both get the claim; and a claim goes with its session.
-func TestClaims(t *testing.T) {
+// Of two sessions with different secrets that check at the same moment, never do
+// both get the check; and a check goes with its session.
+func TestSecretChecks(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		sessions := []dialect.Session{connect(t, o), connect(t, o)}
 		for round := range 20 {
@@ -308,47 +309,47 @@ func TestClaims(t *testing.T) {
 			)
 			ready.Add(2)
 			for i, s := range sessions {
-				claim := dialect.ClaimOf("namespace-"+itoa(round), uint32(i+1)) //nolint:gosec // 1 or 2
+				check := dialect.SecretCheckOf("namespace-"+itoa(round), uint32(i+1)) //nolint:gosec // 1 or 2
 				wg.Go(func() {
 					ready.Done()
 					ready.Wait()
-					disputed, err := s.Claim([]dialect.Claim{claim}, nil)
+					conflicts, err := s.CheckSecrets([]dialect.SecretCheck{check}, nil)
 					if err != nil {
-						t.Errorf("Claim: %v", err)
+						t.Errorf("CheckSecrets: %v", err)
 						return
 					}
-					got[i] = !disputed[0]
+					got[i] = !conflicts[0]
 				})
 			}
 			wg.Wait()
 			if got[0] && got[1] {
-				t.Errorf("round %d: both got the claim", round)
+				t.Errorf("round %d: both got the check", round)
 			}
 		}
-		claim := dialect.ClaimOf("another", 1)
-		rival := dialect.ClaimOf("another", 2)
-		ask := func(s dialect.Session, c dialect.Claim) bool {
-			disputed, err := s.Claim([]dialect.Claim{c}, nil)
+		check := dialect.SecretCheckOf("another", 1)
+		rival := dialect.SecretCheckOf("another", 2)
+		ask := func(s dialect.Session, c dialect.SecretCheck) bool {
+			conflicts, err := s.CheckSecrets([]dialect.SecretCheck{c}, nil)
 			if err != nil {
-				t.Fatalf("Claim: %v", err)
+				t.Fatalf("CheckSecrets: %v", err)
 			}
-			return !disputed[0]
+			return !conflicts[0]
 		}
-		if !ask(sessions[0], claim) || !ask(sessions[1], claim) {
-			t.Error("the same claim of two sessions is disputed")
+		if !ask(sessions[0], check) || !ask(sessions[1], check) {
+			t.Error("the same check of two sessions is a conflict")
 		}
 		third := connect(t, o)
 		if ask(third, rival) {
-			t.Error("another print of a class that is claimed is not disputed")
+			t.Error("another fingerprint of a class that is in use makes no conflict")
 		}
-		if _, err := sessions[0].Claim(nil, []dialect.Claim{claim}); err != nil {
-			t.Fatalf("Claim: %v", err)
+		if _, err := sessions[0].CheckSecrets(nil, []dialect.SecretCheck{check}); err != nil {
+			t.Fatalf("CheckSecrets: %v", err)
 		}
 		if ask(third, rival) {
-			t.Error("a claim is gone that another session has, too")
+			t.Error("a check is gone that another session has, too")
 		}
 		sessions[1].Destroy()
-		lockertest.Eventually(t, "the claim goes with its session", func() bool { return ask(third, rival) })
+		lockertest.Eventually(t, "the check goes with its session", func() bool { return ask(third, rival) })
 	})
 }
 
@@ -363,7 +364,7 @@ func TestTokens(t *testing.T) {
 				t.Fatal("a free key is busy")
 			}
 			for i := range 3 {
-				token, ok := s.Drawn()
+				token, ok := s.ReservedToken()
 				if !ok || i == 1 {
 					var err error
 					if token, err = s.Token(); err != nil {

@@ -82,7 +82,7 @@ func mariaBank(t *testing.T, settings string) *bank {
 	return b
 }
 
-// once is an Idempotency as one instance of the service has it.
+// once is a Middleware as one instance of the service has it.
 func (b *bank) once(locks sqllock.Locker, opts ...idempotency.Option) *idempotency.Middleware {
 	return b.onceBy(ratelimit.OneAtATime(locks, "pay"), opts...)
 }

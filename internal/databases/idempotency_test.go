@@ -293,9 +293,9 @@ func TestIdempotencyWiring(t *testing.T) {
 			b.wantLog(log)
 		}
 		execute(t, b.db, "DROP TABLE latchkey_responses")
-		wantWiring("create it with IdempotencySchema")
+		wantWiring("create it with idempotency.Schema")
 		execute(t, b.db, "CREATE TABLE latchkey_responses (fingerprint INTEGER)")
-		wantWiring("is not as IdempotencySchema makes it")
+		wantWiring("is not as idempotency.Schema makes it")
 		if n := b.runs.Load(); n != 0 {
 			t.Errorf("the handler ran %d times", n)
 		}
@@ -337,7 +337,7 @@ func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
 			execute(t, b.db, "ALTER TABLE latchkey_responses "+change)
 			h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
 			wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusInternalServerError)
-			b.wantLog("is not as IdempotencySchema makes it")
+			b.wantLog("is not as idempotency.Schema makes it")
 			if n := b.runs.Load(); n != 0 {
 				t.Errorf("the handler ran %d times", n)
 			}
@@ -411,7 +411,7 @@ func TestIdempotencyForget(t *testing.T) {
 			return n == 1 && err == nil
 		})
 		execute(t, b.db, "DROP TABLE latchkey_responses")
-		if _, err := i.Forget(t.Context(), time.Hour); err == nil || !strings.Contains(err.Error(), "IdempotencySchema") {
+		if _, err := i.Forget(t.Context(), time.Hour); err == nil || !strings.Contains(err.Error(), "idempotency.Schema") {
 			t.Errorf("Forget without a table: %v", err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A database that fails for a moment, while a claim is under way, costs no lock.
-func TestLeaseTableClaimInAnOutage(t *testing.T) {
+// A database that fails for a moment, while a check is under way, costs no lock.
+func TestLeaseTableSecretCheckInAnOutage(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		var down atomic.Int32 // so many statements to come
 		s := session(t, meddled(t, o, func(_ string, carryOut func() error) error {
@@ -25,7 +25,7 @@ func TestLeaseTableClaimInAnOutage(t *testing.T) {
 		lock := mustLock(t, s, sqllock.ID(1))
 		down.Store(5)
 		secret := sqllock.Namespace("n").Keyed([]byte("secret")).Key("x")
-		lockertest.Eventually(t, "the key with a claim is granted", func() bool {
+		lockertest.Eventually(t, "the key with a check is granted", func() bool {
 			lock, err := s.TryLock(t.Context(), secret)
 			return err == nil && lock.Unlock() == nil
 		})
@@ -38,9 +38,9 @@ func TestLeaseTableClaimInAnOutage(t *testing.T) {
 	})
 }
 
-// Whichever reply of a claim gets lost, nothing is left of it after Held: another's claim is
-// not disputed.
-func TestLeaseTableClaimWithoutAnAnswer(t *testing.T) {
+// Whichever reply of a check gets lost, nothing is left of it after Held: another's check is
+// not conflicts.
+func TestLeaseTableSecretCheckWithoutAResponse(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		other := connect(t, o)
 		var left atomic.Int32 // statements until a reply gets lost
@@ -54,7 +54,7 @@ func TestLeaseTableClaimWithoutAnAnswer(t *testing.T) {
 		s := connectTo(t, db, o.LeaseTable)
 		for class := int32(1); ; class++ {
 			left.Store(class)
-			_, err := s.Claim([]dialect.Claim{{Class: class, Print: 1}}, nil)
+			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: class, Fingerprint: 1}}, nil)
 			if left.Swap(0) > 0 {
 				if class == 1 {
 					t.Error("no reply got lost")
@@ -63,9 +63,9 @@ func TestLeaseTableClaimWithoutAnAnswer(t *testing.T) {
 			}
 			if err != nil {
 				held(t, s)
-				disputed, err := other.Claim([]dialect.Claim{{Class: class, Print: 2}}, nil)
-				if err != nil || disputed[0] {
-					t.Errorf("another's claim, after reply %d of the first was lost: disputed %v, %v", class, disputed, err)
+				conflicts, err := other.CheckSecrets([]dialect.SecretCheck{{Class: class, Fingerprint: 2}}, nil)
+				if err != nil || conflicts[0] {
+					t.Errorf("another's check, after reply %d of the first was lost: conflicts %v, %v", class, conflicts, err)
 				}
 			}
 		}

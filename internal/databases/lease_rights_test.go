@@ -30,7 +30,7 @@ func clerk(t *testing.T, driver, dsn string) (role string, owner, asClerk *sql.D
 func makeTables(t *testing.T, owner *sql.DB, role string) {
 	t.Helper()
 	create(t, owner, sqllock.Schema(sqllock.PostgreSQL))
-	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_claims, latchkey_tokens TO "+role)
+	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_secret_checks, latchkey_tokens TO "+role)
 }
 
 // refusedFor checks that Open rejects db with want, in a sentence that has this in it.

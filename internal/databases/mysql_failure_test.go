@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 func TestMySQLFailures(t *testing.T) {
@@ -45,8 +46,8 @@ func TestMySQLFailures(t *testing.T) {
 			number.Message = "Access denied for user 'secret'@'10.0.0.1'"
 		}
 		err := dialect.Fail(tt.err)
-		if !isOfKind(err, tt.kind) || dialect.SQLState(tt.err) != tt.state || dialect.SQLState(err) != tt.state || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, SQLSTATE %q; want Kind %d, SQLSTATE %q, and %q", tt.name, err, dialect.SQLState(err), tt.kind, tt.state, tt.says)
+		if !isOfKind(err, tt.kind) || errcode.SQLState(tt.err) != tt.state || errcode.SQLState(err) != tt.state || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, SQLSTATE %q; want Kind %d, SQLSTATE %q, and %q", tt.name, err, errcode.SQLState(err), tt.kind, tt.state, tt.says)
 		}
 		if strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: the text tells a secret: %v", tt.name, err)

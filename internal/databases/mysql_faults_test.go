@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -53,11 +54,11 @@ func (c *spoiledConn) ExecContext(ctx context.Context, query string, args []driv
 // newSpoiler is a way to o's database.
 func newSpoiler(t *testing.T, o lockertest.Orders) (*spoiler, *sql.DB) {
 	t.Helper()
-	config, err := mysql.ParseDSN(o.DSN)
+	config, err := mysqldriver.ParseDSN(o.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	connector, err := mysql.NewConnector(config)
+	connector, err := mysqldriver.NewConnector(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func spoiled(t *testing.T) (dialect.Session, *spoiler) {
 func spoiledOn(t *testing.T, o lockertest.Orders) (dialect.Session, *spoiler) {
 	t.Helper()
 	s, db := newSpoiler(t, o)
-	session, err := dialect.MySQL{}.Open(context.Background(), db, settings)
+	session, err := mysql.Dialect{}.Open(context.Background(), db, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestMySQLProof(t *testing.T) {
 			if strings.HasPrefix(tt.name, "silent") {
 				set.Proof = 500 * time.Millisecond
 			}
-			s, err := dialect.MySQL{}.Open(context.Background(), db, set)
+			s, err := mysql.Dialect{}.Open(context.Background(), db, set)
 			if err == nil {
 				s.Destroy()
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -40,11 +41,11 @@ func TestMySQLFence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		passage, err := dialect.Fence(t.Context(), tx, key, token)
+		passage, err := usertx.Fence(t.Context(), tx, key, token)
 		if err != nil {
 			t.Fatalf("Fence: %v", err)
 		}
-		passed = passage == dialect.Passed
+		passed = passage == usertx.Passed
 		if passed {
 			err = tx.Commit()
 		} else {
@@ -140,31 +141,31 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	}
 }
 
-// What a dead session claimed is nobody's, and its rows go.
-func TestMySQLDeadClaims(t *testing.T) {
+// What a dead session checked is nobody's, and its rows go.
+func TestMySQLDeadSecretChecks(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
 	db := open(t, o.Driver, o.DSN)
 	dead, s := connect(t, o), connect(t, o)
-	mine, theirs := dialect.ClaimOf("payouts", 1), dialect.ClaimOf("payouts", 2)
-	if _, err := dead.Claim([]dialect.Claim{theirs}, nil); err != nil {
+	mine, theirs := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
+	if _, err := dead.CheckSecrets([]dialect.SecretCheck{theirs}, nil); err != nil {
 		t.Fatal(err)
 	}
 	dead.Destroy()
-	lockertest.Eventually(t, "a dead session's claim is not in the way", func() bool {
-		disputed, err := s.Claim([]dialect.Claim{mine}, nil)
+	lockertest.Eventually(t, "a dead session's check is not in the way", func() bool {
+		conflicts, err := s.CheckSecrets([]dialect.SecretCheck{mine}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return !disputed[0]
+		return !conflicts[0]
 	})
-	if n := number(t, db, "SELECT count(*) FROM latchkey_claims"); n != 1 {
-		t.Errorf("%d rows of claims, want 1", n)
+	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
+		t.Errorf("%d rows of checks, want 1", n)
 	}
-	if _, err := s.Claim(nil, []dialect.Claim{mine}); err != nil {
+	if _, err := s.CheckSecrets(nil, []dialect.SecretCheck{mine}); err != nil {
 		t.Fatal(err)
 	}
-	if n := number(t, db, "SELECT count(*) FROM latchkey_claims"); n != 0 {
-		t.Errorf("%d rows of claims, want none", n)
+	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 0 {
+		t.Errorf("%d rows of checks, want none", n)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -127,7 +128,7 @@ func TestMySQLForgottenLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = conn.Close() // back to the pool
-	careful, err := dialect.MySQL{}.Open(t.Context(), db, settings)
+	careful, err := mysql.Dialect{}.Open(t.Context(), db, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestMySQLSocket(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
 	for _, options := range []string{"", "?tls=skip-verify", "?compress=true", "?readTimeout=5s&interpolateParams=true&parseTime=true"} {
-		s, err := dialect.MySQL{}.Open(t.Context(), open(t, o.Driver, o.DSN+options), settings)
+		s, err := mysql.Dialect{}.Open(t.Context(), open(t, o.Driver, o.DSN+options), settings)
 		if err != nil {
 			t.Fatalf("%s: %v", options, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
@@ -36,15 +38,15 @@ func TestMySQLReservedWords(t *testing.T) {
 		return query
 	}
 	spoiler.change.Store(&record)
-	s, err := dialect.MySQL{}.Open(context.Background(), db, settings)
+	s, err := mysql.Dialect{}.Open(context.Background(), db, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Destroy()
 	exchange(t, s, dialect.Batch{Release: big(4), Try: big(1), Any: [][]dialect.Key{big(2, 3)}})
 	held(t, s)
-	for _, claims := range [][2][]dialect.Claim{{{{Class: 1, Print: 1}}, nil}, {nil, {{Class: 1, Print: 1}}}} {
-		if _, err := s.Claim(claims[0], claims[1]); err != nil {
+	for _, checks := range [][2][]dialect.SecretCheck{{{{Class: 1, Fingerprint: 1}}, nil}, {nil, {{Class: 1, Fingerprint: 1}}}} {
+		if _, err := s.CheckSecrets(checks[0], checks[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +59,7 @@ func TestMySQLReservedWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := dialect.Fence(t.Context(), tx, big(1)[0], token); err != nil {
+	if _, err := usertx.Fence(t.Context(), tx, big(1)[0], token); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -88,16 +90,16 @@ func passes(t *testing.T, dsn string, token dialect.Token) bool {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	passage, err := dialect.Fence(t.Context(), tx, big(1)[0], token)
+	passage, err := usertx.Fence(t.Context(), tx, big(1)[0], token)
 	if err != nil {
 		t.Fatalf("Fence: %v", err)
 	}
-	if passage == dialect.Passed {
+	if passage == usertx.Passed {
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return passage == dialect.Passed
+	return passage == usertx.Passed
 }
 
 // A fence refuses whatever the connection that comes to it has been told to put up with.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -50,8 +51,8 @@ func TestSQLiteFaults(t *testing.T) {
 		{"give back", func(s dialect.Session) error {
 			return s.Exchange(&dialect.Batch{Release: big(1, 2, 77), Try: big(5)})
 		}},
-		{"claim", func(s dialect.Session) error {
-			_, err := s.Claim([]dialect.Claim{{Class: 1, Print: 1}}, []dialect.Claim{{Class: 2, Print: 1}})
+		{"check", func(s dialect.Session) error {
+			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, []dialect.SecretCheck{{Class: 2, Fingerprint: 1}})
 			return err
 		}},
 		{"Token", func(s dialect.Session) error { _, err := s.Token(); return err }},
@@ -72,7 +73,7 @@ func TestSQLiteFaults(t *testing.T) {
 				db.SetMaxOpenConns(1)
 				for at := 1; ; at++ {
 					f.at = at
-					s, err := dialect.SQLite{}.Open(context.Background(), db, settings)
+					s, err := leasetable.SQLite{}.Open(context.Background(), db, settings)
 					if f.at > 0 {
 						s.Destroy()
 						break

@@ -1,6 +1,17 @@
-// Package dialect is the words that each kind of database uses for locks that
-// live as long as a session, behind one small interface: the engine in sqllock
-// is the same for all.
+// Package dialect is the interface between the engine in sqllock and a
+// database.
+//
+// The engine is the same for every kind of database. It opens a Session by a
+// Dialect, sends it one Batch after the other, and reads Failures. The packages
+// below this one implement the interface:
+//
+//	postgres    advisory locks of PostgreSQL
+//	mysql       GET_LOCK of MySQL and MariaDB
+//	leasetable  rows of a table, in SQLite and in PostgreSQL behind a pooler
+//	choose      which of them a database needs
+//	usertx      fences and watermarks in a caller's own transaction
+//	dbconn      connections of database/sql and the drivers below them
+//	errcode     error codes of drivers
 package dialect
 
 import (
@@ -10,129 +21,94 @@ import (
 	"time"
 )
 
-// A Space is one of PostgreSQL's two advisory key spaces. Keys of different
-// spaces never exclude each other.
-type Space uint8
-
-// The key spaces.
-const (
-	Bigint  Space = iota // pg_advisory_lock(bigint)
-	TwoInts              // pg_advisory_lock(int, int): the first in the id's high 32 bits
-
-	shared // with one of these: not the key itself but a reader's lock on it
-)
-
-// A Key is what a database sees of a key: two names with one Key exclude each
-// other.
-type Key struct {
-	Space Space
-	ID    int64
-}
-
-// Shared is a reader's lock on k, which excludes that of k itself and no other
-// reader's.
-func (k Key) Shared() Key { return Key{k.Space | shared, k.ID} }
-
-// IsShared reports whether k is a reader's lock.
-func (k Key) IsShared() bool { return k.Space&shared != 0 }
-
-// Exclusive is the key on which k may be a reader's lock.
-func (k Key) Exclusive() Key { return Key{k.Space &^ shared, k.ID} }
-
-// A Dialect speaks to one kind of database.
+// A Dialect opens sessions on one kind of database.
 type Dialect interface {
-	// Open takes what it needs of db, proves that locks exclude there and sets
-	// the session up. Until it returns, ctx may end the attempt; afterwards ctx
-	// has no meaning. The error is a *Failure, or ctx's.
+	// Open takes the connections of db that it needs, proves that locks exclude
+	// there, and sets a session up. Its error is a *Failure or that of ctx.
+	//
+	// The end of ctx ends the attempt. After Open has returned, ctx has no
+	// effect on the session.
 	Open(ctx context.Context, db *sql.DB, set Settings) (Session, error)
 
-	// Traits is what the engine must know before.
+	// Traits returns what the engine must know before it opens a session.
 	Traits() Traits
 }
 
-// Traits is in what the kinds of databases differ for the engine.
+// Traits are the differences between kinds of databases that the engine knows.
 type Traits struct {
-	Lease   time.Duration // the default
-	Spread  bool          // a lock held makes its session's statements dearer: many are better spread over several sessions
-	Parting time.Duration // what the end of a session may take before it is cut short
-	Readers bool          // it has readers' locks
-
-	Registers bool // its Sessions are Registrars
+	Lease        time.Duration // the default
+	Spread       bool          // each held lock slows the session's statements down: several sessions are better for many locks
+	CloseTimeout time.Duration // bounds Destroy
+	Readers      bool          // Release and Try of a Batch may have shared locks
+	Registers    bool          // its Sessions are Registrars of package postgres
 }
 
-// Settings is what the engine asks of a session.
+// Settings are the engine's demands on a session.
 type Settings struct {
-	Lease            time.Duration      // the database frees the locks of a session silent for so long
-	StatementTimeout time.Duration      // the database gives up on a statement of ours after so long
-	Proof            time.Duration      // no answer to a question of the proof for so long is a refusal
-	Socket           func(any) net.Conn // finds the socket of a driver's connection; nil: the known drivers
+	Lease            time.Duration      // the database frees the locks of a session that is silent for so long
+	StatementTimeout time.Duration      // the database gives up on a statement after so long
+	Proof            time.Duration      // bounds each question of the proof
+	Socket           func(any) net.Conn // finds the socket of a driver's connection; nil: for known drivers only
 }
 
-// A Session holds locks in the database until they are released or it ends.
+// A Session holds locks in the database. They last until they are released or
+// the session ends.
 //
-// Exchange, Held, Claim and Token are called by one goroutine at a time; Abort and Socket by
-// any.
+// One goroutine at a time calls Exchange, Held, CheckSecrets and Token. Any
+// goroutine may call the other methods.
+//
+// Invariant: no method takes a context, since a driver that cancels a statement
+// ends the connection and every lock on it.
 type Session interface {
 	// Exchange carries out b in one round trip, releases first, and fills in
-	// its answers. After a nil error the session is the one that was opened,
-	// and every answer is right. After an error of Kind Statement or Full the
-	// session lives but what it holds is known only to Held; after any other,
-	// what it held is lost. It takes no context: cancelling a statement would
-	// end the session and every lock on it.
+	// the responses. Without an error every response is right, and comes from
+	// the session that Open opened. Errors are *Failures:
+	//
+	//   - Statement, Full: the session lives. Only Held knows what it holds.
+	//   - others: the session is lost with all its locks.
 	Exchange(b *Batch) error
 
-	// Held lists the keys that the session holds, by the database's account. Claims
-	// may be among them, as readers' locks.
+	// Held lists the keys that the session holds, as the database knows it.
+	// Secret checks may be among them, as shared locks. Its error is like that
+	// of Exchange.
 	Held() ([]Key, error)
 
-	// Claim asks for claims, and gives others back that the session has. It
-	// reports for each it asked for whether another session disputes it: then this
-	// one has it not. After an error the session has none of either;
-	// its kind is as Exchange's.
-	Claim(wanted, dropped []Claim) (disputed []bool, err error)
+	// CheckSecrets takes the checks of wanted and then holds them, and gives
+	// those of dropped back. It reports for each of wanted whether another
+	// session has the same namespace with another secret. The session does not
+	// hold such a check.
+	//
+	// After an error the session holds no check of wanted or dropped. The error
+	// is like that of Exchange.
+	CheckSecrets(wanted, dropped []SecretCheck) (conflicts []bool, err error)
 
-	// Token is one for every lock that the session holds at this moment, and
-	// does not change what it holds.
+	// Token returns a token for all locks that the session holds at this
+	// moment. It changes no lock. Its error is like that of Exchange.
 	Token() (Token, error)
 
-	// Drawn is a token like Token's, without a question to the database, where an
-	// exchange has brought some along. Any goroutine may call it; the token is good for the locks
-	// that are held both before and after the call.
-	Drawn() (Token, bool)
+	// ReservedToken returns a token like Token's without a round trip, if an
+	// exchange has reserved one. It is good for each lock that is held both
+	// before and after the call.
+	ReservedToken() (Token, bool)
 
-	// Room is how many keys a batch may carry.
+	// Room returns how many keys one Batch may carry.
 	Room() int
 
-	// Socket is the session's connection to the server for watching, or nil
-	// where the driver does not let it be reached.
+	// Socket returns the session's connection to the server, to be watched, or
+	// nil if the driver does not show it.
 	Socket() net.Conn
 
-	// Abort makes a call in flight return, by closing the socket under it,
-	// where it can be reached. It does not wait.
+	// Abort closes the socket under a call in flight, if it is known, so that
+	// the call returns. It does not wait.
 	Abort()
 
-	// Destroy ends the session: its connection is closed, not pooled. It waits
-	// for a call in flight.
+	// Destroy ends the session. It closes the connection instead of giving it
+	// back to the pool. It waits for a call in flight.
 	Destroy()
 }
 
-// A Batch is what one round trip carries, and its answers.
-type Batch struct {
-	Release []Key   // give these back
-	Try     []Key   // then take each of these that is free; these two may be readers' locks, where Traits says so
-	Any     [][]Key // then, of each of these groups, take the first that is free; a group's keys share one Space
-	All     [][]Key // then, of each of these sets, take all or none: from the first on, until one is not free
-
-	NotHeld []Key // answer: of Release, what the session did not hold
-	Busy    []Key // answer: of Try, what another session holds
-	Won     []int // answer: for each of Any the index of what was taken, or -1
-	Missing []int // answer: for each of All the index of the first that was not free, or -1: all are taken
-}
-
-// Reset empties b for its next use and keeps its memory.
-func (b *Batch) Reset() {
-	*b = Batch{
-		Release: b.Release[:0], Try: b.Try[:0], Any: b.Any[:0], All: b.All[:0],
-		NotHeld: b.NotHeld[:0], Busy: b.Busy[:0], Won: b.Won[:0], Missing: b.Missing[:0],
-	}
-}
+// Defaults of Traits.
+const (
+	DefaultLease           = 10 * time.Second
+	ConnectionCloseTimeout = 100 * time.Millisecond // CloseTimeout where a session is a connection
+)

@@ -11,22 +11,26 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// A Kind says what a failure means for the session it happened on.
+// A Kind says what a failure means for the session on which it happened.
 type Kind uint8
 
 // The kinds of failure.
 const (
-	Gone         Kind = iota // no answer, or one that means the session has ended
+	Gone         Kind = iota // the session has ended, or did not respond
 	Statement                // the statement failed and the session lives
-	Full                     // the same: the server has no room for another lock
-	NotExclusive             // the proof that locks exclude was not given
-	Closed                   // the caller's own connection or transaction is closed
+	Full                     // like Statement, because the server has no room for another lock
+	NotExclusive             // it is not proved that locks exclude
+	Closed                   // the caller has closed its own connection or transaction
 )
 
-// A Failure is an error whose text names no key, host, user or database: it
-// may be shown to anybody. The driver's error is not kept, for its text does.
+// A Failure is an error of a database or a driver, sorted by what it means.
+//
+// Invariant: its text names no key, host, user or database, so it can be logged
+// and shown. It does not keep the driver's error, whose text may name them.
 //
 //nolint:errname // the engine sorts failures; this is not one kind of error among others
 type Failure struct {
@@ -35,19 +39,24 @@ type Failure struct {
 	State  string // the SQLSTATE, where the server gave one
 	Cause  error  // an error of the standard library with a constant text, or nil
 
-	// Lasting: only a person can mend it, with another setting, account or right.
-	Lasting bool
+	// Permanent: the failure lasts until a person changes a setting, an account
+	// or a right.
+	Permanent bool
 }
 
+// Error returns the reason.
 func (f *Failure) Error() string { return f.Reason }
 
-// SQLState is the server's code, or "", by the method that drivers' errors have.
+// SQLState returns the server's code or "". Drivers' errors have the same
+// method.
 func (f *Failure) SQLState() string { return f.State }
 
+// Unwrap returns the cause, so that errors.Is finds sql.ErrConnDone and
+// sql.ErrTxDone.
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Fail turns a driver's error into a Failure, and one that comes of a context
-// into context.Canceled or context.DeadlineExceeded itself.
+// Fail turns a driver's error into a *Failure. It returns context.Canceled and
+// context.DeadlineExceeded themselves for errors of a context, and nil for nil.
 func Fail(err error) error {
 	if err == nil {
 		return nil
@@ -56,13 +65,13 @@ func Fail(err error) error {
 	if errors.As(err, &failure) {
 		return failure
 	}
-	if number, state, ok := mysqlError(err); ok {
+	if number, state, ok := errcode.MySQL(err); ok {
 		return mysqlFailure(number, state)
 	}
-	if state := SQLState(err); state != "" {
-		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state, Lasting: isLasting(state)}
+	if state := errcode.SQLState(err); state != "" {
+		return &Failure{Kind: kindOf(state), Reason: inWords(state) + "SQLSTATE " + state, State: state, Permanent: isPermanent(state)}
 	}
-	if code, ok := sqliteCode(err); ok {
+	if code, ok := errcode.SQLite(err); ok {
 		return sqliteFailure(code)
 	}
 	switch {
@@ -74,30 +83,21 @@ func Fail(err error) error {
 		return context.Canceled
 	case errors.Is(err, context.DeadlineExceeded):
 		return context.DeadlineExceeded
-	case isTooLarge(err):
-		return errTooLong
+	case errcode.IsTooLarge(err):
+		return ErrTooLong
 	}
 	return &Failure{Kind: Gone, Reason: reason(err)}
 }
 
-// SQLState is the SQLSTATE that the server gave with err, or "".
-func SQLState(err error) string {
-	var coded interface{ SQLState() string }
-	if errors.As(err, &coded) {
-		return coded.SQLState()
-	}
-	_, state, _ := mysqlError(err)
-	return state
-}
-
-// inWords is what the commonest refusals of a server mean.
+// inWords returns the meaning of the most frequent SQLSTATEs, as the beginning
+// of a reason.
 func inWords(state string) string {
 	switch {
 	case strings.HasPrefix(state, "28"):
 		return "the server rejected the user or the password: "
 	case strings.HasPrefix(state, "3D"):
 		return "the server has no such database: "
-	case state == forbidden:
+	case state == errcode.Forbidden:
 		return "the role has no right to this: "
 	case state == "53300":
 		return "the server has no connection to spare: "
@@ -109,19 +109,22 @@ func inWords(state string) string {
 	return "the server answered "
 }
 
-// isLasting reports whether an SQLSTATE means that the user, the password or the
-// database is wrong, or that a right is missing.
-func isLasting(state string) bool {
-	return strings.HasPrefix(state, "28") || strings.HasPrefix(state, "3D") || state == forbidden
+// isPermanent reports whether an SQLSTATE means a wrong user, password or
+// database, or a missing right.
+func isPermanent(state string) bool {
+	return strings.HasPrefix(state, "28") || strings.HasPrefix(state, "3D") || state == errcode.Forbidden
 }
 
-// misconfigured rejects a database or a pool for what waiting does not mend.
-func misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Lasting: true} }
+// Misconfigured returns the failure of a database or a pool that does not get
+// better by waiting.
+func Misconfigured(reason string) error { return &Failure{Kind: Gone, Reason: reason, Permanent: true} }
 
-// kindOf tells what an SQLSTATE means for the session. Severity decides that,
-// and no portable interface carries it: these are the classes that the server
-// raises as FATAL on an established session. Whoever goes on after Statement
-// or Full asks Held next, which finds out a session that is gone all the same.
+// kindOf returns what an SQLSTATE means for the session.
+//
+// The severity decides that, but drivers show it in no common way. So Gone is
+// for the classes that the server raises as FATAL on an established session.
+// After Statement or Full the engine calls Held, which also finds a session
+// that is gone.
 func kindOf(state string) Kind {
 	switch {
 	case state == "53200":
@@ -137,7 +140,7 @@ func kindOf(state string) Kind {
 	return Statement
 }
 
-// reason says in general words what went wrong with a connection.
+// reason says in general words what is wrong with a connection.
 func reason(err error) string {
 	var (
 		dns      *net.DNSError
@@ -168,3 +171,43 @@ func reason(err error) string {
 	}
 	return "the driver could not connect: are the connection string and its TLS settings right?"
 }
+
+// AsStatement returns err as a failure that the session survives. A full lock
+// table stays one.
+func AsStatement(err error) error {
+	if err == nil {
+		return nil
+	}
+	var failure *Failure
+	if !errors.As(err, &failure) {
+		return &Failure{Kind: Statement, Reason: "the database did not answer in time"}
+	}
+	if failure.Kind == Full {
+		return failure
+	}
+	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause}
+}
+
+// Refuse returns the failure of a database whose locks may not exclude.
+func Refuse(reason string) error { return &Failure{Kind: NotExclusive, Reason: reason} }
+
+// IsStatement reports whether err, of a driver, is the failure of one
+// statement. The database is there then, and has rejected it.
+func IsStatement(err error) bool {
+	var failure *Failure
+	return errors.As(Fail(err), &failure) && failure.Kind == Statement
+}
+
+// Survives reports whether a session lives on after err, a *Failure.
+func Survives(err error) bool {
+	var failure *Failure
+	return errors.As(err, &failure) && (failure.Kind == Statement || failure.Kind == Full)
+}
+
+var (
+	// ErrNonsense is the failure of a response that does not fit the statement.
+	ErrNonsense = &Failure{Kind: Gone, Reason: "the server's answer made no sense"}
+
+	// ErrTooLong is the failure of a statement that was too long to be sent.
+	ErrTooLong = &Failure{Kind: Full, Reason: "too many keys for one statement: the server's max_allowed_packet is too small for them, or they are more than 25,000"}
+)

@@ -1,85 +1,30 @@
 package dialect
 
 import (
-	"errors"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// Error numbers of MySQL and MariaDB that mean something to us.
-const (
-	mysqlNoSuchTable  = 1146
-	mysqlDenied       = 1142 // a command on a table
-	mysqlNoAccess     = 1044 // of a user, to a database
-	mysqlNoDatabase   = 1049
-	mysqlCheck        = 3819 // a CHECK constraint, in MySQL
-	mariadbCheck      = 4025 // the same in MariaDB
-	mysqlOutOfRange   = 1690 // of a sum
-	mysqlTooMany      = 1040 // connections
-	mysqlTooManyOfOne = 1203 // the same, of one user
-	mysqlUserLimit    = 1226 // the same, or an hour's statements, by the account's own limit
-	mysqlOfflineMode  = 3032
-	mysqlShutdown     = 1053
-	mysqlKilled       = 1317 // a statement
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 var (
-	// mysqlGone is the errors after which there is no session, or which keep one
-	// from beginning. Whoever goes on after another asks Held next, which finds
-	// out a session that is gone all the same.
+	// mysqlGone are the errors that end a session or keep one from beginning.
+	// After another error the engine calls Held, which also finds a session
+	// that is gone.
 	mysqlGone = []uint16{
-		mysqlTooMany, mysqlTooManyOfOne, mysqlUserLimit, mysqlShutdown, mysqlOfflineMode,
+		errcode.MySQLTooMany, errcode.MySQLTooManyOfOne, errcode.MySQLUserLimit, errcode.MySQLShutdown, errcode.MySQLOfflineMode,
 		1042, 1043, 1047, 1080, 1129, 1130, // handshake, a command that is not known just now, hosts
 		1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, // network
 		1044, 1045, 1049, 1698, 1820, 1862, 3118, 3159, 4151, // accounts
 		1927, 2006, 2013, 3169, 4031, // killed, or silent for too long
 	}
 
-	// mysqlFull is the errors of a server without memory for another lock.
+	// mysqlFull are the errors of a server without memory for another lock.
 	mysqlFull = []uint16{1037, 1038, 1041, 1206}
 )
 
-// mysqlError is the number and the SQLSTATE in err of a driver of MySQL or MariaDB,
-// which are in fields Number (of 16 bits) and SQLState (of five bytes), as in those of
-// github.com/go-sql-driver/mysql and of its forks whose path has "mysql" in it. No driver is
-// imported. The error of any other tells nothing, and is taken for the loss of the session.
-func mysqlError(err error) (number uint16, state string, ok bool) {
-	defer func() {
-		if recover() != nil { // what looks like a driver's error, and is not
-			ok = false
-		}
-	}()
-	for ; err != nil; err = errors.Unwrap(err) {
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() != reflect.Struct || !strings.Contains(v.Type().PkgPath(), "mysql") {
-			continue
-		}
-		field := v.FieldByName("Number")
-		if !field.IsValid() || field.Kind() != reflect.Uint16 {
-			continue
-		}
-		return uint16(field.Uint()), mysqlState(v.FieldByName("SQLState")), true //nolint:gosec // it is one
-	}
-	return 0, "", false
-}
-
-// mysqlState is an SQLSTATE in a field that is five bytes; that of an error without
-// one if there is none.
-func mysqlState(field reflect.Value) string {
-	const general = "HY000"
-	if !field.IsValid() || field.Type() != reflect.TypeFor[[5]byte]() {
-		return general
-	}
-	state := field.Interface().([5]byte)
-	if state == ([5]byte{}) {
-		return general
-	}
-	return string(state[:])
-}
-
-// mysqlFailure is what an error number means.
+// mysqlFailure returns the failure that an error number means.
 func mysqlFailure(number uint16, state string) *Failure {
 	f := &Failure{Kind: Statement, State: state}
 	switch {
@@ -88,32 +33,34 @@ func mysqlFailure(number uint16, state string) *Failure {
 	case slices.Contains(mysqlFull, number):
 		f.Kind = Full
 	}
-	f.Lasting = slices.Contains(mysqlLasting, number)
+	f.Permanent = slices.Contains(mysqlPermanent, number)
 	f.Reason = mysqlInWords(number, state, f.Kind) + "error " + strconv.Itoa(int(number)) + ", SQLSTATE " + state
 	return f
 }
 
-// mysqlLasting are the errors that another account, right or database mends.
-var mysqlLasting = []uint16{
-	mysqlDenied, mysqlNoAccess, mysqlNoDatabase,
+// mysqlPermanent are the errors that last until a person changes an account, a
+// right or the name of the database.
+var mysqlPermanent = []uint16{
+	errcode.MySQLDenied, errcode.MySQLNoAccess, errcode.MySQLNoDatabase,
 	1130, 1045, 1698, 1820, 1862, 3118, 3159, 4151, // hosts, accounts
 }
 
-// mysqlInWords is what the commonest refusals of a server mean.
+// mysqlInWords returns the meaning of the most frequent errors, as the
+// beginning of a reason.
 func mysqlInWords(number uint16, state string, kind Kind) string {
 	switch {
-	case number == mysqlTooMany, number == mysqlTooManyOfOne, number == mysqlUserLimit:
+	case number == errcode.MySQLTooMany, number == errcode.MySQLTooManyOfOne, number == errcode.MySQLUserLimit:
 		return "the server has no connection to spare: "
-	case number == mysqlShutdown, number == mysqlOfflineMode:
+	case number == errcode.MySQLShutdown, number == errcode.MySQLOfflineMode:
 		return "the server is stopping, or takes no users: "
-	case number == mysqlKilled:
+	case number == errcode.MySQLKilled:
 		return "the statement was interrupted: "
-	case number == mysqlDenied:
+	case number == errcode.MySQLDenied:
 		return "the user may not do this with latchkey's tables: run the statements of Schema(MySQL) and FenceSchema(MySQL) once as a user who may create them," +
 			" and grant it SELECT, INSERT, UPDATE and DELETE: "
-	case strings.HasPrefix(state, "28"), number == mysqlNoAccess:
+	case strings.HasPrefix(state, "28"), number == errcode.MySQLNoAccess:
 		return "the server rejected the user or the password: "
-	case number == mysqlNoDatabase:
+	case number == errcode.MySQLNoDatabase:
 		return "the server has no such database: "
 	case kind == Full:
 		return "the server has no memory for another lock: "
@@ -121,12 +68,6 @@ func mysqlInWords(number uint16, state string, kind Kind) string {
 	return "the server answered "
 }
 
-// mysqlLost is the text of the error by which go-sql-driver says that a connection was lost in
-// a statement.
+// mysqlLost is the text of go-sql-driver's error for a connection that was lost
+// in a statement.
 const mysqlLost = "invalid connection"
-
-// isTooLarge reports whether err is that by which go-sql-driver says that it has sent nothing: a
-// statement is longer than the server, or the connection string, allows.
-func isTooLarge(err error) bool {
-	return strings.Contains(err.Error(), "packet for query is too large")
-}

@@ -1,5 +1,5 @@
-// Package handoff is what the packages httpmw and httpmw/idempotency share about
-// handing a request over to its handler:
+// Package handoff is what the packages httpmw and httpmw/idempotency share
+// about handing a request over to its handler:
 //
 //	inner := r.WithContext(ctx)
 //	defer handoff.CarryBack(r, inner)
@@ -29,10 +29,10 @@ func CarryBack(r, inner *http.Request) {
 	}
 }
 
-// InterruptedBy returns why the bound context ctx of a handler has ended, or nil
-// if it has not. Err of a bound context compares the clock with the lock's
-// deadline. The loss of a lock counts before ctx ends: the handler may have seen
-// it in [sqllock.Lock.Err] or [sqllock.Lock.Context] already.
+// InterruptedBy returns why the bound context ctx of a handler has ended, or
+// nil if it has not. Err of a bound context compares the clock with the lock's
+// deadline. The loss of a lock counts before ctx ends: the handler may have
+// seen it in [sqllock.Lock.Err] or [sqllock.Lock.Context] already.
 func InterruptedBy(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
@@ -54,8 +54,8 @@ type Body interface {
 	Taken() bool
 }
 
-// Beneath returns what is below every Body in front of it: net/http's own body, or
-// one that another package has put in its place.
+// Beneath returns what is below every Body in front of it: net/http's own body,
+// or one that another package has put in its place.
 func Beneath(body io.ReadCloser) io.ReadCloser {
 	for {
 		wrapped, ok := body.(Body)

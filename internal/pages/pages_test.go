@@ -1,13 +1,11 @@
 // Package pages tests the project's pages: their links resolve, the Go code in
-// them compiles, and the messages that they quote are in the source.
+// them compiles, and the messages, files and tests that they name exist.
 package pages
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
@@ -75,51 +73,5 @@ func TestGoCode(t *testing.T) {
 	}
 	if blocks < 15 {
 		t.Errorf("the pages have %d blocks of Go: are these the pages?", blocks)
-	}
-}
-
-// prefixes is how messages of the kit begin.
-var prefixes = []string{
-	"sqllock: ", "election: ", "lockwatch: ", "shard: ", "watermark: ",
-	"ratelimit: ", "httpmw: ", "grpcmw: ", "idempotency: ",
-}
-
-// A message that a page quotes, as a log line or an error's text, is in the
-// source. Where a value takes its place in the message the quote ends.
-func TestQuotedMessages(t *testing.T) {
-	t.Parallel()
-	source := readCode(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
-	for name, p := range readPages(t) {
-		for _, q := range p.quotes {
-			if why := unquoted(q.text, source); why != "" {
-				t.Errorf("%s:%d: %s", name, q.line, why)
-			}
-		}
-	}
-}
-
-// unquoted says why quote is not a message of source; empty if it is one, or no
-// message at all.
-func unquoted(quote, source string) string {
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(quote, prefix) && !strings.Contains(source, quote) {
-			return fmt.Sprintf("the source has no message %q", quote)
-		}
-	}
-	return ""
-}
-
-func TestUnquoted(t *testing.T) {
-	t.Parallel()
-	const source = `errors.New("sqllock: key is held")`
-	for quote, ok := range map[string]bool{
-		"sqllock: key is held": true,
-		"sqllock: key is":      true,
-		"sqllock.ErrHeld":      true,
-		"sqllock: key is busy": false,
-	} {
-		if why := unquoted(quote, source); (why == "") != ok {
-			t.Errorf("%q: %q", quote, why)
-		}
 	}
 }

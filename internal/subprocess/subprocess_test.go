@@ -178,7 +178,8 @@ func TestParentIsKilled(t *testing.T) {
 			if state == "frozen" && !canFreeze {
 				t.Skip("this system does not freeze processes")
 			}
-			// The grandchild's standard error is this pipe: it ends with the last process that has it.
+			// The grandchild's standard error is this pipe: it ends with the
+			// last process that has it.
 			reader, writer, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)

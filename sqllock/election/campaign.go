@@ -69,7 +69,7 @@ const maxLockerPause = 3 * time.Second
 // whatever its end.
 //
 // After errors of the Locker, as when the database is away, the pause grows in
-// the same way, but not beyond 3 s, or least if that is more.
+// the same way. It stays below 3 s, or below least if that is more.
 //
 // WithBackoff panics if least is not positive, or greater than most.
 func WithBackoff(least, most time.Duration) Option {

@@ -22,8 +22,8 @@ func untilEnd(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// campaign runs c in a goroutine. stop ends its context and gives what Run
-// returned.
+// campaign runs c in a goroutine. stop ends its context and returns the error
+// of Run.
 func campaign(t *testing.T, c *election.Campaign, lead func(context.Context) error) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -42,8 +42,8 @@ func campaign(t *testing.T, c *election.Campaign, lead func(context.Context) err
 	return stop
 }
 
-// wantLeader checks who of campaigns leads: the one at index leader, or nobody
-// (-1).
+// wantLeader checks that the campaign at index leader leads and no other. With
+// -1 none leads.
 func wantLeader(t *testing.T, leader int, campaigns ...*election.Campaign) {
 	t.Helper()
 	for i, c := range campaigns {
@@ -96,8 +96,8 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// However a term ends, the key goes back and the other one in line leads next;
-// later the first stands again.
+// However a term ends, the key is released and the campaign that waits leads
+// next. Later the first one stands again.
 func TestTermEnds(t *testing.T) {
 	tests := []struct {
 		name string
@@ -109,7 +109,7 @@ func TestTermEnds(t *testing.T) {
 		{"resigns", func(ctx context.Context, c *election.Campaign) error { c.Resign(); return untilEnd(ctx) }, election.ErrResigned},
 		{"resigns, nil", func(_ context.Context, c *election.Campaign) error { c.Resign(); return nil }, election.ErrResigned},
 		{"resigns, and fails", func(_ context.Context, c *election.Campaign) error { c.Resign(); return errBroken }, errBroken},
-		// What it returns is no word of the locker's, which would end Run.
+		// It is not the Locker's error, which would end Run.
 		{"another locker is closed", func(context.Context, *election.Campaign) error { return sqllock.ErrClosed }, sqllock.ErrClosed},
 	}
 	for _, tt := range tests {
@@ -147,15 +147,15 @@ func TestTermEnds(t *testing.T) {
 	}
 }
 
-// The pause grows with failures in a row, is at least a half of what it is said
-// to be, and falls back after a term that was good or long.
+// The pause grows with failures in a row. It is at least a half of its nominal
+// length. After a good or a long term it is short again.
 func TestBackoff(t *testing.T) {
 	const least, most = time.Second, 5 * time.Second
 	fail := func(context.Context) error { return errBroken }
 	tests := []struct {
 		name string
 		lead func(context.Context) error
-		want time.Duration // before the next term, at the most
+		want time.Duration // at most, before the next term
 	}{
 		{"fails", fail, least},
 		{"fails", fail, 2 * least},

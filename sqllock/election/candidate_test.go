@@ -1,62 +1,43 @@
 package election_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// candidateEnv makes this test binary a candidate: a process that campaigns,
-// and tells on its output what it sees, a report on a line.
-const candidateEnv = "LATCHKEY_TEST_CANDIDATE"
+// role is the role of a process that campaigns. It prints what it sees, one
+// report on a line.
+const role = "candidate"
 
-// candidacy is a candidate's orders.
-type candidacy struct {
+// orders are what a candidate is started with.
+type orders struct {
 	Who    int
 	Driver string
 	DSN    string
 }
 
-// A report is what a candidate tells: a claim, or how a term ended.
+// A report is a line of a candidate: an observation, or how a term ended.
 type report struct {
-	claim
+	observation
 
-	Ended int    // the term that ended; 0 if this is a claim
+	Ended int    // the term that ended; 0 if this is an observation
 	Cause string // of the end of its leader's context
 }
 
-// runCandidate does not return in a process that is to be a candidate.
-func runCandidate() {
-	text := os.Getenv(candidateEnv)
-	if text == "" {
-		return
-	}
-	var orders candidacy
-	err := json.Unmarshal([]byte(text), &orders)
-	if err == nil {
-		err = orders.carryOut()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "candidate:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func (o candidacy) carryOut() error {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // losses are what the test is about
+// stand is the program of a candidate. It returns when ctx ends.
+func stand(ctx context.Context, o orders) error {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the test causes losses
 	locks, err := sql.Open(o.Driver, o.DSN)
 	if err != nil {
 		return err
@@ -71,31 +52,26 @@ func (o candidacy) carryOut() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the order to exit, or the parent's end
-		cancel()
-	}()
 	c := election.New(s, office, election.WithBackoff(100*time.Millisecond, time.Second))
-	out := &reports{encoder: json.NewEncoder(os.Stdout)}
-	go watchStatus(ctx, o.Who, c, out.claim)
+	out := &printer{encoder: json.NewEncoder(os.Stdout)}
+	go watchStatus(ctx, o.Who, c, func(seen observation) { out.print(report{observation: seen}) })
 	_ = c.Run(ctx, func(ctx context.Context) error {
 		s := c.Status()
 		o.write(ctx, work, s.Token)
-		out.tell(report{Ended: s.Terms, Cause: context.Cause(ctx).Error()})
+		out.print(report{Ended: s.Terms, Cause: context.Cause(ctx).Error()})
 		return ctx.Err()
 	})
 	return s.Close()
 }
 
-// write writes rows as fast as it may, fenced, until ctx ends.
-func (o candidacy) write(ctx context.Context, db *sql.DB, token string) {
+// write writes fenced rows without a pause until ctx ends.
+func (o orders) write(ctx context.Context, db *sql.DB, token string) {
 	for ctx.Err() == nil {
 		_ = o.writeFenced(ctx, db, token)
 	}
 }
 
-func (o candidacy) writeFenced(ctx context.Context, db *sql.DB, token string) error {
+func (o orders) writeFenced(ctx context.Context, db *sql.DB, token string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -105,84 +81,72 @@ func (o candidacy) writeFenced(ctx context.Context, db *sql.DB, token string) er
 	if err := sqllock.Fence(ctx, tx, lock); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO deeds (who, token) VALUES ($1, $2)", o.Who, token); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO work (who, token) VALUES ($1, $2)", o.Who, token); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// watchStatus is the health check: it looks again and again whether c leads.
-func watchStatus(ctx context.Context, who int, c *election.Campaign, found func(claim)) {
+// watchStatus reads the Status of c every millisecond until ctx ends, as a
+// health check would. It passes on each time at which c leads.
+func watchStatus(ctx context.Context, who int, c *election.Campaign, found func(observation)) {
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		from := time.Now().UnixNano()
 		s := c.Status()
 		if to := time.Now().UnixNano(); s.Leader {
-			found(claim{who, s.Terms, s.Token, from, to})
+			found(observation{who, s.Terms, s.Token, from, to})
 		}
 		<-ticker.C
 	}
 }
 
-// reports is a candidate's output.
-type reports struct {
+// A printer is the output of a candidate.
+type printer struct {
 	mu      sync.Mutex // protects encoder
 	encoder *json.Encoder
 }
 
-func (r *reports) tell(what report) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_ = r.encoder.Encode(what)
+func (p *printer) print(what report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.encoder.Encode(what)
 }
 
-func (r *reports) claim(c claim) { r.tell(report{claim: c}) }
-
-// A candidate is such a process, seen from the test.
+// A candidate is a process that campaigns, as the test sees it.
 type candidate struct {
-	who   int
-	cmd   *exec.Cmd
-	stdin io.Closer
-	ended chan struct{} // closed when the process has ended and all it said is in the book
+	*subprocess.Process
+
+	who  int
+	read chan struct{} // closed when the process has ended and its observations are in the history
 
 	mu     sync.Mutex // protects causes
-	causes []string   // of its terms' ends
+	causes []string   // of the ends of its terms
 }
 
 // startCandidate starts a candidate, which ends with the test.
-func startCandidate(t *testing.T, b *book, o candidacy) *candidate {
+func startCandidate(t *testing.T, h *history, o orders) *candidate {
 	t.Helper()
-	text, err := json.Marshal(o)
+	p, err := subprocess.Start(role, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &candidate{who: o.Who, cmd: exec.Command(os.Args[0]), ended: make(chan struct{})} //nolint:gosec,noctx // this test binary
-	c.cmd.Env = append(os.Environ(), candidateEnv+"="+string(text))
-	c.cmd.Stderr = os.Stderr
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c := &candidate{Process: p, who: o.Who, read: make(chan struct{})}
 	go func() {
-		defer close(c.ended)
-		c.listen(stdout, b)
-		_ = c.cmd.Wait()
+		defer close(c.read)
+		c.listen(p.Stdout, h)
+		<-p.Ended()
 	}()
 	t.Cleanup(func() {
-		_ = c.cmd.Process.Kill()
-		<-c.ended
+		_ = p.Kill()
+		<-c.read
 	})
 	return c
 }
 
-func (c *candidate) listen(out io.Reader, b *book) {
+// listen reads the reports until the process has ended.
+func (c *candidate) listen(out io.Reader, h *history) {
 	lines := json.NewDecoder(out)
 	for {
 		var r report
@@ -190,7 +154,7 @@ func (c *candidate) listen(out io.Reader, b *book) {
 			return
 		}
 		if r.Ended == 0 {
-			b.add(r.claim)
+			h.add(r.observation)
 			continue
 		}
 		c.mu.Lock()
@@ -199,7 +163,7 @@ func (c *candidate) listen(out io.Reader, b *book) {
 	}
 }
 
-// ends is the causes with which its terms have ended.
+// ends returns the causes with which its terms have ended.
 func (c *candidate) ends() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// An error of the locker's own, after the context has ended, does not hide that
-// it has.
+// An error of the Locker, after the context has ended, does not hide the end of
+// the context.
 func TestContextEndsInError(t *testing.T) {
 	for _, own := range []error{sqllock.ErrUnavailable, sqllock.ErrClosed, errBroken} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -26,7 +26,7 @@ func TestContextEndsInError(t *testing.T) {
 	}
 }
 
-// An uncomparable is an error that == panics of.
+// An uncomparable is an error for which == panics.
 type uncomparable []string
 
 func (u uncomparable) Error() string { return u[0] }

@@ -15,8 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// A leader sends what is due. Before each effect it asks whether it still
-// leads.
+// A leader sends letters. Before each one it checks that it still leads.
 func ExampleCampaign() {
 	locks, done := dbtest.ExampleSession()
 	defer done()
@@ -32,7 +31,7 @@ func ExampleCampaign() {
 			}
 			fmt.Println("letter", n)
 			if n == 2 {
-				cancel() // the process is told to stop
+				cancel() // the process is asked to stop
 			}
 			select {
 			case <-ctx.Done(): // or the lock is lost
@@ -48,8 +47,8 @@ func ExampleCampaign() {
 	// context canceled
 }
 
-// To return is to resign: what the function has started must have ended by
-// then. Here it goes on beside the next leader.
+// A function that returns resigns. Its goroutines must have ended by then: here
+// one goes on while the next leader works.
 func ExampleCampaign_incorrect() {
 	locks := sqllock.NewMemory()
 	key := sqllock.Namespace("leader").Key("mailer")
@@ -73,7 +72,8 @@ func ExampleCampaign_incorrect() {
 	// Output: the first one works while the second one leads
 }
 
-// A health endpoint: who leads, since when, by which token.
+// A health endpoint reports whether this process leads, since when, and with
+// which token.
 func ExampleCampaign_Status() {
 	locks, done := dbtest.ExampleSession()
 	defer done()

@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
-// campaignLockers are the lockers of a fleet, each made as by a process of its
-// own.
+// campaignLockers are the kinds of Locker. Each open is that of another
+// process.
 var campaignLockers = []struct {
 	name   string
 	tokens bool
@@ -45,8 +45,8 @@ var campaignLockers = []struct {
 	}},
 }
 
-// With each locker: one leads, the next takes over when it stops, and where
-// there are tokens the later leader's is the greater.
+// With each kind of Locker one campaign leads, and the next takes over when it
+// stops. If there are tokens, that of the later leader is the greater.
 func TestLockers(t *testing.T) {
 	for _, locker := range campaignLockers {
 		t.Run(locker.name, func(t *testing.T) {

@@ -4,9 +4,10 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 func TestMain(m *testing.M) {
-	runCandidate() // does not return in a process that is a candidate of TestTakeOver
+	subprocess.Main(role, stand) // in a candidate of TestTakeOver it does not return
 	dbtest.Main(m)
 }

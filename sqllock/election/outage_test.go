@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// The database goes away under a leader and two that wait: the leader steps
-// down, nobody leads meanwhile, and when it is back somebody does.
+// The database goes away under a leader and two candidates that wait. The
+// leader steps down, and no process leads until the database is back.
 func TestDatabaseAway(t *testing.T) {
 	ways := []struct {
 		name        string
@@ -28,9 +28,9 @@ func TestDatabaseAway(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
-				var b book
-				campaigns, causes := campaignAll(t, driver, cluster.DSN(""), &b)
-				lockertest.Eventually(t, "somebody leads", func() bool { _, _, ok := b.since(time.Unix(0, 0), 0); return ok })
+				var h history
+				campaigns, causes := campaignAll(t, driver, cluster.DSN(""), &h)
+				lockertest.Eventually(t, "a process leads", func() bool { _, _, ok := h.since(time.Unix(0, 0), 0); return ok })
 				for len(causes) > 0 {
 					t.Logf("a slow machine has ended a term: %v", <-causes)
 				}
@@ -40,21 +40,22 @@ func TestDatabaseAway(t *testing.T) {
 				if cause := <-causes; cause != sqllock.ErrLost {
 					t.Errorf("cause for a leader whose database is away: %v, want ErrLost", cause)
 				}
-				lockertest.Eventually(t, "nobody leads while the database is away", func() bool { return leading(campaigns) == 0 })
+				lockertest.Eventually(t, "no process leads while the database is away", func() bool { return leading(campaigns) == 0 })
 				if err := way.back(cluster); err != nil {
 					t.Fatal(err)
 				}
 				back := time.Now()
-				lockertest.Eventually(t, "somebody leads again", func() bool { _, _, ok := b.since(back, 0); return ok })
-				b.check(t)
+				lockertest.Eventually(t, "a process leads again", func() bool { _, _, ok := h.since(back, 0); return ok })
+				h.check(t)
 			})
 		})
 	}
 }
 
-// campaignAll has three campaigns, each on a Session of its own, run for the
-// length of the test, and their claims kept in b. causes has the ends of terms.
-func campaignAll(t *testing.T, driver, dsn string, b *book) (campaigns []*election.Campaign, causes <-chan error) {
+// campaignAll runs three campaigns until the test ends, each on a Session of
+// its own. It keeps the observations in h. causes receives the cause of the end
+// of each term.
+func campaignAll(t *testing.T, driver, dsn string, h *history) (campaigns []*election.Campaign, causes <-chan error) {
 	t.Helper()
 	ended := make(chan error, 100)
 	for i := range 3 {
@@ -67,7 +68,7 @@ func campaignAll(t *testing.T, driver, dsn string, b *book) (campaigns []*electi
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		var watching sync.WaitGroup
-		watching.Go(func() { watchStatus(ctx, i+1, c, b.add) })
+		watching.Go(func() { watchStatus(ctx, i+1, c, h.add) })
 		t.Cleanup(func() { cancel(); watching.Wait() })
 		campaigns = append(campaigns, c)
 	}

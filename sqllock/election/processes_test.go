@@ -12,20 +12,20 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// takeOvers is how often a leader goes, in each way.
+// takeOvers is how many leaders end in each way.
 const takeOvers = 5
 
-// Three processes campaign, and leaders exit, are killed, and freeze. Nobody
-// leads beside another, a leader that wakes does not call itself one, and what
-// leaders write is in the order of their terms.
+// Three processes campaign, and leaders exit, are killed, and freeze. Two never
+// lead at once. A leader that wakes does not call itself leader. What leaders
+// write is in the order of their terms.
 func TestTakeOver(t *testing.T) {
 	ways := []struct {
 		name string
 		end  func(t *testing.T, leader *candidate)
-		mend func(t *testing.T, f *fleet, leader *candidate) // when the next has taken over
+		mend func(t *testing.T, f *fleet, leader *candidate) // called when another has taken over
 	}{
-		{"exit", func(t *testing.T, leader *candidate) { _ = leader.stdin.Close() }, replaceExited},
-		{"kill -9", func(_ *testing.T, leader *candidate) { _ = leader.cmd.Process.Kill() }, replace},
+		{"exit", func(_ *testing.T, leader *candidate) { leader.Ask() }, replaceExited},
+		{"kill -9", func(_ *testing.T, leader *candidate) { _ = leader.Kill() }, replace},
 		{"freeze, lease 2 s", freezeLeader, wake},
 	}
 	for _, driver := range pgtest.Drivers() {
@@ -41,23 +41,23 @@ func TestTakeOver(t *testing.T) {
 				t.Logf("%s: taken over after %v (median of %d; %v to %v)", way.name,
 					times[len(times)/2].Round(100*time.Microsecond), len(times), times[0], times[len(times)-1])
 			}
-			f.checkDeeds(t)
+			f.checkWork(t)
 			f.stop(t)
-			f.book.check(t)
+			f.history.check(t)
 		})
 	}
 }
 
 func freezeLeader(t *testing.T, leader *candidate) {
 	t.Helper()
-	if err := pgtest.FreezeProcess(leader.cmd.Process.Pid); err != nil {
+	if err := pgtest.FreezeProcess(leader.PID()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func replace(t *testing.T, f *fleet, leader *candidate) {
 	t.Helper()
-	<-leader.ended
+	<-leader.read
 	delete(f.candidates, leader.who)
 	f.start(t)
 }
@@ -65,8 +65,8 @@ func replace(t *testing.T, f *fleet, leader *candidate) {
 func replaceExited(t *testing.T, f *fleet, leader *candidate) {
 	t.Helper()
 	replace(t, f, leader)
-	if code := leader.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("a leader that was told to exit ended with %d", code)
+	if err := leader.Wait(); err != nil {
+		t.Errorf("a leader that was asked to end: %v", err)
 	}
 }
 
@@ -74,10 +74,10 @@ func replaceExited(t *testing.T, f *fleet, leader *candidate) {
 func wake(t *testing.T, _ *fleet, leader *candidate) {
 	t.Helper()
 	before := len(leader.ends())
-	if err := pgtest.ThawProcess(leader.cmd.Process.Pid); err != nil {
+	if err := pgtest.ThawProcess(leader.PID()); err != nil {
 		t.Fatal(err)
 	}
-	lockertest.Eventually(t, "a leader that was frozen is told", func() bool { return len(leader.ends()) > before })
+	lockertest.Eventually(t, "a leader that was frozen notices the loss", func() bool { return len(leader.ends()) > before })
 	if cause := leader.ends()[before]; cause != sqllock.ErrLost.Error() {
 		t.Errorf("cause for a leader that was frozen: %s", cause)
 	}
@@ -87,7 +87,7 @@ func wake(t *testing.T, _ *fleet, leader *candidate) {
 type fleet struct {
 	driver, dsn string
 	db          *sql.DB
-	book        book
+	history     history
 	candidates  map[int]*candidate
 	started     int
 }
@@ -97,7 +97,7 @@ func newFleet(t *testing.T, driver string) *fleet {
 	f := &fleet{driver: driver, dsn: pgtest.Database(t), candidates: make(map[int]*candidate)}
 	f.db = dbtest.Open(t, driver, f.dsn)
 	dbtest.Create(t, f.db, sqllock.FenceSchema(sqllock.PostgreSQL))
-	dbtest.Execute(t, f.db, `CREATE TABLE deeds (id bigserial PRIMARY KEY, who int NOT NULL, token text COLLATE "C" NOT NULL)`)
+	dbtest.Execute(t, f.db, `CREATE TABLE work (id bigserial PRIMARY KEY, who int NOT NULL, token text COLLATE "C" NOT NULL)`)
 	for range 3 {
 		f.start(t)
 	}
@@ -107,26 +107,26 @@ func newFleet(t *testing.T, driver string) *fleet {
 func (f *fleet) start(t *testing.T) {
 	t.Helper()
 	f.started++
-	f.candidates[f.started] = startCandidate(t, &f.book, candidacy{Who: f.started, Driver: f.driver, DSN: f.dsn})
+	f.candidates[f.started] = startCandidate(t, &f.history, orders{Who: f.started, Driver: f.driver, DSN: f.dsn})
 }
 
-// leader waits until somebody else than one leads after a moment.
+// leader waits until a process other than not leads after a moment.
 func (f *fleet) leader(t *testing.T, moment time.Time, not int) (who int, at time.Time) {
 	t.Helper()
-	lockertest.Eventually(t, "somebody leads", func() (ok bool) {
-		who, at, ok = f.book.since(moment, not)
+	lockertest.Eventually(t, "a process leads", func() (ok bool) {
+		who, at, ok = f.history.since(moment, not)
 		return ok
 	})
 	return who, at
 }
 
-// takeOver ends the leader's term in some way, and returns after how long
-// another led. There are three candidates again after it.
+// takeOver ends the leader's term in some way, and returns the time until
+// another process led. After it there are three candidates again.
 func (f *fleet) takeOver(t *testing.T, end func(*testing.T, *candidate), mend func(*testing.T, *fleet, *candidate)) time.Duration {
 	t.Helper()
 	who, _ := f.leader(t, time.Now(), 0)
 	lockertest.Eventually(t, "the leader has written", func() bool {
-		return dbtest.Number(t, f.db, "SELECT count(*) FROM deeds WHERE token = $1", f.book.token(who)) > 0
+		return dbtest.Number(t, f.db, "SELECT count(*) FROM work WHERE token = $1", f.history.token(who)) > 0
 	})
 	leader, began := f.candidates[who], time.Now()
 	end(t, leader)
@@ -135,28 +135,29 @@ func (f *fleet) takeOver(t *testing.T, end func(*testing.T, *candidate), mend fu
 	return at.Sub(began)
 }
 
-// checkDeeds checks that no write came after one of a later leader.
-func (f *fleet) checkDeeds(t *testing.T) {
+// checkWork checks that no leader wrote after a later one.
+func (f *fleet) checkWork(t *testing.T) {
 	t.Helper()
-	if n := dbtest.Number(t, f.db, `SELECT count(*) FROM (SELECT token, lag(token) OVER (ORDER BY id) AS before FROM deeds) d
+	if n := dbtest.Number(t, f.db, `SELECT count(*) FROM (SELECT token, lag(token) OVER (ORDER BY id) AS before FROM work) d
 		WHERE token < before`); n > 0 {
 		t.Errorf("%d times a leader wrote after a later one", n)
 	}
-	if n := dbtest.Number(t, f.db, `SELECT count(DISTINCT token) FROM deeds`); n < 3*takeOvers {
+	if n := dbtest.Number(t, f.db, `SELECT count(DISTINCT token) FROM work`); n < 3*takeOvers {
 		t.Errorf("only %d leaders wrote", n)
 	}
-	if n := dbtest.Number(t, f.db, `SELECT count(*) FROM (SELECT token FROM deeds GROUP BY token HAVING min(who) <> max(who)) d`); n > 0 {
+	if n := dbtest.Number(t, f.db, `SELECT count(*) FROM (SELECT token FROM work GROUP BY token HAVING min(who) <> max(who)) d`); n > 0 {
 		t.Errorf("%d tokens were of two leaders", n)
 	}
 }
 
-// stop has all candidates exit, and waits until what they said is in the book.
+// stop ends all candidates, and waits until their observations are in the
+// history.
 func (f *fleet) stop(t *testing.T) {
 	t.Helper()
 	for _, c := range f.candidates {
-		_ = c.stdin.Close()
+		c.Ask()
 	}
 	for _, c := range f.candidates {
-		<-c.ended
+		<-c.read
 	}
 }

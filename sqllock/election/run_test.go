@@ -62,7 +62,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// The cause of Run's context is that of the leader's.
+// The leader's context ends with the cause of Run's context.
 func TestCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := election.New(sqllock.NewMemory(), office).Run(ctx, func(ctx context.Context) error {
@@ -151,7 +151,7 @@ func TestResignWaits(t *testing.T) {
 	})
 }
 
-// A lockerFunc is a Locker of a test's own.
+// A lockerFunc is a Locker whose Lock is a function of the test.
 type lockerFunc func(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error)
 
 func (f lockerFunc) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {

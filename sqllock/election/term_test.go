@@ -15,9 +15,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// Status asks the lock, not its own memory: the lock is lost, the leader's
-// context has not ended yet, and the process does not call itself leader. So it
-// is after a suspend past the lease, before any timer has fired.
+// Status asks the lock. When the lock is lost, the process does not call itself
+// leader, even if the leader's context has not ended yet. A suspend past the
+// lease looks like this until the first timer fires.
 func TestStatusBeforeTheLeaderIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqllock.NewMemory()
@@ -34,7 +34,7 @@ func TestStatusBeforeTheLeaderIsTold(t *testing.T) {
 		synctest.Wait()
 		wantLeader(t, 0, c)
 		untold := 0
-		for id := range int64(8) { // locks whose end is told before the leader's
+		for id := range int64(8) { // Lose announces the loss of these first
 			dbtest.Lock(t, m, sqllock.ID(id)).OnEnd(func(error) {
 				select {
 				case <-(*leading.Load()).Done():
@@ -48,7 +48,7 @@ func TestStatusBeforeTheLeaderIsTold(t *testing.T) {
 		}
 		m.Lose()
 		if untold == 0 {
-			t.Error("the leader was told before every look")
+			t.Error("the leader's context had ended before every look")
 		}
 		if cause := <-causes; cause != sqllock.ErrLost {
 			t.Errorf("cause: %v, want ErrLost", cause)
@@ -60,8 +60,8 @@ func TestStatusBeforeTheLeaderIsTold(t *testing.T) {
 	})
 }
 
-// Two terms of one process never overlap, however long a leader that has lost
-// the lock goes on. Nor does this process keep others from leading meanwhile.
+// Two terms of one process never overlap, however long a leader goes on after
+// it has lost the lock. Meanwhile other processes may lead.
 func TestTermsDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqllock.NewMemory()
@@ -95,7 +95,7 @@ func TestTermsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// How a leader answers its loss is no failure of its own: the pause does not
+// Whatever a leader returns after a loss, it has not failed: the pause does not
 // grow.
 func TestLosses(t *testing.T) {
 	const least = 10 * time.Second
@@ -133,7 +133,8 @@ func TestLosses(t *testing.T) {
 	})
 }
 
-// The Session is closed under a leader: the leader is told, and Run returns.
+// When the Session of a leader is closed, the leader's context ends and Run
+// returns.
 func TestSessionCloses(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := dbtest.Session(t, driver, dsn)

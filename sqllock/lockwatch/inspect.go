@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -35,7 +36,7 @@ func Inspect(ctx context.Context, db *sql.DB, opts ...InspectOption) (*Snapshot,
 		panic("lockwatch: Inspect needs a *sql.DB that is not nil")
 	}
 	o := newInspectOptions(opts)
-	i, err := bounded(ctx, func() (*dialect.Inspection, error) { return dialect.Inspect(ctx, db, o.schema) })
+	i, err := bounded(ctx, func() (*postgres.Inspection, error) { return postgres.Inspect(ctx, db, o.schema) })
 	if err != nil {
 		return nil, publicError(err)
 	}
@@ -82,7 +83,7 @@ func publicError(err error) error {
 func withSentinel(failure *dialect.Failure) error {
 	sentinel := sqllock.ErrUnavailable
 	switch {
-	case failure.Lasting:
+	case failure.Permanent:
 		sentinel = sqllock.ErrConfig
 	case failure.Kind == dialect.NotExclusive:
 		sentinel = sqllock.ErrNotExclusive

@@ -1,7 +1,7 @@
 package lockwatch
 
 import (
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -27,7 +27,7 @@ import (
 func Schema(d sqllock.Dialect) []string {
 	switch d {
 	case sqllock.PostgreSQL:
-		return dialect.RegistrySchema().PostgreSQL
+		return postgres.RegistrySchema().PostgreSQL
 	case sqllock.SQLite, sqllock.MySQL:
 		return nil
 	}

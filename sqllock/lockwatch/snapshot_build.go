@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // snapshotOf returns i as a Snapshot, sorted.
-func snapshotOf(i *dialect.Inspection) *Snapshot {
+func snapshotOf(i *postgres.Inspection) *Snapshot {
 	s := &Snapshot{At: i.At, Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits)}
 	processes := make(map[int]Process, len(i.Processes))
 	for _, p := range i.Processes {
@@ -50,7 +51,7 @@ func snapshotOf(i *dialect.Inspection) *Snapshot {
 	return s
 }
 
-func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
+func holderOf(l postgres.InspectedLock, key sqllock.Key, p Process) Holder {
 	h := Holder{Key: key, Process: p, Shared: l.Shared}
 	if r := l.Registration; r != nil {
 		h.Registration = &Registration{
@@ -62,7 +63,7 @@ func holderOf(l dialect.InspectedLock, key sqllock.Key, p Process) Holder {
 	return h
 }
 
-func pollOf(p dialect.InspectedPoll) Waiter {
+func pollOf(p postgres.InspectedPoll) Waiter {
 	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
 	if p.HeldSpace >= 0 {
 		held := keyOf(dialect.Space(p.HeldSpace), p.HeldID)
@@ -71,7 +72,7 @@ func pollOf(p dialect.InspectedPoll) Waiter {
 	return Waiter{Key: keyOf(p.Space, p.ID), Since: p.Since, Poll: poll}
 }
 
-func stateOf(t dialect.RegistryTable) TableState {
+func stateOf(t postgres.RegistryTable) TableState {
 	switch {
 	case t.Name == "":
 		return TableMissing

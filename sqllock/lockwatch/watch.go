@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -102,8 +102,8 @@ const (
 // look looks at the locks once. An error ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
 	requested := time.Now()
-	i, err := query(ctx, w, func(ctx context.Context) (*dialect.Inspection, error) {
-		return dialect.Inspect(ctx, w.db, w.options.schema)
+	i, err := query(ctx, w, func(ctx context.Context) (*postgres.Inspection, error) {
+		return postgres.Inspect(ctx, w.db, w.options.schema)
 	})
 	switch {
 	case ctx.Err() != nil:

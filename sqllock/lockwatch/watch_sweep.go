@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 
 // sweep deletes the rows of dead processes, if it is time. The next look sweeps
 // again if there may be more rows.
-func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
+func (w *watchdog) sweep(ctx context.Context, registry postgres.Registry) {
 	if time.Now().Before(w.sweepAt) || !registry.Heartbeats.Readable && !registry.Waits.Readable {
 		return
 	}
@@ -29,7 +30,7 @@ func (w *watchdog) sweep(ctx context.Context, registry dialect.Registry) {
 	if swept < sweepLimit {
 		w.sweepAt = time.Now().Add(sweepPause)
 	}
-	if dialect.SQLState(err) == insufficientPrivilege {
+	if errcode.SQLState(err) == insufficientPrivilege {
 		err = fmt.Errorf("lockwatch: this role may not remove what dead processes left in the registry: grant it DELETE and UPDATE on latchkey_heartbeats and latchkey_waits: %w", err)
 	}
 	w.notePart(partSweep, err)

@@ -7,7 +7,8 @@ import (
 	"maps"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -40,7 +41,7 @@ func (w *watchdog) noteSilence(s *Snapshot) {
 // terminate ends the sessions of late locks for which WithTerminate's function
 // returns true. A look tries each session once, and no session again that was
 // ended. requested is the time before s was requested.
-func (w *watchdog) terminate(ctx context.Context, registry dialect.Registry, s *Snapshot, requested time.Time) {
+func (w *watchdog) terminate(ctx context.Context, registry postgres.Registry, s *Snapshot, requested time.Time) {
 	if w.options.terminate == nil {
 		return
 	}
@@ -95,11 +96,11 @@ func (w *watchdog) confirmTerminated(s *Snapshot) {
 
 // end ends the session of f's holder if it is late still. The log says so before,
 // since the server's reply may be lost.
-func (w *watchdog) end(ctx context.Context, registry dialect.Registry, f Finding) error {
+func (w *watchdog) end(ctx context.Context, registry postgres.Registry, f Finding) error {
 	h := f.Holder
 	w.options.log.Warn("lockwatch: asking the server to end a session whose heartbeat is late", "pid", h.Process.PID)
 	done, err := query(ctx, w, func(ctx context.Context) (bool, error) {
-		return registry.Terminate(ctx, w.db, dialect.LateLock{
+		return registry.Terminate(ctx, w.db, postgres.LateLock{
 			PID: h.Process.PID, Start: h.Process.Start, Key: idOf(h.Key), Shared: h.Shared, Late: w.options.late,
 		})
 	})
@@ -110,7 +111,7 @@ func (w *watchdog) end(ctx context.Context, registry dialect.Registry, f Finding
 		w.reportAll([]Finding{f}, nil)
 	case errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, errStuckLook):
 		w.unanswered[h.processID()] = f
-	case dialect.SQLState(err) == insufficientPrivilege:
+	case errcode.SQLState(err) == insufficientPrivilege:
 		return fmt.Errorf("lockwatch: this role may not end the session of a late lock: grant it pg_signal_backend, or that session's own role (a superuser's only a superuser ends): %w", err)
 	}
 	return err

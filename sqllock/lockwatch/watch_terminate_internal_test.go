@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -25,7 +25,7 @@ func TestTerminateNeedsSilence(t *testing.T) {
 				Registration: &Registration{Heartbeat: beat, Expires: beat.Add(10 * time.Second)}}
 			s := &Snapshot{At: at.Add(time.Hour), Holders: []Holder{h}} // the clock has stepped: all looks late
 			w.diagnosis.look(s)
-			w.terminate(t.Context(), dialect.Registry{}, s, time.Now())
+			w.terminate(t.Context(), postgres.Registry{}, s, time.Now())
 		}
 		for i, step := range []struct {
 			after                 time.Duration
@@ -77,7 +77,7 @@ func TestTerminateAttempts(t *testing.T) {
 			Registration: &Registration{Heartbeat: s.At.Add(-time.Hour), Expires: s.At.Add(-time.Hour)}})
 	}
 	w.diagnosis.look(s)
-	w.terminate(context.Background(), dialect.Registry{}, s, time.Now().Add(time.Hour))
+	w.terminate(context.Background(), postgres.Registry{}, s, time.Now().Add(time.Hour))
 	if asked != 1 || len(*reported) != 1 || !errors.Is((*reported)[0].Err, sqllock.ErrUnavailable) || len(w.unanswered) != 0 {
 		t.Errorf("asked %d times, reported %+v", asked, *reported)
 	}

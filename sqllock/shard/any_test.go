@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
-// A plainShard takes one key at a time, and answers with err if that is set.
+// A plainShard takes one key at a time. If err is set, it returns err.
 type plainShard struct {
 	memory *sqllock.Memory
 	err    error
@@ -29,7 +29,8 @@ func (p *plainShard) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Loc
 	return p.memory.TryLock(ctx, key)
 }
 
-// Lock waits for ctx if err is set, as a Session does whose database is away.
+// Lock waits for the end of ctx if err is set, like a Session whose database is
+// away.
 func (p *plainShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	p.calls.Add(1)
 	if p.err != nil {
@@ -39,7 +40,7 @@ func (p *plainShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, 
 	return p.memory.Lock(ctx, key)
 }
 
-// An anyShard takes one of several keys as well.
+// An anyShard can also take one of several keys.
 type anyShard struct{ plainShard }
 
 func (a *anyShard) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
@@ -59,7 +60,7 @@ func (a *anyShard) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.L
 	return a.memory.LockAny(ctx, keys...)
 }
 
-// newAnyShard is free if err is nil.
+// newAnyShard returns a shard whose keys are free if err is nil.
 func newAnyShard(err error) *anyShard {
 	return &anyShard{plainShard{memory: sqllock.NewMemory(), err: err}}
 }
@@ -82,8 +83,8 @@ func TestTryAnyErrors(t *testing.T) {
 	)
 	tests := []struct {
 		name  string
-		of    [2]error // what each shard answers
-		want  []error  // exactly these match; none: it is granted
+		of    [2]error // of each shard
+		want  []error  // exactly these match; none: TryAny succeeds
 		calls [2]int32
 	}{
 		{"first free", [2]error{free, free}, nil, [2]int32{1, 0}},
@@ -169,8 +170,8 @@ func TestAnyNeedsKeys(t *testing.T) {
 	}
 }
 
-// LockAny waits on all shards: whichever key is given back first is the one,
-// and the caller is in no other line after it.
+// LockAny waits on all shards and takes the key that is released first. The
+// caller then waits on no other shard.
 func TestLockAnyWaits(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
@@ -210,7 +211,7 @@ func TestLockAnyWaits(t *testing.T) {
 					for i, l := range locks {
 						if i != freed {
 							_ = l.Unlock()
-							_ = dbtest.Lock(t, s, keys[i]).Unlock() // it would be the waiter's if it were still in line
+							_ = dbtest.Lock(t, s, keys[i]).Unlock() // a waiter that is left would have it
 						}
 					}
 					_ = lock.Unlock()
@@ -262,7 +263,7 @@ func TestLockAnyErrors(t *testing.T) {
 	}
 }
 
-// A shard that fails at once is out; who waits has the others.
+// A shard that fails at once does not end the wait on the others.
 func TestLockAnyBesideClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,8 +292,8 @@ func (closedShard) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 	return nil, sqllock.ErrClosed
 }
 
-// Of shards that grant at the same moment one wins, and what the others granted
-// is given back when LockAny returns.
+// If several shards grant at the same moment, one lock is returned. The others
+// are released when LockAny returns.
 func TestLockAnySecondGrant(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,8 +327,8 @@ func TestLockAnySecondGrant(t *testing.T) {
 	})
 }
 
-// A lateShard grants after a second, to whom has given up, too: as if the grant
-// were under way at that moment.
+// A lateShard grants after a second, even if the caller has given up. A grant
+// may be under way at that moment.
 type lateShard struct{ plainShard }
 
 func (l *lateShard) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
-// Two databases share the locks of a fleet that is too much for one.
+// Two databases share the locks of a fleet.
 func ExampleNew() {
 	ctx := context.Background()
 	first, closeFirst := dbtest.ExampleSession()
@@ -35,16 +35,16 @@ func ExampleNew() {
 	// 4
 }
 
-// The data of a key may be kept beside its lock.
+// The data of a key may be kept in the database of its lock.
 func ExampleLocker_Index() {
-	locks := shard.New(sqllock.NewMemory(), sqllock.NewMemory(), sqllock.NewMemory()) // Sessions, in earnest
+	locks := shard.New(sqllock.NewMemory(), sqllock.NewMemory(), sqllock.NewMemory()) // in a service: Sessions
 	databases := []string{"db-0", "db-1", "db-2"}                                     // a *sql.DB each
 	key := sqllock.Namespace("ledger").Key("account-7")
 	fmt.Println(databases[locks.Index(key)])
 	// Output: db-2
 }
 
-// Slots of one id are spread over the databases, too: while one of them is
+// The slots of one id are spread over the databases. While one database is
 // away, the others still admit.
 func ExampleLocker_TryAny() {
 	locks := shard.New(sqllock.NewMemory(), sqllock.NewMemory())

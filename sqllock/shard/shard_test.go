@@ -17,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/shard"
 )
 
-// memories is n lockers without a database.
+// memories returns n Lockers without a database.
 func memories(n int) []sqllock.Locker {
 	lockers := make([]sqllock.Locker, n)
 	for i := range lockers {
@@ -26,7 +26,7 @@ func memories(n int) []sqllock.Locker {
 	return lockers
 }
 
-// keyOf is the nth key, from 0, of the shard at place i.
+// keyOf returns the nth key, from 0, of the shard at place i.
 func keyOf(s *shard.Locker, i, n int) sqllock.Key {
 	for id := int64(0); ; id++ {
 		if key := sqllock.ID(id); s.Index(key) == i {
@@ -38,7 +38,7 @@ func keyOf(s *shard.Locker, i, n int) sqllock.Key {
 	}
 }
 
-// An observed Locker tells how many calls of Lock wait in it.
+// An observed Locker reports how many calls of Lock wait in it.
 type observed struct {
 	*shard.Locker
 	waiting func() int
@@ -82,8 +82,8 @@ func (m *countedMemory) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Loc
 	return m.Memory.Lock(w, key)
 }
 
-// A waitContext is that of a call. The call has its place in line before it
-// first asks for Done: only who waits listens for the end of its context.
+// A waitContext is the context of a call of Lock. A call asks it for Done only
+// when it waits and has its place in the queue.
 type waitContext struct {
 	context.Context //nolint:containedctx // it is one
 	waiting         *atomic.Int32
@@ -130,7 +130,7 @@ func TestConforms(t *testing.T) {
 	})
 }
 
-// The kinds of keys there are, n of each.
+// manyKeys are the kinds of keys.
 var manyKeys = []struct {
 	name string
 	key  func(i int) sqllock.Key
@@ -144,8 +144,8 @@ var manyKeys = []struct {
 	{"classes of an object", func(i int) sqllock.Key { return sqllock.Pair(int32(i), 7) }},
 }
 
-// Each shard has its share of the keys, whatever they are: no more off than
-// chance would have it.
+// Each shard has its share of the keys, whatever the keys are. The difference
+// is no greater than chance explains.
 func TestEqualShares(t *testing.T) {
 	t.Parallel()
 	const keys = 40_000
@@ -169,8 +169,8 @@ func TestEqualShares(t *testing.T) {
 	}
 }
 
-// A shard added at the end gets its share of the keys, from all others alike,
-// and nothing else moves.
+// A shard added at the end takes its share of the keys, the same part from each
+// of the others. No other key moves.
 func TestShardAdded(t *testing.T) {
 	t.Parallel()
 	const keys = 40_000
@@ -199,7 +199,7 @@ func TestShardAdded(t *testing.T) {
 	}
 }
 
-// What shard a key is of is the same in every version: these are for good.
+// The shard of a key is the same in every version.
 func TestIndexIsForGood(t *testing.T) {
 	t.Parallel()
 	s := shard.New(memories(5)...)
@@ -223,7 +223,7 @@ func TestIndexIsForGood(t *testing.T) {
 	}
 }
 
-// Two names with one id exclude each other, and so are of one shard.
+// Two names with one number exclude each other, so they belong to one shard.
 func TestIndexGoesByWhatTheDatabaseSees(t *testing.T) {
 	t.Parallel()
 	s := shard.New(memories(8)...)
@@ -270,7 +270,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// A database that is away takes its own keys along, and no others.
+// While a database is away its own keys fail, and no others.
 func TestDatabaseAway(t *testing.T) {
 	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		s := shard.New(dbtest.Session(t, driver, cluster.DSN("")), dbtest.Session(t, driver, pgtest.Database(t)))
@@ -316,7 +316,8 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// The data that a lock guards may be with its shard, or all in one place.
+// The data that a lock guards may be in the database of its shard, or in one
+// database for all shards.
 func TestFence(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, first string) {
 		dsns := []string{first, pgtest.Database(t)}

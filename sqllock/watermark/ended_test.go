@@ -55,7 +55,7 @@ func TestErrorsUnderAnEndedContext(t *testing.T) {
 	})
 }
 
-// A call that waits in the database when the lock is lost names the loss.
+// A call that waits in the database when the lock is lost returns ErrLost.
 func TestLossWhileACallWaits(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)

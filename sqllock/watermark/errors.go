@@ -7,13 +7,14 @@ import (
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // tableError adds to err what a person can do about a table that is missing, or
 // that the role may not use. Any other error gets its sentinel.
 func tableError(err error) error {
-	switch dialect.SQLState(err) {
+	switch errcode.SQLState(err) {
 	case "42S02": // MySQL's
 		return fmt.Errorf("watermark: there is no table latchkey_watermarks in the database: create it with watermark.Schema(MySQL): %w", err)
 	case "42P01":
@@ -36,7 +37,7 @@ func withSentinel(err error) error {
 	switch {
 	case failure.Kind == dialect.Statement, failure.Kind == dialect.Closed:
 		return fmt.Errorf("watermark: %w", failure)
-	case failure.Lasting:
+	case failure.Permanent:
 		sentinel = sqllock.ErrConfig
 	case failure.Kind == dialect.NotExclusive:
 		sentinel = sqllock.ErrNotExclusive

@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Where the table cannot be used, the error says what to do, and no work is
-// done.
+// If the table cannot be used, the error says what to do, and no work is
+// committed.
 func TestAdvanceWithoutTable(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
@@ -35,7 +35,7 @@ func TestAdvanceWithoutTable(t *testing.T) {
 			dbtest.TellsNothing(t, err, dsn)
 			_, ok, err := watermark.Get(t.Context(), db, sqllock.ID(1))
 			if err == nil || ok || dbtest.State(err) != state || !strings.Contains(err.Error(), words[0]) {
-				t.Errorf("%s: Mark: %t, %v, want SQLSTATE %s and %s", name, ok, err, state, words[0])
+				t.Errorf("%s: Get: %t, %v, want SQLSTATE %s and %s", name, ok, err, state, words[0])
 			}
 			dbtest.TellsNothing(t, err, dsn)
 		}
@@ -80,10 +80,10 @@ func TestAdvanceErrors(t *testing.T) {
 			t.Errorf("with an ended context: %v, want context.Canceled", err)
 		}
 		if _, ok, err := watermark.Get(ended, db, sqllock.ID(1)); ok || !errors.Is(err, context.Canceled) {
-			t.Errorf("Mark with an ended context: %t, %v, want context.Canceled", ok, err)
+			t.Errorf("Get with an ended context: %t, %v, want context.Canceled", ok, err)
 		}
 		if _, ok, err := watermark.Get(t.Context(), done, sqllock.ID(1)); ok || !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("Mark in a transaction that is done: %t, %v, want sql.ErrTxDone", ok, err)
+			t.Errorf("Get in a transaction that is done: %t, %v, want sql.ErrTxDone", ok, err)
 		}
 		if err := markedWork(t.Context(), t, db, sqllock.ID(1), 1, "then"); err != nil {
 			t.Errorf("the mark has moved without a commit: %v", err)
@@ -91,8 +91,8 @@ func TestAdvanceErrors(t *testing.T) {
 	})
 }
 
-// The end of the caller's context is told as such while it waits for another
-// transaction.
+// If the caller's context ends while Advance waits for another transaction, the
+// error is that of the context.
 func TestAdvanceContextEnds(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
@@ -112,8 +112,8 @@ func TestAdvanceContextEnds(t *testing.T) {
 	})
 }
 
-// A database that is away is told as such, without its address.
-func TestMarkDatabaseAway(t *testing.T) {
+// If the database is away the error is ErrUnavailable, without an address.
+func TestGetDatabaseAway(t *testing.T) {
 	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		db := dbtest.Open(t, driver, cluster.DSN(""))
 		if err := cluster.Stop(); err != nil {
@@ -121,14 +121,14 @@ func TestMarkDatabaseAway(t *testing.T) {
 		}
 		_, ok, err := watermark.Get(t.Context(), db, sqllock.ID(1))
 		if ok || !errors.Is(err, sqllock.ErrUnavailable) {
-			t.Errorf("Mark: %t, %v, want ErrUnavailable", ok, err)
+			t.Errorf("Get: %t, %v, want ErrUnavailable", ok, err)
 		}
 		dbtest.TellsNothing(t, err, cluster.DSN(""))
 	})
 }
 
-// A crash of the server takes what was not committed with it, the mark and the
-// work alike.
+// A crash of the server undoes what was not committed, the watermark and the
+// work.
 func TestAdvanceAcrossCrash(t *testing.T) {
 	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		db := marked(t, driver, cluster.DSN(""))

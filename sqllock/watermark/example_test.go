@@ -12,8 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// A nightly job that two instances start, whose clocks differ: the second comes
-// when the first has long given the lock back, and finds the night's mark.
+// Two instances start a nightly job, and their clocks differ. The second comes
+// long after the first has released the lock, and finds the watermark of the
+// night.
 func ExampleAdvance() {
 	ctx := context.Background()
 	db, done := dbtest.ExampleDatabase()
@@ -32,13 +33,13 @@ func ExampleAdvance() {
 	key := sqllock.Namespace("job").Key("report")
 	run := func(tick time.Time, report func(context.Context) error) error {
 		return sqllock.Do(ctx, locks, key, func(ctx context.Context) error {
-			if err := mark(ctx, db, key, tick); err != nil {
+			if err := advance(ctx, db, key, tick); err != nil {
 				return err
 			}
 			return report(ctx)
 		})
 	}
-	night := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) // of the schedule, not the time of day at which an instance starts
+	night := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) // of the schedule, not of the instance's start
 	report := func(context.Context) error { fmt.Println("the report is sent"); return nil }
 	fmt.Println("one instance:", run(night, report))
 	fmt.Println("another, some seconds later:", run(night, report))
@@ -51,8 +52,9 @@ func ExampleAdvance() {
 	// the next night: <nil>
 }
 
-// mark commits the mark before the work: the work is done at most once.
-func mark(ctx context.Context, db *sql.DB, key sqllock.Key, tick time.Time) error {
+// advance commits the watermark before the work, so the work is done at most
+// once.
+func advance(ctx context.Context, db *sql.DB, key sqllock.Key, tick time.Time) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -64,8 +66,8 @@ func mark(ctx context.Context, db *sql.DB, key sqllock.Key, tick time.Time) erro
 	return tx.Commit()
 }
 
-// The lock alone: it is free again when an instance whose clock is behind comes
-// to the same tick.
+// A lock alone is not enough. It is free again when an instance whose clock is
+// behind comes to the same tick.
 func ExampleAdvance_incorrect() {
 	locks, done := dbtest.ExampleSession()
 	defer done()
@@ -84,8 +86,8 @@ func ExampleAdvance_incorrect() {
 	// the report is sent
 }
 
-// A reader of a stream that goes on where it was: the mark is committed with
-// what was done, so an entry is neither left out nor done twice.
+// A reader of a stream continues where it stopped. The watermark is committed
+// together with the work, so an entry is neither left out nor done twice.
 func ExampleGet() {
 	ctx := context.Background()
 	db, done := dbtest.ExampleDatabase()
@@ -97,7 +99,7 @@ func ExampleGet() {
 	}
 	key := sqllock.Namespace("stream").Key("orders")
 	entries := []string{"order", "payment", "refund"} // the offsets are 1, 2, 3
-	for range 2 {                                     // it is started, stops after two entries, and is started again
+	for range 2 {                                     // it starts, stops after two entries, and starts again
 		at, ok, err := watermark.Get(ctx, db, key)
 		if err != nil {
 			log.Fatal(err)
@@ -117,7 +119,7 @@ func ExampleGet() {
 	// done: refund
 }
 
-// follow does what entry asks for, and moves the mark to its offset, in one
+// follow processes entry and advances the watermark to its offset, in one
 // transaction.
 func follow(ctx context.Context, db *sql.DB, key sqllock.Key, offset int64, entry string) error {
 	tx, err := db.BeginTx(ctx, nil)
@@ -128,6 +130,6 @@ func follow(ctx context.Context, db *sql.DB, key sqllock.Key, offset int64, entr
 	if err := watermark.Advance(ctx, tx, key, offset); err != nil {
 		return err
 	}
-	fmt.Println("done:", entry) // elsewhere: statements of tx
+	fmt.Println("done:", entry) // in a real program: statements of tx
 	return tx.Commit()
 }

@@ -1,7 +1,7 @@
 package watermark
 
 import (
-	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -22,7 +22,7 @@ import (
 //
 // Schema panics if d is not a constant of sqllock.
 func Schema(d sqllock.Dialect) []string {
-	s := dialect.MarkSchema()
+	s := usertx.WatermarkSchema()
 	switch d {
 	case sqllock.PostgreSQL:
 		return s.PostgreSQL

@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Schema creates one table, in one statement that survives a tool that splits
-// at semicolons. What it returns is the caller's own.
+// Schema returns one statement, which creates the table. It has no semicolon,
+// so that tools may split at semicolons. The slice belongs to the caller.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	for _, d := range []sqllock.Dialect{sqllock.PostgreSQL, sqllock.SQLite, sqllock.MySQL} {
@@ -38,7 +38,7 @@ func TestSchemaOfAnUnknownDialect(t *testing.T) {
 	watermark.Schema("oracle")
 }
 
-// The statement runs, and again, in every way that the drivers send it.
+// The statement runs in every way in which the drivers send it, and runs again.
 func TestSchemaRuns(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		ways := []string{""}

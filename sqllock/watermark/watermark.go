@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -64,7 +65,7 @@ func Advance(ctx context.Context, tx sqllock.Tx, key sqllock.Key, to int64) erro
 }
 
 func advance(ctx context.Context, tx sqllock.Tx, key sqllock.Key, to int64) error {
-	moved, err := dialect.Mark(ctx, tx, keyOf(key), to)
+	moved, err := usertx.Advance(ctx, tx, keyOf(key), to)
 	if err == nil && !moved {
 		return ErrPassed
 	}
@@ -89,7 +90,7 @@ type Querier interface {
 // database is away. Get is a query without arguments. Behind a transaction
 // pooler pgx needs default_query_exec_mode=exec in the DSN for it.
 func Get(ctx context.Context, db Querier, key sqllock.Key) (at int64, ok bool, err error) {
-	at, ok, err = dialect.MarkOf(ctx, db, keyOf(key))
+	at, ok, err = usertx.Watermark(ctx, db, keyOf(key))
 	return at, ok, inContext(ctx, tableError(err))
 }
 

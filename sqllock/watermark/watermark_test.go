@@ -16,7 +16,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// marked is a database with the table of marks and one that the work writes to.
+// marked opens a database with the table of watermarks and one for the work.
 func marked(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := dbtest.Open(t, driver, dsn)
@@ -25,8 +25,9 @@ func marked(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// markedWork brings key to a mark with the work of who, and commits whatever
-// Advance has said, as a careless caller would. It returns Advance's error.
+// markedWork advances key and writes the name who, in one transaction. It
+// commits even after an error, as a careless caller would. It returns the error
+// of Advance.
 func markedWork(ctx context.Context, t *testing.T, db *sql.DB, key sqllock.Key, to int64, who string) error {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
@@ -70,7 +71,7 @@ func TestAdvance(t *testing.T) {
 		db := marked(t, driver, dsn)
 		for name, key := range keys {
 			if at, ok, err := watermark.Get(t.Context(), db, key); err != nil || ok || at != 0 {
-				t.Errorf("Mark of %s before any: %d, %t, %v", name, at, ok, err)
+				t.Errorf("Get of %s before any: %d, %t, %v", name, at, ok, err)
 			}
 			want := int64(math.MinInt64)
 			for _, step := range steps {
@@ -79,7 +80,7 @@ func TestAdvance(t *testing.T) {
 				}
 				want = max(want, step.to)
 				if at, ok, err := watermark.Get(t.Context(), db, key); err != nil || !ok || at != want {
-					t.Errorf("Mark of %s after %d: %d, %t, %v, want %d", name, step.to, at, ok, err, want)
+					t.Errorf("Get of %s after %d: %d, %t, %v, want %d", name, step.to, at, ok, err, want)
 				}
 			}
 			if n := dbtest.Number(t, db, "SELECT count(*) FROM work WHERE who = $1", name); n != 5 {
@@ -89,9 +90,9 @@ func TestAdvance(t *testing.T) {
 	})
 }
 
-// Mark sees what is committed, does not wait for what is not, and in a
-// transaction sees its own.
-func TestMarkBesideAdvance(t *testing.T) {
+// Get returns what is committed and does not wait for what is not. In a
+// transaction it returns the transaction's own.
+func TestGetWithAdvance(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		tx := dbtest.Transaction(t, db)
@@ -115,10 +116,11 @@ func TestMarkBesideAdvance(t *testing.T) {
 	})
 }
 
-// Who comes second waits for the first, and goes by whether it has committed.
+// The second transaction waits for the first. Its result depends on whether the
+// first has committed.
 func TestAdvanceWaits(t *testing.T) {
 	for name, tt := range map[string]struct {
-		mark *int64 // that the key has already
+		mark *int64 // of the key, before
 		end  func(*sql.Tx) error
 		want error
 	}{
@@ -154,8 +156,8 @@ func TestAdvanceWaits(t *testing.T) {
 	}
 }
 
-// Of many who bring a key to the same marks at once, without any lock, one does
-// for each mark.
+// Many callers advance a key to the same numbers at once, without a lock. For
+// each number one succeeds.
 func TestAdvanceTogether(t *testing.T) {
 	const callers, marks = 8, 20
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -192,8 +194,8 @@ func TestAdvanceTogether(t *testing.T) {
 	})
 }
 
-// A snapshot older than another's mark is an error of the transaction, not of
-// the mark.
+// If the snapshot of a transaction is older than another's Advance, the error
+// is a serialization failure, and not ErrPassed.
 func TestAdvanceSerializationFailure(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
@@ -217,8 +219,8 @@ func TestAdvanceSerializationFailure(t *testing.T) {
 	})
 }
 
-// A mark and the lock of the same key have nothing to do with each other.
-func TestAdvanceBesideLock(t *testing.T) {
+// The watermark and the lock of one key are independent.
+func TestAdvanceWithLock(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := marked(t, driver, dsn)
 		lock := dbtest.Lock(t, dbtest.Session(t, driver, dsn), sqllock.ID(1))

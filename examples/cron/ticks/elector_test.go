@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// Whoever leads runs all ticks. When it goes, another leads, whose clock is behind: it comes to ticks that the
-// last leader has run.
+// The leader runs all ticks. The next leader has a clock that is behind, and
+// comes to ticks that the last leader has run.
 func TestElector(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		type member struct {
@@ -71,7 +71,8 @@ func TestElector(t *testing.T) {
 	})
 }
 
-// Two jobs that are due at once ask at once: neither takes the other's lock for a rival's.
+// Two jobs that are due at once ask at once. Neither mistakes the other's lock
+// for the lock of another instance.
 func TestElectorAskedAtOnce(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		locker := session(t, driver, dsn)
@@ -93,7 +94,8 @@ func TestElectorAskedAtOnce(t *testing.T) {
 	})
 }
 
-// Who loses the lock does not lead, its tasks hear of it, and then it asks again.
+// An instance that loses the lock does not lead any more. The contexts of its
+// tasks end, and later it asks again.
 func TestElectorLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		var told record
@@ -129,7 +131,7 @@ func TestElectorLoss(t *testing.T) {
 	})
 }
 
-// A refusal that is not another's leadership is told, each time.
+// A rejection is reported each time, unless another instance leads.
 func TestElectorTells(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{sqllock.ErrHeld, sqllock.ErrUnavailable, sqllock.ErrCapacity} {
@@ -149,13 +151,14 @@ func TestElectorTells(t *testing.T) {
 	}
 }
 
-// refusing is a Locker that grants nothing.
+// refusing is a Locker that grants no lock.
 type refusing struct{ err error }
 
 func (r refusing) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) { return nil, r.err }
 func (r refusing) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { return nil, r.err }
 
-// Close ends the contexts of tasks first; and where a task does not end, the lock is not given back under it.
+// Close ends the contexts of tasks first. If a task does not end, the lock is
+// not released.
 func TestElectorCloses(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		other := NewElector(session(t, driver, dsn), key("leader"), Observer{})

@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Without its table, or with the table in a schema that is not looked into, no tick is run, the error says what
-// to do, and the lock is free again.
+// No tick is run if the table is missing, or in a schema outside of the
+// search_path. The error says what to do, and the lock is free again.
 func TestTableMissing(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestTableMissing(t *testing.T) {
 					t.Errorf("%s: %d locks are held", name, n)
 				}
 			}
-			refused("no table", "MarkSchema")
+			refused("no table", "watermark.Schema")
 			execute(t, db, "CREATE SCHEMA jobs")
 			inSchema := open(t, driver, dsn+"&search_path=jobs")
 			create(t, inSchema)
@@ -48,8 +48,9 @@ func TestTableMissing(t *testing.T) {
 	}
 }
 
-// While the database is away no tick is run, and each instance says so. Afterwards they go on by themselves,
-// and what was run before is not run again.
+// While the database is away no tick is run, and each instance says so.
+// Afterwards they go on by themselves, and what was run before is not run
+// again.
 func TestDatabaseAway(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -98,7 +99,8 @@ func TestDatabaseAway(t *testing.T) {
 			if err := cluster.StartAgain(); err != nil {
 				t.Fatal(err)
 			}
-			// Those that are behind come to ticks that were due before the stop, too.
+			// Those that are behind come to ticks that were due before the
+			// stop, too.
 			for range 10 {
 				for _, ticks := range fleet {
 					lockertest.Eventually(t, "it runs a tick, or says that it was run", func() bool {
@@ -118,7 +120,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Who loses the lock before the mark is moved leaves the tick to whoever has the lock now.
+// An instance that loses the lock before the mark is moved leaves the tick to
+// the next holder.
 func TestLostBeforeMark(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -140,7 +143,8 @@ func TestLostBeforeMark(t *testing.T) {
 	})
 }
 
-// The session answers, and the pool of the marks does not: no run, a clear error, and the lock goes back.
+// The session works, and the pool of the marks does not. There is no run, the
+// error is clear, and the lock is released.
 func TestMarksAway(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		away := pgtest.New(t)

@@ -50,7 +50,8 @@ func atLeast(t *testing.T, told *record, ended, refused int) {
 	})
 }
 
-// Instances of gocron whose clocks differ, and which started at different moments, run each tick once.
+// Instances of gocron whose clocks differ, and which started at different
+// moments, run each tick once.
 func TestLocker(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		var (
@@ -72,7 +73,8 @@ func TestLocker(t *testing.T) {
 	})
 }
 
-// A run that outlives its tick keeps the lock: gocron would start another beside it.
+// A run that outlives its tick keeps the lock: gocron would start another
+// beside it.
 func TestLockerOutlived(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		var (
@@ -96,7 +98,8 @@ func TestLockerOutlived(t *testing.T) {
 		newJob(t, s, func(ctx context.Context) {
 			overlap.Add(running.Add(1) - 1)
 			defer running.Add(-1)
-			// A run may begin a little before its tick: the third refusal is certainly after the second tick later.
+			// A run may begin a little before its tick: the third refusal is
+			// certainly after the second tick later.
 			for before := held(); held() < before+3 && ctx.Err() == nil; {
 				time.Sleep(time.Millisecond)
 			}
@@ -114,7 +117,8 @@ func TestLockerOutlived(t *testing.T) {
 	})
 }
 
-// The work hears that the lock is lost by way of the Locker, and a panic gives the lock back.
+// The work hears that the lock is lost by way of the Locker, and a panic gives
+// the lock back.
 func TestLockerLossAndPanic(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		var told record

@@ -14,7 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// lostReply is a connector of connections on which the reply to the next COMMIT is lost.
+// lostReply is a connector of connections on which the reply to the next COMMIT
+// is lost.
 type lostReply struct {
 	under  driver.Driver
 	dsn    string
@@ -63,8 +64,9 @@ func (tx *lostReplyTx) Commit() error {
 	return errors.Join(driver.ErrBadConn, tx.Tx.Commit())
 }
 
-// An instance that does not learn whether its mark was committed does not run the tick, and gives the lock
-// back: another runs it if the mark was not, and nobody if it was. The next tick is run.
+// An instance that does not learn whether its mark was committed does not run
+// the tick, and releases the lock. Another instance runs the tick if the mark
+// was not committed, and none if it was. The next tick is run.
 func TestLostCommit(t *testing.T) {
 	for name, committed := range map[string]bool{"committed": true, "not committed": false} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 
 func key(job string) sqllock.Key { return sqllock.Namespace("cron").Key(job) }
 
-// eachDriver runs test with both drivers, each with a database of its own that has the table of marks.
+// eachDriver runs test with both drivers, each with a database of its own that
+// has the table of marks.
 func eachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -99,7 +100,8 @@ type handClock struct {
 	now time.Time
 }
 
-// newHandClock is at the beginning of a minute that is past: the database's clock must not be behind it.
+// newHandClock is at the beginning of a minute that is past: the database's
+// clock must not be behind it.
 func newHandClock() *handClock {
 	return &handClock{now: time.Now().Add(-time.Hour).Truncate(time.Minute)}
 }
@@ -121,7 +123,7 @@ func (c *handClock) behind(by time.Duration) func() time.Time {
 	return func() time.Time { return c.Now().Add(-by) }
 }
 
-// A record is what an Observer was told.
+// A record is the calls of an Observer.
 type record struct {
 	mu      sync.Mutex // protects all
 	began   []*Run
@@ -148,7 +150,8 @@ func (r *record) perTick() map[time.Time]int {
 	return n
 }
 
-// once checks that what was run are ticks of s, none of them twice, and returns how many there were.
+// once checks that what was run are ticks of s, none of them twice, and returns
+// how many there were.
 func (r *record) once(t *testing.T, s Schedule) int {
 	t.Helper()
 	ticks := r.perTick()

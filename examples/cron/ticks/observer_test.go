@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// A log at its usual level tells of what goes wrong, and not of what others run.
+// A log at its usual level reports what goes wrong, and not what others run.
 func TestLogged(t *testing.T) {
 	t.Parallel()
 	run := &Run{Job: "report", Tick: time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)}
@@ -27,7 +27,7 @@ func TestLogged(t *testing.T) {
 		"held":                 {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrHeld}) }, ""},
 		"passed":               {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, watermark.ErrPassed}) }, ""},
 		"database away":        {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, sqllock.ErrUnavailable}) }, "level=ERROR"},
-		"no table":             {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, errors.New("MarkSchema")}) }, "MarkSchema"},
+		"no table":             {func(o Observer) { o.Rejected(Rejected{"report", run.Tick, errors.New("watermark.Schema")}) }, "watermark.Schema"},
 	} {
 		var out bytes.Buffer
 		tt.tell(Logged(slog.New(slog.NewTextHandler(&out, nil))))

@@ -17,7 +17,8 @@ import (
 
 var awayFor = flag.Duration("away-for", 3*time.Second, "how long the database is away, at the least")
 
-// An outageFleet is instances of each kind of scheduler, and what their observers were told.
+// An outageFleet is instances of each kind of scheduler, and the records of
+// their observers.
 type outageFleet struct {
 	robfig, locker, elected record
 	electors                [3]record
@@ -55,7 +56,8 @@ func (f *outageFleet) goesOn(t *testing.T) {
 	}
 }
 
-// saysAway waits until the database's absence is the last that was told: of jobs, and by each Elector.
+// saysAway waits until the last that was reported is that the database is away,
+// of jobs and by each Elector.
 func (f *outageFleet) saysAway(t *testing.T) {
 	t.Helper()
 	for _, r := range []*record{&f.robfig, &f.locker, &f.electors[0], &f.electors[1], &f.electors[2]} {
@@ -74,8 +76,8 @@ func (r *record) runs() int {
 	return len(r.began)
 }
 
-// Instances of all schedulers that lose their database for some seconds say so, do not run a tick twice, and go
-// on by themselves.
+// Instances of all schedulers that lose their database for some seconds say so,
+// do not run a tick twice, and go on by themselves.
 func TestSchedulersThroughOutage(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {

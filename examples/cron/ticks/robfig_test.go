@@ -63,7 +63,8 @@ func TestRobfig(t *testing.T) {
 	}
 }
 
-// A job that panics gives the lock back, and cron.Recover reports it; the next tick is run.
+// A job that panics releases the lock, and cron.Recover reports the panic. The
+// next tick is run.
 func TestRobfigPanic(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		var (

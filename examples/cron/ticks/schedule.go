@@ -75,10 +75,10 @@ func latestTick(s Schedule, now time.Time) (tick time.Time, ok bool) {
 	return s.Next(before), true
 }
 
-// maxEarly bounds how early a timer may fire. It is not a whole second. An
-// instance that comes at whole seconds from its start would be on that border,
-// sometimes before it and sometimes after it: one tick would be meant twice, and
-// the next one never.
+// maxEarly bounds how early a timer may fire. It is not a whole second: an instance
+// that comes at whole seconds from its start would be on that border. It would
+// come sometimes before and sometimes after it, and mean one tick twice and the
+// next one never.
 const maxEarly = 900 * time.Millisecond
 
 // tickFor returns the tick that a scheduler means when it runs a job at now. It

@@ -25,8 +25,8 @@ var expressions = []string{
 	"0 0 1 * *", "0 12 29 2 *", "@hourly", "0 3 * * 0",
 }
 
-// The latest tick is the last of those that the schedule counts up, also where the clocks are put forward and
-// back.
+// The latest tick is the last of those that the schedule counts up, also where
+// the clocks are put forward and back.
 func TestLatestTick(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -54,7 +54,8 @@ func TestTickForNone(t *testing.T) {
 	}
 }
 
-// Instances that run a job at different moments mean the same tick, which is not any of these moments.
+// Instances that run a job at different moments mean the same tick, which is
+// not any of these moments.
 func TestTickFor(t *testing.T) {
 	t.Parallel()
 	second := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
@@ -83,8 +84,9 @@ func TestTickFor(t *testing.T) {
 	}
 }
 
-// An instance that comes once in an interval, at a whole second and by timers that are some milliseconds early
-// or late, means each tick once, at whatever second it has started.
+// An instance that comes once in an interval, at a whole second and by timers
+// that are some milliseconds early or late, means each tick once, at whatever
+// second it has started.
 func TestTickForEachOnce(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)

@@ -136,7 +136,7 @@ func (t *Ticks) Begin(ctx context.Context, job string, s Schedule) (*Run, error)
 }
 
 // passed returns watermark.ErrPassed if the tick has been run already. An instance
-// that is late must not take the lock to find that out: another instance may come
+// that is late must not take the lock to find that out. Another instance may come
 // for the next tick meanwhile, and would find the lock held.
 func (t *Ticks) passed(ctx context.Context, job string, tick time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)

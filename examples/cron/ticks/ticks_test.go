@@ -57,7 +57,8 @@ func (l hooked) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, er
 	return lock, err
 }
 
-// Who is late for a tick does not keep others from the next one while it learns that its own was run.
+// An instance that is late for a tick finds out that the tick was run. Meanwhile
+// it does not keep others from the next tick.
 func TestLateForTick(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		const every = 10 * time.Second
@@ -87,8 +88,8 @@ func TestLateForTick(t *testing.T) {
 	})
 }
 
-// A fleet whose clocks differ by up to 5.5 s, and which are not equally quick, over a minute with a tick in
-// each second: each tick is run once, whoever comes when.
+// Clocks differ by up to 5.5 s and in their speed, over a minute with a tick in
+// each second. Each tick is run once, whichever instance comes when.
 func TestFleetWithSkewedClocks(t *testing.T) {
 	fleet := []struct{ behind, late time.Duration }{
 		{0, 0},
@@ -129,7 +130,8 @@ func TestFleetWithSkewedClocks(t *testing.T) {
 	})
 }
 
-// A run that outlives its tick keeps the next ones from being run, and says so when it ends.
+// A run that outlives its tick keeps the next ones from being run, and says so
+// when it ends.
 func TestRunOutlivesTick(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		clock := newHandClock()
@@ -169,7 +171,8 @@ func TestRunOutlivesTick(t *testing.T) {
 	})
 }
 
-// The work's context ends with the caller's, and when the lock is lost; then Do says so.
+// The work's context ends with the caller's, and when the lock is lost; then Do
+// says so.
 func TestWorkHearsOfLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)

@@ -11,13 +11,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// AdvisoryLock shares the jobs out by a lock on each: candidates, the first free one of
-// their locks, a second look at the job under its lock. A job in hand stays "ready" in
-// the table, so that there is nothing to clean up after a dead worker: the server frees
-// its locks, and with them its jobs, milliseconds after a kill, and after
-// the lease if it froze.
+// AdvisoryLock returns the Way that has a lock on each job. A worker reads
+// candidates, acquires the first of their locks that is free, and looks at the job
+// again under its lock.
 //
-// It panics if q or locks is nil.
+// A job in progress stays "ready" in the table, so there is nothing to clean up
+// after a dead worker. The server frees its locks, and with them its jobs:
+// milliseconds after a kill, and after the lease if the worker froze.
+//
+// AdvisoryLock panics if q or locks is nil.
 func AdvisoryLock(q *Queue, locks Locks) Way {
 	if q == nil || locks == nil {
 		panic("queue: AdvisoryLock needs a Queue and locks")
@@ -31,15 +33,15 @@ type advisoryLock struct {
 }
 
 func (w *advisoryLock) queue() *Queue            { return w.q }
-func (w *advisoryLock) reap(ctx context.Context) {} // the server has done it
+func (w *advisoryLock) reap(ctx context.Context) {} // the server frees the jobs
 func (w *advisoryLock) close()                   {}
 
-// page is how many candidates are asked for at once. Their locks cost one round trip
-// together, so it may well be larger than the number of workers.
+// page is how many candidates are read at once. Their locks cost one round trip
+// together, so it may be larger than the number of workers.
 const page = 64
 
 func (w *advisoryLock) take(ctx context.Context) (*hold, error) {
-	var busy []string // singleton kinds in somebody's hands
+	var busy []string // singleton kinds that other workers have
 	for offset := 0; ; {
 		jobs, err := w.candidates(ctx, busy, offset)
 		if err != nil || len(jobs) == 0 {
@@ -47,7 +49,7 @@ func (w *advisoryLock) take(ctx context.Context) (*hold, error) {
 		}
 		h, err := w.first(ctx, jobs)
 		switch {
-		case errors.Is(err, sqllock.ErrHeld): // all are in somebody's hands: further down
+		case errors.Is(err, sqllock.ErrHeld): // other workers have all of them: read on
 			if singles := w.singles(jobs); len(singles) > 0 {
 				busy, offset = append(busy, singles...), 0
 			} else {
@@ -64,8 +66,8 @@ const candidates = `SELECT id, kind, priority FROM jobs
 	WHERE status = 'ready' AND run_at <= now() AND kind = ANY($1::text[]) AND kind <> ALL($2::text[])
 	ORDER BY priority DESC, run_at, id LIMIT $3 OFFSET $4`
 
-// candidates are jobs that look due, the highest priority first. Those of one priority
-// are shuffled, for else all workers of the fleet would try the same ones.
+// candidates returns jobs that look due, the highest priority first. Jobs of one
+// priority are shuffled: otherwise all workers would try the same ones.
 func (w *advisoryLock) candidates(ctx context.Context, busy []string, offset int) (jobs []Job, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -77,8 +79,8 @@ func (w *advisoryLock) candidates(ctx context.Context, busy []string, offset int
 	return jobs, nil
 }
 
-// first is the first of jobs that is free. It fails with ErrHeld if none is, and with
-// sql.ErrNoRows if that one was not due any more.
+// first takes the first of jobs that is free. It returns ErrHeld if none is free,
+// and sql.ErrNoRows if the job is not due any more.
 func (w *advisoryLock) first(ctx context.Context, jobs []Job) (*hold, error) {
 	keys := make([]sqllock.Key, 0, len(jobs))
 	ids := make(map[sqllock.Key]int64, len(jobs))
@@ -100,8 +102,8 @@ func (w *advisoryLock) first(ctx context.Context, jobs []Job) (*hold, error) {
 	return &hold{job: job, status: "ready", lock: lock, fence: lock, giveUp: func(Outcome) { _ = lock.Unlock() }}, nil
 }
 
-// singles is the singleton kinds among jobs: without them, what waits for its turn would
-// fill page after page.
+// singles returns the singleton kinds among jobs. The next page leaves them out:
+// otherwise jobs that wait for their turn would fill page after page.
 func (w *advisoryLock) singles(jobs []Job) (kinds []string) {
 	for _, job := range jobs {
 		if w.q.kinds[job.Kind].Singleton && !slices.Contains(kinds, job.Kind) {
@@ -111,8 +113,8 @@ func (w *advisoryLock) singles(jobs []Job) (kinds []string) {
 	return kinds
 }
 
-// lockKey is the key that a job runs under: its own, or its kind's, if that is to run
-// one at a time.
+// lockKey returns the key that a job runs under: its own, or its kind's if jobs of
+// the kind run one at a time.
 func (w *advisoryLock) lockKey(job Job) sqllock.Key {
 	if w.q.kinds[job.Kind].Singleton {
 		return w.q.kindKey(job.Kind)
@@ -120,9 +122,10 @@ func (w *advisoryLock) lockKey(job Job) sqllock.Key {
 	return w.q.key(job.ID)
 }
 
-// begin is the second look, under the lock, and counts the attempt. Between the first
-// look and the lock somebody else may have had the job and finished it: a lock that is
-// free says only that nobody works on it now. sql.ErrNoRows: so it was.
+// begin is the second look, under the lock. It counts the attempt. Another
+// worker may have finished the job between the first look and the lock: a free
+// lock says only that no worker has the job now. Then begin returns
+// sql.ErrNoRows.
 const begin = `UPDATE jobs SET attempt = attempt + 1, claimed_at = now()
 	WHERE id = $1 AND status = 'ready' AND run_at <= now() RETURNING ` + columns
 

@@ -11,11 +11,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// errCutOff is why a job is given up that was begun as often as it may be, and neither
-// done nor failed each time: it may be what kills its workers.
-var errCutOff = errors.New("its worker ended in the midst of it, the last time that was allowed")
+// errCutOff is the error of a job whose last allowed attempt neither succeeded nor
+// failed. The job may be what kills its workers.
+var errCutOff = errors.New("its worker ended in the middle of it, the last time that was allowed")
 
-// run is an attempt at a job in hand.
+// run makes an attempt at a job.
 func (q *Queue) run(ctx context.Context, h *hold) {
 	var (
 		effect  Effect
@@ -34,10 +34,10 @@ func (q *Queue) run(ctx context.Context, h *hold) {
 	}
 }
 
-// work does the work, in a context that ends when the job may be somebody else's. A panic
-// is an error.
+// work does the work. Its context ends when another worker may have the job. A
+// panic is an error.
 func (q *Queue) work(ctx context.Context, h *hold) (effect Effect, err error) {
-	ctx, cancel := h.lock.Bind(context.WithoutCancel(ctx)) // the end of Run lets it finish
+	ctx, cancel := h.lock.Bind(context.WithoutCancel(ctx)) // Run lets it finish
 	defer cancel()
 	ctx, cancelSingle := h.single.Bind(ctx)
 	defer cancelSingle()
@@ -47,7 +47,7 @@ func (q *Queue) work(ctx context.Context, h *hold) (effect Effect, err error) {
 		ctx, cancelTimeout = context.WithTimeout(ctx, kind.Timeout)
 		defer cancelTimeout()
 	}
-	if h.lock.Err() != nil { // we were slow: it may run elsewhere
+	if h.lock.Err() != nil { // this worker was slow: the job may run elsewhere
 		return nil, sqllock.ErrLost
 	}
 	defer func() {
@@ -60,20 +60,20 @@ func (q *Queue) work(ctx context.Context, h *hold) (effect Effect, err error) {
 
 func panicked(value any) error { return fmt.Errorf("panic: %v", value) }
 
-var errSuperseded = errors.New("queue: the job is not ours any more")
+var errSuperseded = errors.New("queue: another worker has the job")
 
-// An effectError is the error of an Effect, and not of the queue's own statements.
+// An effectError is the error of an Effect, not of the queue's own statements.
 type effectError struct{ error }
 
 func (e effectError) Unwrap() error { return e.error }
 
-// mayFail is how often an attempt's transaction may fail for no reason that we know,
-// while the database answers, before that is the job's fault.
+// mayFail is how often an attempt's transaction may fail for an unknown reason,
+// while the database responds, before the job counts as failed.
 const mayFail = 3
 
-// settle stores how an attempt ended. It tries until that is known, or the lock is gone,
-// or Run is to end: work that is done is not thrown away for a database that is away
-// for a while.
+// settle stores how an attempt ended. It tries until that is known, the lock is
+// gone, or Run is to end. So work that is done survives a short outage of the
+// database.
 func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr error) Outcome {
 	failures := 0
 	for pause := 10 * time.Millisecond; h.lock.Err() == nil; pause = min(2*pause, time.Second) {
@@ -98,14 +98,15 @@ func (q *Queue) settle(ctx context.Context, h *hold, effect Effect, workErr erro
 	return Abandoned
 }
 
-// final reports whether to try the same again would end the same: an effect's own error,
-// or the loss of a singleton kind's lock.
+// final reports whether another try would fail again: for an effect's own error, or
+// the loss of a singleton kind's lock.
 func final(err error) bool {
 	var effect effectError
 	return errors.As(err, &effect) || errors.Is(err, sqllock.ErrLost) || errors.Is(err, sqllock.ErrFenced)
 }
 
-// unwrapped is an effect's own error as it is, another without what may be in it.
+// unwrapped returns an effect's own error as it is, and any other error without the
+// driver's text.
 func unwrapped(err error) error {
 	if effect, ok := errors.AsType[effectError](err); ok {
 		return effect.error
@@ -131,8 +132,8 @@ func (q *Queue) store(ctx context.Context, h *hold, effect Effect, workErr error
 	return Done, q.complete(ctx, h, effect)
 }
 
-// complete marks the job done and runs the effect, both or neither. The fence refuses us
-// if we have been frozen, and somebody else has had the lock since.
+// complete marks the job done and runs the effect, both or neither. The fence
+// rejects a worker that was frozen if another has had the lock since.
 func (q *Queue) complete(ctx context.Context, h *hold, effect Effect) error {
 	if effect == nil && h.fence == nil {
 		return q.done(ctx, q.db, h)
@@ -152,20 +153,20 @@ func (q *Queue) complete(ctx context.Context, h *hold, effect Effect) error {
 			return err
 		}
 	}
-	if err := q.done(ctx, tx, h); err != nil { // after the effect, of which an error that it ignored shows here
+	if err := q.done(ctx, tx, h); err != nil { // after the effect: an error that it ignored shows here
 		return err
 	}
 	return tx.Commit()
 }
 
-// done marks the job done, if it is still this attempt's: an attempt's number is a fence of
-// the row's own.
+// done marks the job done, if the row still has this attempt's number: the
+// number is a fence of the row's own.
 func (q *Queue) done(ctx context.Context, db sqlx.ExtContext, h *hold) error {
 	return one(ctx, db, `UPDATE jobs SET status = 'done', finished_at = now(), error = NULL
 		WHERE id = $1 AND attempt = $2 AND status = $3`, h.job.ID, h.job.Attempt, h.status)
 }
 
-// fail has the job tried again, later each time, or gives it up.
+// fail makes the job due again, later each time, or marks it dead.
 func (q *Queue) fail(ctx context.Context, h *hold, workErr error) error {
 	return one(ctx, q.db, `UPDATE jobs SET worker = NULL, error = $4,
 			status = CASE WHEN attempt < max_attempts THEN 'ready' ELSE 'dead' END,
@@ -175,7 +176,8 @@ func (q *Queue) fail(ctx context.Context, h *hold, workErr error) error {
 		h.job.ID, h.job.Attempt, h.status, shortened(workErr.Error()), backoff(q.options.backoff, h.job.Attempt).Seconds())
 }
 
-// one runs a statement that changes one row, or fails with errSuperseded.
+// one runs a statement that changes one row. It returns errSuperseded if there
+// is no such row.
 func one(ctx context.Context, db sqlx.ExtContext, query string, args ...any) error {
 	result, err := db.ExecContext(ctx, query, args...)
 	if err != nil {
@@ -187,7 +189,7 @@ func one(ctx context.Context, db sqlx.ExtContext, query string, args ...any) err
 	return errSuperseded
 }
 
-// tried is effect's error, or panic, marked as its own.
+// tried returns the error or the panic of effect as an effectError.
 func tried(ctx context.Context, effect Effect, tx *sqlx.Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -202,7 +204,8 @@ func tried(ctx context.Context, effect Effect, tx *sqlx.Tx) (err error) {
 
 const maxBackoff = time.Hour
 
-// backoff is how long a job waits after its attempt number n: first, doubled n-1 times.
+// backoff returns how long a job waits after its attempt number n: first, doubled
+// n-1 times.
 func backoff(first time.Duration, n int) time.Duration {
 	return jittered(min(first<<min(n-1, 20), maxBackoff))
 }

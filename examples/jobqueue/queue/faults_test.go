@@ -13,13 +13,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// cutOff ends the database sessions that hold locks: their processes are dead, as far as
-// the database knows.
+// cutOff ends the database sessions that hold locks: their processes are dead,
+// as far as the database knows.
 func (f *fixture) cutOff() {
 	f.t.Helper()
 	if n := f.count(`SELECT count(pg_terminate_backend(pid)) FROM (SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory'
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS holders`); n == 0 {
-		f.t.Fatal("nobody holds a lock")
+		f.t.Fatal("no lock is held")
 	}
 	lockertest.Eventually(f.t, "their locks are free", func() bool { return f.count(advisoryLocks) == 0 })
 }
@@ -33,7 +33,8 @@ func mustTake(t *testing.T, w Way) *hold {
 	return h
 }
 
-// returned reaps until n jobs have come back; those of AdvisoryLock are back by themselves.
+// returned reaps until n jobs have come back; those of AdvisoryLock are back by
+// themselves.
 func returned(t *testing.T, w Way, n int64) {
 	t.Helper()
 	s, ok := w.(*skipLocked)
@@ -50,8 +51,8 @@ func returned(t *testing.T, w Way, n int64) {
 	})
 }
 
-// TestLostWorker: a worker loses its lock in the midst of a job that heeds no context.
-// Somebody else does the job; what the first brings later is refused.
+// A worker loses its lock in the middle of a job that ignores its context.
+// Another worker does the job. The late completion is rejected.
 func TestLostWorker(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.exec(effects)
@@ -89,8 +90,8 @@ func TestLostWorker(t *testing.T) {
 	})
 }
 
-// TestLateCompletion is what a frozen process does that looked at its lock before: each
-// of the two barriers alone must hold, the fence and the attempt's number.
+// A process freezes after it has looked at its lock. The fence and the attempt's
+// number each reject its completion alone.
 func TestLateCompletion(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -135,7 +136,7 @@ func TestLateCompletion(t *testing.T) {
 	}
 }
 
-// TestOldIsNotDead: the reaper leaves a living worker's job alone, however old.
+// The reaper leaves a living worker's job alone, however old.
 func TestOldIsNotDead(t *testing.T) {
 	f := newFixture(t, "pgx", pgtest.Database(t), SkipLocked)
 	f.enqueue(Job{Kind: "k"})
@@ -155,8 +156,8 @@ func TestOldIsNotDead(t *testing.T) {
 	}
 }
 
-// TestClaimWithoutAnswer: a claim was stored and its answer lost on the way. The job comes
-// back although its worker lives on, and not before the worker's other jobs are settled.
+// A claim was stored and its response lost. The job comes back although its
+// worker lives on, but not before the worker's other jobs are settled.
 func TestClaimWithoutAnswer(t *testing.T) {
 	f := newFixture(t, "pgx", pgtest.Database(t), SkipLocked)
 	known := f.enqueue(Job{Kind: "k", Priority: 1})
@@ -179,14 +180,15 @@ func TestClaimWithoutAnswer(t *testing.T) {
 	}
 	h.giveUp(w.q.settle(t.Context(), h, nil, nil))
 	if n, err := other.reapOnce(t.Context()); n != 1 || err != nil {
-		t.Errorf("reaped %d jobs, %v; want the one that nobody knows of", n, err)
+		t.Errorf("reaped %d jobs, %v; want the one that no process knows of", n, err)
 	}
 	if f.with("done") != 1 || f.with("ready") != 1 {
 		t.Error("want one job done and one ready")
 	}
 }
 
-// TestPoison: a job that ended its worker as often as it may be tried is not tried again.
+// TestPoison: a job that ended its worker as often as it may be tried is not
+// tried again.
 func TestPoison(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.enqueue(Job{Kind: "k", MaxAttempts: 2})
@@ -199,7 +201,7 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// TestStop: Run waits for the job in hand, which goes on undisturbed.
+// Run waits for the job in progress, which goes on undisturbed.
 func TestStop(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.enqueue(Job{Kind: "k"})
@@ -227,8 +229,8 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestOutage: the server dies while jobs are worked on and comes back. Nothing is lost,
-// nothing done twice.
+// TestOutage: the server dies while jobs are worked on and comes back. Nothing
+// is lost, nothing done twice.
 func TestOutage(t *testing.T) {
 	for _, way := range ways {
 		for _, driver := range pgtest.Drivers() {
@@ -282,8 +284,8 @@ func outage(t *testing.T, c *pgtest.Cluster, f *fixture) {
 	}
 }
 
-// TestBrokenPool: the database's pool of the queue is broken while an effect is stored,
-// the session with the locks is not: the work is not done again.
+// TestBrokenPool: the database's pool of the queue is broken while an effect is
+// stored, the session with the locks is not: the work is not done again.
 func TestBrokenPool(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.exec(effects)

@@ -36,7 +36,7 @@ type Kind struct {
 	Singleton bool          // at most one job of the kind runs at a time, in the whole fleet
 }
 
-// names is the names of all kinds, and of the singletons among them.
+// names returns the names of all kinds, and of the singletons among them.
 func (k Kinds) names() (all, singletons string) {
 	if len(k) == 0 {
 		panic("queue: Open needs kinds")
@@ -53,7 +53,8 @@ func (k Kinds) names() (all, singletons string) {
 	return literal(names), literal(single)
 }
 
-// literal is names as PostgreSQL reads a text[]: unlike slices, every driver takes it.
+// literal returns names as PostgreSQL reads a text[]. Every driver accepts it,
+// unlike a slice.
 func literal(names []string) string {
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	var quoted []string
@@ -63,17 +64,19 @@ func literal(names []string) string {
 	return "{" + strings.Join(quoted, ",") + "}"
 }
 
-// Work does a job, outside any transaction: it may take hours, and talk to others. Its
-// context ends when the job may no longer be ours, with cause sqllock.ErrLost, and
-// after the kind's timeout. It runs again after a crash in the midst of it: at least once.
+// Work does a job, outside any transaction. It may take hours, and call other
+// services. Its context ends when another worker may have the job, with the
+// cause sqllock.ErrLost, and after the kind's timeout. After a crash Work runs
+// again: it runs at least once.
 //
-// What must happen exactly once goes into the Effect that it returns, nil for
-// none. An error or a panic is a failed attempt.
+// What must happen exactly once goes into the Effect that Work returns, which
+// may be nil. An error or a panic is a failed attempt.
 type Work func(ctx context.Context, job Job) (Effect, error)
 
-// An Effect runs in the transaction that marks its job done: both happen or neither. It
-// has five seconds, and may be called again after it was rolled back, so it changes nothing
-// but tx, and leaves its end to the queue. An error or a panic is a failed attempt.
+// An Effect runs in the transaction that marks its job done: both happen or
+// neither. It has five seconds. It may be called again after a rollback, so it
+// must use nothing but tx, and must not end tx. An error or a panic is a failed
+// attempt.
 type Effect func(ctx context.Context, tx *sqlx.Tx) error
 
 // An Outcome is how an attempt ended.
@@ -83,11 +86,11 @@ type Outcome int
 const (
 	Done       Outcome = iota + 1 // done, and its Effect with it
 	Failed                        // it will be tried again, or is dead
-	Superseded                    // somebody else has it now, or our earlier answer arrived after all
-	Abandoned                     // its lock was lost, or we were told to stop: it will be tried again
+	Superseded                    // another worker has the job, or an earlier commit succeeded after all
+	Abandoned                     // its lock was lost, or Run was to end: it will be tried again
 )
 
-// String is the outcome in words.
+// String returns the outcome in words.
 func (o Outcome) String() string {
 	return [...]string{"none", "done", "failed", "superseded", "abandoned"}[o]
 }
@@ -110,8 +113,8 @@ func Enqueue(ctx context.Context, tx sqlx.QueryerContext, job Job) (id int64, er
 // same rows. The statements may run again.
 //
 // A job is "ready" until it is "done" or "dead". Only with [SkipLocked] it is
-// "running" meanwhile, by worker. With [AdvisoryLock] it stays "ready", and its lock
-// shows that a worker has it.
+// "running" meanwhile, by worker. With [AdvisoryLock] it stays "ready", and its
+// lock shows that a worker has it.
 func Schema() []string {
 	return append(sqllock.FenceSchema(sqllock.PostgreSQL), jobsTable,
 		"CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (priority DESC, run_at, id) WHERE status = 'ready'",
@@ -127,7 +130,7 @@ const jobsTable = `CREATE TABLE IF NOT EXISTS jobs (
 	status       text        NOT NULL DEFAULT 'ready' CHECK (status IN ('ready', 'running', 'done', 'dead')),
 	attempt      integer     NOT NULL DEFAULT 0, -- how often it was begun
 	max_attempts integer     NOT NULL DEFAULT 25 CHECK (max_attempts > 0),
-	worker       bigint,                         -- who runs it, while it is running
+	worker       bigint,                         -- the worker that runs it, while it is running
 	claimed_at   timestamptz,
 	finished_at  timestamptz,
 	error        text                            -- of the last attempt that failed

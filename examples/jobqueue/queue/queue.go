@@ -7,9 +7,10 @@
 //	…
 //	err = queue.Run(ctx, queue.AdvisoryLock(q, locks), 8) // or SkipLocked(q, locks)
 //
-// There are two ways to share the jobs out, on the same table. With [AdvisoryLock] the
-// lock on a job says that somebody works on it; with [SkipLocked] a column does, and a
-// lock says whether that worker lives. It is a recipe, to be read and changed.
+// There are two ways to share the jobs out, on the same table. With
+// [AdvisoryLock] a lock says that a worker has a job. With [SkipLocked] a
+// column says so, and a lock says whether that worker lives. It is a recipe, to
+// be read and changed.
 package queue
 
 import (
@@ -41,9 +42,11 @@ type Queue struct {
 	singletons string // of those that are
 }
 
-// Open finds the tables of [Schema]. If they are missing, or in a schema that is not in
-// the search_path, the error says so; ErrUnavailable: the database is away. Kinds that
-// are not in kinds are left to other processes. Open panics without a db or kinds.
+// Open returns a Queue on the tables of [Schema]. The error says so if they are
+// missing, or in a schema that is not in the search_path. It is ErrUnavailable
+// if the database is away. Jobs of other kinds are left to other processes.
+//
+// Open panics without a db or kinds.
 func Open(ctx context.Context, db *sqlx.DB, kinds Kinds, opts ...Option) (*Queue, error) {
 	if db == nil {
 		panic("queue: Open needs a *sqlx.DB that is not nil")
@@ -58,12 +61,12 @@ func Open(ctx context.Context, db *sqlx.DB, kinds Kinds, opts ...Option) (*Queue
 		if err != nil {
 			return nil, err
 		}
-		q.schema = schema // that of jobs in the end
+		q.schema = schema // at the end, that of jobs
 	}
 	return q, nil
 }
 
-// find is the schema in which table is found by the search_path.
+// find returns the schema in which the search_path finds table.
 func find(ctx context.Context, db *sqlx.DB, table string) (string, error) {
 	var places []struct {
 		Schema  string `db:"schema"`
@@ -83,19 +86,20 @@ func find(ctx context.Context, db *sqlx.DB, table string) (string, error) {
 	return places[0].Schema, nil
 }
 
-// key is the key of a job's lock. The schema is in it since locks are of the whole
-// database: queues in two schemas do not hinder each other. A name, not sqllock.ID:
-// other users of the database may number their locks, too.
+// key returns the key of a job's lock. Locks belong to the whole database, so
+// the schema is in the key: queues in two schemas are independent. It is a name
+// and not a sqllock.ID, since other users of the database may number their
+// locks.
 func (q *Queue) key(id int64) sqllock.Key {
 	return sqllock.Namespace("job").Key(fmt.Sprintf("%s/%d", q.schema, id))
 }
 
-// kindKey is the key under which at most one job of a singleton kind runs.
+// kindKey returns the key under which at most one job of a singleton kind runs.
 func (q *Queue) kindKey(kind string) sqllock.Key {
 	return sqllock.Namespace("kind").Key(q.schema + "/" + kind)
 }
 
-// workerKey is the key that a worker holds for as long as it lives.
+// workerKey returns the key that a worker holds for as long as it lives.
 func (q *Queue) workerKey(worker int64) sqllock.Key {
 	return sqllock.Namespace("worker").Key(fmt.Sprintf("%s/%d", q.schema, worker))
 }
@@ -115,31 +119,37 @@ func defaults() options {
 	return options{poll: 200 * time.Millisecond, backoff: time.Second, floor: time.Second, log: slog.Default()}
 }
 
-// WithPoll sets how long an idle worker waits before it looks for a job again, half of
-// that to all of it; 200 ms by default. It panics if every is not positive.
+// WithPoll sets how long an idle worker waits before it looks for a job again; the
+// default is 200 ms. The pause is shortened by up to a half at random.
+//
+// WithPoll panics if every is not positive.
 func WithPoll(every time.Duration) Option {
 	mustBePositive("WithPoll", every)
 	return func(o *options) { o.poll = every }
 }
 
-// WithBackoff sets how long a job waits after its first failure, 1 s by default; it
-// doubles with each further one, up to an hour, and is shortened by up to a half at random. It
-// panics if first is not positive.
+// WithBackoff sets how long a job waits after its first failure; the default is
+// 1 s. It doubles with each further failure, up to an hour, and is shortened by
+// up to a half at random.
+//
+// WithBackoff panics if first is not positive.
 func WithBackoff(first time.Duration) Option {
 	mustBePositive("WithBackoff", first)
 	return func(o *options) { o.backoff = min(first, maxBackoff) }
 }
 
-// WithReapFloor sets the age below which the reaper of [SkipLocked] does not ask whether
-// a job's worker lives, 1 s by default. It saves asking, no more: the lock decides. The
-// reaper looks once in that time. It panics if age is not positive.
+// WithReapFloor sets the age of an attempt from which the reaper of
+// [SkipLocked] checks whether the job's worker lives; the default is 1 s. It
+// only saves checks: the lock decides. The reaper looks once in that time.
+//
+// WithReapFloor panics if age is not positive.
 func WithReapFloor(age time.Duration) Option {
 	mustBePositive("WithReapFloor", age)
 	return func(o *options) { o.floor = age }
 }
 
-// WithLogger sets where trouble with the database is reported; slog.Default() is the
-// default. It panics if log is nil.
+// WithLogger sets where trouble with the database is logged; the default is
+// slog.Default(). It panics if log is nil.
 func WithLogger(log *slog.Logger) Option {
 	if log == nil {
 		panic("queue: WithLogger needs a logger")
@@ -147,8 +157,8 @@ func WithLogger(log *slog.Logger) Option {
 	return func(o *options) { o.log = log }
 }
 
-// WithEnded has f called after each attempt, from several goroutines at once, for
-// metrics. It panics if f is nil.
+// WithEnded sets a function that is called after each attempt, for metrics. Several
+// goroutines call it at once. WithEnded panics if f is nil.
 func WithEnded(f func(Job, Outcome)) Option {
 	if f == nil {
 		panic("queue: WithEnded needs a function")

@@ -15,9 +15,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Run works on jobs, up to workers at once, until ctx ends; then it waits for those in
-// hand. It goes on while the database is away, and so has no error to return. To stop at
-// once, end the process: nothing is lost by that.
+// Run works on jobs, up to workers at once, until ctx ends. Then it waits for
+// those in progress. It goes on while the database is away, and so returns no
+// error. To stop at once, end the process: nothing is lost.
 //
 // Each worker uses a connection of the Queue's database at times, never while Work
 // runs. Run panics if workers is not positive.
@@ -50,13 +50,13 @@ func work(ctx context.Context, w Way, t *trouble) {
 	}
 }
 
-// jittered is d, shortened by up to a half, so that what began together does not go on
-// so.
+// jittered returns d, shortened by up to a half at random, so that workers that
+// began together do not stay together.
 func jittered(d time.Duration) time.Duration {
 	return d - rand.N(d/2+1) //nolint:gosec // no secret
 }
 
-// trouble reports the begin and the end of trouble, not each of its errors.
+// trouble logs when trouble begins and when it ends, not each error.
 type trouble struct{ now atomic.Bool }
 
 func (t *trouble) note(q *Queue, err error) {
@@ -70,58 +70,60 @@ func (t *trouble) note(q *Queue, err error) {
 	q.options.log.Info("queue: jobs can be taken again")
 }
 
-// A Way shares the jobs of a queue out: [AdvisoryLock] or [SkipLocked]. One Way serves
-// one call of Run.
+// A Way shares the jobs of a queue out: [AdvisoryLock] or [SkipLocked]. One Way
+// serves one call of Run.
 //
-// A table is worked on in one way at a time: what AdvisoryLock has in hand looks ready
-// to SkipLocked. Stop all workers to change. (Mixed, work runs twice; effects still do not.)
+// A table is worked on in one way at a time. A job that AdvisoryLock has taken
+// looks ready to SkipLocked, so work would run twice, though effects would not.
+// Stop all workers before a change.
 type Way interface {
 	queue() *Queue
 
-	// take is a job that is due, the first by priority and time, for this process
-	// alone; nil if there is none.
+	// take returns a job that is due, the first by priority and time, for this
+	// process alone. It returns nil if there is none.
 	take(ctx context.Context) (*hold, error)
 
 	// reap returns the jobs of dead workers until ctx ends.
 	reap(ctx context.Context)
 
-	// close ends the way, when no job is in hand any more.
+	// close ends the way, when no job is in progress any more.
 	close()
 }
 
-// A hold is a job in hand.
+// A hold is a job that this process works on.
 //
-// Invariant: while lock.Err() is nil nobody else works on the job, and the attempt
-// number of its row is job.Attempt. Who takes it over counts one up first.
+// Invariant: while lock.Err() is nil no other worker has the job, and the
+// attempt number of its row is job.Attempt. A worker that takes it over
+// increments the number first.
 type hold struct {
 	job    Job
 	status string        // what the row says meanwhile
 	lock   *sqllock.Lock // the job's (AdvisoryLock), or the worker's (SkipLocked)
 	single *sqllock.Lock // of a singleton's kind, where that is not lock; else nil
 	fence  *sqllock.Lock // the one that the effect's transaction is fenced with; nil: none
-	giveUp func(Outcome) // lets go of the job, after how its attempt ended
+	giveUp func(Outcome) // releases the job, after how its attempt ended
 }
 
-// patience bounds each transaction of the queue's own.
-const patience = 5 * time.Second
+// timeout bounds each transaction of the queue's own.
+const timeout = 5 * time.Second
 
-// bounded is a context for the queue's statements, which the end of Run does not cancel:
-// what became of a claim or a commit should be known.
+// bounded returns a context for the queue's statements. The end of Run does not
+// cancel it: the result of a claim or a commit should be known.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }
 
-// ErrUnavailable says that the database did not answer.
+// ErrUnavailable reports that the database did not respond.
 var ErrUnavailable = errors.New("queue: database is unavailable")
 
-// safe is err without what a driver adds to it, which may be a host or a user.
+// safe returns err without the driver's text, which may name hosts and users.
 func safe(err error) error {
 	var server interface{ SQLState() string }
 	switch {
 	case err == nil, strings.HasPrefix(err.Error(), "sqllock: "), strings.HasPrefix(err.Error(), "queue: "):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: no answer in time", ErrUnavailable)
+		return fmt.Errorf("%w: no response in time", ErrUnavailable)
 	case errors.Is(err, sql.ErrTxDone):
 		return errors.New("queue: an Effect ended its transaction: leave Commit and Rollback to the queue")
 	case !errors.As(err, &server) || away(server.SQLState()):
@@ -129,18 +131,19 @@ func safe(err error) error {
 	case server.SQLState() == "42P01":
 		return errors.New("queue: a table is missing (42P01): run queue.Schema, or add its schema to the search_path")
 	}
-	return fmt.Errorf("queue: the database refused a statement (SQLSTATE %s)", server.SQLState())
+	return fmt.Errorf("queue: the database rejected a statement (SQLSTATE %s)", server.SQLState())
 }
 
-// away reports whether a server's error is about itself, and not about a statement.
+// away reports whether a server's error is about the server, not about a statement.
 func away(state string) bool {
 	return strings.HasPrefix(state, "57P") || strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53")
 }
 
 const maxErrorLen = 500
 
-// shortened is an error's text as the table takes it: PostgreSQL refuses bytes that are
-// not UTF-8, and NUL, and a job whose failure cannot be stored would never end.
+// shortened returns an error's text as the table accepts it. PostgreSQL rejects
+// NUL and bytes that are not UTF-8. A job whose failure cannot be stored would
+// never end.
 func shortened(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 	if len(text) <= maxErrorLen {

@@ -14,7 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// effects is the account: without a unique constraint, which would hide a second effect.
+// effects is the account: without a unique constraint, which would hide a
+// second effect.
 const effects = "CREATE TABLE effects (job_id bigint NOT NULL, attempt int NOT NULL)"
 
 func record(ctx context.Context, job Job) (Effect, error) {
@@ -91,8 +92,8 @@ func TestOddIDs(t *testing.T) {
 	})
 }
 
-// TestFailures: what goes wrong in work or effect is a failed attempt, whose text the
-// table can take; after the last the job is dead, and its effects are not there.
+// An error or panic of work or effect is a failed attempt, whose text the table
+// accepts. After the last attempt the job is dead, without effects.
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom")
 	fails := func(err error) Work {
@@ -222,8 +223,9 @@ func TestSingleton(t *testing.T) {
 	})
 }
 
-// TestSingletonLock: the table shows no running job of the kind, as for two claims at
-// once, and yet the kind is taken: the lock decides, and leaves no trace on the job.
+// TestSingletonLock: the table shows no running job of the kind, as for two
+// claims at once, and yet the kind is taken: the lock decides, and leaves no
+// trace on the job.
 func TestSingletonLock(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.enqueue(Job{Kind: "single"})
@@ -258,8 +260,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestSingletonBacklog: more jobs of a singleton kind than a page has candidates, one of
-// them in hand, do not hide the next job of another kind.
+// TestSingletonBacklog: more jobs of a singleton kind than a page has
+// candidates, one of them in hand, do not hide the next job of another kind.
 func TestSingletonBacklog(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		f.exec("INSERT INTO jobs (kind, priority) SELECT 'single', 1 FROM generate_series(1, $1::int)", 3*page)

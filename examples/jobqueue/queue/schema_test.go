@@ -45,8 +45,8 @@ func TestMissingTables(t *testing.T) {
 	}
 }
 
-// TestTwoSchemas: queues in two schemas of one database have jobs of the same ids, which
-// do not hinder each other.
+// TestTwoSchemas: queues in two schemas of one database have jobs of the same
+// ids, which do not hinder each other.
 func TestTwoSchemas(t *testing.T) {
 	for i, way := range append(ways[:2:2], ways...) {
 		singleton := i < len(ways) // the kind's key is another one
@@ -83,8 +83,7 @@ func within(t *testing.T, dsn, schema string) string {
 	return u.String()
 }
 
-// TestTableGone: a table that goes away at run time is trouble, not the end: when it is
-// there again the work goes on.
+// A table is dropped at run time. When it is there again the work goes on.
 func TestTableGone(t *testing.T) {
 	eachWay(t, func(t *testing.T, f *fixture) {
 		w := f.process(Kinds{"k": {Work: record}})

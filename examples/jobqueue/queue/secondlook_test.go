@@ -22,8 +22,9 @@ func (l *late) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, 
 	return l.Locks.TryAny(ctx, keys...)
 }
 
-// TestSecondLook: another process has a job, and finishes it, after we have seen it and
-// before we have its lock. What begins a job without a second look under the lock runs it twice.
+// TestSecondLook: another process has a job, and finishes it, after we have
+// seen it and before we have its lock. What begins a job without a second look
+// under the lock runs it twice.
 func TestSecondLook(t *testing.T) {
 	tests := []struct {
 		name  string

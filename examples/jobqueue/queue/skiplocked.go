@@ -11,12 +11,12 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// SkipLocked shares the jobs out by one statement that marks the next one as running, by
-// this worker. The worker holds one lock for as long as it lives, whatever number of jobs
-// it has: by that, the reaper of any other finds which jobs a dead worker has left. A
-// kind that is a singleton has a lock on top.
+// SkipLocked returns the Way that takes a job with one statement, which marks
+// it as running by this worker. The worker holds one lock for as long as it
+// lives, however many jobs it has. So the reaper of any other worker finds the
+// jobs that a dead worker has left. A singleton kind has a lock in addition.
 //
-// It panics if q or locks is nil.
+// SkipLocked panics if q or locks is nil.
 func SkipLocked(q *Queue, locks Locks) Way {
 	if q == nil || locks == nil {
 		panic("queue: SkipLocked needs a Queue and locks")
@@ -41,13 +41,14 @@ func (w *skipLocked) take(ctx context.Context) (*hold, error) {
 	}
 	h, err := w.claim(ctx, me)
 	if h == nil {
-		w.leave(me, err != nil) // the claim of which we have no answer may have been stored
+		w.leave(me, err != nil) // a claim without a response may have been stored
 	}
 	return h, safe(err)
 }
 
-// claim is the claim in one statement: two workers never get one job, and neither waits
-// for the other. It leaves out singleton kinds that look busy; their lock decides.
+// claim takes a job in one statement. Two workers never get the same job, and
+// neither waits for the other. It leaves out singleton kinds that look busy;
+// their lock decides.
 const claim = `UPDATE jobs SET status = 'running', worker = $1, claimed_at = now(), attempt = attempt + 1
 	WHERE id = (
 		SELECT id FROM jobs
@@ -60,7 +61,7 @@ const claim = `UPDATE jobs SET status = 'running', worker = $1, claimed_at = now
 func (w *skipLocked) claim(ctx context.Context, me *identity) (*hold, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	var busy []string // singleton kinds that somebody else holds
+	var busy []string // singleton kinds that other workers have
 	for {
 		h := &hold{status: "running", lock: me.lock, giveUp: func(o Outcome) { w.leave(me, o == Abandoned) }}
 		err := w.q.db.GetContext(ctx, &h.job, claim, me.id, w.q.names, w.q.singletons, literal(busy))
@@ -81,7 +82,7 @@ func (w *skipLocked) claim(ctx context.Context, me *identity) (*hold, error) {
 	}
 }
 
-// alone takes the lock of a singleton kind.
+// alone acquires the lock of a singleton kind.
 func (w *skipLocked) alone(ctx context.Context, h *hold) error {
 	if !w.q.kinds[h.job.Kind].Singleton {
 		return nil
@@ -106,13 +107,16 @@ func (w *skipLocked) putBack(ctx context.Context, me *identity, job Job) error {
 	return err
 }
 
-// An identity is who claims jobs: a number that is never used again, and the lock on it,
-// which says that its jobs are in somebody's hands.
+// An identity is what claims jobs: a number that is never used again, and its lock.
+// While the lock is held, the identity's jobs belong to a living worker.
 //
-// Invariant: jobs that are running under an identity and that this process does not
-// know of become free, since their identity's lock ends: with the process, with the
-// session (a loss), or, after a claim or a return without an answer, when the
-// identity retires: it claims no more, and unlocks with its last job.
+// Invariant: a job that runs under an identity, and that this process does not know
+// of, becomes free, because the identity's lock ends:
+//
+//   - with the process,
+//   - with the session, when the lock is lost,
+//   - when the identity retires, after a claim or a return without a response. It then
+//     claims no more jobs, and is unlocked with its last job.
 type identity struct {
 	id      int64
 	lock    *sqllock.Lock
@@ -120,12 +124,12 @@ type identity struct {
 	retired bool
 }
 
-// enter is the identity to claim with, for one job. leave follows.
+// enter returns the identity to claim one job with. The caller must call leave.
 func (w *skipLocked) enter(ctx context.Context) (*identity, error) {
 	if me := w.current(nil); me != nil {
 		return me, nil
 	}
-	id := rand.Int64() //nolint:gosec // it need not be secret, but unlikely twice
+	id := rand.Int64() //nolint:gosec // it need not be secret, only unlikely to repeat
 	lock, err := w.locks.TryLock(ctx, w.q.workerKey(id))
 	if err != nil {
 		return nil, err
@@ -138,8 +142,8 @@ func (w *skipLocked) enter(ctx context.Context) (*identity, error) {
 	return me, nil
 }
 
-// current is the identity in use, with one job more, or fresh if there is none that is
-// good.
+// current returns the identity in use, with one job more. It is fresh if there
+// is none in use that is good.
 func (w *skipLocked) current(fresh *identity) *identity {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +156,8 @@ func (w *skipLocked) current(fresh *identity) *identity {
 	return w.me
 }
 
-// leave ends enter. doubt: the table may say of a job that me runs it, which is not so.
+// leave ends enter. doubt says that the table may name me as the worker of a job
+// that me does not run.
 func (w *skipLocked) leave(me *identity, doubt bool) {
 	w.mu.Lock()
 	me.jobs--
@@ -181,9 +186,10 @@ func (w *skipLocked) reap(ctx context.Context) {
 	}
 }
 
-// reapOnce returns the jobs of workers whose lock is free: who could take it knows that
-// the worker is dead, or believed so by the server, which is as good: its completion is
-// refused, since the next attempt has another number. A worker's age says nothing.
+// reapOnce returns the jobs of workers whose lock is free. Such a worker is
+// dead, or the server takes it for dead. That is as good: its completion is
+// rejected, since the next attempt has another number. A worker's age says
+// nothing.
 func (w *skipLocked) reapOnce(ctx context.Context) (returned int64, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -203,7 +209,7 @@ func (w *skipLocked) reapOnce(ctx context.Context) (returned int64, err error) {
 	return returned, nil
 }
 
-// returnJobs returns all jobs of a worker, or fails with ErrHeld if it lives.
+// returnJobs returns all jobs of a worker. It returns ErrHeld if the worker lives.
 func (w *skipLocked) returnJobs(ctx context.Context, worker int64) (n int64, err error) {
 	err = sqllock.Do(ctx, w.locks, w.q.workerKey(worker), func(ctx context.Context) error {
 		result, err := w.q.db.ExecContext(ctx, `UPDATE jobs SET status = 'ready', worker = NULL
@@ -216,7 +222,7 @@ func (w *skipLocked) returnJobs(ctx context.Context, worker int64) (n int64, err
 	return n, err
 }
 
-// wait waits for d, or less if ctx ends, which it reports by false.
+// wait waits for d. It returns false, at once, if ctx ends.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -26,78 +26,52 @@
 package delay
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// The environment variables that make a proxy of this program.
-const (
-	envTarget = "LATCHKEY_BENCH_PROXY_TARGET"
-	envDelay  = "LATCHKEY_BENCH_PROXY_DELAY"
-)
+// role is that of a proxy's process.
+const role = "delay proxy"
+
+// orders say what a proxy does.
+type orders struct {
+	Target string // host:port
+	OneWay time.Duration
+}
 
 // A Proxy is a running proxy.
 type Proxy struct {
 	Addr string // host:port to connect to
 
-	command *exec.Cmd
-	stdin   io.Closer // the proxy ends when it is closed, and so with this process
+	process *subprocess.Process
 }
 
 // Start starts a proxy in front of target, a host:port. The program must call
 // [Main] before anything else.
-func Start(ctx context.Context, target string, oneWay time.Duration) (*Proxy, error) {
-	program, err := os.Executable()
+func Start(target string, oneWay time.Duration) (*Proxy, error) {
+	process, err := subprocess.Start(role, orders{target, oneWay})
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{command: exec.CommandContext(context.WithoutCancel(ctx), program)} //nolint:gosec // this program
-	p.command.Env = append(os.Environ(), envTarget+"="+target, envDelay+"="+oneWay.String())
-	p.command.Stderr = os.Stderr
-	if p.stdin, err = p.command.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := p.command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.command.Start(); err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
+	p := &Proxy{process: process}
+	if p.Addr, err = process.ReadLine(); err != nil {
 		return nil, errors.Join(fmt.Errorf("delay: the proxy did not start: %w", err), p.Close())
 	}
-	p.Addr = strings.TrimSpace(line)
 	return p, nil
 }
 
 // Close ends the proxy and its connections.
-func (p *Proxy) Close() error {
-	return errors.Join(p.stdin.Close(), p.command.Wait())
-}
+func (p *Proxy) Close() error { return p.process.Stop(10 * time.Second) }
 
 // Main runs the proxy and never returns in a program that Start has started. It
 // returns at once in any other.
 func Main() {
-	target := os.Getenv(envTarget)
-	if target == "" {
-		return
-	}
-	oneWay, err := time.ParseDuration(os.Getenv(envDelay))
-	if err == nil {
-		err = serve(target, oneWay, os.Stdin, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "delay:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	subprocess.MainReader(role, func(stdin io.Reader, o orders) error {
+		return serve(o.Target, o.OneWay, stdin, os.Stdout)
+	})
 }

@@ -2,7 +2,6 @@ package delay
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"os"
@@ -19,7 +18,7 @@ func TestMain(m *testing.M) {
 // say.
 func TestDelay(t *testing.T) {
 	const oneWay = 500 * time.Microsecond
-	got, err := Measure(t.Context(), oneWay)
+	got, err := Measure(oneWay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +36,7 @@ func TestOrder(t *testing.T) {
 	}
 	defer echo.Close()
 	go serveEcho(echo)
-	proxy, err := Start(context.Background(), echo.Addr().String(), time.Millisecond)
+	proxy, err := Start(echo.Addr().String(), time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +69,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestCloseEnds(t *testing.T) {
-	proxy, err := Start(t.Context(), "127.0.0.1:1", time.Millisecond)
+	proxy, err := Start("127.0.0.1:1", time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package delay
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -11,14 +10,14 @@ import (
 
 // Measure returns the median time that a byte takes through a proxy with the
 // given delay to a peer and back, when nothing else happens.
-func Measure(ctx context.Context, oneWay time.Duration) (roundTrip time.Duration, err error) {
+func Measure(oneWay time.Duration) (roundTrip time.Duration, err error) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
 	defer echo.Close()
 	go serveEcho(echo)
-	proxy, err := Start(ctx, echo.Addr().String(), oneWay)
+	proxy, err := Start(echo.Addr().String(), oneWay)
 	if err != nil {
 		return 0, err
 	}

@@ -29,7 +29,7 @@ func TestRedis(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", r.Addr); err == nil {
 		_ = conn.Close()
-		t.Error("somebody still listens")
+		t.Error("a server still listens")
 	}
 }
 

@@ -15,34 +15,21 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/latchkey-go/latchkey/internal/bench/load"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 // Main does not return in a process that Run has started. Call it before
 // anything else.
-func Main() {
-	text, ok := os.LookupEnv(env)
-	if !ok {
-		return
-	}
-	if err := runChild(text); err != nil {
-		fmt.Fprintln(os.Stderr, "waiters:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Main() { subprocess.MainReader(role, runChild) }
 
-func runChild(text string) error {
-	var config Config
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		return err
-	}
-	in := bufio.NewReader(os.Stdin)
+func runChild(stdin io.Reader, config Config) error {
+	in := bufio.NewReader(stdin)
 	w, err := open(context.Background(), config)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	if _, err := os.Stdout.WriteString(ready); err != nil {
+	if _, err := fmt.Println(ready); err != nil {
 		return err
 	}
 	if line, err := in.ReadString('\n'); line != begin {

@@ -3,25 +3,23 @@ package waiters
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// parentEnv has the test binary be a parent, on the database that it names.
-const parentEnv = "LATCHKEY_BENCH_TEST_PARENT"
+// parentRole is the role of a parent, on the database that its orders name.
+const parentRole = "parent of waiters"
 
 func TestMain(m *testing.M) {
 	Main()
-	if dsn := os.Getenv(parentEnv); dsn != "" {
-		_, err := Run(context.Background(), config(Session, dsn, time.Minute), 2, nil)
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	subprocess.Main(parentRole, func(ctx context.Context, dsn string) error {
+		_, err := Run(context.WithoutCancel(ctx), config(Session, dsn, time.Minute), 2, nil)
+		return err
+	})
 	os.Exit(pgtest.Main(m))
 }
 
@@ -83,16 +81,14 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), parentEnv+"="+dsn)
-	if err := parent.Start(); err != nil {
+	parent, err := subprocess.Start(parentRole, dsn)
+	if err != nil {
 		t.Fatal(err)
 	}
 	awaitOthers(t, db, func(n int) bool { return n >= 2 })
-	if err := parent.Process.Kill(); err != nil {
+	if err := parent.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // it was killed
 	awaitOthers(t, db, func(n int) bool { return n == 0 })
 }
 

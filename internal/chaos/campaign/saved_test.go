@@ -54,26 +54,26 @@ func ended(t *testing.T, change func(r *Result)) Plan {
 // A saved campaign is checked again as it was checked at first.
 func TestRecheck(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		change  func(r *Result)
-		want    error
-		verdict string
+		name   string
+		change func(r *Result)
+		want   error
+		status string
 	}{
 		{"as it was", func(*Result) {}, nil, "ok"},
 		{"a write is missing", func(r *Result) { r.writes[0].Number = 6 }, check.ErrWriteMissing, "ok, but for the fence: VIOLATED in some row"},
 		{"the database was not asked", func(r *Result) { r.gathered, r.writes = false, nil }, errCoverage, "ok"},
-		{"a promise was broken", func(r *Result) { r.Rows[0].Err = faults.ErrViolated }, faults.ErrViolated, "VIOLATED"},
+		{"a guarantee was violated", func(r *Result) { r.Rows[0].Err = faults.ErrViolated }, faults.ErrViolated, "VIOLATED"},
 		{"an accident", func(r *Result) { r.Rows[0].Err = errors.New("no room") }, nil, "broken off"},
 		{"interrupted", func(r *Result) { r.interrupted = true }, errInterrupted, "ok"},
 		{"another lease, which passes sooner", func(r *Result) { r.settings.Lease = 100 * time.Millisecond }, check.ErrSlow, "VIOLATED"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := Recheck(t.Context(), ended(t, tt.change))
-			if tt.want != nil && !errors.Is(err, tt.want) || (err == nil) != (tt.verdict == "ok" && tt.want == nil) {
+			if tt.want != nil && !errors.Is(err, tt.want) || (err == nil) != (tt.status == "ok" && tt.want == nil) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
-			if got := r.status(r.Rows[0]); got != tt.verdict || r.Faults != 1 || r.Rows[0].Lost != 1 {
-				t.Errorf("%q, want %q; %v", got, tt.verdict, r)
+			if got := r.status(r.Rows[0]); got != tt.status || r.Faults != 1 || r.Rows[0].Lost != 1 {
+				t.Errorf("%q, want %q; %v", got, tt.status, r)
 			}
 		})
 	}

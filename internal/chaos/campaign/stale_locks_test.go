@@ -107,14 +107,14 @@ func TestEarly(t *testing.T) {
 		{"half-open, handed on and given back", [][]history.Event{
 			grant(1, 11, 10, 120, 0, 121, history.OK), grant(1, 12, 122, 140, 0, 145, history.OK), later, {fault(7, 1, 100, 400)},
 		}, true, 18 * time.Millisecond},
-		{"half-open, believed after it was known", [][]history.Event{
+		{"half-open, taken for valid after it was known", [][]history.Event{
 			grant(1, 11, 10, 430, 0, 440, history.OK), grant(2, 21, 410, 450, 0, 460, history.OK), {fault(7, 1, 100, 400)},
 			grant(1, 12, 445, 470, 0, 480, history.OK),
 		}, false, 0},
-		{"half-open, believed for T(1−ρ) − m", [][]history.Event{
+		{"half-open, taken for valid for T(1−ρ) − m", [][]history.Event{
 			grant(1, 11, 10, 840, 841, 842, history.Lost), grant(2, 21, 110, 900, 0, 910, history.OK), {fault(7, 1, 100, 860)},
 		}, true, 730 * time.Millisecond},
-		{"half-open, believed for longer", [][]history.Event{
+		{"half-open, taken for valid for longer", [][]history.Event{
 			grant(1, 11, 10, 1010, 1011, 1012, history.Lost), grant(2, 21, 110, 1030, 0, 1040, history.OK), {fault(7, 1, 100, 1030)},
 		}, false, 0},
 	}
@@ -133,7 +133,7 @@ func TestEarly(t *testing.T) {
 				longest = max(longest, e.Longest)
 			}
 			if longest != tt.early {
-				t.Errorf("two believed for %v, want %v", longest, tt.early)
+				t.Errorf("two were valid for %v, want %v", longest, tt.early)
 			}
 		})
 	}

@@ -90,7 +90,7 @@ func TestTable(t *testing.T) {
 			}, false, []string{"100 % in 1.5s | 0 | ok |", "| – | – | 0, 1 where no guarantee holds | VIOLATED |"},
 		},
 		{
-			"nobody held anything", [][]history.Event{onKey(3, grant(3, 31, 2990, 2991, 0, 2992, history.OK))}, true, []string{
+			"no process held a lock", [][]history.Event{onKey(3, grant(3, 31, 2990, 2991, 0, 2992, history.OK))}, true, []string{
 				"| 4 | partition | 1 | 1 | – | 0 of 0 | – | – | 0 | no holder was told |", "| 8 | reset | 1 | 1 | – | 0 of 0 | – | – | 0, 1 where no guarantee holds | no holder was told |",
 			},
 		},

@@ -118,7 +118,7 @@ func TestLinearize(t *testing.T) {
 	}
 }
 
-// finely is the verdict with cuts wherever they are right.
+// finely returns the result with cuts wherever they are right.
 func finely(t *testing.T, events []history.Event) porcupine.CheckResult {
 	t.Helper()
 	rs, err := index(events)
@@ -136,7 +136,7 @@ func finely(t *testing.T, events []history.Event) porcupine.CheckResult {
 	return porcupine.Ok
 }
 
-// The verdict names the key and the place.
+// The result names the key and the place.
 func TestPlace(t *testing.T) {
 	var events []history.Event
 	for i := range 1000 {

@@ -31,7 +31,7 @@ func TestNotification(t *testing.T) {
 			want: Notification{Locks: 1, After: 1, Max: 3 * time.Second},
 		},
 		{
-			name: "frozen, and believed again", events: join(victim(12.5, 13), turn(2, 2, 12, 14), list(cut)),
+			name: "frozen, and valid again", events: join(victim(12.5, 13), turn(2, 2, 12, 14), list(cut)),
 			opts: frozen, want: Notification{Locks: 1, After: 1, Max: 3 * time.Second},
 		},
 		{name: "another lost it", events: append(victim(10.9, 11), fault(row, 2, 10, 12)), want: Notification{}},

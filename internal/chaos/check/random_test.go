@@ -14,7 +14,7 @@ import (
 
 const seeds = 200
 
-// Every history of a correct service passes, mishaps and all.
+// Every history of a correct service passes, failures included.
 func TestCorrectService(t *testing.T) {
 	var losses, kills, excused, refusals int
 	for seed := range uint64(seeds) {
@@ -70,7 +70,7 @@ func TestBrokenService(t *testing.T) {
 	}
 }
 
-// Narrowing and cutting change no verdict: porcupine says the same of the whole
+// Narrowing and cutting change no result: porcupine says the same of the whole
 // history as it was written.
 func TestNarrowExact(t *testing.T) {
 	count := map[string]int{}

@@ -18,7 +18,7 @@ type Recovery struct {
 
 	Keys          int // that were granted again
 	Survived      int // whose holder kept the lock through the fault and gave it back
-	Unasked       int // that nobody wanted after the bound
+	Unasked       int // that no caller wanted after the bound
 	Never         int // that were wanted after the bound and not granted again
 	Within        int // that were granted again within the goal
 	Max, P50, P99 time.Duration

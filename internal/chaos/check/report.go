@@ -19,7 +19,7 @@ var (
 	ErrResurrected = errors.New("check: a lost lock was valid again")
 	ErrToldLate    = errors.New("check: a holder was told of its loss after the next grant")
 	ErrSlow        = errors.New("check: a key came back too late")
-	ErrLeaked      = errors.New("check: a key that nobody held was refused for too long")
+	ErrLeaked      = errors.New("check: a free key was refused for too long")
 	ErrLong        = errors.New("check: a call took too long")
 	ErrFailed      = errors.New("check: a call failed in a way that it may not")
 )

@@ -31,7 +31,7 @@ func TestSweep(t *testing.T) {
 		name   string
 		events []history.Event
 		opts   []Option
-		want   error // nil: the promise held
+		want   error // nil: the guarantee held
 	}{
 		{name: "nothing"},
 		{name: "one after the other", events: join(turn(1, 1, 0, 3), turn(2, 2, 3, 5))},
@@ -88,7 +88,7 @@ func TestSweep(t *testing.T) {
 			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), told(2, 2, 4, 0, 4.1)),
 		},
 		{
-			name: "starved, with a grant that was believed in", opts: starved(2, 9),
+			name: "starved, with a grant that was seen valid", opts: starved(2, 9),
 			events: list(held(1, 1, 1, 9), granted(2, 2, 0.5, 4), held(2, 2, 4, 0)), want: ErrOverlap,
 		},
 		{

@@ -104,7 +104,7 @@ func (p *pair) succession(ctx context.Context) error {
 	if err := p.tellHolder(ctx); err != nil {
 		return err
 	}
-	if err := p.refuseHolder(ctx); err != nil { // although nobody was fenced since
+	if err := p.refuseHolder(ctx); err != nil { // although no other holder has been fenced since
 		return err
 	}
 	if err := p.succeed(ctx); err != nil {

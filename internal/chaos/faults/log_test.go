@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What a diary says of two who kept a lock one after the other is no overlap, and
-// of two at once it is one.
+// Two locks that were held one after the other do not overlap in the log. Two
+// that were held at once do.
 func TestEventLog(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -31,7 +31,7 @@ func TestEventLog(t *testing.T) {
 		t.Errorf("%d locks one after the other: %v", len(apart), r.Err())
 	}
 	first := take(one, d, 1)
-	second := take(other, d, 2) // of another world
+	second := take(other, d, 2) // of another server
 	first.hold(ended)
 	first.giveBack()
 	second.giveBack()

@@ -30,7 +30,7 @@ func TestMustRefuse(t *testing.T) {
 	}
 }
 
-// A later holder's write makes the earlier one's a refusal, and the store tells
+// After a later holder's write, the earlier one's is refused. The store returns
 // what was stored.
 func TestStore(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
@@ -56,7 +56,7 @@ func TestStore(t *testing.T) {
 			if err := v.write(ctx, lock, 7); err != nil {
 				t.Errorf("a holder's write: %v", err)
 			}
-			// As somebody would who got the key on a later timeline.
+			// As a holder would that got the key on a later timeline.
 			if _, err := v.db.ExecContext(ctx, "UPDATE latchkey_fence SET timeline = timeline + 1"); err != nil {
 				t.Fatal(err)
 			}

@@ -11,23 +11,23 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What the kit did not do is told from what happened to the campaign, and neither
-// hides its cause.
+// A violation by the kit is told apart from an accident of the campaign.
+// Neither hides its cause.
 func TestViolation(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		err, cause error
-		promise    bool
+		violation  bool
 	}{
-		{"waited in vain", asViolation(fmt.Errorf("x: %w", fleet.ErrTimeout)), fleet.ErrTimeout, true},
+		{"waited without success", asViolation(fmt.Errorf("x: %w", fleet.ErrTimeout)), fleet.ErrTimeout, true},
 		{"not drained", asViolation(fmt.Errorf("x: %w", fleet.ErrDrain)), fleet.ErrDrain, true},
 		{"could not look", asViolation(io.ErrUnexpectedEOF), io.ErrUnexpectedEOF, false},
 		{"another answer", unexpected("x", sqllock.ErrHeld), sqllock.ErrHeld, true},
 		{"no answer", unexpected("x", sqllock.ErrUnavailable), sqllock.ErrUnavailable, true},
 		{"the caller was away", unexpected("x", context.Canceled), context.Canceled, false},
 	} {
-		if errors.Is(tt.err, ErrViolated) != tt.promise || !errors.Is(tt.err, tt.cause) {
-			t.Errorf("%s: %v, want a promise: %t", tt.name, tt.err, tt.promise)
+		if errors.Is(tt.err, ErrViolated) != tt.violation || !errors.Is(tt.err, tt.cause) {
+			t.Errorf("%s: %v, want a violation: %t", tt.name, tt.err, tt.violation)
 		}
 	}
 	if asViolation(nil) != nil {

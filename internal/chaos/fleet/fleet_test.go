@@ -99,7 +99,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.NoStrangeLocks(t.Context(), 50*time.Millisecond); err == nil {
-		t.Error("a lock of nobody was not seen")
+		t.Error("a lock that no caller holds was not seen")
 	}
 	// A process that does not serve is named.
 	m := f.Members[1]

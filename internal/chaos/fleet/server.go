@@ -68,7 +68,7 @@ func (f *Fleet) NoStrangeLocks(ctx context.Context, d time.Duration) error {
 	for i := range keys {
 		keys[i] = worker.Key(i).Int64()
 	}
-	return Poll(ctx, d, "locks of nobody to go", func(ctx context.Context) (bool, error) {
+	return Poll(ctx, d, "locks that no caller holds to go", func(ctx context.Context) (bool, error) {
 		n, err := f.number(ctx, advisoryLocks+` AND (classid::bigint << 32) | objid::bigint <> ALL ($1)`, keys)
 		return n == 0, err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ func Poll(ctx context.Context, d time.Duration, what string, done func(context.C
 	for {
 		ok, err := done(limited)
 		switch {
-		case err != nil && limited.Err() == nil:
+		case err != nil && limited.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded): // a dial may see the deadline first
 			return fmt.Errorf("fleet: %s: %w", what, err)
 		case ok && err == nil:
 			return nil

@@ -20,7 +20,7 @@ func TestPoll(t *testing.T) {
 	}
 	never := func(context.Context) (bool, error) { return false, nil }
 	if err := Poll(t.Context(), time.Millisecond, "nothing", never); err == nil || !strings.Contains(err.Error(), "nothing") {
-		t.Errorf("in vain: %v", err)
+		t.Errorf("waited without success: %v", err)
 	}
 	failing := func(context.Context) (bool, error) { return false, io.ErrUnexpectedEOF }
 	if err := Poll(t.Context(), time.Minute, "an error", failing); !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -75,7 +75,7 @@ func TestTryCampaign(t *testing.T) {
 		{"the first of several", "chaos: check: a lost lock was valid again: 1 times", "1", true},
 		{"told late", "campaign: holders were told too late: row 7", "1", true},
 		{"a row", "2  frozen longer than the lease  1  3  VIOLATED", "1", true},
-		{"a promise of a row", "chaos: row 2, frozen: a promise did not hold: process 3 has not noticed", "1", true},
+		{"a guarantee of a row", "chaos: row 2, frozen: a guarantee was violated: process 3 has not noticed", "1", true},
 		{"a row that was broken off", "22  PgBouncer, session mode, killed  1  0  broken off", "1", false},
 		{"all is well", "check: two locks of a key were valid at once", "0", false},
 		{"no server", "chaos: pgtest: initdb: no space left", "1", false},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -13,35 +12,22 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
-// env is the environment variable with the Config of a process.
-const env = "LATCHKEY_CHAOS_WORKER"
+// role is that of a process under test.
+const role = "worker"
 
 // statusEvery is how often a process reports its status.
 const statusEvery = 20 * time.Millisecond
 
 // Main does not return in a process that Start has started. Call it before
 // anything else.
-func Main() {
-	text, ok := os.LookupEnv(env)
-	if !ok {
-		return
-	}
-	if err := runChild(text); err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func Main() { subprocess.MainReader(role, runChild) }
 
 // runChild works until it is told to drain, by its parent or by SIGTERM, and
 // reports. It ends when its standard input does, and so with its parent.
-func runChild(text string) error {
-	var config Config
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		return err
-	}
+func runChild(stdin io.Reader, config Config) error {
 	draining, drain := context.WithCancel(context.Background())
 	defer drain()
 	draining, stop := signal.NotifyContext(draining, syscall.SIGTERM)
@@ -50,7 +36,7 @@ func runChild(text string) error {
 	orphaned := make(chan struct{})
 	go func() {
 		defer close(orphaned)
-		readCommands(os.Stdin, drain, floods)
+		readCommands(stdin, drain, floods)
 		if draining.Err() == nil { // no parent is left to read a report
 			os.Exit(1)
 		}

@@ -33,8 +33,8 @@ func take(t *testing.T, db *sql.DB, n int) []*sqllock.Lock {
 	return locks
 }
 
-// One who asks is told of a loss by the hook too; one who listens only by the
-// context.
+// A holder that asks is told of a loss by the hook too. One that listens is
+// told by the context only.
 func TestObservedLock(t *testing.T) {
 	db, err := sql.Open("pgx", pgtest.Database(t))
 	if err != nil {
@@ -63,7 +63,7 @@ func TestObservedLock(t *testing.T) {
 	}
 	for deadline := time.Now().Add(20 * time.Second); !asks.Told(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody was told")
+			t.Fatal("no holder was told")
 		}
 	}
 	if listens.Told() {

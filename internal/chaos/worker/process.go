@@ -6,18 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 // A Process is a worker as its parent sees it.
 type Process struct {
 	Config Config
 
-	command *exec.Cmd
-	stdin   io.WriteCloser // it ends when this is closed
+	process *subprocess.Process
 	status  atomic.Pointer[Status]
 	report  atomic.Pointer[Report]
 	said    chan struct{} // closed when there is a report, or none will come
@@ -25,42 +24,22 @@ type Process struct {
 	err     error         // how; valid once ended is closed
 }
 
-// Start starts a process, which ends when this one does. It has a process group
-// of its own. The kernel hangs up a stopped process whose parent is gone, and
-// lets it go on, so it ends too.
+// Start starts a process. It ends when this one does, however that happens.
 func Start(config Config) (*Process, error) {
-	program, err := os.Executable()
+	process, err := subprocess.Start(role, config)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(config)
-	if err != nil {
-		return nil, err
-	}
-	p := &Process{Config: config, said: make(chan struct{}), ended: make(chan struct{})}
+	p := &Process{Config: config, process: process, said: make(chan struct{}), ended: make(chan struct{})}
 	p.status.Store(&Status{})
-	p.command = exec.Command(program) //nolint:gosec // this very program
-	p.command.Env = append(os.Environ(), env+"="+string(text))
-	p.command.Stderr = os.Stderr
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if p.stdin, err = p.command.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.command.Start(); err != nil {
-		return nil, err
-	}
-	go p.listen(out)
+	go p.listen()
 	return p, nil
 }
 
 // listen reads what the process says until it ends.
-func (p *Process) listen(out io.Reader) {
+func (p *Process) listen() {
 	defer close(p.ended)
-	for lines := json.NewDecoder(out); ; {
+	for lines := json.NewDecoder(p.process.Stdout); ; {
 		var l line
 		if lines.Decode(&l) != nil { // it has ended, or was cut short by its end
 			break
@@ -72,8 +51,8 @@ func (p *Process) listen(out io.Reader) {
 			close(p.said)
 		}
 	}
-	_, _ = io.Copy(io.Discard, out)
-	p.err = p.command.Wait()
+	_, _ = io.Copy(io.Discard, p.process.Stdout)
+	p.err = p.process.Wait()
 	if p.report.Load() == nil {
 		close(p.said)
 	}
@@ -86,19 +65,16 @@ func (p *Process) Status() Status { return *p.status.Load() }
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Freeze stops the process until Thaw, at any instruction.
-func (p *Process) Freeze() error { return p.command.Process.Signal(syscall.SIGSTOP) }
+func (p *Process) Freeze() error { return p.process.Freeze() }
 
 // Thaw ends Freeze.
-func (p *Process) Thaw() error { return p.command.Process.Signal(syscall.SIGCONT) }
+func (p *Process) Thaw() error { return p.process.Thaw() }
 
 // Kill ends the process with SIGKILL, and waits for its end.
 func (p *Process) Kill() error {
-	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
+	err := p.process.Kill()
 	<-p.ended
-	_ = p.stdin.Close() // nobody reads it
-	return nil
+	return err
 }
 
 // Flood has the process make n calls that are cancelled.
@@ -114,7 +90,7 @@ func (p *Process) Drain(ctx context.Context) (*Report, error) {
 
 // Terminate is Drain by SIGTERM, as an orchestrator does it.
 func (p *Process) Terminate(ctx context.Context) (*Report, error) {
-	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.process.Signal(syscall.SIGTERM); err != nil {
 		return nil, err
 	}
 	return p.finish(ctx)
@@ -126,7 +102,7 @@ func (p *Process) finish(ctx context.Context) (*Report, error) {
 	for _, step := range []struct {
 		done <-chan struct{}
 		then func() error
-	}{{p.said, p.stdin.Close}, {p.ended, func() error { return p.err }}} {
+	}{{p.said, p.process.Stdin.Close}, {p.ended, func() error { return p.err }}} {
 		select {
 		case <-step.done:
 			if err := step.then(); err != nil {
@@ -148,6 +124,6 @@ func (p *Process) send(c command) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.stdin.Write(append(text, '\n'))
+	_, err = p.process.Stdin.Write(append(text, '\n'))
 	return err
 }

@@ -60,7 +60,7 @@ func until(t *testing.T, p *worker.Process, what string, satisfies func(worker.S
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !satisfies(p.Status()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s: %+v", what, p.Status())
+			t.Fatalf("waited without success for %s: %+v", what, p.Status())
 		}
 	}
 }

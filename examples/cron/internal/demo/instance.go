@@ -35,9 +35,9 @@ type orders struct {
 	URL    string
 }
 
-// An Instance is what the demonstration adds to an instance of the service: a
-// wrong clock, work that leaves a row for each run, and reports of all that
-// happens.
+// An Instance is what the demonstration adds to an instance of the service. It
+// has a wrong clock and work that leaves a row for each run, and reports all
+// that happens.
 type Instance struct {
 	DatabaseURL string
 	Namespace   sqllock.Namespace // a service has a constant

@@ -17,7 +17,8 @@ const (
 	runners = "SELECT count(DISTINCT instance) FROM %[1]s"
 	twice   = "SELECT count(*) FROM (SELECT FROM %[1]s GROUP BY job, tick HAVING count(*) > 1) AS ticks"
 
-	// The next run of a job begins when the last has ended, or its instance was killed.
+	// The next run of a job begins when the last has ended, or its instance was
+	// killed.
 	overlaps = `SELECT count(*) FROM %[1]s a JOIN %[1]s b ON a.job = b.job AND a.id < b.id
 		WHERE b.began < a.ended`
 )

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// accountSchema has no unique constraint on purpose: that would hide what is done twice.
+// accountSchema has no unique constraint: that would hide what is done twice.
 const accountSchema = `
 CREATE TABLE effects (job_id bigint NOT NULL, attempt integer NOT NULL);
 CREATE TABLE attempts (job_id bigint NOT NULL, attempt integer NOT NULL)`
 
-// An account is what became of the jobs.
-type account struct {
+// An Account is what became of the jobs.
+type Account struct {
 	Jobs     int `db:"jobs"`
 	Hopeless int `db:"hopeless"` // of Jobs, those that can only fail
 	Done     int `db:"done"`
@@ -25,15 +25,15 @@ type account struct {
 	Changed  int `db:"changed"`  // jobs with an effect
 	Attempts int `db:"attempts"` // begun
 	Twice    int `db:"twice"`    // of Attempts, those that ran more than once under one number
-	CutOff   int `db:"cut_off"`  // of Attempts, those that would have succeeded, and were not let
+	CutOff   int `db:"cut_off"`  // of Attempts, those that would have succeeded, but were stopped
 
-	kills, started int
-	outcomes       map[string]int
+	Kills, started int
+	Outcomes       map[string]int
 	took, outage   time.Duration
 }
 
-// addJobs adds n jobs: of twenty, one each fails at first, panics at first, can
-// only fail, and is of a kind that runs one at a time.
+// addJobs adds n jobs. Of twenty, one fails at first, one panics at first, one can
+// only fail, and one is of a kind that runs one at a time.
 func addJobs(ctx context.Context, db *sqlx.DB, n int) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO jobs (id, kind, priority, max_attempts)
 		SELECT i - $1::int / 2, -- half of the ids are negative
@@ -43,7 +43,7 @@ func addJobs(ctx context.Context, db *sqlx.DB, n int) error {
 	if err != nil {
 		return err
 	}
-	return execute(ctx, db.DB, "ANALYZE jobs") // as autovacuum does in a while: until then the planner sorts the whole table for each job
+	return execute(ctx, db.DB, "ANALYZE jobs") // autovacuum will do it later; without statistics the planner sorts the whole table for each job
 }
 
 const takeAccount = `SELECT
@@ -59,8 +59,8 @@ const takeAccount = `SELECT
 		AND (j.kind NOT IN ('flaky', 'panics') OR a.attempt > 1)
 		AND NOT EXISTS (SELECT FROM effects e WHERE e.job_id = a.job_id AND e.attempt = a.attempt)) AS cut_off`
 
-// verdict is nil if each job that could be done was, once.
-func (a *account) verdict() error {
+// check returns nil if each job that could be done was done, once.
+func (a *Account) check() error {
 	switch good := a.Jobs - a.Hopeless; {
 	case a.Effects > a.Changed:
 		return fmt.Errorf("%d effects happened twice", a.Effects-a.Changed)
@@ -72,21 +72,22 @@ func (a *account) verdict() error {
 	return nil
 }
 
-func (a *account) report(out io.Writer) error {
-	fmt.Fprintf(out, "  %d jobs: %d done, %d dead (they can only fail), in %v\n", a.Jobs, a.Done, a.Dead, a.took.Round(10*time.Millisecond))
-	fmt.Fprintf(out, "  %d processes, of which %d were killed with SIGKILL", a.started, a.kills)
+// Report prints the account. It fails if a job was lost or done twice.
+func (a *Account) Report(out io.Writer) error {
+	fmt.Fprintf(out, "  %d jobs: %d done, %d dead (these can only fail), in %v\n", a.Jobs, a.Done, a.Dead, a.took.Round(10*time.Millisecond))
+	fmt.Fprintf(out, "  %d worker processes, of which %d were killed with kill -9", a.started, a.Kills)
 	if a.outage > 0 {
-		fmt.Fprintf(out, "; the database was killed once, and away for %v", a.outage)
+		fmt.Fprintf(out, "; the database was killed once, and was away for %v", a.outage)
 	}
-	fmt.Fprintf(out, "\n  %d attempts begun, %d cut off and made again, %d twice under one number\n", a.Attempts, a.CutOff, a.Twice)
-	fmt.Fprintf(out, "  %d effects, of %d jobs", a.Effects, a.Changed)
+	fmt.Fprintf(out, "\n  %d attempts began; %d were cut off and made again; %d ran twice under one number\n", a.Attempts, a.CutOff, a.Twice)
+	fmt.Fprintf(out, "  %d effects of %d jobs", a.Effects, a.Changed)
 	for _, outcome := range []string{"abandoned", "superseded"} {
-		if n := a.outcomes[outcome]; n > 0 {
+		if n := a.Outcomes[outcome]; n > 0 {
 			fmt.Fprintf(out, "; %d attempts %s", n, outcome)
 		}
 	}
-	fmt.Fprintln(out)
-	if err := a.verdict(); err != nil {
+	fmt.Fprint(out, "\n  An attempt is cut off by a kill, abandoned when its lock or the database is gone, superseded when another has the job.\n")
+	if err := a.check(); err != nil {
 		return err
 	}
 	fmt.Fprint(out, "  OK: nothing lost, nothing done twice.\n\n")

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"cmp"
@@ -19,43 +19,43 @@ import (
 
 const rounds = 5
 
-// loads are the rows of the table: workers, and jobs enough for a second or so.
-var loads = []struct{ workers, jobs int }{{1, 500}, {8, 2000}, {64, 4000}}
+// Loads are the rows of the table: workers, and enough jobs for about a second.
+var Loads = []struct{ Workers, Jobs int }{{1, 500}, {8, 2000}, {64, 4000}}
 
-// bench measures jobs that do nothing, in one process. The ways take turns, so that what
-// else the machine does falls on both, and their ratio is one of neighbours.
-func bench(ctx context.Context, p *place, out io.Writer) error {
-	return p.withSchema(ctx, func(db *sqlx.DB, schema string) error {
+// bench measures jobs that do nothing, in one process. The ways take turns, so that
+// other load of the machine affects both.
+func bench(ctx context.Context, p *Place, out io.Writer) error {
+	return p.WithSchema(ctx, func(db *sqlx.DB, schema string) error {
 		table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 		fmt.Fprintf(table, "WORKERS\t(a) ADVISORY LOCK\t(b) SKIP LOCKED\t(a)/(b)\t\n")
-		for _, load := range loads {
+		for _, load := range Loads {
 			var a, b, ratio []float64
 			for round := range rounds {
 				rates := map[string]float64{}
 				for _, way := range inTurn(round) {
-					rate, err := measure(ctx, p, db, schema, way, load.workers, load.jobs)
+					rate, err := measure(ctx, p, db, schema, way, load.Workers, load.Jobs)
 					if err != nil {
 						return err
 					}
 					rates[way] = rate
 				}
-				a, b = append(a, rates["advisory"]), append(b, rates["skip"])
-				ratio = append(ratio, rates["advisory"]/rates["skip"])
+				a, b = append(a, rates[Advisory]), append(b, rates[Skip])
+				ratio = append(ratio, rates[Advisory]/rates[Skip])
 			}
-			fmt.Fprintf(table, "%d\t%.0f jobs/s\t%.0f jobs/s\t%.2f\t\n", load.workers, median(a), median(b), median(ratio))
+			fmt.Fprintf(table, "%d\t%.0f jobs/s\t%.0f jobs/s\t%.2f\t\n", load.Workers, median(a), median(b), median(ratio))
 		}
 		if err := table.Flush(); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(out, "\nMedians of %d rounds in which the ways take turns; the ratio is that within a round. One process, no-op jobs,\n"+
+		_, err := fmt.Fprintf(out, "\nMedians of %d rounds in which the ways take turns, and of the ratios within a round. One process, jobs that do nothing,\n"+
 			"database and workers on one machine.\n", rounds)
 		return err
 	})
 }
 
-// inTurn is the ways, each first in every other round.
+// inTurn returns the ways, each first in every other round.
 func inTurn(round int) []string {
-	both := []string{"advisory", "skip"}
+	both := []string{Advisory, Skip}
 	if round%2 == 1 {
 		slices.Reverse(both)
 	}
@@ -67,8 +67,8 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// measure is jobs per second of one way.
-func measure(ctx context.Context, p *place, setup *sqlx.DB, schema, way string, workers, jobs int) (rate float64, err error) {
+// measure returns the jobs per second of one way.
+func measure(ctx context.Context, p *Place, setup *sqlx.DB, schema, way string, workers, jobs int) (rate float64, err error) {
 	if err := execute(ctx, setup.DB, "TRUNCATE jobs, latchkey_fence"); err != nil {
 		return 0, err
 	}
@@ -78,12 +78,12 @@ func measure(ctx context.Context, p *place, setup *sqlx.DB, schema, way string, 
 	if err := execute(ctx, setup.DB, "ANALYZE jobs"); err != nil {
 		return 0, err
 	}
-	db, err := connect(p.url, schema, min(workers, 32)+2)
+	db, err := Connect(p.URL, schema, min(workers, 32)+2)
 	if err != nil {
 		return 0, err
 	}
 	defer db.Close()
-	lockDB, err := connect(p.url, schema, 5)
+	lockDB, err := Connect(p.URL, schema, 5)
 	if err != nil {
 		return 0, err
 	}
@@ -112,7 +112,7 @@ func measure(ctx context.Context, p *place, setup *sqlx.DB, schema, way string, 
 	begin = time.Now()
 	queue.Run(ctx, ways[way](q, locks), workers)
 	if took == 0 {
-		return 0, context.Cause(ctx) // we were told to stop
+		return 0, context.Cause(ctx) // an interrupt
 	}
 	return float64(jobs) / took.Seconds(), nil
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -18,33 +18,36 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// A place is the database in which all happens.
-type place struct {
-	url     string
-	cluster *pgtest.Cluster // nil if DATABASE_URL names the database: it is not ours to stop
+// A Place is the database of the demonstration.
+type Place struct {
+	URL     string
+	cluster *pgtest.Cluster // nil if DATABASE_URL names the database, which then is not stopped
 }
 
-func openPlace() (*place, error) {
+// OpenPlace opens the database that DATABASE_URL names, or starts a throwaway
+// server.
+func OpenPlace() (*Place, error) {
 	if url := os.Getenv("DATABASE_URL"); url != "" {
-		return &place{url: url}, nil
+		return &Place{URL: url}, nil
 	}
-	// What was committed is to survive its crash, as with PostgreSQL's own settings.
+	// Commits survive a crash of the server, as with PostgreSQL's default settings.
 	c, err := pgtest.Start(pgtest.WithSettings(map[string]string{"synchronous_commit": "on", "autovacuum": "on"}))
 	if err != nil {
 		return nil, err
 	}
-	return &place{url: c.DSN(""), cluster: c}, nil
+	return &Place{URL: c.DSN(""), cluster: c}, nil
 }
 
-func (p *place) close() error {
+// Close stops the throwaway server.
+func (p *Place) Close() error {
 	if p.cluster == nil {
 		return nil
 	}
 	return p.cluster.Close()
 }
 
-// outage has the server die, and come back after d.
-func (p *place) outage(ctx context.Context, d time.Duration) error {
+// outage kills the server, and starts it again after d.
+func (p *Place) outage(ctx context.Context, d time.Duration) error {
 	if err := p.cluster.Kill(); err != nil {
 		return err
 	}
@@ -57,9 +60,20 @@ func (p *place) outage(ctx context.Context, d time.Duration) error {
 	return errors.Join(ctx.Err(), p.cluster.StartAgain())
 }
 
-// connect opens a pool whose connections have the schema as their search_path. Errors do not
-// show the url, which may hold a password.
-func connect(url, schema string, most int) (*sqlx.DB, error) {
+// inSchema returns url with a search_path.
+func inSchema(url, schema string) string {
+	switch {
+	case !strings.Contains(url, "://"):
+		return url + " search_path=" + schema
+	case strings.Contains(url, "?"):
+		return url + "&search_path=" + schema
+	}
+	return url + "?search_path=" + schema
+}
+
+// Connect opens a pool whose connections have a search_path. Errors do not show the
+// url, which may contain a password.
+func Connect(url, schema string, most int) (*sqlx.DB, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("DATABASE_URL is not understood: it may be postgres://user:password@host:port/database")
@@ -73,11 +87,11 @@ func connect(url, schema string, most int) (*sqlx.DB, error) {
 	return db, nil
 }
 
-// withSchema makes a schema with the queue's tables and those of the account, calls do, and drops
-// it.
-func (p *place) withSchema(ctx context.Context, do func(db *sqlx.DB, schema string) error) error {
+// WithSchema makes a schema with the tables of the queue and of the account,
+// calls do, and drops the schema.
+func (p *Place) WithSchema(ctx context.Context, do func(db *sqlx.DB, schema string) error) error {
 	schema := fmt.Sprintf("latchkey_jobqueue_%08x", rand.Uint32()) //nolint:gosec // a name
-	db, err := connect(p.url, schema, 4)
+	db, err := Connect(p.URL, schema, 4)
 	if err != nil {
 		return err
 	}
@@ -97,7 +111,7 @@ func execute(ctx context.Context, db *sql.DB, statements string) error {
 	if _, err := db.ExecContext(ctx, statements); err != nil {
 		var server interface{ SQLState() string }
 		if errors.As(err, &server) {
-			return fmt.Errorf("the database refused a statement (SQLSTATE %s)", server.SQLState())
+			return fmt.Errorf("the database rejected a statement (SQLSTATE %s)", server.SQLState())
 		}
 		return queue.ErrUnavailable
 	}

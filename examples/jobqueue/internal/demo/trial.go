@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -12,65 +12,73 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// A trial is one way put to the test: processes work on jobs, some are killed, the
-// database goes away.
-type trial struct {
-	flags   flags
-	way     string
-	place   *place
-	db      *sqlx.DB
-	schema  string
-	fleet   []*process
-	random  *rand.Rand
-	account account
+// A Trial puts one way to the test: processes work on jobs, some are killed,
+// and the database goes away.
+type Trial struct {
+	DB      *sqlx.DB
+	Fleet   []*Process
+	Account Account
+
+	flags  Flags
+	way    string
+	url    string
+	place  *Place
+	random *rand.Rand
+}
+
+// NewTrial returns a Trial in a schema.
+func NewTrial(f Flags, way string, p *Place, db *sqlx.DB, schema string) *Trial {
+	random := rand.New(rand.NewPCG(f.seed, 0)) //nolint:gosec // it must be repeatable
+	return &Trial{flags: f, way: way, url: inSchema(p.URL, schema), place: p, DB: db, random: random, Account: Account{Outcomes: map[string]int{}}}
 }
 
 var titles = map[string]string{
-	"advisory": "(a) a lock on each job",
-	"skip":     "(b) SKIP LOCKED, a lock on each worker",
+	Advisory: "(a) a lock on each job",
+	Skip:     "(b) SKIP LOCKED, a lock on each worker",
 }
 
-// try has processes work on f.jobs jobs one way, and returns what became of them.
-func try(ctx context.Context, p *place, way string, f flags, out io.Writer) (a *account, err error) {
+// Try runs processes that work on jobs in one way, and returns what became of the
+// jobs.
+func Try(ctx context.Context, p *Place, way string, f Flags, out io.Writer) (a *Account, err error) {
 	if p.cluster == nil {
 		f.outage = 0
 	}
-	fmt.Fprintf(out, "%s: %d jobs, %d processes of %d workers (seed %d) …\n", titles[way], f.jobs, processes, f.workers, f.seed)
-	err = p.withSchema(ctx, func(db *sqlx.DB, schema string) error {
-		t := &trial{flags: f, way: way, place: p, db: db, schema: schema, random: rand.New(rand.NewPCG(f.seed, 0))} //nolint:gosec // to be repeated
-		t.account.outcomes = map[string]int{}
+	fmt.Fprintf(out, "%s: %d jobs, %d processes that work on %d at a time (seed %d) …\n", titles[way], f.jobs, processes, f.atOnce, f.seed)
+	err = p.WithSchema(ctx, func(db *sqlx.DB, schema string) error {
+		t := NewTrial(f, way, p, db, schema)
 		err := t.run(ctx)
-		a = &t.account
-		return errors.Join(err, t.stop())
+		a = &t.Account
+		return errors.Join(err, t.Stop())
 	})
 	return a, err
 }
 
-func (t *trial) run(ctx context.Context) error {
-	if err := addJobs(ctx, t.db, t.flags.jobs); err != nil {
+func (t *Trial) run(ctx context.Context) error {
+	if err := addJobs(ctx, t.DB, t.flags.jobs); err != nil {
 		return err
 	}
 	for range processes {
-		if err := t.start(); err != nil {
+		if err := t.Start(); err != nil {
 			return err
 		}
 	}
-	for _, p := range t.fleet {
+	for _, p := range t.Fleet {
 		<-p.ready
 	}
 	begin := time.Now()
 	if err := t.disturb(ctx); err != nil {
 		return err
 	}
-	t.account.took = time.Since(begin)
-	if err := t.stop(); err != nil { // so that who comes late is counted, too
+	t.Account.took = time.Since(begin)
+	if err := t.Stop(); err != nil { // after this all outcomes are counted
 		return err
 	}
-	return t.db.GetContext(ctx, &t.account, takeAccount)
+	return t.DB.GetContext(ctx, &t.Account, takeAccount)
 }
 
-// disturb kills workers, each when a number of jobs has been settled, until all are.
-func (t *trial) disturb(ctx context.Context) error {
+// disturb kills workers, each when a number of jobs is done or dead, until all jobs
+// are.
+func (t *Trial) disturb(ctx context.Context) error {
 	kills := make([]int, t.flags.kills)
 	for i := range kills {
 		kills[i] = t.random.IntN(t.flags.jobs)
@@ -79,7 +87,7 @@ func (t *trial) disturb(ctx context.Context) error {
 	outageAt := t.flags.jobs / 2
 	for {
 		var settled int
-		if err := t.db.GetContext(ctx, &settled, "SELECT count(*) FROM jobs WHERE status IN ('done', 'dead')"); err != nil {
+		if err := t.DB.GetContext(ctx, &settled, "SELECT count(*) FROM jobs WHERE status IN ('done', 'dead')"); err != nil {
 			return err
 		}
 		for len(kills) > 0 && kills[0] <= settled {
@@ -88,7 +96,7 @@ func (t *trial) disturb(ctx context.Context) error {
 				return err
 			}
 		}
-		if t.flags.outage > 0 && t.account.outage == 0 && settled >= outageAt {
+		if t.flags.outage > 0 && t.Account.outage == 0 && settled >= outageAt {
 			if err := t.outage(ctx); err != nil {
 				return err
 			}
@@ -107,64 +115,67 @@ func (t *trial) disturb(ctx context.Context) error {
 	}
 }
 
-func (t *trial) start() error {
-	p, err := startProcess(t.flags, t.way, t.place.url, t.schema)
+// Start starts a worker.
+func (t *Trial) Start() error {
+	p, err := StartProcess(Worker{DatabaseURL: t.url, Way: t.way, AtOnce: t.flags.atOnce, Lease: t.flags.lease, Verbose: t.flags.verbose})
 	if err == nil {
-		t.fleet = append(t.fleet, p)
-		t.account.started++
+		t.Fleet = append(t.Fleet, p)
+		t.Account.started++
 	}
 	return err
 }
 
-// killOne kills a worker in the midst of its work, and starts another.
-func (t *trial) killOne() error {
-	i := t.random.IntN(len(t.fleet))
-	victim := t.fleet[i]
+// killOne kills a worker in the middle of its work, and starts another.
+func (t *Trial) killOne() error {
+	i := t.random.IntN(len(t.Fleet))
+	victim := t.Fleet[i]
 	<-victim.ready
-	t.fleet = slices.Delete(t.fleet, i, i+1)
-	if err := victim.kill(); err != nil {
+	t.Fleet = slices.Delete(t.Fleet, i, i+1)
+	if err := victim.Kill(); err != nil {
 		return err
 	}
-	t.account.kills++
+	t.Account.Kills++
 	t.note(victim)
-	return t.start()
+	return t.Start()
 }
 
-func (t *trial) outage(ctx context.Context) error {
-	t.account.outage = t.flags.outage
+func (t *Trial) outage(ctx context.Context) error {
+	t.Account.outage = t.flags.outage
 	if err := t.place.outage(ctx, t.flags.outage); err != nil {
 		return err
 	}
-	return t.db.PingContext(ctx) // its pool finds that its connections are gone
+	return t.DB.PingContext(ctx) // its pool finds that its connections are gone
 }
 
-// dead is an error if a worker has ended by itself.
-func (t *trial) dead() error {
-	for _, p := range t.fleet {
+// dead returns an error if a worker has ended by itself.
+func (t *Trial) dead() error {
+	for _, p := range t.Fleet {
 		select {
-		case <-p.ended:
-			return fmt.Errorf("a worker ended by itself: %v", p.err) //nolint:errorlint // its exit code is nobody's concern
+		case <-p.Ended():
+			return fmt.Errorf("a worker ended by itself: %w", p.Wait())
 		default:
 		}
 	}
 	return nil
 }
 
-func (t *trial) note(p *process) {
+// note counts the outcomes of a worker that has ended.
+func (t *Trial) note(p *Process) {
+	<-p.read
 	for outcome, n := range p.outcomes {
-		t.account.outcomes[outcome] += n
+		t.Account.Outcomes[outcome] += n
 	}
 }
 
-// stop stops all; called again it does nothing.
-func (t *trial) stop() (err error) {
-	for _, p := range t.fleet { // all at once, then wait
-		_ = p.stdin.Close()
+// Stop stops all workers. Called again it does nothing.
+func (t *Trial) Stop() (err error) {
+	for _, p := range t.Fleet { // all at once
+		p.Ask()
 	}
-	for _, p := range t.fleet {
-		err = errors.Join(err, p.stop())
+	for _, p := range t.Fleet {
+		err = errors.Join(err, p.Stop())
 		t.note(p)
 	}
-	t.fleet = nil
+	t.Fleet = nil
 	return err
 }

@@ -1,5 +1,6 @@
-// Package demo starts two instances of a service as processes, sends requests to
-// both, and checks by the times of the exports that no two of a user overlapped.
+// Package demo starts two instances of a service as processes, and sends
+// requests to both. It checks by the times of the exports that no two of a user
+// overlapped.
 package demo
 
 import (

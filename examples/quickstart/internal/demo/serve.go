@@ -32,6 +32,9 @@ func serve(ctx context.Context, fleet *fleet, out io.Writer) error {
 	case <-ctx.Done():
 		return nil
 	case <-gone:
+		if ctx.Err() != nil { // where Ctrl-C reaches the instances, too
+			return nil
+		}
 		return errors.New("an instance has ended")
 	}
 }

@@ -98,7 +98,8 @@ func withDatabase(do func(url string) error) error {
 	if url := os.Getenv("DATABASE_URL"); url != "" {
 		return do(url)
 	}
-	// A commit is on disk before the client learns of it, as it is by default elsewhere.
+	// A commit is on disk before the server confirms it, as with the default
+	// settings.
 	cluster, err := pgtest.Start(pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
 	if err != nil {
 		return err

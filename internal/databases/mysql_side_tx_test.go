@@ -1,0 +1,279 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// withTables is a database in which the tables are made already, on a server of its own.
+func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
+	t.Helper()
+	o := lockertest.Orders{Driver: "mysql", DSN: mariadbtest.New(t, options...).Database(t)}
+	db := open(t, o.Driver, o.DSN+"?multiStatements=true")
+	create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
+	execute(t, db, "CREATE TABLE work (who INT)")
+	return o, db
+}
+
+// A Fence, and a first key with a secret, that have to wait fail soon; no lock is lost by that, and the same
+// succeed when the way is free.
+func TestMySQLSideTxsThatWait(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, block, unblock string }{
+		{"a backup's lock", "FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"},
+		{"a lock on the rows", "BEGIN; SELECT * FROM latchkey_tokens FOR UPDATE; SELECT * FROM latchkey_secret_checks FOR UPDATE", "ROLLBACK"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o, db := withTables(t)
+			s := process(t, o, sqllock.WithLease(2*time.Second))
+			innocent, fenced := mustLock(t, s, sqllock.ID(1)), mustLock(t, s, sqllock.ID(2))
+			blocker, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer blocker.Close()
+			if _, err := blocker.ExecContext(t.Context(), tt.block); err != nil {
+				t.Fatal(err)
+			}
+			keyed := sqllock.Namespace("payouts").Keyed([]byte("a secret of 32 bytes, or nearly.")).Key("7")
+			for began := time.Now(); time.Since(began) < 4*time.Second; { // twice the lease
+				if err := fencedWork(t, db, fenced, 1); err == nil {
+					t.Fatal("Fence succeeded")
+				}
+				if _, err := s.TryLock(t.Context(), keyed); err == nil {
+					t.Fatal("TryLock of a key with a secret succeeded")
+				}
+				if err := innocent.Err(); err != nil {
+					t.Fatalf("a lock that needs no table: %v", err)
+				}
+			}
+			if _, err := blocker.ExecContext(t.Context(), tt.unblock); err != nil {
+				t.Fatal(err)
+			}
+			lockertest.Eventually(t, "Fence and the key with a secret succeed", func() bool {
+				lock, err := s.TryLock(t.Context(), keyed)
+				return err == nil && lock.Unlock() == nil && fencedWork(t, db, fenced, 2) == nil
+			})
+			if losses := s.Stats().Losses; losses != 0 {
+				t.Errorf("%d losses", losses)
+			}
+		})
+	}
+}
+
+// In a pool that has no other connection for a token, Fence says so.
+func TestMySQLSideTxWithoutConnection(t *testing.T) {
+	t.Parallel()
+	o := mariadb(t)
+	db := open(t, o.Driver, o.DSN)
+	db.SetMaxOpenConns(2)
+	lock := mustLock(t, session(t, db), sqllock.ID(1))
+	other, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := fencedWork(t, open(t, o.Driver, o.DSN), lock, 1); err == nil || !strings.Contains(err.Error(), "no connection of the pool") {
+		t.Errorf("Fence: %v", err)
+	}
+	if err := lock.Err(); err != nil {
+		t.Errorf("the lock: %v", err)
+	}
+}
+
+// What the users of a pool have left on its connections, or have set, changes nothing for
+// checks, tokens and fences.
+func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
+	t.Parallel()
+	for _, options := range []string{
+		"", "?autocommit=0", "?sql_safe_updates=1", "?tx_read_only=1", "?completion_type=1", "?completion_type=2",
+		"?tx_isolation=%27SERIALIZABLE%27", "?tx_isolation=%27READ-UNCOMMITTED%27",
+		"?sql_mode=%27EMPTY_STRING_IS_NULL%27", "?sql_mode=%27ORACLE%27", "?sql_mode=%27SIMULTANEOUS_ASSIGNMENT%27",
+	} {
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			o := mariadb(t)
+			create(t, open(t, o.Driver, o.DSN), sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
+			left := open(t, o.Driver, o.DSN+options)
+			leaveOpen(t, left, "START TRANSACTION")
+			a, b := connectTo(t, left, false), connect(t, o)
+			mine, theirs := []dialect.SecretCheck{{Class: 1, Fingerprint: 1}, {Class: 2, Fingerprint: 1}}, []dialect.SecretCheck{{Class: 1, Fingerprint: 2}, {Class: 2, Fingerprint: 2}}
+			var last dialect.Token
+			for _, step := range []struct {
+				s         dialect.Session
+				wanted    []dialect.SecretCheck
+				dropped   []dialect.SecretCheck
+				conflicts bool
+			}{{a, mine, nil, false}, {b, theirs, nil, true}, {a, nil, mine, false}, {b, theirs, nil, false}} {
+				conflicts, err := step.s.CheckSecrets(step.wanted, step.dropped)
+				if err != nil {
+					t.Fatalf("CheckSecrets: %v", err)
+				}
+				for _, d := range conflicts {
+					if d != step.conflicts {
+						t.Errorf("conflicts: %v, want %t", conflicts, step.conflicts)
+					}
+				}
+				token, err := step.s.Token()
+				if err != nil {
+					t.Fatalf("Token: %v", err)
+				}
+				if !last.Before(token) {
+					t.Errorf("token %v after %v", token, last)
+				}
+				last = token
+			}
+		})
+	}
+}
+
+// leaveOpen leaves three connections in db's pool, on which statements have been carried out.
+func leaveOpen(t *testing.T, db *sql.DB, statements ...string) {
+	t.Helper()
+	db.SetMaxIdleConns(3)
+	db.SetMaxOpenConns(3)
+	var conns []*sql.Conn
+	for range 3 {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+		for _, s := range statements {
+			if _, err := conn.ExecContext(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+}
+
+// Work that a pool's user began and forgot is not committed by ours.
+func TestMySQLForgottenWorkIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	o := mariadb(t)
+	look := open(t, o.Driver, o.DSN)
+	execute(t, look, "CREATE TABLE work (who INT)")
+	db := open(t, o.Driver, o.DSN)
+	leaveOpen(t, db, "START TRANSACTION", "INSERT INTO work VALUES (1)")
+	if _, err := connectTo(t, db, false).Token(); err != nil {
+		t.Fatalf("Token: %v", err)
+	}
+	if n := number(t, look, "SELECT count(*) FROM work"); n > 0 {
+		t.Errorf("%d rows of it are committed", n)
+	}
+}
+
+// A server that ends idle transactions soon does not end a session on a connection whose last user left
+// one open.
+func TestMySQLIdleTransactionTimeout(t *testing.T) {
+	t.Parallel()
+	o, _ := withTables(t, "--idle-transaction-timeout=1")
+	db := open(t, o.Driver, o.DSN)
+	leaveOpen(t, db, "START TRANSACTION")
+	s := session(t, db, sqllock.WithLease(time.Minute))
+	lock := mustLock(t, s, sqllock.ID(1))
+	select {
+	case <-lock.Context().Done():
+		t.Errorf("the lock: %v", context.Cause(lock.Context()))
+	case <-time.After(2500 * time.Millisecond):
+	}
+	if _, err := process(t, o).TryLock(t.Context(), sqllock.ID(1)); err != sqllock.ErrHeld {
+		t.Errorf("TryLock of another: %v, want ErrHeld", err)
+	}
+}
+
+// Sessions that check at once, in a table full of dead ones' rows, do not fail for each other.
+func TestMySQLSecretChecksAtOnce(t *testing.T) {
+	t.Parallel()
+	o, db := withTables(t)
+	var sessions []dialect.Session
+	for range 8 {
+		sessions = append(sessions, connect(t, o))
+	}
+	checks := []dialect.SecretCheck{{Class: 1, Fingerprint: 1}, {Class: 2, Fingerprint: 1}}
+	for range 5 {
+		rows := make([]string, 0, 60)
+		for i := range 60 {
+			rows = append(rows, "("+itoa(1+i%3)+", 7, 'latchkey.dead."+itoa(i)+"')")
+		}
+		execute(t, db, "INSERT IGNORE INTO latchkey_secret_checks VALUES "+strings.Join(rows, ", "))
+		for _, step := range [][2][]dialect.SecretCheck{{checks, nil}, {nil, checks}} {
+			var wg sync.WaitGroup
+			for _, s := range sessions {
+				wg.Go(func() {
+					conflicts, err := s.CheckSecrets(step[0], step[1])
+					if err != nil {
+						t.Errorf("CheckSecrets: %v", err)
+					}
+					for _, d := range conflicts {
+						if d {
+							t.Error("conflicts")
+						}
+					}
+				})
+			}
+			wg.Wait()
+		}
+	}
+	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class IN (1, 2)"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+// A check that fails half-way, and could not be given back at once, costs no lock, and is given back later.
+func TestMySQLDoubtfulSecretChecks(t *testing.T) {
+	t.Parallel()
+	for name, later := range map[string]func(dialect.Session) error{
+		"by the next check": func(s dialect.Session) error {
+			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 2, Fingerprint: 1}}, nil)
+			return err
+		},
+		"with the next exchange": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := mariadb(t)
+			s, spoiler := spoiledOn(t, o)
+			exchange(t, s, dialect.Batch{Try: big(1)})
+			inserted := false
+			fail := func(query string) string {
+				inserted = inserted || strings.Contains(query, "INSERT")
+				if inserted && strings.Contains(query, "class") && !strings.Contains(query, "INSERT") {
+					return "SELECT nonsense"
+				}
+				return query
+			}
+			spoiler.change.Store(&fail)
+			if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isOfKind(err, dialect.Statement) {
+				t.Fatalf("CheckSecrets: %v, want a Failure of Kind Statement", err)
+			}
+			db := open(t, o.Driver, o.DSN)
+			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
+				t.Fatalf("%d rows of checks, want the one in doubt", n)
+			}
+			spoiler.change.Store(nil)
+			if err := later(s); err != nil {
+				t.Fatal(err)
+			}
+			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class = 1"); n != 0 {
+				t.Errorf("%d rows of checks, want none", n)
+			}
+			if got := held(t, s); len(got) != 1 {
+				t.Errorf("held: %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package dialect
+
+import (
+	"context"
+	"net"
+)
+
+// A Prober is a Dialect that can ask a server for a sign of life without a
+// driver. A driver may be stuck in an earlier statement.
+type Prober interface {
+	// Responds reports whether the server at address responds before ctx ends.
+	Responds(ctx context.Context, address net.Addr) bool
+}
+
+// A Surveyor is a Session that can measure how full the server's lock table is.
+type Surveyor interface {
+	// LockTable reads the present state. Its error is a *Failure.
+	LockTable() (LockTable, error)
+}
+
+// A LockTable is the state of the table of locks that all clients of a server
+// share.
+type LockTable struct {
+	Size     int // places
+	Used     int // places in use, by any client
+	Sessions int // connections whose names are those of Sessions
+}
+
+// A Terminator is a Session that can end the server processes of earlier
+// sessions, which still hold their locks.
+type Terminator interface {
+	// Process returns the session's server process.
+	Process() Process
+
+	// Terminate ends those processes of left that still exist, and returns
+	// them. The server ends each a moment later. Its error is a *Failure.
+	Terminate(left []Process) (there []Process, err error)
+}
+
+// A Process identifies one server process. The server may give its PID to a
+// later process, which has another Start.
+type Process struct {
+	PID   int64 // 0: not known, or a pooler is between
+	Start int64 // microseconds since 1970, by the server's clock
+}

@@ -1,0 +1,105 @@
+package dbconn
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+)
+
+// A Pool borrows a connection of a *sql.DB for each statement. One goroutine
+// uses it at a time.
+type Pool struct {
+	DB     *sql.DB
+	Find   func(any) net.Conn                     // finds a driver's socket; nil: for known drivers only
+	Ready  func(context.Context, *sql.Conn) error // prepares a connection for use; may be nil
+	Socket BorrowedSocket
+}
+
+// Attempts is how often a transaction is tried that the database rolls back
+// because of others.
+const Attempts = 10
+
+// RolledBack reports whether err says that a transaction had no effect and may
+// be tried again. That is a conflict or a deadlock. Of class 40, only 40003
+// leaves the effect open.
+func RolledBack(err error) bool {
+	state := errcode.SQLState(err)
+	return state == "40001" || state == "40P01"
+}
+
+// Borrow calls f with a connection. f is one transaction. Borrow calls it again
+// when the database has rolled it back.
+func (p *Pool) Borrow(ctx context.Context, f func(*sql.Conn) error) (err error) {
+	for i := range Attempts {
+		if err = p.Once(ctx, f); !RolledBack(err) {
+			return err
+		}
+		Rest(ctx, i)
+	}
+	return err
+}
+
+// Rest pauses for a random time, which grows with the number of failures. It
+// returns early when ctx ends.
+func Rest(ctx context.Context, failures int) {
+	longest := time.Millisecond << min(failures, 5)
+	timer := time.NewTimer(time.Duration(rand.Int64N(int64(longest)))) //nolint:gosec // to be out of step with others
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Once calls f once with a connection. It never lets database/sql repeat a
+// statement, since the first one may have had its effect.
+func (p *Pool) Once(ctx context.Context, f func(*sql.Conn) error) error {
+	conn, err := Lend(ctx, p.DB)
+	if err != nil {
+		return err
+	}
+	p.Socket.set(SocketOf(conn, p.Find))
+	if p.Ready != nil {
+		err = p.Ready(ctx, conn)
+	}
+	if err == nil {
+		err = f(conn)
+	}
+	p.Socket.set(nil)
+	_ = conn.Close() // gives it back
+	return err
+}
+
+// Lend returns a connection of db, which the caller closes. It gives up shortly
+// before the deadline of ctx and then says why.
+func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	bounded, cancel := ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		bounded, cancel = context.WithTimeout(ctx, time.Until(deadline)*9/10)
+	}
+	defer cancel()
+	conn, err := db.Conn(bounded)
+	if err != nil && bounded.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		err = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time"}
+	}
+	return conn, err
+}
+
+// Row scans the one row of query, which has no arguments.
+func (p *Pool) Row(ctx context.Context, query string, dest ...any) error {
+	return p.Borrow(ctx, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query).Scan(dest...) })
+}
+
+// Exec sends a statement that has no arguments.
+func (p *Pool) Exec(ctx context.Context, statement string) error {
+	return p.Borrow(ctx, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, statement)
+		return err
+	})
+}

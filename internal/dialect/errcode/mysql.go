@@ -1,0 +1,71 @@
+package errcode
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+)
+
+// Error numbers of MySQL and MariaDB that decide what happens next.
+const (
+	MySQLNoSuchTable  = 1146
+	MySQLDenied       = 1142 // a command on a table
+	MySQLNoAccess     = 1044 // of a user, to a database
+	MySQLNoDatabase   = 1049
+	MySQLCheck        = 3819 // a CHECK constraint, in MySQL
+	MariaDBCheck      = 4025 // the same in MariaDB
+	MySQLOutOfRange   = 1690 // of a sum
+	MySQLTooMany      = 1040 // connections
+	MySQLTooManyOfOne = 1203 // the same, of one user
+	MySQLUserLimit    = 1226 // the same, or an hour's statements, by the account's own limit
+	MySQLOfflineMode  = 3032
+	MySQLShutdown     = 1053
+	MySQLKilled       = 1317 // a statement
+	MySQLParse        = 1064 // a statement is not understood: its transaction lives on
+)
+
+// MySQL returns the error number and the SQLSTATE in err, if err is of a driver
+// of MySQL or MariaDB.
+//
+// A driver's error has a field Number of type uint16, and may have a field
+// SQLState of type [5]byte. The path of its package contains "mysql". That fits
+// github.com/go-sql-driver/mysql and its forks.
+func MySQL(err error) (number uint16, state string, ok bool) {
+	defer func() {
+		if recover() != nil { // what looks like a driver's error, and is not
+			ok = false
+		}
+	}()
+	for ; err != nil; err = errors.Unwrap(err) {
+		v := reflect.Indirect(reflect.ValueOf(err))
+		if v.Kind() != reflect.Struct || !strings.Contains(v.Type().PkgPath(), "mysql") {
+			continue
+		}
+		field := v.FieldByName("Number")
+		if !field.IsValid() || field.Kind() != reflect.Uint16 {
+			continue
+		}
+		return uint16(field.Uint()), mysqlState(v.FieldByName("SQLState")), true //nolint:gosec // it is one
+	}
+	return 0, "", false
+}
+
+// mysqlState returns the SQLSTATE in a field of type [5]byte, or that of a
+// general error.
+func mysqlState(field reflect.Value) string {
+	const general = "HY000"
+	if !field.IsValid() || field.Type() != reflect.TypeFor[[5]byte]() {
+		return general
+	}
+	state := field.Interface().([5]byte)
+	if state == ([5]byte{}) {
+		return general
+	}
+	return string(state[:])
+}
+
+// IsTooLarge reports whether go-sql-driver has sent nothing because the
+// statement is longer than the server or the connection string allows.
+func IsTooLarge(err error) bool {
+	return strings.Contains(err.Error(), "packet for query is too large")
+}

@@ -1,0 +1,61 @@
+package errcode
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+)
+
+// Result codes of SQLite that decide what happens next:
+// https://sqlite.org/rescode.html.
+const (
+	SQLiteBusy     = 5
+	SQLiteLocked   = 6
+	SQLiteReadOnly = 8
+	SQLiteIOError  = 10
+	SQLiteCorrupt  = 11
+	SQLiteFull     = 13
+	SQLiteCantOpen = 14
+	SQLiteNotADB   = 26
+
+	SQLiteCheck = 19 | 1<<8 // extended: a CHECK constraint
+)
+
+// SQLite returns the result code in err, if err is of a driver of SQLite. It is
+// the extended code if the driver has it.
+//
+// The driver's error has a method or a field Code. The path of its package
+// contains "sqlite".
+func SQLite(err error) (code int, ok bool) {
+	defer func() {
+		if recover() != nil { // what looks like a driver's error, and is not
+			ok = false
+		}
+	}()
+	for ; err != nil; err = errors.Unwrap(err) {
+		v := reflect.ValueOf(err)
+		if !strings.Contains(reflect.Indirect(v).Type().PkgPath(), "sqlite") {
+			continue
+		}
+		if method := v.MethodByName("Code"); method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
+			return integer(method.Call(nil)[0])
+		}
+		if v = reflect.Indirect(v); v.Kind() == reflect.Struct {
+			return integer(v.FieldByName("Code"))
+		}
+	}
+	return 0, false
+}
+
+// integer returns the value of an integer of any type.
+func integer(v reflect.Value) (int, bool) {
+	switch {
+	case !v.IsValid():
+		return 0, false
+	case v.CanInt():
+		return int(v.Int()), true
+	case v.CanUint():
+		return int(v.Uint()), true //nolint:gosec // codes are small
+	}
+	return 0, false
+}

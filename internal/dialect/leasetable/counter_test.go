@@ -1,0 +1,95 @@
+package leasetable
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// elsewhere has s speak as to a system that is not PostgreSQL and has neither its
+// settings nor its write-ahead log: then tokens come from a counter.
+func elsewhere(s *session) *session {
+	t := s.tables.(*postgresTables)
+	t.genuine, t.logged = false, false
+	return s
+}
+
+// The statements for what only speaks PostgreSQL's SQL do the same as those for PostgreSQL.
+func TestLeaseTableElsewhere(t *testing.T) {
+	t.Parallel()
+	_, open := leaseTable(t)
+	s, other := elsewhere(open()), elsewhere(open())
+	one, two, three := dialect.Key{Space: dialect.Bigint, ID: 1}, dialect.Key{Space: dialect.TwoInts, ID: 2}, dialect.Key{Space: dialect.Bigint, ID: 3}
+	b := &dialect.Batch{Try: []dialect.Key{one, two}, Any: [][]dialect.Key{{one, three}}}
+	if err := s.Exchange(b); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Busy) > 0 || !reflect.DeepEqual(b.Won, []int{1}) {
+		t.Errorf("free keys: busy %v, won %v", b.Busy, b.Won)
+	}
+	b = &dialect.Batch{Try: []dialect.Key{one}, Any: [][]dialect.Key{{two, three}}}
+	if err := other.Exchange(b); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(b.Busy, []dialect.Key{one}) || !reflect.DeepEqual(b.Won, []int{-1}) {
+		t.Errorf("held keys: busy %v, won %v", b.Busy, b.Won)
+	}
+	b = &dialect.Batch{Release: []dialect.Key{one, {Space: dialect.Bigint, ID: 77}}}
+	if err := s.Exchange(b); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(b.NotHeld, []dialect.Key{{Space: dialect.Bigint, ID: 77}}) {
+		t.Errorf("not held: %v", b.NotHeld)
+	}
+	mustHold(t, s, 2)
+	check, rival := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
+	for _, tt := range []struct {
+		name            string
+		s               *session
+		wanted, dropped []dialect.SecretCheck
+		conflicts       []bool
+	}{
+		{"a free check", s, []dialect.SecretCheck{check}, nil, []bool{false}},
+		{"another fingerprint", other, []dialect.SecretCheck{rival, {Class: 2, Fingerprint: 1}}, nil, []bool{true, false}},
+		{"given back", s, nil, []dialect.SecretCheck{check}, nil},
+		{"another fingerprint then", other, []dialect.SecretCheck{rival}, nil, []bool{false}},
+	} {
+		conflicts, err := tt.s.CheckSecrets(tt.wanted, tt.dropped)
+		if err != nil || !reflect.DeepEqual(conflicts, tt.conflicts) {
+			t.Errorf("%s: conflicts %v, %v; want %v", tt.name, conflicts, err, tt.conflicts)
+		}
+	}
+}
+
+// Tokens rise from holder to holder, also where somebody has emptied the counter's table.
+func TestCounter(t *testing.T) {
+	t.Parallel()
+	db, open := leaseTable(t)
+	sessions := []*session{elsewhere(open()), elsewhere(open())}
+	var last dialect.Token
+	draw := func(s *session) dialect.Token {
+		t.Helper()
+		if _, ok := s.ReservedToken(); ok {
+			t.Error("a token was reserved without a question, of a counter that no exchange asks")
+		}
+		token, err := s.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token.System == 0 || token.Number <= last.Number {
+			t.Errorf("token %v after %v", token, last)
+		}
+		last = token
+		return token
+	}
+	for i := range 6 {
+		first := draw(sessions[i%2])
+		if second := draw(sessions[1-i%2]); second.System != first.System {
+			t.Errorf("token %v is of another system than %v", second, first)
+		}
+		if i%2 == 1 {
+			mustExecute(t, db, "TRUNCATE latchkey_tokens")
+		}
+	}
+}

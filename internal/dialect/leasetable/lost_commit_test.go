@@ -1,0 +1,44 @@
+package leasetable
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// Where the database has lost a commit that it had acknowledged, as a failover to a standby
+// that lagged does, the session has ended: what it took in that commit may be another's.
+func TestLostCommit(t *testing.T) {
+	t.Parallel()
+	db, open := leaseTable(t)
+	for i, tt := range []struct {
+		name string
+		call func(*session) error
+	}{
+		{"heartbeat", func(s *session) error { return s.Exchange(&dialect.Batch{}) }},
+		{"take", func(s *session) error {
+			return s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
+		}},
+		{"release", func(s *session) error {
+			return s.Exchange(&dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
+		}},
+		{"Held", func(s *session) error { _, err := s.Held(); return err }},
+		{"CheckSecrets", func(s *session) error {
+			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+			return err
+		}},
+		{"Token", func(s *session) error { _, err := s.Token(); return err }},
+	} {
+		s := open()
+		if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: int64(i)}}}); err != nil {
+			t.Fatal(err)
+		}
+		id := strconv.FormatInt(s.stamp.id, 10)
+		mustExecute(t, db, "UPDATE latchkey_sessions SET statement = statement - 1 WHERE id = "+id)
+		mustExecute(t, db, "DELETE FROM latchkey_locks WHERE session = "+id)
+		if err := tt.call(s); !isGone(err) {
+			t.Errorf("%s after a commit that was lost: %v, want Gone", tt.name, err)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+// Package leasetable implements the engine's sessions with rows of a table.
+//
+// A session is a row with an expiry by the database's clock. Its locks are rows
+// that refer to it. The tables are for SQLite, for PostgreSQL behind a
+// transaction pooler, and for systems that only speak PostgreSQL's SQL.
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+)
+
+// PostgreSQL is the dialect of lease tables in PostgreSQL behind a transaction
+// pooler, in CockroachDB, and in other systems with PostgreSQL's protocol and
+// SQL.
+//
+// Each statement is a transaction of its own and carries its numbers in its
+// text. A pooler may send the next one to another server process.
+type PostgreSQL struct{}
+
+// Traits says that one session serves any number of locks.
+func (PostgreSQL) Traits() dialect.Traits {
+	return dialect.Traits{Lease: dialect.DefaultLease, CloseTimeout: endTimeout}
+}
+
+// Open creates the tables if they are missing, and a session in them.
+func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
+	t := &postgresTables{pool: dbconn.Pool{DB: db, Find: set.Socket, Ready: postgres.Tidy}, timeout: max(callBound(set)/2, time.Millisecond)}
+	if err := t.prove(ctx); err != nil {
+		return nil, dialect.Fail(err)
+	}
+	s, err := openSession(ctx, t, set, &t.pool.Socket)
+	return s, dialect.Fail(err)
+}
+
+// postgresTables implements tables in PostgreSQL's SQL.
+type postgresTables struct {
+	pool    dbconn.Pool
+	schema  string        // quoted, with its dot
+	genuine bool          // PostgreSQL itself
+	logged  bool          // tokens are places in the write-ahead log
+	timeout time.Duration // for a lock, in PostgreSQL; for a statement elsewhere
+}
+
+// me returns the beginning of each statement of s, which renews the session's
+// row and locks it. It selects no row in three cases:
+//
+//   - The session has expired.
+//   - A later statement was here.
+//   - A statement that was acknowledged is lost.
+//
+// The statement waits for a lock less long than the caller waits for it.
+// Otherwise it would still be in flight when the caller asks what it has done.
+// If the server has no such setting, run ends the statement.
+func (t *postgresTables) me(s *stamp) string {
+	n := strconv.FormatInt(s.next(), 10)
+	query := "WITH "
+	isBounded := ""
+	if t.genuine {
+		query += "bounded AS MATERIALIZED (SELECT pg_catalog.set_config('lock_timeout', '" + strconv.FormatInt(t.timeout.Milliseconds(), 10) + "', true) AS set), "
+		isBounded = " AND (SELECT pg_catalog.count(set) FROM bounded) = 1"
+	}
+	return query + "me AS (UPDATE " + t.schema + "latchkey_sessions SET expires = " + t.expiry(s) + ", statement = " + n +
+		" WHERE id = " + strconv.FormatInt(s.id, 10) + " AND statement < " + n + " AND statement >= " + strconv.FormatInt(s.acked, 10) +
+		" AND expires > pg_catalog.clock_timestamp()" + isBounded + " RETURNING id)"
+}
+
+// expiry is the end of a lease that begins now.
+func (t *postgresTables) expiry(s *stamp) string {
+	return "pg_catalog.clock_timestamp() + " + postgres.Interval(s.lease)
+}
+
+// alive begins the columns of such a statement: whether the session is alive. A
+// crash must not take a grant or a renewal back. So the commit waits for the
+// disk even where synchronous_commit is off.
+const alive = ` SELECT (SELECT pg_catalog.count(*) FROM me),
+	CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', true) END`
+
+// run runs a statement that begins with me, and scans its columns after those
+// of alive. It returns errExpired if the session is not alive.
+//
+// If the server does not give up on a lock by itself, run ends the statement
+// early enough for Held.
+func (t *postgresTables) run(ctx context.Context, s *stamp, query string, dest ...any) error {
+	if !t.genuine {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.timeout)
+		defer cancel()
+	}
+	var (
+		count int
+		sync  sql.NullString
+	)
+	if err := t.pool.Row(ctx, query, append([]any{&count, &sync}, dest...)...); err != nil {
+		return err
+	}
+	if count == 0 {
+		return errExpired
+	}
+	s.acknowledge()
+	return nil
+}
+
+// open implements tables.
+func (t *postgresTables) open(ctx context.Context, s *stamp, holder string) error {
+	if err := t.reap(ctx); err != nil {
+		return err
+	}
+	return t.pool.Exec(ctx, "INSERT INTO "+t.schema+"latchkey_sessions (id, expires, statement, holder) VALUES ("+
+		strconv.FormatInt(s.id, 10)+", "+t.expiry(s)+", 0, "+dialect.Quoted(holder)+")")
+}
+
+// reap deletes the rows of dead sessions.
+//
+// It passes over a session that is being renewed at this moment. It looks again
+// at one that was renewed before its row was locked (READ COMMITTED).
+func (t *postgresTables) reap(ctx context.Context) error {
+	sessions := t.schema + "latchkey_sessions"
+	for _, statement := range []string{
+		"DELETE FROM " + sessions + " WHERE expires <= pg_catalog.clock_timestamp() AND id IN (SELECT id FROM " + sessions +
+			" WHERE expires <= pg_catalog.clock_timestamp() ORDER BY id FOR UPDATE SKIP LOCKED)",
+		"DELETE FROM " + t.schema + "latchkey_locks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
+		"DELETE FROM " + t.schema + "latchkey_secret_checks WHERE session NOT IN (SELECT id FROM " + sessions + ")",
+	} {
+		if err := t.pool.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// held implements tables.
+func (t *postgresTables) held(ctx context.Context, s *stamp) ([]dialect.Key, error) {
+	// Each earlier statement has ended after this one, and the next one sees
+	// what it did.
+	if err := t.run(ctx, s, t.me(s)+alive); err != nil {
+		return nil, err
+	}
+	var list sql.NullString
+	err := t.pool.Row(ctx, "SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM "+t.schema+"latchkey_locks WHERE session = "+
+		strconv.FormatInt(s.id, 10), &list)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.ParseKeys(list.String)
+}
+
+// end deletes a session's rows. A statement that is still in flight may add
+// rows. They have no effect without the session, and the next reap deletes
+// them.
+func (t *postgresTables) end(ctx context.Context, s *stamp) error {
+	id := strconv.FormatInt(s.id, 10)
+	return t.pool.Exec(ctx, "WITH session AS (DELETE FROM "+t.schema+"latchkey_sessions WHERE id = "+id+" RETURNING id),"+
+		" locks AS (DELETE FROM "+t.schema+"latchkey_locks WHERE session = "+id+" RETURNING session),"+
+		" checks AS (DELETE FROM "+t.schema+"latchkey_secret_checks WHERE session = "+id+" RETURNING session)"+
+		" SELECT (SELECT pg_catalog.count(*) FROM session), (SELECT pg_catalog.count(*) FROM locks), (SELECT pg_catalog.count(*) FROM checks)")
+}

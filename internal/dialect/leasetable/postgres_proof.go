@@ -1,0 +1,151 @@
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+)
+
+// prove checks that the tables can be used through this pool and driver,
+// creates missing tables, and fills in the fields of t.
+//
+// It sends Execs without arguments, which no driver prepares, until it knows
+// that the driver is safe behind a pooler.
+func (t *postgresTables) prove(ctx context.Context) error {
+	err := t.pool.Once(ctx, func(conn *sql.Conn) error {
+		if err := t.server(ctx, conn); err != nil {
+			return err
+		}
+		if err := unprepared(ctx, conn); err != nil {
+			return err
+		}
+		if err := makeTables(ctx, conn); err != nil {
+			return err
+		}
+		return t.look(ctx, conn)
+	})
+	switch {
+	case err == nil:
+	case errcode.SQLState(err) == errcode.ReadOnly:
+		return dialect.Refuse(onReadOnly)
+	case errcode.SQLState(err) == errcode.Forbidden:
+		return dialect.Misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
+	}
+	return err
+}
+
+// onReadOnly is the reason to reject a server that cannot be written to.
+const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
+
+// server checks that the server can be written to, and finds out whether it is
+// PostgreSQL itself.
+func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error) {
+	t.genuine, err = postgres.Holds(ctx, conn, "pg_catalog.version() LIKE 'PostgreSQL %' AND pg_catalog.version() NOT LIKE '%-YB-%'")
+	if err != nil || !t.genuine {
+		return err
+	}
+	standby, err := postgres.Holds(ctx, conn, "pg_catalog.pg_is_in_recovery()")
+	if err == nil && standby {
+		err = dialect.Refuse(postgres.OnStandby)
+	}
+	return err
+}
+
+// unprepared rejects a driver that sends a query without arguments in two
+// steps, or prepares it under a name.
+//
+// Behind a transaction pooler the second step may reach another server process,
+// where the name belongs to another client. Also, each statement has another
+// text, so the server would keep all of them.
+func unprepared(ctx context.Context, conn *sql.Conn) error {
+	if mode, known := dbconn.PgxQueryMode(conn); known {
+		if !slices.Contains([]string{"exec", "simple protocol", "cache describe"}, mode) {
+			return dialect.Refuse(pgxPrepares)
+		}
+		return nil
+	}
+	// In a transaction, so that both statements meet the same server process.
+	if _, err := conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("latchkey%d", rand.Int64())
+	var one int
+	err := conn.QueryRowContext(ctx, "SELECT 1 /* "+name+" */").Scan(&one)
+	var kept bool
+	if err == nil {
+		kept, err = postgres.Holds(ctx, conn, "EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE statement LIKE '%"+name[:10]+"' || '"+name[10:]+"%')")
+	}
+	if _, rollback := conn.ExecContext(ctx, "ROLLBACK"); err == nil {
+		err = rollback
+	}
+	if err == nil && kept {
+		err = dialect.Refuse("the driver prepares queries that have no arguments, which is not safe behind a transaction pooler: have it use the simple protocol")
+	}
+	return err
+}
+
+// pgxPrepares is the reason to reject pgx in most of its modes.
+const pgxPrepares = "pgx prepares its statements in the mode that it is in, and a transaction pooler may run another client's instead: set default_query_exec_mode=exec (or simple_protocol) in its connection string"
+
+// makeTables creates the missing tables. Of two processes that do so at the
+// same moment, one may fail and then looks again.
+func makeTables(ctx context.Context, conn *sql.Conn) error {
+	raced := []string{"23505", "42P07", "42710", "40001", "XX000"}
+	for attempt := 1; ; attempt++ {
+		there, err := postgres.Holds(ctx, conn, tablesExist)
+		if err != nil {
+			return err
+		}
+		statements := leaseTables(postgresTypes)
+		if there {
+			statements = statements[len(statements)-1:] // the row: the process that made the table may have died before
+		}
+		if err = execAll(ctx, conn, statements); err == nil || !slices.Contains(raced, errcode.SQLState(err)) || attempt == dbconn.Attempts {
+			return err
+		}
+	}
+}
+
+// tablesExist holds if the search_path finds all tables.
+const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND pg_catalog.to_regclass('latchkey_locks') IS NOT NULL
+	AND pg_catalog.to_regclass('latchkey_secret_checks') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
+
+// execAll sends statements one after the other.
+func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
+	for _, s := range statements {
+		if _, err := conn.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look finds the schema of the tables, so that the search_path has no effect
+// from then on. It also finds out where tokens come from.
+func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
+	var together bool
+	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_secret_checks')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
+		Scan(&t.schema, &together)
+	if err == nil && !together {
+		err = dialect.Refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")
+	}
+	if err != nil || !t.genuine {
+		return err
+	}
+	if t.logged, err = postgres.Holds(ctx, conn, "NOT "+postgres.OnAurora); err != nil || !t.logged {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', ''), system_identifier FROM pg_catalog.pg_control_system()")
+	if errcode.SQLState(err) == errcode.Forbidden {
+		err = dialect.Misconfigured("the role may not call pg_logical_emit_message or pg_control_system, from which the tokens of Fence come: grant it EXECUTE on both")
+	}
+	return err
+}

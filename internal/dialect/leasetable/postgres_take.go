@@ -1,0 +1,110 @@
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+)
+
+// exchange releases in one statement and takes in the next. In one statement
+// PostgreSQL would not see what another part has deleted, and CockroachDB
+// rejects two changes of one table.
+func (t *postgresTables) exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
+	if len(b.Release) > 0 {
+		if err := t.release(ctx, s, b); err != nil {
+			return err
+		}
+	}
+	if len(b.Try)+len(b.Any) > 0 {
+		return t.take(ctx, s, b, reserved)
+	}
+	if len(b.Release) > 0 {
+		return nil
+	}
+	return t.run(ctx, s, t.me(s)+alive)
+}
+
+// release gives back the keys of b.Release.
+func (t *postgresTables) release(ctx context.Context, s *stamp, b *dialect.Batch) error {
+	var list sql.NullString
+	err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+t.schema+`latchkey_locks
+		WHERE session = (SELECT id FROM me) AND (key_space, key_id) IN (SELECT s, k FROM `+unnestKeys(b.Release)+`)
+		RETURNING key_space, key_id)`+
+		alive+`, (SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM given)`, &list)
+	if err != nil {
+		return err
+	}
+	given, err := postgres.ParseKeys(list.String)
+	if err != nil {
+		return err
+	}
+	notGiven(b, given)
+	return nil
+}
+
+// take takes the free keys of b. It frees the keys of dead sessions once and
+// then tries again. It also tries again for groups whose chosen key another
+// session took.
+func (t *postgresTables) take(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error {
+	w := newCandidates(b)
+	reaped := false
+	for {
+		stale, err := t.takeOnce(ctx, s, w, reserved)
+		if err != nil {
+			return err
+		}
+		if stale && !reaped {
+			if err := t.reap(ctx); err != nil {
+				return err
+			}
+			reaped = true
+		} else if !w.contested {
+			break
+		}
+		if !w.again() {
+			break
+		}
+	}
+	w.respond(b)
+	return nil
+}
+
+// takeOnce inserts the first free key of each group that has none. It reports
+// whether a key that is taken belongs to a dead session.
+//
+// It does not try to insert a key that has a row. So it never waits for a
+// session that is just releasing one, and all sessions insert in one order.
+func (t *postgresTables) takeOnce(ctx context.Context, s *stamp, w *candidates, reserved *reservedTokens) (stale bool, err error) {
+	var chosen, won sql.NullString
+	dest := []any{&chosen, &won, &stale}
+	query := t.me(s) + `,
+	wanted AS (SELECT g, s, k, n FROM ` + w.unnest() + `),
+	free AS (SELECT DISTINCT ON (g) g, s, k, n FROM wanted, me
+		WHERE NOT EXISTS (SELECT 1 FROM ` + t.schema + `latchkey_locks AS l WHERE l.key_space = s AND l.key_id = k)
+		ORDER BY g, n),
+	won AS (INSERT INTO ` + t.schema + `latchkey_locks (key_space, key_id, session, acquired)
+		SELECT s, k, me.id, pg_catalog.clock_timestamp() FROM (SELECT DISTINCT s, k FROM free) AS f, me ORDER BY s, k
+		ON CONFLICT (key_space, key_id) DO NOTHING RETURNING key_space, key_id)`
+	columns := `, (SELECT pg_catalog.string_agg(n::text, ',') FROM free),
+		(SELECT pg_catalog.string_agg(key_space::text || ':' || key_id::text, ',') FROM won),
+		EXISTS (SELECT 1 FROM wanted
+			JOIN ` + t.schema + `latchkey_locks AS l ON l.key_space = s AND l.key_id = k
+			LEFT JOIN ` + t.schema + `latchkey_sessions AS o ON o.id = l.session
+			WHERE o.id IS NULL OR o.expires <= pg_catalog.clock_timestamp())`
+	var system, epoch, number, life sql.NullInt64
+	if t.logged {
+		query += message(`(SELECT pg_catalog.count(*) AS n FROM won) AS w WHERE n > 0`) // after all that was won
+		columns += messageColumns
+		dest = append(dest, &system, &epoch, &number, &life)
+	}
+	if err := t.run(ctx, s, query+alive+columns, dest...); err != nil {
+		return false, err
+	}
+	if number.Valid {
+		token := dialect.Token{System: system.Int64, Epoch: epoch.Int64, Number: number.Int64, Here: postgres.Here(life.Int64), Outlives: true}
+		reserved.reserve(token, messageSize)
+	}
+	return stale, w.took(chosen.String, won.String)
+}

@@ -1,0 +1,57 @@
+package leasetable
+
+import (
+	"context"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+)
+
+// message is a part of a statement that writes an empty message to the write-
+// ahead log, if from has a row. Its place there is a token.
+func message(from string) string {
+	return `,
+	message AS MATERIALIZED (SELECT pg_catalog.pg_logical_emit_message(true, 'latchkey', '') AS lsn FROM ` + from + `)`
+}
+
+const (
+	// messageColumns say where the message is: system, timeline, place, and
+	// life of the server.
+	messageColumns = `, (SELECT system_identifier FROM message, pg_catalog.pg_control_system()),
+		(SELECT ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(lsn), 8))::bit(32)::bigint FROM message), (SELECT (lsn - '0/0')::bigint FROM message), ` + postgres.Life
+
+	// messageSize is less than a message takes in the write-ahead log, with its
+	// header and prefix alone. So all places up to it belong to this message.
+	messageSize = 48
+)
+
+// token implements tables.
+func (t *postgresTables) token(ctx context.Context, s *stamp) (token dialect.Token, n int64, err error) {
+	var life int64
+	dest := nullable([]any{&token.System, &token.Epoch, &token.Number, &life})
+	var query string
+	if t.logged {
+		query, n = t.me(s)+message("me")+alive+messageColumns, messageSize
+	} else {
+		query, n = t.counterQuery(s), 1
+	}
+	if err = t.run(ctx, s, query, dest...); err == nil && t.genuine {
+		token.Here, token.Outlives = postgres.Here(life), true
+	}
+	return token, n, err
+}
+
+// counterQuery counts up a counter that is never behind the clock, in
+// microseconds. So tokens grow even if a failover has lost the last ones.
+func (t *postgresTables) counterQuery(s *stamp) string {
+	life := "0"
+	if t.genuine {
+		life = postgres.Life
+	}
+	counter := t.schema + "latchkey_tokens"
+	return t.me(s) + `,
+	counted AS (INSERT INTO ` + counter + ` AS c (only_row, system, number)
+		SELECT 1, ` + postgresTypes.random + `, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000.0)::bigint FROM me
+		ON CONFLICT (only_row) DO UPDATE SET number = greatest(c.number + 1, excluded.number) RETURNING system, number)` +
+		alive + `, (SELECT system FROM counted), 0, (SELECT number FROM counted), ` + life
+}

@@ -1,0 +1,70 @@
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// A check whose connection breaks while its statement is under way is given back by Held,
+// also where the statement is carried out after that.
+func TestSecretCheckUnderWay(t *testing.T) {
+	t.Parallel()
+	db, open := leaseTableOf(t, "postgres", pgtest.Database(t)) // which does not ask the server to interrupt it
+	s, other := open(), open()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec("SELECT FROM latchkey_sessions FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+		failed <- err
+	}()
+	untilWaiting(t, db, 1)
+	s.socket.Close()
+	if err := <-failed; err == nil || isGone(err) {
+		t.Fatalf("CheckSecrets whose connection broke: %v, want a failure that the session survives", err)
+	}
+	reconciled := make(chan error, 1)
+	go func() {
+		_, err := s.Held()
+		reconciled <- err
+	}()
+	untilWaiting(t, db, 2) // the check's statement goes first
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-reconciled; err != nil {
+		t.Fatalf("Held: %v", err)
+	}
+	if conflicts, err := other.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 2}}, nil); err != nil || conflicts[0] {
+		t.Errorf("another session's check, after one that failed: conflicts %v, %v", conflicts, err)
+	}
+}
+
+// untilWaiting waits until so many statements of db's database wait for a lock.
+func untilWaiting(t *testing.T, db *sql.DB, want int) {
+	t.Helper()
+	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // polling, not hoping
+		var n int
+		if err := db.QueryRow(waiting).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d statements wait for a lock, want %d", n, want)
+		}
+	}
+}

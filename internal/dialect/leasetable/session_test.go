@@ -1,0 +1,189 @@
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// leaseTable opens sessions of a lease table on a database of their own.
+func leaseTable(t *testing.T) (db *sql.DB, open func() *session) {
+	t.Helper()
+	dsn, err := url.Parse(pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := dsn.Query()
+	query.Set("default_query_exec_mode", "exec")
+	dsn.RawQuery = query.Encode()
+	return leaseTableOf(t, "pgx", dsn.String())
+}
+
+// leaseTableOf is leaseTable with a driver, and the database that dsn names.
+func leaseTableOf(t *testing.T, driver, dsn string) (db *sql.DB, open func() *session) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db, func() *session {
+		s, err := PostgreSQL{}.Open(t.Context(), db, dialect.Settings{Lease: time.Hour, StatementTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Destroy)
+		return s.(*session)
+	}
+}
+
+// isGone reports whether err says that the session has ended.
+func isGone(err error) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && failure.Kind == dialect.Gone
+}
+
+func mustExecute(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustHold(t *testing.T, s *session, want int) {
+	t.Helper()
+	keys, err := s.Held()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) != want {
+		t.Errorf("%d keys are held, want %d", len(keys), want)
+	}
+}
+
+// A statement that arrives after a later one of its session, as one may that was still on
+// its way when its connection failed, does nothing: neither takes nor gives back nor checks.
+func TestLateStatement(t *testing.T) {
+	t.Parallel()
+	_, open := leaseTable(t)
+	s := open()
+	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	late := s.stamp // what statements that have not arrived yet were made with
+	mustHold(t, s, 1)
+	for name, call := range map[string]func(*stamp) error{
+		"take": func(n *stamp) error {
+			return s.tables.exchange(t.Context(), n, &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 2}}}, new(reservedTokens))
+		},
+		"release": func(n *stamp) error {
+			return s.tables.exchange(t.Context(), n, &dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}, new(reservedTokens))
+		},
+		"check": func(n *stamp) error {
+			_, err := s.tables.checkSecrets(t.Context(), n, []dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+			return err
+		},
+	} {
+		stamp := late
+		if err := call(&stamp); !errors.Is(err, errExpired) {
+			t.Errorf("%s: %v, want errExpired", name, err)
+		}
+	}
+	mustHold(t, s, 1)
+	if conflicts, err := open().CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 2}}, nil); err != nil || conflicts[0] {
+		t.Errorf("another session's check: conflicts %v, %v", conflicts, err)
+	}
+}
+
+// A session that has expired stays so, whoever noticed it first, and its keys are
+// free.
+func TestExpiredSession(t *testing.T) {
+	t.Parallel()
+	db, open := leaseTable(t)
+	s, other := open(), open()
+	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}, {Space: dialect.TwoInts, ID: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	mustExecute(t, db, "UPDATE latchkey_sessions SET expires = clock_timestamp() WHERE id = "+strconv.FormatInt(s.stamp.id, 10))
+	if err := s.Exchange(&dialect.Batch{}); !isGone(err) {
+		t.Errorf("Exchange of a session that has expired: %v, want Gone", err)
+	}
+	if _, err := s.Held(); !isGone(err) {
+		t.Errorf("Held: %v, want Gone", err)
+	}
+	if _, err := s.Token(); !isGone(err) {
+		t.Errorf("Token: %v, want Gone", err)
+	}
+	if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isGone(err) {
+		t.Errorf("CheckSecrets: %v, want Gone", err)
+	}
+	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}, Any: [][]dialect.Key{{{Space: dialect.TwoInts, ID: 1}}}}
+	if err := other.Exchange(b); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Busy) > 0 || b.Won[0] != 0 {
+		t.Errorf("keys of a session that has expired: busy %v, won %v", b.Busy, b.Won)
+	}
+}
+
+// Whoever clears up does not wait for a session that is just being renewed, and leaves
+// it alone.
+func TestReapPassesOverRenewal(t *testing.T) {
+	t.Parallel()
+	db, open := leaseTable(t)
+	s, other := open(), open()
+	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	id := strconv.FormatInt(s.stamp.id, 10)
+	mustExecute(t, db, "UPDATE latchkey_sessions SET expires = clock_timestamp() WHERE id = "+id)
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("UPDATE latchkey_sessions SET expires = clock_timestamp() + interval '1 hour' WHERE id = " + id); err != nil {
+		t.Fatal(err)
+	}
+	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}
+	if err := other.Exchange(b); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Busy) != 1 {
+		t.Error("a key was taken whose session was being renewed")
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	mustHold(t, s, 1)
+}
+
+// After a statement that failed, and may have taken locks, no token is reserved from a
+// block that is older than these.
+func TestTokensAfterAnError(t *testing.T) {
+	t.Parallel()
+	db, open := leaseTable(t)
+	s := open()
+	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.ReservedToken(); !ok {
+		t.Fatal("an exchange that took a lock has brought no token")
+	}
+	mustExecute(t, db, "ALTER TABLE latchkey_locks RENAME TO elsewhere")
+	err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 2}}})
+	if err == nil || isGone(err) {
+		t.Fatalf("Exchange without its table: %v, want a failure that the session survives", err)
+	}
+	if token, ok := s.ReservedToken(); ok {
+		t.Errorf("token %v is of a block from before the error", token)
+	}
+	mustExecute(t, db, "ALTER TABLE elsewhere RENAME TO latchkey_locks")
+	mustHold(t, s, 1)
+}

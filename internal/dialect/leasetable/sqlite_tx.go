@@ -1,0 +1,172 @@
+package leasetable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+)
+
+// A sqliteTx is a transaction in progress that has locked the file for writing.
+// After a statement has failed, later ones do nothing.
+type sqliteTx struct {
+	ctx  context.Context //nolint:containedctx // the transaction is one call
+	conn *sql.Conn
+	err  error // the first
+}
+
+// exec returns the number of rows that the statement has changed.
+func (tx *sqliteTx) exec(statement string, args ...any) int64 {
+	if tx.err != nil {
+		return 0
+	}
+	result, err := tx.conn.ExecContext(tx.ctx, statement, args...)
+	if err != nil {
+		tx.err = err
+		return 0
+	}
+	n, err := result.RowsAffected()
+	tx.err = err
+	return n
+}
+
+// keys reads rows of key space and id.
+func (tx *sqliteTx) keys(query string, args ...any) (keys []dialect.Key) {
+	if tx.err != nil {
+		return nil
+	}
+	rows, err := tx.conn.QueryContext(tx.ctx, query, args...)
+	if err != nil {
+		tx.err = err
+		return nil
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k dialect.Key
+		if tx.err = rows.Scan(&k.Space, &k.ID); tx.err != nil {
+			return nil
+		}
+		keys = append(keys, k)
+	}
+	tx.err = rows.Err()
+	return keys
+}
+
+// transact carries out f in a transaction. After an error the transaction had
+// no effect. If the commit has failed, its effect is unknown.
+func (t *sqliteTables) transact(ctx context.Context, f func(*sqliteTx) error) error {
+	conn, err := dbconn.Lend(ctx, t.db)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	settings, err := t.lend(ctx, conn)
+	if err == nil {
+		if err = whileBusy(ctx, conn, "BEGIN IMMEDIATE"); err == nil {
+			// Nothing waits from here on, so no statement is interrupted.
+			tx := sqliteTx{ctx: context.WithoutCancel(ctx), conn: conn}
+			if err = f(&tx); err == nil {
+				err = whileBusy(ctx, conn, "COMMIT")
+			}
+		}
+		if err != nil {
+			rollback(conn)
+		}
+	}
+	settings.restore(conn)
+	return err
+}
+
+// whileBusy carries out a statement that locks the file, or a commit, and waits
+// for other connections until ctx ends. A commit has to wait for readers if the
+// journal is not write-ahead.
+//
+// Other transactions are normally short. The driver does not get ctx, since its
+// end must not leave a transaction behind that has just begun.
+func whileBusy(ctx context.Context, conn *sql.Conn, statement string) error {
+	for i := 0; ; i++ {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), statement)
+		if err == nil || !isBusy(err) || ctx.Err() != nil {
+			return err
+		}
+		dbconn.Rest(ctx, i) // a shared cache does not wait by itself
+	}
+}
+
+// rollback ends the transaction, if there is one. If that fails, it destroys
+// the connection.
+func rollback(conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		dbconn.Destroy(conn, "")
+	}
+}
+
+// lent are the settings that a borrowed connection had.
+type lent struct {
+	busyTimeout int64 // ms
+	synchronous int64
+}
+
+const (
+	restoreTimeout = time.Second // for a rollback, or for settings to be put back
+
+	busyTimeout = 200 * time.Millisecond // then whileBusy tries again
+
+	// synchronousNormal does not wait for the disk at each commit. A crash of
+	// the machine may take back the last locks, and ends the processes that
+	// hold them.
+	synchronousNormal = 1
+)
+
+// lend sets a borrowed connection for a transaction. It first ends a
+// transaction that an earlier user has left open. Normally there is none, and
+// the statement fails within microseconds.
+func (t *sqliteTables) lend(ctx context.Context, conn *sql.Conn) (was lent, err error) {
+	_, _ = conn.ExecContext(ctx, "ROLLBACK")
+	ours := lent{busyTimeout.Milliseconds(), synchronousNormal}
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&was.busyTimeout); err != nil {
+		return ours, err
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA main.synchronous").Scan(&was.synchronous); err != nil {
+		return ours, err
+	}
+	if was.busyTimeout != ours.busyTimeout {
+		if err := pragma(ctx, conn, "busy_timeout", ours.busyTimeout); err != nil {
+			return was, err
+		}
+	}
+	if !t.wal {
+		was.synchronous = ours.synchronous // stays as it is: NORMAL is safe with a write-ahead journal only
+	}
+	if was.synchronous > ours.synchronous {
+		return was, pragma(ctx, conn, "main.synchronous", ours.synchronous)
+	}
+	return was, nil
+}
+
+// restore gives a borrowed connection its settings back, or destroys it.
+func (was lent) restore(conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), restoreTimeout)
+	defer cancel()
+	var err error
+	if was.busyTimeout != busyTimeout.Milliseconds() {
+		err = pragma(ctx, conn, "busy_timeout", was.busyTimeout)
+	}
+	if err == nil && was.synchronous > synchronousNormal {
+		err = pragma(ctx, conn, "main.synchronous", was.synchronous)
+	}
+	if err != nil {
+		dbconn.Destroy(conn, "")
+	}
+}
+
+// pragma sets a PRAGMA of SQLite.
+func pragma(ctx context.Context, conn *sql.Conn, name string, value int64) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA %s = %d", name, value))
+	return err
+}

@@ -1,0 +1,217 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// The statement that carries a batch computes one text. It has a letter for
+// each key of Release and then of Try, and a number for each group. MySQL
+// allows no more than 4,096 columns.
+const (
+	done   = '1'
+	not    = '0'
+	noLock = 'n' // NULL: no session holds the key of a release, or the server could not tell
+)
+
+// Exchange implements dialect.Session.
+func (s *session) Exchange(b *dialect.Batch) error { return dialect.InParts(b, s.exchange) }
+
+// exchange carries out a batch without sets.
+func (s *session) exchange(b *dialect.Batch) error {
+	text, err := s.ask(context.Background(), s.exchangeOf(b))
+	if err == nil {
+		err = s.readResponse(b, text)
+	}
+	if err != nil && !errors.Is(err, dialect.ErrTooLong) { // a statement that is too long is not sent
+		s.mayHold(b)
+	}
+	if err == nil && time.Since(s.triedToDrop) >= dropPause {
+		s.dropDoubtful()
+	}
+	return dialect.Fail(err)
+}
+
+// Room returns how many keys a batch may carry in the worst case, in which each
+// is a group of its own.
+func (s *session) Room() int {
+	const (
+		beside = 128 // what is in the statement beside the keys
+		digits = 5   // of a key's place in a larger group
+	)
+	dearest := len(s.appendGroup(nil, []dialect.Key{{}})) + digits
+	return max((s.limit-beside)/dearest, 1)
+}
+
+// exchangeOf returns the expression that carries out b, releases first. It has
+// no arguments, since drivers would prepare the statement then.
+func (s *session) exchangeOf(b *dialect.Batch) string {
+	text := append(s.text[:0], "CONCAT(''"...)
+	for _, k := range b.Release {
+		text = append(text, ",IFNULL(RELEASE_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, "),'n')"...)
+	}
+	for _, k := range b.Try {
+		text = append(text, ",IFNULL(GET_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ",0),'n')"...)
+	}
+	for _, g := range b.Any {
+		text = s.appendGroup(text, g)
+	}
+	s.text = append(text, ')')
+	return string(s.text)
+}
+
+// appendGroup appends a CASE that takes the first free key of group and no
+// other. It asks IS_FREE_LOCK first. Another group of the batch may have taken
+// the key, and GET_LOCK would grant it again.
+func (s *session) appendGroup(text []byte, group []dialect.Key) []byte {
+	if len(group) == 0 {
+		return append(text, ",',-1'"...)
+	}
+	text = append(text, ",CASE"...)
+	for i, k := range group {
+		text = append(text, " WHEN IS_FREE_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ") AND GET_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ",0) THEN ',"...)
+		text = strconv.AppendInt(text, int64(i), 10)
+		text = append(text, '\'')
+	}
+	return append(text, " ELSE ',-1' END"...)
+}
+
+// readResponse reads the text into b, and notes what the session holds now.
+func (s *session) readResponse(b *dialect.Batch, text string) error {
+	n := len(b.Release) + len(b.Try)
+	if len(text) < n {
+		return dialect.ErrNonsense
+	}
+	for i, k := range b.Release {
+		switch text[i] {
+		case done:
+		case not, noLock:
+			b.NotHeld = append(b.NotHeld, k)
+		default:
+			return dialect.ErrNonsense
+		}
+		delete(s.held, k)
+	}
+	for i, k := range b.Try {
+		switch text[len(b.Release)+i] {
+		case done:
+			s.held[k] = struct{}{}
+		case not:
+			b.Busy = append(b.Busy, k)
+		case noLock:
+			return &dialect.Failure{Kind: dialect.Statement, Reason: "the server could not tell whether a lock was free"}
+		default:
+			return dialect.ErrNonsense
+		}
+	}
+	return s.readGroups(b, text[n:])
+}
+
+// readGroups reads the text for Any.
+func (s *session) readGroups(b *dialect.Batch, text string) error {
+	for _, g := range b.Any {
+		var item string
+		item, text, _ = strings.Cut(strings.TrimPrefix(text, ","), ",")
+		won, err := strconv.Atoi(item)
+		if err != nil || won < -1 || won >= len(g) {
+			return dialect.ErrNonsense
+		}
+		b.Won = append(b.Won, won)
+		if won >= 0 {
+			s.held[g[won]] = struct{}{}
+		}
+	}
+	if text != "" {
+		return dialect.ErrNonsense
+	}
+	return nil
+}
+
+// mayHold notes that the session may hold each key of b.
+func (s *session) mayHold(b *dialect.Batch) {
+	for _, keys := range append([][]dialect.Key{b.Release, b.Try}, b.Any...) {
+		for _, k := range keys {
+			s.held[k] = struct{}{}
+		}
+	}
+}
+
+// heldAtOnce is how many keys Held asks for in one statement.
+const heldAtOnce = 500
+
+// Held implements dialect.Session. It asks for each key that the session may
+// hold. MySQL lists a session's locks in no place that every user may read.
+func (s *session) Held() (keys []dialect.Key, err error) {
+	all := slices.Collect(maps.Keys(s.held))
+	if len(all) == 0 { // the question is then whether the session lives
+		_, err := s.heldOf(nil)
+		return nil, dialect.Fail(err)
+	}
+	for {
+		room := s.Room()
+		keys, err = s.heldAmong(all, min(heldAtOnce, room))
+		if !errors.Is(err, dialect.ErrTooLong) || s.Room() == room {
+			break
+		}
+	}
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	clear(s.held)
+	for _, k := range keys {
+		s.held[k] = struct{}{}
+	}
+	return keys, nil
+}
+
+// heldAmong returns the keys of all that are held. It asks for atOnce keys in
+// one statement.
+func (s *session) heldAmong(all []dialect.Key, atOnce int) (keys []dialect.Key, err error) {
+	for asked := range slices.Chunk(all, atOnce) {
+		held, err := s.heldOf(asked)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, held...)
+	}
+	return keys, nil
+}
+
+// heldOf is heldAmong for one statement.
+func (s *session) heldOf(asked []dialect.Key) (held []dialect.Key, err error) {
+	text := append(s.text[:0], "CONCAT(''"...)
+	for _, k := range asked {
+		text = append(text, ",IFNULL(IS_USED_LOCK("...)
+		text = s.names.appendName(text, k)
+		text = append(text, ")=CONNECTION_ID(),0)"...)
+	}
+	s.text = append(text, ')')
+	answer, err := s.ask(context.Background(), string(s.text))
+	if err != nil {
+		return nil, err
+	}
+	if len(answer) != len(asked) {
+		return nil, dialect.ErrNonsense
+	}
+	for i, k := range asked {
+		if answer[i] == done {
+			held = append(held, k)
+		}
+	}
+	return held, nil
+}

@@ -1,0 +1,108 @@
+// Package mysql implements the engine's sessions with GET_LOCK of MySQL and
+// MariaDB.
+//
+// GET_LOCK knows no shared locks, and its locks belong to the whole server. So
+// secret checks and tokens are rows of tables, and the names of locks have a
+// hash of the database's name in them.
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+)
+
+// A Dialect locks with GET_LOCK, on one connection of a pool, in MySQL and
+// MariaDB.
+type Dialect struct{}
+
+// Traits says that many locks are better spread over several sessions. For each
+// new lock MariaDB looks through all locks of its session. That takes twice as
+// long with 2,000 locks as with none.
+func (Dialect) Traits() dialect.Traits {
+	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.ConnectionCloseTimeout}
+}
+
+// Open takes two connections of db and proves on them that locks exclude. Then
+// it gives one back and sets the other up as the session.
+//
+// It SETs nothing before the proof. Behind a proxy that would reach the session
+// of another client.
+func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	conn, err := dbconn.Take(ctx, db, set.Socket, "")
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	witness, err := dbconn.Take(ctx, db, set.Socket, "")
+	if err != nil {
+		conn.Discard()
+		return nil, dialect.Fail(err)
+	}
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof}
+	server, err := p.run(ctx)
+	if err == nil {
+		err = witness.Close() // clean: it goes back to the pool
+	} else {
+		witness.Discard()
+	}
+	s := &session{
+		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{}, secrets: map[dialect.SecretCheck]struct{}{},
+		pool: dbconn.Pool{DB: db, Find: set.Socket}, bound: sideTxBound(set),
+	}
+	if err == nil {
+		s.mariadb, s.server, s.serverName = server.mariadb, server.identity(), server.name()
+		s.names, s.limit = newLockNames(server.database), server.longest()
+		s.name = s.names.ofSession(rand.Uint64()) //nolint:gosec // a name, not a secret
+		_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, s.setUp(ctx, server, set)
+		})
+	}
+	if err != nil {
+		conn.Discard()
+		return nil, dialect.Fail(err)
+	}
+	return s, nil
+}
+
+// setUp makes the connection a session of locks:
+//
+//   - It holds no lock but its own at the start.
+//   - The server ends it when it has been silent for a lease, and for no other
+//     reason.
+//   - No statement on it takes longer than StatementTimeout.
+//   - Settings that an earlier user made do not apply.
+func (s *session) setUp(ctx context.Context, server server, set dialect.Settings) error {
+	lease := wholeSeconds(set.Lease)
+	wait := max(int64(set.StatementTimeout/time.Second), 1)
+	limit := fmt.Sprintf("max_execution_time = %d", max(set.StatementTimeout.Milliseconds(), 1))
+	if server.mariadb {
+		limit = fmt.Sprintf("max_statement_time = %.3f, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,"+
+			" idle_write_transaction_timeout = 0", max(set.StatementTimeout.Seconds(), 0.001))
+	}
+	_, err := s.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, net_read_timeout = %d, net_write_timeout = %d,"+
+		" lock_wait_timeout = %d, innodb_lock_wait_timeout = %d, %s, time_zone = '+00:00', autocommit = 1,"+
+		" sql_mode = '', sql_select_limit = 18446744073709551615, sql_safe_updates = 0",
+		lease, lease, lease, wait, wait, limit))
+	if err != nil {
+		return err
+	}
+	// A pooled connection may hold locks that its last user forgot: taking one
+	// of them would be re-entry, and succeed.
+	got, err := s.ask(ctx, "CONCAT(@@session.wait_timeout, ' ', @@session.autocommit = 1, ' ', RELEASE_ALL_LOCKS() >= 0, ' ', GET_LOCK('"+s.name+"', 0))")
+	if want := strconv.FormatInt(lease, 10) + " 1 1 1"; err == nil && got != want {
+		err = dialect.Refuse("wait_timeout could not be set, or the connection's locks not be given back: the server would not free the locks of a dead process")
+	}
+	return err
+}
+
+// wholeSeconds returns d in seconds, rounded up.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

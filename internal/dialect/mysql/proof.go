@@ -1,0 +1,196 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+)
+
+// A proof shows that locks of GET_LOCK on session exclude other connections to
+// the same server. Otherwise it says what to change. It SETs nothing.
+type proof struct {
+	session, witness *sql.Conn
+	timeout          time.Duration // for each question
+
+	id, other int64 // of session's connection, and of witness's
+}
+
+// behindProxy is the reason to reject a proxy.
+const behindProxy = "a proxy is between that shares the server's connections among its clients (ProxySQL, MaxScale or the like): connect to the server itself, or switch multiplexing and read/write splitting off for this user"
+
+// rounds is how often ownConnections looks, as often as PostgreSQL's proof
+// looks for a pooler.
+const rounds = 8
+
+// run returns what session's server says of itself.
+func (p *proof) run(ctx context.Context) (server, error) {
+	var server server
+	err := p.tidy(ctx)
+	if err == nil {
+		server, err = dbconn.Within(ctx, p.timeout, p.server)
+	}
+	if err == nil {
+		err = server.fit()
+	}
+	if err == nil {
+		err = p.ownConnections(ctx)
+	}
+	if err == nil {
+		err = p.exclusion(ctx)
+	}
+	return server, err
+}
+
+// tidy ends transactions that earlier users have left open on both connections.
+// Otherwise the session would stay in one, and a round would commit the other.
+func (p *proof) tidy(ctx context.Context) error {
+	for _, conn := range []*sql.Conn{p.session, p.witness} {
+		for _, statement := range []string{rollbackWork, "UNLOCK TABLES"} {
+			if err := p.exec(ctx, conn, statement); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// server returns what session's server says of itself. The name of the database
+// travels as hex digits, whatever the character set of the connection. It is in
+// lower case if the server ignores case.
+func (p *proof) server(ctx context.Context) (server server, err error) {
+	var database sql.NullString
+	err = p.session.QueryRowContext(ctx, `SELECT VERSION(),
+		HEX(CONVERT(IF(@@global.lower_case_table_names = 0, DATABASE(), LOWER(DATABASE())) USING utf8mb4))`).Scan(&server.version, &database)
+	if err != nil {
+		return server, err
+	}
+	if server.database, err = hex.DecodeString(database.String); err != nil {
+		return server, dialect.ErrNonsense
+	}
+	server.mariadb = strings.Contains(strings.ToLower(server.version), "mariadb")
+	server.variables = make(map[string]string)
+	rows, err := p.session.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(serverVariables, "','")+"')")
+	if err != nil {
+		return server, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return server, err
+		}
+		server.variables[strings.ToLower(name)] = value
+	}
+	return server, rows.Err()
+}
+
+// ownConnections checks that each connection keeps one of the server's own.
+// Where they are shared, the transaction of a second client takes the one that
+// the first client was on.
+func (p *proof) ownConnections(ctx context.Context) (err error) {
+	if p.id, _, err = p.ask(ctx, p.session, "0"); err != nil {
+		return err
+	}
+	if p.other, _, err = p.ask(ctx, p.witness, "0"); err != nil {
+		return err
+	}
+	for range rounds {
+		if err := p.round(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round has the witness open a transaction, which occupies a connection, and
+// looks at both.
+//
+// A proxy with a single connection to the server cannot serve session then. So
+// silence means a proxy.
+func (p *proof) round(ctx context.Context) error {
+	if err := p.exec(ctx, p.witness, "START TRANSACTION"); err != nil {
+		return err
+	}
+	other, _, err := p.ask(ctx, p.witness, "0")
+	var id int64
+	if err == nil {
+		id, _, err = p.ask(ctx, p.session, "0")
+		if errors.Is(err, dbconn.ErrSilence) {
+			return dialect.Refuse(fmt.Sprintf("no answer within %v while another connection was in a transaction: %s", p.timeout, behindProxy))
+		}
+	}
+	if err == nil && (id == other || id != p.id || other != p.other) {
+		err = dialect.Refuse(behindProxy)
+	}
+	if rollback := p.exec(ctx, p.witness, rollbackWork); err == nil {
+		err = rollback
+	}
+	return err
+}
+
+// exclusion takes two random names at once, which old servers cannot, and has
+// the witness ask for one of them.
+func (p *proof) exclusion(ctx context.Context) error {
+	name := func() string { return fmt.Sprintf("'latchkey.proof.%016x'", rand.Uint64()) } //nolint:gosec // not a secret
+	one, two := name(), name()
+	steps := []struct {
+		conn *sql.Conn
+		id   int64
+		call string
+		want string
+	}{
+		{p.session, p.id, "GET_LOCK(" + one + ", 0)", "1"},
+		{p.witness, p.other, "GET_LOCK(" + one + ", 0)", "0"},
+		{p.session, p.id, "GET_LOCK(" + two + ", 0)", "1"},
+		{p.witness, p.other, "GET_LOCK(" + one + ", 0)", "0"},
+		{p.session, p.id, "RELEASE_LOCK(" + one + ")", "1"},
+		{p.witness, p.other, "GET_LOCK(" + one + ", 0)", "1"},
+		{p.witness, p.other, "RELEASE_LOCK(" + one + ")", "1"},
+		{p.session, p.id, "RELEASE_LOCK(" + two + ")", "1"},
+	}
+	for _, step := range steps {
+		id, got, err := p.ask(ctx, step.conn, step.call)
+		if err != nil {
+			return err
+		}
+		if id != step.id {
+			return dialect.Refuse(behindProxy)
+		}
+		if got != step.want {
+			return dialect.Refuse("a lock taken on one connection did not exclude another, or two could not be held at once:" +
+				" the server does not implement GET_LOCK as MySQL 5.7 does, or the pool's connections do not reach one server")
+		}
+	}
+	return nil
+}
+
+// ask returns the connection that responded, and the value of an expression. An
+// expression is always there, since some proxies respond themselves to a
+// question for the connection alone.
+func (p *proof) ask(ctx context.Context, conn *sql.Conn, expression string) (id int64, value string, err error) {
+	type answer struct {
+		id    int64
+		value sql.NullString
+	}
+	a, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (a answer, err error) {
+		err = conn.QueryRowContext(ctx, "SELECT CONNECTION_ID(), "+expression).Scan(&a.id, &a.value)
+		return a, err
+	})
+	return a.id, a.value.String, err
+}
+
+// exec sends a statement that changes nothing but the state of conn.
+func (p *proof) exec(ctx context.Context, conn *sql.Conn, statement string) error {
+	_, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (sql.Result, error) {
+		return conn.ExecContext(ctx, statement)
+	})
+	return err
+}

@@ -1,0 +1,114 @@
+package mysql
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A server is what a server of MySQL or MariaDB says of itself.
+type server struct {
+	version   string
+	mariadb   bool
+	database  []byte            // the one that the connection is in, as the server compares it
+	variables map[string]string // those of mysqlVariables that it has
+}
+
+// serverVariables decide whether locks count, and how long a statement may be.
+var serverVariables = append([]string{
+	"read_only", "super_read_only", "innodb_read_only", "wsrep_on", "group_replication_single_primary_mode", "max_allowed_packet",
+}, identityVariables...)
+
+// identityVariables distinguish a server from others, such as its replica.
+var identityVariables = []string{"server_uuid", "server_uid", "server_id", "hostname", "port"}
+
+// identity returns a number that identifies the server.
+func (s server) identity() int64 {
+	hash := sha256.New()
+	for _, name := range identityVariables {
+		fmt.Fprintf(hash, "%s=%q;", name, s.variables[name])
+	}
+	return int64(binary.BigEndian.Uint64(hash.Sum(nil)) >> 1) //nolint:gosec // one bit is gone
+}
+
+// name returns an expression that identifies the server. It computes a hash of
+// the same variables.
+func (s server) name() string {
+	var globals []string
+	for _, name := range identityVariables {
+		if s.variables[name] != "" {
+			globals = append(globals, "@@global."+name)
+		}
+	}
+	return "SHA2(CONCAT_WS(',', " + strings.Join(globals, ", ") + "), 256)"
+}
+
+// longest returns the length that a statement may have. A longer one would end
+// the connection.
+func (s server) longest() int {
+	const (
+		drivers = 4 << 20 // what drivers allow that do not know what the server does
+		beside  = 1 << 10 // for what is not the text
+	)
+	if n, err := strconv.Atoi(s.variables["max_allowed_packet"]); err == nil && n > 0 {
+		return min(n, drivers) - min(beside, n/2)
+	}
+	return drivers - beside
+}
+
+const (
+	isReadOnly = "this server is read-only, so a replica, which grants locks on its own: connect to the primary"
+
+	tooOld = "MySQL 8.0.16 or MariaDB 10.5 or newer is needed: older servers have no constraints for fences, or cannot give all locks back"
+)
+
+// fit checks that the locks of the server exclude all other sessions.
+func (s server) fit() error {
+	oldest := [3]int{8, 0, 16}
+	if s.mariadb {
+		oldest = [3]int{10, 5, 0}
+	}
+	switch {
+	case strings.Contains(strings.ToLower(s.version), "-cluster"), strings.Contains(strings.ToLower(s.version), "ndb"):
+		return dialect.Refuse("this server is one of MySQL NDB Cluster, each of which grants locks on its own: use a database that has one primary")
+	case olderThan(s.version, oldest):
+		return dialect.Refuse(tooOld)
+	case len(s.database) == 0:
+		return dialect.Misconfigured("the connection is in no database, by whose name locks are told apart: name one in the connection string")
+	case isOn(s.variables["read_only"]), isOn(s.variables["super_read_only"]), isOn(s.variables["innodb_read_only"]):
+		return dialect.Refuse(isReadOnly)
+	case isOn(s.variables["wsrep_on"]):
+		return dialect.Refuse("this server is a node of a Galera cluster, each of which grants locks on its own: use a database that has one primary")
+	case strings.EqualFold(s.variables["group_replication_single_primary_mode"], "OFF"):
+		return dialect.Refuse("this server is in a replication group with several primaries, each of which grants locks on its own:" +
+			" set group_replication_single_primary_mode=ON")
+	}
+	return nil
+}
+
+// isOn reports whether the value of a variable is neither OFF nor empty.
+func isOn(value string) bool { return value != "" && value != "0" && !strings.EqualFold(value, "OFF") }
+
+// olderThan compares the numbers at the beginning of a version. Behind a proxy,
+// MariaDB may begin with the version of a MySQL that it replaces, and a hyphen.
+func olderThan(version string, oldest [3]int) bool {
+	version = strings.TrimPrefix(version, "5.5.5-")
+	for i, part := range strings.SplitN(version, ".", len(oldest)) {
+		digits := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
+		if digits >= 0 {
+			part = part[:digits]
+		}
+		n, err := strconv.Atoi(part)
+		if err != nil || n < oldest[i] {
+			return true
+		}
+		if n > oldest[i] {
+			return false
+		}
+	}
+	return false
+}

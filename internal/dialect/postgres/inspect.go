@@ -1,0 +1,188 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+)
+
+// An Inspection is the state of the advisory locks of a database at one moment.
+type Inspection struct {
+	At        time.Time // by the database's clock
+	Processes []InspectedProcess
+	Locks     []InspectedLock
+	Blocked   []InspectedWait
+	Polls     []InspectedPoll
+	Registry  Registry `json:"-"`
+}
+
+// An InspectedProcess is a server process that holds a lock, waits for one, or
+// blocks such a process.
+type InspectedProcess struct {
+	PID         int
+	Start       time.Time // zero: hidden from this role, as Address and State are
+	Application string
+	Address     string
+	State       string
+	StateSince  time.Time
+	WaitEvent   string
+}
+
+// An InspectedLock is an advisory lock that a process holds or waits for.
+type InspectedLock struct {
+	PID          int // 0: of a prepared transaction
+	Space        dialect.Space
+	ID           int64
+	Shared       bool
+	Granted      bool
+	Since        time.Time     // of a wait; zero: not known
+	Registration *Registration // of this very process, or nil
+	Hidden       bool          // there is a registration, but it is unknown whether it is of this process or of an earlier one
+}
+
+// A Registration is a row of latchkey_heartbeats.
+type Registration struct {
+	Process                      int64
+	Namespace, Name, Holder      string
+	Acquired, Heartbeat, Expires time.Time
+}
+
+// An InspectedWait is a process that waits for a lock of any kind, with the
+// processes that block it.
+type InspectedWait struct {
+	PID int
+	By  []int
+}
+
+// An InspectedPoll is a row of latchkey_waits that has not expired.
+type InspectedPoll struct {
+	Process          int64
+	Space            dialect.Space
+	ID               int64
+	HeldSpace        int // -1: not known
+	HeldID           int64
+	Waiters          int
+	Since, Heartbeat time.Time
+	Expires          time.Time
+}
+
+// A Registry says where the tables of heartbeats and of waits are.
+type Registry struct {
+	Heartbeats, Waits RegistryTable
+
+	UTF8 bool // the database's encoding is UTF8
+}
+
+// A RegistryTable is one of the two tables.
+type RegistryTable struct {
+	Name      string // with its schema, quoted; empty: it is not there
+	Untrusted bool   // found by the search_path, and this role should not run code of its owner
+	Readable  bool   // this role may read the table, which is not Untrusted
+}
+
+// Inspect reads the advisory locks of db's database and the registry. With an
+// empty schema it looks for the registry in the search_path.
+//
+// The server lets it do nothing but read. Its error is a *Failure, that of ctx,
+// or one that wraps errors.ErrUnsupported.
+func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	defer conn.Close()
+	if err := mustBePostgreSQL(ctx, conn); err != nil {
+		return nil, err
+	}
+	if err := Tidy(ctx, conn); err != nil {
+		return nil, dialect.Fail(err)
+	}
+	registry, err := findRegistry(ctx, conn, schema)
+	if err != nil {
+		return nil, err
+	}
+	return registry.inspect(ctx, conn)
+}
+
+// mustBePostgreSQL returns errNotPostgreSQL for another database.
+func mustBePostgreSQL(ctx context.Context, conn *sql.Conn) error {
+	genuine, err := IsGenuine(ctx, conn)
+	_, _, isMySQL := errcode.MySQL(err)
+	switch {
+	case err == nil && genuine:
+		return nil
+	case err == nil, dialect.IsStatement(err) && (isMySQL || errcode.SQLState(err) == ""):
+		return errNotPostgreSQL
+	}
+	return dialect.Fail(err)
+}
+
+var errNotPostgreSQL = fmt.Errorf("this database has no advisory locks of PostgreSQL to inspect: %w", errors.ErrUnsupported)
+
+// findRegistry finds the registry's tables. It fails on a standby and on an old
+// server.
+func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registry, err error) {
+	var (
+		standby bool
+		version int
+		text    string
+	)
+	query := fmt.Sprintf(registryQuery, dialect.Quoted(schema), dialect.Quoted(schema), dialect.Quoted(schema))
+	if err := conn.QueryRowContext(ctx, query).Scan(&standby, &version, &text); err != nil {
+		return r, dialect.Fail(err)
+	}
+	switch {
+	case standby:
+		return r, dialect.Refuse("this is a standby, whose advisory locks are its own: ask the primary (target_session_attrs=read-write)")
+	case version < 140000:
+		return r, fmt.Errorf("the server is older than PostgreSQL 14: %w", errors.ErrUnsupported)
+	}
+	tables := map[string]RegistryTable{}
+	if err := json.Unmarshal([]byte(text), &tables); err != nil {
+		return r, dialect.ErrNonsense
+	}
+	return Registry{Heartbeats: tables["latchkey_heartbeats"], Waits: tables["latchkey_waits"]}, nil
+}
+
+// inspect reads everything in one statement.
+func (r Registry) inspect(ctx context.Context, conn *sql.Conn) (*Inspection, error) {
+	text, err := readWithoutChange(ctx, conn, r.inspectQuery())
+	switch state := errcode.SQLState(err); {
+	case state == errcode.UndefinedTable, state == errcode.UndefinedColumn, state == errcode.UndefinedFunction:
+		return nil, foreignTable(state)
+	case err != nil:
+		return nil, dialect.Fail(err)
+	}
+	i := &Inspection{Registry: r}
+	if err := json.Unmarshal([]byte(text), i); err != nil {
+		return nil, foreignTable("")
+	}
+	return i, nil
+}
+
+// readWithoutChange returns the text that query selects. In its transaction no
+// function that the query calls can change anything.
+func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text string, err error) {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := tx.QueryRowContext(ctx, query).Scan(&text); err != nil {
+		return "", err
+	}
+	return text, tx.Commit()
+}
+
+// foreignTable returns the failure for tables of these names with other
+// columns.
+func foreignTable(state string) error {
+	return &dialect.Failure{Kind: dialect.Statement, State: state,
+		Reason: "latchkey_heartbeats or latchkey_waits is not a table made by lockwatch.Schema: name the schema of those that are (lockwatch.WithSchema)"}
+}

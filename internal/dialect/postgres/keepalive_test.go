@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// The server's sockets are bounded by the lease, so that a client which is cut off
+// in the middle of a statement does not keep its locks.
+func TestCutOff(t *testing.T) {
+	for _, tt := range []struct {
+		lease                       time.Duration
+		idle, interval, count, user int
+	}{
+		{2 * time.Second, 1, 1, 1, 2000},
+		{2500 * time.Millisecond, 1, 1, 2, 2500},
+		{11900 * time.Millisecond, 6, 1, 6, 11_900},
+		{10 * time.Second, 5, 1, 5, 10_000},
+		{time.Hour, 1800, 360, 5, 3_600_000},
+		{24 * 24 * time.Hour, 32767, 32767, 63, 2_073_600_000},
+	} {
+		t.Run(tt.lease.String(), func(t *testing.T) {
+			t.Parallel()
+			// Where there is no tcp_user_timeout, this is when the server's kernel ends
+			// the connection. Sooner, and another client has the locks of a holder.
+			if silence := time.Duration(tt.idle+tt.count*tt.interval) * time.Second; silence < tt.lease {
+				t.Errorf("keepalives end the connection after %v", silence)
+			}
+			db, err := sql.Open("pgx", pgtest.Database(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			opened, err := Dialect{}.Open(t.Context(), db, dialect.Settings{Lease: tt.lease, StatementTimeout: tt.lease / 2, Proof: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer opened.Destroy()
+			s := opened.(*session)
+			for name, want := range map[string]int{
+				"tcp_keepalives_idle": tt.idle, "tcp_keepalives_interval": tt.interval, "tcp_keepalives_count": tt.count,
+				"tcp_user_timeout": tt.user, "transaction_timeout": tt.user,
+			} {
+				var version, got int
+				err := s.conn.QueryRowContext(t.Context(), `SELECT current_setting('server_version_num')::int,
+					coalesce((SELECT setting::int FROM pg_settings WHERE name = $1), -1)`, name).Scan(&version, &got)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "transaction_timeout" && version < 170000 {
+					want = -1
+				}
+				if got != want {
+					t.Errorf("%s is %d, want %d", name, got, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+// Package postgres implements the engine's sessions with PostgreSQL's advisory
+// locks.
+//
+// It also has what no other kind of database offers. These are locks on a
+// connection or a transaction of the caller, the registry of locks for people,
+// and the inspection of all advisory locks.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
+)
+
+// A Dialect locks with session-level advisory locks, on one connection of a
+// pool. It needs PostgreSQL 14 for idle_session_timeout.
+type Dialect struct {
+	AnyVersionString bool // do not ask that version() says PostgreSQL
+}
+
+// Traits says that many locks are better spread over several sessions. At the
+// end of each statement the server walks through all locks that the session
+// holds.
+func (Dialect) Traits() dialect.Traits {
+	return dialect.Traits{Lease: dialect.DefaultLease, Spread: true, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true, Registers: true}
+}
+
+// Open takes two connections of db and proves on them that advisory locks
+// exclude. Then it gives one back and sets the other up as the session.
+//
+// It changes nothing on a connection before the proof. Behind a transaction
+// pooler a SET would reach the session of another client.
+func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	conn, err := dbconn.Take(ctx, db, set.Socket, terminateOwn)
+	if err != nil {
+		return nil, dialect.Fail(err)
+	}
+	witness, err := dbconn.Take(ctx, db, set.Socket, terminateOwn)
+	if err != nil {
+		conn.Discard()
+		return nil, dialect.Fail(err)
+	}
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, anyVersion: d.AnyVersionString}
+	pid, err := p.run(ctx)
+	if state := errcode.SQLState(err); state == errcode.FeatureNotSupported || state == errcode.UndefinedFunction {
+		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
+	}
+	err = advisory(err)
+	if err == nil {
+		err = witness.Close() // clean: it goes back to the pool
+	} else {
+		witness.Discard()
+	}
+	var process dialect.Process
+	if err == nil {
+		process, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (dialect.Process, error) {
+			if err := setUp(ctx, conn.Conn, set); err != nil {
+				return dialect.Process{}, err
+			}
+			return processOf(ctx, conn.Conn, pid)
+		})
+	}
+	if err != nil {
+		conn.Discard()
+		return nil, dialect.Fail(err)
+	}
+	s := &session{conn: conn.Conn, pid: pid, process: process, socket: conn.Socket, abort: func() {}}
+	s.statements.ctx = context.Background()
+	if s.socket == nil {
+		s.statements.ctx, s.abort = context.WithCancel(s.statements.ctx)
+	}
+	s.exchangeOn = s.exchangeRaw
+	return s, nil
+}
+
+// setUp makes conn a session of locks:
+//
+//   - It holds no lock at the start.
+//   - The server ends it when it has been silent for a lease.
+//   - No statement on it takes longer than StatementTimeout.
+//   - Settings that an earlier user made for transactions do not apply.
+func setUp(ctx context.Context, conn *sql.Conn, set dialect.Settings) error {
+	milliseconds := func(n int64) string { return strconv.FormatInt(max(n, 1), 10) }
+	lease := milliseconds(set.Lease.Milliseconds())
+	settings := []string{
+		"'idle_session_timeout', '" + lease + "'",
+		"'idle_in_transaction_session_timeout', '" + lease + "'", // it takes over where there is a transaction after all
+		"'statement_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
+		"'lock_timeout', '" + milliseconds(set.StatementTimeout.Milliseconds()) + "'",
+		"'search_path', 'pg_catalog, pg_temp'", // without pg_temp, a temporary table of the last user's comes first
+		"'default_transaction_read_only', 'off'",
+		"'default_transaction_isolation', 'read committed'",
+		"'default_transaction_deferrable', 'off'",
+		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
+		"'application_name', pg_catalog.btrim(pg_catalog.concat_ws(' ', pg_catalog.left(pg_catalog.current_setting('application_name'), 54), 'latchkey'))",
+	}
+	// A pooled connection may hold locks that its last user forgot: taking one
+	// of them would be re-entry, and succeed.
+	calls := []string{"pg_catalog.pg_advisory_unlock_all()"}
+	for _, s := range settings {
+		calls = append(calls, "pg_catalog.set_config("+s+", false)")
+	}
+	calls = append(calls, cutOff(set.Lease)...)
+	// This one ends with the transaction, and so with the statement, if that is
+	// in none.
+	calls = append(calls, "pg_catalog.set_config('latchkey.transaction', 'open', true)")
+	if _, err := conn.ExecContext(ctx, "SELECT "+strings.Join(calls, ", ")); err != nil {
+		return err
+	}
+	switch n, err := rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, CASE"+
+		" WHEN pg_catalog.current_setting('latchkey.transaction', true) = 'open' THEN 1"+
+		" WHEN (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout') <> '"+lease+"' THEN 2 ELSE 0 END)"); {
+	case err != nil:
+		return err
+	case n == 1:
+		return dialect.Refuse("something keeps a transaction open on each connection of the pool: the server would not free the locks of a silent process in time")
+	case n == 2:
+		return dialect.Refuse("idle_session_timeout could not be set: the server would not free the locks of a dead process")
+	}
+	return nil
+}

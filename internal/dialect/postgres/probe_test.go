@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// A server answers whether it offers TLS or not; what accepts a connection and
+// is silent does not, nor does an address where nothing listens.
+func TestResponds(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	for _, tt := range []struct {
+		name    string
+		address net.Addr
+		want    bool
+		within  time.Duration
+	}{
+		{"a server", addressOf(t, pgtest.New(t)), true, time.Minute},
+		{"a server that offers TLS", addressOf(t, pgtest.New(t, pgtest.WithTLS())), true, time.Minute},
+		{"silence", silent.Addr(), false, 50 * time.Millisecond},
+		{"nothing", gone.Addr(), false, time.Minute},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+		if got := (Dialect{}).Responds(ctx, tt.address); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+		cancel()
+	}
+}
+
+// addressOf is where a driver finds c.
+func addressOf(t *testing.T, c *pgtest.Cluster) net.Addr {
+	t.Helper()
+	db, err := sql.Open("pgx", c.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return dbconn.SocketOf(conn, nil).RemoteAddr()
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"io"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// statements sends the session's statements on the driver's own connection, by
+// the interfaces of database/sql/driver.
+//
+// database/sql would do the same for a connection that many goroutines share.
+// Its locking and conversions cost a few microseconds per statement.
+//
+// Invariant: it is used within sql.Conn.Raw, by one goroutine at a time.
+type statements struct {
+	ctx      context.Context      //nolint:containedctx // no caller's: see Session.Exchange
+	prepared map[form]driver.Stmt // made at first use; they end with the connection
+
+	// memory for the next statement
+	text []byte
+	row  [1 + 2*spaces + 2]driver.Value // a column for each part, after the first
+}
+
+// maxPrepared bounds the number of prepared forms. Each costs the server 20 to
+// 130 KiB.
+const maxPrepared = 32
+
+// exchange sends the statement for b on conn. It returns the row and its form:
+// that of b or, once maxPrepared forms are prepared, the form with all parts.
+func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Value, form, error) {
+	f := formOf(b)
+	if s.prepared[f] == nil && len(s.prepared) >= maxPrepared {
+		f = single - 1
+	}
+	stmt := s.prepared[f]
+	if stmt == nil {
+		var err error
+		if stmt, err = s.prepare(conn, f.query()); err != nil {
+			return nil, f, err
+		}
+		if s.prepared == nil {
+			s.prepared = make(map[form]driver.Stmt)
+		}
+		s.prepared[f] = stmt
+	}
+	args := s.argsOf(f, b)
+	row := s.row[:1+len(args)]
+	return row, f, s.queryRow(stmt, args, row)
+}
+
+// argsOf returns the arguments of f in the order of its parts. The slice is new
+// each time, since a driver's wrapper may keep it for its traces.
+func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
+	args := make([]driver.NamedValue, 0, len(parts))
+	for _, part := range parts {
+		if f&part.form == 0 {
+			continue
+		}
+		keys, of := keysOf(b, part.form)
+		arg := driver.NamedValue{Ordinal: len(args) + 1}
+		switch {
+		case part.form == tryAny:
+			arg.Value = textOfArrays(b.Any, func(text []byte, group []dialect.Key) []byte { return appendText(text, group, dialect.Bigint) })
+		case part.form == tryAll:
+			arg.Value = textOfArrays(b.All, appendSet)
+		case f&single != 0:
+			arg.Value = keys[0].ID
+		default:
+			s.text = appendText(s.text[:0], keys, of)
+			arg.Value = string(s.text)
+		}
+		args = append(args, arg)
+	}
+	return args
+}
+
+// prepare prepares query on conn.
+func (s *statements) prepare(conn driver.Conn, query string) (driver.Stmt, error) {
+	if c, ok := conn.(driver.ConnPrepareContext); ok {
+		return c.PrepareContext(s.ctx, query)
+	}
+	return conn.Prepare(query)
+}
+
+// queryRow reads the one row of stmt into row.
+func (s *statements) queryRow(stmt driver.Stmt, args []driver.NamedValue, row []driver.Value) error {
+	rows, err := s.query(stmt, args)
+	if err != nil {
+		return err
+	}
+	err = rows.Next(row)
+	switch err {
+	case nil:
+		for i, column := range row {
+			if b, ok := column.([]byte); ok { // the driver's memory, until Close
+				row[i] = string(b)
+			}
+		}
+	case io.EOF:
+		err = dialect.ErrNonsense
+	}
+	if closeErr := rows.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// query sends stmt.
+func (s *statements) query(stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	if stmt, ok := stmt.(driver.StmtQueryContext); ok {
+		return stmt.QueryContext(s.ctx, args)
+	}
+	values := make([]driver.Value, len(args))
+	for i, arg := range args {
+		values[i] = arg.Value
+	}
+	return stmt.Query(values) //nolint:staticcheck // what a driver without contexts has
+}

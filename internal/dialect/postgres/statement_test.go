@@ -1,0 +1,93 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// The statement means the same however a driver is told to send it.
+func TestDriverModes(t *testing.T) {
+	modes := []struct{ driver, option string }{
+		{"pgx", ""},
+		{"pgx", "default_query_exec_mode=cache_describe"},
+		{"pgx", "default_query_exec_mode=describe_exec"},
+		{"pgx", "default_query_exec_mode=exec"},
+		{"pgx", "default_query_exec_mode=simple_protocol"},
+		{"postgres", ""},
+		{"postgres", "binary_parameters=yes"},
+	}
+	for _, mode := range modes {
+		t.Run(mode.driver+" "+mode.option, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			if mode.option != "" {
+				separator := "?"
+				if strings.Contains(dsn, "?") {
+					separator = "&"
+				}
+				dsn += separator + mode.option
+			}
+			a, b := connect(t, open(t, mode.driver, dsn)), connect(t, open(t, mode.driver, dsn))
+			numbers := big(1, -2, 1<<63-1, -1<<63, 0)
+			for _, keys := range [][]dialect.Key{numbers, pairs(0, 1, -1, 1<<31-1, -1<<31), big(7)} {
+				if got := exchange(t, a, dialect.Batch{Try: keys}); len(got.Busy) != 0 {
+					t.Errorf("free keys: busy %v", got.Busy)
+				}
+				if got := exchange(t, b, dialect.Batch{Try: keys}); !reflect.DeepEqual(got.Busy, keys) {
+					t.Errorf("busy: %v, want %v", got.Busy, keys)
+				}
+				if got := exchange(t, b, dialect.Batch{Release: keys}); !reflect.DeepEqual(got.NotHeld, keys) {
+					t.Errorf("not held: %v, want %v", got.NotHeld, keys)
+				}
+				if got := exchange(t, a, dialect.Batch{Release: keys}); len(got.NotHeld) != 0 {
+					t.Errorf("not held: %v", got.NotHeld)
+				}
+			}
+			if got := exchange(t, a, dialect.Batch{Any: [][]dialect.Key{numbers}}); !reflect.DeepEqual(got.Won, []int{0}) {
+				t.Errorf("won: %v", got.Won)
+			}
+		})
+	}
+}
+
+// A driver that has neither contexts nor a checker of arguments, as a wrapper
+// may be, is driven by what it has.
+func TestPlainDriver(t *testing.T) {
+	dsn := pgtest.Database(t)
+	plain := sql.OpenDB(plainConnector{dsn, open(t, "postgres", dsn).Driver()})
+	t.Cleanup(func() { _ = plain.Close() })
+	a, b := connect(t, plain), connect(t, plain)
+	exchange(t, a, dialect.Batch{Try: big(1, 2)})
+	if got := exchange(t, b, dialect.Batch{Try: big(1, 2, 3)}); !reflect.DeepEqual(got.Busy, big(1, 2)) {
+		t.Errorf("busy: %v, want 1 and 2", got.Busy)
+	}
+}
+
+type plainConnector struct {
+	dsn    string
+	driver driver.Driver
+}
+
+func (c plainConnector) Driver() driver.Driver { return c.driver }
+
+func (c plainConnector) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.dsn)
+	return plainConn{conn}, err
+}
+
+// plainConn hides all that a connection can do beyond driver.Conn.
+type plainConn struct{ driver.Conn }
+
+func (c plainConn) Prepare(query string) (driver.Stmt, error) {
+	stmt, err := c.Conn.Prepare(query)
+	return plainStmt{stmt}, err
+}
+
+type plainStmt struct{ driver.Stmt }

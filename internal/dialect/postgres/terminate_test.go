@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// Of the processes that it is told to end, a Session ends those that are what they
+// were. A later process with the id of an earlier one goes on, as does one of a
+// role that it may not look at. What is gone is not reported.
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	admin := openPool(t, dsn)
+	if _, err := admin.Exec("DO $$ BEGIN CREATE ROLE left_outsider LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$"); err != nil {
+		t.Fatal(err)
+	}
+	opened := func(dsn string) *session {
+		s, err := Dialect{}.Open(t.Context(), openPool(t, dsn), dialect.Settings{Lease: time.Minute, StatementTimeout: time.Minute, Proof: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Destroy)
+		return s.(*session)
+	}
+	scheme, rest, _ := strings.Cut(dsn, "://")
+	_, rest, _ = strings.Cut(rest, "@")
+	one, two, outsider := opened(dsn), opened(dsn), opened(scheme+"://left_outsider@"+rest)
+	lives := func(s *session) bool {
+		var n int
+		if err := admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", s.pid).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	}
+	later := two.Process()
+	later.Start--
+	renamed := opened(dsn) // as by a pooler, before another client gets the process
+	if _, err := renamed.conn.ExecContext(t.Context(), "RESET application_name"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		by         *session
+		left, want []dialect.Process
+	}{
+		{one, []dialect.Process{later}, nil},
+		{outsider, []dialect.Process{one.Process(), two.Process()}, nil},
+		{one, []dialect.Process{renamed.Process()}, nil},
+		{one, []dialect.Process{{PID: 2147483647, Start: 1}, later, outsider.Process()}, []dialect.Process{outsider.Process()}},
+	} {
+		there, err := tt.by.Terminate(tt.left)
+		if err != nil || !slices.Equal(there, tt.want) {
+			t.Errorf("Terminate(%v): %v, %v, want %v", tt.left, there, err, tt.want)
+		}
+	}
+	for began := time.Now(); lives(outsider); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("the process that was meant is there")
+		}
+	}
+	if there, err := one.Terminate([]dialect.Process{outsider.Process()}); err != nil || len(there) != 0 {
+		t.Errorf("Terminate of what is gone: %v, %v", there, err)
+	}
+	if !lives(one) || !lives(two) || !lives(renamed) {
+		t.Error("a process was ended that was not meant")
+	}
+}
+
+func openPool(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}

@@ -1,0 +1,236 @@
+package sqllock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A request is one call that wants one of its keys, or all of them.
+//
+// Invariant: until it is decided, it is among the waiters of each of states that
+// is not nil, and of no other key. Then it is among none.
+type request struct {
+	want
+	ctx      context.Context
+	keys     []Key
+	states   []*keyState // beside keys; nil where the key was denied
+	open     int         // how many of states are not nil
+	number   uint64      // the table's count of calls at this one
+	enqueued bool        // it stands in the source's queue, after takeGroup
+	decided  bool        // it has its answer
+	parked   bool        // its caller waits for the token in done
+	lock     *Lock
+	locks    Locks // of a request for all
+	err      error
+	done     chan struct{} // holds a token when decided, if parked
+
+	// For the registry, of a request that waits.
+	since   time.Duration
+	holding []dialect.Key // what its caller holds
+
+	oneKey   [1]Key
+	oneState [1]*keyState
+}
+
+// want is what a call asks for. The zero value tries for one key, exclusively.
+type want struct {
+	mode  lockMode
+	waits bool // it stays in line until it gets a key; else it only tries
+	all   bool // all keys or none; else one of them. Such a request does not wait.
+}
+
+// acquire takes key, or waits for it.
+func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	r := t.requests.Get().(*request)
+	r.ctx, r.want = ctx, w
+	r.oneKey[0], r.oneState[0] = key, nil
+	r.keys, r.states = r.oneKey[:], r.oneState[:]
+	lock, err := t.submit(r)
+	*r = request{done: r.done}
+	t.requests.Put(r)
+	return lock, err
+}
+
+// acquireAny takes the first free one of keys, or waits for one.
+func (t *keyTable) acquireAny(ctx context.Context, keys []Key, w want) (*Lock, error) {
+	distinct := distinctKeys(keys)
+	switch len(distinct) {
+	case 0:
+		return nil, errNoKeys
+	case 1:
+		return t.acquire(ctx, distinct[0], w)
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	return t.submit(newRequest(ctx, distinct, w))
+}
+
+func newRequest(ctx context.Context, keys []Key, w want) *request {
+	return &request{want: w, ctx: ctx, keys: keys, states: make([]*keyState, len(keys)), done: make(chan struct{}, 1)}
+}
+
+// distinctKeys is keys without those that the database could not tell apart.
+func distinctKeys(keys []Key) []Key {
+	distinct := make([]Key, 0, len(keys))
+	for _, k := range keys {
+		if !slices.ContainsFunc(distinct, func(d Key) bool { return d.id() == k.id() }) {
+			distinct = append(distinct, k)
+		}
+	}
+	return distinct
+}
+
+// submit puts r on the table and waits until it is decided or its context ends.
+func (t *keyTable) submit(r *request) (*Lock, error) {
+	if r.waits {
+		t.noteWait(r)
+	}
+	t.mu.Lock()
+	t.placeLocked(r)
+	if r.decided {
+		t.mu.Unlock()
+		return r.lock, r.err
+	}
+	r.parked = true
+	t.mu.Unlock()
+	var timeout <-chan time.Time
+	if t.timeout > 0 && !r.waits {
+		timer := time.NewTimer(t.timeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-r.done:
+		return r.lock, r.err
+	case <-r.ctx.Done():
+		return t.withdraw(r, ended(r.ctx))
+	case <-timeout:
+		return t.withdraw(r, nil)
+	}
+}
+
+// noteWait notes for the registry since when r waits, and which locks of this table
+// its caller holds: those that its context carries. (A lock of another Session may
+// be in another database, where its key means something else.) table.mu is not
+// held, because a context may be of any type.
+func (t *keyTable) noteWait(r *request) {
+	if !t.registers {
+		return
+	}
+	r.since = now()
+	for c := carrier(r.ctx); c != nil; c = carrier(c.parent) {
+		key := c.lock.key.id()
+		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(r.holding, key) {
+			r.holding = append(r.holding, key)
+		}
+	}
+}
+
+// carrierKey is the context key under which a boundContext gives itself.
+type carrierKey struct{}
+
+// carrier is the innermost context in ctx that carries a lock, or nil.
+func carrier(ctx context.Context) *boundContext {
+	c, _ := ctx.Value(carrierKey{}).(*boundContext)
+	return c
+}
+
+// placeLocked answers r from the table where that can be done. Else it puts r in
+// line for its keys, and sees that they are requested.
+//
+// The source is asked whether it is away only where the table would answer
+// otherwise: a request that reaches the source hears it there.
+func (t *keyTable) placeLocked(r *request) {
+	t.calls++
+	r.number = t.calls
+	if r.waits {
+		t.waiting++
+	}
+	if t.closed {
+		t.decideLocked(r, nil, ErrClosed)
+		return
+	}
+	if r.all {
+		t.placeAllLocked(r)
+		return
+	}
+	fresh := 0 // keys that no statement requests yet
+	var last *keyState
+	for i, key := range r.keys {
+		k := t.keys.of(key.id())
+		if k != nil {
+			denied := t.joinLocked(r, k, key)
+			if r.decided {
+				return
+			}
+			if denied {
+				continue
+			}
+		}
+		if k = t.lineUpLocked(r, i, k); k.phase == idle && !k.polling {
+			fresh++
+			last = k
+		}
+	}
+	switch {
+	case r.open == 0:
+		t.decideLocked(r, nil, ErrHeld)
+	case fresh == 1:
+		t.source.take(last)
+	case fresh > 1:
+		t.source.takeGroup(r)
+	}
+}
+
+// joinLocked decides r at once if k lets it: r takes over what is being given
+// back, joins readers, or hears that the source is away. It reports whether k is
+// denied to r, which only tries.
+func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
+	switch {
+	case k.phase == releasing && len(k.waiters) == 0 && t.source.away(k) == nil && t.mayHandOverLocked(k, r, key):
+		t.replyLocked(k, nil)
+		t.reacquiredLocked(k)
+		t.grantLocked(k, r, key)
+		return false
+	case r.mode == shared && t.mayJoinLocked(k, key):
+		t.grantLocked(k, r, key)
+		return false
+	case r.waits:
+		return false
+	case k.phase == held:
+		return true
+	}
+	mustWait := k.mustWait(r)
+	if k.phase != idle || mustWait {
+		if err := t.source.away(k); err != nil {
+			t.decideLocked(r, nil, err)
+			return false
+		}
+	}
+	return mustWait
+}
+
+// lineUpLocked puts r in line for its key number i, whose state is k, or nil if
+// it has none yet.
+func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
+	key := r.keys[i]
+	if k == nil {
+		k = t.newKeyLocked(key.id())
+	}
+	k.own.named(key)
+	k.waiters = append(k.waiters, r)
+	r.states[i] = k
+	r.open++
+	if k.phase == idle && k.polling && !r.waits && !r.all { // only readers wait in line: mustWait says so
+		k.polling = false
+		k.timer.Stop()
+	}
+	return k
+}

@@ -1,0 +1,54 @@
+package sqllock
+
+import (
+	"testing"
+	"time"
+)
+
+// A release that waits in the queue of a lost connection is for that connection
+// alone. The key may have been acquired on another one since, and its release
+// belongs there.
+func TestReleaseStaysOnItsConnection(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		twoConnections(t, s)
+		s.table.mu.Lock()
+		first, second := s.table.keys.of(ID(0).id()).lock, s.table.keys.of(ID(1).id()).lock
+		s.table.mu.Unlock()
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(0)) })
+		time.Sleep(2 * fairness) // the key may not be handed over any more
+
+		// The release of ID(0) waits behind a statement that ends its connection.
+		fails, endFirst := hold(t)
+		server.session(0).hooks(func() error { _ = fails(); return errGone }, nil)
+		connects, connect := hold(t)
+		server.onOpen = func(int) error { return connects() }
+		released := beginUnlock(second)
+		queued := beginUnlock(first)
+		endFirst()
+		wantErr(t, "the release that was sent", returned(t, "Unlock", released), ErrLost)
+		wantErr(t, "the release that was queued", returned(t, "Unlock", queued), ErrLost)
+
+		// The key is acquired on the other connection, and its release waits there.
+		time.Sleep(2 * yieldFor)
+		again := returned(t, "Lock", waiter)
+		wantErr(t, "Lock", again, nil)
+		busy, answer := hold(t)
+		server.session(1).hooks(busy, nil)
+		ahead := beginTry(background, s, ID(3))
+		queued = beginUnlock(again.lock)
+
+		connect() // the first connection is replaced, and its queue is sent
+		time.Sleep(yieldFor)
+		for _, b := range server.session(2).sent() {
+			if len(b.Release) > 0 {
+				t.Errorf("the new connection releases %v, which it does not hold", b.Release)
+			}
+		}
+		answer()
+		wantErr(t, "TryLock", returned(t, "TryLock", ahead), nil)
+		wantErr(t, "Unlock on the other connection", returned(t, "Unlock", queued), nil)
+		if n := s.Stats().Losses; n != 1 {
+			t.Errorf("%d connections were lost, want 1", n)
+		}
+	}, withPerConn(2), WithMaxConns(2))
+}

@@ -1,0 +1,76 @@
+package sqllock
+
+import (
+	"time"
+)
+
+// watchAfter is how long a connection is silent before its socket is watched.
+// While there is traffic, that notices a closed connection by itself.
+const watchAfter = 20 * time.Millisecond
+
+// run sends what is queued, and heartbeats while nothing is, until c is dead. It
+// alone uses the session, and ends it.
+func (c *connection) run() {
+	defer close(c.stopped)
+	defer c.watch.stop()
+	defer c.session.Destroy()
+	every := c.slot.s.options.heartbeat
+	quiet := min(watchAfter, every)
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	soon := true  // the timer fires within quiet
+	last := now() // when a statement was last answered, about
+	for {
+		due := false
+		select {
+		case <-c.slot.wake:
+		case <-c.watch.readable():
+			due = true
+		case <-timer.C:
+			silent := now() - last
+			if silent < quiet {
+				timer.Reset(quiet - silent)
+				continue
+			}
+			due = silent >= every
+			c.watch.arm()
+			timer.Reset(max(every-silent, 0))
+			soon = false
+		case <-c.gone:
+		}
+		if c.dead.Load() {
+			c.slot.signal() // the token may have been for the next connection
+			return
+		}
+		if due && c.retireIfSpare() {
+			return
+		}
+		for c.round = beginRound(due); c.exchange(); {
+			last = now()
+			if !soon { // else it is left alone until it fires
+				timer.Reset(quiet)
+				soon = true
+			}
+		}
+	}
+}
+
+// retireIfSpare ends c if its slot is not needed any more, and reports that. Such
+// a slot is not the first, and has been without locks for a while.
+func (c *connection) retireIfSpare() bool {
+	const enough = 15
+	s := c.slot.s
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	if c.slot == s.slots[0] || c.slot.loadLocked() > 0 {
+		c.idle = 0
+		return false
+	}
+	c.idle++
+	if c.idle < enough {
+		return false
+	}
+	s.removeLocked(c.slot)
+	c.retireLocked()
+	return true
+}

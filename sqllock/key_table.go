@@ -1,0 +1,168 @@
+package sqllock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A keyTable records which callers of this process hold or want which keys.
+// Every locker has one. A second caller of the process is answered here, without
+// the database.
+//
+// The table is keyed by what the database sees, because one database session can
+// take the same advisory lock twice: two names with one number exclude each
+// other too.
+//
+// Invariant: keys has a state for a key exactly while the key is held, requested,
+// being given back or waited for. So memory is bounded by calls and locks, not
+// by the keys ever seen.
+type keyTable struct {
+	source      source
+	handOver    time.Duration // how long a key may pass between callers of this process; 0: not at all; forever: without end
+	timeout     time.Duration // a try or an unlock fails after so long without an answer; 0: the source sees to that
+	onTimeout   func()        // called with mu held when the timeout has passed; may be nil
+	asyncUnlock bool          // Unlock does not wait for the source
+	registers   bool          // the source writes down who holds and who waits
+
+	// For reuse. They belong to the table, not to the package: a channel made in
+	// the synctest bubble of one test is of no use to another.
+	requests sync.Pool // of *request
+	replies  sync.Pool // of *reply
+
+	mu          sync.Mutex // protects what follows, and every key state and request; never held across I/O
+	keys        keyMap
+	free        []*keyState           // for reuse
+	calls       uint64                // calls so far: tells which came before a statement was sent
+	held        int                   // keys that the source has granted and not got back
+	waiting     int                   // calls that wait
+	waitingSets map[*request]struct{} // calls of LockAll that wait, for the registry
+	closed      bool
+	wakes       *[]chan struct{} // while a batch is completed: the callers to wake once mu is free; nil: wake at once
+}
+
+const (
+	forever = time.Duration(1<<63 - 1)
+
+	// fairness is how long the callers of one process may hand a key to each
+	// other. Then it goes through the database, so that other processes get it.
+	fairness = time.Second
+
+	// yieldFor is how long a process then stays away from the key. It is longer
+	// than the pause between two attempts of a waiter in another process.
+	yieldFor = pollMax + pollMax/4
+
+	maxFree = 1024 // key states kept for reuse
+)
+
+// A source is where a keyTable gets its keys: a Session, a locker on a
+// connection or a transaction, a Memory.
+//
+// Its methods are called with the table's mu held and must not block. The source
+// answers, at once or later, by the table's grantedLocked, grantedAllLocked,
+// deniedLocked and freedLocked.
+type source interface {
+	// newKey makes the memory of a key state, with the source's own value in it.
+	newKey() *keyState
+
+	// take requests the key of k, which is idle, in the mode that its waiters ask for.
+	take(k *keyState)
+
+	// takeGroup requests the first free one of the idle keys of r. If r wants
+	// all, it requests all of them, and all are idle.
+	takeGroup(r *request)
+
+	// giveBack releases the key of k, which is releasing.
+	giveBack(k *keyState)
+
+	// away returns why to request k has no chance now, or nil.
+	away(k *keyState) error
+}
+
+// A sourceKey is what a source keeps beside one key. The table carries it from
+// the first request for the key to the end of the last, and never looks into it.
+// Its methods are called with the table's mu held.
+type sourceKey interface {
+	// named says that a request asks for the key under this name.
+	named(key Key)
+
+	// suits reports whether the key, which is granted, may be held under this name.
+	suits(key Key) bool
+
+	// expired reports whether the key, which is granted, is no longer certainly held.
+	expired() bool
+
+	// endExpired ends the locks of a key that has expired, soon.
+	endExpired()
+
+	// equip gives a lock what it lives on.
+	equip(l *Lock)
+
+	// denial is why the key is denied, if not because of another holder; else nil.
+	denial() error
+
+	// reset empties the value for another key.
+	reset()
+}
+
+// A plainKey is the sourceKey of a source that keeps nothing.
+type plainKey struct{}
+
+func (plainKey) named(Key)      {}
+func (plainKey) suits(Key) bool { return true }
+func (plainKey) expired() bool  { return false }
+func (plainKey) endExpired()    {}
+func (plainKey) equip(*Lock)    {}
+func (plainKey) denial() error  { return nil }
+func (plainKey) reset()         {}
+
+func newKeyTable(src source) *keyTable {
+	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap()}
+	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
+	return t
+}
+
+func (t *keyTable) newKeyLocked(key dialect.Key) *keyState {
+	var k *keyState
+	if n := len(t.free); n > 0 {
+		k, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		k = t.source.newKey()
+	}
+	k.key = key
+	t.keys.add(k)
+	return k
+}
+
+// forgetLocked removes k from the table if no caller wants it.
+func (t *keyTable) forgetLocked(k *keyState) {
+	if k.phase != idle || len(k.waiters) > 0 || t.keys.of(k.key) != k {
+		return
+	}
+	t.keys.remove(k)
+	if k.polling {
+		k.timer.Stop()
+	}
+	k.own.reset()
+	*k = keyState{waiters: k.waiters, timer: k.timer, own: k.own}
+	if len(t.free) < maxFree {
+		t.free = append(t.free, k)
+	}
+}
+
+// closeLocked answers every request with ErrClosed. It returns the locks that
+// were held, for the caller to end.
+func (t *keyTable) closeLocked() []*Lock {
+	t.closed = true
+	var locks []*Lock
+	for k := range t.keys.all() {
+		for len(k.waiters) > 0 {
+			t.decideLocked(k.waiters[0], nil, ErrClosed)
+		}
+		locks = k.appendHolders(locks)
+		k.lock, k.readers = nil, nil
+	}
+	return locks
+}

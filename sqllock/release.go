@@ -1,0 +1,104 @@
+package sqllock
+
+import "time"
+
+// unlock implements home.
+func (t *keyTable) unlock(l *Lock) error {
+	t.mu.Lock()
+	k := l.state
+	if !k.heldBy(l) { // the source has lost it
+		t.mu.Unlock()
+		return ErrLost
+	}
+	// Where the source is asked, its answer tells of a loss while the system was
+	// suspended. Here it is not asked, or not waited for.
+	if (t.asyncUnlock || len(k.waiters) > 0 || len(k.readers) > 1) && k.own.expired() {
+		t.mu.Unlock()
+		l.expire()
+		return ErrLost
+	}
+	r := t.leaveLocked(k, l)
+	t.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return t.await(r)
+}
+
+// leaveLocked takes l off k, which goes to the next waiter or back to the
+// source. It returns the reply to wait for, or nil.
+func (t *keyTable) leaveLocked(k *keyState, l *Lock) *reply {
+	k.lock = nil
+	if k.mode == shared {
+		if delete(k.readers, l); len(k.readers) > 0 {
+			return nil
+		}
+	}
+	if len(k.waiters) > 0 {
+		if first, key := k.waiters[0], k.firstKey(); t.mayHandOverLocked(k, first, key) {
+			t.reacquiredLocked(k)
+			t.grantLocked(k, first, key)
+			return nil
+		}
+	}
+	var r *reply
+	if !t.asyncUnlock {
+		r = t.replies.Get().(*reply)
+		k.reply = r
+	}
+	t.releaseLocked(k)
+	return r
+}
+
+// await waits for the source's answer to a release.
+func (t *keyTable) await(r *reply) error {
+	if t.timeout == 0 {
+		<-r.done
+		err := r.err
+		t.replies.Put(r)
+		return err
+	}
+	timer := time.NewTimer(t.timeout)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return r.err
+	case <-timer.C:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.timedOutLocked()
+	}
+}
+
+// releaseLocked has the source give the key of k back.
+func (t *keyTable) releaseLocked(k *keyState) {
+	k.phase = releasing
+	t.source.giveBack(k)
+}
+
+// replyLocked answers the Unlock that waits for k, if one does.
+func (t *keyTable) replyLocked(k *keyState, err error) {
+	if k.reply != nil {
+		k.reply.err = err
+		t.wakeLocked(k.reply.done)
+		k.reply = nil
+	}
+}
+
+// freedLocked is the source's word that this process no longer has the key of k:
+// it was given back (nil) or lost. The source's value no longer says what the
+// key hung on.
+func (t *keyTable) freedLocked(k *keyState, err error) {
+	t.held--
+	t.replyLocked(k, err)
+	k.phase, k.lock, k.readers = idle, nil, nil
+	switch {
+	case len(k.waiters) == 0:
+		t.forgetLocked(k)
+	case k.waiters[0].waits && now()-k.since >= fairness && t.handOver != forever && !k.tried():
+		k.since = 0
+		t.pollAfterLocked(k, yieldFor)
+	default:
+		t.resumeLocked(k)
+	}
+}

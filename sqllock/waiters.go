@@ -1,0 +1,249 @@
+package sqllock
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// withdraw takes r off the table, unless it has been decided meanwhile. cause is
+// why its context ended; nil means that the table's timeout has passed.
+func (t *keyTable) withdraw(r *request, cause error) (*Lock, error) {
+	t.mu.Lock()
+	if !r.decided {
+		err := cause
+		if cause == nil {
+			err = t.timedOutLocked()
+		} else if reason := t.waitErrorLocked(r); reason != nil {
+			err = fmt.Errorf("%w: %w", reason, cause)
+		}
+		t.decideLocked(r, nil, err)
+	}
+	t.mu.Unlock()
+	<-r.done
+	return r.lock, r.err
+}
+
+// waitErrorLocked is why r has waited without success: the source is away, or
+// denies its keys. It is nil if another holder simply had them.
+func (t *keyTable) waitErrorLocked(r *request) error {
+	if !r.waits {
+		return nil
+	}
+	if err := t.source.away(r.firstState()); err != nil {
+		return err
+	}
+	for _, k := range r.states {
+		if k == nil {
+			continue
+		}
+		if err := k.own.denial(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstState is the first key state that r is on; nil if there is none.
+func (r *request) firstState() *keyState {
+	for _, k := range r.states {
+		if k != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// timedOutLocked is the error when the table's timeout has passed.
+func (t *keyTable) timedOutLocked() error {
+	if t.onTimeout != nil {
+		t.onTimeout()
+	}
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.timeout)
+}
+
+// decideLocked gives r its answer and takes it off the table.
+func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
+	r.decided, r.lock, r.err = true, lock, err
+	if r.waits {
+		t.waiting--
+	}
+	for _, k := range r.states { // off all keys before anything else: what follows may come back here
+		if k != nil {
+			k.drop(r)
+		}
+	}
+	for i, k := range r.states {
+		if k != nil {
+			r.states[i] = nil
+			t.continueLocked(k)
+		}
+	}
+	if r.parked {
+		t.wakeLocked(r.done)
+	}
+}
+
+// wakeLocked puts the token for which a caller waits into its channel. The callers
+// that one batch answers are woken once mu is free: the first thing that each of
+// them does is to lock it.
+func (t *keyTable) wakeLocked(done chan struct{}) {
+	if t.wakes != nil {
+		*t.wakes = append(*t.wakes, done)
+	} else {
+		done <- struct{}{}
+	}
+}
+
+// continueLocked restores the invariant of k after a request has left it: k is
+// requested while it is wanted, and forgotten otherwise.
+func (t *keyTable) continueLocked(k *keyState) {
+	switch {
+	case k.phase == idle && len(k.waiters) > 0 && !k.pending() && !t.closed:
+		t.resumeLocked(k)
+	case k.phase == held && k.mode == shared: // the request may have stood before readers
+		t.admitLocked(k)
+	default:
+		t.forgetLocked(k)
+	}
+}
+
+// resumeLocked requests k, which is idle and wanted.
+func (t *keyTable) resumeLocked(k *keyState) {
+	switch first := k.waiters[0]; {
+	case first.all && !first.ready(): // the answer to another of its keys decides
+	case len(first.keys) > 1 && !first.waits:
+		t.source.takeGroup(first)
+	default:
+		t.source.take(k)
+	}
+}
+
+// requestedLocked notes that a statement requests k from now on, in this mode.
+func (t *keyTable) requestedLocked(k *keyState, m lockMode) {
+	k.phase, k.upTo, k.mode = requested, t.calls, m
+}
+
+// deniedLocked is the source's answer that the key of k was not granted: ErrHeld
+// because of another holder, or an error.
+//
+// A call that came after the statement was sent is not told ErrHeld, since that
+// answer may be older than the call. The key is requested again for it.
+func (t *keyTable) deniedLocked(k *keyState, err error) {
+	k.phase = idle
+	k.since = 0
+	if err != ErrHeld {
+		t.denyTriesLocked(k, err)
+	} else {
+		t.denyBusyLocked(k)
+	}
+	for len(k.waiters) > 0 && errors.Is(err, ErrClosed) { // it will never be otherwise
+		t.decideLocked(k.waiters[0], nil, err)
+	}
+	if len(k.waiters) == 0 {
+		t.forgetLocked(k)
+		return
+	}
+	if k.phase != idle || k.polling {
+		return
+	}
+	switch {
+	case err != ErrHeld:
+		t.pollAfterLocked(k, jitter(pollAway))
+	case k.tried():
+		t.resumeLocked(k)
+	default:
+		k.polls++
+		t.pollAfterLocked(k, pollPause(k.polls))
+	}
+}
+
+// denyTriesLocked denies k, with err, to the requests that only try for it.
+func (t *keyTable) denyTriesLocked(k *keyState, err error) {
+	t.denyLocked(k, err, func(r *request) bool { return true })
+}
+
+// denyBusyLocked denies k after the answer that another session holds it. That
+// it cannot be had exclusively says nothing to readers.
+func (t *keyTable) denyBusyLocked(k *keyState) {
+	t.denyLocked(k, ErrHeld, func(r *request) bool {
+		return r.number <= k.upTo && (r.mode == exclusive || k.mode == shared)
+	})
+}
+
+// denyLocked denies k to each request that only tries for it and that concerns
+// accepts. A request for one of several keys is decided when the last key is
+// denied to it.
+func (t *keyTable) denyLocked(k *keyState, err error, concerns func(*request) bool) {
+	for i := 0; i < len(k.waiters); {
+		r := k.waiters[i]
+		if r.waits || !concerns(r) {
+			i++
+			continue
+		}
+		k.drop(r)
+		r.states[slices.Index(r.states, k)] = nil
+		r.open--
+		switch {
+		case r.open == 0 || r.all || err != ErrHeld:
+			t.decideLocked(r, nil, err)
+		case r.hasIdleKey():
+			t.source.takeGroup(r)
+		}
+	}
+}
+
+// hasIdleKey reports whether r wants a key that no statement requests yet.
+func (r *request) hasIdleKey() bool {
+	return slices.ContainsFunc(r.states, func(k *keyState) bool {
+		return k != nil && k.phase == idle && !k.polling
+	})
+}
+
+const (
+	// The first waiter of a key tries again after a pause that doubles from
+	// pollMin to pollMax, less a random part of up to a half.
+	pollMin = 2 * time.Millisecond
+	pollMax = 48 * time.Millisecond
+
+	// pollAway is the pause, likewise, while the database does not answer.
+	pollAway = 250 * time.Millisecond
+)
+
+// pollPause is how long to wait before the nth attempt at a busy key.
+func pollPause(n int) time.Duration {
+	return jitter(min(pollMin<<min(n, 10), pollMax))
+}
+
+// jitter takes up to a half off d, so that the waiters for one thing do not all
+// come at once.
+func jitter(d time.Duration) time.Duration {
+	return d - rand.N(d/2+1)
+}
+
+// pollAfterLocked has the first waiter of k try again after a pause.
+func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
+	k.polling = true
+	if k.timer != nil {
+		k.timer.Reset(pause)
+		return
+	}
+	k.timer = time.AfterFunc(pause, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.pollLocked(k)
+	})
+}
+
+// pollLocked requests k again, if the pause has not been cut short.
+func (t *keyTable) pollLocked(k *keyState) {
+	if !k.polling || t.closed {
+		return
+	}
+	k.polling = false
+	if k.phase == idle && len(k.waiters) > 0 {
+		t.source.take(k)
+	}
+}
