@@ -8,16 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	// The programs below are built of these. A change in them makes a cached result
-	// of this test invalid.
+	// The programs below are built from these packages. A change in one of them
+	// invalidates a cached result of this test.
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
 
 	_ "github.com/latchkey-go/latchkey/httpmw"
 )
 
-// smallProgram is a service with one limited handler. Nothing calls the method
-// NeverCalled, and its text is in the binary if the linker keeps it.
+// smallProgram is a service with one limited handler. No code calls the method
+// NeverCalled. Its text is in the binary only if the linker keeps the method.
 const smallProgram = `package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 }
 `
 
-// methodByVariable, beside smallProgram, does what the kit must not do.
+// methodByVariable, added to smallProgram, does what the kit must not do.
 const methodByVariable = `package main
 
 import (
@@ -67,9 +67,9 @@ func init() {
 }
 `
 
-// The kit leaves the linker free to drop the exported methods that a program does
-// not call. One MethodByName with a variable, anywhere in the program, keeps them
-// all: that is over a tenth of a small program.
+// The kit lets the linker drop the exported methods that a program does not
+// call. One call of MethodByName with a variable, anywhere in the program,
+// keeps all of them. That is over a tenth of a small program.
 func TestLinkerDropsUnusedMethods(t *testing.T) {
 	for driver, path := range map[string]string{"postgres": "github.com/lib/pq", "pgx": "github.com/jackc/pgx/v5/stdlib"} {
 		t.Run(driver, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestLinkerDropsUnusedMethods(t *testing.T) {
 	}
 }
 
-// build links a program of these files, and returns its size and whether the text
-// of NeverCalled is in it.
+// build links a program from these files. It returns the program's size and
+// whether the text of NeverCalled is in it.
 func build(t *testing.T, files ...string) (size int, kept bool) {
 	t.Helper()
 	dir := t.TempDir()
