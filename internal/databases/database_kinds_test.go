@@ -35,8 +35,8 @@ var kinds = []kind{
 	{"lease table, lib/pq, PgBouncer", func(t *testing.T) lockertest.Orders {
 		return lockertest.Orders{Driver: "postgres", DSN: throughPgBouncer(t), LeaseTable: true}
 	}, leaseRows},
-	{"lease table, elsewhere", func(t *testing.T) lockertest.Orders {
-		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(elsewhere(t)), LeaseTable: true}
+	{"lease table, unknown server", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(unknownServer(t)), LeaseTable: true}
 	}, leaseRows},
 }
 
@@ -70,19 +70,21 @@ func inExecMode(dsn string) string {
 
 // elsewhere is a fresh database that does not say that it is PostgreSQL: it is spoken to as one
 // that has neither its settings nor its write-ahead log.
-func elsewhere(t *testing.T) (dsn string) {
+func unknownServer(t *testing.T) (dsn string) {
 	t.Helper()
 	dsn = pgtest.Database(t)
 	db := open(t, "pgx", dsn)
 	execute(t, db, `SET allow_system_table_mods = on;
 		ALTER FUNCTION pg_catalog.version() RENAME TO own_version;
-		CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql AS $$ SELECT 'ElsewhereDB 1.0'::text $$`)
-	return dsn + "&search_path=public,elsewhere"
+		CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql AS $$ SELECT 'UnknownDB 1.0'::text $$`)
+	return dsn + "&search_path=public,unknown"
 }
 
-// isElsewhere reports whether o is of such a database, where a fence's token takes a question: no
+// isUnknownServer reports whether o is of such a database, where a fence's token takes a question: no
 // lock brings one along.
-func isElsewhere(o lockertest.Orders) bool { return strings.Contains(o.DSN, "elsewhere") }
+func isUnknownServer(o lockertest.Orders) bool {
+	return strings.Contains(o.DSN, "search_path=public,unknown")
+}
 
 // throughPgBouncer is a fresh server behind a PgBouncer in transaction mode that has
 // two connections.

@@ -351,7 +351,7 @@ func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
 func TestIdempotencyUnknownDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))
-	b.db = open(t, "pgx", elsewhere(t))
+	b.db = open(t, "pgx", unknownServer(t))
 	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), "k-1", "10"), http.StatusInternalServerError)
 	b.wantLog("none of PostgreSQL, MySQL, MariaDB and SQLite")
 }

@@ -14,8 +14,8 @@ import (
 func TestInspectIsForPostgreSQL(t *testing.T) {
 	for name, orders := range map[string]func(*testing.T) lockertest.Orders{
 		"SQLite": sqlite, "MariaDB": mariadb,
-		"elsewhere": func(t *testing.T) lockertest.Orders {
-			return lockertest.Orders{Driver: "pgx", DSN: inExecMode(elsewhere(t))}
+		"an unknown server": func(t *testing.T) lockertest.Orders {
+			return lockertest.Orders{Driver: "pgx", DSN: inExecMode(unknownServer(t))}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,21 +11,21 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A meddling is what a fault does to a statement: it may carry it out, or not, wait, and
+// A intercept is what a fault does to a statement: it may carry it out, or not, wait, and
 // return another error than that did. Of a query carryOut has read nothing; its rows are read before an
 // error takes their place, so that the statement has had its effect.
-type meddling func(query string, carryOut func() error) error
+type intercept func(query string, carryOut func() error) error
 
-// errBroken as the answer of a meddling breaks the connection: nothing more comes through. The server
+// errBroken as the answer of a intercept breaks the connection: nothing more comes through. The server
 // does not hear of it before the client closes it; were it otherwise, locks that end with
 // their connection would be free before anybody could tell their holders
 // (docs/decisions/0007).
 var errBroken = errors.Join(io.ErrUnexpectedEOF, errors.New("the connection broke"))
 
 // meddled is a pool whose statements are meddled with.
-func meddled(t *testing.T, o lockertest.Orders, meddle meddling) *sql.DB {
+func intercepted(t *testing.T, o lockertest.Orders, intercept intercept) *sql.DB {
 	t.Helper()
-	db := sql.OpenDB(&meddler{connector(t, o), meddle})
+	db := sql.OpenDB(&interceptor{connector(t, o), intercept})
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(5)
 	return db
@@ -54,57 +54,57 @@ type dsnConnector struct {
 func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
 
-type meddler struct {
+type interceptor struct {
 	driver.Connector
-	meddle meddling
+	intercept intercept
 }
 
-func (m *meddler) Connect(ctx context.Context) (driver.Conn, error) {
+func (m *interceptor) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := m.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &meddledConn{Conn: conn, meddle: m.meddle}, nil
+	return &interceptedConn{Conn: conn, intercept: m.intercept}, nil
 }
 
-// meddledConn has what the drivers here have, and no more.
-type meddledConn struct {
+// interceptedConn has what the drivers here have, and no more.
+type interceptedConn struct {
 	driver.Conn
-	meddle meddling
-	broken bool
+	intercept intercept
+	broken    bool
 }
 
-func (c *meddledConn) Raw() driver.Conn { return c.Conn }
+func (c *interceptedConn) Raw() driver.Conn { return c.Conn }
 
-func (c *meddledConn) IsValid() bool { return !c.broken }
+func (c *interceptedConn) IsValid() bool { return !c.broken }
 
-func (c *meddledConn) ResetSession(ctx context.Context) error {
+func (c *interceptedConn) ResetSession(ctx context.Context) error {
 	if r, ok := c.Conn.(driver.SessionResetter); ok {
 		return r.ResetSession(ctx)
 	}
 	return nil
 }
 
-func (c *meddledConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func (c *interceptedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 }
 
-func (c *meddledConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
+func (c *interceptedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
 	if c.broken {
 		return nil, errBroken
 	}
-	err = c.meddle(query, func() (err error) {
+	err = c.intercept(query, func() (err error) {
 		result, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 		return err
 	})
 	return result, c.failed(err)
 }
 
-func (c *meddledConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+func (c *interceptedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
 	if c.broken {
 		return nil, errBroken
 	}
-	err = c.meddle(query, func() (err error) {
+	err = c.intercept(query, func() (err error) {
 		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 		if err != nil {
 			rows = nil
@@ -119,7 +119,7 @@ func (c *meddledConn) QueryContext(ctx context.Context, query string, args []dri
 	return rows, c.failed(err)
 }
 
-func (c *meddledConn) failed(err error) error {
+func (c *interceptedConn) failed(err error) error {
 	if errors.Is(err, errBroken) {
 		c.broken = true
 	}

@@ -16,7 +16,7 @@ import (
 func TestLeaseTableSecretCheckInAnOutage(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		var down atomic.Int32 // so many statements to come
-		s := session(t, meddled(t, o, func(_ string, carryOut func() error) error {
+		s := session(t, intercepted(t, o, func(_ string, carryOut func() error) error {
 			if down.Add(-1) >= 0 {
 				return errBroken
 			}
@@ -44,7 +44,7 @@ func TestLeaseTableSecretCheckWithoutAResponse(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		other := connect(t, o)
 		var left atomic.Int32 // statements until a reply gets lost
-		db := meddled(t, o, func(_ string, carryOut func() error) error {
+		db := intercepted(t, o, func(_ string, carryOut func() error) error {
 			err := carryOut()
 			if left.Add(-1) == 0 {
 				return errBroken
@@ -88,7 +88,7 @@ func TestLeaseTableAmbiguousResult(t *testing.T) {
 			t.Skip("SQLite has no SQLSTATEs")
 		}
 		var armed atomic.Bool
-		s := session(t, meddled(t, o, func(query string, carryOut func() error) error {
+		s := session(t, intercepted(t, o, func(query string, carryOut func() error) error {
 			err := carryOut()
 			if err == nil && strings.Contains(query, "won AS") && armed.Swap(false) {
 				return errAmbiguous

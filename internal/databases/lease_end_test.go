@@ -15,7 +15,7 @@ import (
 // over a long way.
 func slowToEnd(t *testing.T, o lockertest.Orders) (db *sql.DB, ended *atomic.Bool) {
 	ended = new(atomic.Bool)
-	return meddled(t, o, func(query string, carryOut func() error) error {
+	return intercepted(t, o, func(query string, carryOut func() error) error {
 		if strings.Contains(query, "DELETE FROM") && strings.Contains(query, "latchkey_sessions WHERE id = ") {
 			time.Sleep(300 * time.Millisecond) // the fault
 			defer ended.Store(true)

@@ -35,13 +35,13 @@ func TestLeaseTableFence(t *testing.T) {
 			create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 		}
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
-		for _, tt := range []struct{ drawnBefore, emptied bool }{{drawnBefore: true}, {}, {emptied: true}} {
+		for _, tt := range []struct{ hadToken, emptied bool }{{hadToken: true}, {}, {emptied: true}} {
 			first, later := process(t, o, sqllock.WithLease(time.Hour)), process(t, o)
 			if tt.emptied {
 				execute(t, db, "DELETE FROM latchkey_tokens") // by somebody: they rise all the same
 			}
 			stale := mustLock(t, first, sqllock.ID(1))
-			if tt.drawnBefore {
+			if tt.hadToken {
 				if err := fencedWork(t, db, stale, 1); err != nil {
 					t.Fatalf("Fence: %v", err)
 				}
@@ -56,7 +56,7 @@ func TestLeaseTableFence(t *testing.T) {
 				t.Fatalf("the stale holder knows already: %v", err)
 			}
 			want := sqllock.ErrFenced
-			if isElsewhere(o) && !tt.drawnBefore {
+			if isUnknownServer(o) && !tt.hadToken {
 				want = sqllock.ErrLost // as the database says when it is asked for a token
 			}
 			if err := fencedWork(t, db, stale, 3); err != want {
@@ -91,7 +91,7 @@ func fencedWork(t *testing.T, db *sql.DB, lock *sqllock.Lock, who int) error {
 // With a pool of one connection the fence's transaction has it.
 func TestLeaseTableFenceInPoolOfOne(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
-		if isElsewhere(o) {
+		if isUnknownServer(o) {
 			t.Skip("needs a second connection, for the token")
 		}
 		db := open(t, o.Driver, o.DSN)

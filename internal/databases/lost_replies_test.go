@@ -14,7 +14,7 @@ import (
 )
 
 // lossy carries a statement out, and breaks its connection before the reply where lose says so.
-func lossy(lose func() bool) meddling {
+func lossy(lose func() bool) intercept {
 	return func(_ string, carryOut func() error) error {
 		err := carryOut()
 		if lose() {
@@ -38,8 +38,8 @@ func TestLostReplies(t *testing.T) {
 			return true
 		}
 		sessions := []*sqllock.Session{
-			session(t, meddled(t, o, lossy(lose)), append(o.Options(), sqllock.WithLease(2*time.Second))...),
-			session(t, meddled(t, o, lossy(lose)), append(o.Options(), sqllock.WithLease(2*time.Second))...),
+			session(t, intercepted(t, o, lossy(lose)), append(o.Options(), sqllock.WithLease(2*time.Second))...),
+			session(t, intercepted(t, o, lossy(lose)), append(o.Options(), sqllock.WithLease(2*time.Second))...),
 		}
 		const keys, callers = 6, 16
 		var (

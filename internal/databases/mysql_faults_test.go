@@ -17,42 +17,42 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A spoiler is a way to MySQL that can change the next statements.
-type spoiler struct {
+// A rewriter is a way to MySQL that can change the next statements.
+type rewriter struct {
 	driver.Connector
 	change atomic.Pointer[func(query string) string]
 }
 
-func (s *spoiler) Connect(ctx context.Context) (driver.Conn, error) {
+func (s *rewriter) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := s.Connector.Connect(ctx)
-	return &spoiledConn{conn, s}, err
+	return &rewrittenConn{conn, s}, err
 }
 
-// A spoiledConn is wrapped as those are that trace statements.
-type spoiledConn struct {
+// A rewrittenConn is wrapped as those are that trace statements.
+type rewrittenConn struct {
 	driver.Conn
-	s *spoiler
+	s *rewriter
 }
 
-func (c *spoiledConn) Raw() driver.Conn { return c.Conn }
+func (c *rewrittenConn) Raw() driver.Conn { return c.Conn }
 
-func (c *spoiledConn) changed(query string) string {
+func (c *rewrittenConn) changed(query string) string {
 	if change := c.s.change.Load(); change != nil {
 		return (*change)(query)
 	}
 	return query
 }
 
-func (c *spoiledConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *rewrittenConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.changed(query), args)
 }
 
-func (c *spoiledConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *rewrittenConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, c.changed(query), args)
 }
 
-// newSpoiler is a way to o's database.
-func newSpoiler(t *testing.T, o lockertest.Orders) (*spoiler, *sql.DB) {
+// newRewriter is a way to o's database.
+func newRewriter(t *testing.T, o lockertest.Orders) (*rewriter, *sql.DB) {
 	t.Helper()
 	config, err := mysqldriver.ParseDSN(o.DSN)
 	if err != nil {
@@ -62,22 +62,22 @@ func newSpoiler(t *testing.T, o lockertest.Orders) (*spoiler, *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &spoiler{Connector: connector}
+	s := &rewriter{Connector: connector}
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
 	return s, db
 }
 
-// spoiled is a session whose statements can be changed, in a database of its own.
-func spoiled(t *testing.T) (dialect.Session, *spoiler) {
+// openRewritten is a session whose statements can be changed, in a database of its own.
+func openRewritten(t *testing.T) (dialect.Session, *rewriter) {
 	t.Helper()
-	return spoiledOn(t, mariadb(t))
+	return openRewrittenOn(t, mariadb(t))
 }
 
-// spoiledOn is such a session in o's database.
-func spoiledOn(t *testing.T, o lockertest.Orders) (dialect.Session, *spoiler) {
+// openRewrittenOn is such a session in o's database.
+func openRewrittenOn(t *testing.T, o lockertest.Orders) (dialect.Session, *rewriter) {
 	t.Helper()
-	s, db := newSpoiler(t, o)
+	s, db := newRewriter(t, o)
 	session, err := mysql.Dialect{}.Open(context.Background(), db, settings)
 	if err != nil {
 		t.Fatal(err)
@@ -116,8 +116,8 @@ func TestMySQLProof(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			spoiler, db := newSpoiler(t, mariadb(t))
-			spoiler.change.Store(&tt.change)
+			rewriter, db := newRewriter(t, mariadb(t))
+			rewriter.change.Store(&tt.change)
 			set := settings
 			if strings.HasPrefix(tt.name, "silent") {
 				set.Proof = 500 * time.Millisecond
@@ -137,7 +137,7 @@ func TestMySQLProof(t *testing.T) {
 // then, and what it did not give back.
 func TestMySQLFailsHalfWay(t *testing.T) {
 	t.Parallel()
-	s, spoiler := spoiled(t)
+	s, rewriter := openRewritten(t)
 	exchange(t, s, dialect.Batch{Try: big(-2, -1)})
 	failAt := func(mark string, n int) {
 		fail := func(query string) string {
@@ -146,14 +146,14 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 			parts[last-1] = strings.TrimSuffix(parts[last-1], mark)
 			return strings.Join(parts[:last], "") + ",IF(CONNECTION_ID() > 0, (SELECT 1 UNION SELECT 2), 0)" + mark + parts[last]
 		}
-		spoiler.change.Store(&fail)
+		rewriter.change.Store(&fail)
 	}
 	failAt(",IFNULL(GET_LOCK(", 3) // before the third
 	b := dialect.Batch{Release: big(-2), Try: big(1, 2, 3, 4), Any: [][]dialect.Key{big(5, 6)}}
 	if err := s.Exchange(&b); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
-	spoiler.change.Store(nil)
+	rewriter.change.Store(nil)
 	if got := held(t, s); !reflect.DeepEqual(got, big(-1, 1, 2)) {
 		t.Errorf("held: %v", got)
 	}
@@ -161,7 +161,7 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 	if err := s.Exchange(&dialect.Batch{Release: big(-1, 1, 2)}); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
-	spoiler.change.Store(nil)
+	rewriter.change.Store(nil)
 	if got := held(t, s); !reflect.DeepEqual(got, big(1, 2)) {
 		t.Errorf("held: %v", got)
 	}
@@ -191,11 +191,11 @@ func TestMySQLWrongAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, spoiler := spoiled(t)
+			s, rewriter := openRewritten(t)
 			change := func(query string) string {
 				return strings.Replace(query, tt.old, tt.replacement, 1)
 			}
-			spoiler.change.Store(&change)
+			rewriter.change.Store(&change)
 			err := s.Exchange(&dialect.Batch{Try: big(1, 2), Any: [][]dialect.Key{big(3, 4)}})
 			if !isOfKind(err, tt.kind) {
 				t.Errorf("Exchange: %v, want a Failure of Kind %d", err, tt.kind)

@@ -167,7 +167,7 @@ func TestMySQLServerRestarts(t *testing.T) {
 		}},
 	} {
 		lock := mustLock(t, s, sqllock.ID(1))
-		if token := drawn(t, o); token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
+		if token := newToken(t, o); token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
 			t.Errorf("before %s: token %v after %v", fault.name, token, last)
 		} else {
 			last = token

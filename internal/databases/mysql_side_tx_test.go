@@ -246,7 +246,7 @@ func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := mariadb(t)
-			s, spoiler := spoiledOn(t, o)
+			s, rewriter := openRewrittenOn(t, o)
 			exchange(t, s, dialect.Batch{Try: big(1)})
 			inserted := false
 			fail := func(query string) string {
@@ -256,7 +256,7 @@ func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 				}
 				return query
 			}
-			spoiler.change.Store(&fail)
+			rewriter.change.Store(&fail)
 			if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isOfKind(err, dialect.Statement) {
 				t.Fatalf("CheckSecrets: %v, want a Failure of Kind Statement", err)
 			}
@@ -264,7 +264,7 @@ func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
 				t.Fatalf("%d rows of checks, want the one in doubt", n)
 			}
-			spoiler.change.Store(nil)
+			rewriter.change.Store(nil)
 			if err := later(s); err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,7 @@ type fault struct {
 	met   string // the statement
 }
 
-func (f *fault) meddle(query string, carryOut func() error) error {
+func (f *fault) intercept(query string, carryOut func() error) error {
 	if f.at == 0 {
 		return carryOut()
 	}
@@ -69,7 +69,7 @@ func TestSQLiteFaults(t *testing.T) {
 				f := &fault{after: after}
 				o := lockertest.Orders{Driver: "sqlite", DSN: "file:" + filepath.Join(t.TempDir(), "app.db") +
 					"?_pragma=busy_timeout(4321)&_pragma=synchronous(" + name + ")"}
-				db := meddled(t, o, f.meddle)
+				db := intercepted(t, o, f.intercept)
 				db.SetMaxOpenConns(1)
 				for at := 1; ; at++ {
 					f.at = at

@@ -19,7 +19,7 @@ func withoutWAL(t *testing.T, o lockertest.Orders, watch func(query string), opt
 	t.Helper()
 	reading := beginReading(t, open(t, o.Driver, o.DSN))
 	var once sync.Once
-	return session(t, meddled(t, o, func(query string, carryOut func() error) error {
+	return session(t, intercepted(t, o, func(query string, carryOut func() error) error {
 		watch(query)
 		if query == "COMMIT" { // the reader has been in the way of WAL, and is to be in nothing else's
 			once.Do(func() { _ = reading.Rollback() })
