@@ -11,11 +11,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A kind is a kind of database, a driver of it, and a way to it.
+// A kind is a kind of database with a driver and a way to connect.
 type kind struct {
 	name   string
-	orders func(t *testing.T) lockertest.Orders // of a fresh database: driver and options
-	locks  string                               // how many locks it has; "" where it cannot be asked
+	orders func(t *testing.T) lockertest.Orders // makes a fresh database
+	locks  string                               // the query that counts its locks; "" if there is none
 }
 
 const leaseRows = "SELECT count(*) FROM latchkey_locks"
@@ -50,7 +50,7 @@ func eachKind(t *testing.T, test func(t *testing.T, k kind, o lockertest.Orders)
 	}
 }
 
-// file is the DSN of a new file, as a service's would be.
+// file returns the DSN of a new file, as a service would have it.
 func file(t *testing.T) string {
 	return "file:" + filepath.Join(t.TempDir(), "app.db") + "?_pragma=busy_timeout(5000)"
 }
@@ -59,7 +59,7 @@ func sqlite(t *testing.T) lockertest.Orders {
 	return lockertest.Orders{Driver: "sqlite", DSN: file(t)}
 }
 
-// inExecMode has pgx prepare nothing.
+// inExecMode keeps pgx from preparing statements.
 func inExecMode(dsn string) string {
 	mark := "?"
 	if strings.Contains(dsn, "?") {
@@ -68,8 +68,8 @@ func inExecMode(dsn string) string {
 	return dsn + mark + "default_query_exec_mode=exec"
 }
 
-// elsewhere is a fresh database that does not say that it is PostgreSQL: it is spoken to as one
-// that has neither its settings nor its write-ahead log.
+// unknownServer returns a fresh database that does not report to be PostgreSQL.
+// A Session uses neither its settings nor its write-ahead log.
 func unknownServer(t *testing.T) (dsn string) {
 	t.Helper()
 	dsn = pgtest.Database(t)
@@ -80,14 +80,14 @@ func unknownServer(t *testing.T) (dsn string) {
 	return dsn + "&search_path=public,unknown"
 }
 
-// isUnknownServer reports whether o is of such a database, where a fence's token takes a question: no
-// lock brings one along.
+// isUnknownServer reports whether o is such a database. A fence's token needs a
+// statement of its own there: no lock comes with one.
 func isUnknownServer(o lockertest.Orders) bool {
 	return strings.Contains(o.DSN, "search_path=public,unknown")
 }
 
-// throughPgBouncer is a fresh server behind a PgBouncer in transaction mode that has
-// two connections.
+// throughPgBouncer returns the DSN of a fresh server behind a PgBouncer in
+// transaction mode with two connections.
 func throughPgBouncer(t *testing.T) (dsn string) {
 	t.Helper()
 	cluster := pgtest.New(t)
@@ -99,7 +99,7 @@ func throughPgBouncer(t *testing.T) (dsn string) {
 	return bouncer.DSN("")
 }
 
-// pool is a pool of its own on o's database.
+// pool opens a pool of its own on the database of o.
 func pool(t *testing.T, o lockertest.Orders) *sql.DB {
 	t.Helper()
 	db := open(t, o.Driver, o.DSN)
@@ -107,7 +107,7 @@ func pool(t *testing.T, o lockertest.Orders) *sql.DB {
 	return db
 }
 
-// process is a Session that stands for a process of its own.
+// process opens a Session that stands for a process of its own.
 func process(t *testing.T, o lockertest.Orders, opts ...sqllock.Option) *sqllock.Session {
 	t.Helper()
 	return session(t, pool(t, o), append(o.Options(), opts...)...)

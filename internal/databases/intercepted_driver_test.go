@@ -11,18 +11,19 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A intercept is what a fault does to a statement: it may carry it out, or not, wait, and
-// return another error than that did. Of a query carryOut has read nothing; its rows are read before an
-// error takes their place, so that the statement has had its effect.
+// An intercept replaces the execution of a statement. It may run carryOut or
+// not, wait, and return another error than carryOut did. carryOut reads no rows
+// of a query. The rows are read before an error replaces them, so the statement
+// has had its effect.
 type intercept func(query string, carryOut func() error) error
 
-// errBroken as the answer of a intercept breaks the connection: nothing more comes through. The server
-// does not hear of it before the client closes it; were it otherwise, locks that end with
-// their connection would be free before anybody could tell their holders
-// (docs/decisions/0007).
+// errBroken, returned by an intercept, breaks the connection: no further
+// statement gets through. The server notices only when the client closes the
+// connection. Otherwise locks that end with their connection would be free
+// before their holders could be notified (docs/decisions/0007).
 var errBroken = errors.Join(io.ErrUnexpectedEOF, errors.New("the connection broke"))
 
-// meddled is a pool whose statements are meddled with.
+// intercepted opens a pool whose statements go through intercept.
 func intercepted(t *testing.T, o lockertest.Orders, intercept intercept) *sql.DB {
 	t.Helper()
 	db := sql.OpenDB(&interceptor{connector(t, o), intercept})
@@ -31,7 +32,7 @@ func intercepted(t *testing.T, o lockertest.Orders, intercept intercept) *sql.DB
 	return db
 }
 
-// connector is o's driver and DSN.
+// connector returns a Connector for the driver and DSN of o.
 func connector(t *testing.T, o lockertest.Orders) driver.Connector {
 	t.Helper()
 	plain := open(t, o.Driver, o.DSN)
@@ -67,7 +68,7 @@ func (m *interceptor) Connect(ctx context.Context) (driver.Conn, error) {
 	return &interceptedConn{Conn: conn, intercept: m.intercept}, nil
 }
 
-// interceptedConn has what the drivers here have, and no more.
+// interceptedConn has the methods that the drivers here have, and no others.
 type interceptedConn struct {
 	driver.Conn
 	intercept intercept

@@ -12,10 +12,10 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A database that fails for a moment, while a check is under way, costs no lock.
+// A database that fails for a moment during a secret check costs no lock.
 func TestLeaseTableSecretCheckInAnOutage(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
-		var down atomic.Int32 // so many statements to come
+		var down atomic.Int32 // the number of statements that will fail
 		s := session(t, intercepted(t, o, func(_ string, carryOut func() error) error {
 			if down.Add(-1) >= 0 {
 				return errBroken
@@ -25,7 +25,7 @@ func TestLeaseTableSecretCheckInAnOutage(t *testing.T) {
 		lock := mustLock(t, s, sqllock.ID(1))
 		down.Store(5)
 		secret := sqllock.Namespace("n").Keyed([]byte("secret")).Key("x")
-		lockertest.Eventually(t, "the key with a check is granted", func() bool {
+		lockertest.Eventually(t, "the key under a secret is granted", func() bool {
 			lock, err := s.TryLock(t.Context(), secret)
 			return err == nil && lock.Unlock() == nil
 		})
@@ -33,17 +33,17 @@ func TestLeaseTableSecretCheckInAnOutage(t *testing.T) {
 			t.Error("no statement failed")
 		}
 		if err := lock.Err(); err != nil {
-			t.Errorf("a lock from before: %v; %d losses", err, s.Stats().Losses)
+			t.Errorf("a lock that was held before: %v; %d losses", err, s.Stats().Losses)
 		}
 	})
 }
 
-// Whichever reply of a check gets lost, nothing is left of it after Held: another's check is
-// not conflicts.
+// Any reply of a secret check may get lost. After Held nothing of the check
+// remains, and another session's check is no conflict.
 func TestLeaseTableSecretCheckWithoutAResponse(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		other := connect(t, o)
-		var left atomic.Int32 // statements until a reply gets lost
+		var left atomic.Int32 // the number of statements until a reply gets lost
 		db := intercepted(t, o, func(_ string, carryOut func() error) error {
 			err := carryOut()
 			if left.Add(-1) == 0 {
@@ -72,16 +72,16 @@ func TestLeaseTableSecretCheckWithoutAResponse(t *testing.T) {
 	})
 }
 
-// errAmbiguous is how CockroachDB says that it does not know whether a statement was carried
-// out.
+// errAmbiguous is the error with which CockroachDB reports that it does not
+// know whether it ran a statement.
 var errAmbiguous = ambiguous{errors.New("result is ambiguous")}
 
 type ambiguous struct{ error }
 
 func (ambiguous) SQLState() string { return "40003" }
 
-// A statement of which the database does not know whether it was carried out is not repeated;
-// the session finds out, and lives.
+// A statement with an ambiguous result is not repeated. The session finds out
+// what happened, and goes on.
 func TestLeaseTableAmbiguousResult(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		if !o.LeaseTable {
@@ -97,7 +97,7 @@ func TestLeaseTableAmbiguousResult(t *testing.T) {
 		}), append(o.Options(), sqllock.WithLease(time.Hour))...)
 		locks := []*sqllock.Lock{mustLock(t, s, sqllock.ID(1))}
 		armed.Store(true)
-		locks = append(locks, mustLock(t, s, sqllock.ID(2))) // which was carried out
+		locks = append(locks, mustLock(t, s, sqllock.ID(2))) // this statement was carried out
 		if armed.Load() {
 			t.Error("no result was ambiguous")
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// lossy carries a statement out, and breaks its connection before the reply where lose says so.
+// lossy runs a statement, and breaks its connection before the reply when lose
+// returns true.
 func lossy(lose func() bool) intercept {
 	return func(_ string, carryOut func() error) error {
 		err := carryOut()
@@ -24,8 +25,8 @@ func lossy(lose func() bool) intercept {
 	}
 }
 
-// Where replies get lost, of acquires, releases and renewals, no key is granted twice, and none
-// stays locked that nobody holds, while the sessions live.
+// Replies of acquires, releases and renewals get lost. No key is granted twice,
+// and none stays locked without a holder, while the sessions live.
 func TestLostReplies(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		var losing atomic.Bool
@@ -69,7 +70,7 @@ func TestLostReplies(t *testing.T) {
 					}
 					time.Sleep(time.Millisecond) // the work
 					holders[n].CompareAndSwap(lock, nil)
-					_ = lock.Unlock() // what it says depends on which reply was lost
+					_ = lock.Unlock() // its error depends on which reply was lost
 				}
 			})
 		}
@@ -78,7 +79,7 @@ func TestLostReplies(t *testing.T) {
 		t.Logf("%d replies lost, %d grants, %d and %d losses", lost.Load(), granted.Load(), sessions[0].Stats().Losses, sessions[1].Stats().Losses)
 		for n := range keys {
 			for _, s := range sessions {
-				lockertest.Eventually(t, "each key is free to everybody", func() bool {
+				lockertest.Eventually(t, "each key is free to every session", func() bool {
 					lock, err := s.TryLock(t.Context(), sqllock.ID(int64(n)))
 					return err == nil && lock.Unlock() == nil
 				})
@@ -86,7 +87,7 @@ func TestLostReplies(t *testing.T) {
 		}
 		if k.locks != "" {
 			observer := open(t, o.Driver, o.DSN)
-			lockertest.Eventually(t, "no lock is left", func() bool { return number(t, observer, k.locks) == 0 })
+			lockertest.Eventually(t, "no lock remains", func() bool { return number(t, observer, k.locks) == 0 })
 		}
 	})
 }

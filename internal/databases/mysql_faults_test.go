@@ -17,7 +17,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A rewriter is a way to MySQL that can change the next statements.
+// A rewriter connects to MySQL and can change the next statements.
 type rewriter struct {
 	driver.Connector
 	change atomic.Pointer[func(query string) string]
@@ -28,7 +28,7 @@ func (s *rewriter) Connect(ctx context.Context) (driver.Conn, error) {
 	return &rewrittenConn{conn, s}, err
 }
 
-// A rewrittenConn is wrapped as those are that trace statements.
+// A rewrittenConn wraps a connection as tools that trace statements do.
 type rewrittenConn struct {
 	driver.Conn
 	s *rewriter
@@ -51,7 +51,7 @@ func (c *rewrittenConn) ExecContext(ctx context.Context, query string, args []dr
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, c.changed(query), args)
 }
 
-// newRewriter is a way to o's database.
+// newRewriter opens the database of o through a rewriter.
 func newRewriter(t *testing.T, o lockertest.Orders) (*rewriter, *sql.DB) {
 	t.Helper()
 	config, err := mysqldriver.ParseDSN(o.DSN)
@@ -68,13 +68,14 @@ func newRewriter(t *testing.T, o lockertest.Orders) (*rewriter, *sql.DB) {
 	return s, db
 }
 
-// openRewritten is a session whose statements can be changed, in a database of its own.
+// openRewritten opens a session whose statements can be changed, in a database
+// of its own.
 func openRewritten(t *testing.T) (dialect.Session, *rewriter) {
 	t.Helper()
 	return openRewrittenOn(t, mariadb(t))
 }
 
-// openRewrittenOn is such a session in o's database.
+// openRewrittenOn is openRewritten on the database of o.
 func openRewrittenOn(t *testing.T, o lockertest.Orders) (dialect.Session, *rewriter) {
 	t.Helper()
 	s, db := newRewriter(t, o)
@@ -86,7 +87,7 @@ func openRewrittenOn(t *testing.T, o lockertest.Orders) (dialect.Session, *rewri
 	return session, s
 }
 
-// What looks like MySQL and does not exclude is refused.
+// Open rejects a server that looks like MySQL but does not exclude.
 func TestMySQLProof(t *testing.T) {
 	t.Parallel()
 	replacing := func(old, replacement string) func(string) string {
@@ -108,7 +109,7 @@ func TestMySQLProof(t *testing.T) {
 		{"silent", replacing("CONNECTION_ID(), 0", "CONNECTION_ID(), SLEEP(10)"), dialect.Gone, "in time"},
 		{"silent while another is in a transaction", func(query string) string {
 			if !strings.HasSuffix(query, "CONNECTION_ID(), 0") || asked.Add(1) != 4 {
-				return query // the fourth is the session's, the witness being in a transaction
+				return query // the fourth call is the session's; the witness is in a transaction
 			}
 			return "SELECT SLEEP(10), 0"
 		}, dialect.NotExclusive, "in a transaction: a proxy"},
@@ -133,8 +134,8 @@ func TestMySQLProof(t *testing.T) {
 	}
 }
 
-// A statement that fails half-way leaves the session alive, which knows what it took until
-// then, and what it did not give back.
+// A statement that fails halfway does not end the session. The session knows
+// the keys that it acquired until then, and those that it did not release.
 func TestMySQLFailsHalfWay(t *testing.T) {
 	t.Parallel()
 	s, rewriter := openRewritten(t)
@@ -170,8 +171,8 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 	}
 }
 
-// An answer of another connection, or of a server that has become a replica, is not
-// taken for one of the session's; nor is one that makes no sense.
+// A session rejects a response of another connection, of a server that has
+// become a replica, or one that makes no sense.
 func TestMySQLWrongAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// drawn is a token of a session for itself.
+// newToken opens a session and returns a token of it.
 func newToken(t *testing.T, o lockertest.Orders) dialect.Token {
 	t.Helper()
 	s := connect(t, o)
@@ -22,8 +22,8 @@ func newToken(t *testing.T, o lockertest.Orders) dialect.Token {
 	return token
 }
 
-// A holder whose token is older than one that was fenced is refused. The tables make
-// themselves.
+// The fence rejects a holder whose token is older than one that has been
+// fenced. The tables are created automatically.
 func TestMySQLFence(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -83,7 +83,7 @@ func TestMySQLFence(t *testing.T) {
 		t.Error("the stale holder's work is in the database")
 	}
 	if got := at(otherSystem); !got {
-		t.Error("a token of another system is refused")
+		t.Error("a token of another system is rejected")
 	}
 	execute(t, db, "DROP TABLE latchkey_fence")
 	if err := fencedWork(t, db, stale, 3); err == nil || !strings.Contains(err.Error(), "FenceSchema(MySQL)") {
@@ -91,7 +91,8 @@ func TestMySQLFence(t *testing.T) {
 	}
 }
 
-// passes reports whether the fence of key 1 lets token pass, on a connection with options.
+// passes reports whether the fence of key 1 accepts token, on a connection with
+// options.
 func passes(t *testing.T, dsn string, token dialect.Token) bool {
 	t.Helper()
 	tx, err := open(t, "mysql", dsn).Begin()
@@ -111,7 +112,8 @@ func passes(t *testing.T, dsn string, token dialect.Token) bool {
 	return passage == usertx.Passed
 }
 
-// A fence refuses whatever the connection that comes to it has been told to put up with.
+// A fence rejects stale tokens, whichever mode or checks the caller's
+// connection has switched off.
 func TestMySQLFenceInEveryMode(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{
@@ -134,7 +136,8 @@ func TestMySQLFenceInEveryMode(t *testing.T) {
 	}
 }
 
-// After a failover to a server whose clock is behind, tokens are greater than those before.
+// After a failover to a server whose clock is behind, tokens are greater than
+// those before.
 func TestMySQLTokensAfterFailover(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -144,8 +147,9 @@ func TestMySQLTokensAfterFailover(t *testing.T) {
 		t.Errorf("on one server: %+v, then %+v", before, again)
 	}
 	db := open(t, o.Driver, o.DSN)
-	// As the replica's table says: another server drew last, by a clock a day ahead; and
-	// the last tokens have not come across.
+	// This is the state of the replica's table: another server issued the last
+	// token, by a clock that is a day ahead. The last tokens have not been
+	// replicated.
 	execute(t, db, "UPDATE latchkey_tokens SET server_hash = server_hash + 1")
 	ahead := again
 	ahead.Number += 24 * 3600 * 1e6
@@ -154,9 +158,9 @@ func TestMySQLTokensAfterFailover(t *testing.T) {
 		t.Errorf("after a failover: %+v, and before %+v", after, ahead)
 	}
 	if !passes(t, o.DSN, ahead) || !passes(t, o.DSN, after) || passes(t, o.DSN, ahead) {
-		t.Error("the fence takes one from before the failover for the later")
+		t.Error("the fence orders a token from before the failover after a later one")
 	}
 	if next := newToken(t, o); next.Epoch != after.Epoch {
-		t.Errorf("the epoch rises though the server is the same: %+v, then %+v", after, next)
+		t.Errorf("the epoch rises although the server is the same: %+v, then %+v", after, next)
 	}
 }

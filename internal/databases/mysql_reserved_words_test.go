@@ -14,14 +14,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// reservedInMySQL is the words that are reserved in MySQL 8.0, 8.4 or 9, and that MariaDB, on which
-// the tests run, allows as names.
+// reservedInMySQL lists words that are reserved in MySQL 8.0, 8.4 or 9.
+// MariaDB, on which the tests run, allows them as names.
 const reservedInMySQL = " cube cume_dist dense_rank empty except first_value function generated get grouping groups" +
 	" intersect io_after_gtids io_before_gtids json_table lag last_value lateral lead library manual master_bind nth_value ntile" +
 	" of optimizer_costs over parallel percent_rank qualify rank recursive row row_number rows stored system tablesample" +
 	" virtual window "
 
-// Of our statements, those of the tables included, none has a name that MySQL reserves.
+// No statement of sqllock uses a word that MySQL reserves as a name, including
+// the statements of the schemas.
 func TestMySQLReservedWords(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)

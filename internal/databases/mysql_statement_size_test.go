@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A batch of as many keys as Room says is carried out, even if each is a group; one that is
-// too long is refused, and changes nothing.
+// A batch with as many keys as Room returns is carried out, even if each key is
+// a group. A batch that is too long is rejected, and changes nothing.
 func TestMySQLRoom(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t, "--max-allowed-packet=64K")
@@ -21,7 +21,7 @@ func TestMySQLRoom(t *testing.T) {
 	s := connectTo(t, db, false)
 	room := s.(interface{ Room() int }).Room()
 	if room < 300 {
-		t.Errorf("there is room for %d keys", room)
+		t.Errorf("Room returns %d keys", room)
 	}
 	var groups [][]dialect.Key
 	var ids []int64
@@ -30,7 +30,7 @@ func TestMySQLRoom(t *testing.T) {
 		ids = append(ids, i-1<<62)
 	}
 	if got := exchange(t, s, dialect.Batch{Any: groups}); len(got.Won) != room {
-		t.Errorf("%d answers to %d groups", len(got.Won), room)
+		t.Errorf("%d results for %d groups", len(got.Won), room)
 	}
 	if got := held(t, s); len(got) != room {
 		t.Errorf("%d keys are held of %d", len(got), room)
@@ -51,7 +51,8 @@ func TestMySQLRoom(t *testing.T) {
 	}
 }
 
-// A driver that allows less than the server sends nothing, and that ends no session.
+// A driver that allows shorter statements than the server sends nothing. The
+// session goes on.
 func TestMySQLTooLongForTheDriver(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -73,11 +74,11 @@ func TestMySQLTooLongForTheDriver(t *testing.T) {
 		t.Errorf("TryAny of 1,000 keys: %v", err)
 	}
 	if err := lock.Err(); err != nil {
-		t.Errorf("a lock beside: %v", err)
+		t.Errorf("another lock: %v", err)
 	}
 }
 
-// A statement that the server would not take ends no session.
+// A statement that the server would reject ends no session.
 func TestMySQLTooManyKeys(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t, "--max-allowed-packet=64K")

@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Schema's statements make what a session makes, and may be run again.
+// The statements of Schema create what a session creates, and can be repeated.
 func TestMySQLSchema(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -27,8 +27,8 @@ func TestMySQLSchema(t *testing.T) {
 	}
 }
 
-// A user who may not create tables holds locks all the same, and is told what is missing
-// for the rest; its locks outlive the refusal.
+// A user without the right to create tables holds locks all the same. Other
+// calls report what is missing, and the locks outlive their errors.
 func TestMySQLWithoutRightToCreate(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
@@ -50,7 +50,7 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	}
 	create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
 	execute(t, db, "CREATE TABLE work (who INT)")
-	lockertest.Eventually(t, "the key with a secret is to be had", func() bool {
+	lockertest.Eventually(t, "the key with a secret is granted", func() bool {
 		other, err := s.TryLock(t.Context(), keyed)
 		return err == nil && other.Unlock() == nil
 	})
@@ -59,7 +59,8 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	}
 }
 
-// What a dead session checked is nobody's, and its rows go.
+// The checks of a dead session count for no session, and their rows are
+// deleted.
 func TestMySQLDeadSecretChecks(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -70,7 +71,7 @@ func TestMySQLDeadSecretChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.Destroy()
-	lockertest.Eventually(t, "a dead session's check is not in the way", func() bool {
+	lockertest.Eventually(t, "a dead session's check makes no conflict", func() bool {
 		conflicts, err := s.CheckSecrets([]dialect.SecretCheck{mine}, nil)
 		if err != nil {
 			t.Fatal(err)

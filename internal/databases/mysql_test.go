@@ -31,8 +31,9 @@ func isOfKind(err error, kind dialect.Kind) bool {
 	return errors.As(err, &failure) && failure.Kind == kind
 }
 
-// The parts of a statement are computed in order: a key that is not held and is released
-// and tried at once is reported as not held, and is held then.
+// The parts of a statement are computed in order. A key that is not held, and
+// is released and tried in one batch, is reported as not held, and is held
+// afterwards.
 func TestMySQLOrder(t *testing.T) {
 	t.Parallel()
 	s := connect(t, mariadb(t))
@@ -46,7 +47,7 @@ func TestMySQLOrder(t *testing.T) {
 	}
 }
 
-// Databases of one server are apart, as PostgreSQL's are.
+// Databases of one server have separate locks, as in PostgreSQL.
 func TestMySQLDatabasesAreApart(t *testing.T) {
 	t.Parallel()
 	one, other := connect(t, mariadb(t)), connect(t, mariadb(t))
@@ -90,7 +91,8 @@ func TestMySQLRefused(t *testing.T) {
 	}
 }
 
-// A connection comes from the pool with what its last user has left on it.
+// A connection comes from the pool with the locks and settings of its last
+// user.
 func TestMySQLForgottenLocks(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -117,11 +119,11 @@ func TestMySQLForgottenLocks(t *testing.T) {
 	}
 	defer careful.Destroy()
 	if got := exchange(t, s, dialect.Batch{Try: big(1)}); len(got.Busy) > 0 {
-		t.Error("a lock that was left on a pooled connection is held")
+		t.Error("a lock that was left on a pooled connection is still held")
 	}
 }
 
-// With whatever options of the driver, the socket is found.
+// The socket is found with all options of the driver.
 func TestMySQLSocket(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)

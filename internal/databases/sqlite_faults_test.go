@@ -14,10 +14,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A fault is that the statement of a number fails, before or after it had its effect. It is for one
+// A fault makes one statement fail, before or after its effect. It serves one
 // goroutine.
 type fault struct {
-	at    int // counted from 1; 0: none
+	at    int // the number of the statement, from 1; 0 means none
 	after bool
 	met   string // the statement
 }
@@ -38,8 +38,9 @@ func (f *fault) intercept(query string, carryOut func() error) error {
 	return errors.New("the fault")
 }
 
-// Whichever statement of a session in SQLite fails, before or after its effect, no transaction
-// stays open in the pool, the connection has its settings back, and the session goes on.
+// Any statement of a session in SQLite may fail, before or after its effect. No
+// transaction stays open in the pool, the connection gets its settings back,
+// and the session goes on.
 func TestSQLiteFaults(t *testing.T) {
 	calls := []struct {
 		name string
@@ -111,7 +112,8 @@ func TestSQLiteFaults(t *testing.T) {
 	}
 }
 
-// unharmed checks the pool's one connection.
+// unharmed checks the settings of the pool's one connection, and that it is in
+// no transaction.
 func unharmed(t *testing.T, db *sql.DB, what string, synchronous int) {
 	t.Helper()
 	for pragma, want := range map[string]int{"busy_timeout": 4321, "synchronous": synchronous} {
@@ -119,7 +121,7 @@ func unharmed(t *testing.T, db *sql.DB, what string, synchronous int) {
 			t.Errorf("%s: %s is %d, want %d", what, pragma, got, want)
 		}
 	}
-	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // the first fails in a transaction
+	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // BEGIN fails inside a transaction
 		if _, err := db.Exec(statement); err != nil {
 			t.Errorf("%s: then %s: %v", what, statement, err)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// On SQLite a Session works, too, where the last user of a pooled connection has
+// On SQLite too a Session works if the last user of a pooled connection has
 // left a transaction open.
 func TestUsedConnectionsOfSQLite(t *testing.T) {
 	t.Parallel()

@@ -13,15 +13,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// eachMarks runs test on a fresh database of each kind, with the table of marks and one that the work
-// writes to.
+// eachMarks runs test on a fresh database of each kind, with the table of
+// watermarks and a table that the work writes to.
 func eachMarks(t *testing.T, test func(t *testing.T, o lockertest.Orders, db *sql.DB)) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		d := sqllock.PostgreSQL
 		switch o.Driver {
 		case "sqlite":
 			d = sqllock.SQLite
-			o.DSN += "&_txlock=immediate" // a transaction that reads first, and then writes, is refused beside others
+			o.DSN += "&_txlock=immediate" // otherwise SQLite rejects a transaction that reads before it writes
 		case "mysql":
 			d = sqllock.MySQL
 		}
@@ -32,7 +32,8 @@ func eachMarks(t *testing.T, test func(t *testing.T, o lockertest.Orders, db *sq
 	})
 }
 
-// markedWork commits the work and the mark of one key, whatever Advance has said.
+// markedWork commits the work and the watermark of one key, whatever Advance
+// has returned.
 func markedWork(t *testing.T, db *sql.DB, to int64) error {
 	t.Helper()
 	tx, err := db.Begin()
@@ -44,7 +45,7 @@ func markedWork(t *testing.T, db *sql.DB, to int64) error {
 	_, writeErr := tx.Exec("INSERT INTO work VALUES (1)")
 	commitErr := tx.Commit()
 	if passed := writeErr == nil && commitErr == nil; passed != (markErr == nil) {
-		t.Errorf("Advance said %v; write %v, commit %v", markErr, writeErr, commitErr)
+		t.Errorf("Advance returned %v; write %v, commit %v", markErr, writeErr, commitErr)
 	}
 	return markErr
 }
@@ -52,7 +53,7 @@ func markedWork(t *testing.T, db *sql.DB, to int64) error {
 func TestAdvance(t *testing.T) {
 	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
 		if o.Driver == "mysql" {
-			db = open(t, o.Driver, o.DSN+"?clientFoundRows=true") // then a row that is left alone counts
+			db = open(t, o.Driver, o.DSN+"?clientFoundRows=true") // rows that stay unchanged count then
 		}
 		if at, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || ok || at != 0 {
 			t.Errorf("Get before any: %d, %t, %v", at, ok, err)
@@ -77,16 +78,17 @@ func TestAdvance(t *testing.T) {
 			}
 			want = max(want, step.to)
 			if at, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1)); err != nil || !ok || at != want {
-				t.Errorf("Mark after %d: %d, %t, %v, want %d", step.to, at, ok, err, want)
+				t.Errorf("Get after %d: %d, %t, %v, want %d", step.to, at, ok, err, want)
 			}
 		}
 		if n := number(t, db, "SELECT count(*) FROM work"); n != 4 {
-			t.Errorf("the work of %d marks is in the database, want that of 4", n)
+			t.Errorf("the work of %d watermarks is in the database, want 4", n)
 		}
 	})
 }
 
-// Of several who bring a key to the same marks at once, without any lock, one does for each mark.
+// Several callers advance a key to the same watermarks at once, without any
+// lock. One of them succeeds for each watermark.
 func TestAdvanceTogether(t *testing.T) {
 	const callers, marks = 4, 10
 	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
@@ -112,17 +114,17 @@ func TestAdvanceTogether(t *testing.T) {
 		for i := range done {
 			n := int(done[i].Load())
 			if n > 1 {
-				t.Errorf("mark %d: %d have moved it", i, n)
+				t.Errorf("watermark %d: %d callers have advanced to it", i, n)
 			}
 			all += n
 		}
 		if n := number(t, db, "SELECT count(*) FROM work"); n != all || done[marks-1].Load() != 1 {
-			t.Errorf("%d have moved a mark, %d works are in the database; the last mark: %d", all, n, done[marks-1].Load())
+			t.Errorf("%d callers have advanced, %d rows of work are in the database; the last watermark: %d", all, n, done[marks-1].Load())
 		}
 	})
 }
 
-// Each kind says what to create.
+// On each kind of database the error says what to create.
 func TestAdvanceWithoutTable(t *testing.T) {
 	eachMarks(t, func(t *testing.T, o lockertest.Orders, db *sql.DB) {
 		execute(t, db, "DROP TABLE latchkey_watermarks")
@@ -131,11 +133,11 @@ func TestAdvanceWithoutTable(t *testing.T) {
 			want = "watermark.Schema(PostgreSQL)"
 		}
 		if err := markedWork(t, db, 1); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_watermarks") {
-			t.Errorf("Advance: %v, want a word of %s", err, want)
+			t.Errorf("Advance: %v, want an error that mentions %s", err, want)
 		}
 		_, ok, err := watermark.Get(t.Context(), db, sqllock.Pair(-1, 1))
 		if err == nil || ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "latchkey_watermarks") {
-			t.Errorf("Get: %t, %v, want a word of %s", ok, err, want)
+			t.Errorf("Get: %t, %v, want an error that mentions %s", ok, err, want)
 		}
 	})
 }
