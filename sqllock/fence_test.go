@@ -44,7 +44,7 @@ func fencedWork(ctx context.Context, t *testing.T, db *sql.DB, lock *sqllock.Loc
 	return fenceErr
 }
 
-// written reports whether the work of who is in the database.
+// written reports whether the database has a row of this writer.
 func written(t *testing.T, db *sql.DB, who string) bool {
 	t.Helper()
 	return number(t, db, "SELECT count(*) FROM work WHERE who = $1", who) > 0

@@ -1,10 +1,13 @@
 // Package postgresfacts tests what the project's pages say of PostgreSQL
-// itself: how its advisory locks wait, time out and end, which deadlocks it
-// detects, and what pg_locks shows to which role. docs/deadlocks.md names each
-// of these tests.
+// itself:
 //
-// A failure means that this version of PostgreSQL behaves differently. The
-// page, or the code that relies on it, has to change then.
+//   - how its advisory locks wait, time out and end;
+//   - which deadlocks it detects;
+//   - what pg_locks shows to which role.
+//
+// docs/deadlocks.md names each of these tests. A failure means that this
+// version of PostgreSQL behaves differently. The page, or the code that relies
+// on it, has to change then.
 package postgresfacts
 
 import (
