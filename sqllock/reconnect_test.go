@@ -15,20 +15,20 @@ import (
 // After a cut of the network a Session serves again while an attempt to connect
 // still hangs: it does not wait for that attempt to fail. Bytes that a
 // connection loses in the cut never arrive.
-func TestBackWhileAnAttemptHangs(t *testing.T) {
+func TestReconnectWhileAnAttemptHangs(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		backWhileAnAttemptHangs(t, driver, dsn, 5)
+		reconnectWhileAnAttemptHangs(t, driver, dsn, 5)
 	})
 }
 
 // A pool of two connections has none for a second attempt while the first one
 // hangs. The Session then cancels the first one. lib/pq ignores that.
-func TestBackWithASmallPool(t *testing.T) {
+func TestReconnectWithASmallPool(t *testing.T) {
 	t.Parallel()
-	backWhileAnAttemptHangs(t, "pgx", pgtest.Database(t), 2)
+	reconnectWhileAnAttemptHangs(t, "pgx", pgtest.Database(t), 2)
 }
 
-func backWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
+func reconnectWhileAnAttemptHangs(t *testing.T, driver, dsn string, pool int) {
 	for name, cut := range map[string]func(w *lossyProxy, on bool){
 		"to the client": func(w *lossyProxy, on bool) { w.toClient = on },
 		"to the server": func(w *lossyProxy, on bool) { w.toServer = on },

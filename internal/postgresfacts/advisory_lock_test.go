@@ -26,9 +26,9 @@ func TestLockTimeoutBoundsWaitsNotTries(t *testing.T) {
 			}
 		}
 		for _, try := range []string{"pg_try_advisory_lock(1)", "pg_try_advisory_xact_lock(1)"} {
-			says(t, other, "SELECT "+try, false)
+			expectBool(t, other, "SELECT "+try, false)
 		}
-		says(t, other, "SELECT pg_try_advisory_lock(2)", true)
+		expectBool(t, other, "SELECT pg_try_advisory_lock(2)", true)
 	})
 }
 
@@ -61,16 +61,16 @@ func TestOnlyItsSessionUnlocks(t *testing.T) {
 		db := open(t, driver, dsn)
 		holder, watchdog := connection(t, db), connection(t, db)
 		executeOn(t, holder, "SELECT pg_advisory_lock(1)")
-		says(t, watchdog, "SELECT pg_advisory_unlock(1)", false)
+		expectBool(t, watchdog, "SELECT pg_advisory_unlock(1)", false)
 		executeOn(t, watchdog, "SELECT pg_advisory_unlock_all()")
-		says(t, watchdog, "SELECT pg_try_advisory_lock(1)", false)
+		expectBool(t, watchdog, "SELECT pg_try_advisory_lock(1)", false)
 		pid := backendPID(t, holder)
 		if n := advisoryLocksOf(t, db, pid); n != 1 {
 			t.Errorf("the holder has %d locks, want 1", n)
 		}
 		number(t, db, "SELECT pg_terminate_backend($1::int)::int", pid)
 		lockertest.Eventually(t, "the ended session holds no lock", func() bool { return advisoryLocksOf(t, db, pid) == 0 })
-		says(t, watchdog, "SELECT pg_try_advisory_lock(1)", true)
+		expectBool(t, watchdog, "SELECT pg_try_advisory_lock(1)", true)
 	})
 }
 
@@ -81,15 +81,15 @@ func TestTransactionsTryLockWithoutBeginLimitsNothing(t *testing.T) {
 		db := open(t, driver, dsn)
 		a, b := connection(t, db), connection(t, db)
 		for range 3 {
-			says(t, a, "SELECT pg_try_advisory_xact_lock(1)", true)
-			says(t, b, "SELECT pg_try_advisory_xact_lock(1)", true)
+			expectBool(t, a, "SELECT pg_try_advisory_xact_lock(1)", true)
+			expectBool(t, b, "SELECT pg_try_advisory_xact_lock(1)", true)
 		}
 		if n := advisoryLocks(t, db); n != 0 {
 			t.Errorf("%d locks in the database", n)
 		}
 		executeOn(t, a, "BEGIN")
-		says(t, a, "SELECT pg_try_advisory_xact_lock(1)", true)
-		says(t, b, "SELECT pg_try_advisory_xact_lock(1)", false)
+		expectBool(t, a, "SELECT pg_try_advisory_xact_lock(1)", true)
+		expectBool(t, b, "SELECT pg_try_advisory_xact_lock(1)", false)
 		executeOn(t, a, "ROLLBACK")
 	})
 }
@@ -100,10 +100,10 @@ func TestSetLocalWithoutBeginDoesNothing(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		conn := connection(t, open(t, driver, dsn))
 		executeOn(t, conn, "SET LOCAL lock_timeout = '1234ms'")
-		says(t, conn, "SELECT current_setting('lock_timeout') = '1234ms'", false)
+		expectBool(t, conn, "SELECT current_setting('lock_timeout') = '1234ms'", false)
 		executeOn(t, conn, "BEGIN")
 		executeOn(t, conn, "SET LOCAL lock_timeout = '1234ms'")
-		says(t, conn, "SELECT current_setting('lock_timeout') = '1234ms'", true)
+		expectBool(t, conn, "SELECT current_setting('lock_timeout') = '1234ms'", true)
 		executeOn(t, conn, "ROLLBACK")
 	})
 }
@@ -116,12 +116,12 @@ func TestOwnSessionMayTakeAgain(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		conn, other := connection(t, db), connection(t, db)
-		says(t, conn, "SELECT pg_try_advisory_lock(1)", true)
-		says(t, conn, "SELECT pg_try_advisory_lock(1)", true)
-		says(t, conn, "SELECT pg_advisory_unlock(1)", true)
-		says(t, other, "SELECT pg_try_advisory_lock(1)", false)
-		says(t, conn, "SELECT pg_advisory_unlock(1)", true)
-		says(t, other, "SELECT pg_try_advisory_lock(1)", true)
+		expectBool(t, conn, "SELECT pg_try_advisory_lock(1)", true)
+		expectBool(t, conn, "SELECT pg_try_advisory_lock(1)", true)
+		expectBool(t, conn, "SELECT pg_advisory_unlock(1)", true)
+		expectBool(t, other, "SELECT pg_try_advisory_lock(1)", false)
+		expectBool(t, conn, "SELECT pg_advisory_unlock(1)", true)
+		expectBool(t, other, "SELECT pg_try_advisory_lock(1)", true)
 		s := session(t, driver, dsn)
 		lock := mustLock(t, s, sqllock.ID(2))
 		if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrHeld) {
@@ -138,6 +138,6 @@ func TestOwnSessionMayTakeAgain(t *testing.T) {
 		if err := <-waited; !errors.Is(err, context.Canceled) {
 			t.Errorf("Lock again in a Session: %v, want the end of its context", err)
 		}
-		giveBack(t, lock)
+		unlock(t, lock)
 	})
 }

@@ -27,11 +27,11 @@ var (
 	transaction   = dbtest.Transaction
 	connection    = dbtest.Conn
 	mustLock      = dbtest.Lock
-	giveBack      = dbtest.Unlock
+	unlock        = dbtest.Unlock
 	execute       = dbtest.Execute
 	executeOn     = dbtest.ExecuteOn
 	number        = dbtest.Number
-	says          = dbtest.ExpectBool
+	expectBool    = dbtest.ExpectBool
 	backendPID    = dbtest.BackendPID
 	advisoryLocks = dbtest.AdvisoryLocks
 	stateOf       = dbtest.State

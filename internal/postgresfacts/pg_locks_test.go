@@ -91,8 +91,8 @@ func TestPgLocksShowsOtherDatabases(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		here, there := open(t, driver, dsn), open(t, driver, pgtest.Database(t))
 		key := fmt.Sprintf("(%d)", rand.Int64())
-		says(t, connection(t, here), "SELECT pg_try_advisory_lock"+key, true)
-		says(t, connection(t, there), "SELECT pg_try_advisory_lock"+key, true)
+		expectBool(t, connection(t, here), "SELECT pg_try_advisory_lock"+key, true)
+		expectBool(t, connection(t, there), "SELECT pg_try_advisory_lock"+key, true)
 		query := "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND (classid::bigint << 32) | objid::bigint = " + key
 		if n := number(t, here, query); n != 2 {
 			t.Errorf("pg_locks shows %d holders in all databases, want 2", n)
@@ -152,7 +152,7 @@ func TestWhatAnOrdinaryRoleSees(t *testing.T) {
 			executeOn(t, observer, "RESET ROLE")
 		}
 		executeOn(t, observer, "SET ROLE signaller")
-		says(t, observer, "SELECT pg_terminate_backend("+strconv.Itoa(holderPID)+")", true)
+		expectBool(t, observer, "SELECT pg_terminate_backend("+strconv.Itoa(holderPID)+")", true)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

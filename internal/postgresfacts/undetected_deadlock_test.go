@@ -56,7 +56,7 @@ func TestPostgresMissesDeadlockThroughAProcess(t *testing.T) {
 		if n := number(t, open(t, driver, dsn), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"); n != 1 || len(got) != 0 {
 			t.Errorf("%d sessions wait after the search, want the transaction to go on waiting", n)
 		}
-		giveBack(t, lock) // the process's next step
+		unlock(t, lock) // the process's next step
 		if err := <-got; err != nil {
 			t.Errorf("the transaction got %v", err)
 		}
@@ -77,7 +77,7 @@ func boundedByLockTx(t *testing.T, s *sqllock.Session, tx *sql.Tx, key sqllock.K
 	if err := sqllock.LockTx(ctx, tx, key, 50*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("LockTx of a key of the same process: %v, want ErrHeld", err)
 	}
-	giveBack(t, lock)
+	unlock(t, lock)
 	if err := sqllock.LockTx(ctx, tx, key, time.Minute); err != nil {
 		t.Errorf("LockTx afterwards: %v", err)
 	}
@@ -148,12 +148,12 @@ func TestPostgresMissesDeadlockOfPollers(t *testing.T) {
 		if r := <-toA; !errors.Is(r.err, context.Canceled) {
 			t.Errorf("Lock of the cancelled caller: %v, want context.Canceled", r.err)
 		}
-		giveBack(t, ofA)
+		unlock(t, ofA)
 		r := <-toB
 		if r.err != nil {
 			t.Fatalf("Lock of the other caller: %v", r.err)
 		}
-		giveBack(t, r.lock)
-		giveBack(t, ofB)
+		unlock(t, r.lock)
+		unlock(t, ofB)
 	})
 }

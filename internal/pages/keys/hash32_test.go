@@ -29,14 +29,14 @@ func TestThirtyTwoBitHashesCollide(t *testing.T) {
 				t.Fatalf("%s: no collision", name)
 			}
 			conn := connection(t, db)
-			says(t, conn, "SELECT pg_try_advisory_lock("+strconv.FormatInt(key, 10)+")", true)
+			expectBool(t, conn, "SELECT pg_try_advisory_lock("+strconv.FormatInt(key, 10)+")", true)
 			if _, err := s.TryLock(t.Context(), sqllock.ID(key)); !errors.Is(err, sqllock.ErrHeld) {
 				t.Errorf("%s: TryLock of the other name: %v, want ErrHeld", name, err)
 			}
 			users := sqllock.Namespace("user")
 			first, second := mustLock(t, s, users.Key(one)), mustLock(t, s, users.Key(other))
-			giveBack(t, first)
-			giveBack(t, second)
+			unlock(t, first)
+			unlock(t, second)
 		}
 	})
 }

@@ -48,15 +48,15 @@ func TestKeysPageExcludes(t *testing.T) {
 // excludes checks that the statement take acquires key on conn.
 func excludes(t *testing.T, conn *sql.Conn, s *sqllock.Session, key sqllock.Key, take, give string) {
 	t.Helper()
-	giveBack(t, mustLock(t, s, key))
-	says(t, conn, take, true)
+	unlock(t, mustLock(t, s, key))
+	expectBool(t, conn, take, true)
 	if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("TryLock of key %d, acquired by %.60s…: %v, want ErrHeld", key.Int64(), take, err)
 	}
-	says(t, conn, give, true)
+	expectBool(t, conn, give, true)
 	lock := mustLock(t, s, key)
-	says(t, conn, take, false)
-	giveBack(t, lock)
+	expectBool(t, conn, take, false)
+	unlock(t, lock)
 }
 
 // The page's queries find the session that holds a key of either key space, and
@@ -77,7 +77,7 @@ func TestKeysPageHolder(t *testing.T) {
 					t.Errorf("holder of %d, while %d is held: pid %d, want %d", id, n, pid, found)
 				}
 			}
-			giveBack(t, lock)
+			unlock(t, lock)
 		}
 		for _, pair := range [][2]int{{0, 0}, {-7, 8}, {math.MinInt32, math.MaxInt32}, {math.MaxInt32, math.MinInt32}} {
 			lock := mustLock(t, s, sqllock.Pair(int32(pair[0]), int32(pair[1])))
@@ -87,7 +87,7 @@ func TestKeysPageHolder(t *testing.T) {
 					t.Errorf("holder of %d, %d, while %v is held: pid %d, want %d", pair[0], object, pair, pid, found)
 				}
 			}
-			giveBack(t, lock)
+			unlock(t, lock)
 		}
 	})
 }

@@ -1,5 +1,6 @@
-// Package keys tests docs/keys.md: the SQL, Python, JavaScript and Go on the page
-// compute the same keys as package sqllock, and the locks exclude each other.
+// Package keys tests docs/keys.md. The SQL, Python, JavaScript and Go on the
+// page compute the same keys as package sqllock, and locks on these keys
+// exclude each other.
 package keys
 
 import (
@@ -17,10 +18,10 @@ var (
 	session       = dbtest.Session
 	connection    = dbtest.Conn
 	mustLock      = dbtest.Lock
-	giveBack      = dbtest.Unlock
+	unlock        = dbtest.Unlock
 	execute       = dbtest.Execute
 	number        = dbtest.Number
-	says          = dbtest.ExpectBool
+	expectBool    = dbtest.ExpectBool
 	advisoryLocks = dbtest.AdvisoryLocks
 	stateOf       = dbtest.State
 )
