@@ -42,7 +42,7 @@ func TestFenceErrors(t *testing.T) {
 			want error
 			text string
 		}{
-			{"given back", t.Context(), released, sqllock.ErrReleased, ""},
+			{"released", t.Context(), released, sqllock.ErrReleased, ""},
 			{"no lock", t.Context(), nil, sqllock.ErrUnavailable, ""},
 			{"ended context, no token", ended, mustLock(t, s, sqllock.ID(5)), context.Canceled, ""},
 			{"ended context, a token", ended, drawn, context.Canceled, ""},

@@ -37,11 +37,11 @@ func TestBoundContextEnds(t *testing.T) {
 	}
 	// What a handler may have done with the context before it ends.
 	used := map[string]func(ctx context.Context) (ended func() bool){
-		"nobody waits":     func(context.Context) func() bool { return nil },
+		"no caller waits":  func(context.Context) func() bool { return nil },
 		"Done was taken":   func(ctx context.Context) func() bool { done := ctx.Done(); return func() bool { return closed(done) } },
 		"a child was made": func(ctx context.Context) func() bool { return endedChild(ctx) },
-		"Err was asked":    func(ctx context.Context) func() bool { _ = ctx.Err(); return nil },
-		"Cause was asked":  func(ctx context.Context) func() bool { _ = context.Cause(ctx); return nil },
+		"Err was called":   func(ctx context.Context) func() bool { _ = ctx.Err(); return nil },
+		"Cause was called": func(ctx context.Context) func() bool { _ = context.Cause(ctx); return nil },
 	}
 	for _, tt := range tests {
 		for use, prepare := range used {

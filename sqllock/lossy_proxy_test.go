@@ -15,14 +15,14 @@ type lossyProxy struct {
 	server   string
 	tasks    sync.WaitGroup
 
-	mu       sync.Mutex // protects the fields below
-	conns    map[net.Conn]struct{}
-	truncate int  // the number of bytes to lose at the end of the next write to the server
-	toServer bool // all bytes to the server are lost
-	toClient bool // all bytes to the client are lost
-	refuses  bool // new connections are closed at once
-	hung     int  // connections that began in a cut and have lost bytes
-	closed   bool
+	mu        sync.Mutex // protects the fields below
+	conns     map[net.Conn]struct{}
+	truncate  int  // the number of bytes to lose at the end of the next write to the server
+	toServer  bool // all bytes to the server are lost
+	toClient  bool // all bytes to the client are lost
+	closesNew bool // new connections are closed at once
+	hung      int  // connections that began in a cut and have lost bytes
+	closed    bool
 }
 
 // startLossyProxy starts a proxy to the server of dsn. It returns the proxy and
@@ -82,7 +82,7 @@ func (w *lossyProxy) accept() {
 func (w *lossyProxy) connect(client net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.refuses {
+	if w.closed || w.closesNew {
 		_ = client.Close()
 		return
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// refused checks that Open on db fails with want, and that its error says what
+// rejects checks that Open on db fails with want, and that its error says what
 // to change.
-func refused(t *testing.T, db *sql.DB, dsn string, want error, advice string) {
+func rejects(t *testing.T, db *sql.DB, dsn string, want error, advice string) {
 	t.Helper()
 	s, err := sqllock.Open(t.Context(), db)
 	if s != nil {
@@ -39,7 +39,7 @@ func TestOpenRefusesStandby(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		dsn := standby.DSN("")
 		db := open(t, driver, dsn)
-		refused(t, db, dsn, sqllock.ErrNotExclusive, "connect to the primary")
+		rejects(t, db, dsn, sqllock.ErrNotExclusive, "connect to the primary")
 		if _, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) {
 			t.Errorf("%s: PerTx on a standby: %v, want ErrNotExclusive", driver, err)
 		}
@@ -61,7 +61,7 @@ func TestPgBouncer(t *testing.T) {
 		for _, size := range []int{1, 2, 20} {
 			t.Run(fmt.Sprintf("%s/transaction/%d", driver, size), func(t *testing.T) {
 				dsn := pooler(t, "transaction", size)
-				refused(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "use PerTx")
+				rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "use PerTx")
 				// Open leaves no lock and no setting on the pooler's connections.
 				direct := open(t, driver, cluster.DSN(""))
 				if n := advisoryLocks(t, direct); n != 0 {
@@ -192,7 +192,7 @@ func TestOpenWhileDatabaseIsDown(t *testing.T) {
 				t.Fatal(err)
 			}
 			db := open(t, driver, dsn)
-			refused(t, db, dsn, sqllock.ErrUnavailable, "refused")
+			rejects(t, db, dsn, sqllock.ErrUnavailable, "refused")
 
 			s, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen())
 			if err != nil {
@@ -297,7 +297,7 @@ func TestOpenRefusesLookAlike(t *testing.T) {
 			"Something 1.0 (PostgreSQL-compatible)": "not PostgreSQL by its version()",
 		} {
 			instead(t, direct, "version() RETURNS text LANGUAGE sql AS $$ SELECT '"+version+"' $$")
-			refused(t, db, dsn, sqllock.ErrNotExclusive, advice)
+			rejects(t, db, dsn, sqllock.ErrNotExclusive, advice)
 		}
 		_, err := sqllock.Open(t.Context(), db, sqllock.WithDialect(sqllock.PostgreSQL))
 		if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "did not exclude") {
@@ -314,7 +314,7 @@ func TestOpenRefusesServerWithoutSessionLocks(t *testing.T) {
 		replaceable(t, direct, "pg_try_advisory_lock(bigint)")
 		instead(t, direct, `pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE plpgsql
 			AS $$ BEGIN RAISE EXCEPTION 'not here' USING ERRCODE = '0A000'; END $$`)
-		refused(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "pass WithLeaseTable()")
+		rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "pass WithLeaseTable()")
 	})
 }
 

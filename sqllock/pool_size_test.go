@@ -56,7 +56,7 @@ func TestOpenRefusesPoolOfOne(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
 		db.SetMaxOpenConns(1)
-		refused(t, db, dsn, sqllock.ErrConfig, "allow two or more")
+		rejects(t, db, dsn, sqllock.ErrConfig, "allow two or more")
 		db.SetMaxOpenConns(2)
 		s, err := sqllock.Open(t.Context(), db)
 		if err != nil {

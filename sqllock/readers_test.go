@@ -50,7 +50,7 @@ func TestReadersOfAllKinds(t *testing.T) {
 					readers = append(readers, lock)
 				}
 			}
-			aloneRefused := func(when string) {
+			rejectsWriters := func(when string) {
 				t.Helper()
 				for name, l := range lockers {
 					if _, err := l.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
@@ -61,13 +61,13 @@ func TestReadersOfAllKinds(t *testing.T) {
 					t.Errorf("TryTx %s: %v, want ErrHeld", when, err)
 				}
 			}
-			aloneRefused("beside readers")
+			rejectsWriters("while others read")
 			for _, l := range readers {
 				if err := l.Unlock(); err != nil {
 					t.Errorf("Unlock: %v", err)
 				}
 			}
-			aloneRefused("beside a transaction that reads")
+			rejectsWriters("while a transaction reads")
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}

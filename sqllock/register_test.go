@@ -199,7 +199,7 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 func TestRegistryMisuse(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		refused := func(what, says string, opts ...sqllock.Option) {
+		rejects := func(what, says string, opts ...sqllock.Option) {
 			t.Helper()
 			s, err := sqllock.Open(t.Context(), open(t, driver, dsn), opts...)
 			if err == nil {
@@ -209,21 +209,21 @@ func TestRegistryMisuse(t *testing.T) {
 				t.Errorf("%s: %v, want an error of its own that says %q", what, err, says)
 			}
 		}
-		refused("no tables", "lockwatch.Schema", sqllock.WithRegistry(""))
-		refused("no tables, lazily", "lockwatch.Schema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
+		rejects("no tables", "lockwatch.Schema", sqllock.WithRegistry(""))
+		rejects("no tables, lazily", "lockwatch.Schema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
 		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+`; RESET search_path`)
-		refused("tables in another schema", "name their schema", sqllock.WithRegistry(""))
-		refused("a schema without them", "lockwatch.Schema", sqllock.WithRegistry("public"))
+		rejects("tables in another schema", "name their schema", sqllock.WithRegistry(""))
+		rejects("a schema without them", "lockwatch.Schema", sqllock.WithRegistry("public"))
 		if s := session(t, driver, dsn, sqllock.WithRegistry("o'ther")); s.Close() != nil {
 			t.Error("the schema that has the tables is rejected")
 		}
 		stranger := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
 		execute(t, db, strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE latchkey_waits OWNER TO "+stranger)
-		refused("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
+		rejects("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
 		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits; DROP ROLE "+stranger)
 		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;
 			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".latchkey_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
-		refused("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))
+		rejects("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))
 	})
 }
 

@@ -59,7 +59,7 @@ func TestTokenErrors(t *testing.T) {
 			lock *sqllock.Lock
 			want error // nil: any
 		}{
-			{"given back", t.Context(), released, sqllock.ErrReleased},
+			{"released", t.Context(), released, sqllock.ErrReleased},
 			{"lost", t.Context(), lost, sqllock.ErrLost},
 			{"no lock", t.Context(), nil, sqllock.ErrUnavailable},
 			{"ended context", ended, mustLock(t, s, sqllock.ID(4)), context.Canceled},

@@ -111,7 +111,7 @@ func TestWatchEndsAStatementWithoutItsEnd(t *testing.T) {
 		lockertest.Eventually(t, "the lock is registered", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
 		})
-		wired.change(func(w *lossyProxy) { w.refuses = true })
+		wired.change(func(w *lossyProxy) { w.closesNew = true })
 		inMidStatement(t, wired, s)
 		var ended atomic.Int64
 		watch(t, db, func(f lockwatch.Finding) {

@@ -157,7 +157,7 @@ func TestOpenInEternalTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, name, dsn string) {
 		db := sql.OpenDB(forever{connectorOf(t, name, dsn)})
 		t.Cleanup(func() { _ = db.Close() })
-		refused(t, db, dsn, sqllock.ErrNotExclusive, "keeps a transaction open")
+		rejects(t, db, dsn, sqllock.ErrNotExclusive, "keeps a transaction open")
 	})
 }
 

@@ -33,9 +33,9 @@ func makeTables(t *testing.T, owner *sql.DB, role string) {
 	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_secret_checks, latchkey_tokens TO "+role)
 }
 
-// refusedFor checks that Open rejects db with want, in an error that contains
+// rejectedFor checks that Open rejects db with want, in an error that contains
 // says.
-func refusedFor(t *testing.T, db *sql.DB, want error, says string) {
+func rejectedFor(t *testing.T, db *sql.DB, want error, says string) {
 	t.Helper()
 	s, err := sqllock.Open(t.Context(), db, sqllock.WithLeaseTable())
 	if err == nil {
@@ -52,7 +52,7 @@ func TestLeaseTableWithoutRightToCreate(t *testing.T) {
 	t.Parallel()
 	role, owner, asClerk := clerk(t, "pgx", pgtest.Database(t))
 	execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	refusedFor(t, asClerk, sqllock.ErrConfig, "Schema(PostgreSQL)")
+	rejectedFor(t, asClerk, sqllock.ErrConfig, "Schema(PostgreSQL)")
 	makeTables(t, owner, role)
 	s := session(t, asClerk, sqllock.WithLeaseTable())
 	if err := mustLock(t, s, sqllock.ID(1)).Unlock(); err != nil {
@@ -70,7 +70,7 @@ func TestLeaseTableWithoutRightToTokens(t *testing.T) {
 				role, owner, asClerk := clerk(t, driver, pgtest.Database(t))
 				makeTables(t, owner, role)
 				execute(t, owner, revoke(function))
-				refusedFor(t, asClerk, sqllock.ErrConfig, function)
+				rejectedFor(t, asClerk, sqllock.ErrConfig, function)
 			})
 		}
 	}
@@ -103,7 +103,7 @@ func TestLeaseTableInTwoSchemas(t *testing.T) {
 			if driver == "pgx" {
 				dsn = inExecMode(dsn)
 			}
-			refusedFor(t, open(t, driver, dsn+"&search_path=other,public"), sqllock.ErrNotExclusive, "more than one schema")
+			rejectedFor(t, open(t, driver, dsn+"&search_path=other,public"), sqllock.ErrNotExclusive, "more than one schema")
 		})
 	}
 }

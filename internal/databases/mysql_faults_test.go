@@ -186,7 +186,7 @@ func TestMySQLWrongAnswers(t *testing.T) {
 		{"not a letter of ours", "CONCAT(''", "CONCAT('x'", dialect.Gone},
 		{"too much", "CONCAT(''", "CONCAT('1'", dialect.Gone},
 		{"too little", "CONCAT(''", "'1' -- ", dialect.Gone},
-		{"no answer to a group", "THEN ',0'", "THEN ''", dialect.Gone},
+		{"no result for a group", "THEN ',0'", "THEN ''", dialect.Gone},
 		{"a place that a group has not", "THEN ',0'", "THEN ',9'", dialect.Gone},
 		{"the server cannot tell", "IFNULL(GET_LOCK(", "IFNULL(NULL AND GET_LOCK(", dialect.Statement},
 	} {

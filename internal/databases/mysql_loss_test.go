@@ -66,8 +66,8 @@ func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
 	id := holder(t, db)
 	done := make(chan struct{})
 	var (
-		wg      sync.WaitGroup
-		refused atomic.Int64
+		wg     sync.WaitGroup
+		denied atomic.Int64
 	)
 	for i := range 16 {
 		wg.Go(func() {
@@ -75,7 +75,7 @@ func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
 				other, err := s.TryLock(context.Background(), sqllock.ID(int64(i)))
 				if err == nil {
 					if fenced := fencedWork(t, db, other, i); fenced != nil {
-						refused.Add(1)
+						denied.Add(1)
 						if !strings.Contains(fenced.Error(), "interrupted") {
 							t.Errorf("Fence: %v", fenced)
 						}
@@ -110,7 +110,7 @@ func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
 		t.Errorf("Unlock: %v", err)
 	}
 	lockertest.Eventually(t, "no lock remains", func() bool { return number(t, db, namedLocks) == 0 })
-	t.Logf("%d tokens were not granted, %d losses", refused.Load(), s.Stats().Losses)
+	t.Logf("%d tokens were not granted, %d losses", denied.Load(), s.Stats().Losses)
 }
 
 // The watch on the socket notices a killed connection long before a heartbeat

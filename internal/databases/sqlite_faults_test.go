@@ -49,7 +49,7 @@ func TestSQLiteFaults(t *testing.T) {
 		{"take", func(s dialect.Session) error {
 			return s.Exchange(&dialect.Batch{Try: big(1, 2), Any: [][]dialect.Key{big(1, 3), big(4)}})
 		}},
-		{"give back", func(s dialect.Session) error {
+		{"release", func(s dialect.Session) error {
 			return s.Exchange(&dialect.Batch{Release: big(1, 2, 77), Try: big(5)})
 		}},
 		{"check", func(s dialect.Session) error {

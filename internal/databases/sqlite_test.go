@@ -128,14 +128,14 @@ func TestSQLiteDiskFull(t *testing.T) {
 	db := open(t, "sqlite", o.DSN)
 	pages := number(t, db, "PRAGMA page_count")
 	full := session(t, limited(t, o.DSN, pages))
-	var refused error
+	var lastErr error
 	for i := range 10_000 {
-		if _, refused = full.TryLock(t.Context(), sqllock.ID(int64(i))); refused != nil {
+		if _, lastErr = full.TryLock(t.Context(), sqllock.ID(int64(i))); lastErr != nil {
 			break
 		}
 	}
-	if !errors.Is(refused, sqllock.ErrCapacity) {
-		t.Fatalf("TryLock on a full disk: %v, want ErrCapacity", refused)
+	if !errors.Is(lastErr, sqllock.ErrCapacity) {
+		t.Fatalf("TryLock on a full disk: %v, want ErrCapacity", lastErr)
 	}
 	if err := held.Err(); err != nil {
 		t.Errorf("a lock that was held before: %v", err)

@@ -73,7 +73,7 @@ func noLeftovers(t *testing.T, fleet Fleet) {
 	if fleet.Leftovers == nil {
 		return
 	}
-	Eventually(t, "no lock is left in the database", func() bool { return fleet.Leftovers(t) == 0 })
+	Eventually(t, "no lock remains in the database", func() bool { return fleet.Leftovers(t) == 0 })
 }
 
 // Eventually polls until ok returns true, and fails the test if that takes too
@@ -108,7 +108,7 @@ func try(t *testing.T, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 	return lock
 }
 
-func refuse(t *testing.T, l sqllock.Locker, key sqllock.Key) {
+func reject(t *testing.T, l sqllock.Locker, key sqllock.Key) {
 	t.Helper()
 	lock, err := l.TryLock(t.Context(), key)
 	if !errors.Is(err, sqllock.ErrHeld) || lock != nil {
@@ -127,8 +127,8 @@ func exclusion(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
 	key := newKey(t)
 	lock := try(t, a, key)
-	refuse(t, a, key) // not re-entrant
-	refuse(t, b, key)
+	reject(t, a, key) // not re-entrant
+	reject(t, b, key)
 	other := try(t, b, newKey(t))
 	release(t, lock)
 	release(t, try(t, b, key))
@@ -180,7 +180,7 @@ func thousandRounds(t *testing.T, fleet Fleet) {
 	key := newKey(t)
 	for range 1000 {
 		lock := try(t, a, key)
-		refuse(t, b, key)
+		reject(t, b, key)
 		release(t, lock)
 		release(t, try(t, b, key))
 		a, b = b, a
@@ -291,7 +291,7 @@ func do(t *testing.T, fleet Fleet) {
 		if _, ok := sqllock.FromContext(ctx); !ok {
 			t.Error("the context of Do carries no lock")
 		}
-		refuse(t, b, key)
+		reject(t, b, key)
 		return failed
 	})
 	if err != failed {

@@ -85,7 +85,7 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 		})
 		Eventually(t, "the waiter is in line", func() bool { return fleet.InLine(a) == i+1 })
 	}
-	refuse(t, a, key)
+	reject(t, a, key)
 	release(t, lock)
 	wg.Wait()
 	for i := range n {

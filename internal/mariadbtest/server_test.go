@@ -42,7 +42,7 @@ func TestServer(t *testing.T) {
 	for name, end := range map[string]func() error{"Stop": s.Stop, "Kill": s.Kill} {
 		must(t, end())
 		if greets("unix", socket(s.Dir())) {
-			t.Errorf("after %s the server answers", name)
+			t.Errorf("after %s the server responds", name)
 		}
 		must(t, s.StartAgain())
 		if err := s.StartAgain(); err == nil {
@@ -52,7 +52,7 @@ func TestServer(t *testing.T) {
 	}
 	must(t, s.Freeze())
 	if greets("unix", socket(s.Dir())) {
-		t.Error("a frozen server answers")
+		t.Error("a frozen server responds")
 	}
 	must(t, s.Thaw())
 	must(t, s.Execute("USE kept"))

@@ -58,7 +58,7 @@ func Start(opts ...Option) (*Cluster, error) {
 }
 
 // create makes a home for c, lets makeData fill its data directory and starts
-// the server. After an error nothing is left.
+// the server. After an error nothing remains.
 func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err error) {
 	if c.programs, err = findPrograms(); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (c *Cluster) launchLocked() error {
 	defer cancel()
 	// Connect over the socket, which no other server can have: it is in our own
 	// directory.
-	err = poll(startTimeout, "PostgreSQL to answer", func() (bool, error) {
+	err = poll(startTimeout, "PostgreSQL to accept connections", func() (bool, error) {
 		if server.exited() {
 			return false, errors.New("pgtest: PostgreSQL did not start")
 		}

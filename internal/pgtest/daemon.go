@@ -112,7 +112,7 @@ func (d *Daemon) startLocked() error {
 		return err
 	}
 	d.server = server
-	err = poll(startTimeout, filepath.Base(args[0])+" to answer", func() (bool, error) {
+	err = poll(startTimeout, filepath.Base(args[0])+" to accept connections", func() (bool, error) {
 		if server.exited() {
 			return false, errors.New("pgtest: it did not start")
 		}

@@ -58,8 +58,8 @@ func execute(ctx context.Context, dsn, query string) error {
 	return nil
 }
 
-// answer runs a query that returns one value of type T.
-func answer[T any](ctx context.Context, dsn, query string) (T, error) {
+// queryValue runs a query that returns one value of type T.
+func queryValue[T any](ctx context.Context, dsn, query string) (T, error) {
 	var value T
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

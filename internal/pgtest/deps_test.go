@@ -48,11 +48,11 @@ func TestDeps(t *testing.T) {
 		says string
 	}{
 		{"benchmarks", []string{"bench"}, "", "not found: postgres redis; run:"},
-		{"benchmarks beside a database", []string{"bench"}, "DATABASE_URL=postgres://db.example/", "not found: postgres redis; run:"},
-		{"benchmarks beside a server for tests", []string{"bench"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres redis; run:"},
+		{"benchmarks with a database", []string{"bench"}, "DATABASE_URL=postgres://db.example/", "not found: postgres redis; run:"},
+		{"benchmarks with a server for tests", []string{"bench"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres redis; run:"},
 		{"an unknown argument", []string{"banch"}, "", "unknown argument banch"},
 		{"tests", nil, "", "not found: postgres pgbouncer redis cc mariadb; run:"},
-		{"tests beside a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer redis cc mariadb; run:"},
+		{"tests with a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer redis cc mariadb; run:"},
 		{"tests on a server", nil, EnvServer + "=postgres://db.example/", EnvServer + " is not enough"},
 	}
 	for _, tt := range tests {

@@ -38,7 +38,7 @@ func silent(t *testing.T, ended <-chan error) {
 	}
 }
 
-func answered(t *testing.T, ended <-chan error) {
+func responds(t *testing.T, ended <-chan error) {
 	t.Helper()
 	select {
 	case err := <-ended:
@@ -62,7 +62,7 @@ func TestFreeze(t *testing.T) {
 		t.Error("a frozen server takes connections")
 	}
 	must(t, c.Thaw())
-	answered(t, ended)
+	responds(t, ended)
 	do(t, c.DSN(""), "SELECT 1")
 }
 
@@ -75,7 +75,7 @@ func TestFreezeBackend(t *testing.T) {
 	silent(t, ended)
 	do(t, c.DSN(""), "SELECT 1") // the others live on
 	must(t, c.ThawBackend(pid))
-	answered(t, ended)
+	responds(t, ended)
 }
 
 func TestKillBackend(t *testing.T) {

@@ -80,7 +80,7 @@ func TestPgBouncerKill(t *testing.T) {
 	do(t, b.DSN(""), "SELECT 1")
 	must(t, b.Kill())
 	if execute(t.Context(), b.DSN(""), "SELECT 1") == nil {
-		t.Error("a killed PgBouncer answers")
+		t.Error("a killed PgBouncer responds")
 	}
 	must(t, b.Kill())
 	must(t, b.Close())

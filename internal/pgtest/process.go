@@ -65,7 +65,7 @@ func poll(d time.Duration, what string, done func() (bool, error)) error {
 		case ok:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("pgtest: waited %v in vain for %s", d, what)
+			return fmt.Errorf("pgtest: waited %v for %s without success", d, what)
 		}
 		time.Sleep(pause)
 	}

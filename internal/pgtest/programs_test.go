@@ -147,7 +147,7 @@ func TestMissingProgramsGiveOneLine(t *testing.T) {
 		words  []string
 	}{
 		{"Start", "", start, []string{"make deps", EnvServer}},
-		{"Start beside a server", "postgres://db.example/", start, []string{"make deps", "a server of its own"}},
+		{"Start with a server for tests", "postgres://db.example/", start, []string{"make deps", "a server of its own"}},
 		{"PgBouncer", "", bouncer, []string{"make deps", "PgBouncer"}},
 	}
 	for _, tt := range tests {

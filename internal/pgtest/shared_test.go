@@ -25,7 +25,7 @@ func TestDatabase(t *testing.T) {
 		t.Error("two tests have one database")
 	}
 	if n := ask[int](t, server, "SELECT count(*) FROM pg_database WHERE datname IN ('"+names[0]+"', '"+names[1]+"')"); n != 0 {
-		t.Errorf("%d databases are left after the test", n)
+		t.Errorf("%d databases remain after the test", n)
 	}
 }
 

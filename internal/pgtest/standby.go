@@ -22,7 +22,7 @@ func (c *Cluster) Standby() (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	err := poll(startTimeout, "the standby to follow", func() (bool, error) {
-		return answer[bool](ctx, s.DSN(""), "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')")
+		return queryValue[bool](ctx, s.DSN(""), "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')")
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w%s", err, s.home.logTail(0)), s.Close())
@@ -36,7 +36,7 @@ func (c *Cluster) Standby() (*Cluster, error) {
 func (c *Cluster) Promote() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	promoted, err := answer[bool](ctx, c.DSN(""), fmt.Sprintf("SELECT pg_promote(true, %d)", int(startTimeout.Seconds())))
+	promoted, err := queryValue[bool](ctx, c.DSN(""), fmt.Sprintf("SELECT pg_promote(true, %d)", int(startTimeout.Seconds())))
 	if err != nil {
 		return fmt.Errorf("pgtest: promote: %w", err)
 	}

@@ -45,7 +45,7 @@ func testStandby(t *testing.T, prepare func(*Cluster)) {
 	follows := func() {
 		t.Helper()
 		must(t, poll(startTimeout, "the table to arrive", func() (bool, error) {
-			return answer[bool](t.Context(), s.DSN(""), "SELECT to_regclass('followed') IS NOT NULL")
+			return queryValue[bool](t.Context(), s.DSN(""), "SELECT to_regclass('followed') IS NOT NULL")
 		}))
 	}
 	follows()

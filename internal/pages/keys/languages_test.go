@@ -38,20 +38,20 @@ const _argument = (integer) => ({ text, integer: digits, bytes }) =>
   text !== undefined ? text : bytes !== undefined ? Buffer.from(bytes, "hex") : integer(digits);
 const _answer = (call, integer) => {
   try {
-    const answer = eval(_oneWord(call.function))(...call.args.map(_argument(integer)));
-    return Array.isArray(answer) ? answer.join(", ") : String(answer);
+    const result = eval(_oneWord(call.function))(...call.args.map(_argument(integer)));
+    return Array.isArray(result) ? result.join(", ") : String(result);
   } catch (e) {
     if (e instanceof RangeError) return "does not fit";
     throw e;
   }
 };
 for (const call of JSON.parse(require("node:fs").readFileSync(0, "utf8"))) {
-  const answer = _answer(call, BigInt);
+  const result = _answer(call, BigInt);
   if (call.args.every((arg) => !arg.integer || Number.isSafeInteger(Number(arg.integer)))) {
     const again = _answer(call, Number);
-    if (again !== answer) throw new Error(call.function + ": a Number gives " + again + ", a BigInt " + answer);
+    if (again !== result) throw new Error(call.function + ": a Number gives " + again + ", a BigInt " + result);
   }
-  console.log(JSON.stringify(answer));
+  console.log(JSON.stringify(result));
 }
 `
 )
@@ -66,8 +66,8 @@ var keyLanguages = []keyLanguage{
 	{"js", "node", "keys.cjs", callNode},
 }
 
-// answers runs the page's code with calls, in JSON, and returns the results.
-func (l keyLanguage) answers(t *testing.T, calls []byte) []string {
+// results runs the page's code with calls, in JSON, and returns the results.
+func (l keyLanguage) results(t *testing.T, calls []byte) []string {
 	t.Helper()
 	program, err := exec.LookPath(l.program)
 	if errors.Is(err, exec.ErrNotFound) {
@@ -85,15 +85,15 @@ func (l keyLanguage) answers(t *testing.T, calls []byte) []string {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", l.program, err, stderr.String())
 	}
-	var answers []string
+	var results []string
 	for line := range strings.Lines(string(output)) {
-		var answer string
-		if err := json.Unmarshal([]byte(line), &answer); err != nil {
+		var result string
+		if err := json.Unmarshal([]byte(line), &result); err != nil {
 			t.Fatalf("%s says %q: %v", l.program, line, err)
 		}
-		answers = append(answers, answer)
+		results = append(results, result)
 	}
-	return answers
+	return results
 }
 
 // Python and Node compute the same keys as Go.
@@ -109,7 +109,7 @@ func TestKeysPageLanguages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compareKeys(t, calls, language.answers(t, text))
+			compareKeys(t, calls, language.results(t, text))
 		})
 	}
 }
@@ -121,9 +121,9 @@ func TestHalfACharacter(t *testing.T) {
 	for _, language := range keyLanguages {
 		t.Run(language.program, func(t *testing.T) {
 			t.Parallel()
-			answers := language.answers(t, []byte(calls))
-			if len(answers) != 2 || answers[0] != answers[1] || (answers[0] == "not text") != (language.program == "python3") {
-				t.Errorf("the keys of two halves: %q", answers)
+			results := language.results(t, []byte(calls))
+			if len(results) != 2 || results[0] != results[1] || (results[0] == "not text") != (language.program == "python3") {
+				t.Errorf("the keys of two halves: %q", results)
 			}
 		})
 	}

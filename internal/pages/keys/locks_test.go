@@ -130,8 +130,8 @@ func TestKeysPagePsql(t *testing.T) {
 	if err != nil {
 		t.Fatalf("psql: %v", err)
 	}
-	answers := strings.Split(string(output), "\n"+next+"\n")
-	compareKeys(t, calls, answers[:len(answers)-1])
+	results := strings.Split(string(output), "\n"+next+"\n")
+	compareKeys(t, calls, results[:len(results)-1])
 }
 
 // The page's blocks run unchanged in psql. While psql holds the keys, Go is
@@ -148,7 +148,7 @@ func TestKeysPagePsqlHolds(t *testing.T) {
 	defer cmd.Wait()
 	defer stdin.Close()
 	s := session(t, "pgx", dsn)
-	answers := bufio.NewScanner(stdout)
+	results := bufio.NewScanner(stdout)
 	keys := map[pageFunction]sqllock.Key{
 		{"Names", 0}:                       sqllock.Namespace("export").Key("user-1"),
 		{"Slots", 0}:                       sqllock.Namespace("export").SlotKey("user-1", 3),
@@ -165,8 +165,8 @@ func TestKeysPagePsqlHolds(t *testing.T) {
 		if _, err := stdin.Write([]byte(block + "\n")); err != nil {
 			t.Fatal(err)
 		}
-		if !answers.Scan() || answers.Text() != "t" {
-			t.Fatalf("%v: psql says %q, want t", f, answers.Text())
+		if !results.Scan() || results.Text() != "t" {
+			t.Fatalf("%v: psql says %q, want t", f, results.Text())
 		}
 		if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("%v: TryLock: %v, want ErrHeld", f, err)

@@ -171,14 +171,14 @@ func (c keyCall) MarshalJSON() ([]byte, error) {
 }
 
 // compareKeys reports the calls whose results differ from Go's.
-func compareKeys(t *testing.T, calls []keyCall, answers []string) {
+func compareKeys(t *testing.T, calls []keyCall, results []string) {
 	t.Helper()
-	if len(answers) != len(calls) {
-		t.Fatalf("%d results of %d calls", len(answers), len(calls))
+	if len(results) != len(calls) {
+		t.Fatalf("%d results of %d calls", len(results), len(calls))
 	}
 	for i, call := range calls {
-		if answers[i] != call.want {
-			t.Errorf("%v: %q, in Go %q", call, cmp.Or(answers[i], "nothing"), call.want)
+		if results[i] != call.want {
+			t.Errorf("%v: %q, in Go %q", call, cmp.Or(results[i], "nothing"), call.want)
 		}
 	}
 }

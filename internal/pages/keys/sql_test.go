@@ -104,19 +104,19 @@ func TestKeysPageSQL(t *testing.T) {
 		db := open(t, driver, dsn)
 		pgcrypto := createPgcrypto(t, db)
 		var calls []keyCall
-		var answers []string
+		var results []string
 		for _, call := range keyCalls() {
 			f, ok := schemesInSQL[call.function]
 			if !ok {
 				continue // a pair has no computation
 			}
-			calls, answers = append(calls, call), append(answers, answerInSQL(t, db, page.query(t, f.section, f.block).with(t, call.sqlArgs()...)))
+			calls, results = append(calls, call), append(results, resultInSQL(t, db, page.query(t, f.section, f.block).with(t, call.sqlArgs()...)))
 			if f == schemesInSQL["keyed_key"] && pgcrypto {
 				query := page.query(t, withPgcrypto.section, withPgcrypto.block)
-				calls, answers = append(calls, call), append(answers, answerInSQL(t, db, query.with(t, call.sqlArgs()...)))
+				calls, results = append(calls, call), append(results, resultInSQL(t, db, query.with(t, call.sqlArgs()...)))
 			}
 		}
-		compareKeys(t, calls, answers)
+		compareKeys(t, calls, results)
 	})
 }
 
@@ -132,17 +132,17 @@ func createPgcrypto(t *testing.T, db *sql.DB) bool {
 	return true
 }
 
-func answerInSQL(t *testing.T, db *sql.DB, query string) string {
+func resultInSQL(t *testing.T, db *sql.DB, query string) string {
 	t.Helper()
-	var answer string
-	err := db.QueryRow(query).Scan(&answer)
+	var result string
+	err := db.QueryRow(query).Scan(&result)
 	if stateOf(err) == "22003" {
 		return overflow
 	}
 	if err != nil {
 		t.Fatalf("%.300s: %v", query, err)
 	}
-	return answer
+	return result
 }
 
 // A name has the same key in a database of another encoding. There hashtext and
@@ -156,12 +156,12 @@ func TestKeysPageEncoding(t *testing.T) {
 		latin := open(t, driver, cluster.DSN("latin")+"&client_encoding=UTF8") // pgx does not request it by default
 		unicode := open(t, driver, cluster.DSN(""))
 		for _, db := range []*sql.DB{latin, unicode} {
-			if got, want := answerInSQL(t, db, query), strconv.FormatInt(sqllock.Namespace("export").Key("Zoë").Int64(), 10); got != want {
+			if got, want := resultInSQL(t, db, query), strconv.FormatInt(sqllock.Namespace("export").Key("Zoë").Int64(), 10); got != want {
 				t.Errorf("%s: key %s; Go computes %s", driver, got, want)
 			}
 		}
 		for _, hash := range []string{"hashtext('Zoë')", "hashtextextended('Zoë', 0)"} {
-			if answerInSQL(t, latin, "SELECT "+hash) == answerInSQL(t, unicode, "SELECT "+hash) {
+			if resultInSQL(t, latin, "SELECT "+hash) == resultInSQL(t, unicode, "SELECT "+hash) {
 				t.Errorf("%s: %s is the same in both encodings, unlike on the page", driver, hash)
 			}
 		}

@@ -34,7 +34,7 @@ func TestTwoSchemes(t *testing.T) {
 						want = nil // neither excludes the other
 					}
 					if err != nil || !errors.Is(inside, want) {
-						t.Errorf("%s: %s beside %s: %v, %v, want %v", change, other, one, err, inside, want)
+						t.Errorf("%s: %s while %s holds: %v, %v, want %v", change, other, one, err, inside, want)
 					}
 				}
 			}
