@@ -101,7 +101,7 @@ func (w *simWorld) inVain(keys []Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
-		if k.print != 0 && w.plan.TwoSecrets {
+		if k.Namespace() != "" && w.plan.TwoSecrets {
 			continue
 		}
 		if w.book.users[k] <= 1 && simNow() >= max(w.book.unclear[k], w.book.moved[k]+goodTime) {

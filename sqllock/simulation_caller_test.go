@@ -70,7 +70,7 @@ func (c simCall) make(w *simWorld, s *Session) {
 		c.refused(w, s, keys, arrived, began, err)
 		return
 	}
-	h := w.enter(s, lock, keys)
+	h := w.enter(c.Client, s, lock, keys)
 	c.work(w, h)
 	began = simNow()
 	w.exit(h)
@@ -86,7 +86,7 @@ func (c simCall) do(ctx context.Context, w *simWorld, s *Session, keys []Key, ar
 	err := Do(ctx, s, keys[0], func(ctx context.Context) error {
 		c.timely(w, began)
 		lock, _ := FromContext(ctx)
-		h = w.enter(s, lock, keys)
+		h = w.enter(c.Client, s, lock, keys)
 		c.work(w, h)
 		w.exit(h)
 		return nil
@@ -138,7 +138,7 @@ func (c simCall) ask(ctx context.Context, s *Session, keys []Key) (*Lock, error)
 // while its key is being asked for may need a second statement, and one for
 // several keys another for each.
 func (c simCall) timely(w *simWorld, began time.Duration) {
-	bound := time.Duration(len(c.keys(w))+1) * answerTimeout
+	bound := time.Duration(len(c.keys(w))+1) * answerBound
 	if c.Op.waits() {
 		bound = simMaxWait
 	}

@@ -79,6 +79,7 @@ func (e simSuspend) happen(w *simWorld) {
 		}
 	}
 	l.asleep.Add(int64(e.For))
+	l.woke = at
 	w.server.mu.Unlock()
 	w.check() // at the very moment of waking up, before any timer fires
 }

@@ -13,6 +13,8 @@ type simHeld struct {
 	conn    *simSession
 	done    <-chan struct{} // of the work's context
 	number  simNumber
+
+	seenLost bool // by an earlier check
 }
 
 // told reports whether the work's context has ended, without asking the lock.
@@ -28,15 +30,24 @@ func (h *simHeld) told() bool {
 // closed reports whether s has been closed, or is about to be.
 func (w *simWorld) closed(s *Session) bool { return !slices.Contains(w.sessions(), s) }
 
-// enter notes a grant.
-func (w *simWorld) enter(s *Session, lock *Lock, asked []Key) *simHeld {
-	h := &simHeld{lock: lock, session: s, conn: lock.conn.session.(*simSession), done: lock.Context().Done()}
+// enter notes a grant. The lock is on the connection of the client that was the
+// last to take the key.
+func (w *simWorld) enter(client int, s *Session, lock *Lock, asked []Key) *simHeld {
+	h := &simHeld{lock: lock, session: s, done: lock.Context().Done()}
 	others := slices.DeleteFunc(slices.Clone(asked), func(k Key) bool { return k == lock.Key() })
 	w.leave(others, simUnclear) // one of them may be taken by a statement under way, and given back
+	link := w.client(client).link
+	w.mu.Lock()
+	h.conn = w.last[simLast{simID(lock.Key()), link}]
+	w.mu.Unlock()
+	if h.conn == nil {
+		w.wrong("a lock is granted that the server has not given", "")
+		h.conn = &simSession{link: link}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.granted++
-	h.number = simNumber{w.taken[simTake{lock.key.id(), h.conn}], w.granted}
+	h.number = simNumber{w.taken[simTake{simID(lock.Key()), h.conn}], w.granted}
 	w.live[h] = true
 	w.figures["locks"]++
 	return h
@@ -60,10 +71,10 @@ func (c simCall) work(w *simWorld, h *simHeld) {
 // draw draws h's token.
 func (w *simWorld) draw(h *simHeld) {
 	began := simNow()
-	token, err := h.lock.token(background)
-	w.within("token", began, answerTimeout)
+	token, err := h.lock.Token(background)
+	w.within("token", began, answerBound)
 	if err == nil {
-		w.noteToken(h, *token)
+		w.noteToken(h, token)
 	}
 }
 
@@ -98,7 +109,7 @@ func (w *simWorld) gone(h *simHeld, err error, relied bool) {
 // unlockBound is how long an Unlock may take. One that meets a Close waits for its end.
 func (w *simWorld) unlockBound(s *Session) time.Duration {
 	if w.closed(s) {
-		return answerTimeout + closeBound
+		return answerBound + closeBound
 	}
-	return answerTimeout
+	return answerBound
 }

@@ -3,6 +3,8 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,8 @@ type simServer struct {
 	latency time.Duration // of the network, each way
 	began   time.Duration
 	world   *simWorld
+
+	perSession int // locks on a session before a client opens another
 
 	mu       sync.Mutex // protects what follows, sessions' and links' included
 	stepped  time.Duration
@@ -40,10 +44,11 @@ type simLink struct {
 
 	cut   time.Duration // until then nothing gets through
 	fates []simFate     // of the next statements
+	woke  time.Duration // when the client's last suspend ended; 0: never
 }
 
 // boot is the client's clock that goes on in a suspend.
-func (l *simLink) boot() time.Duration { return now() + time.Duration(l.asleep.Load()) }
+func (l *simLink) boot() time.Duration { return simNow() + time.Duration(l.asleep.Load()) }
 
 // clockLocked is the server's clock at a time of the clients'.
 func (f *simServer) clockLocked(at time.Duration) time.Duration {
@@ -115,7 +120,7 @@ func (f *simServer) owner(k Key) *simSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	return f.owners[k.id()]
+	return f.owners[simID(k)]
 }
 
 // ownedSince reports whether k has been somebody's at a moment from then on.
@@ -123,7 +128,7 @@ func (f *simServer) ownedSince(k Key, then time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	return f.owners[k.id()] != nil || f.freed[k.id()] >= then
+	return f.owners[simID(k)] != nil || f.freed[simID(k)] >= then
 }
 
 // leftover counts what the server keeps.
@@ -158,16 +163,50 @@ func (f *simServer) heal(links []*simLink) time.Duration {
 	return max(last-simNow(), 0)
 }
 
+// simID is k as the database sees it.
+func simID(k Key) dialect.Key {
+	if _, _, ok := k.Pair(); ok {
+		return dialect.Key{Space: dialect.TwoInts, ID: k.Int64()}
+	}
+	return dialect.Key{Space: dialect.Bigint, ID: k.Int64()}
+}
+
+// A simDriver is a client's driver of database/sql. It brings its dialect, and
+// has no connections of its own.
+type simDriver struct {
+	server *simServer
+	link   *simLink
+}
+
+// Dialect implements dialect.Driver.
+func (d simDriver) Dialect() dialect.Dialect { return simDialect(d) }
+
+// Driver implements driver.Connector.
+func (d simDriver) Driver() driver.Driver { return d }
+
+// Connect implements driver.Connector.
+func (simDriver) Connect(context.Context) (driver.Conn, error) { return nil, errNoConn }
+
+// Open implements driver.Driver.
+func (simDriver) Open(string) (driver.Conn, error) { return nil, errNoConn }
+
+var errNoConn = errors.New("a simulated driver has no connections")
+
 // simDialect is how a client reaches the server.
 type simDialect struct {
 	server *simServer
 	link   *simLink
 }
 
+// BootTime implements dialect.BootClock.
+func (d simDialect) BootTime() time.Duration { return d.link.boot() }
+
 // Traits implements dialect.Dialect.
 func (d simDialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true, CloseTimeout: 100 * time.Millisecond}
+	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: d.server.perSession, CloseTimeout: dialect.ConnectionCloseTimeout}
 }
+
+var errSimGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}
 
 // Open implements dialect.Dialect.
 func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
@@ -180,7 +219,7 @@ func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (
 	f.mu.Lock()
 	if simNow() < f.down {
 		f.mu.Unlock()
-		return nil, errGone
+		return nil, errSimGone
 	}
 	f.opened++
 	s.blocks = f.opened%2 == 0

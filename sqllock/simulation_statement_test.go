@@ -1,6 +1,9 @@
 package sqllock
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -33,18 +36,18 @@ func (s *simSession) roundTrip(effect func(all bool)) error {
 	fate, black := s.nextFate()
 	if black {
 		<-s.aborted
-		return errGone
+		return errSimGone
 	}
 	if !s.travel(fate.Request) {
-		return errGone
+		return errSimGone
 	}
 	alive := s.carryOut(fate, effect)
 	if !alive || fate.End == simReplyLost {
 		s.travel(fate.Reply)
-		return errGone
+		return errSimGone
 	}
 	if !s.pause(fate.Run) || !s.travel(fate.Reply) {
-		return errGone
+		return errSimGone
 	}
 	switch fate.End {
 	case simFails:
@@ -179,11 +182,11 @@ func (s *simSession) take(k dialect.Key) bool {
 		return false
 	}
 	for i, secret := range simSecrets {
-		if key := secret.Key("three"); key.id() == k {
-			if !s.claims[key.secretCheck().dialect()] {
+		if simID(secret.Key("three")) == k {
+			if !s.claims[simSecretCheck(i)] {
 				s.server.world.wrong("a key made with a secret is taken without a claim", "")
 			}
-			if s.server.owners[simSecrets[1-i].Key("three").id()] != nil {
+			if s.server.owners[simID(simSecrets[1-i].Key("three"))] != nil {
 				s.server.world.wrong("two with different secrets are let in", "")
 			}
 		}
@@ -191,6 +194,14 @@ func (s *simSession) take(k dialect.Key) bool {
 	s.server.owners[k] = s
 	s.server.world.granting(k, s)
 	return true
+}
+
+// simSecretCheck is what a session must have before it takes keys made with the
+// ith secret.
+func simSecretCheck(i int) dialect.SecretCheck {
+	mac := hmac.New(sha256.New, []byte(simSecretTexts[i]))
+	mac.Write([]byte("#"))
+	return dialect.SecretCheckOf(string(simNamespace), max(binary.BigEndian.Uint32(mac.Sum(nil)), 1))
 }
 
 func (s *simSession) takeOne(group []dialect.Key) int {

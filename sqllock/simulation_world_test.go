@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,15 +14,23 @@ import (
 )
 
 const (
-	simLease = minLease
-	simTick  = 100 * time.Millisecond // how often all is checked, beside the moments when the server ends a session
+	simLease = 2 * time.Second // the shortest that Open takes
+
+	// simValid is how long after a statement was sent its locks are valid: the
+	// lease, less 0.1 % for the drift of clocks, less a fifth.
+	simValid = simLease - simLease/1000 - simLease/5
+
+	answerBound   = 900 * time.Millisecond // a call waits for the server no longer
+	reconnectMost = time.Second            // the longest pause between attempts to connect
+
+	simTick = 100 * time.Millisecond // how often all is checked, beside the moments when the server ends a session
 
 	closeBound = time.Second + 100*time.Millisecond
 
 	// recovery is how long after the last fault everybody is served again: the
 	// server has freed what it must, and a pause between attempts to connect
 	// has passed.
-	recovery = simLease + simLease/4 + backoffMax + answerTimeout
+	recovery = simLease + simLease/4 + reconnectMost + answerBound
 
 	// goodTime is more than a call takes while there are no faults.
 	goodTime = time.Second
@@ -31,7 +40,13 @@ const (
 var simKeys = []Key{ID(1), ID(2), simSecrets[0].Key("three"), Pair(1, 1)}
 
 // simSecrets make different keys of one name.
-var simSecrets = [2]KeyedNamespace{Namespace("simulation").Keyed([]byte("secret")), Namespace("simulation").Keyed([]byte("other"))}
+var (
+	simSecrets = [2]KeyedNamespace{simNamespace.Keyed([]byte(simSecretTexts[0])), simNamespace.Keyed([]byte(simSecretTexts[1]))}
+
+	simSecretTexts = [2]string{"secret", "other"}
+)
+
+const simNamespace = Namespace("simulation")
 
 // key is the nth key, as a client makes it.
 func (w *simWorld) key(client, n int) Key {
@@ -57,6 +72,7 @@ type simWorld struct {
 	tokens  simTokens
 	takes   int // by the server, in all
 	taken   map[simTake]int
+	last    map[simLast]*simSession
 	book    simBook
 	granted int
 	figures map[string]int
@@ -65,6 +81,7 @@ type simWorld struct {
 // A simClient is a process.
 type simClient struct {
 	link    *simLink
+	db      *sql.DB
 	session *Session // nil while closed; protected by the world's mu
 }
 
@@ -72,7 +89,7 @@ type simClient struct {
 func (p simPlan) run(t *testing.T, harmless bool, figures map[string]int) []string {
 	w := &simWorld{
 		plan: p, harmless: harmless, figures: figures,
-		live: make(map[*simHeld]bool), tokens: make(simTokens), taken: make(map[simTake]int), book: newSimBook(),
+		live: make(map[*simHeld]bool), tokens: make(simTokens), taken: make(map[simTake]int), last: make(map[simLast]*simSession), book: newSimBook(),
 	}
 	func() {
 		defer func() {
@@ -89,11 +106,12 @@ func (w *simWorld) run() {
 	w.ctx, w.stop = context.WithCancel(background)
 	defer w.stop()
 	w.server = &simServer{
-		drift: w.plan.Drift, latency: w.plan.Latency, began: simNow(), world: w,
+		drift: w.plan.Drift, latency: w.plan.Latency, perSession: w.plan.PerConn, began: simNow(), world: w,
 		owners: make(map[dialect.Key]*simSession), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*simSession]bool),
 	}
 	for range w.plan.Clients {
-		c := &simClient{link: new(simLink)}
+		link := new(simLink)
+		c := &simClient{link: link, db: sql.OpenDB(simDriver{w.server, link})}
 		w.clients = append(w.clients, c)
 		w.open(c)
 	}
@@ -112,11 +130,11 @@ func (w *simWorld) client(n int) *simClient { return w.clients[n%len(w.clients)]
 
 // open gives c a Session, and reports whether it could.
 func (w *simWorld) open(c *simClient) bool {
-	s, err := Open(background, new(sql.DB), WithLease(simLease), WithMaxConns(3), withPerConn(w.plan.PerConn), withoutLog(),
-		func(o *options) {
-			o.dialect, o.bootTime = simDialect{w.server, c.link}, c.link.boot
-			o.async = w.plan.Async
-		})
+	opts := []Option{WithLease(simLease), WithMaxConns(3), WithLogger(slog.New(slog.DiscardHandler))}
+	if w.plan.Async {
+		opts = append(opts, WithAsyncUnlock())
+	}
+	s, err := Open(background, c.db, opts...)
 	if err != nil {
 		return false
 	}
