@@ -1,4 +1,4 @@
-package sqllock
+package simulation
 
 import (
 	"context"
@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
+
+var background = context.Background()
 
 const (
 	simLease = 2 * time.Second // the shortest that Open takes
@@ -37,19 +40,19 @@ const (
 )
 
 // simKeys are the keys for which the callers contend.
-var simKeys = []Key{ID(1), ID(2), simSecrets[0].Key("three"), Pair(1, 1)}
+var simKeys = []sqllock.Key{sqllock.ID(1), sqllock.ID(2), simSecrets[0].Key("three"), sqllock.Pair(1, 1)}
 
 // simSecrets make different keys of one name.
 var (
-	simSecrets = [2]KeyedNamespace{simNamespace.Keyed([]byte(simSecretTexts[0])), simNamespace.Keyed([]byte(simSecretTexts[1]))}
+	simSecrets = [2]sqllock.KeyedNamespace{simNamespace.Keyed([]byte(simSecretTexts[0])), simNamespace.Keyed([]byte(simSecretTexts[1]))}
 
 	simSecretTexts = [2]string{"secret", "other"}
 )
 
-const simNamespace = Namespace("simulation")
+const simNamespace = sqllock.Namespace("simulation")
 
 // key is the nth key, as a client makes it.
-func (w *simWorld) key(client, n int) Key {
+func (w *simWorld) key(client, n int) sqllock.Key {
 	if n == 2 && w.plan.TwoSecrets && client%len(w.clients) == len(w.clients)-1 {
 		return simSecrets[1].Key("three")
 	}
@@ -82,7 +85,7 @@ type simWorld struct {
 type simClient struct {
 	link    *simLink
 	db      *sql.DB
-	session *Session // nil while closed; protected by the world's mu
+	session *sqllock.Session // nil while closed; protected by the world's mu
 }
 
 // run carries out the plan in virtual time, and returns what was wrong.
@@ -130,11 +133,11 @@ func (w *simWorld) client(n int) *simClient { return w.clients[n%len(w.clients)]
 
 // open gives c a Session, and reports whether it could.
 func (w *simWorld) open(c *simClient) bool {
-	opts := []Option{WithLease(simLease), WithMaxConns(3), WithLogger(slog.New(slog.DiscardHandler))}
+	opts := []sqllock.Option{sqllock.WithLease(simLease), sqllock.WithMaxConns(3), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
 	if w.plan.Async {
-		opts = append(opts, WithAsyncUnlock())
+		opts = append(opts, sqllock.WithAsyncUnlock())
 	}
-	s, err := Open(background, c.db, opts...)
+	s, err := sqllock.Open(background, c.db, opts...)
 	if err != nil {
 		return false
 	}
@@ -145,7 +148,7 @@ func (w *simWorld) open(c *simClient) bool {
 }
 
 // retire takes c's Session, for its end.
-func (w *simWorld) retire(c *simClient) *Session {
+func (w *simWorld) retire(c *simClient) *sqllock.Session {
 	w.mu.Lock()
 	s := c.session
 	c.session = nil
@@ -228,10 +231,10 @@ func (w *simWorld) count(what string) {
 }
 
 // sessions is the Sessions that are open.
-func (w *simWorld) sessions() []*Session {
+func (w *simWorld) sessions() []*sqllock.Session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var open []*Session
+	var open []*sqllock.Session
 	for _, c := range w.clients {
 		if c.session != nil {
 			open = append(open, c.session)

@@ -1,4 +1,4 @@
-package sqllock
+package simulation
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // end heals all faults and checks that everything comes back and nothing is
@@ -14,7 +16,7 @@ func (w *simWorld) end() {
 	w.advance(w.server.heal(w.links()))
 	if !w.failed() {
 		w.advance(recovery)
-		w.served("a key that nobody else wants", time.Millisecond+8*w.plan.Latency, func(client int) Key { return ID(int64(1000 + client)) })
+		w.served("a key that nobody else wants", time.Millisecond+8*w.plan.Latency, func(client int) sqllock.Key { return sqllock.ID(int64(1000 + client)) })
 	}
 	w.stop()
 	for until := simNow() + 10*time.Second; !w.idle() && simNow() < until; {
@@ -26,7 +28,7 @@ func (w *simWorld) end() {
 	if !w.failed() {
 		w.advance(recovery)
 		w.nothingHeld()
-		w.served("one key in turn", 3*goodTime, func(int) Key { return simKeys[0] })
+		w.served("one key in turn", 3*goodTime, func(int) sqllock.Key { return simKeys[0] })
 	}
 	for _, c := range w.clients {
 		if s := w.retire(c); s != nil {
@@ -48,7 +50,7 @@ func (w *simWorld) links() (links []*simLink) {
 }
 
 // served has each client take a key and give it back, at once, within bound.
-func (w *simWorld) served(what string, bound time.Duration, key func(client int) Key) {
+func (w *simWorld) served(what string, bound time.Duration, key func(client int) sqllock.Key) {
 	ctx, cancel := context.WithTimeout(background, bound)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -1,4 +1,4 @@
-package sqllock
+package simulation
 
 import (
 	"flag"
@@ -18,7 +18,7 @@ import (
 // random; one that finds fault is made smaller and written to testdata/rapid,
 // and the test says how to run it again.
 //
-//	go test ./sqllock -run 'TestSimulation/late' -rapid.checks 10000
+//	go test ./internal/simulation -run 'TestSimulation/late' -rapid.checks 10000
 func TestSimulation(t *testing.T) {
 	// On one processor a plan runs in nearly the same way each time: only the
 	// engine's own jitter and the order of select and of maps differ.

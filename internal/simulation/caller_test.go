@@ -1,4 +1,4 @@
-package sqllock
+package simulation
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A simCall is a call for a lock, and what its caller does with it.
@@ -55,7 +56,7 @@ func (c simCall) happen(w *simWorld) {
 	}
 }
 
-func (c simCall) make(w *simWorld, s *Session) {
+func (c simCall) make(w *simWorld, s *sqllock.Session) {
 	ctx, cancel := c.context(w)
 	defer cancel()
 	keys := c.keys(w)
@@ -80,12 +81,12 @@ func (c simCall) make(w *simWorld, s *Session) {
 }
 
 // do is the call by Do.
-func (c simCall) do(ctx context.Context, w *simWorld, s *Session, keys []Key, arrived int) {
+func (c simCall) do(ctx context.Context, w *simWorld, s *sqllock.Session, keys []sqllock.Key, arrived int) {
 	var h *simHeld
 	began := simNow()
-	err := Do(ctx, s, keys[0], func(ctx context.Context) error {
+	err := sqllock.Do(ctx, s, keys[0], func(ctx context.Context) error {
 		c.timely(w, began)
-		lock, _ := FromContext(ctx)
+		lock, _ := sqllock.FromContext(ctx)
 		h = w.enter(c.Client, s, lock, keys)
 		c.work(w, h)
 		w.exit(h)
@@ -110,7 +111,7 @@ func (c simCall) context(w *simWorld) (context.Context, context.CancelFunc) {
 }
 
 // keys is those that the call is for, each once.
-func (c simCall) keys(w *simWorld) (keys []Key) {
+func (c simCall) keys(w *simWorld) (keys []sqllock.Key) {
 	for _, k := range c.Keys {
 		if key := w.key(c.Client, k); !slices.Contains(keys, key) {
 			keys = append(keys, key)
@@ -122,7 +123,7 @@ func (c simCall) keys(w *simWorld) (keys []Key) {
 	return keys
 }
 
-func (c simCall) ask(ctx context.Context, s *Session, keys []Key) (*Lock, error) {
+func (c simCall) ask(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
 	switch c.Op {
 	case simLock:
 		return s.Lock(ctx, keys[0])
@@ -149,26 +150,26 @@ func (c simCall) timely(w *simWorld, began time.Duration) {
 }
 
 // refused judges the error of a call that got no lock.
-func (c simCall) refused(w *simWorld, s *Session, keys []Key, arrived int, began time.Duration, err error) {
+func (c simCall) refused(w *simWorld, s *sqllock.Session, keys []sqllock.Key, arrived int, began time.Duration, err error) {
 	var failure *dialect.Failure
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
-	case err == ErrHeld && c.Op.waits():
+	case err == sqllock.ErrHeld && c.Op.waits():
 		w.wrong("a waiter is refused", "")
-	case err == ErrHeld && !w.plan.Async:
+	case err == sqllock.ErrHeld && !w.plan.Async:
 		w.judgeRefusal(keys, arrived, began)
 		return
-	case err == ErrHeld:
-	case errors.Is(err, ErrNotExclusive) && w.plan.TwoSecrets:
+	case err == sqllock.ErrHeld:
+	case errors.Is(err, sqllock.ErrNotExclusive) && w.plan.TwoSecrets:
 	case ended && w.harmless && w.ctx.Err() == nil && c.Op.waits() && w.inVain(keys):
 		w.wrong("a caller waits for a key that nobody has", fmt.Sprint(c.Op, " ", c.Keys))
 	case ended, errors.As(err, &failure):
-	case errors.Is(err, ErrClosed) && w.closed(s):
-	case errors.Is(err, ErrUnavailable) && !w.harmless:
+	case errors.Is(err, sqllock.ErrClosed) && w.closed(s):
+	case errors.Is(err, sqllock.ErrUnavailable) && !w.harmless:
 	default:
 		w.wrong("an error without a reason", fmt.Sprint(c.Op, ": ", err))
 	}
-	if err == ErrHeld {
+	if err == sqllock.ErrHeld {
 		w.leave(keys, simRefused)
 	} else {
 		w.leave(keys, simUnclear)

@@ -1,29 +1,31 @@
-package sqllock
+package simulation
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A simBook is what the callers themselves know of who uses which key: enough
 // to tell whether a refusal is true.
 type simBook struct {
-	moment  int                   // counts what follows
-	users   map[Key]int           // calls that want the key, or have it
-	left    map[Key]int           // the moment when one of them last ended that may have had it
-	moved   map[Key]time.Duration // when users last changed
-	unclear map[Key]time.Duration // until then somebody may have it who does not know, or does not tell
+	moment  int                           // counts what follows
+	users   map[sqllock.Key]int           // calls that want the key, or have it
+	left    map[sqllock.Key]int           // the moment when one of them last ended that may have had it
+	moved   map[sqllock.Key]time.Duration // when users last changed
+	unclear map[sqllock.Key]time.Duration // until then somebody may have it who does not know, or does not tell
 }
 
 func newSimBook() simBook {
 	return simBook{
-		users: make(map[Key]int), left: make(map[Key]int),
-		moved: make(map[Key]time.Duration), unclear: make(map[Key]time.Duration),
+		users: make(map[sqllock.Key]int), left: make(map[sqllock.Key]int),
+		moved: make(map[sqllock.Key]time.Duration), unclear: make(map[sqllock.Key]time.Duration),
 	}
 }
 
 // arrive notes a call for keys, and returns the moment.
-func (w *simWorld) arrive(keys []Key) int {
+func (w *simWorld) arrive(keys []sqllock.Key) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
@@ -45,7 +47,7 @@ const (
 
 // leave notes that a call is done with keys. Of unclear ones the server's account
 // is believed for a while.
-func (w *simWorld) leave(keys []Key, how simLeave) {
+func (w *simWorld) leave(keys []sqllock.Key, how simLeave) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.book.moment++
@@ -72,8 +74,8 @@ func (w *simWorld) doubt() time.Duration {
 // judgeRefusal checks that somebody else may have had, or wanted, each of keys
 // during a call that began then, as this moment in the book, and has been told
 // "held". Calls that got the same answer at the same time are no excuse.
-func (w *simWorld) judgeRefusal(keys []Key, arrived int, began time.Duration) {
-	var suspects []Key
+func (w *simWorld) judgeRefusal(keys []sqllock.Key, arrived int, began time.Duration) {
+	var suspects []sqllock.Key
 	for _, k := range keys {
 		owned := w.server.ownedSince(k, began)
 		w.mu.Lock()
@@ -97,7 +99,7 @@ func (w *simWorld) judgeRefusal(keys []Key, arrived int, began time.Duration) {
 
 // inVain reports whether a caller waits for one of keys although nobody has had
 // or wanted it for long. A key whose secret is disputed is not to be had.
-func (w *simWorld) inVain(keys []Key) bool {
+func (w *simWorld) inVain(keys []sqllock.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {

@@ -1,10 +1,11 @@
-package sqllock
+package simulation
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // killed is when the server ended the lock's session without warning; 0: it
@@ -28,7 +29,7 @@ func (w *simWorld) justWoke(h *simHeld) bool {
 
 // check checks what must hold at any moment at which nothing is going on.
 func (w *simWorld) check() {
-	valid := make(map[Key]int)
+	valid := make(map[sqllock.Key]int)
 	for _, h := range w.held() {
 		told := h.told()
 		if h.lock.Err() != nil {
@@ -99,7 +100,7 @@ type simLast struct {
 }
 
 // simTokens is the tokens drawn for each key, by the grant's number.
-type simTokens map[Key]map[simNumber]string
+type simTokens map[sqllock.Key]map[simNumber]string
 
 // A simNumber orders the holders of a key: as the server granted it, and, where a process
 // handed it on, as its callers got it. A late answer of the server's is of an earlier

@@ -1,15 +1,17 @@
-package sqllock
+package simulation
 
 import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A simHeld is a lock that a caller has.
 type simHeld struct {
-	lock    *Lock
-	session *Session
+	lock    *sqllock.Lock
+	session *sqllock.Session
 	conn    *simSession
 	done    <-chan struct{} // of the work's context
 	number  simNumber
@@ -28,13 +30,13 @@ func (h *simHeld) told() bool {
 }
 
 // closed reports whether s has been closed, or is about to be.
-func (w *simWorld) closed(s *Session) bool { return !slices.Contains(w.sessions(), s) }
+func (w *simWorld) closed(s *sqllock.Session) bool { return !slices.Contains(w.sessions(), s) }
 
 // enter notes a grant. The lock is on the connection of the client that was the
 // last to take the key.
-func (w *simWorld) enter(client int, s *Session, lock *Lock, asked []Key) *simHeld {
+func (w *simWorld) enter(client int, s *sqllock.Session, lock *sqllock.Lock, asked []sqllock.Key) *simHeld {
 	h := &simHeld{lock: lock, session: s, done: lock.Context().Done()}
-	others := slices.DeleteFunc(slices.Clone(asked), func(k Key) bool { return k == lock.Key() })
+	others := slices.DeleteFunc(slices.Clone(asked), func(k sqllock.Key) bool { return k == lock.Key() })
 	w.leave(others, simUnclear) // one of them may be taken by a statement under way, and given back
 	link := w.client(client).link
 	w.mu.Lock()
@@ -92,7 +94,7 @@ func (w *simWorld) gone(h *simHeld, err error, relied bool) {
 	case err == nil:
 	case w.harmless && !w.closed(h.session):
 		w.wrong("an Unlock fails without a fault", err.Error())
-	case !errors.Is(err, ErrLost) && !errors.Is(err, ErrUnavailable):
+	case !errors.Is(err, sqllock.ErrLost) && !errors.Is(err, sqllock.ErrUnavailable):
 		w.wrong("an error without a reason", "Unlock: "+err.Error())
 	default:
 		w.mu.Lock()
@@ -103,11 +105,11 @@ func (w *simWorld) gone(h *simHeld, err error, relied bool) {
 	if err == nil && relied {
 		how = simFreed
 	}
-	w.leave([]Key{h.lock.Key()}, how)
+	w.leave([]sqllock.Key{h.lock.Key()}, how)
 }
 
 // unlockBound is how long an Unlock may take. One that meets a Close waits for its end.
-func (w *simWorld) unlockBound(s *Session) time.Duration {
+func (w *simWorld) unlockBound(s *sqllock.Session) time.Duration {
 	if w.closed(s) {
 		return answerBound + closeBound
 	}

@@ -1,15 +1,17 @@
-package sqllock
+package simulation
 
 import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A simServer is a database in memory that also does what a server does with
@@ -103,7 +105,7 @@ func (f *simServer) untilDue() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	at, due := simNow(), forever
+	at, due := simNow(), time.Duration(math.MaxInt64)
 	for s := range f.sessions {
 		left := s.lease - (f.clockLocked(at) - s.idle)
 		left = left*1e6/time.Duration(1e6+f.drift) + 1
@@ -116,7 +118,7 @@ func (f *simServer) untilDue() time.Duration {
 }
 
 // owner is whose the key is, by the server's account.
-func (f *simServer) owner(k Key) *simSession {
+func (f *simServer) owner(k sqllock.Key) *simSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
@@ -124,7 +126,7 @@ func (f *simServer) owner(k Key) *simSession {
 }
 
 // ownedSince reports whether k has been somebody's at a moment from then on.
-func (f *simServer) ownedSince(k Key, then time.Duration) bool {
+func (f *simServer) ownedSince(k sqllock.Key, then time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
@@ -164,7 +166,7 @@ func (f *simServer) heal(links []*simLink) time.Duration {
 }
 
 // simID is k as the database sees it.
-func simID(k Key) dialect.Key {
+func simID(k sqllock.Key) dialect.Key {
 	if _, _, ok := k.Pair(); ok {
 		return dialect.Key{Space: dialect.TwoInts, ID: k.Int64()}
 	}
