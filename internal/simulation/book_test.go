@@ -7,9 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A simBook is what the callers themselves know of who uses which key: enough
+// A book is what the callers themselves know of who uses which key: enough
 // to tell whether a refusal is true.
-type simBook struct {
+type book struct {
 	moment  int                           // counts what follows
 	users   map[sqllock.Key]int           // calls that want the key, or have it
 	left    map[sqllock.Key]int           // the moment when one of them last ended that may have had it
@@ -17,74 +17,74 @@ type simBook struct {
 	unclear map[sqllock.Key]time.Duration // until then somebody may have it who does not know, or does not tell
 }
 
-func newSimBook() simBook {
-	return simBook{
+func newBook() book {
+	return book{
 		users: make(map[sqllock.Key]int), left: make(map[sqllock.Key]int),
 		moved: make(map[sqllock.Key]time.Duration), unclear: make(map[sqllock.Key]time.Duration),
 	}
 }
 
 // arrive notes a call for keys, and returns the moment.
-func (w *simWorld) arrive(keys []sqllock.Key) int {
+func (w *world) arrive(keys []sqllock.Key) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
 		w.book.users[k]++
-		w.book.moved[k] = simNow()
+		w.book.moved[k] = now()
 	}
 	w.book.moment++
 	return w.book.moment
 }
 
-// A simLeave is what is known of keys that a call is done with.
-type simLeave int
+// A departure is what is known of keys that a call is done with.
+type departure int
 
 const (
-	simFreed   simLeave = iota // it had them, and they are free
-	simRefused                 // it never had them
-	simUnclear                 // it may have left them behind
+	leftFree    departure = iota // it had them, and they are free
+	leftDenied                   // it never had them
+	leftUnclear                  // it may have left them behind
 )
 
 // leave notes that a call is done with keys. Of unclear ones the server's account
 // is believed for a while.
-func (w *simWorld) leave(keys []sqllock.Key, how simLeave) {
+func (w *world) leave(keys []sqllock.Key, how departure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.book.moment++
 	for _, k := range keys {
 		w.book.users[k]--
-		w.book.moved[k] = simNow()
-		if how != simRefused {
+		w.book.moved[k] = now()
+		if how != leftDenied {
 			w.book.left[k] = w.book.moment
 		}
-		if how == simUnclear {
-			w.book.unclear[k] = simNow() + w.doubt()
+		if how == leftUnclear {
+			w.book.unclear[k] = now() + w.doubt()
 		}
 	}
 }
 
 // doubt is how long a key may be held that nobody wants any more.
-func (w *simWorld) doubt() time.Duration {
+func (w *world) doubt() time.Duration {
 	if w.harmless {
 		return goodTime
 	}
-	return 2*simLease + recovery
+	return 2*lease + recovery
 }
 
-// judgeRefusal checks that somebody else may have had, or wanted, each of keys
+// judgeDenial checks that somebody else may have had, or wanted, each of keys
 // during a call that began then, as this moment in the book, and has been told
 // "held". Calls that got the same answer at the same time are no excuse.
-func (w *simWorld) judgeRefusal(keys []sqllock.Key, arrived int, began time.Duration) {
+func (w *world) judgeDenial(keys []sqllock.Key, arrived int, began time.Duration) {
 	var suspects []sqllock.Key
 	for _, k := range keys {
 		owned := w.server.ownedSince(k, began)
 		w.mu.Lock()
-		if unclear := simNow() < w.book.unclear[k]; !owned || !unclear {
+		if unclear := now() < w.book.unclear[k]; !owned || !unclear {
 			suspects = append(suspects, k)
 		}
 		w.mu.Unlock()
 	}
-	w.leave(keys, simRefused)
+	w.leave(keys, leftDenied)
 	w.rest(1) // the others have their answers, too
 	w.mu.Lock()
 	fair := true
@@ -99,14 +99,14 @@ func (w *simWorld) judgeRefusal(keys []sqllock.Key, arrived int, began time.Dura
 
 // inVain reports whether a caller waits for one of keys although nobody has had
 // or wanted it for long. A key whose secret is disputed is not to be had.
-func (w *simWorld) inVain(keys []sqllock.Key) bool {
+func (w *world) inVain(keys []sqllock.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
 		if k.Namespace() != "" && w.plan.TwoSecrets {
 			continue
 		}
-		if w.book.users[k] <= 1 && simNow() >= max(w.book.unclear[k], w.book.moved[k]+goodTime) {
+		if w.book.users[k] <= 1 && now() >= max(w.book.unclear[k], w.book.moved[k]+goodTime) {
 			return true
 		}
 	}

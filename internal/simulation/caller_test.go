@@ -11,42 +11,42 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A simCall is a call for a lock, and what its caller does with it.
-type simCall struct {
+// A call is a call for a lock, and what its caller does with it.
+type call struct {
 	Client  int
-	Op      simOp
-	Keys    []int         // in simKeys; all but the first are for the Any's
-	Timeout time.Duration // 0: none for tries, simMaxWait for those who wait
+	Op      operation
+	Keys    []int         // in contendedKeys; all but the first are for the Any's
+	Timeout time.Duration // 0: none for tries, maxWait for those who wait
 	Hold    time.Duration
-	Token   simTokenTime
+	Token   tokenTime
 }
 
-type simOp int
+type operation int
 
 const (
-	simTry simOp = iota
-	simLock
-	simTryAny
-	simLockAny
-	simDo
+	opTry operation = iota
+	opLock
+	opTryAny
+	opLockAny
+	opDo
 )
 
-var simOpNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do"}
+var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do"}
 
-func (o simOp) String() string { return simOpNames[o] }
-func (o simOp) waits() bool    { return o == simLock || o == simLockAny }
+func (o operation) String() string { return operationNames[o] }
+func (o operation) waits() bool    { return o == opLock || o == opLockAny }
 
-type simTokenTime int
+type tokenTime int
 
 const (
-	simNoToken    simTokenTime = iota
-	simTokenFirst              // right after the grant
-	simTokenLast               // while the lock is given back
+	noToken    tokenTime = iota
+	tokenFirst           // right after the grant
+	tokenLast            // while the lock is given back
 )
 
-const simMaxWait = 6 * time.Second
+const maxWait = 6 * time.Second
 
-func (c simCall) happen(w *simWorld) {
+func (c call) happen(w *world) {
 	w.mu.Lock()
 	s := w.client(c.Client).session
 	w.mu.Unlock()
@@ -56,12 +56,12 @@ func (c simCall) happen(w *simWorld) {
 	}
 }
 
-func (c simCall) make(w *simWorld, s *sqllock.Session) {
+func (c call) make(w *world, s *sqllock.Session) {
 	ctx, cancel := c.context(w)
 	defer cancel()
 	keys := c.keys(w)
-	arrived, began := w.arrive(keys), simNow()
-	if c.Op == simDo {
+	arrived, began := w.arrive(keys), now()
+	if c.Op == opDo {
 		c.do(ctx, w, s, keys, arrived)
 		return
 	}
@@ -73,7 +73,7 @@ func (c simCall) make(w *simWorld, s *sqllock.Session) {
 	}
 	h := w.enter(c.Client, s, lock, keys)
 	c.work(w, h)
-	began = simNow()
+	began = now()
 	w.exit(h)
 	err = lock.Unlock()
 	w.within("Unlock", began, w.unlockBound(s))
@@ -81,9 +81,9 @@ func (c simCall) make(w *simWorld, s *sqllock.Session) {
 }
 
 // do is the call by Do.
-func (c simCall) do(ctx context.Context, w *simWorld, s *sqllock.Session, keys []sqllock.Key, arrived int) {
-	var h *simHeld
-	began := simNow()
+func (c call) do(ctx context.Context, w *world, s *sqllock.Session, keys []sqllock.Key, arrived int) {
+	var h *holder
+	began := now()
 	err := sqllock.Do(ctx, s, keys[0], func(ctx context.Context) error {
 		c.timely(w, began)
 		lock, _ := sqllock.FromContext(ctx)
@@ -100,36 +100,36 @@ func (c simCall) do(ctx context.Context, w *simWorld, s *sqllock.Session, keys [
 	w.gone(h, err, w.harmless) // Do keeps it to itself if the database was away at the end
 }
 
-func (c simCall) context(w *simWorld) (context.Context, context.CancelFunc) {
+func (c call) context(w *world) (context.Context, context.CancelFunc) {
 	switch {
 	case c.Timeout > 0:
 		return context.WithTimeout(w.ctx, c.Timeout)
 	case c.Op.waits():
-		return context.WithTimeout(w.ctx, simMaxWait)
+		return context.WithTimeout(w.ctx, maxWait)
 	}
 	return context.WithCancel(background)
 }
 
 // keys is those that the call is for, each once.
-func (c simCall) keys(w *simWorld) (keys []sqllock.Key) {
+func (c call) keys(w *world) (keys []sqllock.Key) {
 	for _, k := range c.Keys {
 		if key := w.key(c.Client, k); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
-	if c.Op != simTryAny && c.Op != simLockAny {
+	if c.Op != opTryAny && c.Op != opLockAny {
 		return keys[:1]
 	}
 	return keys
 }
 
-func (c simCall) ask(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
+func (c call) ask(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
 	switch c.Op {
-	case simLock:
+	case opLock:
 		return s.Lock(ctx, keys[0])
-	case simTryAny:
+	case opTryAny:
 		return s.TryAny(ctx, keys...)
-	case simLockAny:
+	case opLockAny:
 		return s.LockAny(ctx, keys...)
 	}
 	return s.TryLock(ctx, keys[0])
@@ -138,10 +138,10 @@ func (c simCall) ask(ctx context.Context, s *sqllock.Session, keys []sqllock.Key
 // timely checks how long the call has taken to be answered. A try that comes
 // while its key is being asked for may need a second statement, and one for
 // several keys another for each.
-func (c simCall) timely(w *simWorld, began time.Duration) {
-	bound := time.Duration(len(c.keys(w))+1) * answerBound
+func (c call) timely(w *world, began time.Duration) {
+	bound := time.Duration(len(c.keys(w))+1) * responseBound
 	if c.Op.waits() {
-		bound = simMaxWait
+		bound = maxWait
 	}
 	if c.Timeout > 0 {
 		bound = min(bound, c.Timeout)
@@ -150,14 +150,14 @@ func (c simCall) timely(w *simWorld, began time.Duration) {
 }
 
 // refused judges the error of a call that got no lock.
-func (c simCall) refused(w *simWorld, s *sqllock.Session, keys []sqllock.Key, arrived int, began time.Duration, err error) {
+func (c call) refused(w *world, s *sqllock.Session, keys []sqllock.Key, arrived int, began time.Duration, err error) {
 	var failure *dialect.Failure
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
 	case err == sqllock.ErrHeld && c.Op.waits():
 		w.wrong("a waiter is refused", "")
 	case err == sqllock.ErrHeld && !w.plan.Async:
-		w.judgeRefusal(keys, arrived, began)
+		w.judgeDenial(keys, arrived, began)
 		return
 	case err == sqllock.ErrHeld:
 	case errors.Is(err, sqllock.ErrNotExclusive) && w.plan.TwoSecrets:
@@ -170,8 +170,8 @@ func (c simCall) refused(w *simWorld, s *sqllock.Session, keys []sqllock.Key, ar
 		w.wrong("an error without a reason", fmt.Sprint(c.Op, ": ", err))
 	}
 	if err == sqllock.ErrHeld {
-		w.leave(keys, simRefused)
+		w.leave(keys, leftDenied)
 	} else {
-		w.leave(keys, simUnclear)
+		w.leave(keys, leftUnclear)
 	}
 }

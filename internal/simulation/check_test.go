@@ -11,7 +11,7 @@ import (
 // killed is when the server ended the lock's session without warning; 0: it
 // has not. A holder cannot know before its next statement: the promise has
 // this gap, for locks that a server gives up by itself.
-func (w *simWorld) killed(h *simHeld) time.Duration {
+func (w *world) killed(h *holder) time.Duration {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	return h.conn.killed
@@ -20,15 +20,15 @@ func (w *simWorld) killed(h *simHeld) time.Duration {
 // justWoke reports whether the lock's machine was suspended within the lease.
 // Until a statement sets the deadline of the timer right, Err is the first to
 // see a loss then.
-func (w *simWorld) justWoke(h *simHeld) bool {
+func (w *world) justWoke(h *holder) bool {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	woke := h.conn.link.woke
-	return woke != 0 && simNow()-woke < simLease
+	return woke != 0 && now()-woke < lease
 }
 
 // check checks what must hold at any moment at which nothing is going on.
-func (w *simWorld) check() {
+func (w *world) check() {
 	valid := make(map[sqllock.Key]int)
 	for _, h := range w.held() {
 		told := h.told()
@@ -40,8 +40,8 @@ func (w *simWorld) check() {
 			continue
 		}
 		if killed := w.killed(h); killed != 0 {
-			if simNow()-killed > simValid {
-				w.wrong("a lock outlives its session", fmt.Sprint(simNow()-killed))
+			if now()-killed > validFor {
+				w.wrong("a lock outlives its session", fmt.Sprint(now()-killed))
 			}
 			continue
 		}
@@ -56,15 +56,15 @@ func (w *simWorld) check() {
 
 // granting checks, when the server grants k to a session, that no other lock on
 // it is valid. server.mu is held.
-func (w *simWorld) granting(k dialect.Key, to *simSession) {
+func (w *world) granting(k dialect.Key, to *session) {
 	w.mu.Lock()
 	w.figures["grants"]++
 	w.takes++
-	w.taken[simTake{k, to}] = w.takes
-	w.last[simLast{k, to.link}] = to
+	w.taken[serverGrant{k, to}] = w.takes
+	w.last[clientKey{k, to.link}] = to
 	w.mu.Unlock()
 	for _, h := range w.held() {
-		if simID(h.lock.Key()) == k && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
+		if dialectKey(h.lock.Key()) == k && h.conn != to && h.conn.killed == 0 && h.lock.Err() == nil {
 			w.wrong("the server grants a key whose lock is valid", "")
 		}
 	}
@@ -72,7 +72,7 @@ func (w *simWorld) granting(k dialect.Key, to *simSession) {
 
 // closing checks, when a client closes a connection, that the locks on it have
 // ended: the server frees them now.
-func (w *simWorld) closing(s *simSession) {
+func (w *world) closing(s *session) {
 	for _, h := range w.held() {
 		if h.conn == s && h.lock.Err() == nil {
 			w.wrong("a connection is closed before its locks end", "")
@@ -81,33 +81,33 @@ func (w *simWorld) closing(s *simSession) {
 }
 
 // within checks that a call took no longer than bound.
-func (w *simWorld) within(call string, began, bound time.Duration) {
-	if took := simNow() - began; took > bound {
+func (w *world) within(call string, began, bound time.Duration) {
+	if took := now() - began; took > bound {
 		w.wrong("a call takes too long", fmt.Sprintf("%s: %v", call, took))
 	}
 }
 
-// A simTake is that the server gave a session a key.
-type simTake struct {
+// A serverGrant is that the server gave a session a key.
+type serverGrant struct {
 	key dialect.Key
-	to  *simSession
+	to  *session
 }
 
-// A simLast is a key that a client has taken.
-type simLast struct {
+// A clientKey is a key that a client has taken.
+type clientKey struct {
 	key  dialect.Key
-	link *simLink
+	link *link
 }
 
-// simTokens is the tokens drawn for each key, by the grant's number.
-type simTokens map[sqllock.Key]map[simNumber]string
+// tokenLog is the tokens drawn for each key, by the grant's number.
+type tokenLog map[sqllock.Key]map[grantNumber]string
 
-// A simNumber orders the holders of a key: as the server granted it, and, where a process
+// A grantNumber orders the holders of a key: as the server granted it, and, where a process
 // handed it on, as its callers got it. A late answer of the server's is of an earlier
 // grant.
-type simNumber struct{ take, granted int }
+type grantNumber struct{ take, granted int }
 
-func (n simNumber) before(other simNumber) bool {
+func (n grantNumber) before(other grantNumber) bool {
 	if n.take != other.take {
 		return n.take < other.take
 	}
@@ -116,11 +116,11 @@ func (n simNumber) before(other simNumber) bool {
 
 // noteToken checks that h's token is later than those of earlier holders and
 // earlier than those of later ones.
-func (w *simWorld) noteToken(h *simHeld, token string) {
+func (w *world) noteToken(h *holder, token string) {
 	w.mu.Lock()
 	drawn := w.tokens[h.lock.Key()]
 	if drawn == nil {
-		drawn = make(map[simNumber]string)
+		drawn = make(map[grantNumber]string)
 		w.tokens[h.lock.Key()] = drawn
 	}
 	fair := true

@@ -2,8 +2,8 @@ package simulation
 
 import "time"
 
-// simStart is when the time of a synctest bubble begins.
-var simStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+// start is when the time of a synctest bubble begins.
+var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// simNow is the bubble's time, which all clients share; never 0.
-func simNow() time.Duration { return time.Since(simStart) + 1 }
+// now is the bubble's time, which all clients share; never 0.
+func now() time.Duration { return time.Since(start) + 1 }

@@ -12,15 +12,15 @@ import (
 
 // end heals all faults and checks that everything comes back and nothing is
 // left.
-func (w *simWorld) end() {
+func (w *world) end() {
 	w.advance(w.server.heal(w.links()))
 	if !w.failed() {
 		w.advance(recovery)
 		w.served("a key that nobody else wants", time.Millisecond+8*w.plan.Latency, func(client int) sqllock.Key { return sqllock.ID(int64(1000 + client)) })
 	}
 	w.stop()
-	for until := simNow() + 10*time.Second; !w.idle() && simNow() < until; {
-		w.advance(simTick)
+	for until := now() + 10*time.Second; !w.idle() && now() < until; {
+		w.advance(tick)
 	}
 	if !w.idle() {
 		w.wrong("a call does not return", "")
@@ -28,7 +28,7 @@ func (w *simWorld) end() {
 	if !w.failed() {
 		w.advance(recovery)
 		w.nothingHeld()
-		w.served("one key in turn", 3*goodTime, func(int) sqllock.Key { return simKeys[0] })
+		w.served("one key in turn", 3*goodTime, func(int) sqllock.Key { return contendedKeys[0] })
 	}
 	for _, c := range w.clients {
 		if s := w.retire(c); s != nil {
@@ -42,7 +42,7 @@ func (w *simWorld) end() {
 	}
 }
 
-func (w *simWorld) links() (links []*simLink) {
+func (w *world) links() (links []*link) {
 	for _, c := range w.clients {
 		links = append(links, c.link)
 	}
@@ -50,7 +50,7 @@ func (w *simWorld) links() (links []*simLink) {
 }
 
 // served has each client take a key and give it back, at once, within bound.
-func (w *simWorld) served(what string, bound time.Duration, key func(client int) sqllock.Key) {
+func (w *world) served(what string, bound time.Duration, key func(client int) sqllock.Key) {
 	ctx, cancel := context.WithTimeout(background, bound)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -76,7 +76,7 @@ func (w *simWorld) served(what string, bound time.Duration, key func(client int)
 }
 
 // nothingHeld checks that there is no trace of any key.
-func (w *simWorld) nothingHeld() {
+func (w *world) nothingHeld() {
 	for _, s := range w.sessions() {
 		stats := s.Stats()
 		if stats.Held != 0 || stats.Waiting != 0 {
@@ -89,7 +89,7 @@ func (w *simWorld) nothingHeld() {
 }
 
 // nothingLeft checks that the connections are gone.
-func (w *simWorld) nothingLeft() {
+func (w *world) nothingLeft() {
 	if _, sessions, unclosed := w.server.leftover(); sessions != 0 || unclosed != 0 {
 		w.wrong("connections are left after Close", fmt.Sprintf("%d at the server, %d not closed", sessions, unclosed))
 	}

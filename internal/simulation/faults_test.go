@@ -2,37 +2,37 @@ package simulation
 
 import "time"
 
-// simMishaps befall the next statements of a client.
-type simMishaps struct {
+// statementFaults befall the next statements of a client.
+type statementFaults struct {
 	Client int
-	Fates  []simFate
+	Fates  []statementFault
 }
 
-func (e simMishaps) happen(w *simWorld) {
+func (e statementFaults) happen(w *world) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	l := w.client(e.Client).link
 	l.fates = append(l.fates, e.Fates...)
 }
 
-// simCut partitions a client from the server.
-type simCut struct {
+// partition partitions a client from the server.
+type partition struct {
 	Client int
 	For    time.Duration
 }
 
-func (e simCut) happen(w *simWorld) {
+func (e partition) happen(w *world) {
 	w.count("partitions")
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	l := w.client(e.Client).link
-	l.cut = max(l.cut, simNow()+e.For)
+	l.cut = max(l.cut, now()+e.For)
 }
 
-// simKill has the server end the sessions of a client.
-type simKill struct{ Client int }
+// kill has the server end the sessions of a client.
+type kill struct{ Client int }
 
-func (e simKill) happen(w *simWorld) {
+func (e kill) happen(w *world) {
 	w.count("kills")
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -44,10 +44,10 @@ func (e simKill) happen(w *simWorld) {
 	}
 }
 
-// simRestart ends all sessions, and for some time there is no server.
-type simRestart struct{ Down time.Duration }
+// restart ends all sessions, and for some time there is no server.
+type restart struct{ Down time.Duration }
 
-func (e simRestart) happen(w *simWorld) {
+func (e restart) happen(w *world) {
 	w.count("restarts")
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -55,22 +55,22 @@ func (e simRestart) happen(w *simWorld) {
 	for s := range w.server.sessions {
 		w.server.killLocked(s)
 	}
-	w.server.down = max(w.server.down, simNow()+e.Down)
+	w.server.down = max(w.server.down, now()+e.Down)
 }
 
-// simSuspend freezes a client, with its machine: its monotonic clock stands still,
+// suspend freezes a client, with its machine: its monotonic clock stands still,
 // that of its boot goes on. For the others no time passes meanwhile; instead
 // the server's clock jumps, for this client's sessions only.
-type simSuspend struct {
+type suspend struct {
 	Client int
 	For    time.Duration
 }
 
-func (e simSuspend) happen(w *simWorld) {
+func (e suspend) happen(w *world) {
 	w.count("suspends")
 	l := w.client(e.Client).link
 	w.server.mu.Lock()
-	at := simNow()
+	at := now()
 	for s := range w.server.sessions {
 		if s.link == l {
 			ran := min(e.For, max(s.busy-at, 0)) // what it carries out goes on meanwhile
@@ -84,17 +84,17 @@ func (e simSuspend) happen(w *simWorld) {
 	w.check() // at the very moment of waking up, before any timer fires
 }
 
-// simClockStep sets the server's clock, forward once in a lease at the most.
-type simClockStep struct{ By time.Duration }
+// clockStep sets the server's clock, forward once in a lease at the most.
+type clockStep struct{ By time.Duration }
 
-func (e simClockStep) happen(w *simWorld) {
+func (e clockStep) happen(w *world) {
 	f := w.server
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	at := simNow()
+	at := now()
 	if e.By > 0 {
-		if f.forward != 0 && at-f.forward <= simLease+simLease/100 {
+		if f.forward != 0 && at-f.forward <= lease+lease/100 {
 			return
 		}
 		f.forward = at
@@ -108,13 +108,13 @@ func (e simClockStep) happen(w *simWorld) {
 	}
 }
 
-// simReopen closes a client's Session and opens another: the process restarts.
-type simReopen struct {
+// reopen closes a client's Session and opens another: the process restarts.
+type reopen struct {
 	Client int
 	Pause  time.Duration
 }
 
-func (e simReopen) happen(w *simWorld) {
+func (e reopen) happen(w *world) {
 	c := w.client(e.Client)
 	s := w.retire(c)
 	if s == nil {
@@ -122,7 +122,7 @@ func (e simReopen) happen(w *simWorld) {
 	}
 	w.count("reopens")
 	w.spawn(func() {
-		began := simNow()
+		began := now()
 		_ = s.Close()
 		w.within("Close", began, closeBound)
 		w.rest(e.Pause)

@@ -6,71 +6,71 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A simPlan is one run of the simulation, as plain values: rapid makes it, and
+// A plan is one run of the simulation, as plain values: rapid makes it, and
 // makes it smaller when the run finds fault.
-type simPlan struct {
+type plan struct {
 	Clients    int           // processes, each with a Session
 	PerConn    int           // locks on a connection before a Session opens another
 	Async      bool          // WithAsyncUnlock
 	Drift      int64         // how much faster the server's clock runs, in millionths
 	Latency    time.Duration // of the network, each way
 	TwoSecrets bool          // the last client makes keys with another secret
-	Steps      []simStep
+	Steps      []step
 }
 
-// A simStep is what happens so much time after the step before.
-type simStep struct {
+// A step is what happens so much time after the step before.
+type step struct {
 	After time.Duration
-	Do    simEvent
+	Do    event
 }
 
-type simEvent interface{ happen(w *simWorld) }
+type event interface{ happen(w *world) }
 
-// A simProfile is a kind of plan: what may go wrong in it.
-type simProfile struct {
+// A profile is a kind of plan: what may go wrong in it.
+type profile struct {
 	name     string
 	harmless bool            // nothing that may cost a lock
 	delays   []time.Duration // of requests, statements and replies
-	ends     []simEnd        // of statements
-	faults   []simFault      // beside what befalls statements
+	ends     []outcome       // of statements
+	faults   []drawEvent     // beside what befalls statements
 }
 
-type simFault func(t *rapid.T) simEvent
+type drawEvent func(t *rapid.T) event
 
-var simProfiles = []simProfile{
+var profiles = []profile{
 	{
 		name: "harmless", harmless: true,
 		delays: []time.Duration{0, time.Millisecond, 7 * time.Millisecond, 40 * time.Millisecond},
-		ends:   []simEnd{simAnswered, simAnswered, simFails, simFull},
-		faults: []simFault{drawClockStep, drawReopen},
+		ends:   []outcome{answered, answered, failsHalfWay, lockTableFull},
+		faults: []drawEvent{drawClockStep, drawReopen},
 	}, {
 		name:   "late",
 		delays: []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, time.Second, 1300 * time.Millisecond},
-		ends:   []simEnd{simAnswered, simAnswered, simSilence, simDeaf},
-		faults: []simFault{drawClockStep, drawCut},
+		ends:   []outcome{answered, answered, silence, driverStuck},
+		faults: []drawEvent{drawClockStep, drawCut},
 	}, {
 		name:   "ended",
 		delays: []time.Duration{0, time.Millisecond, 50 * time.Millisecond},
-		ends:   []simEnd{simAnswered, simReplyLost, simKilled, simFails},
-		faults: []simFault{drawKill, drawRestart, drawReopen},
+		ends:   []outcome{answered, replyLost, killedByStatement, failsHalfWay},
+		faults: []drawEvent{drawKill, drawRestart, drawReopen},
 	}, {
 		name:   "suspended",
 		delays: []time.Duration{0, 10 * time.Millisecond, 300 * time.Millisecond},
-		ends:   []simEnd{simAnswered},
-		faults: []simFault{drawSuspend, drawSuspend, drawClockStep},
+		ends:   []outcome{answered},
+		faults: []drawEvent{drawSuspend, drawSuspend, drawClockStep},
 	}, {
 		name:   "everything",
 		delays: []time.Duration{0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second},
-		ends:   []simEnd{simAnswered, simAnswered, simFails, simFull, simReplyLost, simSilence, simDeaf, simKilled},
-		faults: []simFault{drawSuspend, drawCut, drawKill, drawRestart, drawReopen, drawClockStep},
+		ends:   []outcome{answered, answered, failsHalfWay, lockTableFull, replyLost, silence, driverStuck, killedByStatement},
+		faults: []drawEvent{drawSuspend, drawCut, drawKill, drawRestart, drawReopen, drawClockStep},
 	},
 }
 
 // plan draws a plan.
-func (p simProfile) plan() *rapid.Generator[simPlan] {
-	return rapid.Custom(func(t *rapid.T) simPlan {
+func (p profile) plan() *rapid.Generator[plan] {
+	return rapid.Custom(func(t *rapid.T) plan {
 		least := rapid.SampledFrom([]int{1, 20, 40, 60}).Draw(t, "least") // by itself rapid prefers short slices
-		return simPlan{
+		return plan{
 			Clients:    rapid.IntRange(2, 3).Draw(t, "clients"),
 			PerConn:    rapid.SampledFrom([]int{1000, 1, 2}).Draw(t, "per connection"),
 			Async:      rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "async"),
@@ -82,16 +82,16 @@ func (p simProfile) plan() *rapid.Generator[simPlan] {
 	})
 }
 
-func (p simProfile) step() *rapid.Generator[simStep] {
-	return rapid.Custom(func(t *rapid.T) simStep {
+func (p profile) step() *rapid.Generator[step] {
+	return rapid.Custom(func(t *rapid.T) step {
 		after := pick(t, "after", 0, time.Millisecond, 5*time.Millisecond, 30*time.Millisecond, 100*time.Millisecond, 400*time.Millisecond)
 		switch rapid.IntRange(0, 6).Draw(t, "kind") {
 		case 4:
-			return simStep{after, p.drawMishaps(t)}
+			return step{after, p.drawStatementFaults(t)}
 		case 5:
-			return simStep{after, rapid.SampledFrom(p.faults).Draw(t, "fault")(t)}
+			return step{after, rapid.SampledFrom(p.faults).Draw(t, "fault")(t)}
 		default:
-			return simStep{after, drawCall(t)}
+			return step{after, drawCall(t)}
 		}
 	})
 }
@@ -103,48 +103,48 @@ func pick(t *rapid.T, label string, durations ...time.Duration) time.Duration {
 
 func drawClient(t *rapid.T) int { return rapid.IntRange(0, 2).Draw(t, "client") }
 
-func drawCall(t *rapid.T) simEvent {
-	return simCall{
+func drawCall(t *rapid.T) event {
+	return call{
 		Client:  drawClient(t),
-		Op:      rapid.SampledFrom([]simOp{simTry, simLock, simTryAny, simLockAny, simDo}).Draw(t, "op"),
-		Keys:    rapid.SliceOfN(rapid.IntRange(0, len(simKeys)-1), 1, 3).Draw(t, "keys"),
+		Op:      rapid.SampledFrom([]operation{opTry, opLock, opTryAny, opLockAny, opDo}).Draw(t, "op"),
+		Keys:    rapid.SliceOfN(rapid.IntRange(0, len(contendedKeys)-1), 1, 3).Draw(t, "keys"),
 		Timeout: pick(t, "timeout", 0, time.Millisecond, 20*time.Millisecond, 200*time.Millisecond, 2*time.Second, 4*time.Second),
 		Hold:    pick(t, "hold", 0, 5*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond, 2*time.Second, 4*time.Second),
-		Token:   rapid.SampledFrom([]simTokenTime{simNoToken, simTokenFirst, simTokenLast}).Draw(t, "token"),
+		Token:   rapid.SampledFrom([]tokenTime{noToken, tokenFirst, tokenLast}).Draw(t, "token"),
 	}
 }
 
-func (p simProfile) drawMishaps(t *rapid.T) simEvent {
-	fate := rapid.Custom(func(t *rapid.T) simFate {
-		return simFate{
+func (p profile) drawStatementFaults(t *rapid.T) event {
+	fate := rapid.Custom(func(t *rapid.T) statementFault {
+		return statementFault{
 			Request: pick(t, "request", p.delays...),
 			Run:     pick(t, "run", p.delays...),
 			Reply:   pick(t, "reply", p.delays...),
 			End:     rapid.SampledFrom(p.ends).Draw(t, "end"),
 		}
 	})
-	return simMishaps{drawClient(t), rapid.SliceOfN(fate, 1, 3).Draw(t, "fates")}
+	return statementFaults{drawClient(t), rapid.SliceOfN(fate, 1, 3).Draw(t, "fates")}
 }
 
-func drawCut(t *rapid.T) simEvent {
-	return simCut{drawClient(t), pick(t, "for", 50*time.Millisecond, 500*time.Millisecond, simLease/2, simLease, 2*simLease)}
+func drawCut(t *rapid.T) event {
+	return partition{drawClient(t), pick(t, "for", 50*time.Millisecond, 500*time.Millisecond, lease/2, lease, 2*lease)}
 }
 
-func drawKill(t *rapid.T) simEvent { return simKill{drawClient(t)} }
+func drawKill(t *rapid.T) event { return kill{drawClient(t)} }
 
-func drawRestart(t *rapid.T) simEvent {
-	return simRestart{pick(t, "down", 0, 100*time.Millisecond, time.Second, 3*time.Second)}
+func drawRestart(t *rapid.T) event {
+	return restart{pick(t, "down", 0, 100*time.Millisecond, time.Second, 3*time.Second)}
 }
 
-func drawSuspend(t *rapid.T) simEvent {
-	return simSuspend{drawClient(t), pick(t, "for", 200*time.Millisecond, simLease/2, simLease*9/10, simLease, 10*simLease)}
+func drawSuspend(t *rapid.T) event {
+	return suspend{drawClient(t), pick(t, "for", 200*time.Millisecond, lease/2, lease*9/10, lease, 10*lease)}
 }
 
 // A step forward of a tenth of the lease is what the promise allows for (σ).
-func drawClockStep(t *rapid.T) simEvent {
-	return simClockStep{pick(t, "by", simLease/10, simLease/100, -simLease/10)}
+func drawClockStep(t *rapid.T) event {
+	return clockStep{pick(t, "by", lease/10, lease/100, -lease/10)}
 }
 
-func drawReopen(t *rapid.T) simEvent {
-	return simReopen{drawClient(t), pick(t, "pause", 0, 10*time.Millisecond, time.Second)}
+func drawReopen(t *rapid.T) event {
+	return reopen{drawClient(t), pick(t, "pause", 0, 10*time.Millisecond, time.Second)}
 }

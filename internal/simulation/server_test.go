@@ -14,58 +14,58 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A simServer is a database in memory that also does what a server does with
+// A server is a database in memory that also does what a server does with
 // time: by its own clock, it ends a session that has been silent for the lease.
 //
 // Time is looked at when somebody comes: what is due by then happens first.
-type simServer struct {
+type server struct {
 	drift   int64         // how much faster its clock runs, in millionths
 	latency time.Duration // of the network, each way
 	began   time.Duration
-	world   *simWorld
+	world   *world
 
 	perSession int // locks on a session before a client opens another
 
 	mu       sync.Mutex // protects what follows, sessions' and links' included
 	stepped  time.Duration
 	forward  time.Duration // when its clock was last set forward; 0: never
-	owners   map[dialect.Key]*simSession
+	owners   map[dialect.Key]*session
 	freed    map[dialect.Key]time.Duration // when it last had no owner any more
-	sessions map[*simSession]bool          // those that it has not ended
+	sessions map[*session]bool             // those that it has not ended
 	down     time.Duration                 // until then it refuses connections
-	stuck    []*simSession                 // with a deaf driver, until all has healed
+	stuck    []*session                    // with a deaf driver, until all has healed
 	tokens   int64
 	opened   int
 	closed   int // by the clients
 }
 
-// A simLink is what is between one client and the server, and the client's
+// A link is what is between one client and the server, and the client's
 // suspends.
-type simLink struct {
+type link struct {
 	asleep atomic.Int64 // how long the client was suspended, in all
 
-	cut   time.Duration // until then nothing gets through
-	fates []simFate     // of the next statements
-	woke  time.Duration // when the client's last suspend ended; 0: never
+	cut   time.Duration    // until then nothing gets through
+	fates []statementFault // of the next statements
+	woke  time.Duration    // when the client's last suspend ended; 0: never
 }
 
 // boot is the client's clock that goes on in a suspend.
-func (l *simLink) boot() time.Duration { return simNow() + time.Duration(l.asleep.Load()) }
+func (l *link) boot() time.Duration { return now() + time.Duration(l.asleep.Load()) }
 
 // clockLocked is the server's clock at a time of the clients'.
-func (f *simServer) clockLocked(at time.Duration) time.Duration {
+func (f *server) clockLocked(at time.Duration) time.Duration {
 	return f.paceLocked(at-f.began) + f.stepped
 }
 
 // paceLocked is how far the server's clock goes in d.
-func (f *simServer) paceLocked(d time.Duration) time.Duration {
+func (f *server) paceLocked(d time.Duration) time.Duration {
 	return d + d*time.Duration(f.drift)/1e6
 }
 
 // catchUpLocked does what was due by now: ends sessions that have been silent for
 // their lease, or whose client has closed the connection.
-func (f *simServer) catchUpLocked() {
-	at := simNow()
+func (f *server) catchUpLocked() {
+	at := now()
 	for s := range f.sessions {
 		if at < s.busy {
 			continue
@@ -76,7 +76,7 @@ func (f *simServer) catchUpLocked() {
 	}
 }
 
-func (f *simServer) endLocked(s *simSession) {
+func (f *server) endLocked(s *session) {
 	s.over = true
 	delete(f.sessions, s)
 	for k, owner := range f.owners {
@@ -86,26 +86,26 @@ func (f *simServer) endLocked(s *simSession) {
 	}
 }
 
-func (f *simServer) freeLocked(k dialect.Key) {
+func (f *server) freeLocked(k dialect.Key) {
 	delete(f.owners, k)
-	f.freed[k] = simNow()
+	f.freed[k] = now()
 }
 
 // killLocked ends s without the client's or the lease's doing: the one case in
 // which a lock is free before its holder can know.
-func (f *simServer) killLocked(s *simSession) {
+func (f *server) killLocked(s *session) {
 	if !s.over {
-		s.killed = simNow()
+		s.killed = now()
 		f.endLocked(s)
 	}
 }
 
 // untilDue is when the server next ends a session, if nobody speaks.
-func (f *simServer) untilDue() time.Duration {
+func (f *server) untilDue() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	at, due := simNow(), time.Duration(math.MaxInt64)
+	at, due := now(), time.Duration(math.MaxInt64)
 	for s := range f.sessions {
 		left := s.lease - (f.clockLocked(at) - s.idle)
 		left = left*1e6/time.Duration(1e6+f.drift) + 1
@@ -118,23 +118,23 @@ func (f *simServer) untilDue() time.Duration {
 }
 
 // owner is whose the key is, by the server's account.
-func (f *simServer) owner(k sqllock.Key) *simSession {
+func (f *server) owner(k sqllock.Key) *session {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	return f.owners[simID(k)]
+	return f.owners[dialectKey(k)]
 }
 
 // ownedSince reports whether k has been somebody's at a moment from then on.
-func (f *simServer) ownedSince(k sqllock.Key, then time.Duration) bool {
+func (f *server) ownedSince(k sqllock.Key, then time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	return f.owners[simID(k)] != nil || f.freed[simID(k)] >= then
+	return f.owners[dialectKey(k)] != nil || f.freed[dialectKey(k)] >= then
 }
 
 // leftover counts what the server keeps.
-func (f *simServer) leftover() (locks, sessions, unclosed int) {
+func (f *server) leftover() (locks, sessions, unclosed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
@@ -142,7 +142,7 @@ func (f *simServer) leftover() (locks, sessions, unclosed int) {
 }
 
 // cutUntil is when l's network is whole again.
-func (f *simServer) cutUntil(l *simLink) time.Duration {
+func (f *server) cutUntil(l *link) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return l.cut
@@ -150,7 +150,7 @@ func (f *simServer) cutUntil(l *simLink) time.Duration {
 
 // heal ends all faults that do not end by themselves, and returns how long the
 // others last.
-func (f *simServer) heal(links []*simLink) time.Duration {
+func (f *server) heal(links []*link) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last := f.down
@@ -162,71 +162,71 @@ func (f *simServer) heal(links []*simLink) time.Duration {
 		s.deaf = false
 		s.abort()
 	}
-	return max(last-simNow(), 0)
+	return max(last-now(), 0)
 }
 
-// simID is k as the database sees it.
-func simID(k sqllock.Key) dialect.Key {
+// dialectKey is k as the database sees it.
+func dialectKey(k sqllock.Key) dialect.Key {
 	if _, _, ok := k.Pair(); ok {
 		return dialect.Key{Space: dialect.TwoInts, ID: k.Int64()}
 	}
 	return dialect.Key{Space: dialect.Bigint, ID: k.Int64()}
 }
 
-// A simDriver is a client's driver of database/sql. It brings its dialect, and
+// A clientDriver is a client's driver of database/sql. It brings its dialect, and
 // has no connections of its own.
-type simDriver struct {
-	server *simServer
-	link   *simLink
+type clientDriver struct {
+	server *server
+	link   *link
 }
 
 // Dialect implements dialect.Driver.
-func (d simDriver) Dialect() dialect.Dialect { return simDialect(d) }
+func (d clientDriver) Dialect() dialect.Dialect { return clientDialect(d) }
 
 // Driver implements driver.Connector.
-func (d simDriver) Driver() driver.Driver { return d }
+func (d clientDriver) Driver() driver.Driver { return d }
 
 // Connect implements driver.Connector.
-func (simDriver) Connect(context.Context) (driver.Conn, error) { return nil, errNoConn }
+func (clientDriver) Connect(context.Context) (driver.Conn, error) { return nil, errNoConns }
 
 // Open implements driver.Driver.
-func (simDriver) Open(string) (driver.Conn, error) { return nil, errNoConn }
+func (clientDriver) Open(string) (driver.Conn, error) { return nil, errNoConns }
 
-var errNoConn = errors.New("a simulated driver has no connections")
+var errNoConns = errors.New("a simulated driver has no connections")
 
-// simDialect is how a client reaches the server.
-type simDialect struct {
-	server *simServer
-	link   *simLink
+// clientDialect is how a client reaches the server.
+type clientDialect struct {
+	server *server
+	link   *link
 }
 
 // BootTime implements dialect.BootClock.
-func (d simDialect) BootTime() time.Duration { return d.link.boot() }
+func (d clientDialect) BootTime() time.Duration { return d.link.boot() }
 
 // Traits implements dialect.Dialect.
-func (d simDialect) Traits() dialect.Traits {
+func (d clientDialect) Traits() dialect.Traits {
 	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: d.server.perSession, CloseTimeout: dialect.ConnectionCloseTimeout}
 }
 
-var errSimGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}
+var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}
 
 // Open implements dialect.Dialect.
-func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
+func (d clientDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	f := d.server
-	s := &simSession{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{}), claims: make(map[dialect.SecretCheck]bool)}
+	s := &session{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{}), claims: make(map[dialect.SecretCheck]bool)}
 	defer context.AfterFunc(ctx, s.abort)()
 	if !s.travel(0) {
 		return nil, ctx.Err()
 	}
 	f.mu.Lock()
-	if simNow() < f.down {
+	if now() < f.down {
 		f.mu.Unlock()
-		return nil, errSimGone
+		return nil, errGone
 	}
 	f.opened++
 	s.blocks = f.opened%2 == 0
 	f.sessions[s] = true
-	s.idle = f.clockLocked(simNow())
+	s.idle = f.clockLocked(now())
 	f.mu.Unlock()
 	if !s.travel(0) {
 		s.Destroy()

@@ -8,10 +8,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A simSession is a client's connection, and the server's session at its end.
-type simSession struct {
-	server  *simServer
-	link    *simLink
+// A session is a client's connection, and the server's session at its end.
+type session struct {
+	server  *server
+	link    *link
 	lease   time.Duration
 	aborted chan struct{} // closed when the client has closed the socket
 	once    sync.Once
@@ -32,7 +32,7 @@ type simSession struct {
 }
 
 // pause waits for d, or less if the client closes the socket: then it reports false.
-func (s *simSession) pause(d time.Duration) bool {
+func (s *session) pause(d time.Duration) bool {
 	if d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
@@ -51,10 +51,10 @@ func (s *simSession) pause(d time.Duration) bool {
 
 // travel is a message's way, of which a fault takes extra. It reports false if
 // the client has closed the socket before the end.
-func (s *simSession) travel(extra time.Duration) bool {
-	arrival := simNow() + extra + s.server.latency
+func (s *session) travel(extra time.Duration) bool {
+	arrival := now() + extra + s.server.latency
 	for {
-		wait := max(arrival, s.server.cutUntil(s.link)) - simNow()
+		wait := max(arrival, s.server.cutUntil(s.link)) - now()
 		if wait <= 0 {
 			return s.pause(0)
 		}
@@ -65,10 +65,10 @@ func (s *simSession) travel(extra time.Duration) bool {
 }
 
 // Socket implements dialect.Session: closed connections are noticed by heartbeats.
-func (s *simSession) Socket() net.Conn { return nil }
+func (s *session) Socket() net.Conn { return nil }
 
 // Abort implements dialect.Session.
-func (s *simSession) Abort() {
+func (s *session) Abort() {
 	f := s.server
 	f.mu.Lock()
 	deaf := s.deaf
@@ -78,10 +78,10 @@ func (s *simSession) Abort() {
 	}
 }
 
-func (s *simSession) abort() { s.once.Do(func() { close(s.aborted) }) }
+func (s *session) abort() { s.once.Do(func() { close(s.aborted) }) }
 
 // Destroy implements dialect.Session.
-func (s *simSession) Destroy() {
+func (s *session) Destroy() {
 	s.abort()
 	f := s.server
 	f.world.closing(s)
@@ -93,6 +93,6 @@ func (s *simSession) Destroy() {
 	s.destroyed = true
 	f.closed++
 	if !s.black {
-		s.closing = max(simNow(), s.link.cut)
+		s.closing = max(now(), s.link.cut)
 	}
 }

@@ -25,7 +25,7 @@ func TestSimulation(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	again := given("rapid.failfile") || given("rapid.seed")
 	setChecks(t)
-	for _, profile := range simProfiles {
+	for _, profile := range profiles {
 		t.Run(profile.name, func(t *testing.T) {
 			figures := make(map[string]int)
 			began := time.Now()
@@ -81,7 +81,7 @@ func listed(figures map[string]int) string {
 }
 
 // String is p as one reads it.
-func (p simPlan) String() string {
+func (p plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v, two secrets %t",
 		p.Clients, p.PerConn, p.Async, p.Drift, p.Latency, p.TwoSecrets)

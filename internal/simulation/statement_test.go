@@ -9,57 +9,57 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A simFate is what befalls a statement.
-type simFate struct {
+// A statementFault is what befalls a statement.
+type statementFault struct {
 	Request, Run, Reply time.Duration // delays beside the network's own; the lease does not run while it runs
-	End                 simEnd
+	End                 outcome
 }
 
-type simEnd int
+type outcome int
 
 const (
-	simAnswered  simEnd = iota
-	simFails            // half of it is done, and the session lives
-	simFull             // the same, for want of room
-	simReplyLost        // it is done; then the connection breaks
-	simSilence          // it is lost, and what follows on this connection
-	simDeaf             // the same, and the driver is stuck until all has healed
-	simKilled           // the server ends the session when it comes
+	answered          outcome = iota
+	failsHalfWay              // half of it is done, and the session lives
+	lockTableFull             // the same, for want of room
+	replyLost                 // it is done; then the connection breaks
+	silence                   // it is lost, and what follows on this connection
+	driverStuck               // the same, and the driver is stuck until all has healed
+	killedByStatement         // the server ends the session when it comes
 )
 
-var simEndNames = [...]string{"answered", "fails half-way", "lock table full", "reply lost", "silence", "stuck driver", "killed by a statement"}
+var outcomeNames = [...]string{"answered", "fails half-way", "lock table full", "reply lost", "silence", "stuck driver", "killed by a statement"}
 
-func (e simEnd) String() string { return simEndNames[e] }
+func (e outcome) String() string { return outcomeNames[e] }
 
 // roundTrip is one statement: effect is what it does, all of it or half.
-func (s *simSession) roundTrip(effect func(all bool)) error {
+func (s *session) roundTrip(effect func(all bool)) error {
 	fate, black := s.nextFate()
 	if black {
 		<-s.aborted
-		return errSimGone
+		return errGone
 	}
 	if !s.travel(fate.Request) {
-		return errSimGone
+		return errGone
 	}
 	alive := s.carryOut(fate, effect)
-	if !alive || fate.End == simReplyLost {
+	if !alive || fate.End == replyLost {
 		s.travel(fate.Reply)
-		return errSimGone
+		return errGone
 	}
 	if !s.pause(fate.Run) || !s.travel(fate.Reply) {
-		return errSimGone
+		return errGone
 	}
 	switch fate.End {
-	case simFails:
+	case failsHalfWay:
 		return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
-	case simFull:
+	case lockTableFull:
 		return &dialect.Failure{Kind: dialect.Full, Reason: "simulated"}
 	}
 	return nil
 }
 
 // nextFate is what befalls the statement about to be sent.
-func (s *simSession) nextFate() (fate simFate, black bool) {
+func (s *session) nextFate() (fate statementFault, black bool) {
 	f := s.server
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,10 +72,10 @@ func (s *simSession) nextFate() (fate simFate, black bool) {
 	}
 	f.world.count("statements")
 	switch fate.End {
-	case simDeaf:
+	case driverStuck:
 		s.black, s.deaf = true, true
 		f.stuck = append(f.stuck, s)
-	case simSilence:
+	case silence:
 		s.black = true
 	}
 	return fate, s.black
@@ -83,25 +83,25 @@ func (s *simSession) nextFate() (fate simFate, black bool) {
 
 // carryOut is the statement's arrival at the server. It reports whether the
 // session is there.
-func (s *simSession) carryOut(fate simFate, effect func(all bool)) bool {
+func (s *session) carryOut(fate statementFault, effect func(all bool)) bool {
 	f := s.server
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.catchUpLocked()
-	if fate.End == simKilled {
+	if fate.End == killedByStatement {
 		f.killLocked(s)
 	}
 	if s.over {
 		return false
 	}
-	effect(fate.End != simFails && fate.End != simFull)
-	s.busy = simNow() + fate.Run
+	effect(fate.End != failsHalfWay && fate.End != lockTableFull)
+	s.busy = now() + fate.Run
 	s.idle = f.clockLocked(s.busy)
 	return true
 }
 
 // Exchange implements dialect.Session.
-func (s *simSession) Exchange(b *dialect.Batch) error {
+func (s *session) Exchange(b *dialect.Batch) error {
 	block := int64(0)
 	err := s.roundTrip(func(all bool) {
 		do := func(keys int) int {
@@ -126,7 +126,7 @@ func (s *simSession) Exchange(b *dialect.Batch) error {
 			b.Won = append(b.Won, s.takeOne(group))
 		}
 		if s.blocks && len(b.Try)+len(b.Any) > 0 {
-			s.server.tokens += simBlock
+			s.server.tokens += tokenBlock
 			block = s.server.tokens
 		}
 	})
@@ -134,35 +134,35 @@ func (s *simSession) Exchange(b *dialect.Batch) error {
 	return err
 }
 
-// simBlock is few, so that some must be asked for.
-const simBlock = 3
+// tokenBlock is few, so that some must be asked for.
+const tokenBlock = 3
 
 // reserve notes the block of tokens that ends with last, if any; after an error there is
 // none for what may have been taken.
-func (s *simSession) reserve(last int64, err error) {
+func (s *session) reserve(last int64, err error) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	switch {
 	case err != nil:
 		s.drawn, s.reserved = 0, 0
 	case last > 0:
-		s.drawn, s.reserved = last-simBlock, last
+		s.drawn, s.reserved = last-tokenBlock, last
 	}
 }
 
 // Room implements dialect.Session.
-func (s *simSession) Room() int {
+func (s *session) Room() int {
 	if s.blocks {
-		return simRoom
+		return smallRoom
 	}
 	return 1 << 20
 }
 
-// simRoom is little, so that some must wait for the next statement.
-const simRoom = 3
+// smallRoom is little, so that some must wait for the next statement.
+const smallRoom = 3
 
 // Drawn implements dialect.Session.
-func (s *simSession) ReservedToken() (dialect.Token, bool) {
+func (s *session) ReservedToken() (dialect.Token, bool) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	if s.drawn == s.reserved {
@@ -173,7 +173,7 @@ func (s *simSession) ReservedToken() (dialect.Token, bool) {
 }
 
 // take takes k for s if it is free. server.mu is held.
-func (s *simSession) take(k dialect.Key) bool {
+func (s *session) take(k dialect.Key) bool {
 	owner := s.server.owners[k]
 	if owner == s {
 		s.server.world.wrong("one session takes a key twice", "")
@@ -181,12 +181,12 @@ func (s *simSession) take(k dialect.Key) bool {
 	if owner != nil {
 		return false
 	}
-	for i, secret := range simSecrets {
-		if simID(secret.Key("three")) == k {
-			if !s.claims[simSecretCheck(i)] {
+	for i, secret := range secrets {
+		if dialectKey(secret.Key("three")) == k {
+			if !s.claims[secretCheckOf(i)] {
 				s.server.world.wrong("a key made with a secret is taken without a claim", "")
 			}
-			if s.server.owners[simID(simSecrets[1-i].Key("three"))] != nil {
+			if s.server.owners[dialectKey(secrets[1-i].Key("three"))] != nil {
 				s.server.world.wrong("two with different secrets are let in", "")
 			}
 		}
@@ -196,15 +196,15 @@ func (s *simSession) take(k dialect.Key) bool {
 	return true
 }
 
-// simSecretCheck is what a session must have before it takes keys made with the
+// secretCheckOf is what a session must have before it takes keys made with the
 // ith secret.
-func simSecretCheck(i int) dialect.SecretCheck {
-	mac := hmac.New(sha256.New, []byte(simSecretTexts[i]))
+func secretCheckOf(i int) dialect.SecretCheck {
+	mac := hmac.New(sha256.New, []byte(secretTexts[i]))
 	mac.Write([]byte("#"))
-	return dialect.SecretCheckOf(string(simNamespace), max(binary.BigEndian.Uint32(mac.Sum(nil)), 1))
+	return dialect.SecretCheckOf(string(namespace), max(binary.BigEndian.Uint32(mac.Sum(nil)), 1))
 }
 
-func (s *simSession) takeOne(group []dialect.Key) int {
+func (s *session) takeOne(group []dialect.Key) int {
 	for i, k := range group {
 		if s.take(k) {
 			return i
@@ -214,7 +214,7 @@ func (s *simSession) takeOne(group []dialect.Key) int {
 }
 
 // Held implements dialect.Session.
-func (s *simSession) Held() (keys []dialect.Key, err error) {
+func (s *session) Held() (keys []dialect.Key, err error) {
 	err = s.roundTrip(func(bool) {
 		for k, owner := range s.server.owners {
 			if owner == s {
@@ -226,7 +226,7 @@ func (s *simSession) Held() (keys []dialect.Key, err error) {
 }
 
 // Claim implements dialect.Session.
-func (s *simSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) (disputed []bool, err error) {
+func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (disputed []bool, err error) {
 	disputed = make([]bool, len(wanted))
 	err = s.roundTrip(func(all bool) {
 		for _, c := range dropped {
@@ -243,7 +243,7 @@ func (s *simSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) (disput
 
 // disputed reports whether a session has a claim of c's class and another secret.
 // f.mu is held.
-func (f *simServer) disputed(c dialect.SecretCheck) bool {
+func (f *server) disputed(c dialect.SecretCheck) bool {
 	for s := range f.sessions {
 		for other := range s.claims {
 			if other.Class == c.Class && other.Fingerprint != c.Fingerprint {
@@ -255,7 +255,7 @@ func (f *simServer) disputed(c dialect.SecretCheck) bool {
 }
 
 // Token implements dialect.Session.
-func (s *simSession) Token() (token dialect.Token, err error) {
+func (s *session) Token() (token dialect.Token, err error) {
 	err = s.roundTrip(func(bool) {
 		s.server.tokens++
 		token.Number = s.server.tokens

@@ -17,82 +17,82 @@ import (
 var background = context.Background()
 
 const (
-	simLease = 2 * time.Second // the shortest that Open takes
+	lease = 2 * time.Second // the shortest that Open takes
 
-	// simValid is how long after a statement was sent its locks are valid: the
+	// validFor is how long after a statement was sent its locks are valid: the
 	// lease, less 0.1 % for the drift of clocks, less a fifth.
-	simValid = simLease - simLease/1000 - simLease/5
+	validFor = lease - lease/1000 - lease/5
 
-	answerBound   = 900 * time.Millisecond // a call waits for the server no longer
-	reconnectMost = time.Second            // the longest pause between attempts to connect
+	responseBound = 900 * time.Millisecond // a call waits for the server no longer
+	backoffMost   = time.Second            // the longest pause between attempts to connect
 
-	simTick = 100 * time.Millisecond // how often all is checked, beside the moments when the server ends a session
+	tick = 100 * time.Millisecond // how often all is checked, beside the moments when the server ends a session
 
 	closeBound = time.Second + 100*time.Millisecond
 
 	// recovery is how long after the last fault everybody is served again: the
 	// server has freed what it must, and a pause between attempts to connect
 	// has passed.
-	recovery = simLease + simLease/4 + reconnectMost + answerBound
+	recovery = lease + lease/4 + backoffMost + responseBound
 
 	// goodTime is more than a call takes while there are no faults.
 	goodTime = time.Second
 )
 
-// simKeys are the keys for which the callers contend.
-var simKeys = []sqllock.Key{sqllock.ID(1), sqllock.ID(2), simSecrets[0].Key("three"), sqllock.Pair(1, 1)}
+// contendedKeys are the keys for which the callers contend.
+var contendedKeys = []sqllock.Key{sqllock.ID(1), sqllock.ID(2), secrets[0].Key("three"), sqllock.Pair(1, 1)}
 
-// simSecrets make different keys of one name.
+// secrets make different keys of one name.
 var (
-	simSecrets = [2]sqllock.KeyedNamespace{simNamespace.Keyed([]byte(simSecretTexts[0])), simNamespace.Keyed([]byte(simSecretTexts[1]))}
+	secrets = [2]sqllock.KeyedNamespace{namespace.Keyed([]byte(secretTexts[0])), namespace.Keyed([]byte(secretTexts[1]))}
 
-	simSecretTexts = [2]string{"secret", "other"}
+	secretTexts = [2]string{"secret", "other"}
 )
 
-const simNamespace = sqllock.Namespace("simulation")
+const namespace = sqllock.Namespace("simulation")
 
 // key is the nth key, as a client makes it.
-func (w *simWorld) key(client, n int) sqllock.Key {
+func (w *world) key(client, n int) sqllock.Key {
 	if n == 2 && w.plan.TwoSecrets && client%len(w.clients) == len(w.clients)-1 {
-		return simSecrets[1].Key("three")
+		return secrets[1].Key("three")
 	}
-	return simKeys[n]
+	return contendedKeys[n]
 }
 
-// A simWorld is one run: some processes, their server, and what is wrong.
-type simWorld struct {
-	plan     simPlan
+// A world is one run: some processes, their server, and what is wrong.
+type world struct {
+	plan     plan
 	harmless bool
-	server   *simServer
-	clients  []*simClient
+	server   *server
+	clients  []*client
 	ctx      context.Context // of the callers; ends when they should come to an end
 	stop     context.CancelFunc
 
 	mu      sync.Mutex // protects what follows; nothing is called with it held
-	live    map[*simHeld]bool
+	live    map[*holder]bool
 	calling int // goroutines of callers
 	wrongs  []string
-	tokens  simTokens
+	tokens  tokenLog
 	takes   int // by the server, in all
-	taken   map[simTake]int
-	last    map[simLast]*simSession
-	book    simBook
+	taken   map[serverGrant]int
+	last    map[clientKey]*session
+	book    book
 	granted int
 	figures map[string]int
 }
 
-// A simClient is a process.
-type simClient struct {
-	link    *simLink
+// A client is a process.
+type client struct {
+	link    *link
 	db      *sql.DB
 	session *sqllock.Session // nil while closed; protected by the world's mu
 }
 
 // run carries out the plan in virtual time, and returns what was wrong.
-func (p simPlan) run(t *testing.T, harmless bool, figures map[string]int) []string {
-	w := &simWorld{
+func (p plan) run(t *testing.T, harmless bool, figures map[string]int) []string {
+	w := &world{
 		plan: p, harmless: harmless, figures: figures,
-		live: make(map[*simHeld]bool), tokens: make(simTokens), taken: make(map[simTake]int), last: make(map[simLast]*simSession), book: newSimBook(),
+		live: make(map[*holder]bool), tokens: make(tokenLog), taken: make(map[serverGrant]int), last: make(map[clientKey]*session), book: newBook(),
 	}
 	func() {
 		defer func() {
@@ -105,16 +105,16 @@ func (p simPlan) run(t *testing.T, harmless bool, figures map[string]int) []stri
 	return w.wrongs
 }
 
-func (w *simWorld) run() {
+func (w *world) run() {
 	w.ctx, w.stop = context.WithCancel(background)
 	defer w.stop()
-	w.server = &simServer{
-		drift: w.plan.Drift, latency: w.plan.Latency, perSession: w.plan.PerConn, began: simNow(), world: w,
-		owners: make(map[dialect.Key]*simSession), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*simSession]bool),
+	w.server = &server{
+		drift: w.plan.Drift, latency: w.plan.Latency, perSession: w.plan.PerConn, began: now(), world: w,
+		owners: make(map[dialect.Key]*session), freed: make(map[dialect.Key]time.Duration), sessions: make(map[*session]bool),
 	}
 	for range w.plan.Clients {
-		link := new(simLink)
-		c := &simClient{link: link, db: sql.OpenDB(simDriver{w.server, link})}
+		link := new(link)
+		c := &client{link: link, db: sql.OpenDB(clientDriver{w.server, link})}
 		w.clients = append(w.clients, c)
 		w.open(c)
 	}
@@ -129,11 +129,11 @@ func (w *simWorld) run() {
 }
 
 // client is the nth, of as many as there are.
-func (w *simWorld) client(n int) *simClient { return w.clients[n%len(w.clients)] }
+func (w *world) client(n int) *client { return w.clients[n%len(w.clients)] }
 
 // open gives c a Session, and reports whether it could.
-func (w *simWorld) open(c *simClient) bool {
-	opts := []sqllock.Option{sqllock.WithLease(simLease), sqllock.WithMaxConns(3), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
+func (w *world) open(c *client) bool {
+	opts := []sqllock.Option{sqllock.WithLease(lease), sqllock.WithMaxConns(3), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
 	if w.plan.Async {
 		opts = append(opts, sqllock.WithAsyncUnlock())
 	}
@@ -148,7 +148,7 @@ func (w *simWorld) open(c *simClient) bool {
 }
 
 // retire takes c's Session, for its end.
-func (w *simWorld) retire(c *simClient) *sqllock.Session {
+func (w *world) retire(c *client) *sqllock.Session {
 	w.mu.Lock()
 	s := c.session
 	c.session = nil
@@ -159,7 +159,7 @@ func (w *simWorld) retire(c *simClient) *sqllock.Session {
 	return s
 }
 
-func (w *simWorld) countLosses(n int) {
+func (w *world) countLosses(n int) {
 	if n > 0 && w.harmless {
 		w.wrong("a loss without a fault", "")
 	}
@@ -169,7 +169,7 @@ func (w *simWorld) countLosses(n int) {
 }
 
 // spawn runs f in a goroutine that the end waits for.
-func (w *simWorld) spawn(f func()) {
+func (w *world) spawn(f func()) {
 	w.mu.Lock()
 	w.calling++
 	w.mu.Unlock()
@@ -181,14 +181,14 @@ func (w *simWorld) spawn(f func()) {
 	}()
 }
 
-func (w *simWorld) idle() bool {
+func (w *world) idle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.calling == 0
 }
 
 // rest pauses a caller, until the end at the latest.
-func (w *simWorld) rest(d time.Duration) {
+func (w *world) rest(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-w.ctx.Done():
@@ -196,42 +196,42 @@ func (w *simWorld) rest(d time.Duration) {
 }
 
 // advance lets d pass, and checks again and again.
-func (w *simWorld) advance(d time.Duration) {
-	for end := simNow() + d; ; {
+func (w *world) advance(d time.Duration) {
+	for end := now() + d; ; {
 		synctest.Wait()
 		w.check()
-		left := end - simNow()
+		left := end - now()
 		if left <= 0 {
 			return
 		}
-		time.Sleep(min(left, simTick, w.server.untilDue()))
+		time.Sleep(min(left, tick, w.server.untilDue()))
 	}
 }
 
 // wrong notes a broken rule. Its name is the same each time, for rapid to know
 // what it makes smaller.
-func (w *simWorld) wrong(rule, detail string) {
+func (w *world) wrong(rule, detail string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.wrongs) < 5 {
-		w.wrongs = append(w.wrongs, fmt.Sprintf("%s (after %v: %s)", rule, simNow(), detail))
+		w.wrongs = append(w.wrongs, fmt.Sprintf("%s (after %v: %s)", rule, now(), detail))
 	}
 }
 
-func (w *simWorld) failed() bool {
+func (w *world) failed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.wrongs) > 0
 }
 
-func (w *simWorld) count(what string) {
+func (w *world) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.figures[what]++
 }
 
 // sessions is the Sessions that are open.
-func (w *simWorld) sessions() []*sqllock.Session {
+func (w *world) sessions() []*sqllock.Session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var open []*sqllock.Session
@@ -244,10 +244,10 @@ func (w *simWorld) sessions() []*sqllock.Session {
 }
 
 // held is the locks that callers have, and have not begun to give back.
-func (w *simWorld) held() []*simHeld {
+func (w *world) held() []*holder {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	held := make([]*simHeld, 0, len(w.live))
+	held := make([]*holder, 0, len(w.live))
 	for h := range w.live {
 		held = append(held, h)
 	}
