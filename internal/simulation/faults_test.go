@@ -5,14 +5,14 @@ import "time"
 // statementFaults befall the next statements of a client.
 type statementFaults struct {
 	Client int
-	Fates  []statementFault
+	Faults []statementFault
 }
 
 func (e statementFaults) happen(w *world) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	l := w.client(e.Client).link
-	l.fates = append(l.fates, e.Fates...)
+	l.faults = append(l.faults, e.Faults...)
 }
 
 // partition partitions a client from the server.
@@ -88,20 +88,20 @@ func (e suspend) happen(w *world) {
 type clockStep struct{ By time.Duration }
 
 func (e clockStep) happen(w *world) {
-	f := w.server
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.catchUpLocked()
+	srv := w.server
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.catchUpLocked()
 	at := now()
 	if e.By > 0 {
-		if f.forward != 0 && at-f.forward <= lease+lease/100 {
+		if srv.forward != 0 && at-srv.forward <= lease+lease/100 {
 			return
 		}
-		f.forward = at
+		srv.forward = at
 	}
 	w.count("clock steps")
-	f.stepped += e.By
-	for s := range f.sessions {
+	srv.stepped += e.By
+	for s := range srv.sessions {
 		if at < s.busy { // its silence has not begun
 			s.idle += e.By
 		}

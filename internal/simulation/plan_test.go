@@ -115,7 +115,7 @@ func drawCall(t *rapid.T) event {
 }
 
 func (p profile) drawStatementFaults(t *rapid.T) event {
-	fate := rapid.Custom(func(t *rapid.T) statementFault {
+	fault := rapid.Custom(func(t *rapid.T) statementFault {
 		return statementFault{
 			Request: pick(t, "request", p.delays...),
 			Run:     pick(t, "run", p.delays...),
@@ -123,7 +123,7 @@ func (p profile) drawStatementFaults(t *rapid.T) event {
 			End:     rapid.SampledFrom(p.ends).Draw(t, "end"),
 		}
 	})
-	return statementFaults{drawClient(t), rapid.SliceOfN(fate, 1, 3).Draw(t, "fates")}
+	return statementFaults{drawClient(t), rapid.SliceOfN(fault, 1, 3).Draw(t, "faults")}
 }
 
 func drawCut(t *rapid.T) event {

@@ -17,18 +17,18 @@ type session struct {
 	once    sync.Once
 
 	// protected by server.mu
-	black     bool          // nothing gets through any more
-	deaf      bool          // nor does a call in flight return when its socket is closed
-	destroyed bool          // by the client
-	busy      time.Duration // until then it carries out a statement
-	idle      time.Duration // since then it is silent, by the server's clock
-	closing   time.Duration // when the server sees the connection closed; 0: not yet known
-	over      bool          // the server has ended it
-	killed    time.Duration // when, without warning; 0: not so
-	claims    map[dialect.SecretCheck]bool
-	blocks    bool  // an exchange that takes locks brings tokens along
-	drawn     int64 // the last of the block that was handed out
-	reserved  int64 // the last of the block
+	blackhole      bool          // nothing gets through any more
+	stuck          bool          // nor does a call in flight return when its socket is closed
+	destroyed      bool          // by the client
+	busy           time.Duration // until then it carries out a statement
+	idle           time.Duration // since then it is silent, by the server's clock
+	closing        time.Duration // when the server sees the connection closed; 0: not yet known
+	over           bool          // the server has ended it
+	killed         time.Duration // when, without warning; 0: not so
+	checks         map[dialect.SecretCheck]bool
+	reservesTokens bool  // an exchange that takes locks brings tokens along
+	drawn          int64 // the last of the block that was handed out
+	reserved       int64 // the last of the block
 }
 
 // pause waits for d, or less if the client closes the socket: then it reports false.
@@ -69,11 +69,11 @@ func (s *session) Socket() net.Conn { return nil }
 
 // Abort implements dialect.Session.
 func (s *session) Abort() {
-	f := s.server
-	f.mu.Lock()
-	deaf := s.deaf
-	f.mu.Unlock()
-	if !deaf {
+	srv := s.server
+	srv.mu.Lock()
+	stuck := s.stuck
+	srv.mu.Unlock()
+	if !stuck {
 		s.abort()
 	}
 }
@@ -83,16 +83,16 @@ func (s *session) abort() { s.once.Do(func() { close(s.aborted) }) }
 // Destroy implements dialect.Session.
 func (s *session) Destroy() {
 	s.abort()
-	f := s.server
-	f.world.closing(s)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	srv := s.server
+	srv.world.closing(s)
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
 	if s.destroyed {
 		return
 	}
 	s.destroyed = true
-	f.closed++
-	if !s.black {
+	srv.closed++
+	if !s.blackhole {
 		s.closing = max(now(), s.link.cut)
 	}
 }

@@ -33,23 +33,23 @@ func (e outcome) String() string { return outcomeNames[e] }
 
 // roundTrip is one statement: effect is what it does, all of it or half.
 func (s *session) roundTrip(effect func(all bool)) error {
-	fate, black := s.nextFate()
-	if black {
+	fault, blackhole := s.nextFault()
+	if blackhole {
 		<-s.aborted
 		return errGone
 	}
-	if !s.travel(fate.Request) {
+	if !s.travel(fault.Request) {
 		return errGone
 	}
-	alive := s.carryOut(fate, effect)
-	if !alive || fate.End == replyLost {
-		s.travel(fate.Reply)
+	alive := s.carryOut(fault, effect)
+	if !alive || fault.End == replyLost {
+		s.travel(fault.Reply)
 		return errGone
 	}
-	if !s.pause(fate.Run) || !s.travel(fate.Reply) {
+	if !s.pause(fault.Run) || !s.travel(fault.Reply) {
 		return errGone
 	}
-	switch fate.End {
+	switch fault.End {
 	case failsHalfWay:
 		return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
 	case lockTableFull:
@@ -58,45 +58,45 @@ func (s *session) roundTrip(effect func(all bool)) error {
 	return nil
 }
 
-// nextFate is what befalls the statement about to be sent.
-func (s *session) nextFate() (fate statementFault, black bool) {
-	f := s.server
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// nextFault is what befalls the statement about to be sent.
+func (s *session) nextFault() (fault statementFault, blackhole bool) {
+	srv := s.server
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
 	if s.destroyed {
-		f.world.wrong("a statement is sent on a connection that was destroyed", "")
+		srv.world.wrong("a statement is sent on a connection that was destroyed", "")
 	}
-	if len(s.link.fates) > 0 {
-		fate, s.link.fates = s.link.fates[0], s.link.fates[1:]
-		f.world.count(fate.End.String())
+	if len(s.link.faults) > 0 {
+		fault, s.link.faults = s.link.faults[0], s.link.faults[1:]
+		srv.world.count(fault.End.String())
 	}
-	f.world.count("statements")
-	switch fate.End {
+	srv.world.count("statements")
+	switch fault.End {
 	case driverStuck:
-		s.black, s.deaf = true, true
-		f.stuck = append(f.stuck, s)
+		s.blackhole, s.stuck = true, true
+		srv.stuck = append(srv.stuck, s)
 	case silence:
-		s.black = true
+		s.blackhole = true
 	}
-	return fate, s.black
+	return fault, s.blackhole
 }
 
 // carryOut is the statement's arrival at the server. It reports whether the
 // session is there.
-func (s *session) carryOut(fate statementFault, effect func(all bool)) bool {
-	f := s.server
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.catchUpLocked()
-	if fate.End == killedByStatement {
-		f.killLocked(s)
+func (s *session) carryOut(fault statementFault, effect func(all bool)) bool {
+	srv := s.server
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.catchUpLocked()
+	if fault.End == killedByStatement {
+		srv.killLocked(s)
 	}
 	if s.over {
 		return false
 	}
-	effect(fate.End != failsHalfWay && fate.End != lockTableFull)
-	s.busy = now() + fate.Run
-	s.idle = f.clockLocked(s.busy)
+	effect(fault.End != failsHalfWay && fault.End != lockTableFull)
+	s.busy = now() + fault.Run
+	s.idle = srv.clockLocked(s.busy)
 	return true
 }
 
@@ -125,7 +125,7 @@ func (s *session) Exchange(b *dialect.Batch) error {
 		for _, group := range b.Any[:do(len(b.Any))] {
 			b.Won = append(b.Won, s.takeOne(group))
 		}
-		if s.blocks && len(b.Try)+len(b.Any) > 0 {
+		if s.reservesTokens && len(b.Try)+len(b.Any) > 0 {
 			s.server.tokens += tokenBlock
 			block = s.server.tokens
 		}
@@ -152,7 +152,7 @@ func (s *session) reserve(last int64, err error) {
 
 // Room implements dialect.Session.
 func (s *session) Room() int {
-	if s.blocks {
+	if s.reservesTokens {
 		return smallRoom
 	}
 	return 1 << 20
@@ -183,7 +183,7 @@ func (s *session) take(k dialect.Key) bool {
 	}
 	for i, secret := range secrets {
 		if dialectKey(secret.Key("three")) == k {
-			if !s.claims[secretCheckOf(i)] {
+			if !s.checks[secretCheckOf(i)] {
 				s.server.world.wrong("a key made with a secret is taken without a claim", "")
 			}
 			if s.server.owners[dialectKey(secrets[1-i].Key("three"))] != nil {
@@ -226,26 +226,26 @@ func (s *session) Held() (keys []dialect.Key, err error) {
 }
 
 // Claim implements dialect.Session.
-func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (disputed []bool, err error) {
-	disputed = make([]bool, len(wanted))
+func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
+	conflicts = make([]bool, len(wanted))
 	err = s.roundTrip(func(all bool) {
 		for _, c := range dropped {
-			delete(s.claims, c)
+			delete(s.checks, c)
 		}
 		for i, c := range wanted {
-			if disputed[i] = s.server.disputed(c); all && !disputed[i] {
-				s.claims[c] = true
+			if conflicts[i] = s.server.conflicts(c); all && !conflicts[i] {
+				s.checks[c] = true
 			}
 		}
 	})
-	return disputed, err
+	return conflicts, err
 }
 
-// disputed reports whether a session has a claim of c's class and another secret.
-// f.mu is held.
-func (f *server) disputed(c dialect.SecretCheck) bool {
-	for s := range f.sessions {
-		for other := range s.claims {
+// conflicts reports whether a session has a claim of c's class and another secret.
+// srv.mu is held.
+func (srv *server) conflicts(c dialect.SecretCheck) bool {
+	for s := range srv.sessions {
+		for other := range s.checks {
 			if other.Class == c.Class && other.Fingerprint != c.Fingerprint {
 				return true
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,13 +80,6 @@ type world struct {
 	figures map[string]int
 }
 
-// A client is a process.
-type client struct {
-	link    *link
-	db      *sql.DB
-	session *sqllock.Session // nil while closed; protected by the world's mu
-}
-
 // run carries out the plan in virtual time, and returns what was wrong.
 func (p plan) run(t *testing.T, harmless bool, figures map[string]int) []string {
 	w := &world{
@@ -130,22 +122,6 @@ func (w *world) run() {
 
 // client is the nth, of as many as there are.
 func (w *world) client(n int) *client { return w.clients[n%len(w.clients)] }
-
-// open gives c a Session, and reports whether it could.
-func (w *world) open(c *client) bool {
-	opts := []sqllock.Option{sqllock.WithLease(lease), sqllock.WithMaxConns(3), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
-	if w.plan.Async {
-		opts = append(opts, sqllock.WithAsyncUnlock())
-	}
-	s, err := sqllock.Open(background, c.db, opts...)
-	if err != nil {
-		return false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c.session = s
-	return true
-}
 
 // retire takes c's Session, for its end.
 func (w *world) retire(c *client) *sqllock.Session {
