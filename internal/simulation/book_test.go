@@ -7,14 +7,16 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A book is what the callers themselves know of who uses which key: enough
-// to tell whether a refusal is true.
+// A book records which calls want or hold a key, as the callers know it. It
+// decides whether an ErrHeld was right.
+//
+// A moment counts the arrivals and departures of calls.
 type book struct {
-	moment  int                           // counts what follows
-	users   map[sqllock.Key]int           // calls that want the key, or have it
-	left    map[sqllock.Key]int           // the moment when one of them last ended that may have had it
+	moment  int                           // the present
+	users   map[sqllock.Key]int           // calls that want or hold the key
+	left    map[sqllock.Key]int           // the moment when a call last ended that may have held the key
 	moved   map[sqllock.Key]time.Duration // when users last changed
-	unclear map[sqllock.Key]time.Duration // until then somebody may have it who does not know, or does not tell
+	unclear map[sqllock.Key]time.Duration // until then the server may hold the key for no caller
 }
 
 func newBook() book {
@@ -24,7 +26,7 @@ func newBook() book {
 	}
 }
 
-// arrive notes a call for keys, and returns the moment.
+// arrive notes that a call for keys begins, and returns the moment.
 func (w *world) arrive(keys []sqllock.Key) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,17 +38,18 @@ func (w *world) arrive(keys []sqllock.Key) int {
 	return w.book.moment
 }
 
-// A departure is what is known of keys that a call is done with.
+// A departure says in which state a call leaves its keys.
 type departure int
 
 const (
-	leftFree    departure = iota // it had them, and they are free
-	leftDenied                   // it never had them
-	leftUnclear                  // it may have left them behind
+	leftFree    departure = iota // the call held them, and they are free
+	leftDenied                   // the call never held them
+	leftUnclear                  // the server may still hold them
 )
 
-// leave notes that a call is done with keys. Of unclear ones the server's account
-// is believed for a while.
+// leave notes that a call for keys has ended. If the state of the keys is
+// unclear, a later call may get ErrHeld for a while as long as the server holds
+// them.
 func (w *world) leave(keys []sqllock.Key, how departure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,7 +66,7 @@ func (w *world) leave(keys []sqllock.Key, how departure) {
 	}
 }
 
-// doubt is how long a key may be held that nobody wants any more.
+// doubt returns how long the server may hold a key that no caller wants.
 func (w *world) doubt() time.Duration {
 	if w.harmless {
 		return goodTime
@@ -71,9 +74,9 @@ func (w *world) doubt() time.Duration {
 	return 2*lease + recovery
 }
 
-// judgeDenial checks that somebody else may have had, or wanted, each of keys
-// during a call that began then, as this moment in the book, and has been told
-// "held". Calls that got the same answer at the same time are no excuse.
+// judgeDenial checks an ErrHeld for keys. Another call must have held or wanted
+// each key during the call, which began at the moment arrived. Calls that got
+// ErrHeld at the same time do not count.
 func (w *world) judgeDenial(keys []sqllock.Key, arrived int, began time.Duration) {
 	var suspects []sqllock.Key
 	for _, k := range keys {
@@ -85,7 +88,7 @@ func (w *world) judgeDenial(keys []sqllock.Key, arrived int, began time.Duration
 		w.mu.Unlock()
 	}
 	w.leave(keys, leftDenied)
-	w.rest(1) // the others have their answers, too
+	w.rest(1) // until the other calls have returned, too
 	w.mu.Lock()
 	fair := true
 	for _, k := range suspects {
@@ -93,13 +96,14 @@ func (w *world) judgeDenial(keys []sqllock.Key, arrived int, began time.Duration
 	}
 	w.mu.Unlock()
 	if !fair {
-		w.wrong("a call is refused although nobody has the key", fmt.Sprint(len(keys), " keys"))
+		w.wrong("a call is denied although no other has the key", fmt.Sprint(len(keys), " keys"))
 	}
 }
 
-// inVain reports whether a caller waits for one of keys although nobody has had
-// or wanted it for long. A key whose secret is disputed is not to be had.
-func (w *world) inVain(keys []sqllock.Key) bool {
+// waitsForFree reports whether a caller waits for one of keys although no other
+// call has held or wanted it for a while. Keys with a secret do not count if the
+// clients have two secrets: they are not available then.
+func (w *world) waitsForFree(keys []sqllock.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {

@@ -11,16 +11,17 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A call is a call for a lock, and what its caller does with it.
+// A call is a call for a lock and what its caller does with the lock.
 type call struct {
 	Client  int
 	Op      operation
-	Keys    []int         // in contendedKeys; all but the first are for the Any's
-	Timeout time.Duration // 0: none for tries, maxWait for those who wait
-	Hold    time.Duration
+	Keys    []int         // of contendedKeys; only TryAny and LockAny use more than the first
+	Timeout time.Duration // 0: none for a call that only tries, maxWait for one that waits
+	Hold    time.Duration // the length of the work
 	Token   tokenTime
 }
 
+// An operation is the method that a call uses.
 type operation int
 
 const (
@@ -36,14 +37,16 @@ var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do"}
 func (o operation) String() string { return operationNames[o] }
 func (o operation) waits() bool    { return o == opLock || o == opLockAny }
 
+// A tokenTime says when a holder asks for its token.
 type tokenTime int
 
 const (
 	noToken    tokenTime = iota
 	tokenFirst           // right after the grant
-	tokenLast            // while the lock is given back
+	tokenLast            // while Unlock is under way
 )
 
+// maxWait bounds calls that wait and have no timeout.
 const maxWait = 6 * time.Second
 
 func (c call) happen(w *world) {
@@ -56,6 +59,8 @@ func (c call) happen(w *world) {
 	}
 }
 
+// make makes the call, does the work and gives the lock back. It checks what the
+// caller sees.
 func (c call) make(w *world, s *sqllock.Session) {
 	ctx, cancel := c.context(w)
 	defer cancel()
@@ -65,10 +70,10 @@ func (c call) make(w *world, s *sqllock.Session) {
 		c.do(ctx, w, s, keys, arrived)
 		return
 	}
-	lock, err := c.ask(ctx, s, keys)
+	lock, err := c.acquire(ctx, s, keys)
 	c.timely(w, began)
 	if err != nil {
-		c.refused(w, s, keys, arrived, began, err)
+		c.denied(w, s, keys, arrived, began, err)
 		return
 	}
 	h := w.enter(c.Client, s, lock, keys)
@@ -80,7 +85,7 @@ func (c call) make(w *world, s *sqllock.Session) {
 	w.gone(h, err, true)
 }
 
-// do is the call by Do.
+// do makes the call by sqllock.Do.
 func (c call) do(ctx context.Context, w *world, s *sqllock.Session, keys []sqllock.Key, arrived int) {
 	var h *holder
 	began := now()
@@ -94,12 +99,13 @@ func (c call) do(ctx context.Context, w *world, s *sqllock.Session, keys []sqllo
 	})
 	if h == nil {
 		c.timely(w, began)
-		c.refused(w, s, keys, arrived, began, err)
+		c.denied(w, s, keys, arrived, began, err)
 		return
 	}
-	w.gone(h, err, w.harmless) // Do keeps it to itself if the database was away at the end
+	w.gone(h, err, w.harmless) // Do does not report that the database was away at the end
 }
 
+// context returns the context of the call, which bounds how long it waits.
 func (c call) context(w *world) (context.Context, context.CancelFunc) {
 	switch {
 	case c.Timeout > 0:
@@ -110,7 +116,7 @@ func (c call) context(w *world) (context.Context, context.CancelFunc) {
 	return context.WithCancel(background)
 }
 
-// keys is those that the call is for, each once.
+// keys returns the keys that the call is for, each once.
 func (c call) keys(w *world) (keys []sqllock.Key) {
 	for _, k := range c.Keys {
 		if key := w.key(c.Client, k); !slices.Contains(keys, key) {
@@ -123,7 +129,8 @@ func (c call) keys(w *world) (keys []sqllock.Key) {
 	return keys
 }
 
-func (c call) ask(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
+// acquire makes the call by the method of a Session.
+func (c call) acquire(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
 	switch c.Op {
 	case opLock:
 		return s.Lock(ctx, keys[0])
@@ -135,9 +142,9 @@ func (c call) ask(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (
 	return s.TryLock(ctx, keys[0])
 }
 
-// timely checks how long the call has taken to be answered. A try that comes
-// while its key is being asked for may need a second statement, and one for
-// several keys another for each.
+// timely checks how long the call took to get or to be denied its lock. A call
+// that only tries may need a second statement if the key is being requested when
+// it comes. A call for several keys may need one more for each.
 func (c call) timely(w *world, began time.Duration) {
 	bound := time.Duration(len(c.keys(w))+1) * responseBound
 	if c.Op.waits() {
@@ -149,20 +156,20 @@ func (c call) timely(w *world, began time.Duration) {
 	w.within(c.Op.String(), began, bound)
 }
 
-// refused judges the error of a call that got no lock.
-func (c call) refused(w *world, s *sqllock.Session, keys []sqllock.Key, arrived int, began time.Duration, err error) {
+// denied checks the error of a call that got no lock.
+func (c call) denied(w *world, s *sqllock.Session, keys []sqllock.Key, arrived int, began time.Duration, err error) {
 	var failure *dialect.Failure
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
 	case err == sqllock.ErrHeld && c.Op.waits():
-		w.wrong("a waiter is refused", "")
+		w.wrong("a waiter is denied", "")
 	case err == sqllock.ErrHeld && !w.plan.Async:
 		w.judgeDenial(keys, arrived, began)
 		return
 	case err == sqllock.ErrHeld:
 	case errors.Is(err, sqllock.ErrNotExclusive) && w.plan.TwoSecrets:
-	case ended && w.harmless && w.ctx.Err() == nil && c.Op.waits() && w.inVain(keys):
-		w.wrong("a caller waits for a key that nobody has", fmt.Sprint(c.Op, " ", c.Keys))
+	case ended && w.harmless && w.ctx.Err() == nil && c.Op.waits() && w.waitsForFree(keys):
+		w.wrong("a caller waits for a key that no other has", fmt.Sprint(c.Op, " ", c.Keys))
 	case ended, errors.As(err, &failure):
 	case errors.Is(err, sqllock.ErrClosed) && w.closed(s):
 	case errors.Is(err, sqllock.ErrUnavailable) && !w.harmless:

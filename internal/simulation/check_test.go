@@ -8,18 +8,18 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// killed is when the server ended the lock's session without warning; 0: it
-// has not. A holder cannot know before its next statement: the promise has
-// this gap, for locks that a server gives up by itself.
+// killed returns when the server ended the session of h without warning, or 0 if
+// it did not. A holder cannot know of that before its next statement. This is a
+// gap in the promise.
 func (w *world) killed(h *holder) time.Duration {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	return h.conn.killed
 }
 
-// justWoke reports whether the lock's machine was suspended within the lease.
-// Until a statement sets the deadline of the timer right, Err is the first to
-// see a loss then.
+// justWoke reports whether the machine of h was suspended within the last lease.
+// Then the timer may be late for a loss until the next statement sets it. Err is
+// the first to see the loss.
 func (w *world) justWoke(h *holder) bool {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -27,7 +27,11 @@ func (w *world) justWoke(h *holder) bool {
 	return woke != 0 && now()-woke < lease
 }
 
-// check checks what must hold at any moment at which nothing is going on.
+// check checks the rules that hold at every moment at which no goroutine runs:
+//
+//   - The context of the work has ended if the lock is lost.
+//   - At most one lock of a key is valid, and the server holds it.
+//   - A lock whose session was killed is lost within validFor.
 func (w *world) check() {
 	valid := make(map[sqllock.Key]int)
 	for _, h := range w.held() {
@@ -54,8 +58,8 @@ func (w *world) check() {
 	}
 }
 
-// granting checks, when the server grants k to a session, that no other lock on
-// it is valid. server.mu is held.
+// granting checks that no other lock of k is valid when the server grants k to a
+// session. server.mu is held.
 func (w *world) granting(k dialect.Key, to *session) {
 	w.mu.Lock()
 	w.figures["grants"]++
@@ -70,8 +74,8 @@ func (w *world) granting(k dialect.Key, to *session) {
 	}
 }
 
-// closing checks, when a client closes a connection, that the locks on it have
-// ended: the server frees them now.
+// closing checks that all locks on a connection have ended when the client closes
+// it, since the server then frees them.
 func (w *world) closing(s *session) {
 	for _, h := range w.held() {
 		if h.conn == s && h.lock.Err() == nil {
@@ -87,24 +91,24 @@ func (w *world) within(call string, began, bound time.Duration) {
 	}
 }
 
-// A serverGrant is that the server gave a session a key.
+// A serverGrant is a key and the session to which the server granted it.
 type serverGrant struct {
 	key dialect.Key
 	to  *session
 }
 
-// A clientKey is a key that a client has taken.
+// A clientKey is a key and the client that took it.
 type clientKey struct {
 	key  dialect.Key
 	link *link
 }
 
-// tokenLog is the tokens drawn for each key, by the grant's number.
+// A tokenLog has the token of each grant of a key.
 type tokenLog map[sqllock.Key]map[grantNumber]string
 
-// A grantNumber orders the holders of a key: as the server granted it, and, where a process
-// handed it on, as its callers got it. A late answer of the server's is of an earlier
-// grant.
+// A grantNumber orders the holders of a key. The order is that in which the
+// server granted the key, even if a response was late. Where a process handed
+// the key on without the server, it is the order in which the callers got it.
 type grantNumber struct{ take, granted int }
 
 func (n grantNumber) before(other grantNumber) bool {
@@ -114,8 +118,8 @@ func (n grantNumber) before(other grantNumber) bool {
 	return n.granted < other.granted
 }
 
-// noteToken checks that h's token is later than those of earlier holders and
-// earlier than those of later ones.
+// noteToken checks that the token of h is greater than those of earlier holders
+// of the key, and smaller than those of later ones.
 func (w *world) noteToken(h *holder, token string) {
 	w.mu.Lock()
 	drawn := w.tokens[h.lock.Key()]

@@ -13,27 +13,28 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A client is a process.
+// A client is a process on a machine of its own.
 type client struct {
 	link    *link
 	db      *sql.DB
-	session *sqllock.Session // nil while closed; protected by the world's mu
+	session *sqllock.Session // nil while closed; protected by world.mu
 }
 
-// A link is what is between one client and the server, and the client's
-// suspends.
+// A link is the network between one client and the server. It also records how
+// long the client's machine was suspended.
 type link struct {
-	asleep atomic.Int64 // how long the client was suspended, in all
+	asleep atomic.Int64 // the length of all suspends
 
-	cut    time.Duration    // until then nothing gets through
+	// protected by server.mu
+	cut    time.Duration    // no message passes until then
 	faults []statementFault // of the next statements
-	woke   time.Duration    // when the client's last suspend ended; 0: never
+	woke   time.Duration    // when the last suspend ended; 0: there was none
 }
 
-// boot is the client's clock that goes on in a suspend.
+// boot returns the time by the client's boot clock. It goes on in a suspend.
 func (l *link) boot() time.Duration { return now() + time.Duration(l.asleep.Load()) }
 
-// open gives c a Session, and reports whether it could.
+// open opens a Session for c and reports whether it succeeded.
 func (w *world) open(c *client) bool {
 	opts := []sqllock.Option{sqllock.WithLease(lease), sqllock.WithMaxConns(3), sqllock.WithLogger(slog.New(slog.DiscardHandler))}
 	if w.plan.Async {
@@ -49,16 +50,8 @@ func (w *world) open(c *client) bool {
 	return true
 }
 
-// dialectKey is k as the database sees it.
-func dialectKey(k sqllock.Key) dialect.Key {
-	if _, _, ok := k.Pair(); ok {
-		return dialect.Key{Space: dialect.TwoInts, ID: k.Int64()}
-	}
-	return dialect.Key{Space: dialect.Bigint, ID: k.Int64()}
-}
-
-// A clientDriver is a client's driver of database/sql. It brings its dialect, and
-// has no connections of its own.
+// A clientDriver is a client's driver of database/sql. It brings its dialect.
+// It has no connections: a session of the dialect stands for one.
 type clientDriver struct {
 	server *server
 	link   *link
@@ -78,7 +71,7 @@ func (clientDriver) Open(string) (driver.Conn, error) { return nil, errNoConns }
 
 var errNoConns = errors.New("a simulated driver has no connections")
 
-// clientDialect is how a client reaches the server.
+// A clientDialect opens sessions from one client.
 type clientDialect struct {
 	server *server
 	link   *link

@@ -10,13 +10,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// end heals all faults and checks that everything comes back and nothing is
-// left.
+// end ends the run. It ends all faults and checks that every client is served
+// again. Then it closes the Sessions and checks that nothing is left.
 func (w *world) end() {
 	w.advance(w.server.heal(w.links()))
 	if !w.failed() {
 		w.advance(recovery)
-		w.served("a key that nobody else wants", time.Millisecond+8*w.plan.Latency, func(client int) sqllock.Key { return sqllock.ID(int64(1000 + client)) })
+		w.served("a key of its own", time.Millisecond+8*w.plan.Latency, func(client int) sqllock.Key { return sqllock.ID(int64(1000 + client)) })
 	}
 	w.stop()
 	for until := now() + 10*time.Second; !w.idle() && now() < until; {
@@ -42,6 +42,7 @@ func (w *world) end() {
 	}
 }
 
+// links returns the links of all clients.
 func (w *world) links() (links []*link) {
 	for _, c := range w.clients {
 		links = append(links, c.link)
@@ -49,7 +50,8 @@ func (w *world) links() (links []*link) {
 	return links
 }
 
-// served has each client take a key and give it back, at once, within bound.
+// served checks that each client can take a key and give it back within bound,
+// all at the same time.
 func (w *world) served(what string, bound time.Duration, key func(client int) sqllock.Key) {
 	ctx, cancel := context.WithTimeout(background, bound)
 	defer cancel()
@@ -75,7 +77,8 @@ func (w *world) served(what string, bound time.Duration, key func(client int) sq
 	}
 }
 
-// nothingHeld checks that there is no trace of any key.
+// nothingHeld checks that no Session and no server has a lock or a waiter left.
+// Tests of package sqllock check that the key table is empty then.
 func (w *world) nothingHeld() {
 	for _, s := range w.sessions() {
 		stats := s.Stats()
@@ -84,11 +87,11 @@ func (w *world) nothingHeld() {
 		}
 	}
 	if locks, _, _ := w.server.leftover(); locks != 0 {
-		w.wrong("the server keeps locks that nobody holds", strconv.Itoa(locks))
+		w.wrong("the server keeps locks that no caller holds", strconv.Itoa(locks))
 	}
 }
 
-// nothingLeft checks that the connections are gone.
+// nothingLeft checks that all connections are closed.
 func (w *world) nothingLeft() {
 	if _, sessions, unclosed := w.server.leftover(); sessions != 0 || unclosed != 0 {
 		w.wrong("connections are left after Close", fmt.Sprintf("%d at the server, %d not closed", sessions, unclosed))

@@ -2,7 +2,7 @@ package simulation
 
 import "time"
 
-// statementFaults befall the next statements of a client.
+// statementFaults happen to the next statements of a client.
 type statementFaults struct {
 	Client int
 	Faults []statementFault
@@ -15,7 +15,7 @@ func (e statementFaults) happen(w *world) {
 	l.faults = append(l.faults, e.Faults...)
 }
 
-// partition partitions a client from the server.
+// A partition cuts a client off from the server.
 type partition struct {
 	Client int
 	For    time.Duration
@@ -29,7 +29,7 @@ func (e partition) happen(w *world) {
 	l.cut = max(l.cut, now()+e.For)
 }
 
-// kill has the server end the sessions of a client.
+// A kill makes the server end the sessions of a client.
 type kill struct{ Client int }
 
 func (e kill) happen(w *world) {
@@ -44,7 +44,7 @@ func (e kill) happen(w *world) {
 	}
 }
 
-// restart ends all sessions, and for some time there is no server.
+// A restart ends all sessions. For a while the server rejects connections.
 type restart struct{ Down time.Duration }
 
 func (e restart) happen(w *world) {
@@ -58,9 +58,10 @@ func (e restart) happen(w *world) {
 	w.server.down = max(w.server.down, now()+e.Down)
 }
 
-// suspend freezes a client, with its machine: its monotonic clock stands still,
-// that of its boot goes on. For the others no time passes meanwhile; instead
-// the server's clock jumps, for this client's sessions only.
+// A suspend freezes the machine of a client. Its monotonic clock stands still,
+// and its boot clock goes on. All clients share one monotonic clock, so no time
+// passes for the others. Instead the server counts the sessions of this client as
+// silent for that time.
 type suspend struct {
 	Client int
 	For    time.Duration
@@ -73,7 +74,7 @@ func (e suspend) happen(w *world) {
 	at := now()
 	for s := range w.server.sessions {
 		if s.link == l {
-			ran := min(e.For, max(s.busy-at, 0)) // what it carries out goes on meanwhile
+			ran := min(e.For, max(s.busy-at, 0)) // a statement under way goes on meanwhile
 			s.busy -= ran
 			s.idle -= w.server.paceLocked(e.For)
 		}
@@ -84,7 +85,8 @@ func (e suspend) happen(w *world) {
 	w.check() // at the very moment of waking up, before any timer fires
 }
 
-// clockStep sets the server's clock, forward once in a lease at the most.
+// A clockStep sets the server's clock. It sets it forward at most once in a
+// lease, which is what the promise allows for.
 type clockStep struct{ By time.Duration }
 
 func (e clockStep) happen(w *world) {
@@ -108,7 +110,8 @@ func (e clockStep) happen(w *world) {
 	}
 }
 
-// reopen closes a client's Session and opens another: the process restarts.
+// A reopen closes a client's Session and opens another, as a process does that
+// restarts.
 type reopen struct {
 	Client int
 	Pause  time.Duration

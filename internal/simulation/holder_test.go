@@ -8,18 +8,19 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A holder is a lock that a caller has.
+// A holder is a caller that holds a lock.
 type holder struct {
 	lock    *sqllock.Lock
 	session *sqllock.Session
-	conn    *session
-	done    <-chan struct{} // of the work's context
+	conn    *session        // which holds the key at the server
+	done    <-chan struct{} // of the context of the work
 	number  grantNumber
 
-	seenLost bool // by an earlier check
+	seenLost bool // an earlier check found the lock lost
 }
 
-// told reports whether the work's context has ended, without asking the lock.
+// told reports whether the context of the work has ended. It does not ask the
+// lock, which would notice a loss only then.
 func (h *holder) told() bool {
 	select {
 	case <-h.done:
@@ -29,15 +30,15 @@ func (h *holder) told() bool {
 	}
 }
 
-// closed reports whether s has been closed, or is about to be.
+// closed reports whether s is closed or about to be.
 func (w *world) closed(s *sqllock.Session) bool { return !slices.Contains(w.sessions(), s) }
 
-// enter notes a grant. The lock is on the connection of the client that was the
-// last to take the key.
+// enter notes that a call for the keys asked has got lock. The lock is on the
+// connection of the client that was the last to take the key.
 func (w *world) enter(client int, s *sqllock.Session, lock *sqllock.Lock, asked []sqllock.Key) *holder {
 	h := &holder{lock: lock, session: s, done: lock.Context().Done()}
 	others := slices.DeleteFunc(slices.Clone(asked), func(k sqllock.Key) bool { return k == lock.Key() })
-	w.leave(others, leftUnclear) // one of them may be taken by a statement under way, and given back
+	w.leave(others, leftUnclear) // a statement under way may take one of them, which is then given back
 	link := w.client(client).link
 	w.mu.Lock()
 	h.conn = w.last[clientKey{dialectKey(lock.Key()), link}]
@@ -55,23 +56,23 @@ func (w *world) enter(client int, s *sqllock.Session, lock *sqllock.Lock, asked 
 	return h
 }
 
-// work is what a holder does.
+// work is what the caller does with its lock.
 func (c call) work(w *world, h *holder) {
 	if c.Token == tokenFirst {
-		w.draw(h)
+		w.drawToken(h)
 	}
 	w.rest(c.Hold)
 	if err := h.lock.Err(); err != nil && w.harmless && !w.closed(h.session) {
 		w.wrong("a lock is lost without a fault", err.Error())
 	}
 	if c.Token == tokenLast {
-		w.spawn(func() { w.draw(h) })
-		w.rest(w.plan.Latency/2 + 1) // it is under way, or in line
+		w.spawn(func() { w.drawToken(h) })
+		w.rest(w.plan.Latency/2 + 1) // until the request for the token is under way or queued
 	}
 }
 
-// draw draws h's token.
-func (w *world) draw(h *holder) {
+// drawToken asks for the token of h.
+func (w *world) drawToken(h *holder) {
 	began := now()
 	token, err := h.lock.Token(background)
 	w.within("token", began, responseBound)
@@ -80,15 +81,15 @@ func (w *world) draw(h *holder) {
 	}
 }
 
-// exit notes that h is about to be given back.
+// exit notes that the caller is about to give the lock back.
 func (w *world) exit(h *holder) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.live, h)
 }
 
-// gone judges the error of h's Unlock, and notes that it is done: if there is no
-// error, and that can be relied on, the key is free.
+// gone checks the error of the Unlock of h and notes its end. Without an error
+// the key is free, if relied says that the error is reported.
 func (w *world) gone(h *holder, err error, relied bool) {
 	switch {
 	case err == nil:
@@ -108,7 +109,8 @@ func (w *world) gone(h *holder, err error, relied bool) {
 	w.leave([]sqllock.Key{h.lock.Key()}, how)
 }
 
-// unlockBound is how long an Unlock may take. One that meets a Close waits for its end.
+// unlockBound returns how long an Unlock may take. An Unlock that meets a Close
+// waits for the end of it.
 func (w *world) unlockBound(s *sqllock.Session) time.Duration {
 	if w.closed(s) {
 		return responseBound + closeBound

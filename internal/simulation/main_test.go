@@ -1,7 +1,13 @@
-// Package simulation runs the engine of package sqllock against a simulated
-// server, in virtual time. It uses the exported API of sqllock only.
+// Package simulation tests package sqllock in virtual time.
 //
-// It has no product files.
+// A world has one simulated server and two or three clients. Each client is a
+// process with a real Session. A plan says which calls the clients make and
+// which faults happen. The world checks at every moment what docs/safety.md
+// promises, by what the callers and the server see.
+//
+// The simulation uses the exported API of sqllock only. Its driver brings the
+// dialect, and the dialect the clock of the client's machine. See dialect.Driver
+// and dialect.BootClock.
 package simulation
 
 import (

@@ -6,35 +6,37 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A plan is one run of the simulation, as plain values: rapid makes it, and
-// makes it smaller when the run finds fault.
+// A plan says what happens in one run, in plain values. rapid draws plans at
+// random. If a run breaks a rule, rapid makes the plan smaller.
 type plan struct {
 	Clients    int           // processes, each with a Session
-	PerConn    int           // locks on a connection before a Session opens another
+	PerConn    int           // locks on a connection before a Session opens another one
 	Async      bool          // WithAsyncUnlock
 	Drift      int64         // how much faster the server's clock runs, in millionths
 	Latency    time.Duration // of the network, each way
-	TwoSecrets bool          // the last client makes keys with another secret
+	TwoSecrets bool          // the last client has another secret than the others
 	Steps      []step
 }
 
-// A step is what happens so much time after the step before.
+// A step is an event that happens some time after the step before.
 type step struct {
 	After time.Duration
 	Do    event
 }
 
+// An event is a call or a fault.
 type event interface{ happen(w *world) }
 
-// A profile is a kind of plan: what may go wrong in it.
+// A profile is a kind of plan. It says which faults there may be.
 type profile struct {
 	name     string
-	harmless bool            // nothing that may cost a lock
+	harmless bool            // no fault may cost a lock
 	delays   []time.Duration // of requests, statements and replies
 	ends     []outcome       // of statements
-	faults   []drawEvent     // beside what befalls statements
+	faults   []drawEvent     // beside those of statements
 }
 
+// A drawEvent draws an event of one kind.
 type drawEvent func(t *rapid.T) event
 
 var profiles = []profile{
@@ -66,10 +68,10 @@ var profiles = []profile{
 	},
 }
 
-// plan draws a plan.
+// plan returns a generator of plans.
 func (p profile) plan() *rapid.Generator[plan] {
 	return rapid.Custom(func(t *rapid.T) plan {
-		least := rapid.SampledFrom([]int{1, 20, 40, 60}).Draw(t, "least") // by itself rapid prefers short slices
+		least := rapid.SampledFrom([]int{1, 20, 40, 60}).Draw(t, "least") // without it rapid prefers short slices
 		return plan{
 			Clients:    rapid.IntRange(2, 3).Draw(t, "clients"),
 			PerConn:    rapid.SampledFrom([]int{1000, 1, 2}).Draw(t, "per connection"),
@@ -82,6 +84,7 @@ func (p profile) plan() *rapid.Generator[plan] {
 	})
 }
 
+// step returns a generator of steps. Five in seven are calls.
 func (p profile) step() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		after := pick(t, "after", 0, time.Millisecond, 5*time.Millisecond, 30*time.Millisecond, 100*time.Millisecond, 400*time.Millisecond)
@@ -96,13 +99,15 @@ func (p profile) step() *rapid.Generator[step] {
 	})
 }
 
-// pick draws one of durations; rapid prefers the first when it shrinks.
+// pick draws one of durations. rapid prefers the first when it makes a plan
+// smaller.
 func pick(t *rapid.T, label string, durations ...time.Duration) time.Duration {
 	return rapid.SampledFrom(durations).Draw(t, label)
 }
 
 func drawClient(t *rapid.T) int { return rapid.IntRange(0, 2).Draw(t, "client") }
 
+// drawCall draws a call.
 func drawCall(t *rapid.T) event {
 	return call{
 		Client:  drawClient(t),
@@ -114,6 +119,7 @@ func drawCall(t *rapid.T) event {
 	}
 }
 
+// drawStatementFaults draws the faults of up to three statements.
 func (p profile) drawStatementFaults(t *rapid.T) event {
 	fault := rapid.Custom(func(t *rapid.T) statementFault {
 		return statementFault{
@@ -140,7 +146,8 @@ func drawSuspend(t *rapid.T) event {
 	return suspend{drawClient(t), pick(t, "for", 200*time.Millisecond, lease/2, lease*9/10, lease, 10*lease)}
 }
 
-// A step forward of a tenth of the lease is what the promise allows for (σ).
+// drawClockStep draws a step of the server's clock. The promise allows for a step
+// forward of a tenth of the lease (σ).
 func drawClockStep(t *rapid.T) event {
 	return clockStep{pick(t, "by", lease/10, lease/100, -lease/10)}
 }

@@ -9,43 +9,44 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A server is a database in memory that also does what a server does with
-// time: by its own clock, it ends a session that has been silent for the lease.
+// A server is a database in memory with a clock of its own. It ends a session
+// that has been silent for the lease by that clock.
 //
-// Time is looked at when somebody comes: what is due by then happens first.
+// The server has no goroutine. Each method first does what is due by now.
+//
+// Invariant: each key has at most one owner, and every owner is in sessions.
 type server struct {
-	drift   int64         // how much faster its clock runs, in millionths
-	latency time.Duration // of the network, each way
-	began   time.Duration
-	world   *world
+	world      *world
+	drift      int64         // how much faster its clock runs, in millionths
+	latency    time.Duration // of the network, each way
+	began      time.Duration // when its clock was right
+	perSession int           // locks on a session before a client opens another
 
-	perSession int // locks on a session before a client opens another
-
-	mu       sync.Mutex // protects what follows, sessions' and links' included
-	stepped  time.Duration
-	forward  time.Duration // when its clock was last set forward; 0: never
-	owners   map[dialect.Key]*session
-	freed    map[dialect.Key]time.Duration // when it last had no owner any more
+	mu       sync.Mutex                    // protects what follows, and the marked fields of sessions and links
+	stepped  time.Duration                 // the sum of all steps of its clock
+	forward  time.Duration                 // when its clock was last set forward; 0: never
+	owners   map[dialect.Key]*session      // of the keys that are held
+	freed    map[dialect.Key]time.Duration // when the key last lost its owner
 	sessions map[*session]bool             // those that it has not ended
-	down     time.Duration                 // until then it refuses connections
-	stuck    []*session                    // with a deaf driver, until all has healed
-	tokens   int64
-	opened   int
-	closed   int // by the clients
+	down     time.Duration                 // it rejects connections until then
+	stuck    []*session                    // those with a stuck driver, until heal
+	tokens   int64                         // the last token
+	opened   int                           // sessions ever opened
+	closed   int                           // sessions that their clients closed
 }
 
-// clockLocked is the server's clock at a time of the clients'.
+// clockLocked returns the time by the server's clock at a moment of now.
 func (srv *server) clockLocked(at time.Duration) time.Duration {
 	return srv.paceLocked(at-srv.began) + srv.stepped
 }
 
-// paceLocked is how far the server's clock goes in d.
+// paceLocked returns how far the server's clock goes in d.
 func (srv *server) paceLocked(d time.Duration) time.Duration {
 	return d + d*time.Duration(srv.drift)/1e6
 }
 
-// catchUpLocked does what was due by now: ends sessions that have been silent for
-// their lease, or whose client has closed the connection.
+// catchUpLocked does what is due by now. It ends each session that has been
+// silent for its lease, or whose client has closed the connection.
 func (srv *server) catchUpLocked() {
 	at := now()
 	for s := range srv.sessions {
@@ -58,6 +59,7 @@ func (srv *server) catchUpLocked() {
 	}
 }
 
+// endLocked ends s and frees its locks.
 func (srv *server) endLocked(s *session) {
 	s.over = true
 	delete(srv.sessions, s)
@@ -73,8 +75,8 @@ func (srv *server) freeLocked(k dialect.Key) {
 	srv.freed[k] = now()
 }
 
-// killLocked ends s without the client's or the lease's doing: the one case in
-// which a lock is free before its holder can know.
+// killLocked ends s without warning. Only then is a lock free before its holder
+// can know.
 func (srv *server) killLocked(s *session) {
 	if !s.over {
 		s.killed = now()
@@ -82,7 +84,8 @@ func (srv *server) killLocked(s *session) {
 	}
 }
 
-// untilDue is when the server next ends a session, if nobody speaks.
+// untilDue returns how long it takes until the server ends a session, if no
+// statement comes.
 func (srv *server) untilDue() time.Duration {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -99,7 +102,7 @@ func (srv *server) untilDue() time.Duration {
 	return due
 }
 
-// owner is whose the key is, by the server's account.
+// owner returns the session that holds k, or nil.
 func (srv *server) owner(k sqllock.Key) *session {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -107,7 +110,7 @@ func (srv *server) owner(k sqllock.Key) *session {
 	return srv.owners[dialectKey(k)]
 }
 
-// ownedSince reports whether k has been somebody's at a moment from then on.
+// ownedSince reports whether a session has held k at any moment since then.
 func (srv *server) ownedSince(k sqllock.Key, then time.Duration) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -115,7 +118,8 @@ func (srv *server) ownedSince(k sqllock.Key, then time.Duration) bool {
 	return srv.owners[dialectKey(k)] != nil || srv.freed[dialectKey(k)] >= then
 }
 
-// leftover counts what the server keeps.
+// leftover counts the locks and the sessions that the server still has, and the
+// sessions that no client has closed.
 func (srv *server) leftover() (locks, sessions, unclosed int) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -123,15 +127,15 @@ func (srv *server) leftover() (locks, sessions, unclosed int) {
 	return len(srv.owners), len(srv.sessions), srv.opened - srv.closed
 }
 
-// cutUntil is when l's network is whole again.
+// cutUntil returns when the partition of l ends.
 func (srv *server) cutUntil(l *link) time.Duration {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	return l.cut
 }
 
-// heal ends all faults that do not end by themselves, and returns how long the
-// others last.
+// heal ends the faults that do not end by themselves. It returns how long the
+// other faults last.
 func (srv *server) heal(links []*link) time.Duration {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

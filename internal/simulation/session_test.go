@@ -8,7 +8,10 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A session is a client's connection, and the server's session at its end.
+// A session is a client's connection and the server's session at its end.
+//
+// Invariant: after aborted is closed, no statement of the session reaches the
+// server, and each call in flight returns.
 type session struct {
 	server  *server
 	link    *link
@@ -17,21 +20,22 @@ type session struct {
 	once    sync.Once
 
 	// protected by server.mu
-	blackhole      bool          // nothing gets through any more
-	stuck          bool          // nor does a call in flight return when its socket is closed
+	blackhole      bool          // no message passes any more
+	stuck          bool          // Abort has no effect: the driver is stuck
 	destroyed      bool          // by the client
-	busy           time.Duration // until then it carries out a statement
-	idle           time.Duration // since then it is silent, by the server's clock
+	busy           time.Duration // it carries out a statement until then
+	idle           time.Duration // since when it is silent, by the server's clock
 	closing        time.Duration // when the server sees the connection closed; 0: not yet known
 	over           bool          // the server has ended it
-	killed         time.Duration // when, without warning; 0: not so
+	killed         time.Duration // when killLocked ended it; 0: it did not
 	checks         map[dialect.SecretCheck]bool
-	reservesTokens bool  // an exchange that takes locks brings tokens along
-	drawn          int64 // the last of the block that was handed out
-	reserved       int64 // the last of the block
+	reservesTokens bool  // an exchange that takes locks reserves tokens
+	drawn          int64 // the last token handed out
+	reserved       int64 // the last token of the block
 }
 
-// pause waits for d, or less if the client closes the socket: then it reports false.
+// pause waits for d and reports true. If the client closes the socket, it reports
+// false at once.
 func (s *session) pause(d time.Duration) bool {
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -49,8 +53,8 @@ func (s *session) pause(d time.Duration) bool {
 	}
 }
 
-// travel is a message's way, of which a fault takes extra. It reports false if
-// the client has closed the socket before the end.
+// travel waits for as long as a message is on its way, which a fault makes
+// longer by extra. It reports false if the client closes the socket meanwhile.
 func (s *session) travel(extra time.Duration) bool {
 	arrival := now() + extra + s.server.latency
 	for {
@@ -64,7 +68,8 @@ func (s *session) travel(extra time.Duration) bool {
 	}
 }
 
-// Socket implements dialect.Session: closed connections are noticed by heartbeats.
+// Socket implements dialect.Session. There is none, so heartbeats notice a closed
+// connection.
 func (s *session) Socket() net.Conn { return nil }
 
 // Abort implements dialect.Session.

@@ -16,71 +16,56 @@ import (
 var background = context.Background()
 
 const (
-	lease = 2 * time.Second // the shortest that Open takes
+	lease = 2 * time.Second // the shortest that Open accepts
 
-	// validFor is how long after a statement was sent its locks are valid: the
-	// lease, less 0.1 % for the drift of clocks, less a fifth.
+	// validFor is how long a client relies on its locks after it sent the last
+	// statement that was answered. It is the lease less 0.1 % for the drift of
+	// clocks, less a fifth.
 	validFor = lease - lease/1000 - lease/5
 
-	responseBound = 900 * time.Millisecond // a call waits for the server no longer
-	backoffMost   = time.Second            // the longest pause between attempts to connect
+	responseBound = 900 * time.Millisecond             // a call waits for the server at most so long
+	backoffMost   = time.Second                        // the longest pause between attempts to connect
+	closeBound    = time.Second + 100*time.Millisecond // of Close
 
-	tick = 100 * time.Millisecond // how often all is checked, beside the moments when the server ends a session
+	// tick is the time between two checks, if the server ends no session before.
+	tick = 100 * time.Millisecond
 
-	closeBound = time.Second + 100*time.Millisecond
-
-	// recovery is how long after the last fault everybody is served again: the
-	// server has freed what it must, and a pause between attempts to connect
-	// has passed.
+	// recovery is how long after the last fault every client is served again.
+	// By then the server has freed what it must, and a pause between attempts
+	// to connect has passed.
 	recovery = lease + lease/4 + backoffMost + responseBound
 
-	// goodTime is more than a call takes while there are no faults.
+	// goodTime is longer than any call takes while there are no faults.
 	goodTime = time.Second
 )
 
-// contendedKeys are the keys for which the callers contend.
-var contendedKeys = []sqllock.Key{sqllock.ID(1), sqllock.ID(2), secrets[0].Key("three"), sqllock.Pair(1, 1)}
-
-// secrets make different keys of one name.
-var (
-	secrets = [2]sqllock.KeyedNamespace{namespace.Keyed([]byte(secretTexts[0])), namespace.Keyed([]byte(secretTexts[1]))}
-
-	secretTexts = [2]string{"secret", "other"}
-)
-
-const namespace = sqllock.Namespace("simulation")
-
-// key is the nth key, as a client makes it.
-func (w *world) key(client, n int) sqllock.Key {
-	if n == 2 && w.plan.TwoSecrets && client%len(w.clients) == len(w.clients)-1 {
-		return secrets[1].Key("three")
-	}
-	return contendedKeys[n]
-}
-
-// A world is one run: some processes, their server, and what is wrong.
+// A world is one run of a plan: the clients, their server, and the rules that
+// were broken.
+//
+// Invariant: whoever holds world.mu calls no other part of the simulation.
 type world struct {
 	plan     plan
-	harmless bool
+	harmless bool // no fault of the plan may cost a lock
 	server   *server
 	clients  []*client
-	ctx      context.Context // of the callers; ends when they should come to an end
+	ctx      context.Context // of the callers; its end asks them to come to an end
 	stop     context.CancelFunc
 
-	mu      sync.Mutex // protects what follows; nothing is called with it held
-	live    map[*holder]bool
-	calling int // goroutines of callers
-	wrongs  []string
+	mu      sync.Mutex             // protects what follows
+	live    map[*holder]bool       // whose Unlock has not begun
+	calling int                    // goroutines that spawn started
+	wrongs  []string               // the rules that were broken
+	takes   int                    // grants of the server
+	taken   map[serverGrant]int    // the number of the last such grant
+	last    map[clientKey]*session // which took the key last, of the client's
+	granted int                    // locks that callers got
 	tokens  tokenLog
-	takes   int // by the server, in all
-	taken   map[serverGrant]int
-	last    map[clientKey]*session
 	book    book
-	granted int
-	figures map[string]int
+	figures map[string]int // for the log of the test
 }
 
-// run carries out the plan in virtual time, and returns what was wrong.
+// run carries out the plan in virtual time. It returns the rules that were
+// broken.
 func (p plan) run(t *testing.T, harmless bool, figures map[string]int) []string {
 	w := &world{
 		plan: p, harmless: harmless, figures: figures,
@@ -120,10 +105,11 @@ func (w *world) run() {
 	w.end()
 }
 
-// client is the nth, of as many as there are.
+// client returns the nth client, modulo their number.
 func (w *world) client(n int) *client { return w.clients[n%len(w.clients)] }
 
-// retire takes c's Session, for its end.
+// retire takes the Session from c, so that it can be closed. It returns nil if
+// there is none.
 func (w *world) retire(c *client) *sqllock.Session {
 	w.mu.Lock()
 	s := c.session
@@ -135,6 +121,7 @@ func (w *world) retire(c *client) *sqllock.Session {
 	return s
 }
 
+// countLosses notes that a Session has lost n connections.
 func (w *world) countLosses(n int) {
 	if n > 0 && w.harmless {
 		w.wrong("a loss without a fault", "")
@@ -144,7 +131,7 @@ func (w *world) countLosses(n int) {
 	w.figures["connections lost"] += n
 }
 
-// spawn runs f in a goroutine that the end waits for.
+// spawn runs f in a goroutine. The end of the run waits for it.
 func (w *world) spawn(f func()) {
 	w.mu.Lock()
 	w.calling++
@@ -157,13 +144,14 @@ func (w *world) spawn(f func()) {
 	}()
 }
 
+// idle reports whether all goroutines of spawn have ended.
 func (w *world) idle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.calling == 0
 }
 
-// rest pauses a caller, until the end at the latest.
+// rest waits for d, or for the end of the callers' context.
 func (w *world) rest(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -171,7 +159,8 @@ func (w *world) rest(d time.Duration) {
 	}
 }
 
-// advance lets d pass, and checks again and again.
+// advance lets d pass. It checks the rules at each tick, and whenever the server
+// ends a session.
 func (w *world) advance(d time.Duration) {
 	for end := now() + d; ; {
 		synctest.Wait()
@@ -184,8 +173,8 @@ func (w *world) advance(d time.Duration) {
 	}
 }
 
-// wrong notes a broken rule. Its name is the same each time, for rapid to know
-// what it makes smaller.
+// wrong notes that a rule is broken. The name of a rule is always the same, so
+// that rapid makes the plan smaller for that rule.
 func (w *world) wrong(rule, detail string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,19 +183,21 @@ func (w *world) wrong(rule, detail string) {
 	}
 }
 
+// failed reports whether a rule is broken.
 func (w *world) failed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.wrongs) > 0
 }
 
+// count counts an event for the log of the test.
 func (w *world) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.figures[what]++
 }
 
-// sessions is the Sessions that are open.
+// sessions returns the Sessions that are open.
 func (w *world) sessions() []*sqllock.Session {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,7 +210,7 @@ func (w *world) sessions() []*sqllock.Session {
 	return open
 }
 
-// held is the locks that callers have, and have not begun to give back.
+// held returns the holders whose Unlock has not begun.
 func (w *world) held() []*holder {
 	w.mu.Lock()
 	defer w.mu.Unlock()
