@@ -1,4 +1,4 @@
-package sqllock
+package simulation
 
 import (
 	"flag"
@@ -13,19 +13,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSimulation runs the engine against a server that does with time what
-// servers do, and checks at each moment what is promised. Plans are made at
-// random; one that finds fault is made smaller and written to testdata/rapid,
-// and the test says how to run it again.
+// TestSimulation runs random plans of each profile and checks that they break no
+// rule. A plan that breaks one is made smaller and written to testdata/rapid. The
+// log says how to run it again.
 //
-//	go test ./sqllock -run 'TestSimulation/late' -rapid.checks 10000
+// A change of the engine gets many plans:
+//
+//	go test ./internal/simulation -run 'TestSimulation/late' -rapid.checks 10000
 func TestSimulation(t *testing.T) {
-	// On one processor a plan runs in nearly the same way each time: only the
-	// engine's own jitter and the order of select and of maps differ.
+	// On one processor a plan runs nearly the same way each time. Only the
+	// engine's jitter and the order of select and of maps differ.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	again := given("rapid.failfile") || given("rapid.seed")
 	setChecks(t)
-	for _, profile := range simProfiles {
+	for _, profile := range profiles {
 		t.Run(profile.name, func(t *testing.T) {
 			figures := make(map[string]int)
 			began := time.Now()
@@ -33,7 +34,7 @@ func TestSimulation(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				plan := profile.plan().Draw(rt, "plan")
 				tries := 1
-				if failed { // a plan that found fault may need luck to do it again
+				if failed { // a plan that broke a rule may not break it every time
 					tries = 10
 				}
 				for range tries {
@@ -51,8 +52,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// setChecks sets how many plans of each profile are run, unless the command line
-// says; rapid takes a fifth of it for -short.
+// setChecks sets how many plans of each profile run, unless the command line
+// does. With -short rapid runs a fifth of them.
 func setChecks(t *testing.T) {
 	checks := flag.Lookup("rapid.checks").Value
 	if given("rapid.checks") {
@@ -65,13 +66,13 @@ func setChecks(t *testing.T) {
 	t.Cleanup(func() { _ = checks.Set(was) })
 }
 
-// given reports whether the test was started with the flag.
+// given reports whether the command line has the flag.
 func given(name string) (ok bool) {
 	flag.Visit(func(f *flag.Flag) { ok = ok || f.Name == name })
 	return ok
 }
 
-// listed is figures in words.
+// listed returns figures as a text.
 func listed(figures map[string]int) string {
 	var words []string
 	for _, what := range slices.Sorted(maps.Keys(figures)) {
@@ -80,8 +81,8 @@ func listed(figures map[string]int) string {
 	return strings.Join(words, ", ")
 }
 
-// String is p as one reads it.
-func (p simPlan) String() string {
+// String returns p as a text for people.
+func (p plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v, two secrets %t",
 		p.Clients, p.PerConn, p.Async, p.Drift, p.Latency, p.TwoSecrets)

@@ -5,13 +5,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A connection beyond the first that is not needed any more is closed.
 func TestSpareConnectionIsClosed(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		var locks []*Lock
-		for i := range heldPerConn + 100 {
+		for i := range dialect.HeldPerConnection + 100 {
 			locks = append(locks, mustTry(t, s, ID(int64(i))))
 			synctest.Wait()
 		}

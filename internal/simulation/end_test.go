@@ -1,4 +1,4 @@
-package sqllock
+package simulation
 
 import (
 	"context"
@@ -6,19 +6,21 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// end heals all faults and checks that everything comes back and nothing is
-// left.
-func (w *simWorld) end() {
+// end ends the run. It ends all faults and checks that every client is served
+// again. Then it closes the Sessions and checks that nothing is left.
+func (w *world) end() {
 	w.advance(w.server.heal(w.links()))
 	if !w.failed() {
 		w.advance(recovery)
-		w.served("a key that nobody else wants", time.Millisecond+8*w.plan.Latency, func(client int) Key { return ID(int64(1000 + client)) })
+		w.served("a key of its own", time.Millisecond+8*w.plan.Latency, func(client int) sqllock.Key { return sqllock.ID(int64(1000 + client)) })
 	}
 	w.stop()
-	for until := simNow() + 10*time.Second; !w.idle() && simNow() < until; {
-		w.advance(simTick)
+	for until := now() + 10*time.Second; !w.idle() && now() < until; {
+		w.advance(tick)
 	}
 	if !w.idle() {
 		w.wrong("a call does not return", "")
@@ -26,12 +28,13 @@ func (w *simWorld) end() {
 	if !w.failed() {
 		w.advance(recovery)
 		w.nothingHeld()
-		w.served("one key in turn", 3*goodTime, func(int) Key { return simKeys[0] })
+		w.served("one key in turn", 3*goodTime, func(int) sqllock.Key { return contendedKeys[0] })
 	}
 	for _, c := range w.clients {
 		if s := w.retire(c); s != nil {
 			_ = s.Close()
 		}
+		_ = c.db.Close()
 	}
 	if !w.failed() {
 		w.advance(goodTime)
@@ -39,15 +42,17 @@ func (w *simWorld) end() {
 	}
 }
 
-func (w *simWorld) links() (links []*simLink) {
+// links returns the links of all clients.
+func (w *world) links() (links []*link) {
 	for _, c := range w.clients {
 		links = append(links, c.link)
 	}
 	return links
 }
 
-// served has each client take a key and give it back, at once, within bound.
-func (w *simWorld) served(what string, bound time.Duration, key func(client int) Key) {
+// served checks that each client can take a key and give it back within bound,
+// all at the same time.
+func (w *world) served(what string, bound time.Duration, key func(client int) sqllock.Key) {
 	ctx, cancel := context.WithTimeout(background, bound)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -72,24 +77,22 @@ func (w *simWorld) served(what string, bound time.Duration, key func(client int)
 	}
 }
 
-// nothingHeld checks that there is no trace of any key.
-func (w *simWorld) nothingHeld() {
+// nothingHeld checks that no Session and no server has a lock or a waiter left.
+// Tests of package sqllock check that the key table is empty then.
+func (w *world) nothingHeld() {
 	for _, s := range w.sessions() {
 		stats := s.Stats()
-		s.table.mu.Lock()
-		entries := s.table.keys.len()
-		s.table.mu.Unlock()
-		if stats.Held != 0 || stats.Waiting != 0 || entries != 0 {
-			w.wrong("a Session does not forget", fmt.Sprintf("%d held, %d wait, %d entries", stats.Held, stats.Waiting, entries))
+		if stats.Held != 0 || stats.Waiting != 0 {
+			w.wrong("a Session does not forget", fmt.Sprintf("%d held, %d wait", stats.Held, stats.Waiting))
 		}
 	}
 	if locks, _, _ := w.server.leftover(); locks != 0 {
-		w.wrong("the server keeps locks that nobody holds", strconv.Itoa(locks))
+		w.wrong("the server keeps locks that no caller holds", strconv.Itoa(locks))
 	}
 }
 
-// nothingLeft checks that the connections are gone.
-func (w *simWorld) nothingLeft() {
+// nothingLeft checks that all connections are closed.
+func (w *world) nothingLeft() {
 	if _, sessions, unclosed := w.server.leftover(); sessions != 0 || unclosed != 0 {
 		w.wrong("connections are left after Close", fmt.Sprintf("%d at the server, %d not closed", sessions, unclosed))
 	}

@@ -197,8 +197,11 @@ func (r *random) duration(limit time.Duration) time.Duration {
 	return time.Duration(r.intn(int(limit)))
 }
 
-// withPerConn has a Session open another connection for each n locks held.
-func withPerConn(n int) Option { return func(o *options) { o.perConn = n } }
+// withPerConn has a Session open another connection for each n locks held. It
+// follows withFake.
+func withPerConn(n int) Option {
+	return func(o *options) { o.dialect.(*fakeServer).perSession = n }
+}
 
 func withoutLog() Option { return WithLogger(slog.New(slog.DiscardHandler)) }
 

@@ -28,6 +28,7 @@ type fakeServer struct {
 	carries  int // keys in a statement; 0: any number
 
 	withoutReaders bool // it has no readers' locks
+	perSession     int  // HeldPerSession; 0: the default
 
 	onOpen    func(n int) error  // before the nth session opens, from 1; may block
 	onSession func(*fakeSession) // when one has opened
@@ -53,7 +54,7 @@ func (f *fakeServer) carry(keys int) {
 
 // Traits implements dialect.Dialect.
 func (f *fakeServer) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true, CloseTimeout: 100 * time.Millisecond, Readers: !f.withoutReaders}
+	return dialect.Traits{Lease: defaultLease, HeldPerSession: cmp.Or(f.perSession, dialect.HeldPerConnection), CloseTimeout: 100 * time.Millisecond, Readers: !f.withoutReaders}
 }
 
 // Open implements dialect.Dialect.
