@@ -19,7 +19,7 @@ import (
 // different secrets.
 //
 // A connection makes a check when a key needs it. It gives the check back when no
-// key has needed it for a while: a process that does not use a secret does not
+// key has needed it for a while. So a process that does not use a secret does not
 // keep others from using another one.
 type secretCheck struct {
 	namespace Namespace
@@ -110,9 +110,9 @@ func (c *connection) secretsInUseLocked() (n int) {
 	return n
 }
 
-// dropSecretsLocked takes out the checks to give back: those that no key has
-// needed for long and, if there are too many together with those that are wanted,
-// those that have been unused for longest.
+// dropSecretsLocked takes out the checks to give back: those that no key has needed
+// for long. If the wanted ones make too many, it also takes out the ones that have
+// been unused for longest.
 func (c *connection) dropSecretsLocked(wanted int) (dropped []secretCheck) {
 	idle := make([]secretCheck, 0, len(c.secrets))
 	for check, use := range c.secrets {
@@ -213,7 +213,7 @@ func (s *Session) conflictLocked(check secretCheck) error {
 }
 
 // beyondSecretsLocked reports whether states need more checks than c may have
-// beside those that are in use.
+// in addition to those that are in use.
 func (c *connection) beyondSecretsLocked(states []*keyState) bool {
 	if len(states) <= maxSecrets-len(c.secrets) {
 		return false
