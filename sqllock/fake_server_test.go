@@ -16,6 +16,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+var background = context.Background()
+
 // A fakeServer is a database for the engine's tests: exact, in memory, in the
 // virtual time of a synctest bubble, and as faulty as a test wants.
 type fakeServer struct {
