@@ -53,8 +53,8 @@ func TestReleaseStaysOnItsConnection(t *testing.T) {
 	}, withPerConn(2), WithMaxConns(2))
 }
 
-// While one statement is in flight, others queue up and go together, releases
-// first.
+// While one statement is under way, requests and releases queue up. They go
+// together in the next statement, releases first.
 func TestGroupCommit(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		db := server.session(0)

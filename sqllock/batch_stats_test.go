@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Of many keys that queue up half go, and the other half while the database
-// works: nobody is left behind, and nobody holds what another holds.
+// Of many requests that queue up, half go in one statement, and the others while
+// the database works. No request is left behind, and no key is held twice.
 func TestHalves(t *testing.T) {
 	server := newFakeServer()
 	s, err := Open(t.Context(), new(sql.DB), withFake(server), withoutLog())
@@ -47,15 +47,15 @@ func TestHalves(t *testing.T) {
 	}
 	callers.Wait()
 	if got := s.Stats(); got.Held != 0 || s.table.keys.len() != 0 || server.held() != 0 {
-		t.Errorf("%d held, %d entries, %d in the database", got.Held, s.table.keys.len(), server.held())
+		t.Errorf("%d held, %d key states, %d in the database", got.Held, s.table.keys.len(), server.held())
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Of a crowd that comes at once each is told, also those behind others for whom
-// there was nothing to send. No heartbeat comes to help.
+// Of many requests that come at once each is answered, also those behind requests
+// that needed no statement. No heartbeat comes meanwhile.
 func TestCrowdAtCapacity(t *testing.T) {
 	server := newFakeServer()
 	s, err := Open(t.Context(), new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(1), WithLease(24*time.Hour))
@@ -77,7 +77,7 @@ func TestCrowdAtCapacity(t *testing.T) {
 		select {
 		case <-told:
 		case <-time.After(30 * time.Second):
-			t.Fatal("not all callers were told")
+			t.Fatal("not all calls returned")
 		}
 	}
 	mustUnlock(t, lock)
@@ -86,13 +86,12 @@ func TestCrowdAtCapacity(t *testing.T) {
 	}
 }
 
-// Two statements pay where callers take longer than the way to the database and
-// back.
+// Two statements are better than one if the callers take longer than a round trip.
 func TestPace(t *testing.T) {
 	var p batchStats
 	p.roundTrip = 100 * time.Microsecond
 	if p.halves(1000) {
-		t.Error("halves, and nothing is known of the callers")
+		t.Error("halves is true before anything is known of the callers")
 	}
 	for range 100 {
 		p.observe(100, 100*time.Microsecond)

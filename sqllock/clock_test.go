@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// The boot clock runs.
 func TestBootTimeGoesOn(t *testing.T) {
 	before, began := bootTime(), now()
 	for now()-began < 2*time.Millisecond {
@@ -17,8 +18,9 @@ func TestBootTimeGoesOn(t *testing.T) {
 	}
 }
 
-// The margin makes up for what DESIGN promises: a step of the server's clock of
-// σ, the drift of clocks over the lease, and 100 ms for what is late.
+// The margin covers the clock assumptions of docs/safety.md: a step of the
+// server's clock by σ, the drift of clocks over the lease, and 100 ms for timers
+// that are late.
 func TestMargin(t *testing.T) {
 	for lease := minLease; lease <= maxLease; lease += lease / 7 {
 		o := newOptions([]Option{WithLease(lease)})

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// An idle session speaks once a heartbeat; traffic stands in for it.
+// An idle Session sends one statement in each heartbeat. Other statements count
+// as heartbeats.
 func TestHeartbeat(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		db := server.session(0)

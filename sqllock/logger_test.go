@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A logger may ask the Session.
+// A logger may call methods of the Session.
 func TestLoggerMayCallTheSession(t *testing.T) {
 	var session *Session
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -29,7 +29,7 @@ func TestLoggerMayCallTheSession(t *testing.T) {
 	}})))
 }
 
-// callingHandler calls back for each record.
+// A callingHandler calls a function for each record.
 type callingHandler struct {
 	slog.Handler
 	call func()

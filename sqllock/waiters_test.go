@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A TryLock that meets a release in flight is in the next statement.
+// A TryLock that meets a release under way goes into the next statement.
 func TestTryLockMeetsRelease(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		db := server.session(0)
@@ -28,9 +28,9 @@ func TestTryLockMeetsRelease(t *testing.T) {
 	})
 }
 
-// A TryLock that meets an ask in flight for its key gets the grant if who asked
-// has given up. A refusal may be older than the call: it is asked for again, once
-// for all who came meanwhile.
+// A TryLock that meets a request under way for its key gets the grant if the
+// first caller has given up. A denial may be older than the call. So the key is
+// requested again, once for all calls that came meanwhile.
 func TestTryLockJoins(t *testing.T) {
 	tests := []struct {
 		name               string
@@ -61,9 +61,9 @@ func TestTryLockJoins(t *testing.T) {
 				third := beginTry(background, s, ID(1))
 				if tt.giveUp {
 					cancel()
-					wantErr(t, "who gave up", returned(t, "first", first), tt.first)
+					wantErr(t, "the first, which gave up", returned(t, "first", first), tt.first)
 				}
-				pending(t, "who joined", second)
+				pending(t, "the second", second)
 				resume()
 				if !tt.giveUp {
 					wantErr(t, "first", returned(t, "first", first), tt.first)
@@ -81,7 +81,7 @@ func TestTryLockJoins(t *testing.T) {
 	}
 }
 
-// A grant that nobody wants any more is given back.
+// A grant that no call waits for any more is given back.
 func TestLateGrantIsGivenBack(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -103,8 +103,9 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// Waiters of a process hand a key on for a second; then it goes through the
-// database, and they stay away for others to come.
+// The callers of a process hand a key on among themselves for a second. Then they
+// give it back, and wait a little before they request it, so that other processes
+// can get it.
 func TestHandOverYields(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -129,17 +130,17 @@ func TestHandOverYields(t *testing.T) {
 	})
 }
 
-// A key that is given back elsewhere while the question about it is in flight is
-// not refused to who asks after that.
+// A call is not denied by a response that is older than the call: another session
+// may have given the key back since.
 func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(1))
 		hook, resume := hold(t)
-		server.session(0).hooks(nil, hook) // the answer is on its way
+		server.session(0).hooks(nil, hook) // the response is on its way
 		ctx, cancel := context.WithCancel(background)
 		first := begin(func() (*Lock, error) { return s.Lock(ctx, ID(1)) })
 		cancel()
-		wantErr(t, "who gave up", returned(t, "Lock", first), context.Canceled)
+		wantErr(t, "the first, which gave up", returned(t, "Lock", first), context.Canceled)
 		server.giveUp(ID(1))
 		second := beginTry(background, s, ID(1))
 		resume()
@@ -147,8 +148,7 @@ func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// Who only tries does not pass those in line, also when the key is free for the
-// moment.
+// A TryLock does not overtake waiters, even while the key is free.
 func TestTryLockDoesNotPassWaiters(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(1))
