@@ -115,14 +115,6 @@ func (l *Lock) noteToken(old, token *dialect.Token) {
 	}
 }
 
-// A tokenRequest is a call that waits for a token of lock in the place of old.
-type tokenRequest struct {
-	lock *Lock
-	old  *dialect.Token
-	err  error
-	done chan struct{} // closed when there is a token, or err
-}
-
 // requestToken waits until lock, which is on c, has a token other than old.
 func (c *connection) requestToken(ctx context.Context, lock *Lock, old *dialect.Token) error {
 	r := &tokenRequest{lock: lock, old: old, done: make(chan struct{})}
