@@ -10,14 +10,14 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// schemas is the schema of each feature.
+// schemas are the schemas of all features.
 var schemas = map[string]func(sqllock.Dialect) []string{
 	"Schema": sqllock.Schema, "FenceSchema": sqllock.FenceSchema,
 	"lockwatch.Schema": lockwatch.Schema,
 }
 
-// Each schema creates the tables of its feature and no other, and each of its
-// elements survives a tool that splits at semicolons.
+// Each schema creates the tables of its feature and no others. Each of its
+// elements can be passed through a tool that splits at semicolons.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	lease := []string{"latchkey_sessions", "latchkey_locks", "latchkey_secret_checks", "latchkey_tokens"}
@@ -53,7 +53,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// A caller may append to a schema without a change to the next caller's.
+// A caller that appends to a schema does not change what the next caller gets.
 func TestSchemaIsTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	for name, schema := range schemas {
@@ -90,7 +90,8 @@ func packageOf(name string) string {
 	return "sqllock"
 }
 
-// Each statement runs alone, and again, in every way that the drivers send it.
+// Each statement runs alone and can be repeated, in every way in which the
+// drivers send it.
 func TestSchemaRunsStatementByStatement(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		ways := []string{""}
@@ -108,7 +109,7 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 		db := open(t, driver, dsn)
 		for name, schema := range schemas {
 			for _, statement := range schema(sqllock.PostgreSQL) {
-				prepared, err := db.Prepare(statement) // the server takes one statement here, and rejects two
+				prepared, err := db.Prepare(statement) // the server rejects two statements in one string here
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}

@@ -56,7 +56,7 @@ func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Sess
 	return nullServer{}, nil
 }
 func (nullServer) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true}
+	return dialect.Traits{Lease: defaultLease, HeldPerSession: dialect.HeldPerConnection}
 }
 func (nullServer) Room() int                            { return 1 << 20 }
 func (nullServer) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }

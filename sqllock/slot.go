@@ -47,7 +47,7 @@ const answerTimeout = 900 * time.Millisecond
 // another one for the locks to come.
 func (s *Session) chooseSlotLocked() *slot {
 	sl := s.bestSlotLocked()
-	if sl.away == nil && sl.loadLocked() >= s.options.perConn && s.options.spread && s.mayGrowLocked() {
+	if sl.away == nil && s.options.perConn > 0 && sl.loadLocked() >= s.options.perConn && s.mayGrowLocked() {
 		s.growLocked()
 	}
 	return sl

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// withTables is a database in which the tables are made already, on a server of its own.
+// withTables opens a database with the tables, on a server of its own.
 func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 	t.Helper()
 	o := lockertest.Orders{Driver: "mysql", DSN: mariadbtest.New(t, options...).Database(t)}
@@ -24,8 +24,9 @@ func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 	return o, db
 }
 
-// A Fence, and a first key with a secret, that have to wait fail soon; no lock is lost by that, and the same
-// succeed when the way is free.
+// A Fence fails soon if it has to wait, and so does the first key with a
+// secret. No lock is lost by that, and the same calls succeed when the tables
+// are free.
 func TestMySQLSideTxsThatWait(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, block, unblock string }{
@@ -48,10 +49,10 @@ func TestMySQLSideTxsThatWait(t *testing.T) {
 			keyed := sqllock.Namespace("payouts").Keyed([]byte("a secret of 32 bytes, or nearly.")).Key("7")
 			for began := time.Now(); time.Since(began) < 4*time.Second; { // twice the lease
 				if err := fencedWork(t, db, fenced, 1); err == nil {
-					t.Fatal("Fence succeeded")
+					t.Fatal("Fence did not fail")
 				}
 				if _, err := s.TryLock(t.Context(), keyed); err == nil {
-					t.Fatal("TryLock of a key with a secret succeeded")
+					t.Fatal("TryLock of a key with a secret did not fail")
 				}
 				if err := innocent.Err(); err != nil {
 					t.Fatalf("a lock that needs no table: %v", err)
@@ -71,7 +72,7 @@ func TestMySQLSideTxsThatWait(t *testing.T) {
 	}
 }
 
-// In a pool that has no other connection for a token, Fence says so.
+// Fence reports a pool that has no other connection for a token.
 func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -91,8 +92,8 @@ func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	}
 }
 
-// What the users of a pool have left on its connections, or have set, changes nothing for
-// checks, tokens and fences.
+// Settings and transactions that the users of a pool have left on its
+// connections do not affect checks, tokens and fences.
 func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{
@@ -137,7 +138,8 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 	}
 }
 
-// leaveOpen leaves three connections in db's pool, on which statements have been carried out.
+// leaveOpen runs statements on three connections of db and returns the
+// connections to the pool.
 func leaveOpen(t *testing.T, db *sql.DB, statements ...string) {
 	t.Helper()
 	db.SetMaxIdleConns(3)
@@ -160,7 +162,7 @@ func leaveOpen(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-// Work that a pool's user began and forgot is not committed by ours.
+// Work that a user of the pool began and forgot is not committed by a Session.
 func TestMySQLForgottenWorkIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -176,8 +178,8 @@ func TestMySQLForgottenWorkIsNotCommitted(t *testing.T) {
 	}
 }
 
-// A server that ends idle transactions soon does not end a session on a connection whose last user left
-// one open.
+// A server may end idle transactions soon. That does not end a session on a
+// connection whose last user left a transaction open.
 func TestMySQLIdleTransactionTimeout(t *testing.T) {
 	t.Parallel()
 	o, _ := withTables(t, "--idle-transaction-timeout=1")
@@ -195,7 +197,8 @@ func TestMySQLIdleTransactionTimeout(t *testing.T) {
 	}
 }
 
-// Sessions that check at once, in a table full of dead ones' rows, do not fail for each other.
+// Sessions that check secrets at once do not make each other fail, in a table
+// full of rows of dead sessions.
 func TestMySQLSecretChecksAtOnce(t *testing.T) {
 	t.Parallel()
 	o, db := withTables(t)
@@ -229,11 +232,12 @@ func TestMySQLSecretChecksAtOnce(t *testing.T) {
 		}
 	}
 	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class IN (1, 2)"); n != 0 {
-		t.Errorf("%d rows are left", n)
+		t.Errorf("%d rows remain", n)
 	}
 }
 
-// A check that fails half-way, and could not be given back at once, costs no lock, and is given back later.
+// A check may fail halfway, so that its row cannot be removed at once. No lock
+// is lost, and the row is removed later.
 func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 	t.Parallel()
 	for name, later := range map[string]func(dialect.Session) error{
@@ -246,7 +250,7 @@ func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := mariadb(t)
-			s, spoiler := spoiledOn(t, o)
+			s, rewriter := openRewrittenOn(t, o)
 			exchange(t, s, dialect.Batch{Try: big(1)})
 			inserted := false
 			fail := func(query string) string {
@@ -256,7 +260,7 @@ func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 				}
 				return query
 			}
-			spoiler.change.Store(&fail)
+			rewriter.change.Store(&fail)
 			if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isOfKind(err, dialect.Statement) {
 				t.Fatalf("CheckSecrets: %v, want a Failure of Kind Statement", err)
 			}
@@ -264,7 +268,7 @@ func TestMySQLDoubtfulSecretChecks(t *testing.T) {
 			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
 				t.Fatalf("%d rows of checks, want the one in doubt", n)
 			}
-			spoiler.change.Store(nil)
+			rewriter.change.Store(nil)
 			if err := later(s); err != nil {
 				t.Fatal(err)
 			}
