@@ -13,6 +13,8 @@ const (
 	backoffMax = time.Second
 )
 
+const proofTimeout = 2 * time.Second
+
 // keepConnected connects sl again and again, until the Session is closed or sl
 // retires. c is its first connection, or nil. The pauses grow while attempts bring
 // no connection, or one that dies before it has answered.

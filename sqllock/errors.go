@@ -59,6 +59,12 @@ var (
 	errSessionLost   = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
 )
 
+var (
+	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
+	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
+	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
+)
+
 var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")
 
 // fromDialect adds to an error of the dialect the sentinel that callers compare

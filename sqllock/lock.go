@@ -169,31 +169,6 @@ func (l *Lock) wait() error {
 	return more.result
 }
 
-// OnEnd has f called once when the lock ends, with the cause: ErrReleased,
-// ErrLost, or ErrClosed when its Session was closed. If it has ended already,
-// f is called at once. f runs in the goroutine that ends the lock: the caller's
-// of Unlock, before the key is given back (of [Locks.Unlock] one of its own), or the Session's. It must not block
-// nor call Unlock, and must not panic on a loss.
-func (l *Lock) OnEnd(f func(cause error)) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	how := l.ended.Load()
-	if how == endNot {
-		more := l.attachLocked()
-		if more.hook == nil {
-			more.hook = f
-		} else {
-			more.hooks = append(more.hooks, f)
-		}
-	}
-	l.mu.Unlock()
-	if how != endNot {
-		f(endCauses[how])
-	}
-}
-
 // An ending is whom the end of a lock is to be told to.
 type ending struct {
 	cause error

@@ -93,6 +93,31 @@ func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
 	return l, ok
 }
 
+// OnEnd has f called once when the lock ends, with the cause: ErrReleased,
+// ErrLost, or ErrClosed when its Session was closed. If it has ended already,
+// f is called at once. f runs in the goroutine that ends the lock: the caller's
+// of Unlock, before the key is given back (of [Locks.Unlock] one of its own), or the Session's. It must not block
+// nor call Unlock, and must not panic on a loss.
+func (l *Lock) OnEnd(f func(cause error)) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	how := l.ended.Load()
+	if how == endNot {
+		more := l.attachLocked()
+		if more.hook == nil {
+			more.hook = f
+		} else {
+			more.hooks = append(more.hooks, f)
+		}
+	}
+	l.mu.Unlock()
+	if how != endNot {
+		f(endCauses[how])
+	}
+}
+
 // Cancel ends the contexts of the lock's work, those of Context and Bind, with
 // the given cause. The lock stays held until Unlock: so a policy can stop work
 // that takes too long and still not let another begin beside it. Only the first

@@ -125,8 +125,6 @@ func (s *Session) Dialect() Dialect {
 	return PostgreSQL
 }
 
-const proofTimeout = 2 * time.Second
-
 // Stats is what a [Session] is doing and has done.
 type Stats struct {
 	Held        int    // locks held, or being given back

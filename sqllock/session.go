@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -91,12 +90,6 @@ type sessionKey struct {
 	busy  bool        // while requested: the answer is that another session has it
 	full  error       // ErrCapacity, if the last answer was that; else nil
 }
-
-var (
-	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
-	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
-	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
-)
 
 func sessionKeyOf(k *keyState) *sessionKey { return k.own.(*sessionKey) }
 
