@@ -73,8 +73,8 @@ func fromDialect(err error) error {
 	if err == nil {
 		return nil
 	}
-	if registry := (*enrollError)(nil); errors.As(err, &registry) {
-		return registry
+	if errors.Is(err, ErrConfig) { // it is in callers' terms already
+		return err
 	}
 	sentinel := ErrUnavailable
 	var failure *dialect.Failure

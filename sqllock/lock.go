@@ -20,9 +20,9 @@ type Lock struct {
 	key   Key
 	ctx   context.Context // of the call that took the lock: its values
 	home  home
-	conn  *connection // of a Session's lock: what it is as good as; else nil
-	state *keyState   // of a Session's lock: its place in the table; else nil
-	tx    *sql.Tx     // of a TxLocker's lock; else nil
+	life  lifeline  // of a Session's lock: its connection; else nil
+	state *keyState // its place in the table
+	tx    *sql.Tx   // of a TxLocker's lock; else nil
 
 	shared bool // it is one of several readers'
 
@@ -64,6 +64,19 @@ type home interface {
 	unlock(l *Lock) error
 }
 
+// A lifeline is what a Session's lock lives on: a connection and its lease.
+type lifeline interface {
+	// expired reports whether the lock is no longer certainly held.
+	expired() bool
+
+	// late is expired by the clock that is cheap to read. It may miss the time
+	// for which the system was suspended.
+	late() bool
+
+	// loseLease ends every lock that lives on it, because it has expired.
+	loseLease()
+}
+
 // How a Lock ended.
 const (
 	endNot uint32 = iota
@@ -100,7 +113,7 @@ func (l *Lock) Err() error {
 	case endLost, endClosed:
 		return ErrLost
 	}
-	if l.conn != nil && l.conn.expired() {
+	if l.life != nil && l.life.expired() {
 		l.expire()
 		return ErrLost
 	}
@@ -118,7 +131,7 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.conn != nil && l.conn.late() && l.ended.Load() == endNot {
+	if l.life != nil && l.life.late() && l.ended.Load() == endNot {
 		l.expire()
 	}
 	if l.ended.Load() == endNot {
@@ -136,7 +149,7 @@ func (l *Lock) Unlock() (err error) {
 
 // expire ends a lock whose lease has passed.
 func (l *Lock) expire() {
-	l.conn.loseConnection(lossLease)
+	l.life.loseLease()
 	l.endAs(endLost) // it may be that another goroutine is about to
 }
 

@@ -107,9 +107,9 @@ func (k *sessionKey) suits(key Key) bool {
 
 func (k *sessionKey) expired() bool { return k.conn.expired() }
 
-func (k *sessionKey) endExpired() { go k.conn.loseConnection(lossLease) } // which needs table.mu
+func (k *sessionKey) endExpired() { go k.conn.loseLease() } // which needs table.mu
 
-func (k *sessionKey) equip(l *Lock) { l.conn = k.conn }
+func (k *sessionKey) equip(l *Lock) { l.life = k.conn }
 
 func (k *sessionKey) denial() error {
 	if err := k.session.conflictLocked(k.check); err != nil {
