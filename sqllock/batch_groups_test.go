@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Several who try for the same slots at once share them in one statement.
+// Calls that try for the same slots at once share them in one statement.
 func TestSlotsAreShared(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		db := server.session(0)
@@ -43,8 +43,8 @@ func TestSlotsAreShared(t *testing.T) {
 	})
 }
 
-// Who is to ask for several keys may give up before the statement: those who
-// joined it are asked for all the same.
+// If a call for several keys gives up before its statement is sent, the keys are
+// still requested for the calls that joined it.
 func TestGroupGivesUpBeforeItIsSent(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -63,8 +63,8 @@ func TestGroupGivesUpBeforeItIsSent(t *testing.T) {
 	})
 }
 
-// Keys of both key spaces cannot go into one group: those left out are asked
-// for next.
+// Keys of both key spaces cannot go into one group. The keys that are left out
+// are requested next.
 func TestLockAnyOfBothKeySpaces(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(1))
@@ -76,7 +76,8 @@ func TestLockAnyOfBothKeySpaces(t *testing.T) {
 	})
 }
 
-// Refusals that make others ask again, while the queue is being emptied.
+// A denial may make other calls request their keys again while the queue is being
+// emptied.
 func TestRefusalsWhileTheQueueIsTaken(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -103,8 +104,8 @@ func TestRefusalsWhileTheQueueIsTaken(t *testing.T) {
 	}, WithMaxHeld(1))
 }
 
-// Who joins a key of two groups in one statement is asked for, when neither
-// group had to look at it.
+// A call that joins a key of two groups in one statement is answered, even if
+// neither group tried that key.
 func TestKeyOfTwoGroups(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -118,7 +119,7 @@ func TestKeyOfTwoGroups(t *testing.T) {
 		server.session(0).hooks(next, nil)
 		resume()
 		synctest.Wait()
-		joined := beginTry(background, s, ID(2)) // while both are in flight
+		joined := beginTry(background, s, ID(2)) // while both are under way
 		resumeNext()
 		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
 		for _, g := range groups {
@@ -128,8 +129,8 @@ func TestKeyOfTwoGroups(t *testing.T) {
 	})
 }
 
-// The end of one ask may end others, which must not come back to it: two that
-// want the same keys, while there is no connection, and one gives up.
+// The end of one request may end others, which must not end it again. Two calls
+// want the same keys while there is no connection, and one of them gives up.
 func TestAsksThatEndTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		keys := []Key{ID(1), ID(2), ID(3)}
@@ -137,7 +138,7 @@ func TestAsksThatEndTogether(t *testing.T) {
 		for _, k := range keys {
 			locks = append(locks, mustTry(t, s, k))
 		}
-		time.Sleep(2 * time.Second) // they may not be handed over any more
+		time.Sleep(2 * time.Second) // the callers may not hand them on any longer
 		hook, resume := hold(t)
 		server.onOpen = func(int) error { return errGone }
 		server.session(0).hooks(func() error { _ = hook(); return errGone }, nil)
@@ -149,8 +150,8 @@ func TestAsksThatEndTogether(t *testing.T) {
 		second := begin(func() (*Lock, error) { return s.TryAny(background, keys...) })
 		resume()
 		synctest.Wait()
-		// The first has given up, and is about to say so, when all are told that
-		// there is no connection.
+		// The first has given up and is about to end its request when all
+		// requests end because there is no connection.
 		s.table.mu.Lock()
 		cancel()
 		for range 100_000 {
@@ -165,8 +166,8 @@ func TestAsksThatEndTogether(t *testing.T) {
 	})
 }
 
-// Groups that do not fit into one statement go in the next, as do single keys; one that
-// never would is refused.
+// Groups and single keys that do not fit into one statement go into the next. A
+// group that is larger than any statement is denied.
 func TestRoomOfAStatement(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.carry(4)
@@ -175,7 +176,7 @@ func TestRoomOfAStatement(t *testing.T) {
 		db.hooks(hook, nil)
 		blocker := beginTry(background, s, ID(99))
 		var calls []<-chan called
-		for i := range int64(3) { // three keys each: none beside another
+		for i := range int64(3) { // three keys each: two groups do not fit together
 			calls = append(calls, begin(func() (*Lock, error) { return s.TryAny(background, ID(10*i), ID(10*i+1), ID(10*i+2)) }))
 		}
 		for i := range int64(6) {

@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// Without an answer, calls fail within a second and the locks stay; a grant that
-// comes later is given back.
+// While a statement has no response, calls fail within a second and the locks
+// stay. A grant that comes later is given back.
 func TestStalledStatement(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -40,8 +40,8 @@ func TestStalledStatement(t *testing.T) {
 	})
 }
 
-// A statement that is not answered for the lease costs every lock, at the
-// moment that was counted from the last answered statement's sending.
+// If a statement has no response for the lease, all locks are lost. The lease
+// counts from the moment at which the last answered statement was sent.
 func TestLeaseRunsOut(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		released := mustTry(t, s, ID(1))
@@ -74,15 +74,14 @@ func TestLeaseRunsOut(t *testing.T) {
 	})
 }
 
-// Err decides by the clock: it does not wait for the timer that a process which
-// was frozen has not run yet.
+// Err decides by the clock. A process that was frozen has not run its timers yet.
 func TestErrByTheClock(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
 		other := mustTry(t, s, ID(2))
 		bound, cancel := other.Bind(background)
 		defer cancel()
-		// As if the clock had moved on while nothing ran.
+		// The clock seems to have moved on while no goroutine ran.
 		lock.life.(*connection).deadline.Store(int64(now()))
 		if err := lock.Err(); err != ErrLost {
 			t.Errorf("Err: %v, want ErrLost", err)
@@ -96,7 +95,8 @@ func TestErrByTheClock(t *testing.T) {
 	})
 }
 
-// A lock that was not there when it was given back ends all of its connection.
+// If the server does not have a lock that is given back, the connection is lost
+// with all its locks.
 func TestUnlockOfWhatIsNotHeld(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		one, other := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
@@ -115,8 +115,8 @@ func TestUnlockOfWhatIsNotHeld(t *testing.T) {
 	})
 }
 
-// A statement that failed half-way on a session that lives costs no lock: the
-// engine asks what it holds.
+// A statement that fails half-way costs no lock while the session lives. The
+// engine asks the server which locks the session holds.
 func TestStatementFailsHalfWay(t *testing.T) {
 	failure := &dialect.Failure{Kind: dialect.Full, Reason: "no room"}
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -153,7 +153,7 @@ func TestStatementFailsHalfWay(t *testing.T) {
 	})
 }
 
-// A session that does not hold what it should is given up.
+// A session that does not hold all its locks is given up.
 func TestStatementFailsAndLocksAreGone(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -171,7 +171,7 @@ func TestStatementFailsAndLocksAreGone(t *testing.T) {
 	})
 }
 
-// Whatever the reply: lost, the connection is, too; nothing of it is resurrected.
+// If a response is lost, the connection is lost, and none of its locks comes back.
 func TestReplyLost(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		db := server.session(0)
@@ -196,8 +196,8 @@ func TestReplyLost(t *testing.T) {
 	})
 }
 
-// After a failover to what does not exclude, the Session refuses with that, and
-// serves when it can again.
+// After a failover to a server whose locks do not exclude, calls return
+// ErrNotExclusive. The Session serves again once locks exclude.
 func TestReconnectsToWhatDoesNotExclude(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.onOpen = func(n int) error {
@@ -248,8 +248,8 @@ func TestCallsDuringReconnection(t *testing.T) {
 	}
 }
 
-// A driver stuck for ever costs a few goroutines at the most, and the Session
-// serves when a connection can be had.
+// A driver that is stuck forever costs at most a few goroutines. The Session
+// serves once it gets a connection.
 func TestStuckReconnections(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		gate := make(chan struct{})
@@ -280,8 +280,8 @@ func TestStuckReconnections(t *testing.T) {
 	})
 }
 
-// An answer that comes after the deadline grants nothing, though the timer has
-// not fired: a process that was frozen reads it when it wakes up.
+// A response after the deadline grants nothing, even before the timer has fired.
+// A process that was frozen reads such a response when it wakes up.
 func TestAnswerAfterTheDeadline(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		held := mustTry(t, s, ID(1))
@@ -297,7 +297,7 @@ func TestAnswerAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// A lock whose lease has run out is not handed on to who waits for it.
+// A lock whose lease has passed is not handed on to a waiter.
 func TestNoHandOverOfWhatIsLost(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -336,8 +336,8 @@ func TestAfterAStall(t *testing.T) {
 	})
 }
 
-// Connections that die before they have answered anything are opened at growing
-// intervals.
+// If connections die before their first response, the Session opens new ones at
+// growing intervals.
 func TestConnectionsThatDieAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.onSession = func(db *fakeSession) { db.before = func() error { return errGone } }
@@ -357,7 +357,8 @@ func TestConnectionsThatDieAtOnce(t *testing.T) {
 	})
 }
 
-// The end of our own time for connecting does not pass for the caller's.
+// The engine's own time limit for connecting is not reported as the end of the
+// caller's context.
 func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		gate := make(chan struct{})
@@ -373,8 +374,8 @@ func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
 	})
 }
 
-// Who tries for a key that is being given back is told in time, when the
-// statement stalls or when the release has not been sent.
+// A TryLock of a key that is being given back returns in time, whether the
+// statement stalls or the release has not been sent.
 func TestTryLockMeetsReleaseThatStalls(t *testing.T) {
 	for _, sent := range []bool{true, false} {
 		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {

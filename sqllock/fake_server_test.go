@@ -16,36 +16,42 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A fakeServer is a database for the engine's tests: exact, in memory, in the
-// virtual time of a synctest bubble, and as faulty as a test wants.
-type fakeServer struct {
-	mu       sync.Mutex
-	locks    fakeLocks
-	sessions []*fakeSession
-	claims   map[*fakeSession]map[dialect.SecretCheck]bool
-	opens    int
-	tokens   int64
-	carries  int // keys in a statement; 0: any number
+var background = context.Background()
 
-	withoutReaders bool // it has no readers' locks
+// A fakeServer is a database in memory for tests of the engine. Hooks of a test
+// hold a statement back, or make it fail, at an exact point. It has no clock and
+// no network: the server of internal/simulation has both, and no hooks.
+//
+// A file x_engine_test.go has the tests of x that need a fakeServer. The tests in
+// x_test.go use a real database.
+type fakeServer struct {
+	mu       sync.Mutex // protects what follows up to the blank line
+	locks    fakeLocks
+	sessions []*fakeSession // all that were ever opened
+	claims   map[*fakeSession]map[dialect.SecretCheck]bool
+	opens    int   // calls of Open
+	tokens   int64 // the last token
+	carries  int   // keys that fit into a statement; 0: any number
+
+	withoutReaders bool // it has no shared locks
 	perSession     int  // HeldPerSession; 0: the default
 
-	onOpen    func(n int) error  // before the nth session opens, from 1; may block
-	onSession func(*fakeSession) // when one has opened
+	onOpen    func(n int) error  // called before the nth session opens, from 1; may block
+	onSession func(*fakeSession) // called after a session has opened
 }
 
 func newFakeServer() *fakeServer {
 	return &fakeServer{locks: newFakeLocks(), claims: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
 }
 
-// room is how many keys a statement may carry.
+// room returns how many keys fit into a statement.
 func (f *fakeServer) room() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return cmp.Or(f.carries, 1<<20)
 }
 
-// carry has a statement carry so many keys.
+// carry sets how many keys fit into a statement.
 func (f *fakeServer) carry(keys int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,22 +84,24 @@ func (f *fakeServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.S
 	return s, nil
 }
 
-// session is the nth session opened, from 0.
+// session returns the nth session that was opened, from 0.
 func (f *fakeServer) session(n int) *fakeSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sessions[n]
 }
 
-// held counts the locks in the database.
+// held returns the number of locks in the database.
 func (f *fakeServer) held() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.locks.len()
 }
 
-// steal has somebody outside take key, or give it back.
-func (f *fakeServer) steal(key Key)  { f.set(key, &fakeSession{}) }
+// steal makes another process take key, whoever holds it.
+func (f *fakeServer) steal(key Key) { f.set(key, &fakeSession{}) }
+
+// giveUp makes the holder of key give it up.
 func (f *fakeServer) giveUp(key Key) { f.set(key, nil) }
 
 func (f *fakeServer) set(key Key, owner *fakeSession) {
@@ -106,6 +114,7 @@ func (f *fakeServer) set(key Key, owner *fakeSession) {
 	}
 }
 
+// A fakeSession is a session of a fakeServer.
 type fakeSession struct {
 	server *fakeServer
 	closed chan struct{}
@@ -113,22 +122,23 @@ type fakeSession struct {
 
 	mu      sync.Mutex
 	batches []dialect.Batch // as sent
-	before  func() error    // before a batch takes effect; may block
-	after   func() error    // after it took effect, before its answer
-	onToken func() error    // before a token is drawn; may block
-	tokens  int             // drawn
-	asked   int             // calls of Claim
-	onClaim func() error    // before a claim takes effect
+	before  func() error    // called before a batch takes effect; may block
+	after   func() error    // called after it took effect, before the response
+	onToken func() error    // called before a token; may block
+	tokens  int             // given
+	asked   int             // calls of CheckSecrets
+	onClaim func() error    // called before a secret check
 	aborted bool
 }
 
+// hooks sets before and after.
 func (s *fakeSession) hooks(before, after func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before, s.after = before, after
 }
 
-// sent is the batches so far, heartbeats left out.
+// sent returns the batches so far, without heartbeats.
 func (s *fakeSession) sent() []dialect.Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,6 +147,7 @@ func (s *fakeSession) sent() []dialect.Batch {
 	})
 }
 
+// Exchange implements dialect.Session.
 func (s *fakeSession) Exchange(b *dialect.Batch) error {
 	s.mu.Lock()
 	s.batches = append(s.batches, dialect.Batch{
@@ -188,7 +199,7 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 // Room implements dialect.Session.
 func (s *fakeSession) Room() int { return s.server.room() }
 
-// Drawn implements dialect.Session.
+// ReservedToken implements dialect.Session.
 func (s *fakeSession) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
 
 // Token implements dialect.Session.
@@ -210,7 +221,7 @@ func (s *fakeSession) Token() (dialect.Token, error) {
 	return dialect.Token{Number: s.server.tokens}, nil
 }
 
-// Claim implements dialect.Session.
+// CheckSecrets implements dialect.Session.
 func (s *fakeSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) ([]bool, error) {
 	s.mu.Lock()
 	s.asked++
@@ -230,7 +241,7 @@ func (s *fakeSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) ([]boo
 	}
 	for _, c := range dropped {
 		if !own[c] {
-			panic("the engine drops a claim that the session has not")
+			panic("the engine drops a secret check that the session does not hold")
 		}
 		delete(own, c)
 	}
@@ -254,6 +265,7 @@ func (s *fakeSession) tokenHook(hook func() error) {
 	s.onToken = hook
 }
 
+// Held implements dialect.Session.
 func (s *fakeSession) Held() ([]dialect.Key, error) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
@@ -303,13 +315,13 @@ func withFake(server *fakeServer) Option {
 	return func(o *options) { o.dialect = server }
 }
 
-// called is a call under way.
+// called is the result of a call.
 type called struct {
 	lock *Lock
 	err  error
 }
 
-// begin calls f in a goroutine and returns when everything has settled.
+// begin calls f in a goroutine. It returns when all goroutines wait.
 func begin(f func() (*Lock, error)) <-chan called {
 	c := make(chan called, 1)
 	go func() {
@@ -354,7 +366,8 @@ func pending(t *testing.T, what string, c <-chan called) {
 	}
 }
 
-// returned is what the call returned; it must have, without time passing.
+// returned returns the result of the call. It fails the test if the call has not
+// returned by now.
 func returned(t *testing.T, what string, c <-chan called) called {
 	t.Helper()
 	synctest.Wait()
@@ -374,7 +387,8 @@ func wantErr(t *testing.T, what string, got called, want error) {
 	}
 }
 
-// hold is a hook that holds statements back until resume, or the test's end.
+// hold returns a hook that holds statements back until resume is called or the
+// test ends.
 func hold(t *testing.T) (hook func() error, resume func()) {
 	gate := make(chan struct{})
 	resume = sync.OnceFunc(func() { close(gate) })
@@ -382,5 +396,5 @@ func hold(t *testing.T) (hook func() error, resume func()) {
 	return func() error { <-gate; return nil }, resume
 }
 
-// ticks is long enough for anything that waits for a poll or a backoff.
+// ticks is longer than any poll or backoff.
 const ticks = 5 * time.Second

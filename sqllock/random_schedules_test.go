@@ -7,14 +7,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// TestRandomSchedules lets callers do all there is, on two Sessions of one
-// server that loses replies and connections, and checks that nobody holds what
-// another holds, and that nothing is left.
+// TestRandomSchedules makes random calls of every kind on two Sessions. Their
+// server loses responses and connections, and their machines are suspended. No
+// two valid locks are on one key, the key table keeps its invariants at every
+// moment, and at the end it is empty.
 func TestRandomSchedules(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) { randomSchedule(t, seed) })
@@ -31,9 +33,12 @@ func randomSchedule(t *testing.T, seed uint64) {
 		}
 		return nil
 	}
-	var sessions []*Session
-	for range 2 {
-		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2))
+	var (
+		sessions []*Session
+		asleep   [2]atomic.Int64
+	)
+	for i := range asleep {
+		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2), suspended(&asleep[i]))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -41,13 +46,16 @@ func randomSchedule(t *testing.T, seed uint64) {
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { // the nemesis
+	wg.Go(func() { // the faults
 		for {
 			select {
 			case <-stop:
 				return
 			case <-time.After(rng.duration(30 * time.Millisecond)):
 				server.hurt(rng)
+				if rng.oneIn(20) {
+					asleep[rng.intn(2)].Add(int64(rng.duration(20 * time.Second)))
+				}
 				for _, s := range sessions {
 					checkInvariants(t, seed, s.table)
 				}
@@ -71,7 +79,7 @@ func randomSchedule(t *testing.T, seed uint64) {
 	time.Sleep(time.Minute)
 	for i, s := range sessions {
 		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || s.table.keys.len() != 0 {
-			t.Errorf("seed %d: session %d holds %d, %d wait, %d entries", seed, i, got.Held, got.Waiting, s.table.keys.len())
+			t.Errorf("seed %d: session %d holds %d, %d wait, %d key states", seed, i, got.Held, got.Waiting, s.table.keys.len())
 		}
 		mustUnlock(t, mustTry(t, s, ID(1)))
 		_ = s.Close()
@@ -126,7 +134,7 @@ func randomCall(rng *random, s *Session, holders *holders) {
 	_ = locks.Unlock()
 }
 
-// checkInvariants checks what table and entry promise to hold at any moment.
+// checkInvariants checks the invariants of keyTable and keyState.
 func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
@@ -134,15 +142,15 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 	for k := range table.keys.all() {
 		switch {
 		case table.keys.of(k.key) != k:
-			t.Errorf("seed %d: a key state stands under another's key", seed)
+			t.Errorf("seed %d: a key state is stored under another key", seed)
 		case !moves(k, nil):
-			t.Errorf("seed %d: an idle key, wanted by %d, that nothing will move", seed, len(k.waiters))
+			t.Errorf("seed %d: an idle key with %d waiters makes no progress", seed, len(k.waiters))
 		case k.phase == queued && !slices.Contains(sessionKeyOf(k).slot.tries, k):
 			t.Errorf("seed %d: a key is queued nowhere", seed)
 		case k.phase == held && (k.lock == nil) == (len(k.readers) == 0):
-			t.Errorf("seed %d: a key is held by nobody, or by one alone and by readers", seed)
+			t.Errorf("seed %d: a key is held without a holder, or by readers beside an exclusive holder", seed)
 		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && !k.waiters[0].waits:
-			t.Errorf("seed %d: who tries stands in line for what readers hold", seed)
+			t.Errorf("seed %d: a call that only tries waits for readers", seed)
 		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && k.waiters[0].mode == shared && k.own.suits(k.firstKey()):
 			t.Errorf("seed %d: a reader waits for readers", seed)
 		case k.phase == releasing && !slices.Contains(sessionKeyOf(k).conn.slot.releases, k):
@@ -153,7 +161,7 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 		}
 		for _, r := range k.waiters {
 			if r.decided || !slices.Contains(r.states, k) {
-				t.Errorf("seed %d: a request stands where it should not", seed)
+				t.Errorf("seed %d: a request waits for a key that it does not want", seed)
 			}
 		}
 	}
@@ -162,8 +170,9 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 	}
 }
 
-// moves reports whether something will move e: a question under way or to be sent, a timer, or the same for
-// another key of the set that is first in line for it.
+// moves reports whether k will make progress. That is so if a request is queued or
+// under way, or a timer runs. If the first waiter wants a set, it is so as well if
+// another key of the set makes progress.
 func moves(k *keyState, behind []*keyState) bool {
 	switch {
 	case k.phase != idle:
@@ -177,7 +186,7 @@ func moves(k *keyState, behind []*keyState) bool {
 	return first.all && slices.ContainsFunc(first.states, func(other *keyState) bool { return other != k && moves(other, append(behind, k)) })
 }
 
-// random is a source of chance for many goroutines.
+// random is a source of random numbers for several goroutines.
 type random struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -197,15 +206,16 @@ func (r *random) duration(limit time.Duration) time.Duration {
 	return time.Duration(r.intn(int(limit)))
 }
 
-// withPerConn has a Session open another connection for each n locks held. It
-// follows withFake.
+// withPerConn makes a Session open another connection for each n locks held. It
+// must follow withFake.
 func withPerConn(n int) Option {
 	return func(o *options) { o.dialect.(*fakeServer).perSession = n }
 }
 
+// withoutLog makes a Session log nothing.
 func withoutLog() Option { return WithLogger(slog.New(slog.DiscardHandler)) }
 
-// hurt changes what happens to a random session from now on.
+// hurt sets new faults for a random session.
 func (f *fakeServer) hurt(rng *random) {
 	f.mu.Lock()
 	s := f.sessions[rng.intn(len(f.sessions))]
@@ -275,7 +285,7 @@ func (h *holders) enter(l *Lock) {
 		}
 	}
 	if alone > 1 || alone == 1 && readers > 0 {
-		h.t.Errorf("seed %d: %d hold one key alone, and %d as readers", h.seed, alone, readers)
+		h.t.Errorf("seed %d: one key has %d exclusive holders and %d readers", h.seed, alone, readers)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A connection beyond the first that is not needed any more is closed.
+// A connection beyond the first is closed when it is no longer needed.
 func TestSpareConnectionIsClosed(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		var locks []*Lock
@@ -31,8 +31,8 @@ func TestSpareConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// twoConnections is a Session with locks on two connections: ID(0) on the first
-// and ID(2) on the second.
+// twoConnections takes locks on two connections: ID(0) on the first and ID(2) on
+// the second.
 func twoConnections(t *testing.T, s *Session) {
 	t.Helper()
 	for i := range 3 {
@@ -44,8 +44,8 @@ func twoConnections(t *testing.T, s *Session) {
 	}
 }
 
-// A key that is under way on a connection that stalls fails in time, though
-// another connection is well.
+// A call for a key that is under way on a stalled connection fails in time, even
+// if another connection works.
 func TestOneConnectionStalls(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		twoConnections(t, s)
@@ -69,13 +69,13 @@ func TestOneConnectionStalls(t *testing.T) {
 	}, withPerConn(2), WithMaxConns(2))
 }
 
-// While one connection is lost, new locks go to the other one.
+// While one connection is lost, new locks go to the other.
 func TestOneConnectionIsLost(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		twoConnections(t, s)
 		server.onOpen = func(int) error { time.Sleep(time.Second); return errGone }
 		server.session(0).hooks(nil, func() error { return errGone })
-		time.Sleep(3 * time.Second) // a heartbeat finds out
+		time.Sleep(3 * time.Second) // a heartbeat notices the loss
 		if got := s.Stats(); got.Losses != 1 || got.Connections != 1 {
 			t.Fatalf("%d losses, %d connections", got.Losses, got.Connections)
 		}
@@ -83,8 +83,8 @@ func TestOneConnectionIsLost(t *testing.T) {
 	}, withPerConn(2), WithMaxConns(2), WithHeartbeat(2*time.Second))
 }
 
-// A pool without room for one connection more, and the proof, is not asked for
-// it; one that has room and does not get it is not asked again at once.
+// A Session does not open another connection if the pool has no room for it and
+// for the proof. After a failed attempt it does not try again at once.
 func TestGrowthIsLimited(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		s.db.SetMaxOpenConns(2)
@@ -107,7 +107,7 @@ func TestGrowthIsLimited(t *testing.T) {
 	}, withPerConn(2), WithMaxConns(3))
 }
 
-// Locks that are under way on one connection count against WithMaxHeld for the
+// Requests that are under way on one connection count towards WithMaxHeld on the
 // others.
 func TestMaxHeldOverConnections(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
@@ -130,8 +130,8 @@ func TestMaxHeldOverConnections(t *testing.T) {
 	}, withPerConn(2), WithMaxConns(2), WithMaxHeld(4))
 }
 
-// A driver that is stuck costs a bounded number of goroutines, however often
-// another connection is wanted.
+// A stuck driver costs a limited number of goroutines, however often the Session
+// needs another connection.
 func TestStuckGrowth(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		gate := make(chan struct{})
@@ -144,7 +144,7 @@ func TestStuckGrowth(t *testing.T) {
 		server.mu.Lock()
 		defer server.mu.Unlock()
 		if stuck := server.opens - 1; stuck > maxAbandoned {
-			t.Errorf("%d attempts are stuck, want %d at the most", stuck, maxAbandoned)
+			t.Errorf("%d attempts are stuck, want at most %d", stuck, maxAbandoned)
 		}
 	}, withPerConn(2), WithMaxConns(2))
 }

@@ -2,54 +2,13 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"log/slog"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-var background = context.Background()
-
-// While one statement is in flight, others queue up and go together, releases
-// first.
-func TestGroupCommit(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		db := server.session(0)
-		first := mustTry(t, s, ID(1))
-		hook, resume := hold(t)
-		db.hooks(hook, nil)
-		var calls []<-chan called
-		calls = append(calls, beginTry(background, s, ID(2)))
-		unlocked := beginUnlock(first)
-		for i := range 50 {
-			calls = append(calls, beginTry(background, s, ID(int64(10+i))))
-		}
-		again := beginTry(background, s, ID(1)) // takes over the release that is not sent yet
-		got := returned(t, "TryLock of a key whose release waits", again)
-		wantErr(t, "TryLock of a key whose release waits", got, nil)
-		wantErr(t, "the Unlock that was taken over", returned(t, "Unlock", unlocked), nil)
-		released := beginUnlock(got.lock)
-		resume()
-		for _, c := range calls {
-			wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
-		}
-		wantErr(t, "Unlock", returned(t, "Unlock", released), nil)
-		batches := db.sent()
-		if len(batches) != 3 {
-			t.Fatalf("%d statements, want 3: %v", len(batches), batches)
-		}
-		if last := batches[2]; len(last.Try) != 50 || len(last.Release) != 1 {
-			t.Errorf("the third statement took %d and released %d, want 50 and 1", len(last.Try), len(last.Release))
-		}
-	})
-}
-
-// A TryLock that meets a release in flight is in the next statement.
+// A TryLock that meets a release under way goes into the next statement.
 func TestTryLockMeetsRelease(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		db := server.session(0)
@@ -69,9 +28,9 @@ func TestTryLockMeetsRelease(t *testing.T) {
 	})
 }
 
-// A TryLock that meets an ask in flight for its key gets the grant if who asked
-// has given up. A refusal may be older than the call: it is asked for again, once
-// for all who came meanwhile.
+// A TryLock that meets a request under way for its key gets the grant if the
+// first caller has given up. A denial may be older than the call. So the key is
+// requested again, once for all calls that came meanwhile.
 func TestTryLockJoins(t *testing.T) {
 	tests := []struct {
 		name               string
@@ -102,9 +61,9 @@ func TestTryLockJoins(t *testing.T) {
 				third := beginTry(background, s, ID(1))
 				if tt.giveUp {
 					cancel()
-					wantErr(t, "who gave up", returned(t, "first", first), tt.first)
+					wantErr(t, "the first, which gave up", returned(t, "first", first), tt.first)
 				}
-				pending(t, "who joined", second)
+				pending(t, "the second", second)
 				resume()
 				if !tt.giveUp {
 					wantErr(t, "first", returned(t, "first", first), tt.first)
@@ -122,7 +81,7 @@ func TestTryLockJoins(t *testing.T) {
 	}
 }
 
-// A grant that nobody wants any more is given back.
+// A grant that no call waits for any more is given back.
 func TestLateGrantIsGivenBack(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -144,36 +103,9 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// An idle session speaks once a heartbeat; traffic stands in for it.
-func TestHeartbeat(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		db := server.session(0)
-		count := func() int {
-			db.mu.Lock()
-			defer db.mu.Unlock()
-			return len(db.batches)
-		}
-		time.Sleep(time.Minute)
-		if n := count(); n < 29 || n > 30 {
-			t.Errorf("%d heartbeats in an idle minute, want 30", n)
-		}
-		for range 60 {
-			mustUnlock(t, mustTry(t, s, ID(1)))
-			time.Sleep(time.Second)
-		}
-		if n := count() - 30; n > 121 {
-			t.Errorf("%d statements for 120 of traffic", n)
-		}
-		lock := mustTry(t, s, ID(1))
-		time.Sleep(time.Hour)
-		if err := lock.Err(); err != nil {
-			t.Errorf("Err after an idle hour: %v", err)
-		}
-	}, WithHeartbeat(2*time.Second))
-}
-
-// Waiters of a process hand a key on for a second; then it goes through the
-// database, and they stay away for others to come.
+// The callers of a process hand a key on among themselves for a second. Then they
+// give it back, and wait a little before they request it, so that other processes
+// can get it.
 func TestHandOverYields(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -198,17 +130,17 @@ func TestHandOverYields(t *testing.T) {
 	})
 }
 
-// A key that is given back elsewhere while the question about it is in flight is
-// not refused to who asks after that.
+// A call is not denied by a response that is older than the call: another session
+// may have given the key back since.
 func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(1))
 		hook, resume := hold(t)
-		server.session(0).hooks(nil, hook) // the answer is on its way
+		server.session(0).hooks(nil, hook) // the response is on its way
 		ctx, cancel := context.WithCancel(background)
 		first := begin(func() (*Lock, error) { return s.Lock(ctx, ID(1)) })
 		cancel()
-		wantErr(t, "who gave up", returned(t, "Lock", first), context.Canceled)
+		wantErr(t, "the first, which gave up", returned(t, "Lock", first), context.Canceled)
 		server.giveUp(ID(1))
 		second := beginTry(background, s, ID(1))
 		resume()
@@ -216,8 +148,7 @@ func TestRefusalIsNotOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// Who only tries does not pass those in line, also when the key is free for the
-// moment.
+// A TryLock does not overtake waiters, even while the key is free.
 func TestTryLockDoesNotPassWaiters(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(1))
@@ -230,144 +161,4 @@ func TestTryLockDoesNotPassWaiters(t *testing.T) {
 		mustUnlock(t, returned(t, "Lock", waiting).lock)
 		mustUnlock(t, mustTry(t, s, ID(1)))
 	})
-}
-
-// A logger may ask the Session.
-func TestLoggerMayCallTheSession(t *testing.T) {
-	var session *Session
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		session = s
-		server.onOpen = func(n int) error {
-			if n < 4 {
-				return errGone
-			}
-			return nil
-		}
-		server.session(0).hooks(nil, func() error { return errGone })
-		_, _ = s.TryLock(background, ID(1))
-		time.Sleep(ticks)
-		mustUnlock(t, mustTry(t, s, ID(1)))
-	}, WithLogger(slog.New(callingHandler{slog.DiscardHandler, func() {
-		if session != nil {
-			_ = session.Stats()
-		}
-	}})))
-}
-
-// callingHandler calls back for each record.
-type callingHandler struct {
-	slog.Handler
-	call func()
-}
-
-func (callingHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h callingHandler) Handle(context.Context, slog.Record) error {
-	h.call()
-	return nil
-}
-
-// Of many keys that queue up half go, and the other half while the database
-// works: nobody is left behind, and nobody holds what another holds.
-func TestHalves(t *testing.T) {
-	server := newFakeServer()
-	s, err := Open(t.Context(), new(sql.DB), withFake(server), withoutLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var (
-		callers sync.WaitGroup
-		holders [400]atomic.Int32
-	)
-	for caller := range 512 {
-		callers.Go(func() {
-			for n := range 20 {
-				id := (caller + 7*n) % len(holders)
-				lock, err := s.TryLock(background, ID(int64(id)))
-				if errors.Is(err, ErrHeld) {
-					continue
-				}
-				if err != nil {
-					t.Errorf("TryLock: %v", err)
-					return
-				}
-				if holders[id].Add(1) > 1 {
-					t.Errorf("key %d is held twice", id)
-				}
-				runtime.Gosched()
-				holders[id].Add(-1)
-				if err := lock.Unlock(); err != nil {
-					t.Errorf("Unlock: %v", err)
-				}
-			}
-		})
-	}
-	callers.Wait()
-	if got := s.Stats(); got.Held != 0 || s.table.keys.len() != 0 || server.held() != 0 {
-		t.Errorf("%d held, %d entries, %d in the database", got.Held, s.table.keys.len(), server.held())
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Of a crowd that comes at once each is told, also those behind others for whom
-// there was nothing to send. No heartbeat comes to help.
-func TestCrowdAtCapacity(t *testing.T) {
-	server := newFakeServer()
-	s, err := Open(t.Context(), new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(1), WithLease(24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock := mustTry(t, s, ID(-1))
-	for range 20 {
-		var callers sync.WaitGroup
-		for id := range 512 {
-			callers.Go(func() {
-				if _, err := s.TryLock(background, ID(int64(id))); !errors.Is(err, ErrCapacity) {
-					t.Errorf("TryLock: %v, want ErrCapacity", err)
-				}
-			})
-		}
-		told := make(chan struct{})
-		go func() { callers.Wait(); close(told) }()
-		select {
-		case <-told:
-		case <-time.After(30 * time.Second):
-			t.Fatal("not all callers were told")
-		}
-	}
-	mustUnlock(t, lock)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Two statements pay where callers take longer than the way to the database and
-// back.
-func TestPace(t *testing.T) {
-	var p batchStats
-	p.roundTrip = 100 * time.Microsecond
-	if p.halves(1000) {
-		t.Error("halves, and nothing is known of the callers")
-	}
-	for range 100 {
-		p.observe(100, 100*time.Microsecond)
-	}
-	tests := []struct {
-		callers   int
-		roundTrip time.Duration
-		want      bool
-	}{
-		{512, 100 * time.Microsecond, true},
-		{512, time.Millisecond, false},
-		{50, 100 * time.Microsecond, false},
-		{5000, time.Millisecond, true},
-	}
-	for _, tt := range tests {
-		p.roundTrip = tt.roundTrip
-		if got := p.halves(tt.callers); got != tt.want {
-			t.Errorf("%d callers of 1 µs each, round trip %v: halves is %v", tt.callers, tt.roundTrip, got)
-		}
-	}
 }
