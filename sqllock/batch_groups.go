@@ -29,10 +29,6 @@ func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
 			continue
 		}
 		states := r.fairShare()
-		if c.beyondSecretsLocked(states) {
-			sl.s.denyGroupLocked(r, states, errMaxSecrets)
-			continue
-		}
 		missing, refused := c.missingLocked(states)
 		switch {
 		case len(states) == 0: // other statements request all of them: r gets their answer

@@ -39,13 +39,12 @@ type connection struct {
 	// protected by table.mu
 	batch         batch
 	tokenRequests []*tokenRequest
-	secrets       map[secretCheck]*secretUse // the checks that the connection has made
-	wantedSecrets []secretCheck              // those to make
-	secretsSeen   time.Duration              // when unused ones were last looked for
-	held          int                        // locks on this connection
-	idle          int                        // heartbeats since it last held a lock
-	served        bool                       // it has answered a statement
-	failed        int                        // statements in a row that the server rejected
+	secrets       map[secretCheck]bool // the checks that the connection uses
+	demand        secretDemand
+	held          int  // locks on this connection
+	idle          int  // heartbeats since it last held a lock
+	served        bool // it has answered a statement
+	failed        int  // statements in a row that the server rejected
 }
 
 // Why a connection was lost, for the log.
@@ -68,7 +67,7 @@ func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
 func newConnection(sl *slot, session dialect.Session) *connection {
 	c := &connection{
 		slot: sl, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]*secretUse{}, registered: now(),
+		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]bool{}, registered: now(),
 	}
 	c.beginLease()
 	return c
@@ -107,7 +106,7 @@ func (c *connection) loseConnection(why string) {
 		switch own := sessionKeyOf(k); {
 		case own.conn == c:
 			locks = k.appendHolders(locks)
-			own.conn, own.use = nil, nil
+			own.conn = nil
 			t.freedLocked(k, ErrLost)
 		case k.phase == requested && own.slot == sl:
 			sl.s.denyKeyLocked(k, errSessionLost)

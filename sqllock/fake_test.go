@@ -22,7 +22,7 @@ type fakeServer struct {
 	mu       sync.Mutex
 	locks    fakeLocks
 	sessions []*fakeSession
-	claims   map[*fakeSession]map[dialect.SecretCheck]bool
+	secrets  map[*fakeSession]map[dialect.SecretCheck]bool // the checks that sessions use
 	opens    int
 	tokens   int64
 	carries  int // keys in a statement; 0: any number
@@ -34,7 +34,7 @@ type fakeServer struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{locks: newFakeLocks(), claims: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
+	return &fakeServer{locks: newFakeLocks(), secrets: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
 }
 
 // room is how many keys a statement may carry.
@@ -116,8 +116,9 @@ type fakeSession struct {
 	after   func() error    // after it took effect, before its answer
 	onToken func() error    // before a token is drawn; may block
 	tokens  int             // drawn
-	asked   int             // calls of Claim
-	onClaim func() error    // before a claim takes effect
+	asked   int             // calls of UseSecret
+	onUse   func() error    // before a check takes effect
+	onDrop  func() error    // after a drop has taken effect
 	aborted bool
 }
 
@@ -209,42 +210,58 @@ func (s *fakeSession) Token() (dialect.Token, error) {
 	return dialect.Token{Number: s.server.tokens}, nil
 }
 
-// Claim implements dialect.Session.
-func (s *fakeSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) ([]bool, error) {
+// UseSecret implements dialect.Session.
+func (s *fakeSession) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
 	s.mu.Lock()
 	s.asked++
-	hook := s.onClaim
+	hook := s.onUse
 	s.mu.Unlock()
 	if hook != nil {
 		if err := hook(); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	own := s.server.claims[s]
-	if own == nil {
-		own = make(map[dialect.SecretCheck]bool)
-		s.server.claims[s] = own
+	if s.server.conflicts(c) {
+		return true, nil
 	}
-	for _, c := range dropped {
-		if !own[c] {
-			panic("the engine drops a claim that the session has not")
-		}
-		delete(own, c)
+	if s.server.secrets[s] == nil {
+		s.server.secrets[s] = make(map[dialect.SecretCheck]bool)
 	}
-	disputed := make([]bool, len(wanted))
-	for i, c := range wanted {
-		for _, claims := range s.server.claims {
-			for other := range claims {
-				disputed[i] = disputed[i] || other.Class == c.Class && other.Fingerprint != c.Fingerprint
+	s.server.secrets[s][c] = true
+	return false, nil
+}
+
+// conflicts reports whether a session uses the class of c with another
+// fingerprint. mu is held.
+func (f *fakeServer) conflicts(c dialect.SecretCheck) bool {
+	for _, used := range f.secrets {
+		for other := range used {
+			if other.Class == c.Class && other.Fingerprint != c.Fingerprint {
+				return true
 			}
 		}
-		if !disputed[i] {
-			own[c] = true
-		}
 	}
-	return disputed, nil
+	return false
+}
+
+// DropSecret implements dialect.Session. It carries a drop out before its hook
+// may make it fail.
+func (s *fakeSession) DropSecret(c dialect.SecretCheck) error {
+	s.mu.Lock()
+	hook := s.onDrop
+	s.mu.Unlock()
+	s.server.mu.Lock()
+	if !s.server.secrets[s][c] {
+		panic("the engine drops a check that the session does not use")
+	}
+	delete(s.server.secrets[s], c)
+	s.server.mu.Unlock()
+	if hook != nil {
+		return hook()
+	}
+	return nil
 }
 
 func (s *fakeSession) tokenHook(hook func() error) {
@@ -274,7 +291,7 @@ func (s *fakeSession) Destroy() {
 	for _, k := range s.server.locks.of(s) {
 		s.server.locks.release(s, k)
 	}
-	delete(s.server.claims, s)
+	delete(s.server.secrets, s)
 }
 
 var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}

@@ -351,8 +351,8 @@ func TestReadersUnlockAfterSuspend(t *testing.T) {
 	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
 }
 
-// A key made with a secret is shared by those only who asked for it under the same claim, though one without a secret
-// has the same number.
+// A reader's key under a secret is not shared before the secret is checked, though a reader without a secret has the
+// same number.
 func TestReadersOfOneNumber(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		keyed := Namespace("n").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
@@ -367,10 +367,10 @@ func TestReadersOfOneNumber(t *testing.T) {
 		got := returned(t, "RLock", waits)
 		wantErr(t, "one who waited", got, nil)
 		server.mu.Lock()
-		claims := len(server.claims[server.sessions[0]])
+		secrets := len(server.secrets[server.sessions[0]])
 		server.mu.Unlock()
-		if claims != 1 {
-			t.Errorf("%d claims, want 1", claims)
+		if secrets != 1 {
+			t.Errorf("%d secrets in use, want 1", secrets)
 		}
 		mustUnlock(t, got.lock)
 	})

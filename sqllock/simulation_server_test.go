@@ -172,7 +172,7 @@ func (d simDialect) Traits() dialect.Traits {
 // Open implements dialect.Dialect.
 func (d simDialect) Open(ctx context.Context, _ *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	f := d.server
-	s := &simSession{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{}), claims: make(map[dialect.SecretCheck]bool)}
+	s := &simSession{server: f, link: d.link, lease: set.Lease, aborted: make(chan struct{}), secrets: make(map[dialect.SecretCheck]bool)}
 	defer context.AfterFunc(ctx, s.abort)()
 	if !s.travel(0) {
 		return nil, ctx.Err()

@@ -17,18 +17,18 @@ type simSession struct {
 	once    sync.Once
 
 	// protected by server.mu
-	black     bool          // nothing gets through any more
-	deaf      bool          // nor does a call in flight return when its socket is closed
-	destroyed bool          // by the client
-	busy      time.Duration // until then it carries out a statement
-	idle      time.Duration // since then it is silent, by the server's clock
-	closing   time.Duration // when the server sees the connection closed; 0: not yet known
-	over      bool          // the server has ended it
-	killed    time.Duration // when, without warning; 0: not so
-	claims    map[dialect.SecretCheck]bool
-	blocks    bool  // an exchange that takes locks brings tokens along
-	drawn     int64 // the last of the block that was handed out
-	reserved  int64 // the last of the block
+	black     bool                         // nothing gets through any more
+	deaf      bool                         // nor does a call in flight return when its socket is closed
+	destroyed bool                         // by the client
+	busy      time.Duration                // until then it carries out a statement
+	idle      time.Duration                // since then it is silent, by the server's clock
+	closing   time.Duration                // when the server sees the connection closed; 0: not yet known
+	over      bool                         // the server has ended it
+	killed    time.Duration                // when, without warning; 0: not so
+	secrets   map[dialect.SecretCheck]bool // that it uses
+	blocks    bool                         // an exchange that takes locks brings tokens along
+	drawn     int64                        // the last of the block that was handed out
+	reserved  int64                        // the last of the block
 }
 
 // pause waits for d, or less if the client closes the socket: then it reports false.

@@ -180,8 +180,8 @@ func (s *simSession) take(k dialect.Key) bool {
 	}
 	for i, secret := range simSecrets {
 		if key := secret.Key("three"); key.id() == k {
-			if !s.claims[key.secretCheck().dialect()] {
-				s.server.world.wrong("a key made with a secret is taken without a claim", "")
+			if !s.secrets[key.secretCheck().dialect()] {
+				s.server.world.wrong("a key made with a secret is taken by a session that does not use the secret", "")
 			}
 			if s.server.owners[simSecrets[1-i].Key("three").id()] != nil {
 				s.server.world.wrong("two with different secrets are let in", "")
@@ -214,27 +214,34 @@ func (s *simSession) Held() (keys []dialect.Key, err error) {
 	return keys, err
 }
 
-// Claim implements dialect.Session.
-func (s *simSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) (disputed []bool, err error) {
-	disputed = make([]bool, len(wanted))
-	err = s.roundTrip(func(all bool) {
-		for _, c := range dropped {
-			delete(s.claims, c)
-		}
-		for i, c := range wanted {
-			if disputed[i] = s.server.disputed(c); all && !disputed[i] {
-				s.claims[c] = true
+// UseSecret implements dialect.Session in two statements, as databases do: one
+// looks and takes, and one looks again. Each has its effect even if it fails.
+func (s *simSession) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
+	for range 2 {
+		err := s.roundTrip(func(bool) {
+			if conflict = s.server.conflicts(c); conflict {
+				delete(s.secrets, c)
+			} else {
+				s.secrets[c] = true
 			}
+		})
+		if err != nil || conflict {
+			return conflict && err == nil, err
 		}
-	})
-	return disputed, err
+	}
+	return false, nil
 }
 
-// disputed reports whether a session has a claim of c's class and another secret.
-// f.mu is held.
-func (f *simServer) disputed(c dialect.SecretCheck) bool {
+// DropSecret implements dialect.Session.
+func (s *simSession) DropSecret(c dialect.SecretCheck) error {
+	return s.roundTrip(func(bool) { delete(s.secrets, c) })
+}
+
+// conflicts reports whether a session uses c's class with another secret. f.mu
+// is held.
+func (f *simServer) conflicts(c dialect.SecretCheck) bool {
 	for s := range f.sessions {
-		for other := range s.claims {
+		for other := range s.secrets {
 			if other.Class == c.Class && other.Fingerprint != c.Fingerprint {
 				return true
 			}

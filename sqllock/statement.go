@@ -13,7 +13,7 @@ const (
 	drawToken     statementKind = iota // a fencing token
 	endProcesses                       // ends server processes that lost connections have left behind
 	lookAtTable                        // how full the server's lock table is
-	checkSecrets                       // makes and gives back checks of key secrets
+	checkSecret                        // makes the check of a key secret
 	writeRegistry                      // what is held and waited for
 	exchangeKeys                       // the batch: takes keys and gives them back, or is just a heartbeat
 	noStatement
@@ -33,10 +33,11 @@ type round struct {
 	left     []dialect.Process // to end; then those that are still there
 	asked    int               // locks held or requested when the table was looked at
 	table    dialect.LockTable
-	wanted   []secretCheck // checks to make
-	dropped  []secretCheck // checks to give back
-	refused  []bool        // beside wanted: another session disputes it
 	register *postgres.Register
+
+	wanted  secretCheck // to use
+	dropped secretCheck // to drop before that; zero: none
+	refused bool        // another session uses the namespace with another secret
 }
 
 func beginRound(due bool) round { return round{due: due, beat: due} }
@@ -89,8 +90,8 @@ func (c *connection) prepareLocked(kind statementKind) bool {
 		return c.prepareEndLocked()
 	case lookAtTable:
 		return c.prepareLookLocked()
-	case checkSecrets:
-		return c.prepareSecretsLocked()
+	case checkSecret:
+		return c.prepareSecretLocked()
 	default:
 		return c.prepareRegistryLocked()
 	}
@@ -106,8 +107,8 @@ func (c *connection) send(kind statementKind) (err error) {
 		r.left, err = c.endLeft(r.left)
 	case lookAtTable:
 		r.table, err = c.session.(dialect.Surveyor).LockTable()
-	case checkSecrets:
-		r.refused, err = c.session.CheckSecrets(inDialect(r.wanted), inDialect(r.dropped))
+	case checkSecret:
+		r.refused, err = c.sendSecret()
 	case writeRegistry:
 		err = c.session.(postgres.Registrar).Register(*c.slot.s.registrar.tables.Load(), r.register)
 	default:
@@ -136,8 +137,8 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		beat = c.completeEnd(err)
 	case lookAtTable:
 		beat = c.completeLook(err)
-	case checkSecrets:
-		c.completeSecrets(err)
+	case checkSecret:
+		c.completeSecret(err)
 	default:
 		c.completeRegistry(err)
 	}

@@ -296,8 +296,8 @@ func TestSilentSession(t *testing.T) {
 	})
 }
 
-// Of two sessions with different secrets that check at the same moment, never do
-// both get the check; and a check goes with its session.
+// Of two sessions with different secrets that come at the same moment, never do
+// both use the namespace. A use ends with DropSecret or with the session.
 func TestSecretChecks(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		sessions := []dialect.Session{connect(t, o), connect(t, o)}
@@ -313,37 +313,37 @@ func TestSecretChecks(t *testing.T) {
 				wg.Go(func() {
 					ready.Done()
 					ready.Wait()
-					conflicts, err := s.CheckSecrets([]dialect.SecretCheck{check}, nil)
+					conflict, err := s.UseSecret(check)
 					if err != nil {
-						t.Errorf("CheckSecrets: %v", err)
+						t.Errorf("UseSecret: %v", err)
 						return
 					}
-					got[i] = !conflicts[0]
+					got[i] = !conflict
 				})
 			}
 			wg.Wait()
 			if got[0] && got[1] {
-				t.Errorf("round %d: both got the check", round)
+				t.Errorf("round %d: both use the namespace", round)
 			}
 		}
 		check := dialect.SecretCheckOf("another", 1)
 		rival := dialect.SecretCheckOf("another", 2)
 		ask := func(s dialect.Session, c dialect.SecretCheck) bool {
-			conflicts, err := s.CheckSecrets([]dialect.SecretCheck{c}, nil)
+			conflict, err := s.UseSecret(c)
 			if err != nil {
-				t.Fatalf("CheckSecrets: %v", err)
+				t.Fatalf("UseSecret: %v", err)
 			}
-			return !conflicts[0]
+			return !conflict
 		}
-		if !ask(sessions[0], check) || !ask(sessions[1], check) {
+		if !ask(sessions[0], check) || !ask(sessions[0], check) || !ask(sessions[1], check) {
 			t.Error("the same check of two sessions is a conflict")
 		}
 		third := connect(t, o)
 		if ask(third, rival) {
 			t.Error("another fingerprint of a class that is in use makes no conflict")
 		}
-		if _, err := sessions[0].CheckSecrets(nil, []dialect.SecretCheck{check}); err != nil {
-			t.Fatalf("CheckSecrets: %v", err)
+		if err := sessions[0].DropSecret(check); err != nil {
+			t.Fatalf("DropSecret: %v", err)
 		}
 		if ask(third, rival) {
 			t.Error("a check is gone that another session has, too")
