@@ -1,5 +1,5 @@
-# Everything one does here; `make` alone lists it. CI runs .ci/run: go vet and
-# `make test`. `make check` is what to run before a pull request.
+# All tasks of this project. `make` alone lists them. CI runs .ci/run: go vet and
+# `make test`. Run `make check` before a pull request.
 
 GO       ?= go
 FUZZTIME ?= 10s
@@ -10,10 +10,11 @@ HOURS    ?= 1
 # Nested modules with tests of their own, if they exist.
 MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway internal/bench internal/chaos internal/databases)))
 
-# Where the root module compiles beside the system that runs its tests.
+# The systems that the root module must compile for, besides the one that runs
+# its tests.
 SYSTEMS ?= windows/amd64 darwin/arm64 freebsd/amd64 linux/386 linux/arm64
 
-# What `make check` uses where golangci-lint is not installed.
+# The linter of `make check` where golangci-lint is not installed.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
@@ -28,13 +29,13 @@ test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
 	$(GO) test ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
 
-test-matrix: deps ## run the tests on each of PostgreSQL 14 to 18, or VERSIONS, fetched with npm; 10 min
+test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 10 min)
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
 
-test-newest: deps ## run the root module's tests with the newest versions of what it requires; make test has the oldest
+test-newest: deps ## run the root module's tests with the newest versions of its requirements (make test has the oldest)
 	@GO="$(GO)" sh internal/newest.sh ./...
 
-check: deps fmt vet vet-systems lint ## before a pull request: formatting, vet, lint, tests under the race detector
+check: deps fmt vet vet-systems lint ## run before a pull request: formatting, vet, lint, tests with the race detector
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 
@@ -42,28 +43,28 @@ vet-systems: ## vet the root module for SYSTEMS (Windows, macOS, FreeBSD, 32 bit
 	@set -e; for s in $(SYSTEMS); do echo "$$s: $(GO) vet ./..."; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...; done
 	@set -e; for m in $(filter examples/%,$(MODULES)); do echo "windows/amd64: cd $$m && $(GO) vet ./..."; (cd $$m && CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) vet ./...); done
 
-bench: deps-bench ## measure against what one would use instead; writes docs/benchmarks.md; 20 min
+bench: deps-bench ## measure against the alternatives, and write docs/benchmarks.md (20 min)
 	@cd internal/bench && $(GO) run .
 
-bench-quick: deps-bench ## the same in under a minute: prints the main ratios, writes nothing
+bench-quick: deps-bench ## print the main ratios of bench, and write nothing (1 min)
 	@cd internal/bench && $(GO) run . -quick
 
-bench-go: deps ## run the Benchmark functions that match BENCH (.) COUNT (1) times, for benchstat
+bench-go: deps ## run the Benchmark functions that match BENCH (.), COUNT (1) times, for benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -benchmem ./...
 
-chaos: deps ## the fault campaign: every row of the fault table 20 times, under load; 20 min
+chaos: deps ## run the fault campaign: each row of the fault table 20 times, under load (20 min)
 	@cd internal/chaos && $(GO) run . -faults 20
 
-freeze: deps ## draw docs/freeze.svg anew, from a short campaign that freezes processes; half a minute
+freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes processes (30 s)
 	@cd internal/chaos && $(GO) run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg
 
-chaos-soak: deps ## the same for HOURS (1), and then its table in docs/safety.md
+chaos-soak: deps ## run the fault campaign for HOURS (1), and write its table into docs/safety.md
 	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -table ../../docs/safety.md
 
-mutants: deps ## plant each known bug in a copy of the tree, and see that it is caught, and that without it nothing is; up to an hour
+mutants: deps ## plant each known bug in a copy of the tree, and check that only then a test fails (up to an hour)
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -v -run 'TestMutants|TestWithoutMutants' -mutants
 
-repro-%: deps ## plant one known bug, the patch of this name in internal/chaos/mutants, and see what catches it
+repro-%: deps ## plant the known bug of this name in internal/chaos/mutants, and show which test catches it
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 30m -v -run '^TestMutants$$/^$*$$' -mutants
 
 fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
@@ -73,19 +74,19 @@ fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
 		(cd "$${file%/*}" && $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) . </dev/null); \
 	done
 
-cover: deps ## run the tests and print how much of each function they cover
+cover: deps ## run the tests, and print the coverage of each function
 	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
 	@$(GO) tool cover -func coverage.out
 
-deps: ## find PostgreSQL, PgBouncer, MariaDB and Redis, or install them
+deps: ## find PostgreSQL, PgBouncer, MariaDB and Redis, and install what is missing
 	@sh internal/pgtest/deps.sh
 
-clean: ## remove what builds and tests leave, pgtest's template clusters and fetched servers included
+clean: ## remove the files of builds and tests, including pgtest's templates and fetched servers
 	rm -rf bin coverage.out
 	find . -name '*.test' -type f -exec rm -f {} + -o -name '*.prof' -type f -exec rm -f {} +
 	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/latchkey" "$$HOME/Library/Caches/latchkey" /var/cache/latchkey
 
-# The steps of other targets.
+# Steps of other targets.
 
 deps-bench:
 	@sh internal/pgtest/deps.sh bench

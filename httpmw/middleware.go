@@ -73,6 +73,12 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 // after the end of its context and has written nothing, the response is 503:
 // see [ErrInterrupted].
 //
+// While its context lives, a handler that returns without having written sends
+// 200 OK, as with net/http. So next must write a response to each of its own
+// errors: for example to that of [sqllock.Fence] or of a Commit. The loss of a
+// lock after the first byte cannot change the status. Then next should stop
+// writing and panic with [http.ErrAbortHandler], which cuts the response off.
+//
 // Handler releases the lock when next returns or panics. The client never has
 // the whole response before that, unless next has hijacked the connection. The
 // ResponseWriter keeps back what would complete a response earlier: the last

@@ -30,10 +30,10 @@ const module = "github.com/latchkey-go/latchkey"
 // roots are the top-level folders that may hold Go code.
 var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "examples"}
 
-// mayImport is what the non-test files of a package may import beside the
-// standard library: packages, and with them those below. Ours are given without
-// the module's path. A package that is not here may import what it likes, but
-// for what forbidden says.
+// mayImport lists what the non-test files of a package may import besides the
+// standard library: packages, and the packages below them. Our own packages
+// stand without the module's path. A package that is not listed may import
+// anything that offence does not forbid.
 var mayImport = map[string][]string{
 	"internal/dialect/errcode":  {},
 	"internal/dialect":          {"internal/dialect/errcode"},
@@ -107,11 +107,11 @@ var mayImport = map[string][]string{
 	},
 }
 
-// drivers are database drivers and what wraps them: the user's to choose.
+// drivers are database drivers and their wrappers. The user chooses them.
 var drivers = []string{"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite"}
 
-// offence says why a file at path (slashes, from the module's root) must not
-// import imported; "" if it may.
+// offence returns why a file at path must not import imported, or "" if it may.
+// path has slashes and is relative to the module's root.
 func offence(path, imported string) string {
 	pkg := path[:max(0, strings.LastIndexByte(path, '/'))]
 	test := strings.HasSuffix(path, "_test.go")
@@ -121,14 +121,14 @@ func offence(path, imported string) string {
 	}
 	switch {
 	case within(ours, "examples") && isOurs && !within(pkg, "examples"):
-		return "nobody imports examples"
+		return "no package imports examples"
 	case within(pkg, "httpmw") && isOurs && within(ours, "grpcmw"), within(pkg, "grpcmw") && isOurs && within(ours, "httpmw"):
-		return "httpmw and grpcmw do not know each other"
+		return "httpmw and grpcmw do not import each other"
 	case test:
 		return "" // tests import pgtest, drivers and each other's packages
 	case slices.ContainsFunc(drivers, func(d string) bool { return within(imported, d) }) &&
 		!within(pkg, "internal") && !within(pkg, "examples"):
-		return "a driver is the user's to import"
+		return "only the user imports a driver"
 	}
 	from, to := layerOf(pkg), layerOf(ours)
 	if from == "" || from == to || inStandardLibrary(imported) {
@@ -139,7 +139,7 @@ func offence(path, imported string) string {
 			return ""
 		}
 	}
-	return "off the road: see mayImport"
+	return "mayImport does not list it"
 }
 
 // layerOf returns the innermost layer of mayImport that path is in, or "".
@@ -156,8 +156,8 @@ func layerOf(path string) (innermost string) {
 // within reports whether path is root or below it.
 func within(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 
-// inStandardLibrary reports whether an import path has no dot in its first
-// element, as all of the standard library's. cgo's "C" is not welcome.
+// inStandardLibrary reports whether path is a package of the standard library:
+// its first element has no dot. cgo's "C" does not count.
 func inStandardLibrary(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".") && path != "C"
@@ -198,11 +198,11 @@ func TestImports(t *testing.T) {
 		t.Fatal(err)
 	}
 	if seen == 0 {
-		t.Error("no Go file seen: the test is blind")
+		t.Error("no Go file seen: the test checks nothing")
 	}
 }
 
-// skipDir leaves out what is not this module's code: hidden folders, and
+// skipDir skips folders that are not this module's code: hidden folders, and
 // testdata, which go build ignores too.
 func skipDir(path string) error {
 	name := filepath.Base(path)
@@ -212,7 +212,7 @@ func skipDir(path string) error {
 	return nil
 }
 
-// The checker can fail.
+// The test of offence itself, with imports that it must reject.
 func TestOffence(t *testing.T) {
 	tests := []struct {
 		path, imported string

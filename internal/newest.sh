@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run the tests of the packages in the arguments with the newest version of each
-# required module. go.mod and go.sum stay as they are: they have the oldest
+# Runs the tests of the packages in the arguments with the newest version of each
+# required module. go.mod and go.sum stay as they are: they hold the oldest
 # versions, with which all other targets run the tests.
 set -eu
 

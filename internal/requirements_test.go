@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Adding this module to a program leaves the program's own versions as they are, if
-// they are these or newer. docs/decisions/0018-the-oldest-versions.md has the reasons.
+// A program that adds this module keeps its own versions of these modules, if
+// they are these versions or newer. docs/decisions/0018-the-oldest-versions.md
+// gives the reasons.
 func TestRequirementsStayOld(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../go.mod")
@@ -28,7 +29,7 @@ func TestRequirementsStayOld(t *testing.T) {
 	} {
 		found := regexp.MustCompile(`\t` + regexp.QuoteMeta(path) + ` v(\d+\.\d+\.\d+)`).FindSubmatch(text)
 		if found == nil {
-			continue // the fewer the better
+			continue // not required at all
 		}
 		var v [3]int
 		if _, err := fmt.Sscanf(string(found[1]), "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {

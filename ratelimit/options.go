@@ -14,7 +14,8 @@ type Option func(*Limiter)
 // ids; the next is rejected at once. maxWait bounds the wait, never the work.
 //
 // Only requests that find their id busy wait and count. While the database is
-// away, requests are rejected at once.
+// away, a new request is rejected without a place in line. A request that waits
+// already keeps its place until maxWait ends.
 //
 // Waiting requests of one process are served in the order of their arrival.
 // There is no order between processes. An [AtMost] limiter over a Locker

@@ -108,9 +108,9 @@ func (r *request) minKeys() int {
 	return 1
 }
 
-// fairShare is those of r's keys to request in one statement: all that no other
-// statement requests, or a fair part where several calls try for the same keys. For
-// a request that wants all, it is all or none.
+// fairShare is those of r's keys to request in one statement. It is all keys that no
+// other statement requests. Where several calls try for the same keys, it is a fair
+// part of them. For a request that wants all keys, it is all or none.
 func (r *request) fairShare() []*keyState {
 	var states []*keyState
 	if r.all {

@@ -10,12 +10,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A batch is what one statement takes and gives back, and whom its answer is for.
+// A batch is the keys that one statement takes and gives back, with the requests
+// that wait for its answer.
 // A connection has one, which it fills again and again.
 //
-// Invariant: a key that the batch takes is requested, and a key that it gives back
-// is freeing, from prepareBatchLocked until the batch is completed or the
-// connection is lost.
+// Invariant: each key that the batch takes is in phase requested, and each key that
+// it gives back is in phase freeing. This holds from prepareBatchLocked until the
+// batch is completed or the connection is lost.
 type batch struct {
 	statement dialect.Batch
 	releases  []*keyState // beside statement.Release
@@ -167,8 +168,8 @@ type batchStats struct {
 // It sets no timer. Where no goroutine is ready to run, it returns at once. Where
 // the processor is busy with other work, it does not insist.
 //
-// It returns how many keys the next statement carries at most, beside groups, which
-// all go. That is half of what is queued, where it pays (see halves). From then on
+// It returns how many keys the next statement carries at most. Groups do not count:
+// they all go. The limit is half of what is queued, where it pays (see halves). From then on
 // there is always a half in the queue when the other one is answered, and coalesce
 // has nothing to wait for.
 func (c *connection) coalesce() (limit int) {
@@ -206,8 +207,8 @@ func (stats *batchStats) observe(callers int, took time.Duration) {
 	stats.perCaller += (each - stats.perCaller) / 8
 }
 
-// halves reports whether it is faster to send what so many callers want in two
-// statements: one while the callers of the other get their answers and come again.
+// halves reports whether two statements are faster than one for so many callers. One
+// is then under way while the callers of the other get their answers and come again.
 //
 // Say the way there and back takes L, the server's work S and that of the callers
 // C. One statement for all takes L + S + C. Two halves take 2L + S, or C if that is

@@ -52,3 +52,37 @@ func TestReleaseStaysOnItsConnection(t *testing.T) {
 		}
 	}, withPerConn(2), WithMaxConns(2))
 }
+
+// While one statement is under way, requests and releases queue up. They go
+// together in the next statement, releases first.
+func TestGroupCommit(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		db := server.session(0)
+		first := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		var calls []<-chan called
+		calls = append(calls, beginTry(background, s, ID(2)))
+		unlocked := beginUnlock(first)
+		for i := range 50 {
+			calls = append(calls, beginTry(background, s, ID(int64(10+i))))
+		}
+		again := beginTry(background, s, ID(1)) // takes over the release that is not sent yet
+		got := returned(t, "TryLock of a key whose release waits", again)
+		wantErr(t, "TryLock of a key whose release waits", got, nil)
+		wantErr(t, "the Unlock that was taken over", returned(t, "Unlock", unlocked), nil)
+		released := beginUnlock(got.lock)
+		resume()
+		for _, c := range calls {
+			wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
+		}
+		wantErr(t, "Unlock", returned(t, "Unlock", released), nil)
+		batches := db.sent()
+		if len(batches) != 3 {
+			t.Fatalf("%d statements, want 3: %v", len(batches), batches)
+		}
+		if last := batches[2]; len(last.Try) != 50 || len(last.Release) != 1 {
+			t.Errorf("the third statement took %d and released %d, want 50 and 1", len(last.Try), len(last.Release))
+		}
+	})
+}

@@ -12,8 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// BenchmarkPair is a lock taken and given back, each caller on a key of its
-// own: ns/op is the time a pair takes of all callers together.
+// BenchmarkPair acquires and releases a lock, each caller on a key of its own.
+// ns/op is the time of a pair across all callers.
 func BenchmarkPair(b *testing.B) {
 	for _, driver := range pgtest.Drivers() {
 		dsn := pgtest.Database(b)
@@ -35,7 +35,7 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// share has callers do b.N calls between them.
+// share divides b.N calls among callers.
 func share(b *testing.B, callers int, call func(caller, n int)) {
 	var (
 		wg   sync.WaitGroup
@@ -55,8 +55,8 @@ func share(b *testing.B, callers int, call func(caller, n int)) {
 	wg.Wait()
 }
 
-// BenchmarkRefusal is a second caller in the process, answered from memory, the
-// key's hash included.
+// BenchmarkRefusal is a second caller in the process, which is rejected from
+// memory. The hash of the key is included.
 func BenchmarkRefusal(b *testing.B) {
 	s := session(b, "pgx", pgtest.Database(b))
 	ns := sqllock.Namespace("bench")

@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// withPassword makes the role clerk, whose password the server asks for, and
-// returns a connection string with password in it.
+// withPassword creates the role clerk, for which the server requires a
+// password. It returns a connection string with that password.
 func withPassword(t *testing.T, admin *sql.DB, dsn, password string) string {
 	t.Helper()
 	var file string
@@ -27,14 +27,15 @@ func withPassword(t *testing.T, admin *sql.DB, dsn, password string) string {
 	return asUser(dsn, "clerk:"+password)
 }
 
-// asUser returns dsn with another user, and its password if there is one.
+// asUser returns dsn with another user. The user may be followed by a password.
 func asUser(dsn, user string) string {
 	scheme, rest, _ := strings.Cut(dsn, "://")
 	_, rest, _ = strings.Cut(rest, "@")
 	return scheme + "://" + user + "@" + rest
 }
 
-// misconfigured checks that err is ErrConfig and nothing that a retry mends.
+// misconfigured checks that err is ErrConfig and no error that a retry could
+// solve.
 func misconfigured(t *testing.T, what string, err error, says, dsn string) {
 	t.Helper()
 	if !errors.Is(err, sqllock.ErrConfig) || errors.Is(err, sqllock.ErrUnavailable) || errors.Is(err, sqllock.ErrNotExclusive) {
@@ -47,7 +48,8 @@ func misconfigured(t *testing.T, what string, err error, says, dsn string) {
 	tellsNothing(t, err, dsn)
 }
 
-// What only a person can mend is ErrConfig, for Open, for a lazy Open and for PerTx.
+// A mistake that only a person can correct is ErrConfig, for Open, for a lazy
+// Open and for PerTx.
 func TestErrConfig(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		dsn := cluster.DSN("")
@@ -91,8 +93,8 @@ func TestErrConfig(t *testing.T) {
 	})
 }
 
-// A Session whose password is changed while it runs reports that as ErrConfig. It
-// goes on trying, and serves again without a restart.
+// A Session whose password is changed while it runs reports that as ErrConfig.
+// It goes on trying, and serves again without a restart.
 func TestPasswordChangedLater(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		admin := open(t, driver, cluster.DSN(""))

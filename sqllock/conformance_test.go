@@ -18,7 +18,7 @@ func TestMemoryConforms(t *testing.T) {
 	})
 }
 
-// databaseFleet is the fleets whose locks are in PostgreSQL.
+// databaseFleet makes fleets whose locks are in PostgreSQL.
 func databaseFleet(t *testing.T, driver, dsn string, newLocker func(t *testing.T, db *sql.DB) sqllock.Locker) lockertest.Fleet {
 	observer := open(t, driver, dsn)
 	return lockertest.Fleet{

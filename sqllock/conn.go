@@ -50,10 +50,11 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	return c
 }
 
-// TryLock takes key, or fails: ErrHeld, ErrClosed if the connection was closed,
-// ErrNotExclusive if another server process answers than before, as behind a
-// transaction pooler, ErrUnavailable within a second if there is no answer, or
-// ctx's error.
+// TryLock takes key, or fails with ErrHeld or ctx's error, or with one of these:
+//   - ErrClosed: the connection was closed.
+//   - ErrNotExclusive: another server process responds than before, as behind a
+//     transaction pooler.
+//   - ErrUnavailable: there is no response within a second.
 func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, want{})
 }
@@ -92,11 +93,11 @@ func (c *ConnLocker) awaitQuiet(key Key) {
 	for {
 		c.table.mu.Lock()
 		k, stepped := c.table.keys.of(key.id()), c.stepped
-		if k == nil || !k.underWay() {
-			c.table.mu.Unlock()
+		quiet := k == nil || !k.underWay()
+		c.table.mu.Unlock()
+		if quiet {
 			return
 		}
-		c.table.mu.Unlock()
 		select {
 		case <-stepped:
 		case <-timer.C:
@@ -115,7 +116,6 @@ func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
 // A ConnLocker is the source of its table.
 
 func (c *ConnLocker) newKey() *keyState { return &keyState{own: plainKey{}} }
-
 func (c *ConnLocker) take(k *keyState) {
 	k.phase = queued
 	c.sendLocked(k)
@@ -125,7 +125,6 @@ func (c *ConnLocker) take(k *keyState) {
 func (c *ConnLocker) takeGroup(*request) {}
 
 func (c *ConnLocker) away(*keyState) error { return nil }
-
 func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
 
 // sendLocked queues keys, and before them what could not be given back until now. A

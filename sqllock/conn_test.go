@@ -12,17 +12,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// connection is a connection of its own that the test's end closes.
-func connection(tb testing.TB, db *sql.DB) *sql.Conn {
-	tb.Helper()
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 func TestConnClosed(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -40,8 +29,8 @@ func TestConnClosed(t *testing.T) {
 	})
 }
 
-// The owner of the connection may release its locks behind the locker's back.
-// Unlock reports that, and the connection serves no more.
+// The owner of the connection may release its locks without the locker. Unlock
+// reports that, and the locker serves no more.
 func TestConnLocksReleasedByItsOwner(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		conn := connection(t, open(t, driver, dsn))
@@ -95,8 +84,8 @@ func TestConnTerminated(t *testing.T) {
 	})
 }
 
-// The owner goes on using its connection between the lock's calls, those that
-// were given up included.
+// The owner uses its connection between calls of the lock, also after calls
+// that were cancelled.
 func TestConnIsShared(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		conn := connection(t, open(t, driver, dsn))
@@ -132,7 +121,7 @@ func countRows(ctx context.Context, conn *sql.Conn, query string) (n int, err er
 	return n, rows.Err()
 }
 
-// Cancelled callers cost a ConnLocker's connection nothing.
+// Cancelled callers do not end a ConnLocker's connection.
 func TestConnCancelledCallers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -153,15 +142,15 @@ func TestConnCancelledCallers(t *testing.T) {
 			cancel()
 			<-done
 		}
-		lockertest.Eventually(t, "only the lock that is kept is left", func() bool { return advisoryLocks(t, db) == 1 })
+		lockertest.Eventually(t, "only the held lock remains", func() bool { return advisoryLocks(t, db) == 1 })
 		if err := kept.Unlock(); err != nil {
 			t.Errorf("Unlock after cancelled calls: %v", err)
 		}
 	})
 }
 
-// A call that is given up while others keep the connection busy returns soon and
-// costs nobody a lock.
+// A call that is cancelled while others keep the connection busy returns soon.
+// No caller loses a lock by it.
 func TestConnBusy(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		locks := sqllock.OnConn(connection(t, open(t, driver, dsn)))
@@ -203,7 +192,7 @@ func TestConnBusy(t *testing.T) {
 		close(stop)
 		wg.Wait()
 		if err := kept.Unlock(); err != nil {
-			t.Errorf("Unlock of a lock beside: %v", err)
+			t.Errorf("Unlock of a lock that was held meanwhile: %v", err)
 		}
 	})
 }
@@ -226,15 +215,15 @@ func TestConnClosedMeanwhile(t *testing.T) {
 			_ = conn.Close()
 			for range 3 {
 				if err := <-called; err != nil && !errors.Is(err, sqllock.ErrClosed) && !errors.Is(err, sqllock.ErrUnavailable) && !errors.Is(err, sqllock.ErrHeld) {
-					t.Errorf("TryLock beside Close: %v", err)
+					t.Errorf("TryLock during Close: %v", err)
 				}
 			}
 		}
 	})
 }
 
-// While the owner's transaction has failed, a lock cannot be given back; it is,
-// with the next call after that, or when somebody waits for it.
+// A lock cannot be released while the owner's transaction has failed. It is
+// released with the next call after that, or when a caller waits for it.
 func TestConnInFailedTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -248,13 +237,13 @@ func TestConnInFailedTransaction(t *testing.T) {
 			}
 			granted := make(chan error, 1)
 			if waiting {
-				time.Sleep(1100 * time.Millisecond) // the key may not be handed over any more
+				time.Sleep(1100 * time.Millisecond) // too late to hand the key over in this process
 				go func() {
 					next, err := locks.Lock(context.Background(), key)
 					_ = next.Unlock()
 					granted <- err
 				}()
-				lockertest.Eventually(t, "somebody waits", func() bool { return sqllock.InLine(locks) == 1 })
+				lockertest.Eventually(t, "a caller waits", func() bool { return sqllock.InLine(locks) == 1 })
 			}
 			tx, err := conn.BeginTx(t.Context(), nil)
 			if err != nil {
@@ -271,7 +260,7 @@ func TestConnInFailedTransaction(t *testing.T) {
 			}
 			if waiting {
 				if err := <-granted; err != nil {
-					t.Errorf("who waited: %v", err)
+					t.Errorf("the caller that waited: %v", err)
 				}
 				continue
 			}
@@ -283,11 +272,12 @@ func TestConnInFailedTransaction(t *testing.T) {
 				t.Errorf("Unlock after the rollback: %v", err)
 			}
 		}
-		lockertest.Eventually(t, "all locks are back", func() bool { return advisoryLocks(t, db) == 0 })
+		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, db) == 0 })
 	})
 }
 
-// Holders hear of the end of the connection although its owner has it in use.
+// A holder is notified of the end of the connection although the owner is using
+// it.
 func TestConnLostInUse(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -309,6 +299,6 @@ func TestConnLostInUse(t *testing.T) {
 		}
 		// database/sql may hold the failed call back until the transaction ends.
 		_ = tx.Rollback()
-		lockertest.Eventually(t, "the holder is told", func() bool { return lock.Err() == sqllock.ErrLost })
+		lockertest.Eventually(t, "the holder is notified", func() bool { return lock.Err() == sqllock.ErrLost })
 	})
 }

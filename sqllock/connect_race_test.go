@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A fakeProber is a fake server that answers a probe whenever it is asked.
+// A fakeProber is a fake server that responds to every probe.
 type fakeProber struct{ *fakeServer }
 
 func (fakeProber) Responds(context.Context, net.Addr) bool { return true }
 
-// A server may answer at once and be slow to connect. The attempt that came first
-// is not given up for those that started later, which are few; what they bring is
+// A server may respond to probes and be slow to connect. The first attempt goes
+// on beside the few that start later. The connections that come too late are
 // destroyed.
 func TestSlowAttemptWins(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {

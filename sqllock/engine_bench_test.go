@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// BenchmarkEngine is a pair on a database that answers at once: what the engine
-// itself costs. Each caller has a key of its own and a context that can end, as
-// a request's.
+// BenchmarkEngine measures the engine alone. Each operation is a TryLock and an
+// Unlock on a database that responds at once. Each caller has a key of its own,
+// and a context that can end, as the context of a request can.
 func BenchmarkEngine(b *testing.B) {
 	for _, callers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -56,7 +56,7 @@ func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Sess
 	return nullServer{}, nil
 }
 func (nullServer) Traits() dialect.Traits {
-	return dialect.Traits{Lease: defaultLease, Spread: true}
+	return dialect.Traits{Lease: defaultLease, HeldPerSession: dialect.HeldPerConnection}
 }
 func (nullServer) Room() int                                   { return 1 << 20 }
 func (nullServer) ReservedToken() (dialect.Token, bool)        { return dialect.Token{}, false }
@@ -69,7 +69,7 @@ func (nullServer) Socket() net.Conn                            { return nil }
 func (nullServer) Abort()                                      {}
 func (nullServer) Destroy()                                    {}
 
-// BenchmarkLockErr is what a look at a lock costs: two clocks, mostly.
+// BenchmarkLockErr measures Lock.Err. It mostly reads two clocks.
 func BenchmarkLockErr(b *testing.B) {
 	s, err := Open(context.Background(), new(sql.DB), func(o *options) { o.dialect = nullServer{} })
 	if err != nil {

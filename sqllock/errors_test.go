@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// calls are the calls that a holder makes for its work, each on a new transaction.
-// Fence is here with a lock that is not lost.
+// calls are the calls that a holder makes for its work, each on a new
+// transaction. Fence gets a lock that is not lost.
 func calls(t *testing.T, db *sql.DB, locks sqllock.Locker, good *sqllock.Lock) map[string]func(ctx context.Context) error {
 	on := func(call func(ctx context.Context, tx *sql.Tx) error) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -36,8 +36,8 @@ func calls(t *testing.T, db *sql.DB, locks sqllock.Locker, good *sqllock.Lock) m
 	}
 }
 
-// A call under a context that has ended names the end once. If the loss of a lock
-// has ended the context, the error is ErrLost too.
+// A call under a context that has ended names that end once. If the loss of a
+// lock has ended the context, the error is ErrLost too.
 func TestErrorsUnderAnEndedContext(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -57,7 +57,7 @@ func TestErrorsUnderAnEndedContext(t *testing.T) {
 			err := call(canceled)
 			namesOnce(t, name+", canceled", err, context.Canceled)
 			if errors.Is(err, sqllock.ErrLost) {
-				t.Errorf("%s, canceled: %v, and no lock was lost", name, err)
+				t.Errorf("%s, canceled: %v, but no lock was lost", name, err)
 			}
 			namesOnce(t, name+", after the deadline", call(late), context.DeadlineExceeded)
 			namesOnce(t, name+", lock lost", call(lost), sqllock.ErrLost, context.Canceled)
@@ -85,8 +85,8 @@ func TestLossWhileACallWaits(t *testing.T) {
 	})
 }
 
-// A transaction that the lost lock's context has ended fails with ErrLost, also in
-// a call whose own context goes on.
+// A transaction that ended with the context of a lost lock fails with ErrLost.
+// So does a call whose own context has not ended.
 func TestTransactionEndedByALoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)

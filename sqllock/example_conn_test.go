@@ -9,6 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// A lock on a connection that the caller has taken out of the pool. The caller
+// releases the lock before it closes the connection.
 func ExampleOnConn() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
@@ -27,8 +29,8 @@ func ExampleOnConn() {
 	// <nil>
 }
 
-// A connection that is closed with a lock on it goes back to the pool with the
-// lock: nobody else gets the key, and nobody knows why.
+// What goes wrong without Unlock: the connection returns to the pool with the
+// lock on it. No other caller gets the key, and nothing shows why.
 func ExampleOnConn_incorrect() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
@@ -42,7 +44,7 @@ func ExampleOnConn_incorrect() {
 	}
 	_ = conn.Close() // without Unlock
 
-	busy, err := db.Conn(ctx) // the pool gives the same connection out again
+	busy, err := db.Conn(ctx) // the pool returns the same connection
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,6 +59,7 @@ func ExampleOnConn_incorrect() {
 	// Output: sqllock: key is held
 }
 
+// A lock that lasts as long as a transaction.
 func ExampleTryTx() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
@@ -68,12 +71,14 @@ func ExampleTryTx() {
 	defer tx.Rollback() // ends the lock, as Commit does
 
 	if err := sqllock.TryTx(ctx, tx, sqllock.Namespace("account").Key("7")); err != nil {
-		log.Fatal(err) // ErrHeld: somebody else's transaction is at it
+		log.Fatal(err) // ErrHeld: another transaction holds the key
 	}
 	fmt.Println("locked until", "commit:", tx.Commit())
 	// Output: locked until commit: <nil>
 }
 
+// A transaction waits at most 10 milliseconds for the key, and goes on without
+// it.
 func ExampleLockTx() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
@@ -93,16 +98,18 @@ func ExampleLockTx() {
 	// <nil>
 }
 
+// Each lock has a transaction of its own. This works behind a pooler in
+// transaction mode, and the work can share the transaction.
 func ExamplePerTx() {
 	ctx := context.Background()
-	db, done := exampleDatabase() // through a transaction pooler, for instance
+	db, done := exampleDatabase()
 	defer done()
 	locks := sqllock.PerTx(db)
 	lock, err := locks.TryLock(ctx, sqllock.ID(1))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lock.Unlock() // rolls back what is not committed
+	defer lock.Unlock() // rolls back work that is not committed
 
 	tx, _ := sqllock.TxFromContext(lock.Context())
 	if _, err := tx.Exec("CREATE TABLE done (id int)"); err != nil {

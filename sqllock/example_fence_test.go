@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A payout behind the fence: the database refuses it if this process froze, lost
-// the lock, and somebody else has paid out since.
+// A payout behind the fence. The database rejects it if this process froze and
+// lost the lock, and another holder has paid out since.
 func ExampleFence() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
@@ -48,7 +48,7 @@ func ExampleFence() {
 	}
 	fmt.Println(payOut(lock))
 
-	// What a later holder would leave, while this process was frozen.
+	// Another holder passes the fence while this process is frozen.
 	if _, err := db.ExecContext(ctx, "UPDATE latchkey_fence SET lsn = lsn + 1"); err != nil {
 		log.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func ExampleFence() {
 	// balance: 70
 }
 
-// The fence comes too late: what the transaction has read before it may be what
-// was there before the last holder's write.
+// What goes wrong if the fence comes after a read: the transaction may have
+// read a value from before the last holder's write.
 func ExampleFence_incorrect() {
 	ctx := context.Background()
 	db, done := exampleDatabase()
@@ -88,7 +88,7 @@ func ExampleFence_incorrect() {
 		log.Fatal(err)
 	}
 	before := balance(tx)                                                                       // read
-	if _, err := db.ExecContext(ctx, "UPDATE account SET balance = balance - 30"); err != nil { // another holder's write
+	if _, err := db.ExecContext(ctx, "UPDATE account SET balance = balance - 30"); err != nil { // another holder writes
 		log.Fatal(err)
 	}
 	if err := sqllock.Fence(ctx, tx, lock); err != nil { // then fenced
@@ -105,7 +105,7 @@ func ExampleFence_incorrect() {
 }
 
 // A store outside the database rejects a holder that froze, lost the lock and
-// does not know: it has seen the greater token of a later one.
+// has not noticed: the store has seen the greater token of a later holder.
 func ExampleLock_Token() {
 	locks, done := exampleSession()
 	defer done()

@@ -10,6 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// The work runs while the lock is held. Do releases the lock afterwards.
 func ExampleDo() {
 	locks := sqllock.NewMemory()
 	key := sqllock.Namespace("report").Key("2026-11")
@@ -23,8 +24,8 @@ func ExampleDo() {
 	// <nil>
 }
 
-// Locks are not re-entrant: a function that takes a lock which its caller holds
-// is refused, and one that waits for it waits for ever.
+// Locks are not re-entrant. A function that tries to acquire a key that its
+// caller holds is rejected. If it waits for that key, it waits for ever.
 func ExampleDo_incorrect() {
 	locks := sqllock.NewMemory()
 	key := sqllock.ID(1)
@@ -54,6 +55,7 @@ func ExampleDoAll() {
 	// <nil>
 }
 
+// Err is a last check before a step that cannot be undone.
 func ExampleLock_Err() {
 	locks := sqllock.NewMemory()
 	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))
@@ -67,6 +69,8 @@ func ExampleLock_Err() {
 	// sqllock: lock was released
 }
 
+// The context of a lock outlives the request that acquired it, and ends with
+// the lock.
 func ExampleLock_Context() {
 	locks := sqllock.NewMemory()
 	request, cancel := context.WithCancel(context.Background())
@@ -81,12 +85,14 @@ func ExampleLock_Context() {
 	// sqllock: lock was released
 }
 
+// A bound context ends with the request or with the loss of the lock, whichever
+// comes first.
 func ExampleLock_Bind() {
 	locks := sqllock.NewMemory()
 	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))
 	defer lock.Unlock()
 	request, cancel := context.WithCancel(context.Background())
-	ctx, unbind := lock.Bind(request) // ends with the request or with the lock's loss
+	ctx, unbind := lock.Bind(request) // for everything the request does
 	defer unbind()
 	_, ok := sqllock.FromContext(ctx)
 	cancel()
@@ -94,18 +100,20 @@ func ExampleLock_Bind() {
 	// Output: true context canceled
 }
 
+// A hook learns when and why the lock ended.
 func ExampleLock_OnEnd() {
 	locks := sqllock.NewMemory()
 	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))
 	taken := time.Now()
 	lock.OnEnd(func(cause error) {
-		_ = time.Since(taken) // for a histogram
+		_ = time.Since(taken) // a measurement for a histogram
 		fmt.Println(cause)
 	})
 	_ = lock.Unlock()
 	// Output: sqllock: lock was released
 }
 
+// Cancel asks the work to stop. The lock stays held until Unlock.
 func ExampleLock_Cancel() {
 	locks := sqllock.NewMemory()
 	lock, _ := locks.TryLock(context.Background(), sqllock.ID(1))
@@ -119,19 +127,20 @@ func ExampleLock_Cancel() {
 	// <nil>
 }
 
+// Code deep in a handler finds the lock in its context.
 func ExampleFromContext() {
 	locks := sqllock.NewMemory()
 	_ = sqllock.Do(context.Background(), locks, sqllock.ID(1), func(ctx context.Context) error {
-		lock, ok := sqllock.FromContext(ctx) // deep in a handler
+		lock, ok := sqllock.FromContext(ctx)
 		fmt.Println(ok, lock.Err())
 		return nil
 	})
 	// Output: true <nil>
 }
 
-// A test of code that holds a lock loses it on purpose.
+// A test loses a lock on purpose, to see what the code under test does.
 func ExampleMemory_Lose() {
-	locks := sqllock.NewMemory() // in the test, for a *Session
+	locks := sqllock.NewMemory() // replaces a *Session in the test
 	lock, err := locks.TryLock(context.Background(), sqllock.Namespace("payout").Key("user-1"))
 	if err != nil {
 		log.Fatal(err)

@@ -9,7 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// Any number may read a report at once; nobody rebuilds it meanwhile.
+// Any number of callers may read a report at once. No caller rebuilds it
+// meanwhile.
 func ExampleSession_TryRLock() {
 	db, remove := exampleDatabase()
 	defer remove()
@@ -34,7 +35,8 @@ func ExampleSession_TryRLock() {
 	// <nil>
 }
 
-// A reader that asks for the key again waits for who waits for it to go: a deadlock.
+// A reader that requests the key again waits for the writer, which waits for
+// the reader: a deadlock.
 func ExampleSession_RLock_incorrect() {
 	locks := sqllock.NewMemory()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -46,7 +48,7 @@ func ExampleSession_RLock_incorrect() {
 	}()
 	for {
 		again, err := locks.TryRLock(ctx, sqllock.ID(1))
-		if errors.Is(err, sqllock.ErrHeld) { // by the time that the writer has come
+		if errors.Is(err, sqllock.ErrHeld) { // as soon as the writer waits
 			fmt.Println(err)
 			break
 		}
@@ -60,8 +62,9 @@ func ExampleSession_RLock_incorrect() {
 	// true
 }
 
-// A transfer needs both accounts, and nobody else between them. In whatever order two transfers
-// name them, neither blocks the other for ever.
+// A transfer needs both accounts, and no other caller between them. Two
+// transfers may name the accounts in any order. Neither blocks the other for
+// ever.
 func ExampleSession_TryLockAll() {
 	db, remove := exampleDatabase()
 	defer remove()
@@ -84,7 +87,7 @@ func ExampleSession_TryLockAll() {
 	// <nil>
 }
 
-// A transaction that must not see a report half rebuilt.
+// Two transactions read the same report. Neither sees it while it is rebuilt.
 func ExampleTryRTx() {
 	db, remove := exampleDatabase()
 	defer remove()
@@ -103,8 +106,8 @@ func ExampleTryRTx() {
 	// <nil>
 }
 
-// Who is at it, for people: the key's number is what the database has; a name is there only
-// because the program has said it.
+// The registry shows people who holds which key. The database knows only the
+// key's number. A name is there only if the program has set it.
 func ExampleWithRegistry() {
 	db, remove := exampleDatabase()
 	defer remove()
@@ -126,7 +129,8 @@ func ExampleWithRegistry() {
 		return
 	}
 	lock.SetName("invoice 4711")
-	// From the next heartbeat on lockwatch.Inspect, and SELECT * FROM latchkey_heartbeats, tell of it.
+	// From the next heartbeat on, lockwatch.Inspect and the table
+	// latchkey_heartbeats show the lock with its name.
 	fmt.Println(lock.Unlock())
 	// Output: <nil>
 }

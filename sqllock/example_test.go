@@ -11,11 +11,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
+// One caller holds a key. Every other caller is rejected, in this process and
+// in all others.
 func Example() {
 	ctx := context.Background()
 	db, done := exampleDatabase() // any *sql.DB: sql.Open("pgx", dsn), sql.Open("postgres", dsn)
 	defer done()
-	db.SetMaxOpenConns(3) // a small pool of the Session's own
+	db.SetMaxOpenConns(3) // a small pool for the Session alone
 
 	locks, err := sqllock.Open(ctx, db)
 	if err != nil {
@@ -37,6 +39,7 @@ func Example() {
 	// unlock: <nil>
 }
 
+// Open reports a wrong configuration, and what to change.
 func ExampleOpen() {
 	db, done := exampleDatabase()
 	defer done()
@@ -50,8 +53,8 @@ func ExampleOpen() {
 	// sqllock: configuration is wrong: the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more
 }
 
-// A service that is to start although the database is away, and wants the lease
-// shorter than the default.
+// A service that starts even if the database is away, and wants a shorter lease
+// than the default.
 func ExampleOption() {
 	db, err := sql.Open("pgx", "postgres://127.0.0.1:1/nothing-there")
 	if err != nil {
@@ -72,7 +75,7 @@ func ExampleOption() {
 	// Output: true
 }
 
-// The tables of a feature, for whichever database the locks are in.
+// The tables of a feature, for the database that the locks are in.
 func ExampleSession_Dialect() {
 	locks, done := exampleSession()
 	defer done()
@@ -83,6 +86,7 @@ func ExampleSession_Dialect() {
 	// 1 statement
 }
 
+// Lock waits until the key is free or ctx ends.
 func ExampleSession_Lock() {
 	locks, done := exampleSession()
 	defer done()
@@ -106,7 +110,7 @@ func ExampleSession_Lock() {
 	// <nil>
 }
 
-// Two at a time instead of one: a slot for each.
+// Two callers at a time instead of one: each has a slot.
 func ExampleSession_TryAny() {
 	locks, done := exampleSession()
 	defer done()
@@ -115,7 +119,7 @@ func ExampleSession_TryAny() {
 	for range 3 {
 		lock, err := locks.TryAny(context.Background(), slots...)
 		fmt.Println(err)
-		defer lock.Unlock() // safe on nil, too
+		defer lock.Unlock() // does nothing on a nil Lock
 	}
 	// Output:
 	// <nil>
@@ -123,6 +127,7 @@ func ExampleSession_TryAny() {
 	// sqllock: key is held
 }
 
+// LockAny acquires the first free key, and waits if there is none.
 func ExampleSession_LockAny() {
 	locks := sqllock.NewMemory() // a Session has the same method
 	a, b := sqllock.ID(1), sqllock.ID(2)
@@ -134,6 +139,7 @@ func ExampleSession_LockAny() {
 	// Output: true <nil>
 }
 
+// Stats counts locks, connections and events.
 func ExampleSession_Stats() {
 	locks, done := exampleSession()
 	defer done()
@@ -147,6 +153,7 @@ func ExampleSession_Stats() {
 	// Output: 1 lock on 1 connection
 }
 
+// Close releases all locks, and their contexts end.
 func ExampleSession_Close() {
 	locks, done := exampleSession()
 	defer done()
@@ -160,8 +167,9 @@ func ExampleSession_Close() {
 	// Output: sqllock: locker is closed
 }
 
+// Memory keeps its locks in this process. Tests use it in place of a Session.
 func ExampleNewMemory() {
-	var locks sqllock.Locker = sqllock.NewMemory() // in a test, for a *Session
+	var locks sqllock.Locker = sqllock.NewMemory() // or a *Session
 	lock, err := locks.TryLock(context.Background(), sqllock.ID(1))
 	fmt.Println(err)
 	_ = lock.Unlock()

@@ -1,6 +1,6 @@
 package sqllock
 
-// InLine counts the calls of Lock that wait in l.
+// InLine returns how many calls of Lock wait in l.
 func InLine(l Locker) int {
 	var t *keyTable
 	switch l := l.(type) {

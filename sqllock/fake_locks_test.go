@@ -2,9 +2,10 @@ package sqllock
 
 import "github.com/latchkey-go/latchkey/internal/dialect"
 
-// fakeLocks is the lock table of a fakeServer, whose mu protects it. Where PostgreSQL would
-// grant a lock that the session has already, or one that excludes it, this panics: the
-// engine must not ask.
+// fakeLocks is the lock table of a fakeServer. The mu of the server protects it.
+//
+// Invariant: no session takes a key that it holds already. PostgreSQL would grant
+// it, so the engine must not request it. Methods panic if it does.
 type fakeLocks struct {
 	owners  map[dialect.Key]*fakeSession
 	readers map[dialect.Key]map[*fakeSession]bool
@@ -16,7 +17,7 @@ func newFakeLocks() fakeLocks {
 
 func (f fakeLocks) len() int { return len(f.owners) + len(f.readers) }
 
-// take takes k for s if it is free.
+// take takes k for s if k is free, and reports whether it was.
 func (f fakeLocks) take(s *fakeSession, k dialect.Key) bool {
 	key := k.Exclusive()
 	switch {
@@ -36,7 +37,7 @@ func (f fakeLocks) take(s *fakeSession, k dialect.Key) bool {
 	return true
 }
 
-// takeOne takes the first of group that is free.
+// takeOne takes the first free key of group. It returns the index, or -1.
 func (f fakeLocks) takeOne(s *fakeSession, group []dialect.Key) (won int) {
 	for i, k := range group {
 		if f.take(s, k) {
@@ -46,7 +47,8 @@ func (f fakeLocks) takeOne(s *fakeSession, group []dialect.Key) (won int) {
 	return -1
 }
 
-// takeAll takes all of set or none.
+// takeAll takes all keys of set or none. It returns the index of the first key that
+// was not free, or -1.
 func (f fakeLocks) takeAll(s *fakeSession, set []dialect.Key) (missing int) {
 	for i, k := range set {
 		if !f.take(s, k) {
@@ -59,7 +61,7 @@ func (f fakeLocks) takeAll(s *fakeSession, set []dialect.Key) (missing int) {
 	return -1
 }
 
-// release gives k back, and reports whether s had it.
+// release gives k back and reports whether s held it.
 func (f fakeLocks) release(s *fakeSession, k dialect.Key) bool {
 	key := k.Exclusive()
 	if k.IsShared() {
@@ -77,7 +79,7 @@ func (f fakeLocks) release(s *fakeSession, k dialect.Key) bool {
 	return had
 }
 
-// of is what s holds.
+// of returns the keys that s holds.
 func (f fakeLocks) of(s *fakeSession) (keys []dialect.Key) {
 	for k, owner := range f.owners {
 		if owner == s {

@@ -17,14 +17,14 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// allLost waits until the work of every lock has been told that it is lost.
+// allLost waits until the work of every lock has been notified of the loss.
 func allLost(t *testing.T, locks []*sqllock.Lock) {
 	t.Helper()
 	for _, lock := range locks {
 		select {
 		case <-lock.Context().Done():
 		case <-time.After(30 * time.Second):
-			t.Fatal("a holder was not told that its lock is lost")
+			t.Fatal("a holder was not notified of the loss of its lock")
 		}
 		if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
 			t.Fatalf("cause of the work's context: %v, want ErrLost", cause)
@@ -38,7 +38,7 @@ func allLost(t *testing.T, locks []*sqllock.Lock) {
 	}
 }
 
-// servesAgain waits until s grants by itself.
+// servesAgain waits until s grants locks again.
 func servesAgain(t *testing.T, s *sqllock.Session, key sqllock.Key) {
 	t.Helper()
 	lockertest.Eventually(t, "the session serves again", func() bool {
@@ -54,7 +54,7 @@ func TestTerminatedBackend(t *testing.T) {
 	eachDriver(t, terminateBackend)
 }
 
-// The same over TLS: the watch looks at the socket underneath.
+// The same over TLS: the watch looks at the socket below it.
 func TestTerminatedBackendTLS(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		dsn := pgtest.OverTLS(cluster.DSN(""))
@@ -66,7 +66,7 @@ func TestTerminatedBackendTLS(t *testing.T) {
 }
 
 func terminateBackend(t *testing.T, driver, dsn string) {
-	// With so slow a heartbeat it is the watch on the socket that notices.
+	// The heartbeat is so slow that only the watch on the socket can notice.
 	s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute))
 	observer := open(t, driver, dsn)
 	for round := range 3 {
@@ -77,7 +77,7 @@ func terminateBackend(t *testing.T, driver, dsn string) {
 		terminated := time.Now()
 		number(t, observer, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
 		allLost(t, locks)
-		t.Logf("50 holders told after %v", time.Since(terminated).Round(10*time.Microsecond))
+		t.Logf("50 holders notified after %v", time.Since(terminated).Round(10*time.Microsecond))
 		if <-bound.Done(); context.Cause(bound) != sqllock.ErrLost {
 			t.Errorf("cause of a bound context: %v, want ErrLost", context.Cause(bound))
 		}
@@ -105,7 +105,7 @@ func TestWaiterSurvivesLoss(t *testing.T) {
 			}
 			granted <- next
 		}()
-		lockertest.Eventually(t, "somebody waits", func() bool { return s.Stats().Waiting == 1 })
+		lockertest.Eventually(t, "a caller waits", func() bool { return s.Stats().Waiting == 1 })
 		number(t, observer, "SELECT pg_terminate_backend(("+sessionPID+"))::int")
 		next := <-granted
 		if err := next.Err(); err != nil {
@@ -141,7 +141,7 @@ func TestServerRestarts(t *testing.T) {
 			back := time.Now()
 			allLost(t, locks)
 			servesAgain(t, s, sqllock.ID(1))
-			t.Logf("%s: serves again %v after the server", restart.name, time.Since(back).Round(time.Millisecond))
+			t.Logf("%s: the Session serves %v after the server does", restart.name, time.Since(back).Round(time.Millisecond))
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestDatabaseAway(t *testing.T) {
 		if !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("TryLock while the database is down: %v, want ErrUnavailable", err)
 		}
-		t.Logf("refused after %v: %v", time.Since(asked).Round(time.Millisecond), err)
+		t.Logf("rejected after %v: %v", time.Since(asked).Round(time.Millisecond), err)
 		tellsNothing(t, err, cluster.DSN(""))
 		if got := s.Stats().Connections; got != 0 {
 			t.Errorf("%d connections while the database is down", got)
@@ -171,7 +171,7 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// What a Session logs tells what happened, and neither where nor to whom.
+// The log of a Session says what happened. It contains no address and no id.
 func TestLogTellsNothing(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		var (
@@ -192,7 +192,7 @@ func TestLogTellsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		allLost(t, []*sqllock.Lock{lock})
-		lockertest.Eventually(t, "the session knows that the database is down", func() bool {
+		lockertest.Eventually(t, "the Session has noticed that the database is down", func() bool {
 			_, err := s.TryLock(t.Context(), sqllock.ID(1))
 			return errors.Is(err, sqllock.ErrUnavailable)
 		})
@@ -204,13 +204,13 @@ func TestLogTellsNothing(t *testing.T) {
 		defer mu.Unlock()
 		for _, said := range []string{"connection lost", "connected again"} {
 			if !strings.Contains(text.String(), said) {
-				t.Errorf("the log does not say %q:\n%s", said, &text)
+				t.Errorf("the log does not contain %q:\n%s", said, &text)
 			}
 		}
 		tellsNothing(t, errors.New(text.String()), cluster.DSN(""))
 		for _, secret := range []string{"somebody", strconv.FormatInt(lock.Key().Int64(), 10)} {
 			if strings.Contains(text.String(), secret) {
-				t.Errorf("the log holds %q:\n%s", secret, &text)
+				t.Errorf("the log contains %q:\n%s", secret, &text)
 			}
 		}
 	})
@@ -220,7 +220,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// A server that is frozen for less than the lease costs answers, no locks.
+// A server that is frozen for less than the lease delays responses. No lock is
+// lost.
 func TestServerFrozenForAMoment(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		s := session(t, driver, cluster.DSN(""), sqllock.WithLease(time.Minute))
@@ -245,9 +246,9 @@ func TestServerFrozenForAMoment(t *testing.T) {
 		if _, err := s.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("TryLock of a key held here: %v, want ErrHeld", err)
 		}
-		// The key that could not be given back stays reserved in this process.
+		// The key that could not be released stays reserved in this process.
 		if lock, err := s.TryLock(t.Context(), sqllock.ID(0)); err == nil {
-			t.Errorf("TryLock of a key being given back: %v", lock)
+			t.Errorf("TryLock of a key that is being released: %v", lock)
 		}
 		if err := locks[0].Unlock(); !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("Unlock again: %v, want the same", err)
@@ -269,12 +270,12 @@ func TestServerFrozenForAMoment(t *testing.T) {
 			t.Errorf("%d losses", got)
 		}
 		observer := open(t, driver, cluster.DSN(""))
-		lockertest.Eventually(t, "no lock is left", func() bool { return advisoryLocks(t, observer) == 0 })
+		lockertest.Eventually(t, "no lock remains", func() bool { return advisoryLocks(t, observer) == 0 })
 	})
 }
 
 // A holder whose server is silent for the lease gives its locks up before the
-// server can have freed them, and others get them after the lease.
+// server can have freed them. Other callers get them after the lease.
 func TestServerProcessFrozen(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		s := session(t, driver, cluster.DSN(""), sqllock.WithLease(2*time.Second))
@@ -286,7 +287,7 @@ func TestServerProcessFrozen(t *testing.T) {
 			t.Fatal(err)
 		}
 		allLost(t, locks)
-		// The server process still holds them: a frozen backend frees nothing.
+		// The server process still holds them: a frozen backend frees no lock.
 		if _, err := rival.TryLock(t.Context(), sqllock.ID(0)); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("TryLock elsewhere: %v, want ErrHeld", err)
 		}
@@ -308,7 +309,7 @@ func TestServerLockTableFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer hog.Close()
-		for i := 0; ; i++ { // until the server has no room
+		for i := 0; ; i++ { // until the server's lock table is full
 			if _, err := hog.ExecContext(t.Context(), fmt.Sprintf(
 				"SELECT pg_advisory_lock(g) FROM generate_series(%d, %d) g", 1_000_000+100*i, 1_000_099+100*i)); err != nil {
 				break
@@ -327,7 +328,7 @@ func TestServerLockTableFull(t *testing.T) {
 			full = true
 		}
 		if !full {
-			t.Fatal("the server's lock table is not full: the test tests nothing")
+			t.Fatal("the server's lock table is not full: the test shows nothing")
 		}
 		for _, lock := range first {
 			if err := lock.Err(); err != nil {
@@ -350,19 +351,19 @@ func TestServerLockTableFull(t *testing.T) {
 			t.Errorf("%d losses", got)
 		}
 		if got := advisoryLocks(t, observer); got != 0 {
-			t.Errorf("%d locks are left", got)
+			t.Errorf("%d locks remain", got)
 		}
 	}, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
 }
 
-// Without heartbeats' help: a session survives silence shorter than its lease,
-// because it heartbeats, and the server ends it after the lease if it does not.
+// A session survives a quiet time longer than its lease, because it sends
+// heartbeats.
 func TestLeaseIsKept(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := session(t, driver, dsn, sqllock.WithLease(2*time.Second))
 		lock := take(t, s, 0, 1)[0]
 		before := s.Stats().Exchanges
-		lockertest.Eventually(t, "it has heartbeat for longer than its lease", func() bool { return s.Stats().Exchanges >= before+7 })
+		lockertest.Eventually(t, "it has sent heartbeats for longer than its lease", func() bool { return s.Stats().Exchanges >= before+7 })
 		if err := lock.Err(); err != nil {
 			t.Errorf("Err of a lock held for longer than the lease: %v", err)
 		}

@@ -34,6 +34,9 @@ var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later ho
 // with sql.ErrTxDone, and its Commit writes nothing, even if the caller ignores the
 // error. Statements on the *sql.Conn that tx was begun on are not part of tx.
 //
+// The caller must report the error to its own caller, and that of Commit too. An
+// HTTP handler that just returns sends 200 OK for work that was rolled back.
+//
 // Four rules hold for the transaction:
 //   - Close its rows before. While some are open Fence fails, and its rollback waits
 //     until they have been read, or, if scanned into sql.RawBytes, closed.

@@ -8,9 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// On Aurora a place in the write-ahead log is no token, whichever kind of
-// Session asks: a lease table counts, and a Session on a connection of its own
-// says so.
+// On Aurora a position in the write-ahead log is no token. A Session on a
+// connection of its own reports that. A Session with a lease table counts its
+// tokens instead.
 func TestFenceOnAurora(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		direct := open(t, driver, dsn)

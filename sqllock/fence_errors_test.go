@@ -42,7 +42,7 @@ func TestFenceErrors(t *testing.T) {
 			want error
 			text string
 		}{
-			{"given back", t.Context(), released, sqllock.ErrReleased, ""},
+			{"released", t.Context(), released, sqllock.ErrReleased, ""},
 			{"no lock", t.Context(), nil, sqllock.ErrUnavailable, ""},
 			{"ended context, no token", ended, mustLock(t, s, sqllock.ID(5)), context.Canceled, ""},
 			{"ended context, a token", ended, drawn, context.Canceled, ""},
@@ -68,7 +68,7 @@ func TestFenceErrors(t *testing.T) {
 	})
 }
 
-// A role without the rights is told which ones it needs.
+// The error for a role without the rights names the rights.
 func TestFenceWithoutRights(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -87,7 +87,7 @@ func TestFenceWithoutRights(t *testing.T) {
 	})
 }
 
-// A serialization failure is the transaction's, not the lock's.
+// A serialization failure concerns the transaction, not the lock.
 func TestFenceSerializationFailure(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -115,7 +115,8 @@ func TestFenceSerializationFailure(t *testing.T) {
 	})
 }
 
-// overtaken is a lock whose holder does not know that another one has been fenced.
+// overtaken returns a lock whose holder does not know that a later one has been
+// fenced.
 func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
 	t.Helper()
 	key := sqllock.ID(1)
@@ -132,9 +133,9 @@ func overtaken(t *testing.T, driver, dsn string, db *sql.DB) *sqllock.Lock {
 	return stale
 }
 
-// While rows of the transaction are open, no statement can be sent on it, and the
-// fence cannot ask. A rollback to a savepoint forgives the fence's error. Neither lets
-// a stale holder's work through.
+// While rows of the transaction are open, no statement can be sent on it, so
+// the fence cannot ask. A rollback to a savepoint removes the fence's error. In
+// neither case is a stale holder's work committed.
 func TestFenceCannotBeGotRound(t *testing.T) {
 	ways := map[string]func(t *testing.T, tx *sql.Tx, fence func()){
 		"open rows": func(t *testing.T, tx *sql.Tx, fence func()) {
@@ -165,7 +166,7 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 				tx := transaction(t, db)
 				way(t, tx, func() {
 					if err := sqllock.Fence(t.Context(), tx, lock); err == nil {
-						t.Errorf("%s: no error of the fence", name)
+						t.Errorf("%s: the fence returned no error", name)
 					}
 				})
 				_, err := tx.Exec("INSERT INTO work VALUES ($1)", name)
@@ -177,7 +178,8 @@ func TestFenceCannotBeGotRound(t *testing.T) {
 	})
 }
 
-// The end of the caller's context is told as such, whatever the driver makes of it.
+// The end of the caller's context is reported as such, whatever the driver
+// returns.
 func TestFenceContextEnds(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)

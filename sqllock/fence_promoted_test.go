@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// promoted returns a pool on a new standby of primary, promoted once it has what
-// the primary has written.
+// promoted returns a pool on a new standby of primary. It promotes the standby
+// once that has everything the primary has written.
 func promoted(t *testing.T, driver string, primary *pgtest.Cluster) (db *sql.DB, dsn string) {
 	t.Helper()
 	standby, err := primary.Standby()
@@ -29,8 +29,8 @@ func promoted(t *testing.T, driver string, primary *pgtest.Cluster) (db *sql.DB,
 }
 
 // Two standbys that are promoted separately are both on timeline 2, and their
-// logs are two histories. A holder on one passes no fence on the other, and keeps
-// the rightful holder there from nothing.
+// logs are two histories. A holder on one passes no fence on the other. It does
+// not keep the rightful holder there from its work.
 func TestFenceOfStandbysPromotedSeparately(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
 		key := sqllock.ID(1)
@@ -64,7 +64,7 @@ func TestFenceOfStandbysPromotedSeparately(t *testing.T) {
 			}
 		}
 		if err := stranger.Err(); err != nil {
-			t.Errorf("the first one's holder is not on the first any more: %v", err)
+			t.Errorf("the first one's holder has lost its lock on the first: %v", err)
 		}
 		if err := fencedWork(t.Context(), t, first, stranger, "still on the first"); err != nil {
 			t.Errorf("the first one's holder, on the first again: %v", err)
@@ -72,8 +72,8 @@ func TestFenceOfStandbysPromotedSeparately(t *testing.T) {
 	})
 }
 
-// Among the first to be fenced after a promotion, many at once, none is in the
-// way of another.
+// Many transactions are fenced at once right after a promotion. None blocks
+// another.
 func TestFenceManyAtOnceAfterPromotion(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
 		db := fenced(t, driver, primary.DSN(""))
@@ -98,7 +98,7 @@ func TestFenceManyAtOnceAfterPromotion(t *testing.T) {
 }
 
 // A lock ends with the server that granted it. A holder that has not noticed
-// passes no fence of the server that was started again.
+// passes no fence of the restarted server.
 func TestFenceAfterRestart(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, server *pgtest.Cluster) {
 		db := fenced(t, driver, server.DSN(""))
@@ -121,8 +121,8 @@ func TestFenceAfterRestart(t *testing.T) {
 	})
 }
 
-// Rows from before an upgrade with pg_upgrade are of another system, and may be of
-// a later timeline.
+// Rows from before an upgrade with pg_upgrade belong to another system, and may
+// be of a later timeline.
 func TestFenceAfterUpgrade(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -135,7 +135,8 @@ func TestFenceAfterUpgrade(t *testing.T) {
 	})
 }
 
-// mustBeFenced checks that lock is stale for db, in which it writes nothing.
+// mustBeFenced checks that lock is stale for db, and that its work there is
+// rejected.
 func mustBeFenced(t *testing.T, db *sql.DB, lock *sqllock.Lock, who string) {
 	t.Helper()
 	token := tokenIn(t, db)

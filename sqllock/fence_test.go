@@ -14,7 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// fenced is a database with the fence's table and one that the work writes to.
+// fenced opens a database with the fence's table and a table that the work
+// writes to.
 func fenced(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := open(t, driver, dsn)
@@ -23,8 +24,8 @@ func fenced(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// fencedWork writes who, behind the fence, and commits whatever the fence has
-// said, as a careless caller would. It returns the fence's error.
+// fencedWork writes the text who behind the fence, and commits whatever the
+// fence has returned, as a careless caller would. It returns the fence's error.
 func fencedWork(ctx context.Context, t *testing.T, db *sql.DB, lock *sqllock.Lock, who string) error {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
@@ -38,19 +39,19 @@ func fencedWork(ctx context.Context, t *testing.T, db *sql.DB, lock *sqllock.Loc
 		t.Errorf("%s: past the fence: write %v, commit %v", who, writeErr, commitErr)
 	}
 	if fenceErr != nil && (writeErr == nil || commitErr == nil) {
-		t.Errorf("%s: the fence said %v; write %v, commit %v, want errors of both", who, fenceErr, writeErr, commitErr)
+		t.Errorf("%s: the fence returned %v; write %v, commit %v, want errors of both", who, fenceErr, writeErr, commitErr)
 	}
 	return fenceErr
 }
 
-// written reports whether who's work is in the database.
+// written reports whether the database has a row of this writer.
 func written(t *testing.T, db *sql.DB, who string) bool {
 	t.Helper()
 	return number(t, db, "SELECT count(*) FROM work WHERE who = $1", who) > 0
 }
 
-// unaware are options of a Session that notices nothing for minutes: neither by its
-// socket nor by a heartbeat.
+// unaware are options of a Session that notices nothing for minutes, neither by
+// its socket nor by a heartbeat.
 func unaware() []sqllock.Option {
 	return []sqllock.Option{sqllock.WithLease(time.Hour), sqllock.WithSocket(func(any) net.Conn { return nil })}
 }
@@ -71,7 +72,7 @@ func TestFenceStopsStaleHolder(t *testing.T) {
 			t.Fatalf("Fence of the later holder: %v", err)
 		}
 		if err := stale.Err(); err != nil {
-			t.Fatalf("the stale holder knows already: %v", err)
+			t.Fatalf("the stale holder has noticed already: %v", err)
 		}
 		for range 2 {
 			if err := fencedWork(t.Context(), t, db, stale, "stale"); err != sqllock.ErrFenced {
@@ -87,8 +88,8 @@ func TestFenceStopsStaleHolder(t *testing.T) {
 	})
 }
 
-// The connection is watched again after a token was drawn or a claim asked for,
-// when no statement of locks follows.
+// The connection is watched again after a statement for a token or for a secret
+// check, when no statement for locks follows.
 func TestWatchedAfterFence(t *testing.T) {
 	secret := sqllock.Namespace("fence").Keyed([]byte("one"))
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
@@ -109,18 +110,18 @@ func TestWatchedAfterFence(t *testing.T) {
 				}
 			},
 		} {
-			s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute)) // by its watch alone
+			s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute)) // only its watch can notice
 			lock := mustLock(t, s, sqllock.ID(1))
-			time.Sleep(100 * time.Millisecond) // the connection is quiet, and watched
+			time.Sleep(100 * time.Millisecond) // by now the connection is quiet, and watched
 			speak(s, lock)
 			number(t, db, "SELECT pg_terminate_backend(pid)::int FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"+
 				" AND classid = 0 AND objid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
-			lockertest.Eventually(t, "the holder is told after a "+name, func() bool { return lock.Err() == sqllock.ErrLost })
+			lockertest.Eventually(t, "the holder is notified after a "+name, func() bool { return lock.Err() == sqllock.ErrLost })
 		}
 	})
 }
 
-// A stale holder that was never fenced finds out when it asks for its token.
+// A stale holder that never had a token finds out when it requests one.
 func TestFenceFindsLoss(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -138,8 +139,8 @@ func TestFenceFindsLoss(t *testing.T) {
 	})
 }
 
-// A fenced transaction of a key waits for the one before it, so that it reads
-// what that has written.
+// A fenced transaction of a key waits for the one before it. It therefore reads
+// what that one has written.
 func TestFenceSerializes(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -170,7 +171,7 @@ func TestFenceSerializes(t *testing.T) {
 	})
 }
 
-// The fence's row of another system says nothing about this one.
+// A row of the fence from another system does not count in this one.
 func TestFenceReplacesOtherSystem(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -193,8 +194,8 @@ func TestFenceReplacesOtherSystem(t *testing.T) {
 	})
 }
 
-// All transactions of one lock have one token, however many ask at once, and
-// many locks share a statement.
+// All transactions of one lock have one token, however many request it at once.
+// Many locks share a statement.
 func TestFenceTogether(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := fenced(t, driver, dsn)
@@ -215,7 +216,7 @@ func TestFenceTogether(t *testing.T) {
 	})
 }
 
-// The tokens of a key rise with its holders: in one session, across sessions,
+// The tokens of a key rise with its holders: in one Session, across Sessions,
 // across a crash and across a failover.
 func TestTokensRise(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, primary *pgtest.Cluster) {
@@ -260,7 +261,7 @@ func TestTokensRise(t *testing.T) {
 		there := open(t, driver, standby.DSN(""))
 		rises(t, there, session(t, driver, standby.DSN("")), "after a failover")
 
-		// Split brain: a holder on the old primary goes on, and its token is older
+		// Split brain: a holder on the old primary goes on. Its token is older,
 		// however much the old primary has written since.
 		old := mustLock(t, a, sqllock.ID(1))
 		execute(t, db, "INSERT INTO work SELECT repeat('x', 1000) FROM generate_series(1, 5000)")

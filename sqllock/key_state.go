@@ -8,12 +8,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A keyState is one key of a keyTable: who holds it, who waits for it, and what
-// is under way.
+// A keyState is one key of a keyTable: its holders, its waiters, and what is under
+// way.
 //
-// Invariant: an idle key that has waiters will be requested. Its timer runs, or
-// a waiter stands in the source's queue, or a set is first in line and the answer
-// to another of the set's keys decides about the set.
+// Invariant: an idle key that has waiters will be requested, because of one of these:
+//   - Its timer runs.
+//   - A waiter stands in the source's queue.
+//   - A set is first in line, and the answer to another of its keys decides.
 type keyState struct {
 	key   dialect.Key
 	phase phase

@@ -11,9 +11,8 @@ import (
 // Every locker has one. A second caller of the process is answered here, without
 // the database.
 //
-// The table is keyed by what the database sees, because one database session can
-// take the same advisory lock twice: two names with one number exclude each
-// other too.
+// The table is keyed by what the database sees, so two names with one number exclude
+// each other too. One database session could take the same advisory lock twice.
 //
 // Invariant: keys has a state for a key exactly while the key is held, requested,
 // being given back or waited for. So memory is bounded by calls and locks, not
@@ -80,7 +79,7 @@ type source interface {
 	away(k *keyState) error
 }
 
-// A sourceKey is what a source keeps beside one key. The table carries it from
+// A sourceKey is what a source keeps for one key. The table carries it from
 // the first request for the key to the end of the last, and never looks into it.
 // Its methods are called with the table's mu held.
 type sourceKey interface {

@@ -14,8 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Golden vectors: a fleet whose builds computed different keys would not
-// exclude. They were computed with sha256sum and openssl, not with this code.
+// Golden vectors: instances that computed different keys would not exclude each
+// other. sha256sum and openssl computed these numbers, not this code.
 func TestKeyGolden(t *testing.T) {
 	t.Parallel()
 	export := sqllock.Namespace("export")
@@ -79,7 +79,7 @@ func TestKeyNamespaces(t *testing.T) {
 	if sqllock.ID(0) != (sqllock.Key{}) {
 		t.Error("the zero Key is not ID(0)")
 	}
-	// The name is not in the key: a key may be logged, a name not.
+	// The key does not contain the name: a key may be logged, a name may not.
 	if s := fmt.Sprintf("%v %+v %#v", a.Key("somebody"), a.Key("somebody"), a.Key("somebody")); strings.Contains(s, "somebody") {
 		t.Errorf("a key shows its name: %s", s)
 	}
@@ -136,7 +136,7 @@ func TestKeyMisusePanics(t *testing.T) {
 	}
 }
 
-// keyInSQL is what the documentation gives to compute a key in psql.
+// keyInSQL is how the documentation computes a key in psql.
 const keyInSQL = `SELECT ('x' || left(encode(sha256(convert_to($1 || ':' || $2, 'UTF8')), 'hex'), 16))::bit(64)::bigint`
 
 func TestKeyInSQL(t *testing.T) {
@@ -160,7 +160,7 @@ func TestKeyInSQL(t *testing.T) {
 	}
 }
 
-// randomText is up to n random characters that PostgreSQL's text can hold.
+// randomText returns up to n random characters that PostgreSQL's text can hold.
 func randomText(n int) string {
 	var b strings.Builder
 	for range rand.IntN(n + 1) {

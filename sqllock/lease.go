@@ -119,7 +119,7 @@ func (c *connection) check() {
 }
 
 // armLocked sees that the timer fires when the next thing is due, or before. Each
-// statement moves that moment, and a timer that is left alone costs nothing.
+// statement moves that moment. To leave the timer alone costs nothing.
 func (c *connection) armLocked() {
 	next := time.Duration(c.deadline.Load())
 	if c.batch.underWay && !c.stalled {

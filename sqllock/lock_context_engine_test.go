@@ -17,9 +17,9 @@ type valueFunc struct {
 
 func (c valueFunc) Value(key any) any { return c.value(key) }
 
-// Everything in package context that looks for what ends a context asks for
-// cancelKey, and for no other key. If this fails, a new Go asks otherwise: see
-// whether boundContext.Value still answers for itself.
+// Package context asks for cancelKey, and for no other key, when it looks for
+// what ends a context. If this test fails, a new version of Go does that in
+// another way. Check then that boundContext.Value still answers for itself.
 func TestCancelKey(t *testing.T) {
 	if cancelKey == nil {
 		t.Error("context.Cause asks for no key or for several: bound contexts are dearer than they need be")
@@ -62,9 +62,8 @@ func TestCancelKey(t *testing.T) {
 	}
 }
 
-// A bound context reports its own end, and not that of its parent, whether the key
-// is known or not. With a wrong key it would report the parent's: this test would
-// notice.
+// A bound context reports its own end and not that of its parent, whether
+// cancelKey is known or not. With a wrong key it would report its parent's end.
 func TestBoundContextAnswersForItself(t *testing.T) {
 	tests := []struct {
 		name  string

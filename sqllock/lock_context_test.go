@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A bound context ends with whatever comes first, and says so the same way,
-// whether somebody waited for its end or nobody did.
+// A bound context ends with the first of several causes. It reports the same
+// error and cause whether a caller waited for its end or not.
 func TestBoundContextEnds(t *testing.T) {
 	t.Parallel()
 	stop, parentCause := errors.New("stop"), errors.New("parent")
@@ -35,13 +35,13 @@ func TestBoundContextEnds(t *testing.T) {
 		{"the parent ended, then the lock's work", func(s scene) { s.cancelParent(parentCause); s.lock.Cancel(stop) }, parentCause},
 		{"the lock's work, then cancelled", func(s scene) { s.lock.Cancel(stop); s.cancel() }, stop},
 	}
-	// What a handler may have done with the context before.
+	// What a handler may have done with the context before it ends.
 	used := map[string]func(ctx context.Context) (ended func() bool){
-		"nobody waits":     func(context.Context) func() bool { return nil },
+		"no caller waits":  func(context.Context) func() bool { return nil },
 		"Done was taken":   func(ctx context.Context) func() bool { done := ctx.Done(); return func() bool { return closed(done) } },
 		"a child was made": func(ctx context.Context) func() bool { return endedChild(ctx) },
-		"Err was asked":    func(ctx context.Context) func() bool { _ = ctx.Err(); return nil },
-		"Cause was asked":  func(ctx context.Context) func() bool { _ = context.Cause(ctx); return nil },
+		"Err was called":   func(ctx context.Context) func() bool { _ = ctx.Err(); return nil },
+		"Cause was called": func(ctx context.Context) func() bool { _ = context.Cause(ctx); return nil },
 	}
 	for _, tt := range tests {
 		for use, prepare := range used {
@@ -50,7 +50,7 @@ func TestBoundContextEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			first, cancelFirst := lock.Bind(t.Context()) // the one under test is not the only one
+			first, cancelFirst := lock.Bind(t.Context()) // so that the context under test is not the only one
 			ctx, cancel := lock.Bind(parent)
 			ended := prepare(ctx)
 			tt.end(scene{lock, cancel, cancelParent})
@@ -69,17 +69,17 @@ func TestBoundContextEnds(t *testing.T) {
 				t.Errorf("%s, %s: Done is closed: %v", tt.name, use, got)
 			}
 			if ended != nil && ended() != (tt.cause != nil) {
-				t.Errorf("%s, %s: what was waited for has not the same end", tt.name, use)
+				t.Errorf("%s, %s: a child context did not end with it", tt.name, use)
 			}
 			if ctx.Value(valueKey{}) != "value" {
-				t.Errorf("%s, %s: the parent's value is gone", tt.name, use)
+				t.Errorf("%s, %s: the parent's value is missing", tt.name, use)
 			}
 			cancel()
 			cancelFirst()
 			cancelParent(nil)
 			_ = lock.Unlock()
 			if ctx.Err() == nil || first.Err() == nil {
-				t.Errorf("%s, %s: not ended after all", tt.name, use)
+				t.Errorf("%s, %s: it has not ended after cancel", tt.name, use)
 			}
 		}
 	}
@@ -97,7 +97,8 @@ func closed(done <-chan struct{}) bool {
 	}
 }
 
-// endedChild derives from ctx and reports whether that has ended with it.
+// endedChild derives a context from ctx, and returns a function that reports
+// whether it ended with ctx.
 func endedChild(ctx context.Context) func() bool {
 	child, cancel := context.WithCancel(ctx)
 	return func() bool {
@@ -106,8 +107,8 @@ func endedChild(ctx context.Context) func() bool {
 	}
 }
 
-// A deadline of the request's is one of the bound context's, and its error stays
-// the same.
+// The deadline of the request is also the deadline of the bound context. The
+// error stays the same.
 func TestBoundContextDeadline(t *testing.T) {
 	t.Parallel()
 	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
@@ -130,8 +131,8 @@ func TestBoundContextDeadline(t *testing.T) {
 	}
 }
 
-// The end of a bound context wakes who waits for it, in whichever order they
-// come.
+// The end of a bound context wakes every goroutine that waits for it, in
+// whatever order they began.
 func TestBoundContextRace(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")

@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The methods of a nil *Lock, which a limiter that fails open hands out, are
-// safe.
+// The methods of a nil *Lock are safe to call. A limiter that fails open
+// returns one.
 func TestNilLock(t *testing.T) {
 	t.Parallel()
 	var lock *sqllock.Lock
@@ -29,7 +29,7 @@ func TestNilLock(t *testing.T) {
 	lock.OnEnd(func(error) { t.Error("OnEnd called") })
 	lock.Cancel(errors.New("cause"))
 
-	// Its contexts are those of a request without it.
+	// Its contexts are the contexts of a request without a lock.
 	outer, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestNilLock(t *testing.T) {
 	unaffected(t, "a nil lock", outer, lock)
 }
 
-// A lock whose contexts are detached leaves those of Bind alone.
+// Detaching the contexts of a lock leaves contexts of Bind alone.
 func TestDetachContexts(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -56,8 +56,8 @@ func TestDetachContexts(t *testing.T) {
 	unaffected(t, "a detached lock", outer, lock)
 }
 
-// unaffected checks that a context bound to lock, inside of one bound to outer,
-// carries outer and ends with neither lock's work.
+// unaffected checks a context that is bound to lock inside a context that is
+// bound to outer. It must carry outer, and must end with neither lock's work.
 func unaffected(t *testing.T, what string, outer, lock *sqllock.Lock) {
 	t.Helper()
 	ctx, cancelOuter := outer.Bind(t.Context())
@@ -76,7 +76,7 @@ func unaffected(t *testing.T, what string, outer, lock *sqllock.Lock) {
 	}
 }
 
-// FromContext with keys finds a lock beneath others.
+// FromContext with keys finds a lock below others.
 func TestFromContextOfKeys(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -155,8 +155,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A context that is unbound is forgotten: a lock held for long by a loop that
-// binds again and again does not grow, and its loss does not touch the old ones.
+// An unbound context is forgotten. A lock that a loop binds again and again
+// does not grow, and its loss does not end the unbound contexts.
 func TestUnbind(t *testing.T) {
 	t.Parallel()
 	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))
@@ -172,7 +172,7 @@ func TestUnbind(t *testing.T) {
 	}
 }
 
-// A hook that panics does not keep the key.
+// A hook that panics does not keep the key from being released.
 func TestPanicInOnEnd(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
@@ -193,11 +193,11 @@ func TestPanicInOnEnd(t *testing.T) {
 		t.Errorf("Unlock again: %v", err)
 	}
 	if _, err := locks.TryLock(t.Context(), sqllock.ID(1)); err != nil {
-		t.Errorf("the key was not given back: %v", err)
+		t.Errorf("the key was not released: %v", err)
 	}
 }
 
-// Every hook is called, in the order in which they came.
+// Every hook is called, in the order in which the hooks were added.
 func TestSeveralOnEnd(t *testing.T) {
 	t.Parallel()
 	lock, err := sqllock.NewMemory().TryLock(t.Context(), sqllock.ID(1))

@@ -28,8 +28,8 @@ func beginAll(ctx context.Context, s *Session, keys ...Key) <-chan calledAll {
 	return c
 }
 
-// A set costs one statement to take and one to give back, however it was ordered, and has a
-// key once that came twice.
+// A set takes one statement to acquire and one to give back, in any order of its
+// keys. A key that is in the set twice is taken once.
 func TestLockAllInOneStatement(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		locks, err := s.TryLockAll(background, Pair(2, 1), ID(5), ID(-5), ID(5))
@@ -53,7 +53,8 @@ func TestLockAllInOneStatement(t *testing.T) {
 	})
 }
 
-// One key that is held, here or elsewhere, refuses the whole set, and nothing is left of it.
+// A set is denied if one of its keys is held, in this process or elsewhere. No lock
+// of the set is left.
 func TestLockAllOrNone(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(2))
@@ -79,7 +80,8 @@ func TestLockAllOrNone(t *testing.T) {
 	})
 }
 
-// A set stands in line for a key that another asks for, and gets that one's answer.
+// A set waits for a key that another call requests, and is granted or denied with
+// that request.
 func TestLockAllJoinsQuestions(t *testing.T) {
 	tests := []struct {
 		name string
@@ -106,7 +108,7 @@ func TestLockAllJoinsQuestions(t *testing.T) {
 			wantErr(t, tt.name+": who stood behind the set", returned(t, "Lock", behind), nil)
 		})
 	}
-	// The one who asks gives up: what he would have got goes back, and the set goes on.
+	// The other call gives up. Its grant goes back, and the set continues.
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
 		server.session(0).hooks(hook, nil)
@@ -125,7 +127,7 @@ func TestLockAllJoinsQuestions(t *testing.T) {
 	})
 }
 
-// Who gives up a set while it is asked for leaves nothing behind.
+// A caller that gives up a set while it is requested leaves no lock behind.
 func TestLockAllGivesUp(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -148,7 +150,7 @@ func TestLockAllGivesUp(t *testing.T) {
 	})
 }
 
-// LockAll holds nothing while it waits, and ends with its context.
+// LockAll holds no lock while it waits. It returns when its context ends.
 func TestLockAllWaits(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(2))
@@ -173,7 +175,7 @@ func TestLockAllWaits(t *testing.T) {
 	})
 }
 
-// A set is bounded by what may be held, and by what a statement may carry.
+// The size of a set is limited by WithMaxHeld and by the room of a statement.
 func TestLockAllCapacity(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		_, err := s.TryLockAll(background, ID(1), ID(2), ID(3), ID(4))
@@ -192,7 +194,8 @@ func TestLockAllCapacity(t *testing.T) {
 	}, WithMaxHeld(3))
 }
 
-// After a statement that failed half-way what was taken of a set goes back.
+// After a statement that fails half-way, the locks that were taken of a set go
+// back.
 func TestLockAllIsReconciled(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		times := 0
@@ -216,7 +219,8 @@ func TestLockAllIsReconciled(t *testing.T) {
 	})
 }
 
-// A set does not pass who waits for one of its keys, and costs no statement then.
+// A set does not overtake a waiter for one of its keys. It is denied without a
+// statement.
 func TestLockAllStandsBack(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.steal(ID(1))
@@ -234,7 +238,7 @@ func TestLockAllStandsBack(t *testing.T) {
 	})
 }
 
-// A set that joins a release is granted as a whole when the keys are free.
+// A set that meets a release is granted as a whole once its keys are free.
 func TestLockAllJoinsARelease(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(2))
@@ -280,7 +284,8 @@ func TestLockAllSecrets(t *testing.T) {
 	}, WithMaxHeld(1000))
 }
 
-// LockAll goes on waiting while the database is away, or there is no room; and says so when its time is up.
+// LockAll waits on while the database is away or there is no room. Its error
+// names the reason when its context ends.
 func TestLockAllGoesOnWaiting(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		held := Locks{mustTry(t, s, ID(8)), mustTry(t, s, ID(9))}
@@ -318,7 +323,8 @@ func TestLockAllGoesOnWaiting(t *testing.T) {
 	}, WithMaxHeld(3))
 }
 
-// The methods of Locks tell of whichever is lost, and leave nothing bound.
+// The methods of Locks report the loss of any lock of the set, and leave no
+// context bound.
 func TestLocksTellOfAny(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		locks, err := s.TryLockAll(background, ID(1), ID(2), ID(3))

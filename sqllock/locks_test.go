@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Sets that cross, asked for by many callers of two Sessions: each is had as a whole, none
-// blocks another for ever, and nothing is left.
+// Many callers of two Sessions request sets of keys that overlap. Each set is
+// acquired as a whole, no caller blocks another for ever, and no lock remains.
 func TestSetsThatCross(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -45,7 +45,7 @@ func TestSetsThatCross(t *testing.T) {
 				}
 				for _, n := range places {
 					if inside[n].Add(1) != 1 {
-						t.Error("two have one key")
+						t.Error("two callers hold one key")
 					}
 				}
 				for _, n := range places {
@@ -59,12 +59,12 @@ func TestSetsThatCross(t *testing.T) {
 	}
 	wg.Wait()
 	if n := advisoryLocks(t, open(t, "pgx", dsn)); n != 0 {
-		t.Errorf("%d locks are left", n)
+		t.Errorf("%d locks remain", n)
 	}
 }
 
-// Of two that want the same keys at the same moment, in whatever order they name them, one
-// gets them: their tries meet at the same key first.
+// Two callers want the same keys at the same moment, in different orders. One
+// of them gets the keys, because both try the same key first.
 func TestOneOfTwoSetsIsGranted(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		a, b := session(t, driver, dsn), session(t, driver, dsn)
@@ -103,7 +103,7 @@ func TestOneOfTwoSetsIsGranted(t *testing.T) {
 				}
 			}
 			if granted == nil {
-				t.Fatal("each of two sets has kept the other from its keys")
+				t.Fatal("each of two sets has blocked the other")
 			}
 			if err := granted.Unlock(); err != nil {
 				t.Fatalf("Unlock: %v", err)
@@ -112,7 +112,7 @@ func TestOneOfTwoSetsIsGranted(t *testing.T) {
 	})
 }
 
-// DoAll runs the function under all keys or not at all, and gives them back.
+// DoAll runs the function under all keys or not at all, and releases them.
 func TestDoAll(t *testing.T) {
 	t.Parallel()
 	keys := []sqllock.Key{sqllock.ID(1), sqllock.Pair(0, 1), sqllock.ID(2)}
@@ -162,7 +162,7 @@ func TestDoAll(t *testing.T) {
 				}
 			}
 			if left.Err() == nil {
-				t.Error("the context of DoAll outlived it")
+				t.Error("the context of DoAll did not end with it")
 			}
 			free(t, m)
 		})

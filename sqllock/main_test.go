@@ -21,6 +21,7 @@ var (
 	open          = dbtest.Open
 	session       = dbtest.Session
 	transaction   = dbtest.Transaction
+	connection    = dbtest.Conn
 	mustLock      = dbtest.Lock
 	create        = dbtest.Create
 	execute       = dbtest.Execute
@@ -35,6 +36,8 @@ var (
 	exampleDatabase = dbtest.ExampleDatabase
 	exampleSession  = dbtest.ExampleSession
 )
+
+const sessionPID = dbtest.SessionPID
 
 // sessions counts the connections of Sessions to db's database.
 func sessions(tb testing.TB, db *sql.DB) int {

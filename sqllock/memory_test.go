@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A lock that Memory loses ends as a Session's does: for its holder, its contexts
-// and its hooks. The key is free after that.
+// A lock that Memory loses ends as a Session's lock does: for its holder, its
+// contexts and its hooks. The key is free after that.
 func TestMemoryLose(t *testing.T) {
 	t.Parallel()
 	m := sqllock.NewMemory()
@@ -50,7 +50,7 @@ func TestMemoryLose(t *testing.T) {
 		}
 	}
 	if err := released.Err(); !errors.Is(err, sqllock.ErrReleased) {
-		t.Errorf("a lock that was given back before: %v, want ErrReleased", err)
+		t.Errorf("a lock that was released before: %v, want ErrReleased", err)
 	}
 	for i := range 6 {
 		if err := mustMemory(t)(m.TryLock(t.Context(), sqllock.ID(int64(i)+1))).Unlock(); err != nil {
@@ -62,7 +62,7 @@ func TestMemoryLose(t *testing.T) {
 	}
 }
 
-// A waiting call gets the key of a lost lock, and its lock is good.
+// A waiting call gets the key of a lost lock. The new lock is not lost.
 func TestMemoryLoseWakesWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestMemoryLoseWakesWaiters(t *testing.T) {
 		}
 		next := <-granted
 		if !errors.Is(before, sqllock.ErrLost) {
-			t.Errorf("two hold the key: the first has %v", before)
+			t.Errorf("two callers hold the key: Err of the first is %v", before)
 		}
 		if err := next.Unlock(); err != nil {
 			t.Errorf("the next holder: %v", err)
@@ -91,7 +91,7 @@ func TestMemoryLoseWakesWaiters(t *testing.T) {
 	})
 }
 
-// mustMemory returns a lock that is held, or ends the test.
+// mustMemory returns a lock that is held, or fails the test.
 func mustMemory(t *testing.T) func(*sqllock.Lock, error) *sqllock.Lock {
 	t.Helper()
 	return func(lock *sqllock.Lock, err error) *sqllock.Lock {

@@ -16,8 +16,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// refused checks that Open on db fails with want and says what to change.
-func refused(t *testing.T, db *sql.DB, dsn string, want error, advice string) {
+// rejects checks that Open on db fails with want, and that its error says what
+// to change.
+func rejects(t *testing.T, db *sql.DB, dsn string, want error, advice string) {
 	t.Helper()
 	s, err := sqllock.Open(t.Context(), db)
 	if s != nil {
@@ -38,7 +39,7 @@ func TestOpenRefusesStandby(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		dsn := standby.DSN("")
 		db := open(t, driver, dsn)
-		refused(t, db, dsn, sqllock.ErrNotExclusive, "connect to the primary")
+		rejects(t, db, dsn, sqllock.ErrNotExclusive, "connect to the primary")
 		if _, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) {
 			t.Errorf("%s: PerTx on a standby: %v, want ErrNotExclusive", driver, err)
 		}
@@ -60,8 +61,8 @@ func TestPgBouncer(t *testing.T) {
 		for _, size := range []int{1, 2, 20} {
 			t.Run(fmt.Sprintf("%s/transaction/%d", driver, size), func(t *testing.T) {
 				dsn := pooler(t, "transaction", size)
-				refused(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "use PerTx")
-				// Nothing is left with the pooler's connections.
+				rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "use PerTx")
+				// Open leaves no lock and no setting on the pooler's connections.
 				direct := open(t, driver, cluster.DSN(""))
 				if n := advisoryLocks(t, direct); n != 0 {
 					t.Errorf("the proof left %d locks behind", n)
@@ -95,7 +96,8 @@ func TestPgBouncer(t *testing.T) {
 			})
 		})
 		t.Run(driver+"/OnConn", func(t *testing.T) {
-			// OnConn cannot prove anything, but notices that it is moved.
+			// OnConn cannot prove anything in advance, but notices that it has
+			// been moved to another server process.
 			db := open(t, driver, pooler(t, "transaction", 4))
 			conn, err := db.Conn(t.Context())
 			if err != nil {
@@ -106,7 +108,7 @@ func TestPgBouncer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Occupy the server process that the lock was taken on.
+			// Occupy the server process on which the lock was acquired.
 			tx, err := db.BeginTx(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -120,20 +122,6 @@ func TestPgBouncer(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestOpenRefusesPoolOfOne(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		db := open(t, driver, dsn)
-		db.SetMaxOpenConns(1)
-		refused(t, db, dsn, sqllock.ErrConfig, "allow two or more")
-		db.SetMaxOpenConns(2)
-		s, err := sqllock.Open(t.Context(), db)
-		if err != nil {
-			t.Fatalf("Open with a pool of two: %v", err)
-		}
-		_ = s.Close()
-	})
 }
 
 func TestOpenMisuse(t *testing.T) {
@@ -176,7 +164,7 @@ func TestOpenMisuse(t *testing.T) {
 	}
 }
 
-// The longest heartbeat that an error advises is accepted.
+// Open accepts the longest heartbeat that its own error advises.
 func TestAdvisedHeartbeat(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -204,7 +192,7 @@ func TestOpenWhileDatabaseIsDown(t *testing.T) {
 				t.Fatal(err)
 			}
 			db := open(t, driver, dsn)
-			refused(t, db, dsn, sqllock.ErrUnavailable, "refused")
+			rejects(t, db, dsn, sqllock.ErrUnavailable, "refused")
 
 			s, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen())
 			if err != nil {
@@ -232,7 +220,7 @@ func TestOpenWhileDatabaseIsDown(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := <-waiter; err != nil {
-				t.Errorf("who waited while the database came up: %v", err)
+				t.Errorf("the call that waited while the database came up: %v", err)
 			}
 			lock, err := s.TryLock(t.Context(), sqllock.ID(1))
 			if err != nil {
@@ -243,7 +231,7 @@ func TestOpenWhileDatabaseIsDown(t *testing.T) {
 	}
 }
 
-// Open ends with its context, however stuck the driver is.
+// Open ends with its context, even if the driver is stuck.
 func TestOpenWithStuckDriver(t *testing.T) {
 	t.Parallel()
 	stuck := &stuckConnector{release: make(chan struct{})}
@@ -267,7 +255,7 @@ func TestOpenWithStuckDriver(t *testing.T) {
 	}
 }
 
-// stuckConnector is a driver that heeds no context.
+// stuckConnector is a driver that ignores its context.
 type stuckConnector struct{ release chan struct{} }
 
 func (c *stuckConnector) Connect(context.Context) (driver.Conn, error) {
@@ -277,26 +265,26 @@ func (c *stuckConnector) Connect(context.Context) (driver.Conn, error) {
 
 func (c *stuckConnector) Driver() driver.Driver { return nil }
 
-// replaceable renames a function of PostgreSQL's own, in this database, so that
-// instead can take its place.
+// replaceable renames a function of PostgreSQL in this database, so that
+// instead can replace it.
 func replaceable(t *testing.T, db *sql.DB, function string) {
 	t.Helper()
 	name, _, _ := strings.Cut(function, "(")
 	execute(t, db, "SET allow_system_table_mods = on; ALTER FUNCTION pg_catalog."+function+" RENAME TO own_"+name)
 }
 
-// instead makes a function of this definition for one that is replaceable.
+// instead creates a function in the place of one that is replaceable.
 func instead(t *testing.T, db *sql.DB, definition string) {
 	t.Helper()
 	execute(t, db, "SET allow_system_table_mods = on; CREATE OR REPLACE FUNCTION pg_catalog."+definition)
 }
 
-// A server that grants every lock, as some that speak PostgreSQL's protocol do,
-// is found out.
+// Open detects a server that grants every lock. Some servers with PostgreSQL's
+// protocol do.
 func TestOpenRefusesLookAlike(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		direct := open(t, driver, dsn)
-		// On this database pg_try_advisory_lock is a function that says yes.
+		// In this database pg_try_advisory_lock always returns true.
 		for _, name := range []string{"version()", "pg_try_advisory_lock(bigint)", "pg_advisory_unlock(bigint)"} {
 			replaceable(t, direct, name)
 		}
@@ -309,27 +297,28 @@ func TestOpenRefusesLookAlike(t *testing.T) {
 			"Something 1.0 (PostgreSQL-compatible)": "not PostgreSQL by its version()",
 		} {
 			instead(t, direct, "version() RETURNS text LANGUAGE sql AS $$ SELECT '"+version+"' $$")
-			refused(t, db, dsn, sqllock.ErrNotExclusive, advice)
+			rejects(t, db, dsn, sqllock.ErrNotExclusive, advice)
 		}
 		_, err := sqllock.Open(t.Context(), db, sqllock.WithDialect(sqllock.PostgreSQL))
 		if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "did not exclude") {
-			t.Errorf("Open of a server that grants everyone: %v, want ErrNotExclusive", err)
+			t.Errorf("Open of a server that grants every lock: %v, want ErrNotExclusive", err)
 		}
 	})
 }
 
-// A server that says so when it is asked for a lock of a session is named, and what to do.
+// A server may reject the request for a session lock with an error of its own.
+// Open then names the server and says what to do.
 func TestOpenRefusesServerWithoutSessionLocks(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		direct := open(t, driver, dsn)
 		replaceable(t, direct, "pg_try_advisory_lock(bigint)")
 		instead(t, direct, `pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE plpgsql
 			AS $$ BEGIN RAISE EXCEPTION 'not here' USING ERRCODE = '0A000'; END $$`)
-		refused(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "pass WithLeaseTable()")
+		rejects(t, open(t, driver, dsn), dsn, sqllock.ErrNotExclusive, "pass WithLeaseTable()")
 	})
 }
 
-// WithSocket finds the socket where the driver is not known.
+// WithSocket finds the socket of a driver that sqllock does not know.
 func TestWithSocket(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		called := false

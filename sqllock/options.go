@@ -23,13 +23,12 @@ type options struct {
 	beatSet      bool
 	maxHeld      int
 	maxConns     int
-	perConn      int // locks held on a connection before another is opened
+	perConn      int // locks held on a connection before another is opened; 0: none is
 	async        bool
 	lazy         bool
 	named        Dialect
 	table        bool            // WithLeaseTable
 	dialect      dialect.Dialect // nil: what the database says that it is
-	spread       bool            // more connections for more locks
 	closeTimeout time.Duration   // what the end of a connection may take
 	socket       func(any) net.Conn
 	log          *slog.Logger
@@ -45,8 +44,6 @@ const (
 	defaultMaxHeld = 4000
 	minLease       = 2 * time.Second
 	maxLease       = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
-
-	heldPerConn = 1000 // beyond it a statement's cost for locks already held shows
 
 	// fullStatement is how many keys make up for what a statement costs by
 	// itself: it is not held back for more to come, and twice as many may go in
@@ -162,9 +159,8 @@ func newOptions(opts []Option) options {
 	o := options{
 		lease:        defaultLease,
 		maxHeld:      defaultMaxHeld,
-		maxConns:     (defaultMaxHeld + heldPerConn - 1) / heldPerConn,
-		perConn:      heldPerConn,
-		spread:       true,
+		maxConns:     (defaultMaxHeld + dialect.HeldPerConnection - 1) / dialect.HeldPerConnection,
+		perConn:      dialect.HeldPerConnection,
 		closeTimeout: 100 * time.Millisecond,
 		log:          slog.Default(),
 		bootTime:     bootTime,
@@ -190,7 +186,10 @@ func newOptions(opts []Option) options {
 func (o *options) suit() {
 	if o.dialect != nil {
 		traits := o.dialect.Traits()
-		o.spread, o.closeTimeout = traits.Spread, traits.CloseTimeout
+		o.perConn, o.closeTimeout = traits.HeldPerSession, traits.CloseTimeout
+		if machine, ok := o.dialect.(dialect.BootClock); ok {
+			o.bootTime = machine.BootTime
+		}
 		if !o.leaseSet {
 			o.lease = traits.Lease
 		}

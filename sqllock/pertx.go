@@ -72,7 +72,7 @@ type txHolder struct {
 // a goroutine, so that no caller's context reaches a transaction that may hold
 // a lock.
 
-// A txKey is what a TxLocker keeps beside a key.
+// A txKey is what a TxLocker keeps for a key.
 type txKey struct {
 	plainKey
 	state  keyState

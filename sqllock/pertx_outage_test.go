@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
 
-// firstFails is a database that grants every key, except that the first attempt
-// fails as begin or exec does.
+// firstFails is a database that grants every key. Only its first attempt fails,
+// as begin or exec does.
 type firstFails struct {
 	begin, exec func() error
 	begun, sent atomic.Int32
@@ -45,10 +45,10 @@ func (c firstFailsConn) ExecContext(context.Context, string, []driver.NamedValue
 	return driver.RowsAffected(1), nil
 }
 
-// An attempt that takes too long, or whose connection is gone, is an outage,
-// after which a campaign goes on. It does not look like a locker that is closed.
+// An attempt that takes too long, or whose connection is gone, is an outage. A
+// campaign goes on after it, as it would not after the end of a closed locker.
 func TestPerTxFailedAttemptIsNoEnd(t *testing.T) {
-	tooLong := func() error { time.Sleep(time.Minute); return nil } // in a driver that heeds no context
+	tooLong := func() error { time.Sleep(time.Minute); return nil } // in a driver that ignores its context
 	gone := func() error { return sql.ErrConnDone }
 	for name, d := range map[string]*firstFails{
 		"BEGIN takes too long": {begin: tooLong},

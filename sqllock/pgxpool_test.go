@@ -15,8 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// driverPool is a *sql.DB on a pool of the driver's own. Closing one of its
-// connections puts it back into that pool, alive.
+// driverPool opens a *sql.DB on a pool of the driver's own. Closing one of its
+// connections puts it back into that pool, still open.
 func driverPool(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), dsn)
@@ -32,8 +32,8 @@ func driverPool(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// leavesNothing checks that no server process, lock or setting of a Session is
-// left in db, whose other users go on as before.
+// leavesNothing checks that no server process, lock or setting of a Session
+// remains in db, and that its other users go on as before.
 func leavesNothing(t *testing.T, db *sql.DB, dsn string) {
 	t.Helper()
 	for range 40 {
@@ -67,7 +67,7 @@ func TestCloseOnDriverPool(t *testing.T) {
 	}
 }
 
-// tryTx takes key in a transaction of db, and reports whether it was free.
+// tryTx acquires key in a transaction of db, and reports whether it was free.
 func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
 	t.Helper()
 	tx, err := db.Begin()
@@ -82,7 +82,8 @@ func tryTx(t *testing.T, db *sql.DB, key sqllock.Key) (bool, error) {
 	return err == nil, err
 }
 
-// An Open that fails after it has set the connection up leaves none of that.
+// An Open that fails after it has set the connection up leaves no trace of
+// that.
 func TestFailedOpenOnDriverPool(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -97,7 +98,8 @@ func TestFailedOpenOnDriverPool(t *testing.T) {
 	leavesNothing(t, db, dsn)
 }
 
-// A connection that the server has ended, or that did not respond for the lease, goes too.
+// A connection that the server has ended, or that did not respond for the
+// lease, does not return to the pool either.
 func TestLossOnDriverPool(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -135,7 +137,8 @@ func TestLossOnDriverPool(t *testing.T) {
 	leavesNothing(t, db, dsn)
 }
 
-// A connection in doubt, of a ConnLocker's, is not given to the next user of the pool.
+// The next user of the pool never gets a ConnLocker's connection that is in
+// doubt.
 func TestConnInDoubtOnDriverPool(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -152,7 +155,7 @@ func TestConnInDoubtOnDriverPool(t *testing.T) {
 	if _, err := conn.ExecContext(context.Background(), "SELECT pg_advisory_unlock(2)"); err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) { // and so the connection is in doubt
+	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) { // the connection is in doubt now
 		t.Errorf("Unlock of what is not held: %v, want ErrLost", err)
 	}
 	leavesNothing(t, db, dsn)

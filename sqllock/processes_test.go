@@ -44,6 +44,6 @@ func TestKilledHolder(t *testing.T) {
 			}
 			defer lock.Unlock()
 		}
-		t.Logf("%d locks of a killed process taken over after %v", n, time.Since(killed).Round(time.Millisecond))
+		t.Logf("%d locks of a killed process are acquired by another after %v", n, time.Since(killed).Round(time.Millisecond))
 	})
 }

@@ -22,8 +22,8 @@ func mustRead(t *testing.T, s *Session, key Key) *Lock {
 	return lock
 }
 
-// The readers of a process share one lock in the database, which goes back with the last
-// of them.
+// The readers of a process share one lock in the database. The last of them gives
+// it back.
 func TestReadersShare(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		var readers []*Lock
@@ -46,8 +46,8 @@ func TestReadersShare(t *testing.T) {
 	})
 }
 
-// Who waits to have a key alone is not overtaken by readers that come later; those go on
-// when he gives up.
+// Later readers do not overtake a waiter for the exclusive lock. They continue
+// when that waiter gives up.
 func TestReadersDoNotOvertake(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		first := mustRead(t, s, ID(1))
@@ -76,7 +76,8 @@ func TestReadersDoNotOvertake(t *testing.T) {
 	})
 }
 
-// Nor is he who stands in line between readers, when those before him are let in.
+// Readers do not overtake a waiter for the exclusive lock that is between readers,
+// when the readers before it are granted.
 func TestReadersDoNotOvertakeInLine(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -94,8 +95,8 @@ func TestReadersDoNotOvertakeInLine(t *testing.T) {
 	})
 }
 
-// A reader who joins the question of somebody who wants the key alone is not refused by its
-// answer: readers elsewhere do not exclude it.
+// A reader that joins a request for the exclusive lock is not denied with that
+// request. Readers elsewhere do not exclude the reader.
 func TestReaderJoinsAQuestion(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		other, err := Open(background, s.db, withFake(server), withoutLog())
@@ -114,7 +115,7 @@ func TestReaderJoinsAQuestion(t *testing.T) {
 		wantErr(t, "the reader", reader, nil)
 		mustUnlock(t, reader.lock)
 
-		// And the other way round, readers first.
+		// The same with the reader first.
 		hook, resume = hold(t)
 		server.session(0).hooks(hook, nil)
 		reads = beginRead(background, s, ID(1))
@@ -128,8 +129,8 @@ func TestReaderJoinsAQuestion(t *testing.T) {
 	})
 }
 
-// A reader who has come before the question of somebody who wants the key alone was sent, and goes
-// into the same statement behind him, is not refused by its answer, either.
+// The same holds for a reader that came before the request for the exclusive lock
+// was sent, and goes into the same statement behind it.
 func TestReaderBehindOneAlone(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		other, err := Open(background, s.db, withFake(server), withoutLog())
@@ -151,8 +152,8 @@ func TestReaderBehindOneAlone(t *testing.T) {
 	})
 }
 
-// Readers who have waited for one who had the key alone read together: his lock, which excludes them, is not
-// handed on to the first of them.
+// Readers that waited for the holder of the exclusive lock read together. The
+// exclusive lock is not handed on to the first of them.
 func TestReadersAfterOneAlone(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		alone := mustTry(t, s, ID(1))
@@ -169,7 +170,7 @@ func TestReadersAfterOneAlone(t *testing.T) {
 	})
 }
 
-// All readers on a connection learn of its loss.
+// When a connection is lost, the locks of all readers on it are lost.
 func TestReadersAreLost(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		readers := []*Lock{mustRead(t, s, ID(1)), mustRead(t, s, ID(1)), mustRead(t, s, ID(2))}
@@ -197,8 +198,8 @@ func TestReadersAreLost(t *testing.T) {
 	})
 }
 
-// A statement that fails half-way leaves what it had taken in the mode in which it was
-// asked for.
+// After a statement that fails half-way, the locks that it took have the mode in
+// which they were requested.
 func TestReadersAreReconciled(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		kept := mustRead(t, s, ID(1))
@@ -226,8 +227,8 @@ func TestReadersAreReconciled(t *testing.T) {
 	})
 }
 
-// Where there are no readers' locks it is said at once, also to who waits, and others
-// go on.
+// If the database has no shared locks, RLock and TryRLock return an error at
+// once, and other calls go on.
 func TestNoReaders(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		server.withoutReaders = true
@@ -249,7 +250,8 @@ func TestNoReaders(t *testing.T) {
 	})
 }
 
-// A reader who tries is not refused for one who waits to read: nobody holds the key alone, nor wants it so.
+// TryRLock is not denied because another reader waits. No request is for the
+// exclusive lock.
 func TestReadersPassReaders(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -260,7 +262,8 @@ func TestReadersPassReaders(t *testing.T) {
 		wantErr(t, "who waits", returned(t, "RLock", waits), nil)
 		wantErr(t, "who tries", returned(t, "TryRLock", tries), nil)
 
-		// While somebody elsewhere has the key, who tries is told so at once, and not when the other asks again.
+		// While another session holds the key, TryRLock is denied at once. It does
+		// not wait until the waiter requests the key again.
 		server.steal(ID(2))
 		waits = begin(func() (*Lock, error) { return s.RLock(background, ID(2)) })
 		began := now()
@@ -275,8 +278,8 @@ func TestReadersPassReaders(t *testing.T) {
 	})
 }
 
-// Of those who came while the question was under way a reader behind somebody who waits to have the key
-// alone waits, too.
+// Of the requests that came while the statement was under way, a reader behind a
+// waiter for the exclusive lock waits, too.
 func TestReadersAreAdmittedInLine(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		hook, resume := hold(t)
@@ -296,7 +299,7 @@ func TestReadersAreAdmittedInLine(t *testing.T) {
 	})
 }
 
-// Close lets nobody in: not a reader either who stood behind somebody that it sends away.
+// Close grants nothing, not even to a reader behind a waiter whose wait it ends.
 func TestCloseAdmitsNoReaders(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
 		first := mustRead(t, s, ID(1))
@@ -311,8 +314,8 @@ func TestCloseAdmitsNoReaders(t *testing.T) {
 	})
 }
 
-// After a suspend that the lease did not survive no reader joins, and none is left waiting for those that
-// are gone.
+// After a suspend that is longer than the lease no reader joins the earlier ones,
+// and none waits for them.
 func TestReadersAreNotStranded(t *testing.T) {
 	var asleep atomic.Int64
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
@@ -332,7 +335,8 @@ func TestReadersAreNotStranded(t *testing.T) {
 	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
 }
 
-// An Unlock that is not the last reader's tells of a loss, too, that only the clock knows of.
+// Unlock reports a loss that only the clock shows, even if it is not that of the
+// last reader.
 func TestReadersUnlockAfterSuspend(t *testing.T) {
 	var asleep atomic.Int64
 	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A readerLocker takes locks for one alone and for readers.
+// A readerLocker acquires exclusive locks and readers' locks.
 type readerLocker interface {
 	sqllock.Locker
 	TryRLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error)
@@ -27,8 +27,8 @@ var (
 	_ readerLocker = (*sqllock.Memory)(nil)
 )
 
-// Readers of every kind, Sessions, connections and transactions, share a key, and exclude who
-// wants it alone, in both key spaces.
+// Readers of every kind (Sessions, connections and transactions) share a key.
+// They exclude every caller that wants it alone, in both key spaces.
 func TestReadersOfAllKinds(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -45,12 +45,12 @@ func TestReadersOfAllKinds(t *testing.T) {
 				for range 2 {
 					lock, err := l.TryRLock(t.Context(), key)
 					if err != nil {
-						t.Fatalf("%s: TryRLock beside readers: %v", name, err)
+						t.Fatalf("%s: TryRLock while others read: %v", name, err)
 					}
 					readers = append(readers, lock)
 				}
 			}
-			aloneRefused := func(when string) {
+			rejectsWriters := func(when string) {
 				t.Helper()
 				for name, l := range lockers {
 					if _, err := l.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
@@ -61,24 +61,24 @@ func TestReadersOfAllKinds(t *testing.T) {
 					t.Errorf("TryTx %s: %v, want ErrHeld", when, err)
 				}
 			}
-			aloneRefused("beside readers")
+			rejectsWriters("while others read")
 			for _, l := range readers {
 				if err := l.Unlock(); err != nil {
 					t.Errorf("Unlock: %v", err)
 				}
 			}
-			aloneRefused("beside a transaction that reads")
+			rejectsWriters("while a transaction reads")
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}
 			for name, l := range lockers {
 				lock, err := l.TryLock(t.Context(), key)
 				if err != nil {
-					t.Fatalf("%s: TryLock when all have read: %v", name, err)
+					t.Fatalf("%s: TryLock after the last reader: %v", name, err)
 				}
 				for other, l := range lockers {
 					if _, err := l.TryRLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
-						t.Errorf("%s: TryRLock beside %s, which has it alone: %v, want ErrHeld", other, name, err)
+						t.Errorf("%s: TryRLock while %s holds the key alone: %v, want ErrHeld", other, name, err)
 					}
 				}
 				tx := transaction(t, db)
@@ -100,8 +100,8 @@ func TestReadersOfAllKinds(t *testing.T) {
 	})
 }
 
-// Readers and those who want a key alone, of two Sessions with different drivers and of a
-// Memory: nobody is ever beside somebody who is alone.
+// Readers and writers contend for a key, in two Sessions with different drivers
+// and in a Memory. No caller ever holds the key together with a writer.
 func TestReadersExclude(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
@@ -115,7 +115,7 @@ func TestReadersExclude(t *testing.T) {
 			const keys = 3
 			var (
 				alone, readers [keys]atomic.Int32
-				together       atomic.Int32 // readers that met others
+				together       atomic.Int32 // readers that held the key with others
 				wg             sync.WaitGroup
 			)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -133,7 +133,7 @@ func TestReadersExclude(t *testing.T) {
 								return
 							}
 							if others := alone[n].Add(1) - 1 + readers[n].Load(); others != 0 {
-								t.Errorf("%d others are beside who has the key alone", others)
+								t.Errorf("%d others hold the key together with a writer", others)
 							}
 							alone[n].Add(-1)
 							_ = lock.Unlock()
@@ -149,7 +149,7 @@ func TestReadersExclude(t *testing.T) {
 						}
 						time.Sleep(200 * time.Microsecond) // the work
 						if others := alone[n].Load(); others != 0 {
-							t.Errorf("a reader is beside who has the key alone")
+							t.Errorf("a reader holds the key together with a writer")
 						}
 						readers[n].Add(-1)
 						_ = lock.Unlock()
@@ -158,13 +158,13 @@ func TestReadersExclude(t *testing.T) {
 			}
 			wg.Wait()
 			if together.Load() == 0 {
-				t.Error("no reader has ever met another: the test shows nothing")
+				t.Error("no two readers held the key at once: the test shows nothing")
 			}
 		})
 	}
 }
 
-// A reader's lock cannot be fenced, and says so.
+// A reader's lock cannot be fenced. Fence reports that.
 func TestReadersAreNotFenced(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)

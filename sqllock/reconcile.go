@@ -31,7 +31,7 @@ func (c *connection) reconcile(err error) bool {
 	}
 	for _, k := range b.releases {
 		if holds[k.dbKey()] {
-			t.releaseLocked(k)
+			c.releaseAgainLocked(k)
 		} else {
 			c.keyFreedLocked(k)
 		}
@@ -51,6 +51,17 @@ func (c *connection) reconcile(err error) bool {
 	}
 	b.clear()
 	return true
+}
+
+// releaseAgainLocked has the next statement give k back, which the batch did not. A
+// caller that waits for that has waited since the batch's oldest at the latest, and
+// goes on with what is left of its time. Without such a caller the time of those
+// who queue from now on counts.
+func (c *connection) releaseAgainLocked(k *keyState) {
+	c.slot.s.table.releaseLocked(k)
+	if k.reply != nil || k.tried() {
+		c.slot.oldest = min(c.slot.oldest, c.batch.oldest)
+	}
 }
 
 // stillHolds reports whether c lives and holds what it held, after err of a

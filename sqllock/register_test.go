@@ -20,7 +20,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// registering is a Session that writes into a registry, with heartbeats that a test can wait for.
+// registering opens a Session that writes into a registry, with a short
+// heartbeat.
 func registering(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
 	return session(t, driver, dsn, append([]sqllock.Option{sqllock.WithRegistry(""), sqllock.WithHeartbeat(20 * time.Millisecond)}, opts...)...)
 }
@@ -41,7 +42,8 @@ func lockOf(t *testing.T, s *sqllock.Session, key sqllock.Key) *sqllock.Lock {
 	return lock
 }
 
-// registration is what the registry says of key, which is held; the zero Registration if nothing.
+// registration returns what the registry says of key, which is held. It returns
+// the zero Registration if there is none.
 func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r lockwatch.Registration) {
 	t.Helper()
 	s, err := lockwatch.Inspect(t.Context(), db)
@@ -56,7 +58,8 @@ func registration(t *testing.T, db *sql.DB, key sqllock.Key) (r lockwatch.Regist
 	return r
 }
 
-// watch has Watch look at db until the test ends, and passes what it finds to report.
+// watch runs Watch on db until the test ends, and passes its findings to
+// report.
 func watch(t *testing.T, db *sql.DB, report func(lockwatch.Finding), opts ...lockwatch.WatchOption) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,8 +75,9 @@ func watch(t *testing.T, db *sql.DB, report func(lockwatch.Finding), opts ...loc
 	})
 }
 
-// What a Session holds and who waits for it is in the registry from the next heartbeat on, with a name
-// only if the lock was given one, and goes when it goes.
+// The registry shows the locks and the waiters of a Session from the next
+// heartbeat on. A name is there only if the lock was given one. The entry ends
+// with the lock.
 func TestRegistryIsWritten(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
@@ -88,7 +92,7 @@ func TestRegistryIsWritten(t *testing.T) {
 		lockertest.Eventually(t, "all three are registered", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 3
 		})
-		lockertest.Eventually(t, "the name is there", func() bool { return registration(t, db, named).Name != "" })
+		lockertest.Eventually(t, "the name is registered", func() bool { return registration(t, db, named).Name != "" })
 		h := registration(t, db, named)
 		if !strings.HasPrefix(h.Name, "it's a \\ name?üü") || len(h.Name) > 200 || h.Holder != `the "worker" o'clock \ 7` {
 			t.Errorf("name %q, holder %q", h.Name, h.Holder)
@@ -96,7 +100,7 @@ func TestRegistryIsWritten(t *testing.T) {
 		if h := registration(t, db, plain); h.Name != "" || h.Namespace != "registry" {
 			t.Errorf("a lock without a name: name %q, namespace %q", h.Name, h.Namespace)
 		}
-		if registration(t, db, read).Session == 0 { // it counts for a lock of the same mode only
+		if registration(t, db, read).Session == 0 { // a registration counts only for a lock of the same mode
 			t.Error("a reader's lock is not registered as one")
 		}
 		before := registration(t, db, plain)
@@ -113,10 +117,10 @@ func TestRegistryIsWritten(t *testing.T) {
 			waiting.Go(func() { _, _ = s.Lock(ctx, plain) })
 		}
 		waiting.Go(func() { _, _ = s.LockAll(bound, sqllock.ID(77), plain) })
-		elsewhere, unbindElsewhere := lockOf(t, session(t, driver, dsn), sqllock.ID(99)).Bind(ctx) // of another Session: not known to be of this database
+		elsewhere, unbindElsewhere := lockOf(t, session(t, driver, dsn), sqllock.ID(99)).Bind(ctx) // of another Session: this one cannot know that it is in the same database
 		defer unbindElsewhere()
 		waiting.Go(func() { _, _ = s.Lock(elsewhere, plain) })
-		lockertest.Eventually(t, "who waits is registered, with what he holds", func() bool {
+		lockertest.Eventually(t, "the waiter is registered, with the locks that it holds", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space = -1 AND waiters = 3") == 1 &&
 				number(t, db, "SELECT coalesce(sum(waiters), 0) FROM latchkey_waits WHERE held_space = 1") == 3
 		})
@@ -125,13 +129,14 @@ func TestRegistryIsWritten(t *testing.T) {
 		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		lockertest.Eventually(t, "nobody waits, and one lock less is held", func() bool {
+		lockertest.Eventually(t, "no caller waits, and one lock less is held", func() bool {
 			return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 && number(t, db, "SELECT count(*) FROM latchkey_heartbeats") == 2
 		})
 	})
 }
 
-// The registry is written while there is traffic, too, when no heartbeat is due by itself.
+// The registry is written under load too, when no heartbeat would be due
+// otherwise.
 func TestRegistryIsWrittenUnderLoad(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
@@ -156,8 +161,8 @@ func TestRegistryIsWrittenUnderLoad(t *testing.T) {
 	})
 }
 
-// Two callers, each of whom holds what the other waits for, in one Session or in two: a cycle that
-// PostgreSQL cannot see, and that is certain.
+// Two callers each hold the key that the other one waits for, in one Session or
+// in two. PostgreSQL cannot see this cycle. It is certain all the same.
 func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
@@ -181,7 +186,7 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 			})
 			cancel()
 			waiting.Wait()
-			lockertest.Eventually(t, name+": no cycle any more", func() bool {
+			lockertest.Eventually(t, name+": the cycle has ended", func() bool {
 				s, err := lockwatch.Inspect(t.Context(), db)
 				return err == nil && len(s.Cycles()) == 0
 			})
@@ -189,11 +194,12 @@ func TestRegistryShowsCyclesOfPollers(t *testing.T) {
 	})
 }
 
-// Open says what is missing: the tables, those of the schema that was named, a right, PostgreSQL.
+// Open reports what is missing: the tables, the tables in the schema that was
+// named, a right, or PostgreSQL.
 func TestRegistryMisuse(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
-		refused := func(what, says string, opts ...sqllock.Option) {
+		rejects := func(what, says string, opts ...sqllock.Option) {
 			t.Helper()
 			s, err := sqllock.Open(t.Context(), open(t, driver, dsn), opts...)
 			if err == nil {
@@ -203,25 +209,26 @@ func TestRegistryMisuse(t *testing.T) {
 				t.Errorf("%s: %v, want an error of its own that says %q", what, err, says)
 			}
 		}
-		refused("no tables", "lockwatch.Schema", sqllock.WithRegistry(""))
-		refused("no tables, lazily", "lockwatch.Schema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
+		rejects("no tables", "lockwatch.Schema", sqllock.WithRegistry(""))
+		rejects("no tables, lazily", "lockwatch.Schema", sqllock.WithRegistry(""), sqllock.WithLazyOpen())
 		execute(t, db, `CREATE SCHEMA "o'ther"; SET search_path = "o'ther"; `+strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+`; RESET search_path`)
-		refused("tables in another schema", "name their schema", sqllock.WithRegistry(""))
-		refused("a schema without them", "lockwatch.Schema", sqllock.WithRegistry("public"))
+		rejects("tables in another schema", "name their schema", sqllock.WithRegistry(""))
+		rejects("a schema without them", "lockwatch.Schema", sqllock.WithRegistry("public"))
 		if s := session(t, driver, dsn, sqllock.WithRegistry("o'ther")); s.Close() != nil {
-			t.Error("the schema that has them is refused")
+			t.Error("the schema that has the tables is rejected")
 		}
 		stranger := fmt.Sprintf("stranger_%d", time.Now().UnixNano())
 		execute(t, db, strings.Join(lockwatch.Schema(sqllock.PostgreSQL), ";")+"; CREATE ROLE "+stranger+"; ALTER TABLE latchkey_waits OWNER TO "+stranger)
-		refused("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
+		rejects("tables of a stranger's", "somebody else", sqllock.WithRegistry(""))
 		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits; DROP ROLE "+stranger)
 		execute(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE insufficient_privilege; END $$;
 			CREATE TRIGGER refuse BEFORE DELETE ON "o'ther".latchkey_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
-		refused("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))
+		rejects("a right is missing", "role that may", sqllock.WithRegistry("o'ther"))
 	})
 }
 
-// A registry that cannot be written any more costs no lock, and is told of once.
+// A registry that cannot be written any more costs no lock. The log reports it
+// once.
 func TestRegistryNeverCostsALock(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := registry(t, driver, dsn)
@@ -230,14 +237,14 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 		lock := lockOf(t, s, sqllock.ID(1))
 		lockertest.Eventually(t, "the lock is registered", func() bool { return registration(t, db, sqllock.ID(1)).Session != 0 })
 
-		// Somebody has the table for himself.
+		// Another session holds the table's lock.
 		tx := transaction(t, db)
 		if _, err := tx.ExecContext(t.Context(), "LOCK TABLE latchkey_heartbeats IN ACCESS EXCLUSIVE MODE"); err != nil {
 			t.Fatal(err)
 		}
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot be written") })
 		if err := lockOf(t, s, sqllock.ID(2)).Unlock(); err != nil {
-			t.Errorf("a lock taken meanwhile: %v", err)
+			t.Errorf("a lock acquired meanwhile: %v", err)
 		}
 		if lock.Err() != nil || s.Stats().Losses != 0 {
 			t.Fatalf("the lock: %v; %d losses", lock.Err(), s.Stats().Losses)
@@ -247,14 +254,14 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 		}
 		lockertest.Eventually(t, "it is written again", func() bool { return strings.Contains(log.String(), "written again") })
 
-		// It is slow, for whatever reason.
+		// The registry is slow.
 		execute(t, db, `CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
 			CREATE TRIGGER dawdle BEFORE INSERT ON latchkey_heartbeats FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "cannot be written") == 2 })
 		execute(t, db, "DROP TRIGGER dawdle ON latchkey_heartbeats")
 		lockertest.Eventually(t, "it is written again", func() bool { return strings.Count(log.String(), "written again") == 2 })
 
-		// It is gone, and stays so for another connection.
+		// The registry is gone, also for the next connection.
 		execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits")
 		lockertest.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "cannot be written") == 3 })
 		if lock.Err() != nil || s.Stats().Losses != 0 {
@@ -266,7 +273,7 @@ func TestRegistryNeverCostsALock(t *testing.T) {
 			return err == nil && lock.Unlock() == nil
 		})
 		if text := log.String(); strings.Contains(text, "127.0.0.1") || strings.Contains(text, dsn) {
-			t.Errorf("the log tells where the database is: %s", text)
+			t.Errorf("the log contains the database's address: %s", text)
 		}
 	})
 }
@@ -288,8 +295,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// What a database of another encoding cannot store does not keep the registry from being written, nor does a client
-// whose encoding has backslashes within characters.
+// A database of another encoding cannot store every name. A client's encoding
+// may have backslashes within characters. The registry is written in both
+// cases.
 func TestRegistryInAnotherEncoding(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)

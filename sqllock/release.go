@@ -10,8 +10,8 @@ func (t *keyTable) unlock(l *Lock) error {
 		t.mu.Unlock()
 		return ErrLost
 	}
-	// Where the source is asked, its answer tells of a loss while the system was
-	// suspended. Here it is not asked, or not waited for.
+	// The source's answer reports a loss while the system was suspended. Here the
+	// source is not asked, or its answer is not waited for.
 	if (t.asyncUnlock || len(k.waiters) > 0 || len(k.readers) > 1) && k.own.expired() {
 		t.mu.Unlock()
 		l.expire()

@@ -125,8 +125,8 @@ func (c *connection) prepareSecretLocked() bool {
 	return true
 }
 
-// spareSecretLocked returns a check of c that no key needs which c holds or is to
-// request. If there is none, it reports that c is full.
+// spareSecretLocked returns a check of c that no key needs which is held on c or
+// waits in its queue. If there is none, it reports that c is full.
 func (c *connection) spareSecretLocked() (spare secretCheck, full bool) {
 	needed := make(map[secretCheck]bool)
 	for k := range c.slot.s.table.keys.all() {

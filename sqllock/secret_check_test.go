@@ -17,8 +17,8 @@ import (
 
 const payouts = sqllock.Namespace("payouts")
 
-// Two fleets with different secrets make different keys of one name: the second
-// is refused, and the first is not disturbed.
+// Two fleets with different secrets make different keys of one name. The second
+// one is rejected, and the first is not disturbed.
 func TestAnotherSecret(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		right, wrong := payouts.Keyed([]byte("right")), payouts.Keyed([]byte("wrong"))
@@ -33,7 +33,7 @@ func TestAnotherSecret(t *testing.T) {
 		if _, err := second.TryLock(t.Context(), right.Key("ann")); !errors.Is(err, sqllock.ErrHeld) {
 			t.Errorf("the same secret: %v", err)
 		}
-		for range 3 { // also when it is known already
+		for range 3 { // the second and third time it is known already
 			_, err = newcomer.TryLock(t.Context(), wrong.Key("ann"))
 			if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), `"payouts"`) {
 				t.Errorf("another secret: %v", err)
@@ -49,7 +49,7 @@ func TestAnotherSecret(t *testing.T) {
 		for _, key := range []sqllock.Key{payouts.Key("ann"), sqllock.Namespace("mail").Keyed([]byte("wrong")).Key("ann")} {
 			other, err := newcomer.TryLock(t.Context(), key)
 			if err != nil {
-				t.Fatalf("a key that is not concerned: %v", err)
+				t.Fatalf("a key of another namespace: %v", err)
 			}
 			if err := other.Unlock(); err != nil {
 				t.Error(err)
@@ -59,14 +59,14 @@ func TestAnotherSecret(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := newcomer.TryLock(t.Context(), wrong.Key("ann")); !errors.Is(err, sqllock.ErrNotExclusive) {
-			t.Errorf("another secret, while nobody holds a key: %v", err)
+			t.Errorf("another secret, while no key is held: %v", err)
 		}
 		if err := errors.Join(first.Close(), second.Close()); err != nil {
 			t.Fatal(err)
 		}
 		lock, err = newcomer.Lock(t.Context(), wrong.Key("ann"))
 		if err != nil {
-			t.Fatalf("after the others have gone: %v", err)
+			t.Fatalf("after the others have closed: %v", err)
 		}
 		if err := lock.Unlock(); err != nil {
 			t.Error(err)
@@ -74,8 +74,8 @@ func TestAnotherSecret(t *testing.T) {
 	})
 }
 
-// Of two that begin at the same moment with different secrets, never do both
-// get a key.
+// Two Sessions with different secrets begin at the same moment. At most one of
+// them gets a key.
 func TestTwoSecretsAtOnce(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		grants := 0
@@ -111,11 +111,11 @@ func TestTwoSecretsAtOnce(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%d of 25 times one of the two got the key, else none", grants)
+		t.Logf("in %d of 25 rounds one of the two got the key, in the others none did", grants)
 	})
 }
 
-// In one process, too.
+// The same in one process.
 func TestTwoSecretsInOneSession(t *testing.T) {
 	t.Parallel()
 	s := session(t, "pgx", pgtest.Database(t))

@@ -9,7 +9,7 @@ import (
 // A Session is the source of its table: its keys are in the database, and it
 // reaches them through slots.
 
-// A sessionKey is what a Session keeps beside a key. The key state is part of it,
+// A sessionKey is what a Session keeps for a key. The key state is part of it,
 // so that both are one allocation.
 //
 // Invariant: conn is not nil exactly while the key is granted.
@@ -139,7 +139,7 @@ const growPause = 10 * time.Second
 // another one for the locks to come.
 func (s *Session) chooseSlotLocked() *slot {
 	sl := s.bestSlotLocked()
-	if sl.away == nil && sl.loadLocked() >= s.options.perConn && s.options.spread && s.mayGrowLocked() {
+	if sl.away == nil && s.options.perConn > 0 && sl.loadLocked() >= s.options.perConn && s.mayGrowLocked() {
 		s.growLocked()
 	}
 	return sl
@@ -147,8 +147,7 @@ func (s *Session) chooseSlotLocked() *slot {
 
 // bestSlotLocked is the first slot with room, so that few locks stay on few
 // connections. If none has room, it is the slot with the fewest locks. Connected
-// slots come before those that are about to be, and these before those that are
-// away.
+// slots come before slots that connect, and these before slots that are away.
 func (s *Session) bestSlotLocked() *slot {
 	best := s.slots[0]
 	for _, sl := range s.slots[1:] {

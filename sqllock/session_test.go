@@ -15,7 +15,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// take takes n keys that begin at first.
+// take acquires n keys that begin at first.
 func take(tb testing.TB, s *sqllock.Session, first, n int) []*sqllock.Lock {
 	tb.Helper()
 	locks := make([]*sqllock.Lock, n)
@@ -51,17 +51,17 @@ func TestThousandKeysOneConnection(t *testing.T) {
 		before := s.Stats()
 		for i := range locks {
 			if _, err := s.TryLock(t.Context(), sqllock.ID(int64(i))); !errors.Is(err, sqllock.ErrHeld) {
-				t.Fatalf("second caller: %v", err)
+				t.Fatalf("the second caller: %v", err)
 			}
 		}
 		if after := s.Stats(); after.Exchanges != before.Exchanges {
-			t.Errorf("1000 refusals in the process cost %d queries, want none", after.Exchanges-before.Exchanges)
+			t.Errorf("1000 rejections in the process cost %d queries, want none", after.Exchanges-before.Exchanges)
 		}
 		for _, lock := range locks {
 			go func() { _ = lock.Unlock() }()
 		}
-		lockertest.Eventually(t, "all locks are back", func() bool { return advisoryLocks(t, observer) == 0 })
-		t.Logf("1000 locks taken and given back in %d statements on one connection", s.Stats().Exchanges)
+		lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, observer) == 0 })
+		t.Logf("1000 locks acquired and released in %d statements on one connection", s.Stats().Exchanges)
 	})
 }
 
@@ -73,7 +73,7 @@ func TestMoreConnectionsForMoreLocks(t *testing.T) {
 	var locks []*sqllock.Lock
 	for i := range 25 {
 		locks = append(locks, take(t, s, 100*i, 100)...)
-		if i == 11 || i == 22 { // the lock beyond the last thousand has asked for another connection
+		if i == 11 || i == 22 { // the first lock of the next thousand has requested another connection
 			lockertest.Eventually(t, "another connection is open", func() bool { return s.Stats().Connections == i/10+1 })
 		}
 	}
@@ -97,16 +97,16 @@ func TestMoreConnectionsForMoreLocks(t *testing.T) {
 	}
 	lock, err := s.TryLock(t.Context(), sqllock.ID(-1))
 	if err != nil {
-		t.Fatalf("TryLock after room appeared: %v", err)
+		t.Fatalf("TryLock after a release: %v", err)
 	}
 	for _, l := range append(locks[1:], lock) {
 		go func() { _ = l.Unlock() }()
 	}
-	lockertest.Eventually(t, "all locks are back", func() bool { return advisoryLocks(t, observer) == 0 })
+	lockertest.Eventually(t, "all locks are released", func() bool { return advisoryLocks(t, observer) == 0 })
 }
 
-// Ten thousand callers that give up at any moment do not cost the session its
-// connection, nor leave locks or goroutines.
+// Ten thousand callers that give up at any moment do not end the Session's
+// connection. They leave no locks and no goroutines behind.
 func TestTenThousandCancelledCallers(t *testing.T) {
 	for _, driver := range pgtest.Drivers() { // not parallel: goroutines are counted
 		t.Run(driver, func(t *testing.T) {
@@ -122,7 +122,8 @@ func TestTenThousandCancelledCallers(t *testing.T) {
 			for i := range 200 {
 				wg.Go(func() {
 					for j := range 50 {
-						// From before the call until after the answer.
+						// The context ends at a moment between the begin of the
+						// call and its response, or before it.
 						ctx, cancel := context.WithTimeout(context.Background(), rand.N(time.Millisecond)-100*time.Microsecond)
 						lock, err := s.TryLock(ctx, sqllock.ID(int64((i+j)%100)))
 						switch {
@@ -140,23 +141,20 @@ func TestTenThousandCancelledCallers(t *testing.T) {
 			}
 			wg.Wait()
 			if err := bystander.Err(); err != nil {
-				t.Fatalf("a lock beside cancelled calls: %v", err)
+				t.Fatalf("a lock that was held meanwhile: %v", err)
 			}
-			lockertest.Eventually(t, "only the bystander's lock is left", func() bool { return advisoryLocks(t, observer) == 1 })
-			lockertest.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+			lockertest.Eventually(t, "only the bystander's lock remains", func() bool { return advisoryLocks(t, observer) == 1 })
+			lockertest.Eventually(t, "no goroutine remains", func() bool { return runtime.NumGoroutine() <= goroutines })
 			if now := number(t, observer, sessionPID); now != pid || s.Stats().Losses != 0 {
-				t.Errorf("the session died: process %d, then %d; %d losses", pid, now, s.Stats().Losses)
+				t.Errorf("the connection was lost: process %d, then %d; %d losses", pid, now, s.Stats().Losses)
 			}
 			t.Logf("10000 calls: %d granted, %d gave up; %d statements, same server process", granted.Load(), gaveUp.Load(), s.Stats().Exchanges)
 		})
 	}
 }
 
-// sessionPID is the server process of the only Session of a database.
-const sessionPID = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%latchkey'`
-
-// A process whose callers hand a key on to each other lets others have their
-// turn.
+// Callers of one process hand a key on to each other. Other processes still get
+// their turn.
 func TestTurnsAcrossProcesses(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		greedy, other := session(t, driver, dsn), session(t, driver, dsn)
@@ -185,26 +183,26 @@ func TestTurnsAcrossProcesses(t *testing.T) {
 				}
 			})
 		}
-		lockertest.Eventually(t, "hand-overs are under way", func() bool { return handed.Load() > 100 })
+		lockertest.Eventually(t, "callers hand the key on", func() bool { return handed.Load() > 100 })
 		for range 3 {
 			asked := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			lock, err := other.Lock(ctx, key)
 			cancel()
 			if err != nil {
-				t.Fatalf("no turn within three seconds of hand-overs elsewhere: %v", err)
+				t.Fatalf("no turn within three seconds while another process hands the key on: %v", err)
 			}
 			longest = max(longest, time.Since(asked))
 			_ = lock.Unlock()
 		}
 		close(stop)
 		wg.Wait()
-		t.Logf("longest wait for a turn %v, beside %d hand-overs", longest.Round(time.Millisecond), handed.Load())
+		t.Logf("longest wait for a turn %v, during %d handovers", longest.Round(time.Millisecond), handed.Load())
 	})
 }
 
-// Sequential callers of one process are never refused, though Unlock does not
-// wait for the database.
+// Callers of one process that follow each other are never rejected, although
+// Unlock does not wait for the database.
 func TestAsyncUnlock(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := session(t, driver, dsn, sqllock.WithAsyncUnlock())
@@ -218,7 +216,7 @@ func TestAsyncUnlock(t *testing.T) {
 			}
 		}
 		observer := open(t, driver, dsn)
-		lockertest.Eventually(t, "the lock is back", func() bool { return advisoryLocks(t, observer) == 0 })
+		lockertest.Eventually(t, "the lock is released", func() bool { return advisoryLocks(t, observer) == 0 })
 	})
 }
 
@@ -251,7 +249,7 @@ func TestTryAnyIsOneRoundTrip(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		// With so long a lease it is Close that ends the connection.
+		// The lease is so long that only Close can end the connection.
 		s := session(t, driver, dsn, sqllock.WithLease(10*time.Minute))
 		observer := open(t, driver, dsn)
 		lock := take(t, s, 0, 1)[0]
@@ -261,12 +259,12 @@ func TestClose(t *testing.T) {
 			_, err := s.Lock(context.Background(), sqllock.ID(0))
 			waiter <- err
 		}()
-		lockertest.Eventually(t, "somebody waits", func() bool { return s.Stats().Waiting == 1 })
+		lockertest.Eventually(t, "a caller waits", func() bool { return s.Stats().Waiting == 1 })
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 		if err := <-waiter; !errors.Is(err, sqllock.ErrClosed) {
-			t.Errorf("who waited got %v, want ErrClosed", err)
+			t.Errorf("the caller that waited got %v, want ErrClosed", err)
 		}
 		<-work.Done()
 		if cause := context.Cause(work); cause != sqllock.ErrClosed {
@@ -292,8 +290,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A connection that a Session got from a shared pool may hold locks that its
-// last user forgot: the Session must not take them for its own.
+// A connection from a shared pool may hold locks that its last user forgot. The
+// Session must not count them as its own.
 func TestForgottenLocksInThePool(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -304,7 +302,7 @@ func TestForgottenLocksInThePool(t *testing.T) {
 		if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.Close(); err != nil { // the trap: the lock goes into the pool
+		if err := conn.Close(); err != nil { // the mistake: the lock returns to the pool with the connection
 			t.Fatal(err)
 		}
 		s, err := sqllock.Open(t.Context(), db)
@@ -343,7 +341,7 @@ func TestSettingsOfTheConnection(t *testing.T) {
 		if !s.Stats().Watched {
 			t.Error("the socket is not watched")
 		}
-		// The pool's other connections have the server's own settings.
+		// The pool's other connections keep the server's settings.
 		for range 5 {
 			var got string
 			if err := db.QueryRow("SHOW idle_session_timeout").Scan(&got); err != nil {
@@ -359,7 +357,7 @@ func TestSettingsOfTheConnection(t *testing.T) {
 	})
 }
 
-// Dialect is the one that Open finds, or was given.
+// Dialect returns the dialect that Open has found or was given.
 func TestSessionDialect(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		exec := dsn

@@ -72,9 +72,9 @@ func (r *room) moreLocked(n int) int {
 	return r.share - (n - r.held)
 }
 
-// roomLocked is how many more keys c may request one by one, how many the keys of
-// a set may be, and the error for what is beyond that. The error is errLookFirst if
-// the next look may show more room.
+// roomLocked is how many more keys c may request: room one by one, set as one set.
+// beyond is the error for more than that. It is errLookFirst if the next look may
+// show more room.
 func (c *connection) roomLocked() (room, set int, beyond error) {
 	s := c.slot.s
 	n := s.takenLocked()

@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A fakeTable is a fake server with a lock table, which others use too.
+// A fakeTable is a fake server with a lock table that other clients use as well.
 type fakeTable struct {
 	*fakeServer
 	size, peers int
@@ -29,7 +29,7 @@ func (f *fakeTable) change(do func()) {
 	do()
 }
 
-// looked is how often the table was looked at.
+// looked returns how often the engine has read the state of the table.
 func (f *fakeTable) looked() (n int) {
 	f.change(func() { n = f.looks })
 	return n
@@ -76,7 +76,8 @@ func withTable(t *testing.T, size, peers int, test func(t *testing.T, s *Session
 	})
 }
 
-// takeUntilFull takes keys from first on until there is no room, and counts them.
+// takeUntilFull takes keys from first on until there is no room. It returns how
+// many it took.
 func takeUntilFull(t *testing.T, s *Session, first int64) (locks []*Lock) {
 	t.Helper()
 	for n := first; ; n++ {
@@ -91,7 +92,7 @@ func takeUntilFull(t *testing.T, s *Session, first int64) (locks []*Lock) {
 	}
 }
 
-// Keys are denied when the table is 60 % full. What others take meanwhile counts.
+// Keys are denied when the table is 60 % full. The locks of other clients count.
 func TestRoomInTheLockTable(t *testing.T) {
 	withTable(t, 6400, 1, func(t *testing.T, s *Session, table *fakeTable) {
 		locks := takeUntilFull(t, s, 0)
@@ -121,8 +122,8 @@ func TestRoomInTheLockTable(t *testing.T) {
 	})
 }
 
-// Each of many Sessions takes a small part of the room before it looks again, so
-// that all at once cannot fill the table.
+// Each Session of a fleet takes only a small part of the room before it reads the
+// table again. So all of them together cannot fill it.
 func TestShareOfTheLockTable(t *testing.T) {
 	withTable(t, 10_000, 10, func(t *testing.T, s *Session, table *fakeTable) {
 		before := table.looked()
@@ -139,7 +140,7 @@ func TestShareOfTheLockTable(t *testing.T) {
 	})
 }
 
-// A set of keys may be larger than the share, if there is much room.
+// A set of keys may be larger than that part, if there is much room.
 func TestSetInTheLockTable(t *testing.T) {
 	withTable(t, 1000, 50, func(t *testing.T, s *Session, table *fakeTable) {
 		set := func(first, n int64) (keys []Key) {
@@ -160,7 +161,8 @@ func TestSetInTheLockTable(t *testing.T) {
 	})
 }
 
-// Steady work looks once a heartbeat, on one connection.
+// Under steady load the engine reads the table once in a heartbeat, on one
+// connection.
 func TestLooksRideOnHeartbeats(t *testing.T) {
 	withTable(t, 10_000, 1, func(t *testing.T, s *Session, table *fakeTable) {
 		const beats = 20
@@ -175,8 +177,8 @@ func TestLooksRideOnHeartbeats(t *testing.T) {
 	})
 }
 
-// A look that is not answered is as any other statement: calls fail in time, and
-// locks live on. One that fails leaves the lock table to WithMaxHeld.
+// If the statement that reads the table has no response, calls fail in time and
+// the locks stay. If it fails, only WithMaxHeld limits the locks.
 func TestLookFails(t *testing.T) {
 	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
 		lock := mustTry(t, s, ID(0))
@@ -208,7 +210,7 @@ func TestLookFails(t *testing.T) {
 	})
 }
 
-// A table that is so full that a look at it fails has no room.
+// A table has no room if it is so full that the statement that reads it fails.
 func TestLookAtAFullTable(t *testing.T) {
 	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
 		table.change(func() {
@@ -224,8 +226,8 @@ func TestLookAtAFullTable(t *testing.T) {
 	})
 }
 
-// What a Session has given back others may have taken since: it may not take all of
-// that again without a look.
+// Other clients may take the places that a Session gives back. So the Session does
+// not take all of them again before it reads the table.
 func TestGivenBackAndTakenByOthers(t *testing.T) {
 	withTable(t, 6400, 8, func(t *testing.T, s *Session, table *fakeTable) {
 		locks := takeUntilFull(t, s, 0)
@@ -240,12 +242,12 @@ func TestGivenBackAndTakenByOthers(t *testing.T) {
 	})
 }
 
-// Steady work beside other clients looks no more often for having little room.
+// With little room the engine reads the table no more often under steady load.
 func TestSteadyWorkNearTheLimit(t *testing.T) {
 	steadyWork(t, 6400, 8, 3600)
 }
 
-// Nor does that of a Session of a large fleet.
+// The same holds for a Session of a large fleet.
 func TestSteadyWorkInALargeFleet(t *testing.T) {
 	steadyWork(t, 32_000, 500, 5000)
 }
@@ -270,8 +272,8 @@ func steadyWork(t *testing.T, size, peers, others int) {
 	})
 }
 
-// A call that waits while there is no room says so when its context ends. It gets
-// the key when there is room again.
+// A call that waits for room gets the key when there is room again. If its
+// context ends before, its error matches ErrCapacity and that of the context.
 func TestWaitForRoom(t *testing.T) {
 	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
 		waits := map[string]func(ctx context.Context) error{

@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A role that may not read pg_locks has locks as any other. Only WithMaxHeld limits
-// them.
+// A role that may not read pg_locks acquires locks like any other. Only
+// WithMaxHeld limits them.
 func TestRoleThatMayNotLook(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		admin := open(t, driver, cluster.DSN(""))
@@ -21,8 +21,8 @@ func TestRoleThatMayNotLook(t *testing.T) {
 	})
 }
 
-// Other clients fill the lock table. What is held stays held, though the server
-// rejects the look at the table.
+// Other clients fill the lock table. Locks stay held, although the server
+// rejects the query that counts the table's entries.
 func TestOthersFillTheLockTable(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		s := session(t, driver, cluster.DSN(""), sqllock.WithLease(2*time.Second))

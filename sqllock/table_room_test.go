@@ -15,9 +15,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// flood asks s for as many keys as it gives, of ids from first on, from many
-// callers at once. It returns those that it got, and fails the test on an error
-// that is not ErrCapacity.
+// flood requests keys with ids from first on, from many callers at once, until
+// s grants no more. It returns the locks, and fails the test on an error other
+// than ErrCapacity.
 func flood(t *testing.T, s *sqllock.Session, first, ids int64) (locks []*sqllock.Lock) {
 	t.Helper()
 	const callers = 32
@@ -58,8 +58,8 @@ func unlocks(t *testing.T, lock *sqllock.Lock) {
 	}
 }
 
-// othersWork has a client that has nothing to do with locks connect and use what
-// takes places in the lock table.
+// othersWork connects a client that does not use sqllock, and runs a query that
+// needs entries of the lock table.
 func othersWork(t *testing.T, driver, dsn string) {
 	t.Helper()
 	db := open(t, driver, dsn)
@@ -71,14 +71,15 @@ func othersWork(t *testing.T, driver, dsn string) {
 	}
 }
 
-// usedPlaces counts the places of the server's lock table that are taken, and all.
+// usedPlaces returns how many entries of the server's lock table are in use,
+// and how many there are.
 func usedPlaces(t *testing.T, db *sql.DB) (used, all int) {
 	t.Helper()
 	return number(t, db, "SELECT count(*) FROM pg_locks WHERE NOT fastpath"),
 		number(t, db, `SELECT current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int)`)
 }
 
-// A logBook counts what was logged.
+// A logBook counts lines of a log.
 type logBook struct {
 	mu   sync.Mutex // protects text
 	text strings.Builder
@@ -97,7 +98,7 @@ func (b *logBook) count(s string) int {
 }
 
 // A flood of ids through one Session leaves room in the lock table of a small
-// server for a client that has nothing to do with it.
+// server, so that other clients can work.
 func TestFloodLeavesRoom(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		observer := open(t, driver, cluster.DSN(""))
@@ -105,22 +106,22 @@ func TestFloodLeavesRoom(t *testing.T) {
 		s := session(t, driver, cluster.DSN(""), sqllock.WithLogger(slog.New(slog.NewTextHandler(book, nil))))
 		locks := flood(t, s, 0, 4000)
 		used, all := usedPlaces(t, observer)
-		t.Logf("%d of %d places are taken", used, all)
+		t.Logf("%d of %d entries are in use", used, all)
 		if used > all*6/10+1 { // one for the observer
-			t.Errorf("%d of %d places of the lock table are taken, want 60 %% at most", used, all)
+			t.Errorf("%d of %d entries of the lock table are in use, want at most 60 %%", used, all)
 		}
 		if len(locks) < all*4/10 {
-			t.Errorf("%d keys of %d places were granted", len(locks), all)
+			t.Errorf("%d keys were granted, in a lock table of %d entries", len(locks), all)
 		}
 		othersWork(t, driver, cluster.DSN(""))
 		if _, err := s.TryLock(t.Context(), sqllock.ID(1_000_000)); !errors.Is(err, sqllock.ErrCapacity) {
 			t.Errorf("TryLock of a new key: %v, want ErrCapacity", err)
 		}
 		if n := book.count("new keys are denied"); n != 1 {
-			t.Errorf("the log says %d times why, want once", n)
+			t.Errorf("the log gives the reason %d times, want once", n)
 		}
 
-		// A lock of another caller of the process is handed on, though the table is full.
+		// Callers of this process hand a lock on, although the table is full.
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := s.Lock(context.Background(), locks[0].Key())
@@ -142,7 +143,7 @@ func TestFloodLeavesRoom(t *testing.T) {
 	}, pgtest.WithSettings(map[string]string{"max_connections": "20", "max_locks_per_transaction": "10"}))
 }
 
-// Ten instances that are flooded at once leave room, too.
+// Ten instances that are flooded at once leave room too.
 func TestFleetLeavesRoom(t *testing.T) {
 	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
 		const instances = 10
@@ -160,12 +161,12 @@ func TestFleetLeavesRoom(t *testing.T) {
 		}
 		tasks.Wait()
 		used, all := usedPlaces(t, observer)
-		t.Logf("%d of %d places are taken", used, all)
+		t.Logf("%d of %d entries are in use", used, all)
 		if used > all*7/10 {
-			t.Errorf("%d of %d places of the lock table are taken", used, all)
+			t.Errorf("%d of %d entries of the lock table are in use", used, all)
 		}
 		if granted.Load() < int64(all)*4/10 {
-			t.Errorf("%d keys of %d places were granted", granted.Load(), all)
+			t.Errorf("%d keys were granted, in a lock table of %d entries", granted.Load(), all)
 		}
 		othersWork(t, driver, cluster.DSN(""))
 	}, pgtest.WithSettings(map[string]string{"max_connections": "60", "max_locks_per_transaction": "10"}))

@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// beginToken asks for l's token.
+// beginToken calls Token for l in a goroutine.
 func beginToken(ctx context.Context, l *Lock) <-chan called {
 	return begin(func() (*Lock, error) {
 		_, err := l.token(ctx)
@@ -42,7 +42,8 @@ func TestTokenOnce(t *testing.T) {
 	})
 }
 
-// While the server is silent about a token, nobody waits longer than for a lock.
+// If the server does not respond to a request for a token, no call waits longer
+// for the token than for a lock.
 func TestTokenWithoutAnswer(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -100,8 +101,8 @@ func TestTokenOfLostLock(t *testing.T) {
 	}
 }
 
-// A lock given back while its token is drawn is no lock any more, and the key
-// of the next holder is not taken for its.
+// If a lock is given back while its token is requested, Token returns an error.
+// The token does not go to the next holder of the key.
 func TestTokenOfReleasedLock(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -121,7 +122,7 @@ func TestTokenOfReleasedLock(t *testing.T) {
 	})
 }
 
-// Tokens count as heartbeats, and a Close while one is drawn ends the wait.
+// Requests for tokens count as heartbeats. Close ends the wait for a token.
 func TestTokenAndClose(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		lock := mustTry(t, s, ID(1))
@@ -134,7 +135,7 @@ func TestTokenAndClose(t *testing.T) {
 	})
 }
 
-// Texts compare as tokens of one system do.
+// The texts of two tokens of one system compare as the tokens do.
 func TestTokenText(t *testing.T) {
 	tokens := []dialect.Token{
 		{System: -5, Epoch: 1, Number: 0},

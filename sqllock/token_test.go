@@ -17,7 +17,7 @@ func TestToken(t *testing.T) {
 		last := ""
 		for i := range 6 {
 			lock := mustLock(t, sessions[i%2], sqllock.ID(1))
-			if i%3 == 0 { // its Fence draws the token
+			if i%3 == 0 { // Fence requests the token
 				if err := fencedWork(t.Context(), t, db, lock, "work"); err != nil {
 					t.Fatal(err)
 				}
@@ -27,7 +27,7 @@ func TestToken(t *testing.T) {
 				t.Fatalf("token %q, %v after %q", token, err, last)
 			}
 			if again, err := lock.Token(t.Context()); err != nil || again != token {
-				t.Errorf("asked again: %q, %v, want %q", again, err, token)
+				t.Errorf("the second call: %q, %v, want %q", again, err, token)
 			}
 			last = token
 			if err := lock.Unlock(); err != nil {
@@ -59,7 +59,7 @@ func TestTokenErrors(t *testing.T) {
 			lock *sqllock.Lock
 			want error // nil: any
 		}{
-			{"given back", t.Context(), released, sqllock.ErrReleased},
+			{"released", t.Context(), released, sqllock.ErrReleased},
 			{"lost", t.Context(), lost, sqllock.ErrLost},
 			{"no lock", t.Context(), nil, sqllock.ErrUnavailable},
 			{"ended context", ended, mustLock(t, s, sqllock.ID(4)), context.Canceled},

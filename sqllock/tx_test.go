@@ -14,8 +14,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A lock of a transaction can be taken on a transaction only: *sql.DB and *sql.Conn
-// do not have the methods of Tx.
+// A transaction's lock can be acquired on a transaction only: *sql.DB and
+// *sql.Conn lack methods of Tx.
 var _ sqllock.Tx = (*sql.Tx)(nil)
 
 func TestTxIsATransaction(t *testing.T) {
@@ -113,7 +113,8 @@ func TestLockTx(t *testing.T) {
 		if _, err := waiter.Exec("SET LOCAL lock_timeout = '1234ms'; CREATE TABLE kept (id int)"); err != nil {
 			t.Fatal(err)
 		}
-		// A fraction of a millisecond is one, not for ever; and no wait is a try.
+		// A fraction of a millisecond is rounded up, and does not mean for
+		// ever. A wait of zero is a try.
 		for _, wait := range []time.Duration{20 * time.Millisecond, time.Microsecond, 0, -1} {
 			if err := sqllock.LockTx(ctx, waiter, key, wait); err != sqllock.ErrHeld {
 				t.Fatalf("LockTx of a held key for %v: %v, want ErrHeld", wait, err)
@@ -121,7 +122,7 @@ func TestLockTx(t *testing.T) {
 			usable(t, waiter)
 		}
 		got := make(chan error, 1)
-		go func() { got <- sqllock.LockTx(ctx, waiter, key, math.MaxInt64) }() // longer than the server can count
+		go func() { got <- sqllock.LockTx(ctx, waiter, key, math.MaxInt64) }() // longer than lock_timeout can be
 		lockertest.Eventually(t, "the transaction waits", func() bool {
 			return number(t, db, `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`) == 1
@@ -130,7 +131,7 @@ func TestLockTx(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-got; err != nil {
-			t.Fatalf("LockTx of a key given back: %v", err)
+			t.Fatalf("LockTx of a key that was released: %v", err)
 		}
 		usable(t, waiter)
 		if n := advisoryLocks(t, db); n != 1 {
@@ -140,27 +141,27 @@ func TestLockTx(t *testing.T) {
 			t.Errorf("Commit: %v", err)
 		}
 		if n := advisoryLocks(t, db); n != 0 {
-			t.Errorf("%d locks are left after commit", n)
+			t.Errorf("%d locks remain after commit", n)
 		}
 	})
 }
 
-// usable checks that tx goes on as it was before.
+// usable checks that tx can be used, with its settings and its work as before.
 func usable(t *testing.T, tx *sql.Tx) {
 	t.Helper()
 	var timeout string
 	if err := tx.QueryRow("SHOW lock_timeout").Scan(&timeout); err != nil {
-		t.Fatalf("the transaction cannot be used any more: %v", err)
+		t.Fatalf("the transaction cannot be used: %v", err)
 	}
 	if timeout != "1234ms" {
 		t.Errorf("lock_timeout is %s, want 1234ms as before", timeout)
 	}
 	if _, err := tx.Exec("INSERT INTO kept VALUES (1)"); err != nil {
-		t.Errorf("what was done in the transaction is gone: %v", err)
+		t.Errorf("the transaction's work is gone: %v", err)
 	}
 }
 
-// PostgreSQL does detect a deadlock between advisory locks, whatever one reads.
+// PostgreSQL detects a deadlock between advisory locks.
 func TestLockTxDeadlock(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -265,8 +266,8 @@ func TestPerTxLoss(t *testing.T) {
 	})
 }
 
-// A waiting caller gets a transaction of its own: never that of the last holder,
-// with what the last holder has left in it.
+// A waiting caller gets a transaction of its own. It never gets the last
+// holder's transaction, with the work of that holder.
 func TestPerTxWaiterGetsItsOwnTransaction(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -309,8 +310,8 @@ func TestPerTxWaiterGetsItsOwnTransaction(t *testing.T) {
 	})
 }
 
-// The lease of a lock is a setting of its transaction alone. The connection goes
-// back to the pool as it was, however the transaction ends.
+// The lease of a lock is a setting of its transaction alone. The connection
+// returns to the pool with its old settings, however the transaction ends.
 func TestPerTxLeavesSettingsAlone(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -339,7 +340,7 @@ func TestPerTxLeavesSettingsAlone(t *testing.T) {
 	})
 }
 
-// A pool without a connection to spare is an answer within a second.
+// A pool without a free connection makes TryLock fail within a second.
 func TestPerTxPoolExhausted(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := open(t, driver, dsn)
@@ -355,7 +356,7 @@ func TestPerTxPoolExhausted(t *testing.T) {
 		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)
 		}
-		lockertest.Eventually(t, "the late grant is given back", func() bool { return db.Stats().InUse == 0 })
+		lockertest.Eventually(t, "the late grant is released", func() bool { return db.Stats().InUse == 0 })
 	})
 }
 

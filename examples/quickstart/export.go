@@ -17,8 +17,9 @@ type exporter struct {
 	*demo.Instance
 }
 
-// export takes a while. It stops when ctx ends: the client has gone, or the lock is
-// lost and another instance may begin. Then the cause of ctx is sqllock.ErrLost.
+// export takes a while. It stops when ctx ends: the client has gone, or the lock
+// is lost and another instance may begin. Its error is then the cause of ctx. A
+// lost lock's cause is sqllock.ErrLost.
 func (e *exporter) export(ctx context.Context, user string) error {
 	began := time.Now()
 	defer func() { e.Exported(user, began, time.Now()) }() // so that the demonstration can check
@@ -32,11 +33,16 @@ func (e *exporter) export(ctx context.Context, user string) error {
 	}
 }
 
-// ServeHTTP exports. If it writes nothing and its lock was lost, the client gets
-// 503 and Retry-After from the middleware.
+// ServeHTTP exports. A failure has a response of its own: a handler that
+// returns without a response sends 200. Only after the end of the context does
+// the middleware respond instead, with 503 and Retry-After.
 func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, _ := userFrom(r.Context())
-	if err := e.export(r.Context(), user); err != nil {
+	switch err := e.export(r.Context(), user); {
+	case err != nil && r.Context().Err() != nil:
+		return // interrupted: the client has gone, or the lock is lost
+	case err != nil:
+		http.Error(w, "The export failed.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -41,10 +41,10 @@ func main() { demo.Main(namespace, instance) }
 // instance is one instance of the service. It serves until ctx ends.
 func instance(ctx context.Context, d *demo.Instance) error {
 	// Open. The locks have a small pool of their own, so that a busy service
-	// cannot keep them from the database. PostgreSQL needs one connection for
-	// each thousand locks held, up to four. MySQL needs one for all locks. Both
-	// need one more for a moment when a connection opens, to prove that locks
-	// exclude.
+	// cannot keep them from the database. PostgreSQL and MariaDB need one
+	// connection for each thousand locks held, up to four. They need one more,
+	// briefly, while connecting: it proves that locks exclude. SQLite borrows
+	// one for each statement.
 	db, err := sql.Open(d.Driver, d.DSN)
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What is PostgreSQL's alone says so on another database, in a way on which no limiter fails
-// open.
+// Features that only PostgreSQL has return ErrNotExclusive on another database.
+// No limiter fails open on that error.
 func TestAdvisoryLocksElsewhere(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		if o.Driver != "sqlite" && o.Driver != "mysql" {

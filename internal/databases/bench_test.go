@@ -15,8 +15,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Benchmarks here compare two ways, side by side, in rounds that take turns, and report the
-// median of each and of their ratio. Run them with -benchtime 1x.
+// The benchmarks here compare two ways side by side, in alternating rounds.
+// They report the median of each and of their ratio. Run them with -benchtime
+// 1x.
 
 const (
 	benchCallers = 64
@@ -24,11 +25,11 @@ const (
 	benchRound   = time.Second
 )
 
-// A way takes and gives back the key of a caller once.
+// A way acquires and releases a caller's key once.
 type way func(ctx context.Context, caller int) error
 
-// sideBySide reports how many pairs a second each way does, and the first's
-// rate over each other's.
+// sideBySide reports how many pairs per second each way does, and the rate of
+// the first over the rate of each other.
 func sideBySide(b *testing.B, names []string, ways []way) {
 	b.Helper()
 	rates := make([][]float64, len(ways))
@@ -37,7 +38,7 @@ func sideBySide(b *testing.B, names []string, ways []way) {
 			rates[i] = append(rates[i], rate(b, w))
 		}
 	}
-	b.ReportMetric(0, "ns/op") // leave out what says nothing
+	b.ReportMetric(0, "ns/op") // ns/op means nothing here
 	for i, name := range names {
 		b.ReportMetric(median(rates[i]), name+"-pairs/s")
 		if i > 0 {
@@ -87,8 +88,8 @@ func bySession(s *sqllock.Session) way {
 	}
 }
 
-// byRow inserts a row in one transaction and deletes it in another, as a table of locks
-// is commonly used.
+// byRow inserts a row in one transaction and deletes it in another, as tables
+// of locks are commonly used.
 func byRow(db *sql.DB, begin string) way {
 	do := func(ctx context.Context, statement string, args ...any) error {
 		conn, err := db.Conn(ctx)
@@ -111,8 +112,9 @@ func byRow(db *sql.DB, begin string) way {
 	}
 }
 
-// A Session on SQLite against one row transaction for each lock and each release, on the
-// same file with the same settings; those through one connection, and through eight.
+// A Session on SQLite against a table of locks with a transaction for each lock
+// and each release. Both use the same file with the same settings. The table is
+// used through one connection and through eight.
 func BenchmarkSQLite(b *testing.B) {
 	dsn := "file:" + b.TempDir() + "/app.db?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
 	s := session(b, open(b, "sqlite", dsn), sqllock.WithLease(time.Minute))
@@ -123,9 +125,10 @@ func BenchmarkSQLite(b *testing.B) {
 	sideBySide(b, []string{"session", "row-1conn", "row-8conns"}, []way{bySession(s), byRow(one, "BEGIN IMMEDIATE"), byRow(eight, "BEGIN IMMEDIATE")})
 }
 
-// A Session on a lease table in PostgreSQL, whose commits wait for the disk, against one on
-// tables that a crash of the server would empty (nobody must use those: it is the
-// price of those that it does not), and against one on advisory locks.
+// A Session on a lease table in PostgreSQL, whose commits wait for the disk,
+// against two others. One has tables that a crash of the server would empty: no
+// service must use those, but they show the price of the commits. The other has
+// advisory locks.
 func BenchmarkLeaseTable(b *testing.B) {
 	cluster := pgtest.New(b, pgtest.WithSettings(map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}))
 	database := func() string {

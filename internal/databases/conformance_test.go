@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Every dialect keeps every promise of a Locker.
+// Every dialect keeps every promise of Locker.
 func TestConformance(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		fleet := lockertest.Fleet{
@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A lease table asks for a connection only while it speaks.
+// A lease table uses a connection only while it runs statements.
 func TestPoolOfOne(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
 		if k.locks != leaseRows {

@@ -18,13 +18,13 @@ import (
 
 var settings = dialect.Settings{Lease: time.Minute, StatementTimeout: 50 * time.Second, Proof: 2 * time.Second}
 
-// connect opens a session of o's dialect.
+// connect opens a session of the dialect of o.
 func connect(t *testing.T, o lockertest.Orders) dialect.Session {
 	t.Helper()
 	return connectTo(t, pool(t, o), o.LeaseTable)
 }
 
-// connectTo opens a session on db, with a lease table if wanted.
+// connectTo opens a session on db, with a lease table if leaseTable is true.
 func connectTo(t *testing.T, db *sql.DB, leaseTable bool) dialect.Session {
 	t.Helper()
 	d, err := choose.Dialect(context.Background(), db, leaseTable)
@@ -76,7 +76,7 @@ func held(t *testing.T, s dialect.Session) []dialect.Key {
 	return keys
 }
 
-// A set is taken as a whole or not at all.
+// A set of keys is acquired as a whole or not at all.
 func TestSets(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		a, b := connect(t, o), connect(t, o)
@@ -123,7 +123,7 @@ func TestExchange(t *testing.T) {
 		if got, want := held(t, b), append(big(3, 11, 14), pairs(7)...); !reflect.DeepEqual(got, want) {
 			t.Errorf("b holds %v, want %v", got, want)
 		}
-		// Releases go first.
+		// Releases come before the other parts of a batch.
 		got = exchange(t, a, dialect.Batch{Release: append(big(1), pairs(5)...), Try: append(big(1), pairs(5)...)})
 		if len(got.NotHeld)+len(got.Busy) != 0 {
 			t.Errorf("release and try of one key: not held %v, busy %v", got.NotHeld, got.Busy)
@@ -140,16 +140,16 @@ func TestExchange(t *testing.T) {
 			t.Errorf("one free key: busy %v", got.Busy)
 		}
 		exchange(t, a, dialect.Batch{}) // a heartbeat
-		// Groups that want the same key get one each.
+		// Groups that contain the same keys get one each.
 		got = exchange(t, a, dialect.Batch{Any: [][]dialect.Key{big(20, 21), big(20, 21), big(20, 21)}})
 		slices.Sort(got.Won)
 		if !reflect.DeepEqual(got.Won, []int{-1, 0, 1}) {
 			t.Errorf("three groups of the same two keys: won %v", got.Won)
 		}
-		// What a session that ends has held is free.
+		// The keys of a session that ends are free.
 		a.Destroy()
 		for _, key := range big(-2, 20) {
-			lockertest.Eventually(t, "what the other session had is free", func() bool {
+			lockertest.Eventually(t, "the keys of the other session are free", func() bool {
 				return len(exchange(t, b, dialect.Batch{Try: []dialect.Key{key}}).Busy) == 0
 			})
 		}
@@ -178,14 +178,14 @@ func TestThousandsOfKeys(t *testing.T) {
 	})
 }
 
-// Sessions that take and give back at random, in batches, in any order, never have
-// a key at the same time, and each knows what it has.
+// Sessions acquire and release keys at random, in batches, in any order. Two of
+// them never hold a key at the same time, and each knows which keys it holds.
 func TestExchangesAtRandom(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		const keys, sessions, rounds = 12, 4, 60
 		var (
 			mu    sync.Mutex
-			owner [keys]int // 1 + the session
+			owner [keys]int // the session's number + 1
 			wg    sync.WaitGroup
 		)
 		for i := range sessions {
@@ -197,7 +197,7 @@ func TestExchangesAtRandom(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					if owner[id] != 0 {
-						t.Errorf("session %d took key %d, which session %d has", i, id, owner[id]-1)
+						t.Errorf("session %d acquired key %d, which session %d holds", i, id, owner[id]-1)
 					}
 					owner[id], mine[id] = i+1, true
 				}
@@ -235,7 +235,7 @@ func TestExchangesAtRandom(t *testing.T) {
 						return
 					}
 					if len(b.NotHeld) > 0 {
-						t.Errorf("session %d did not have %v", i, b.NotHeld)
+						t.Errorf("session %d did not hold %v", i, b.NotHeld)
 					}
 					for _, k := range b.Try {
 						if !slices.Contains(b.Busy, k) {
@@ -249,7 +249,7 @@ func TestExchangesAtRandom(t *testing.T) {
 					}
 				}
 				if n := len(held(t, s)); n != len(mine) {
-					t.Errorf("session %d has %d keys in the database and %d in its books", i, n, len(mine))
+					t.Errorf("session %d holds %d keys in the database, but has recorded %d", i, n, len(mine))
 				}
 			})
 		}
@@ -257,8 +257,8 @@ func TestExchangesAtRandom(t *testing.T) {
 	})
 }
 
-// The database frees what a silent session holds, never before its lease; the session learns
-// of it.
+// The database frees the keys of a silent session, but never before its lease
+// ends. The session finds out.
 func TestSilentSession(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		rival := connect(t, o)
@@ -285,9 +285,10 @@ func TestSilentSession(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond) // polling, not hoping
 		}
-		// The database's clock is another than the test's: their rates may differ by a thousandth.
+		// The clocks of the database and of the test differ: their rates may
+		// differ by a thousandth.
 		if after := time.Since(sent); after < set.Lease-set.Lease/1000 {
-			t.Errorf("the key was free %v after it was taken, before the lease had passed", after)
+			t.Errorf("the key was free %v after it was acquired, before the lease had ended", after)
 		}
 		var failure *dialect.Failure
 		if err := silent.Exchange(&dialect.Batch{}); !errors.As(err, &failure) || failure.Kind != dialect.Gone {
@@ -340,20 +341,20 @@ func TestSecretChecks(t *testing.T) {
 		}
 		third := connect(t, o)
 		if ask(third, rival) {
-			t.Error("another fingerprint of a class that is in use makes no conflict")
+			t.Error("another fingerprint of a class in use makes no conflict")
 		}
 		if err := sessions[0].DropSecret(check); err != nil {
 			t.Fatalf("DropSecret: %v", err)
 		}
 		if ask(third, rival) {
-			t.Error("a check is gone that another session has, too")
+			t.Error("a check has ended although another session has it too")
 		}
 		sessions[1].Destroy()
-		lockertest.Eventually(t, "the check goes with its session", func() bool { return ask(third, rival) })
+		lockertest.Eventually(t, "the check ends with its session", func() bool { return ask(third, rival) })
 	})
 }
 
-// Tokens rise from holder to holder, those that come without a question among them.
+// Tokens rise from holder to holder, including tokens that come with a lock.
 func TestTokens(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		sessions := []dialect.Session{connect(t, o), connect(t, o)}

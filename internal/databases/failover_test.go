@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// An address connects to one server, and after a failover to another.
+// An address connects to one server, and to another one after a failover.
 type address struct {
 	driver.Connector
 	mu   sync.Mutex
@@ -30,9 +30,9 @@ func (a *address) Connect(ctx context.Context) (driver.Conn, error) {
 	return a.Connector.Connect(ctx)
 }
 
-// A failover to a standby that lagged takes locks back that were granted: their session is told
-// by its next heartbeat, however long the lease is, and holds none of them beside who gets them
-// now.
+// A failover to a standby that lagged takes back locks that were granted. Their
+// session finds that out at its next heartbeat, however long the lease is. It
+// then holds none of them next to their new holders.
 func TestLeaseTableFailoverToLaggingStandby(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestLeaseTableFailoverToLaggingStandby(t *testing.T) {
 			server := &address{Connector: connector(t, ordersOf(primary))}
 			db := sql.OpenDB(server)
 			t.Cleanup(func() { _ = db.Close() })
-			db.SetMaxIdleConns(-1) // the failover breaks no statement: that alone would be noticed
+			db.SetMaxIdleConns(-1) // the failover breaks no statement: a broken one would show it too
 			s := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(time.Hour), sqllock.WithHeartbeat(50*time.Millisecond))
 			kept := mustLock(t, s, sqllock.ID(1))
 			behind := open(t, driver, standby.DSN(""))
@@ -61,7 +61,7 @@ func TestLeaseTableFailoverToLaggingStandby(t *testing.T) {
 			})
 			execute(t, behind, "ALTER SYSTEM SET primary_conninfo = ''")
 			execute(t, behind, "SELECT pg_reload_conf()")
-			lockertest.Eventually(t, "the standby follows no more", func() bool {
+			lockertest.Eventually(t, "the standby has stopped following", func() bool {
 				return number(t, behind, "SELECT count(*) FROM pg_stat_wal_receiver") == 0
 			})
 			lost := mustLock(t, s, sqllock.ID(2))
@@ -91,13 +91,13 @@ func TestLeaseTableFailoverToLaggingStandby(t *testing.T) {
 				}
 			}
 			if _, err := s.TryLock(t.Context(), sqllock.ID(2)); errors.Is(err, sqllock.ErrLost) || err == nil {
-				t.Errorf("TryLock of the key that the other has: %v", err)
+				t.Errorf("TryLock of the key that the other session holds: %v", err)
 			}
 		})
 	}
 }
 
-// What a restore to an earlier state takes back is noticed like that, in any lease table.
+// A restore to an earlier state is noticed in the same way, in any lease table.
 func TestLeaseTableLostCommit(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		s := process(t, o, sqllock.WithLease(time.Hour), sqllock.WithHeartbeat(50*time.Millisecond))

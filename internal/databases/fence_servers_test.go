@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// leaseTableOn is the orders of a process with a lease table on server.
+// leaseTableOn returns the orders of a process with a lease table on server.
 func leaseTableOn(driver string, server *pgtest.Cluster) lockertest.Orders {
 	o := lockertest.Orders{Driver: driver, DSN: server.DSN(""), LeaseTable: true}
 	if driver == "pgx" {
@@ -21,8 +21,8 @@ func leaseTableOn(driver string, server *pgtest.Cluster) lockertest.Orders {
 	return o
 }
 
-// Two standbys that are promoted separately are both on timeline 2. A holder on one
-// passes no fence on the other.
+// Two standbys that are promoted separately are both on timeline 2. A holder on
+// one passes no fence on the other.
 func TestLeaseTableFenceOfStandbysPromotedSeparately(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestLeaseTableFenceOfStandbysPromotedSeparately(t *testing.T) {
 				if err := standby.Promote(); err != nil {
 					t.Fatal(err)
 				}
-				if len(pools) == 0 { // this one's log is ahead
+				if len(pools) == 0 { // the log of this standby is ahead
 					execute(t, there, "INSERT INTO work SELECT 0 FROM generate_series(1, 50000)")
 				}
 				pools = append(pools, there)
@@ -70,8 +70,9 @@ func TestLeaseTableFenceOfStandbysPromotedSeparately(t *testing.T) {
 	}
 }
 
-// The locks of a lease table outlive a restart of the server, and are fenced after
-// it as before: those that had a token, and those that had none.
+// The locks of a lease table outlive a restart of the server, and are fenced
+// after it as before. This holds for locks that had a token and for locks that
+// had none.
 func TestLeaseTableFenceAfterRestart(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -109,8 +110,8 @@ func TestLeaseTableFenceAfterRestart(t *testing.T) {
 	}
 }
 
-// Two replicas that are promoted separately draw from copies of one counter. A
-// holder on one passes no fence on the other.
+// Two replicas that are promoted separately take tokens from copies of one
+// counter. A holder on one passes no fence on the other.
 func TestMySQLFenceOfReplicasPromotedSeparately(t *testing.T) {
 	t.Parallel()
 	var holders []*sqllock.Lock
@@ -121,7 +122,7 @@ func TestMySQLFenceOfReplicasPromotedSeparately(t *testing.T) {
 		db := open(t, o.Driver, o.DSN)
 		create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
-		// As both have it from their primary.
+		// Both replicas have this row from their primary.
 		execute(t, db, "UPDATE latchkey_tokens SET system_id = 1, server_hash = 1, epoch = 1, number = 1")
 		pools = append(pools, db)
 		holders = append(holders, mustLock(t, process(t, o), sqllock.ID(1)))

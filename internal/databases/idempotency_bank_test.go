@@ -20,7 +20,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A bank is a service that books each request of a key once: a debit and a credit.
+// A bank is a service that books each request of a key once: a debit and a
+// credit.
 type bank struct {
 	t       *testing.T
 	dialect sqllock.Dialect
@@ -28,10 +29,10 @@ type bank struct {
 	dsn     string
 	db      *sql.DB
 	log     logged
-	runs    atomic.Int32 // of a handler
+	runs    atomic.Int32 // of the handler
 }
 
-// bankDatabases are those that keep an idempotency table.
+// bankDatabases are the databases that can keep an idempotency table.
 var bankDatabases = []struct {
 	name    string
 	dialect sqllock.Dialect
@@ -64,7 +65,7 @@ func newBank(t *testing.T, d sqllock.Dialect, driver, dsn string) *bank {
 		engine = " ENGINE = InnoDB"
 	}
 	execute(t, b.db, "CREATE TABLE ledger (account VARCHAR(20) NOT NULL, note VARCHAR(200) NOT NULL)"+engine)
-	for range 2 { // which may be run again
+	for range 2 { // the statements can be repeated
 		for _, statement := range idempotency.Schema(d) {
 			execute(t, b.db, statement)
 		}
@@ -72,7 +73,7 @@ func newBank(t *testing.T, d sqllock.Dialect, driver, dsn string) *bank {
 	return b
 }
 
-// mariaBank is a bank on MariaDB, with settings of its connections.
+// mariaBank returns a bank on MariaDB, with settings for its connections.
 func mariaBank(t *testing.T, settings string) *bank {
 	t.Helper()
 	b := newBank(t, sqllock.MySQL, "mysql", mariadbtest.Database(t))
@@ -82,12 +83,13 @@ func mariaBank(t *testing.T, settings string) *bank {
 	return b
 }
 
-// once is a Middleware as one instance of the service has it.
+// once returns the middleware of one instance of the service.
 func (b *bank) once(locks sqllock.Locker, opts ...idempotency.Option) *idempotency.Middleware {
 	return b.onceBy(ratelimit.OneAtATime(locks, "pay"), opts...)
 }
 
-// unlocked is once whose locks are away, so that all requests are admitted.
+// unlocked is once with locks that are unavailable, so that all requests are
+// admitted.
 func (b *bank) unlocked(opts ...idempotency.Option) *idempotency.Middleware {
 	return b.onceBy(ratelimit.OneAtATime(awayLocks{}, "pay", ratelimit.WithFailOpen()), opts...)
 }
@@ -97,14 +99,14 @@ func (b *bank) onceBy(l *ratelimit.Limiter, opts ...idempotency.Option) *idempot
 	return idempotency.New(b.db, l, func(*http.Request) (string, error) { return "ada", nil }, opts...)
 }
 
-// awayLocks are locks of a database that is away.
+// awayLocks are locks of a database that is unavailable.
 type awayLocks struct{ sqllock.Locker }
 
 func (awayLocks) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error) {
 	return nil, sqllock.ErrUnavailable
 }
 
-// post has h serve a request, as a client would that reads the whole response.
+// post sends a request to h, as a client would that reads the whole response.
 func post(ctx context.Context, h http.Handler, key, body string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	mux.Handle("POST /", h)
@@ -123,7 +125,7 @@ func posting(t *testing.T, h http.Handler, key, body string) <-chan *httptest.Re
 	return c
 }
 
-// pay is a handler that books what it is sent, and answers status.
+// pay returns a handler that books what it is sent, and responds with status.
 func (b *bank) pay(status int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := b.book(r); err != nil {
@@ -135,8 +137,8 @@ func (b *bank) pay(status int) http.Handler {
 	})
 }
 
-// book books a debit and a credit in the transaction of the effect. It returns on the
-// first error.
+// book books a debit and a credit in the transaction of the effect. It returns
+// at the first error.
 func (b *bank) book(r *http.Request) error {
 	b.runs.Add(1)
 	note, err := io.ReadAll(r.Body)
@@ -155,7 +157,8 @@ func (b *bank) book(r *http.Request) error {
 	return nil
 }
 
-// wantEffects fails the test unless so many effects have been committed, each as a whole.
+// wantEffects checks that want effects have been committed, each of them
+// completely.
 func (b *bank) wantEffects(want int) {
 	b.t.Helper()
 	for _, account := range []string{"debit", "credit"} {
@@ -165,7 +168,7 @@ func (b *bank) wantEffects(want int) {
 	}
 }
 
-// wantLog fails the test unless what was logged holds part.
+// wantLog checks that the log contains part.
 func (b *bank) wantLog(part string) {
 	b.t.Helper()
 	if text := b.log.String(); !strings.Contains(text, part) {
@@ -180,7 +183,7 @@ func wantStatus(t *testing.T, w *httptest.ResponseRecorder, want int) {
 	}
 }
 
-// wantReplay fails the test unless w is first, replayed.
+// wantReplay checks that w replays first.
 func wantReplay(t *testing.T, w, first *httptest.ResponseRecorder) {
 	t.Helper()
 	if w.Code != first.Code || w.Body.String() != first.Body.String() || w.Header().Get("X-Receipt") != first.Header().Get("X-Receipt") {
@@ -191,7 +194,7 @@ func wantReplay(t *testing.T, w, first *httptest.ResponseRecorder) {
 	}
 }
 
-// logged is what was logged.
+// logged is a log in memory.
 type logged struct {
 	mu   sync.Mutex // protects text
 	text strings.Builder

@@ -26,11 +26,11 @@ var (
 )
 
 const (
-	stormCallers = 400 // of a wave
-	stormKeys    = 20  // of a wave
+	stormCallers = 400 // in each wave
+	stormKeys    = 20  // in each wave
 )
 
-// A stormFault is what goes wrong with one request of a storm.
+// A stormFault is a fault in one request of a storm.
 type stormFault int
 
 const (
@@ -44,8 +44,8 @@ const (
 	faults
 )
 
-// A storm is waves of callers with one key for twenty of them, on instances that lose
-// connections, locks and clients.
+// A storm is a sequence of waves. In each, twenty callers share a key, on
+// instances that lose connections, locks and clients.
 type storm struct {
 	*bank
 	instances []http.Handler
@@ -58,9 +58,9 @@ type storm struct {
 	seen map[string]string // key → body of the responses of 2xx
 }
 
-// Each key takes effect at most once, and exactly once if a client has seen a success.
-// No effect is without its stored response, and none is done by half. All responses of
-// success to a key are equal.
+// Each key takes effect at most once, and exactly once if a client has seen a
+// success. Every effect has its stored response, and none is incomplete. All
+// successful responses for a key are equal.
 func TestIdempotencyStorm(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		seed := *stormSeed
@@ -78,12 +78,12 @@ func TestIdempotencyStorm(t *testing.T) {
 	})
 }
 
-// open starts three instances: two with Sessions of their own, and one whose locks are
-// away and which admits every request.
+// open starts three instances. Two have Sessions of their own. The locks of the
+// third are unavailable, and it admits every request.
 func (s *storm) open() {
 	s.t.Helper()
 	locks := s.dsn
-	if s.dialect == sqllock.SQLite { // a file of its own, as the documentation says
+	if s.dialect == sqllock.SQLite { // the locks have a file of their own, as the documentation says
 		locks = "file:" + filepath.Join(s.t.TempDir(), "locks.db") + "?_pragma=busy_timeout(5000)"
 	}
 	for range 2 {
@@ -95,7 +95,8 @@ func (s *storm) open() {
 	s.instances = append(s.instances, s.instance(s.unlocked()))
 }
 
-// instance has i serve requests in which clients and handlers fail as they are told.
+// instance serves requests through i. Clients and handlers fail as their plans
+// say.
 func (s *storm) instance(i *idempotency.Middleware) http.Handler {
 	return i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		plan := r.Context().Value(clientKey{}).(client)
@@ -152,13 +153,13 @@ var errPlanned = errors.New("planned")
 
 type clientKey struct{}
 
-// A plan is what happens to one request.
+// A plan says what happens to one request.
 type plan struct {
 	key   string
 	fault stormFault
-	work  time.Duration // of the handler
-	leave time.Duration // of the client, after it has sent its request
-	late  bool          // it leaves so long after the handler has begun instead
+	work  time.Duration // how long the handler works
+	leave time.Duration // when the client leaves, after it has sent its request
+	late  bool          // the client leaves that long after the handler has begun
 }
 
 // A client is the other end of a request.
@@ -175,7 +176,7 @@ func (s *storm) wave(seed uint64, wave int) {
 	for caller := range stormCallers {
 		callers.Go(func() {
 			dice := rand.New(rand.NewPCG(seed, uint64(wave)<<32+uint64(caller)+1)) //nolint:gosec // a test's
-			time.Sleep(time.Duration(dice.IntN(300)) * time.Millisecond)           // they come over a while
+			time.Sleep(time.Duration(dice.IntN(300)) * time.Millisecond)           // the requests are spread over time
 			p := plan{
 				key:   fmt.Sprintf("w%d-k%d", wave, dice.IntN(stormKeys)),
 				fault: stormFault(dice.IntN(int(faults))),
@@ -194,7 +195,7 @@ func (s *storm) wave(seed uint64, wave int) {
 	killer.Wait()
 }
 
-// send sends a request, and keeps what a client learns of a success.
+// send sends a request, and records a success that the client sees.
 func (s *storm) send(ctx context.Context, instance http.Handler, p plan) (status int) {
 	ctx, left := context.WithCancel(ctx)
 	defer left()
@@ -213,7 +214,7 @@ func (s *storm) send(ctx context.Context, instance http.Handler, p plan) (status
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if before, ok := s.seen[p.key]; ok && before != w.Body.String() {
-			s.t.Errorf("key %s: a client has seen %q, and another one %q", p.key, before, w.Body)
+			s.t.Errorf("key %s: one client has seen %q, and another %q", p.key, before, w.Body)
 		}
 		s.seen[p.key] = w.Body.String()
 	}
@@ -231,8 +232,8 @@ func (s *storm) send(ctx context.Context, instance http.Handler, p plan) (status
 	return w.Code
 }
 
-// kill ends connections of the database, of locks and of transactions, until ctx ends.
-// SQLite has none.
+// kill ends connections of the database, both of locks and of transactions,
+// until ctx ends. SQLite has no connections to end.
 func (s *storm) kill(ctx context.Context, dice *rand.Rand) {
 	db := open(s.t, s.driver, s.dsn)
 	defer db.Close()
@@ -255,7 +256,7 @@ func (s *storm) kill(ctx context.Context, dice *rand.Rand) {
 	}
 }
 
-// calm repeats each key of a wave until it succeeds: the client's retry.
+// calm repeats each key of a wave until it succeeds, as a client retries.
 func (s *storm) calm(wave int) {
 	for n := range stormKeys {
 		p := plan{key: fmt.Sprintf("w%d-k%d", wave, n), leave: time.Minute}
@@ -265,8 +266,8 @@ func (s *storm) calm(wave int) {
 	}
 }
 
-// check compares the ledger and the stored responses with what clients have seen. By now
-// every key has succeeded.
+// check compares the ledger and the stored responses with what clients have
+// seen. Every key has succeeded by then.
 func (s *storm) check() {
 	for _, account := range []string{"debit", "credit"} {
 		booked := make(map[string]int)
@@ -298,17 +299,17 @@ func (s *storm) check() {
 		s.t.Errorf("%d responses are stored, want those of %d keys", n, len(s.seen))
 	}
 	if n := number(s.t, s.db, "SELECT count(*) FROM latchkey_responses WHERE status IS NULL OR status <> 201"); n != 0 {
-		s.t.Errorf("%d responses are stored that are none of success", n)
+		s.t.Errorf("%d responses other than successes are stored", n)
 	}
 	var happened [faults]int64
 	for f := range happened {
 		happened[f] = s.happened[f].Load()
 		if happened[f] == 0 {
-			s.t.Errorf("fault %d never came to a handler", f)
+			s.t.Errorf("fault %d never reached a handler", f)
 		}
 	}
 	s.t.Logf("%d keys, %d runs of the handler (faults %v), %d replays, %d kills", len(s.seen), s.runs.Load(), happened, s.replays.Load(), s.kills.Load())
 	if s.replays.Load() == 0 || s.dialect != sqllock.SQLite && s.kills.Load() == 0 {
-		s.t.Error("no storm")
+		s.t.Error("the storm had no faults")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Every database keeps the response with the effect, and returns it for a retry at
-// another instance.
+// Every database stores the response together with the effect, and returns it
+// for a retry at another instance.
 func TestIdempotency(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		here, there := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusOK))
@@ -36,7 +36,7 @@ func TestIdempotency(t *testing.T) {
 	})
 }
 
-// A response without a success commits no effect. Some are stored.
+// A response other than a success commits no effect. Some of them are stored.
 func TestIdempotencyRefusals(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(sqllock.NewMemory())
@@ -63,8 +63,9 @@ func TestIdempotencyRefusals(t *testing.T) {
 	})
 }
 
-// A request without a lock waits for the transaction of another one with its key,
-// and then returns its response, or does it if the other one has not.
+// A request without a lock waits for the transaction of another request with
+// its key. It then returns that one's response. If there is none, it runs the
+// handler itself.
 func TestIdempotencyWithoutLocks(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		for n, status := range []int{http.StatusCreated, http.StatusServiceUnavailable} {
@@ -86,12 +87,12 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 			}))
 			first := posting(t, h, key, "10")
 			<-inside
-			early := post(t.Context(), h, key, "10") // until it gives up
+			early := post(t.Context(), h, key, "10") // waits until its timeout
 			if early.Code != http.StatusConflict && early.Code != http.StatusServiceUnavailable || early.Header().Get("Retry-After") == "" {
-				t.Errorf("status %d, Retry-After %q beside another", early.Code, early.Header().Get("Retry-After"))
+				t.Errorf("status %d, Retry-After %q during another request", early.Code, early.Header().Get("Retry-After"))
 			}
 			if want := map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusConflict}[b.dialect == sqllock.SQLite]; early.Code != want {
-				t.Errorf("status %d beside another, want %d", early.Code, want)
+				t.Errorf("status %d during another request, want %d", early.Code, want)
 			}
 			var others []<-chan int
 			for range 3 {
@@ -108,7 +109,7 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 			wantStatus(t, <-first, status)
 			for _, c := range others {
 				if code := <-c; code != http.StatusCreated {
-					t.Errorf("status %d of one that waited, want 201", code)
+					t.Errorf("status %d of a request that waited, want 201", code)
 				}
 			}
 			b.wantEffects(n + 1)
@@ -116,8 +117,8 @@ func TestIdempotencyWithoutLocks(t *testing.T) {
 	})
 }
 
-// A handler that ends its transaction is found out, and what it does after that is not
-// committed.
+// A handler that ends its transaction is detected. Nothing that it does
+// afterwards is committed.
 func TestIdempotencyTransactionEnded(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		misuses := []struct {
@@ -157,14 +158,14 @@ func TestIdempotencyTransactionEnded(t *testing.T) {
 	})
 }
 
-// running counts the statements of MariaDB that run now.
+// running counts the statements that MariaDB is running.
 func (b *bank) running(like string) int {
 	b.t.Helper()
 	return number(b.t, b.db, "SELECT count(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE() AND INFO LIKE ?", like)
 }
 
-// A deadlock rolls back all of MariaDB's transaction. A handler that goes on as if
-// nothing had happened commits no half.
+// A deadlock rolls back the whole transaction in MariaDB. If the handler
+// ignores the error and goes on, no half of its work is committed.
 func TestIdempotencyDeadlockHidden(t *testing.T) {
 	t.Parallel()
 	b := mariaBank(t, "")
@@ -175,7 +176,7 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Rollback()
-	if _, err := other.Exec("UPDATE accounts SET balance = 1"); err != nil { // it has more to undo: the handler is the victim
+	if _, err := other.Exec("UPDATE accounts SET balance = 1"); err != nil { // it has more to undo, so the handler is the victim
 		t.Fatal(err)
 	}
 	if _, err := other.Exec("INSERT INTO ledger SELECT 'other', seq FROM seq_1_to_100"); err != nil {
@@ -195,7 +196,7 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 			}
 		}
 		go func() { _, _ = other.Exec("SELECT id FROM mine WHERE id = 1 FOR UPDATE") }()
-		lockertest.Eventually(t, "the other one waits", func() bool {
+		lockertest.Eventually(t, "the other transaction waits", func() bool {
 			return b.running("SELECT id FROM mine%") == 1
 		})
 		_, err := tx.ExecContext(r.Context(), "UPDATE accounts SET balance = 2 WHERE id = 1")
@@ -205,7 +206,7 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 	}))
 	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusInternalServerError)
 	if !failed.Load() {
-		t.Error("the handler met with no deadlock")
+		t.Error("the handler had no deadlock")
 	}
 	b.wantEffects(0)
 	if n := number(t, b.db, "SELECT count(*) FROM latchkey_responses"); n != 0 {
@@ -213,8 +214,9 @@ func TestIdempotencyDeadlockHidden(t *testing.T) {
 	}
 }
 
-// Settings of a connection are the handler's own, but for the bounds of idleness, and
-// as before when it is back in the pool, whatever became of the request.
+// The handler sees the connection's settings unchanged, except the bounds of
+// idle time. Back in the pool the connection has all its old settings, whatever
+// became of the request.
 func TestIdempotencySettingsRestored(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
@@ -250,7 +252,7 @@ func TestIdempotencySettingsRestored(t *testing.T) {
 			t.Errorf("settings %q in the handler, want %q", inside, want)
 		}
 		if n := b.db.Stats().OpenConnections; n != 1 {
-			t.Errorf("%d connections are open, want the one of before", n)
+			t.Errorf("%d connections are open, want the same one as before", n)
 		}
 	})
 }
@@ -263,7 +265,7 @@ func text(t *testing.T, b *bank, query string) (s string) {
 	return s
 }
 
-// A stricter bound of the server's own stays.
+// A stricter bound of the server remains in force.
 func TestIdempotencyStricterSettings(t *testing.T) {
 	t.Parallel()
 	b := mariaBank(t, "wait_timeout=30&innodb_lock_wait_timeout=7")
@@ -279,7 +281,7 @@ func TestIdempotencyStricterSettings(t *testing.T) {
 	}
 }
 
-// A mistake of the service's setup is 500 at once, and the log says what to do.
+// A mistake in the service's setup is 500 at once, and the log says what to do.
 func TestIdempotencyWiring(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		h := b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated))
@@ -302,8 +304,8 @@ func TestIdempotencyWiring(t *testing.T) {
 	})
 }
 
-// A handler that uses another database of MariaDB has its response stored where its
-// key is.
+// A handler may switch to another database of MariaDB. Its response is stored
+// in the database that has its key.
 func TestIdempotencyHandlerUsesOtherDatabase(t *testing.T) {
 	t.Parallel()
 	b := mariaBank(t, "")
@@ -321,8 +323,8 @@ func TestIdempotencyHandlerUsesOtherDatabase(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// A table of MariaDB that lets a key in twice, or rolls nothing back, is found out
-// before a handler runs.
+// A table of MariaDB that accepts a key twice, or that cannot roll back, is
+// detected before a handler runs.
 func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
@@ -351,7 +353,7 @@ func TestIdempotencyTableWithoutGuarantee(t *testing.T) {
 func TestIdempotencyUnknownDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, sqllock.PostgreSQL, "pgx", pgtest.Database(t))
-	b.db = open(t, "pgx", elsewhere(t))
+	b.db = open(t, "pgx", unknownServer(t))
 	wantStatus(t, post(t.Context(), b.once(sqllock.NewMemory()).Handler(b.pay(http.StatusCreated)), "k-1", "10"), http.StatusInternalServerError)
 	b.wantLog("none of PostgreSQL, MySQL, MariaDB and SQLite")
 }
@@ -364,7 +366,8 @@ func TestIdempotencyNoDatabaseSelected(t *testing.T) {
 	b.wantLog("names no database")
 }
 
-// Handlers that read from the pool beside their transaction do not use it up.
+// Handlers that read from the pool, in addition to their transaction, do not
+// use it up.
 func TestIdempotencyPool(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(4)
@@ -387,7 +390,8 @@ func TestIdempotencyPool(t *testing.T) {
 	})
 }
 
-// Old responses go, a thousand at a time; two at once do not wait for each other.
+// Old responses are deleted, a thousand at a time. Two calls at once do not
+// wait for each other.
 func TestIdempotencyForget(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(sqllock.NewMemory())
@@ -406,7 +410,7 @@ func TestIdempotencyForget(t *testing.T) {
 			}
 		}
 		wantReplay(t, post(t.Context(), h, "k-1", "10"), post(t.Context(), h, "k-1", "10"))
-		lockertest.Eventually(t, "the last one is forgotten", func() bool {
+		lockertest.Eventually(t, "the last response is deleted", func() bool {
 			n, err := i.Forget(t.Context(), time.Microsecond)
 			return n == 1 && err == nil
 		})
@@ -417,7 +421,8 @@ func TestIdempotencyForget(t *testing.T) {
 	})
 }
 
-// A MariaDB that is frozen keeps no request. When it is back all is as it was.
+// Requests do not hang on a MariaDB that is frozen. After the thaw everything
+// works as before.
 func TestIdempotencyMariaDBFrozen(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
@@ -444,13 +449,13 @@ func TestIdempotencyMariaDBFrozen(t *testing.T) {
 	if err := server.Thaw(); err != nil {
 		t.Fatal(err)
 	}
-	lockertest.Eventually(t, "no connection is kept", func() bool { return b.db.Stats().InUse == 0 })
+	lockertest.Eventually(t, "no connection is in use", func() bool { return b.db.Stats().InUse == 0 })
 	wantReplay(t, post(t.Context(), h, "k-0", "10"), first)
 	lockertest.Eventually(t, "the key is free", func() bool { return post(t.Context(), h, "k-1", "10").Code == http.StatusCreated })
 	b.wantEffects(2)
 }
 
-// A process that is frozen keeps its key in MariaDB no longer than its transaction may
+// A frozen process keeps its key in MariaDB no longer than its transaction may
 // be idle.
 func TestIdempotencyMariaDBHolderFrozen(t *testing.T) {
 	t.Parallel()
@@ -473,8 +478,8 @@ func TestIdempotencyMariaDBHolderFrozen(t *testing.T) {
 	b.wantEffects(1)
 }
 
-// A MariaDB that was killed and is back serves the next request, though all that the
-// pool has is dead.
+// A MariaDB that was killed and restarted serves the next request, although all
+// connections in the pool are dead.
 func TestIdempotencyMariaDBAway(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
@@ -506,8 +511,8 @@ func TestIdempotencyMariaDBAway(t *testing.T) {
 	b.wantEffects(2)
 }
 
-// A reader of SQLite's file without a write-ahead log keeps a COMMIT from being carried
-// out. The transaction does not stay open in the pool.
+// A reader of SQLite's file, without a write-ahead log, blocks a COMMIT. The
+// transaction does not stay open in the pool.
 func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, sqllock.SQLite, "sqlite", file(t))
@@ -535,6 +540,6 @@ func TestIdempotencySQLiteCommitBusy(t *testing.T) {
 	wantStatus(t, post(t.Context(), h, "k-1", "10"), http.StatusCreated)
 	b.wantEffects(1)
 	if n := b.db.Stats().OpenConnections; n != 1 {
-		t.Errorf("%d connections are open, want the one of before", n)
+		t.Errorf("%d connections are open, want the same one as before", n)
 	}
 }

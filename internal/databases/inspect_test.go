@@ -10,12 +10,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
-// What has no advisory locks of PostgreSQL's says so, at once.
+// Inspect and Watch fail at once on a database without PostgreSQL's advisory
+// locks.
 func TestInspectIsForPostgreSQL(t *testing.T) {
 	for name, orders := range map[string]func(*testing.T) lockertest.Orders{
 		"SQLite": sqlite, "MariaDB": mariadb,
-		"elsewhere": func(t *testing.T) lockertest.Orders {
-			return lockertest.Orders{Driver: "pgx", DSN: inExecMode(elsewhere(t))}
+		"an unknown server": func(t *testing.T) lockertest.Orders {
+			return lockertest.Orders{Driver: "pgx", DSN: inExecMode(unknownServer(t))}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +33,7 @@ func TestInspectIsForPostgreSQL(t *testing.T) {
 	}
 }
 
-// It works through a transaction pooler.
+// Inspect works through a transaction pooler.
 func TestInspectBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	pooled := open(t, "pgx", inExecMode(throughPgBouncer(t)))

@@ -11,11 +11,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// slowToEnd is a pool on which the statement that deletes a session's rows takes a while, as
-// over a long way.
+// slowToEnd opens a pool on which the statement that deletes a session's rows
+// is slow, as over a long distance.
 func slowToEnd(t *testing.T, o lockertest.Orders) (db *sql.DB, ended *atomic.Bool) {
 	ended = new(atomic.Bool)
-	return meddled(t, o, func(query string, carryOut func() error) error {
+	return intercepted(t, o, func(query string, carryOut func() error) error {
 		if strings.Contains(query, "DELETE FROM") && strings.Contains(query, "latchkey_sessions WHERE id = ") {
 			time.Sleep(300 * time.Millisecond) // the fault
 			defer ended.Store(true)
@@ -24,7 +24,8 @@ func slowToEnd(t *testing.T, o lockertest.Orders) (db *sql.DB, ended *atomic.Boo
 	}), ended
 }
 
-// After Close the keys are free to others at once, also where the statement takes long.
+// After Close the keys are free to others at once, also if the statement is
+// slow.
 func TestLeaseTableCloseTakesLong(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		db, ended := slowToEnd(t, o)
@@ -43,7 +44,8 @@ func TestLeaseTableCloseTakesLong(t *testing.T) {
 	})
 }
 
-// A session that ends because one of its locks was gone gives back the others, too.
+// A session that ends because it has lost one of its locks releases the others
+// too.
 func TestLeaseTableLossTakesLong(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		db, _ := slowToEnd(t, o)

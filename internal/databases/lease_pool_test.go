@@ -13,7 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A pool that lends nothing says why, whether Open asks it first of what kind it is or not.
+// Open says why a pool lends no connection, whether it first has to find out
+// the dialect or not.
 func TestLeaseTablePoolWithoutConnections(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		named := sqllock.WithDialect(sqllock.SQLite)
@@ -41,7 +42,7 @@ func TestLeaseTablePoolWithoutConnections(t *testing.T) {
 				wg.Go(func() {
 					_, err := sqllock.Open(context.Background(), tt.db, opts...)
 					if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), tt.says) {
-						t.Errorf("Open: %v, want ErrUnavailable and a word of %q", err, tt.says)
+						t.Errorf("Open: %v, want ErrUnavailable that mentions %q", err, tt.says)
 					}
 				})
 			}
@@ -50,12 +51,12 @@ func TestLeaseTablePoolWithoutConnections(t *testing.T) {
 	})
 }
 
-// A key that somebody has inserted and not committed is not to be had, and costs its session no
-// other lock.
+// Another transaction has inserted a key's row and not committed. The key is
+// unavailable then, and the session loses no other lock.
 func TestLeaseTableStuckKey(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		if !o.LeaseTable {
-			t.Skip("in SQLite that is a lock on the file")
+			t.Skip("in SQLite this would be a lock on the file")
 		}
 		const lease = 5 * time.Second
 		s := process(t, o, sqllock.WithLease(lease))
@@ -69,7 +70,7 @@ func TestLeaseTableStuckKey(t *testing.T) {
 		}
 		for until := time.Now().Add(lease + lease/2); time.Now().Before(until); {
 			if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
-				t.Fatalf("TryLock of the key that is stuck: %v, want ErrUnavailable", err)
+				t.Fatalf("TryLock of the blocked key: %v, want ErrUnavailable", err)
 			}
 			if err := lock.Err(); err != nil {
 				t.Fatalf("the other lock: %v", err)

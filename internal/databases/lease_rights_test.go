@@ -10,7 +10,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// clerk is a role that owns nothing, and a pool of its.
+// clerk creates a role that owns nothing, and opens a pool as that role.
 func clerk(t *testing.T, driver, dsn string) (role string, owner, asClerk *sql.DB) {
 	t.Helper()
 	owner = open(t, "pgx", dsn)
@@ -26,32 +26,33 @@ func clerk(t *testing.T, driver, dsn string) (role string, owner, asClerk *sql.D
 	return role, owner, open(t, driver, dsn+"&role="+role)
 }
 
-// makeTables makes the tables as their owner, and lets role use them.
+// makeTables creates the tables as their owner, and lets role use them.
 func makeTables(t *testing.T, owner *sql.DB, role string) {
 	t.Helper()
 	create(t, owner, sqllock.Schema(sqllock.PostgreSQL))
 	execute(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchkey_sessions, latchkey_locks, latchkey_secret_checks, latchkey_tokens TO "+role)
 }
 
-// refusedFor checks that Open rejects db with want, in a sentence that has this in it.
-func refusedFor(t *testing.T, db *sql.DB, want error, says string) {
+// rejectedFor checks that Open rejects db with want, in an error that contains
+// says.
+func rejectedFor(t *testing.T, db *sql.DB, want error, says string) {
 	t.Helper()
 	s, err := sqllock.Open(t.Context(), db, sqllock.WithLeaseTable())
 	if err == nil {
 		_ = s.Close()
 	}
 	if !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
-		t.Errorf("Open: %v, want %v and a word of %q", err, want, says)
+		t.Errorf("Open: %v, want %v that mentions %q", err, want, says)
 	}
 }
 
-// A role that may not create tables uses those that are there, and is told what to do
-// where they are not.
+// A role that may not create tables uses the tables that exist. If they do not
+// exist, Open says what to do.
 func TestLeaseTableWithoutRightToCreate(t *testing.T) {
 	t.Parallel()
 	role, owner, asClerk := clerk(t, "pgx", pgtest.Database(t))
 	execute(t, owner, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	refusedFor(t, asClerk, sqllock.ErrConfig, "Schema(PostgreSQL)")
+	rejectedFor(t, asClerk, sqllock.ErrConfig, "Schema(PostgreSQL)")
 	makeTables(t, owner, role)
 	s := session(t, asClerk, sqllock.WithLeaseTable())
 	if err := mustLock(t, s, sqllock.ID(1)).Unlock(); err != nil {
@@ -59,7 +60,8 @@ func TestLeaseTableWithoutRightToCreate(t *testing.T) {
 	}
 }
 
-// A role that may not call what tokens come from is told so by Open, not by a TryLock.
+// A role may lack the right to call the functions that tokens come from. Open
+// reports that, not a later TryLock.
 func TestLeaseTableWithoutRightToTokens(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		for _, function := range []string{"pg_logical_emit_message", "pg_control_system"} {
@@ -68,14 +70,15 @@ func TestLeaseTableWithoutRightToTokens(t *testing.T) {
 				role, owner, asClerk := clerk(t, driver, pgtest.Database(t))
 				makeTables(t, owner, role)
 				execute(t, owner, revoke(function))
-				refusedFor(t, asClerk, sqllock.ErrConfig, function)
+				rejectedFor(t, asClerk, sqllock.ErrConfig, function)
 			})
 		}
 	}
 }
 
-// revoke is a statement that takes every function of this name from PUBLIC. The
-// arguments of pg_logical_emit_message differ between versions of PostgreSQL.
+// revoke returns a statement that revokes every function of this name from
+// PUBLIC. The arguments of pg_logical_emit_message differ between versions of
+// PostgreSQL.
 func revoke(function string) string {
 	return `DO $$
 DECLARE f regprocedure;
@@ -86,7 +89,8 @@ BEGIN
 END $$`
 }
 
-// Tables in two schemas are refused: one instance would use those of one, and another the others.
+// Open rejects tables in two schemas: one instance might use the tables of one,
+// and another the tables of the other.
 func TestLeaseTableInTwoSchemas(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -99,7 +103,7 @@ func TestLeaseTableInTwoSchemas(t *testing.T) {
 			if driver == "pgx" {
 				dsn = inExecMode(dsn)
 			}
-			refusedFor(t, open(t, driver, dsn+"&search_path=other,public"), sqllock.ErrNotExclusive, "more than one schema")
+			rejectedFor(t, open(t, driver, dsn+"&search_path=other,public"), sqllock.ErrNotExclusive, "more than one schema")
 		})
 	}
 }

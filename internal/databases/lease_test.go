@@ -26,8 +26,8 @@ func eachLeaseTable(t *testing.T, test func(t *testing.T, o lockertest.Orders)) 
 	})
 }
 
-// A stale holder, whose session's row somebody has deleted, is refused by the fence, also
-// where it has drawn no token before.
+// The fence rejects a stale holder whose session's row was deleted. It does so
+// even if the holder has had no token before.
 func TestLeaseTableFence(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		db := open(t, o.Driver, o.DSN)
@@ -35,13 +35,13 @@ func TestLeaseTableFence(t *testing.T) {
 			create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
 		}
 		execute(t, db, "CREATE TABLE work (who INTEGER)")
-		for _, tt := range []struct{ drawnBefore, emptied bool }{{drawnBefore: true}, {}, {emptied: true}} {
+		for _, tt := range []struct{ hadToken, emptied bool }{{hadToken: true}, {}, {emptied: true}} {
 			first, later := process(t, o, sqllock.WithLease(time.Hour)), process(t, o)
 			if tt.emptied {
-				execute(t, db, "DELETE FROM latchkey_tokens") // by somebody: they rise all the same
+				execute(t, db, "DELETE FROM latchkey_tokens") // tokens rise even if this table is emptied
 			}
 			stale := mustLock(t, first, sqllock.ID(1))
-			if tt.drawnBefore {
+			if tt.hadToken {
 				if err := fencedWork(t, db, stale, 1); err != nil {
 					t.Fatalf("Fence: %v", err)
 				}
@@ -53,11 +53,11 @@ func TestLeaseTableFence(t *testing.T) {
 				t.Fatalf("Fence of the later holder: %v", err)
 			}
 			if err := stale.Err(); err != nil {
-				t.Fatalf("the stale holder knows already: %v", err)
+				t.Fatalf("the stale holder has noticed already: %v", err)
 			}
 			want := sqllock.ErrFenced
-			if isElsewhere(o) && !tt.drawnBefore {
-				want = sqllock.ErrLost // as the database says when it is asked for a token
+			if isUnknownServer(o) && !tt.hadToken {
+				want = sqllock.ErrLost // the holder learns this when it requests a token
 			}
 			if err := fencedWork(t, db, stale, 3); err != want {
 				t.Errorf("Fence of the stale holder: %v, want %v", err, want)
@@ -73,7 +73,8 @@ func TestLeaseTableFence(t *testing.T) {
 	})
 }
 
-// fencedWork commits whatever the fence has said, as a careless caller would.
+// fencedWork commits whatever the fence has returned, as a careless caller
+// would.
 func fencedWork(t *testing.T, db *sql.DB, lock *sqllock.Lock, who int) error {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
@@ -88,10 +89,10 @@ func fencedWork(t *testing.T, db *sql.DB, lock *sqllock.Lock, who int) error {
 	return fenceErr
 }
 
-// With a pool of one connection the fence's transaction has it.
+// In a pool of one connection, the fence's transaction has that connection.
 func TestLeaseTableFenceInPoolOfOne(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
-		if isElsewhere(o) {
+		if isUnknownServer(o) {
 			t.Skip("needs a second connection, for the token")
 		}
 		db := open(t, o.Driver, o.DSN)
@@ -111,7 +112,8 @@ func TestLeaseTableFenceInPoolOfOne(t *testing.T) {
 	})
 }
 
-// Whose session is deleted is told by the next heartbeat, and the session begins anew.
+// A session whose row is deleted finds out at its next heartbeat, and begins
+// anew.
 func TestLeaseTableSessionDeleted(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		s := process(t, o, sqllock.WithLease(2*time.Second))
@@ -128,8 +130,8 @@ func TestLeaseTableSessionDeleted(t *testing.T) {
 	})
 }
 
-// A lock whose session somebody has deleted, as one does to free it by force, is free to whoever
-// asks, whether or not a session expires.
+// A lock is free to every caller after its session's row was deleted, which
+// frees it by force. It does not matter whether the session has expired.
 func TestLeaseTableLockWithoutSession(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		held := mustLock(t, process(t, o, sqllock.WithLease(time.Hour)), sqllock.ID(1))
@@ -144,7 +146,7 @@ func TestLeaseTableLockWithoutSession(t *testing.T) {
 	})
 }
 
-// Sessions that make the tables at the same moment all succeed.
+// Sessions that create the tables at the same moment all succeed.
 func TestLeaseTableMadeAtOnce(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		var wg sync.WaitGroup
@@ -162,7 +164,7 @@ func TestLeaseTableMadeAtOnce(t *testing.T) {
 	})
 }
 
-// The locks outlive a restart of the server, whose tables are on disk.
+// The locks outlive a restart of the server, because the tables are on disk.
 func TestLeaseTableServerRestarts(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -197,7 +199,7 @@ func TestLeaseTableServerRestarts(t *testing.T) {
 	}
 }
 
-// A driver that prepares what we send is refused, and told what to set.
+// Open rejects a driver that prepares its statements, and says what to set.
 func TestLeaseTableRefusesPreparingDriver(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)

@@ -21,8 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	lockertest.Worker()                            // does not return in a process of a test with several
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // a failure should not drown in losses that tests cause
+	lockertest.Worker()                            // does not return in a worker of a test with several processes
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // otherwise a failure is lost among the losses that tests cause
 	_ = mysql.SetLogger(&mysql.NopLogger{})
 	code := mariadbtest.Close(pgtest.Main(m))
 	if code == 0 {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// open opens a pool on dsn that ends with the test.
+// open opens a pool on dsn, which the end of the test closes.
 func open(tb testing.TB, driver, dsn string) *sql.DB {
 	tb.Helper()
 	db, err := sql.Open(driver, dsn)

@@ -50,7 +50,7 @@ func TestMySQLFailures(t *testing.T) {
 			t.Errorf("%s: %v, SQLSTATE %q; want Kind %d, SQLSTATE %q, and %q", tt.name, err, errcode.SQLState(err), tt.kind, tt.state, tt.says)
 		}
 		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the text tells a secret: %v", tt.name, err)
+			t.Errorf("%s: the text contains a secret: %v", tt.name, err)
 		}
 	}
 }

@@ -17,42 +17,42 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A spoiler is a way to MySQL that can change the next statements.
-type spoiler struct {
+// A rewriter connects to MySQL and can change the next statements.
+type rewriter struct {
 	driver.Connector
 	change atomic.Pointer[func(query string) string]
 }
 
-func (s *spoiler) Connect(ctx context.Context) (driver.Conn, error) {
+func (s *rewriter) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := s.Connector.Connect(ctx)
-	return &spoiledConn{conn, s}, err
+	return &rewrittenConn{conn, s}, err
 }
 
-// A spoiledConn is wrapped as those are that trace statements.
-type spoiledConn struct {
+// A rewrittenConn wraps a connection as tools that trace statements do.
+type rewrittenConn struct {
 	driver.Conn
-	s *spoiler
+	s *rewriter
 }
 
-func (c *spoiledConn) Raw() driver.Conn { return c.Conn }
+func (c *rewrittenConn) Raw() driver.Conn { return c.Conn }
 
-func (c *spoiledConn) changed(query string) string {
+func (c *rewrittenConn) changed(query string) string {
 	if change := c.s.change.Load(); change != nil {
 		return (*change)(query)
 	}
 	return query
 }
 
-func (c *spoiledConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *rewrittenConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.changed(query), args)
 }
 
-func (c *spoiledConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *rewrittenConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, c.changed(query), args)
 }
 
-// newSpoiler is a way to o's database.
-func newSpoiler(t *testing.T, o lockertest.Orders) (*spoiler, *sql.DB) {
+// newRewriter opens the database of o through a rewriter.
+func newRewriter(t *testing.T, o lockertest.Orders) (*rewriter, *sql.DB) {
 	t.Helper()
 	config, err := mysqldriver.ParseDSN(o.DSN)
 	if err != nil {
@@ -62,22 +62,23 @@ func newSpoiler(t *testing.T, o lockertest.Orders) (*spoiler, *sql.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &spoiler{Connector: connector}
+	s := &rewriter{Connector: connector}
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
 	return s, db
 }
 
-// spoiled is a session whose statements can be changed, in a database of its own.
-func spoiled(t *testing.T) (dialect.Session, *spoiler) {
+// openRewritten opens a session whose statements can be changed, in a database
+// of its own.
+func openRewritten(t *testing.T) (dialect.Session, *rewriter) {
 	t.Helper()
-	return spoiledOn(t, mariadb(t))
+	return openRewrittenOn(t, mariadb(t))
 }
 
-// spoiledOn is such a session in o's database.
-func spoiledOn(t *testing.T, o lockertest.Orders) (dialect.Session, *spoiler) {
+// openRewrittenOn is openRewritten on the database of o.
+func openRewrittenOn(t *testing.T, o lockertest.Orders) (dialect.Session, *rewriter) {
 	t.Helper()
-	s, db := newSpoiler(t, o)
+	s, db := newRewriter(t, o)
 	session, err := mysql.Dialect{}.Open(context.Background(), db, settings)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func spoiledOn(t *testing.T, o lockertest.Orders) (dialect.Session, *spoiler) {
 	return session, s
 }
 
-// What looks like MySQL and does not exclude is refused.
+// Open rejects a server that looks like MySQL but does not exclude.
 func TestMySQLProof(t *testing.T) {
 	t.Parallel()
 	replacing := func(old, replacement string) func(string) string {
@@ -108,7 +109,7 @@ func TestMySQLProof(t *testing.T) {
 		{"silent", replacing("CONNECTION_ID(), 0", "CONNECTION_ID(), SLEEP(10)"), dialect.Gone, "in time"},
 		{"silent while another is in a transaction", func(query string) string {
 			if !strings.HasSuffix(query, "CONNECTION_ID(), 0") || asked.Add(1) != 4 {
-				return query // the fourth is the session's, the witness being in a transaction
+				return query // the fourth call is the session's; the witness is in a transaction
 			}
 			return "SELECT SLEEP(10), 0"
 		}, dialect.NotExclusive, "in a transaction: a proxy"},
@@ -116,8 +117,8 @@ func TestMySQLProof(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			spoiler, db := newSpoiler(t, mariadb(t))
-			spoiler.change.Store(&tt.change)
+			rewriter, db := newRewriter(t, mariadb(t))
+			rewriter.change.Store(&tt.change)
 			set := settings
 			if strings.HasPrefix(tt.name, "silent") {
 				set.Proof = 500 * time.Millisecond
@@ -133,11 +134,11 @@ func TestMySQLProof(t *testing.T) {
 	}
 }
 
-// A statement that fails half-way leaves the session alive, which knows what it took until
-// then, and what it did not give back.
+// A statement that fails halfway does not end the session. The session knows
+// the keys that it acquired until then, and those that it did not release.
 func TestMySQLFailsHalfWay(t *testing.T) {
 	t.Parallel()
-	s, spoiler := spoiled(t)
+	s, rewriter := openRewritten(t)
 	exchange(t, s, dialect.Batch{Try: big(-2, -1)})
 	failAt := func(mark string, n int) {
 		fail := func(query string) string {
@@ -146,14 +147,14 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 			parts[last-1] = strings.TrimSuffix(parts[last-1], mark)
 			return strings.Join(parts[:last], "") + ",IF(CONNECTION_ID() > 0, (SELECT 1 UNION SELECT 2), 0)" + mark + parts[last]
 		}
-		spoiler.change.Store(&fail)
+		rewriter.change.Store(&fail)
 	}
 	failAt(",IFNULL(GET_LOCK(", 3) // before the third
 	b := dialect.Batch{Release: big(-2), Try: big(1, 2, 3, 4), Any: [][]dialect.Key{big(5, 6)}}
 	if err := s.Exchange(&b); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
-	spoiler.change.Store(nil)
+	rewriter.change.Store(nil)
 	if got := held(t, s); !reflect.DeepEqual(got, big(-1, 1, 2)) {
 		t.Errorf("held: %v", got)
 	}
@@ -161,7 +162,7 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 	if err := s.Exchange(&dialect.Batch{Release: big(-1, 1, 2)}); !isOfKind(err, dialect.Statement) {
 		t.Fatalf("Exchange: %v, want a Failure of Kind Statement", err)
 	}
-	spoiler.change.Store(nil)
+	rewriter.change.Store(nil)
 	if got := held(t, s); !reflect.DeepEqual(got, big(1, 2)) {
 		t.Errorf("held: %v", got)
 	}
@@ -170,8 +171,8 @@ func TestMySQLFailsHalfWay(t *testing.T) {
 	}
 }
 
-// An answer of another connection, or of a server that has become a replica, is not
-// taken for one of the session's; nor is one that makes no sense.
+// A session rejects a response of another connection, of a server that has
+// become a replica, or one that makes no sense.
 func TestMySQLWrongAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -185,17 +186,17 @@ func TestMySQLWrongAnswers(t *testing.T) {
 		{"not a letter of ours", "CONCAT(''", "CONCAT('x'", dialect.Gone},
 		{"too much", "CONCAT(''", "CONCAT('1'", dialect.Gone},
 		{"too little", "CONCAT(''", "'1' -- ", dialect.Gone},
-		{"no answer to a group", "THEN ',0'", "THEN ''", dialect.Gone},
+		{"no result for a group", "THEN ',0'", "THEN ''", dialect.Gone},
 		{"a place that a group has not", "THEN ',0'", "THEN ',9'", dialect.Gone},
 		{"the server cannot tell", "IFNULL(GET_LOCK(", "IFNULL(NULL AND GET_LOCK(", dialect.Statement},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, spoiler := spoiled(t)
+			s, rewriter := openRewritten(t)
 			change := func(query string) string {
 				return strings.Replace(query, tt.old, tt.replacement, 1)
 			}
-			spoiler.change.Store(&change)
+			rewriter.change.Store(&change)
 			err := s.Exchange(&dialect.Batch{Try: big(1, 2), Any: [][]dialect.Key{big(3, 4)}})
 			if !isOfKind(err, tt.kind) {
 				t.Errorf("Exchange: %v, want a Failure of Kind %d", err, tt.kind)

@@ -17,13 +17,13 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// holder is the connection that has keys' locks.
+// holder returns the connection that holds the locks of keys.
 func holder(t *testing.T, db *sql.DB) int {
 	t.Helper()
 	return number(t, db, "SELECT max(thread_id)"+keyLocks)
 }
 
-// A connection that is killed, at rest or at work, takes its locks with it.
+// A connection that is killed, idle or busy, takes its locks with it.
 func TestMySQLKilled(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -45,14 +45,14 @@ func TestMySQLKilled(t *testing.T) {
 	id := number(t, db, "SELECT thread_id"+keyLocks+" AND table_schema LIKE '%0002'")
 	exchange(t, idle, dialect.Batch{Release: big(2)})
 	execute(t, db, fmt.Sprintf("KILL CONNECTION %d", id))
-	lockertest.Eventually(t, "a session without locks learns that it has ended", func() bool {
+	lockertest.Eventually(t, "a session without locks notices that it has ended", func() bool {
 		_, err := idle.Held()
 		return isGone(err)
 	})
 }
 
-// A Session whose statements are killed (KILL QUERY), which MariaDB does to those that change
-// tables, keeps its locks and loses no caller.
+// A Session keeps its locks when its statements are killed (KILL QUERY), and no
+// call hangs. MariaDB kills statements in this way when they change tables.
 func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -66,8 +66,8 @@ func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
 	id := holder(t, db)
 	done := make(chan struct{})
 	var (
-		wg      sync.WaitGroup
-		refused atomic.Int64
+		wg     sync.WaitGroup
+		denied atomic.Int64
 	)
 	for i := range 16 {
 		wg.Go(func() {
@@ -75,7 +75,7 @@ func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
 				other, err := s.TryLock(context.Background(), sqllock.ID(int64(i)))
 				if err == nil {
 					if fenced := fencedWork(t, db, other, i); fenced != nil {
-						refused.Add(1)
+						denied.Add(1)
 						if !strings.Contains(fenced.Error(), "interrupted") {
 							t.Errorf("Fence: %v", fenced)
 						}
@@ -109,11 +109,12 @@ func TestMySQLSessionOutlivesKilledStatements(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Errorf("Unlock: %v", err)
 	}
-	lockertest.Eventually(t, "no lock is left", func() bool { return number(t, db, namedLocks) == 0 })
-	t.Logf("%d tokens were not drawn, %d losses", refused.Load(), s.Stats().Losses)
+	lockertest.Eventually(t, "no lock remains", func() bool { return number(t, db, namedLocks) == 0 })
+	t.Logf("%d tokens were not granted, %d losses", denied.Load(), s.Stats().Losses)
 }
 
-// The watch on the socket notices a connection that is killed, long before a heartbeat.
+// The watch on the socket notices a killed connection long before a heartbeat
+// does.
 func TestMySQLLossIsToldAtOnce(t *testing.T) {
 	for name, options := range map[string]string{"plain": "", "TLS": "?tls=skip-verify", "compressed": "?compress=true"} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +136,7 @@ func lossIsToldAtOnce(t *testing.T, o lockertest.Orders, options string) {
 		began := time.Now()
 		execute(t, db, fmt.Sprintf("KILL CONNECTION %d", holder(t, db)))
 		<-lock.Context().Done()
-		t.Logf("told after %v", time.Since(began).Round(10*time.Microsecond))
+		t.Logf("notified after %v", time.Since(began).Round(10*time.Microsecond))
 		if cause := context.Cause(lock.Context()); cause != sqllock.ErrLost {
 			t.Errorf("cause: %v, want ErrLost", cause)
 		}
@@ -146,8 +147,8 @@ func lossIsToldAtOnce(t *testing.T, o lockertest.Orders, options string) {
 	}
 }
 
-// A server that stops, crashes or freezes takes the locks with it; the Session serves again
-// when it is back, and tokens go on rising.
+// The locks end with a server that stops, crashes or freezes. The Session
+// serves again when the server is back, and tokens go on rising.
 func TestMySQLServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
@@ -167,7 +168,7 @@ func TestMySQLServerRestarts(t *testing.T) {
 		}},
 	} {
 		lock := mustLock(t, s, sqllock.ID(1))
-		if token := drawn(t, o); token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
+		if token := newToken(t, o); token.System != last.System && last != (dialect.Token{}) || !last.Before(token) {
 			t.Errorf("before %s: token %v after %v", fault.name, token, last)
 		} else {
 			last = token
@@ -187,8 +188,8 @@ func TestMySQLServerRestarts(t *testing.T) {
 	}
 }
 
-// A server that is made a replica is refused, and a Session that is on it lets go of its locks:
-// those who connect to the new primary take them.
+// Open rejects a server that was made a replica. A Session on it gives up its
+// locks: callers that connect to the new primary acquire them.
 func TestMySQLReadOnly(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// withTables is a database in which the tables are made already, on a server of its own.
+// withTables opens a database with the tables, on a server of its own.
 func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 	t.Helper()
 	o := lockertest.Orders{Driver: "mysql", DSN: mariadbtest.New(t, options...).Database(t)}
@@ -24,8 +24,9 @@ func withTables(t *testing.T, options ...string) (lockertest.Orders, *sql.DB) {
 	return o, db
 }
 
-// A Fence, and a first key with a secret, that have to wait fail soon; no lock is lost by that, and the same
-// succeed when the way is free.
+// A Fence fails soon if it has to wait, and so does the first key with a
+// secret. No lock is lost by that, and the same calls succeed when the tables
+// are free.
 func TestMySQLSideTxsThatWait(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, block, unblock string }{
@@ -48,10 +49,10 @@ func TestMySQLSideTxsThatWait(t *testing.T) {
 			keyed := sqllock.Namespace("payouts").Keyed([]byte("a secret of 32 bytes, or nearly.")).Key("7")
 			for began := time.Now(); time.Since(began) < 4*time.Second; { // twice the lease
 				if err := fencedWork(t, db, fenced, 1); err == nil {
-					t.Fatal("Fence succeeded")
+					t.Fatal("Fence did not fail")
 				}
 				if _, err := s.TryLock(t.Context(), keyed); err == nil {
-					t.Fatal("TryLock of a key with a secret succeeded")
+					t.Fatal("TryLock of a key with a secret did not fail")
 				}
 				if err := innocent.Err(); err != nil {
 					t.Fatalf("a lock that needs no table: %v", err)
@@ -71,7 +72,7 @@ func TestMySQLSideTxsThatWait(t *testing.T) {
 	}
 }
 
-// In a pool that has no other connection for a token, Fence says so.
+// Fence reports a pool that has no other connection for a token.
 func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -91,8 +92,8 @@ func TestMySQLSideTxWithoutConnection(t *testing.T) {
 	}
 }
 
-// What the users of a pool have left on its connections, or have set, changes nothing for
-// checks, tokens and fences.
+// Settings and transactions that the users of a pool have left on its
+// connections do not affect checks, tokens and fences.
 func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{
@@ -131,7 +132,8 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 	}
 }
 
-// leaveOpen leaves three connections in db's pool, on which statements have been carried out.
+// leaveOpen runs statements on three connections of db and returns the
+// connections to the pool.
 func leaveOpen(t *testing.T, db *sql.DB, statements ...string) {
 	t.Helper()
 	db.SetMaxIdleConns(3)
@@ -154,7 +156,7 @@ func leaveOpen(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-// Work that a pool's user began and forgot is not committed by ours.
+// Work that a user of the pool began and forgot is not committed by a Session.
 func TestMySQLForgottenWorkIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -170,8 +172,8 @@ func TestMySQLForgottenWorkIsNotCommitted(t *testing.T) {
 	}
 }
 
-// A server that ends idle transactions soon does not end a session on a connection whose last user left
-// one open.
+// A server may end idle transactions soon. That does not end a session on a
+// connection whose last user left a transaction open.
 func TestMySQLIdleTransactionTimeout(t *testing.T) {
 	t.Parallel()
 	o, _ := withTables(t, "--idle-transaction-timeout=1")
@@ -226,7 +228,7 @@ func TestMySQLSecretChecksAtOnce(t *testing.T) {
 		}
 	}
 	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class IN (1, 2)"); n != 0 {
-		t.Errorf("%d rows are left", n)
+		t.Errorf("%d rows remain", n)
 	}
 }
 
@@ -236,7 +238,7 @@ func TestMySQLSecretChecksAtOnce(t *testing.T) {
 func TestMySQLSecretCheckThatFails(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
-	s, spoiler := spoiledOn(t, o)
+	s, rewriter := openRewrittenOn(t, o)
 	db, fleet := open(t, o.Driver, o.DSN), connect(t, o)
 	check := func(class, fingerprint int32) dialect.SecretCheck {
 		return dialect.SecretCheck{Class: class, Fingerprint: fingerprint}
@@ -257,11 +259,11 @@ func TestMySQLSecretCheckThatFails(t *testing.T) {
 			}
 			return query
 		}
-		spoiler.change.Store(&fail)
+		rewriter.change.Store(&fail)
 		if _, err := s.UseSecret(c); !isOfKind(err, dialect.Statement) {
 			t.Fatalf("UseSecret: %v, want a Failure of Kind Statement", err)
 		}
-		spoiler.change.Store(nil)
+		rewriter.change.Store(nil)
 		wantRows(int(c.Class), 1)
 	}
 	want := func(what string, s dialect.Session, c dialect.SecretCheck, want bool) {

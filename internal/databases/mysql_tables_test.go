@@ -5,94 +5,12 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/mariadbtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// drawn is a token of a session for itself.
-func drawn(t *testing.T, o lockertest.Orders) dialect.Token {
-	t.Helper()
-	s := connect(t, o)
-	defer s.Destroy()
-	token, err := s.Token()
-	if err != nil {
-		t.Fatalf("Token: %v", err)
-	}
-	return token
-}
-
-// A holder whose token is older than one that was fenced is refused. The tables make
-// themselves.
-func TestMySQLFence(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	db := open(t, o.Driver, o.DSN)
-	execute(t, db, "CREATE TABLE work (who INT)")
-	stale := mustLock(t, process(t, o), sqllock.ID(1))
-	if err := fencedWork(t, db, stale, 1); err != nil {
-		t.Fatalf("Fence: %v", err)
-	}
-	key := dialect.Key{ID: 1}
-	at := func(token dialect.Token) (passed bool) {
-		t.Helper()
-		tx, err := db.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		passage, err := usertx.Fence(t.Context(), tx, key, token)
-		if err != nil {
-			t.Fatalf("Fence: %v", err)
-		}
-		passed = passage == usertx.Passed
-		if passed {
-			err = tx.Commit()
-		} else {
-			err = tx.Rollback()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return passed
-	}
-	later := drawn(t, o)
-	earlier, lastEpoch, otherSystem := later, later, later
-	earlier.Number--
-	lastEpoch.Epoch--
-	lastEpoch.Number++
-	otherSystem.System++
-	otherSystem.Number = 1
-	for _, step := range []struct {
-		name  string
-		token dialect.Token
-		want  bool
-	}{
-		{"later", later, true},
-		{"the same", later, true},
-		{"earlier", earlier, false},
-		{"a later number of an earlier epoch", lastEpoch, false},
-	} {
-		if got := at(step.token); got != step.want {
-			t.Errorf("%s: passed %t", step.name, got)
-		}
-	}
-	if err := fencedWork(t, db, stale, 2); err != sqllock.ErrFenced {
-		t.Errorf("Fence of the stale holder: %v, want ErrFenced", err)
-	}
-	if number(t, db, "SELECT count(*) FROM work WHERE who = 2") > 0 {
-		t.Error("the stale holder's work is in the database")
-	}
-	if got := at(otherSystem); !got {
-		t.Error("a token of another system is refused")
-	}
-	execute(t, db, "DROP TABLE latchkey_fence")
-	if err := fencedWork(t, db, stale, 3); err == nil || !strings.Contains(err.Error(), "FenceSchema(MySQL)") {
-		t.Errorf("Fence without its table: %v", err)
-	}
-}
-
-// Schema's statements make what a session makes, and may be run again.
+// The statements of Schema create what a session creates, and can be repeated.
 func TestMySQLSchema(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -109,8 +27,8 @@ func TestMySQLSchema(t *testing.T) {
 	}
 }
 
-// A user who may not create tables holds locks all the same, and is told what is missing
-// for the rest; its locks outlive the refusal.
+// A user without the right to create tables holds locks all the same. Other
+// calls report what is missing, and the locks outlive their errors.
 func TestMySQLWithoutRightToCreate(t *testing.T) {
 	t.Parallel()
 	server := mariadbtest.New(t)
@@ -132,7 +50,7 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	}
 	create(t, db, sqllock.Schema(sqllock.MySQL), sqllock.FenceSchema(sqllock.MySQL))
 	execute(t, db, "CREATE TABLE work (who INT)")
-	lockertest.Eventually(t, "the key with a secret is to be had", func() bool {
+	lockertest.Eventually(t, "the key with a secret is granted", func() bool {
 		other, err := s.TryLock(t.Context(), keyed)
 		return err == nil && other.Unlock() == nil
 	})
@@ -141,7 +59,8 @@ func TestMySQLWithoutRightToCreate(t *testing.T) {
 	}
 }
 
-// What a dead session checked is nobody's, and its rows go.
+// The checks of a dead session count for no session, and their rows are
+// deleted.
 func TestMySQLDeadSecretChecks(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)

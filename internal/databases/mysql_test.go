@@ -31,8 +31,9 @@ func isOfKind(err error, kind dialect.Kind) bool {
 	return errors.As(err, &failure) && failure.Kind == kind
 }
 
-// The parts of a statement are computed in order: a key that is not held and is released
-// and tried at once is reported as not held, and is held then.
+// The parts of a statement are computed in order. A key that is not held, and
+// is released and tried in one batch, is reported as not held, and is held
+// afterwards.
 func TestMySQLOrder(t *testing.T) {
 	t.Parallel()
 	s := connect(t, mariadb(t))
@@ -46,24 +47,7 @@ func TestMySQLOrder(t *testing.T) {
 	}
 }
 
-func TestMySQLLargeGroup(t *testing.T) {
-	t.Parallel()
-	o := mariadb(t)
-	a, b := connect(t, o), connect(t, o)
-	var ids []int64
-	for i := range int64(4000) {
-		ids = append(ids, i)
-	}
-	exchange(t, a, dialect.Batch{Try: big(ids[:3999]...)})
-	if got := exchange(t, b, dialect.Batch{Any: [][]dialect.Key{big(ids...), big(ids...)}}); !reflect.DeepEqual(got.Won, []int{3999, -1}) {
-		t.Errorf("won %v, want the last key of 4000, which is the only free one, once", got.Won)
-	}
-	if keys := held(t, b); !reflect.DeepEqual(keys, big(3999)) {
-		t.Errorf("held: %v", keys)
-	}
-}
-
-// Databases of one server are apart, as PostgreSQL's are.
+// Databases of one server have separate locks, as in PostgreSQL.
 func TestMySQLDatabasesAreApart(t *testing.T) {
 	t.Parallel()
 	one, other := connect(t, mariadb(t)), connect(t, mariadb(t))
@@ -107,7 +91,8 @@ func TestMySQLRefused(t *testing.T) {
 	}
 }
 
-// A connection comes from the pool with what its last user has left on it.
+// A connection comes from the pool with the locks and settings of its last
+// user.
 func TestMySQLForgottenLocks(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -134,11 +119,11 @@ func TestMySQLForgottenLocks(t *testing.T) {
 	}
 	defer careful.Destroy()
 	if got := exchange(t, s, dialect.Batch{Try: big(1)}); len(got.Busy) > 0 {
-		t.Error("a lock that was left on a pooled connection is held")
+		t.Error("a lock that was left on a pooled connection is still held")
 	}
 }
 
-// With whatever options of the driver, the socket is found.
+// The socket is found with all options of the driver.
 func TestMySQLSocket(t *testing.T) {
 	t.Parallel()
 	o := mariadb(t)
@@ -155,28 +140,5 @@ func TestMySQLSocket(t *testing.T) {
 			t.Errorf("%s: Exchange after Abort: %v, want a Failure of Kind Gone", options, err)
 		}
 		s.Destroy()
-	}
-}
-
-// A statement that the server would not take ends no session.
-func TestMySQLTooManyKeys(t *testing.T) {
-	t.Parallel()
-	server := mariadbtest.New(t, "--max-allowed-packet=64K")
-	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
-	s := process(t, o)
-	lock := mustLock(t, s, sqllock.ID(-1))
-	var keys []sqllock.Key
-	for i := range 1000 {
-		keys = append(keys, sqllock.ID(int64(i)))
-	}
-	if _, err := s.TryAny(t.Context(), keys...); err == nil || !strings.Contains(err.Error(), "max_allowed_packet") {
-		t.Errorf("TryAny of 1,000 keys: %v", err)
-	}
-	few, err := s.TryAny(t.Context(), keys[:100]...)
-	if err != nil {
-		t.Fatalf("TryAny of 100 keys: %v", err)
-	}
-	if err := errors.Join(few.Unlock(), lock.Err(), lock.Unlock()); err != nil {
-		t.Error(err)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Two hundred callers of two processes behind a pooler with two connections, and now and then
-// the server ends one of these: no key is granted twice, and nothing is left.
+// Two hundred callers of two processes share a pooler with two connections. The
+// server ends one of these from time to time. No key is granted twice, and no
+// lock remains.
 func TestTwoHundredCallersBehindPgBouncer(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -61,7 +62,7 @@ func TestTwoHundredCallersBehindPgBouncer(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			lockertest.Eventually(t, "no lock is left", func() bool { return number(t, direct, leaseRows) == 0 })
+			lockertest.Eventually(t, "no lock remains", func() bool { return number(t, direct, leaseRows) == 0 })
 			if got := granted.Load(); got != callers*rounds {
 				t.Errorf("%d grants, want %d", got, callers*rounds)
 			}

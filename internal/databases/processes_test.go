@@ -17,7 +17,7 @@ func TestTwoProcessesOneKey(t *testing.T) {
 	})
 }
 
-// free waits until the keys of a worker are free, and takes them.
+// free waits until the keys of a worker are free, and acquires them.
 func free(t *testing.T, s *sqllock.Session, n int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -26,7 +26,7 @@ func free(t *testing.T, s *sqllock.Session, n int) time.Duration {
 	for i := range n {
 		lock, err := s.Lock(ctx, lockertest.WorkerKey(i))
 		if err != nil {
-			t.Fatalf("a lock of a process that is gone: %v", err)
+			t.Fatalf("a lock of a process that has ended: %v", err)
 		}
 		defer lock.Unlock()
 	}
@@ -47,12 +47,12 @@ func TestKilledHolder(t *testing.T) {
 		if err := holder.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%d locks of a killed process taken over after %v", n, free(t, s, n).Round(time.Millisecond))
+		t.Logf("%d locks of a killed process are acquired by another after %v", n, free(t, s, n).Round(time.Millisecond))
 	})
 }
 
-// A process that is frozen for longer than the lease has lost its locks, and the others
-// need not wait for it.
+// A process that is frozen for longer than the lease has lost its locks. Other
+// processes need not wait for it.
 func TestFrozenHolder(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		const n = 20
@@ -63,6 +63,6 @@ func TestFrozenHolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = holder.Thaw() }()
-		t.Logf("%d locks of a frozen process taken over after %v", n, free(t, s, n).Round(time.Millisecond))
+		t.Logf("%d locks of a frozen process are acquired by another after %v", n, free(t, s, n).Round(time.Millisecond))
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/watermark"
 )
 
-// Each statement of a schema runs alone, and again, without any setting of the
-// driver. The tables serve a Session, a Fence and a mark.
+// Each statement of a schema runs alone and can be repeated, without any
+// setting of the driver. The tables serve a Session, a Fence and a watermark.
 func TestSchemaRunsStatementByStatement(t *testing.T) {
 	for _, tt := range []struct {
 		d      sqllock.Dialect
@@ -49,7 +49,8 @@ func TestSchemaRunsStatementByStatement(t *testing.T) {
 	}
 }
 
-// prepareAndRun sends a statement in the way that takes one and rejects two.
+// prepareAndRun sends a statement in a way that rejects two statements in one
+// string.
 func prepareAndRun(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
 	prepared, err := db.Prepare(statement)

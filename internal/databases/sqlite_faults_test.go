@@ -14,15 +14,15 @@ import (
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
-// A fault is that the statement of a number fails, before or after it had its effect. It is for one
+// A fault makes one statement fail, before or after its effect. It serves one
 // goroutine.
 type fault struct {
-	at    int // counted from 1; 0: none
+	at    int // the number of the statement, from 1; 0 means none
 	after bool
 	met   string // the statement
 }
 
-func (f *fault) meddle(query string, carryOut func() error) error {
+func (f *fault) intercept(query string, carryOut func() error) error {
 	if f.at == 0 {
 		return carryOut()
 	}
@@ -38,8 +38,9 @@ func (f *fault) meddle(query string, carryOut func() error) error {
 	return errors.New("the fault")
 }
 
-// Whichever statement of a session in SQLite fails, before or after its effect, no transaction
-// stays open in the pool, the connection has its settings back, and the session goes on.
+// Any statement of a session in SQLite may fail, before or after its effect. No
+// transaction stays open in the pool, the connection gets its settings back,
+// and the session goes on.
 func TestSQLiteFaults(t *testing.T) {
 	calls := []struct {
 		name string
@@ -48,7 +49,7 @@ func TestSQLiteFaults(t *testing.T) {
 		{"take", func(s dialect.Session) error {
 			return s.Exchange(&dialect.Batch{Try: big(1, 2), Any: [][]dialect.Key{big(1, 3), big(4)}})
 		}},
-		{"give back", func(s dialect.Session) error {
+		{"release", func(s dialect.Session) error {
 			return s.Exchange(&dialect.Batch{Release: big(1, 2, 77), Try: big(5)})
 		}},
 		{"use a secret", func(s dialect.Session) error {
@@ -70,7 +71,7 @@ func TestSQLiteFaults(t *testing.T) {
 				f := &fault{after: after}
 				o := lockertest.Orders{Driver: "sqlite", DSN: "file:" + filepath.Join(t.TempDir(), "app.db") +
 					"?_pragma=busy_timeout(4321)&_pragma=synchronous(" + name + ")"}
-				db := meddled(t, o, f.meddle)
+				db := intercepted(t, o, f.intercept)
 				db.SetMaxOpenConns(1)
 				for at := 1; ; at++ {
 					f.at = at
@@ -112,7 +113,8 @@ func TestSQLiteFaults(t *testing.T) {
 	}
 }
 
-// unharmed checks the pool's one connection.
+// unharmed checks the settings of the pool's one connection, and that it is in
+// no transaction.
 func unharmed(t *testing.T, db *sql.DB, what string, synchronous int) {
 	t.Helper()
 	for pragma, want := range map[string]int{"busy_timeout": 4321, "synchronous": synchronous} {
@@ -120,7 +122,7 @@ func unharmed(t *testing.T, db *sql.DB, what string, synchronous int) {
 			t.Errorf("%s: %s is %d, want %d", what, pragma, got, want)
 		}
 	}
-	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // the first fails in a transaction
+	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // BEGIN fails inside a transaction
 		if _, err := db.Exec(statement); err != nil {
 			t.Errorf("%s: then %s: %v", what, statement, err)
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// withoutWAL is a session in a file whose journal could not be changed, because somebody was
-// reading.
+// withoutWAL opens a session in a file whose journal mode could not be changed,
+// because another connection was reading.
 func withoutWAL(t *testing.T, o lockertest.Orders, watch func(query string), opts ...sqllock.Option) *sqllock.Session {
 	t.Helper()
 	reading := beginReading(t, open(t, o.Driver, o.DSN))
 	var once sync.Once
-	return session(t, meddled(t, o, func(query string, carryOut func() error) error {
+	return session(t, intercepted(t, o, func(query string, carryOut func() error) error {
 		watch(query)
-		if query == "COMMIT" { // the reader has been in the way of WAL, and is to be in nothing else's
+		if query == "COMMIT" { // the reader has blocked WAL, and must block nothing else
 			once.Do(func() { _ = reading.Rollback() })
 		}
 		return carryOut()
@@ -38,7 +38,7 @@ func beginReading(t *testing.T, db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// read is beginReading that may fail.
+// read is beginReading with an error instead of a failed test.
 func read(db *sql.DB) (*sql.Tx, error) {
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
@@ -52,8 +52,9 @@ func read(db *sql.DB) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// Where the journal is not written ahead, a commit waits for those who read. Readers that are
-// never all away, each of them there for longer than one try of a commit, do not starve the session.
+// Without a write-ahead log a commit waits for readers. Readers that overlap
+// for ever, each for longer than one attempt to commit, do not starve the
+// session.
 func TestSQLiteReadersWithoutWAL(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
@@ -75,7 +76,7 @@ func TestSQLiteReadersWithoutWAL(t *testing.T) {
 			next, _ = read(impatient)
 		}
 		_ = reading.Rollback()
-		if next == nil { // a commit wants the file
+		if next == nil { // a commit waits for the file
 			lockertest.Eventually(t, "there is room for a reader", func() bool {
 				next, err = read(impatient)
 				return err == nil
@@ -92,7 +93,7 @@ func TestSQLiteReadersWithoutWAL(t *testing.T) {
 	}
 }
 
-// A connection's synchronous is lowered only where that is safe.
+// The setting synchronous of a connection is lowered only where that is safe.
 func TestSQLiteSynchronousWithoutWAL(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
@@ -103,7 +104,7 @@ func TestSQLiteSynchronousWithoutWAL(t *testing.T) {
 			lowered.Store(true)
 		}
 	})
-	lowered.Store(false) // what Open did before it knew
+	lowered.Store(false) // ignore the time before Open knew the journal mode
 	if err := mustLock(t, s, sqllock.ID(1)).Unlock(); err != nil {
 		t.Error(err)
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// What cannot be used is refused with a sentence that says why, and names no file.
+// Open rejects an unusable database with an error that says why, and names no
+// file.
 func TestSQLiteRefused(t *testing.T) {
 	garbage := filepath.Join(t.TempDir(), "garbage.db")
 	if err := os.WriteFile(garbage, bytes.Repeat([]byte("not a database. "), 1024), 0o600); err != nil {
@@ -47,7 +48,7 @@ func TestSQLiteRefused(t *testing.T) {
 				t.Fatal("Open succeeded")
 			}
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("Open: %v; want %v, and a word of %q", err, test.want, test.says)
+				t.Errorf("Open: %v; want %v that mentions %q", err, test.want, test.says)
 			}
 			if strings.Contains(err.Error(), ".db") {
 				t.Errorf("the error names the file: %v", err)
@@ -56,7 +57,8 @@ func TestSQLiteRefused(t *testing.T) {
 	}
 }
 
-// occupy locks the file for writing, as a long transaction of the service's would.
+// occupy locks the file for writing, as a long transaction of the service
+// would.
 func occupy(t *testing.T, db *sql.DB) (release func()) {
 	t.Helper()
 	conn, err := db.Conn(context.Background())
@@ -82,7 +84,7 @@ func TestSQLiteFileIsLocked(t *testing.T) {
 	release := occupy(t, open(t, "sqlite", o.DSN))
 	_, err := s.TryLock(t.Context(), sqllock.ID(2))
 	if !errors.Is(err, sqllock.ErrUnavailable) {
-		t.Errorf("TryLock while another's transaction has locked the file: %v, want ErrUnavailable", err)
+		t.Errorf("TryLock while another transaction has locked the file: %v, want ErrUnavailable", err)
 	}
 	release()
 	lockertest.Eventually(t, "the session serves again", func() bool {
@@ -90,15 +92,15 @@ func TestSQLiteFileIsLocked(t *testing.T) {
 		return err == nil && lock.Unlock() == nil
 	})
 	if err := held.Err(); err != nil {
-		t.Errorf("a lock from before: %v", err)
+		t.Errorf("a lock that was held before: %v", err)
 	}
 	if err := held.Unlock(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A transaction that locks the file for longer than the lease keeps the session from
-// renewing: the holder is told, and nobody gets the lock before.
+// A transaction that locks the file for longer than the lease keeps the session
+// from renewing it. The holder is notified before another caller gets the lock.
 func TestSQLiteFileIsLockedForLong(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
@@ -116,7 +118,8 @@ func TestSQLiteFileIsLockedForLong(t *testing.T) {
 	}
 }
 
-// A disk that fills up refuses new locks, keeps those held, and lets them be given back.
+// On a full disk new locks are rejected. Held locks stay held, and can be
+// released.
 func TestSQLiteDiskFull(t *testing.T) {
 	t.Parallel()
 	o := sqlite(t)
@@ -125,38 +128,38 @@ func TestSQLiteDiskFull(t *testing.T) {
 	db := open(t, "sqlite", o.DSN)
 	pages := number(t, db, "PRAGMA page_count")
 	full := session(t, limited(t, o.DSN, pages))
-	var refused error
+	var lastErr error
 	for i := range 10_000 {
-		if _, refused = full.TryLock(t.Context(), sqllock.ID(int64(i))); refused != nil {
+		if _, lastErr = full.TryLock(t.Context(), sqllock.ID(int64(i))); lastErr != nil {
 			break
 		}
 	}
-	if !errors.Is(refused, sqllock.ErrCapacity) {
-		t.Fatalf("TryLock on a full disk: %v, want ErrCapacity", refused)
+	if !errors.Is(lastErr, sqllock.ErrCapacity) {
+		t.Fatalf("TryLock on a full disk: %v, want ErrCapacity", lastErr)
 	}
 	if err := held.Err(); err != nil {
-		t.Errorf("a lock from before: %v", err)
+		t.Errorf("a lock that was held before: %v", err)
 	}
 	if err := full.Close(); err != nil {
 		t.Error(err)
 	}
 	if n := number(t, db, leaseRows); n != 1 {
-		t.Errorf("%d locks are left, want 1", n)
+		t.Errorf("%d locks remain, want 1", n)
 	}
 	if err := held.Unlock(); err != nil {
 		t.Error(err)
 	}
 }
 
-// limited is a pool whose connections see a disk with room for so many pages, and hardly
-// more.
+// limited opens a pool whose connections see a disk with room for little more
+// than this number of pages.
 func limited(t *testing.T, dsn string, pages int) *sql.DB {
 	t.Helper()
 	return open(t, "sqlite", dsn+"&_pragma=max_page_count("+itoa(pages+2)+")")
 }
 
-// The connections of the pool are the service's: what a Session sets on one for a moment
-// it sets back.
+// The connections of the pool belong to the service. A Session that changes a
+// setting of one for a moment restores it.
 func TestSQLiteSettingsAreRestored(t *testing.T) {
 	t.Parallel()
 	db := open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "app.db")+"?_pragma=busy_timeout(1234)&_pragma=synchronous(2)")

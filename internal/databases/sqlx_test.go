@@ -10,7 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// The transaction of sqlx is one, and its DB and Conn do not have the methods of Tx.
+// sqlx's Tx is a transaction for package sqllock. Its DB and Conn lack methods
+// of Tx.
 func TestSqlxTxIsATransaction(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[any]bool{(*sqlx.Tx)(nil): true, (*sqlx.DB)(nil): false, (*sqlx.Conn)(nil): false} {
@@ -20,7 +21,8 @@ func TestSqlxTxIsATransaction(t *testing.T) {
 	}
 }
 
-// The pool of an sqlx.DB opens a Session, and its Conn and Tx take locks directly.
+// The pool of an sqlx.DB opens a Session. Locks can be acquired directly on its
+// Conn and Tx.
 func TestSqlx(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package dbtest is what the tests of sqllock and of the packages around it
+// Package dbtest holds what the tests of sqllock and of the packages around it
 // share:
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -10,8 +10,8 @@
 //		})
 //	}
 //
-// Each test has a database of its own, and what a function here opens ends with
-// the test.
+// Each test has a database of its own. Everything that a function here opens is
+// closed at the end of the test.
 package dbtest
 
 import (
@@ -28,8 +28,8 @@ import (
 )
 
 // Main runs the tests of a package and exits. It fails if they leave a
-// goroutine behind. What sqllock logs is discarded: a failure should not drown
-// in losses that tests cause.
+// goroutine behind. The log of sqllock is discarded, so that a failure is not
+// lost among the lock losses that tests cause.
 func Main(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	code := pgtest.Main(m)
@@ -53,8 +53,8 @@ func EachDriver(t *testing.T, test func(t *testing.T, driver, dsn string)) {
 	}
 }
 
-// EachCluster runs test with both drivers, each with a server of its own to
-// hurt.
+// EachCluster runs test with both drivers, each with a server of its own that
+// the test may stop or freeze.
 func EachCluster(t *testing.T, test func(t *testing.T, driver string, cluster *pgtest.Cluster), opts ...pgtest.Option) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -86,7 +86,7 @@ func Session(tb testing.TB, driver, dsn string, opts ...sqllock.Option) *sqllock
 	return s
 }
 
-// Lock takes key, which must be free.
+// Lock acquires key, which must be free.
 func Lock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 	tb.Helper()
 	lock, err := l.TryLock(context.Background(), key)
@@ -94,4 +94,12 @@ func Lock(tb testing.TB, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 		tb.Fatalf("TryLock: %v", err)
 	}
 	return lock
+}
+
+// Unlock releases lock, which must be held.
+func Unlock(tb testing.TB, lock *sqllock.Lock) {
+	tb.Helper()
+	if err := lock.Unlock(); err != nil {
+		tb.Errorf("Unlock: %v", err)
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// State returns the SQLSTATE that err has, or "".
+// State returns the SQLSTATE of err, or "" if it has none.
 func State(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
@@ -16,8 +16,8 @@ func State(err error) string {
 	return ""
 }
 
-// TellsNothing checks that err holds no part of dsn that identifies a server, a
-// user or a database.
+// TellsNothing checks that the text of err contains no part of dsn that
+// identifies a server, a user or a database.
 func TellsNothing(tb testing.TB, err error, dsn string) {
 	tb.Helper()
 	u, parseErr := url.Parse(dsn)
@@ -27,13 +27,13 @@ func TellsNothing(tb testing.TB, err error, dsn string) {
 	secrets := []string{dsn, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/")}
 	for _, secret := range secrets {
 		if len(secret) > 3 && strings.Contains(err.Error(), secret) {
-			tb.Errorf("the error %q holds a part of the DSN: %q", err, secret)
+			tb.Errorf("the error %q contains a part of the DSN: %q", err, secret)
 		}
 	}
 }
 
-// NamesOnce checks that err matches each of sentinels, and that its text has
-// the text of each once.
+// NamesOnce checks that err matches each of sentinels, and that its text
+// contains the text of each exactly once.
 func NamesOnce(tb testing.TB, what string, err error, sentinels ...error) {
 	tb.Helper()
 	for _, sentinel := range sentinels {

@@ -9,7 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// ExampleDatabase makes a database for an Example, and returns what removes it.
+// ExampleDatabase makes a database for an Example, and returns a function that
+// removes it.
 func ExampleDatabase() (db *sql.DB, done func()) {
 	dsn, drop, err := pgtest.Temporary(context.Background())
 	if err != nil {
@@ -26,7 +27,7 @@ func ExampleDatabase() (db *sql.DB, done func()) {
 }
 
 // ExampleSession opens a Session on a database of its own for an Example, and
-// returns what closes it.
+// returns a function that closes both.
 func ExampleSession() (locks *sqllock.Session, done func()) {
 	db, drop := ExampleDatabase()
 	locks, err := sqllock.Open(context.Background(), db)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Transaction begins a transaction that the end of the test rolls back.
+// Transaction begins a transaction. The end of the test rolls it back.
 func Transaction(tb testing.TB, db *sql.DB) *sql.Tx {
 	tb.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
@@ -18,7 +18,7 @@ func Transaction(tb testing.TB, db *sql.DB) *sql.Tx {
 }
 
 // Create runs the statements of a schema in one transaction, as a migration
-// does: a Watch at work never sees a part of its tables.
+// does: a Watch that is running never sees a part of its tables.
 func Create(tb testing.TB, db *sql.DB, schema []string) {
 	tb.Helper()
 	tx := Transaction(tb, db)
@@ -40,7 +40,7 @@ func Execute(tb testing.TB, db *sql.DB, query string, args ...any) {
 	}
 }
 
-// Number returns the number that a query gives in one row.
+// Number returns the number that a query returns in one row.
 func Number(tb testing.TB, db *sql.DB, query string, args ...any) int {
 	tb.Helper()
 	var n int

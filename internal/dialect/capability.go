@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"net"
+	"time"
 )
 
 // A Prober is a Dialect that can ask a server for a sign of life without a
@@ -10,6 +11,20 @@ import (
 type Prober interface {
 	// Responds reports whether the server at address responds before ctx ends.
 	Responds(ctx context.Context, address net.Addr) bool
+}
+
+// A Driver is a driver of database/sql that brings its own dialect. Only code
+// of this module can implement it: simulated servers do.
+type Driver interface {
+	// Dialect returns the dialect for each database of the driver.
+	Dialect() Dialect
+}
+
+// A BootClock is a Dialect that runs on a simulated machine.
+type BootClock interface {
+	// BootTime returns the time by a clock of the machine that goes on while
+	// the machine is suspended.
+	BootTime() time.Duration
 }
 
 // A Surveyor is a Session that can measure how full the server's lock table is.

@@ -36,11 +36,11 @@ type Dialect interface {
 
 // Traits are the differences between kinds of databases that the engine knows.
 type Traits struct {
-	Lease        time.Duration // the default
-	Spread       bool          // each held lock slows the session's statements down: several sessions are better for many locks
-	CloseTimeout time.Duration // bounds Destroy
-	Readers      bool          // Release and Try of a Batch may have shared locks
-	Registers    bool          // its Sessions are Registrars of package postgres
+	Lease          time.Duration // the default
+	HeldPerSession int           // more locks than these are faster on another session; 0: any number is as fast on one
+	CloseTimeout   time.Duration // bounds Destroy
+	Readers        bool          // Release and Try of a Batch may have shared locks
+	Registers      bool          // its Sessions are Registrars of package postgres
 }
 
 // Settings are the engine's demands on a session.
@@ -115,4 +115,5 @@ type Session interface {
 const (
 	DefaultLease           = 10 * time.Second
 	ConnectionCloseTimeout = 100 * time.Millisecond // CloseTimeout where a session is a connection
+	HeldPerConnection      = 1000                   // HeldPerSession where a statement costs more for each lock that its connection holds
 )

@@ -1,6 +1,6 @@
-// Package joinkey is how Join of packages httpmw and grpcmw makes one id of
-// several parts: each with its length in front, so that different parts never
-// give the same id, in one transport or across both.
+// Package joinkey makes one id of several parts, for Join of packages httpmw
+// and grpcmw. Each part has its length in front. Different parts therefore
+// never make the same id, in one transport or across both.
 package joinkey
 
 import "strconv"

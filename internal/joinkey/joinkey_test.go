@@ -6,8 +6,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/joinkey"
 )
 
-// What ids look like is a contract: instances of two versions exclude each other
-// only if both make the same ones.
+// The form of an id is a contract: instances of two versions exclude each other
+// only if both make the same id.
 func TestAppend(t *testing.T) {
 	for _, tt := range []struct {
 		parts []string

@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Instances is the ways in which two servers in a test can stand for instances
-// of one service. New makes the locker of each.
+// Instances are the ways in which two servers in a test can stand for two
+// instances of one service. New makes the locker of each.
 var Instances = []struct {
 	Name string
 	New  func(t *testing.T) (a, b sqllock.Locker)
@@ -29,7 +29,7 @@ var Instances = []struct {
 	}},
 }
 
-// session is a Session with a pool of its own on dsn, as an instance has it.
+// session opens a Session with a pool of its own on dsn, as an instance does.
 func session(t *testing.T, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)

@@ -1,6 +1,6 @@
-// Package lockertest is the conformance suite of sqllock.Locker: what every
-// locker promises, whatever it keeps its locks in. A locker's own tests run it
-// with
+// Package lockertest is the conformance suite of sqllock.Locker. It checks what
+// every locker promises, wherever it keeps its locks. A locker's own tests run
+// it with
 //
 //	lockertest.Run(t, lockertest.Fleet{New: …})
 package lockertest
@@ -19,18 +19,19 @@ import (
 // A Fleet makes the lockers under test.
 type Fleet struct {
 	// New returns a locker that stands for a process of its own in one fleet:
-	// the locks of all exclude each other. Required. For a locker that serves
-	// one process only it returns the same one each time.
+	// the locks of all lockers exclude each other. Required. A kind of locker
+	// that serves one process only returns the same locker each time.
 	New func(t *testing.T) sqllock.Locker
 
-	// InLine counts the calls of Lock that wait in a locker of New's. Required.
+	// InLine counts the calls of Lock that wait in a locker that New has
+	// returned. Required.
 	InLine func(l sqllock.Locker) int
 
 	// AnyOrder says that TryAny may take another free key than the first.
 	AnyOrder bool
 
-	// Leftovers counts the locks that are in the database now. nil: there is no
-	// database to ask.
+	// Leftovers counts the locks that the database holds now. It is nil if
+	// there is no database.
 	Leftovers func(t *testing.T) int
 }
 
@@ -64,24 +65,25 @@ func Run(t *testing.T, fleet Fleet) {
 	}
 }
 
-// patience bounds what a test waits for; no test asserts that it takes less.
-const patience = 30 * time.Second
+// timeout bounds every wait. No test asserts that a wait is shorter.
+const timeout = 30 * time.Second
 
 func noLeftovers(t *testing.T, fleet Fleet) {
 	t.Helper()
 	if fleet.Leftovers == nil {
 		return
 	}
-	Eventually(t, "no lock is left in the database", func() bool { return fleet.Leftovers(t) == 0 })
+	Eventually(t, "no lock remains in the database", func() bool { return fleet.Leftovers(t) == 0 })
 }
 
-// Eventually polls until ok, and fails the test if that takes too long.
+// Eventually polls until ok returns true, and fails the test if that takes too
+// long.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("it did not come true that %s", what)
+			t.Fatalf("timeout while waiting for this: %s", what)
 		}
 		time.Sleep(time.Millisecond) // polling, not hoping
 	}
@@ -89,7 +91,7 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 
 var keys atomic.Int64
 
-// newKey is a key that no other test uses.
+// newKey returns a key that no other test uses.
 func newKey(t *testing.T) sqllock.Key {
 	return sqllock.Namespace("lockertest").Key(t.Name() + strconv.FormatInt(keys.Add(1), 10))
 }
@@ -106,7 +108,7 @@ func try(t *testing.T, l sqllock.Locker, key sqllock.Key) *sqllock.Lock {
 	return lock
 }
 
-func refuse(t *testing.T, l sqllock.Locker, key sqllock.Key) {
+func reject(t *testing.T, l sqllock.Locker, key sqllock.Key) {
 	t.Helper()
 	lock, err := l.TryLock(t.Context(), key)
 	if !errors.Is(err, sqllock.ErrHeld) || lock != nil {
@@ -125,8 +127,8 @@ func exclusion(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
 	key := newKey(t)
 	lock := try(t, a, key)
-	refuse(t, a, key) // not re-entrant
-	refuse(t, b, key)
+	reject(t, a, key) // not re-entrant
+	reject(t, b, key)
 	other := try(t, b, newKey(t))
 	release(t, lock)
 	release(t, try(t, b, key))
@@ -171,14 +173,14 @@ func keySpaces(t *testing.T, fleet Fleet) {
 	}
 }
 
-// thousandRounds is try, try, unlock, try: exactly one of the first two is
-// granted each time, and the third is.
+// thousandRounds repeats try, try, unlock, try. Exactly one of the first two is
+// granted each time, and the third is granted.
 func thousandRounds(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
 	key := newKey(t)
 	for range 1000 {
 		lock := try(t, a, key)
-		refuse(t, b, key)
+		reject(t, b, key)
 		release(t, lock)
 		release(t, try(t, b, key))
 		a, b = b, a
@@ -249,19 +251,19 @@ func contexts(t *testing.T, fleet Fleet) {
 		t.Errorf("cause of the work's context after Unlock: %v, want ErrReleased", cause)
 	}
 	if other.Err() != nil {
-		t.Error("a bound context ended when the lock was given back early")
+		t.Error("a bound context ended when the lock was released early")
 	}
 	late, unbindLate := lock.Bind(t.Context())
 	defer unbindLate()
 	if late.Err() != nil {
-		t.Error("a context bound after the lock was given back has ended")
+		t.Error("a context bound after the release of the lock has ended")
 	}
 	if cause := context.Cause(lock.Context()); cause != sqllock.ErrReleased {
 		t.Errorf("cause of Context after Unlock: %v", cause)
 	}
 }
 
-// endedContext: a call with a context that has ended already does nothing.
+// endedContext: a call whose context has ended already does nothing.
 func endedContext(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -289,7 +291,7 @@ func do(t *testing.T, fleet Fleet) {
 		if _, ok := sqllock.FromContext(ctx); !ok {
 			t.Error("the context of Do carries no lock")
 		}
-		refuse(t, b, key)
+		reject(t, b, key)
 		return failed
 	})
 	if err != failed {

@@ -10,15 +10,15 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// anyLocker is a locker that takes one of several keys at once.
+// anyLocker is a locker that acquires one of several keys.
 type anyLocker interface {
 	sqllock.Locker
 	TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 	LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error)
 }
 
-// twoAny is two lockers of the fleet that can take one of several keys; ok is
-// false if the kind under test cannot, which is not a failure.
+// twoAny returns two lockers of the fleet that can acquire one of several keys.
+// ok is false if the kind under test cannot, which is not a failure.
 func twoAny(t *testing.T, fleet Fleet) (a, b anyLocker, ok bool) {
 	a, ok = fleet.New(t).(anyLocker)
 	if !ok {
@@ -73,8 +73,8 @@ func tryAny(t *testing.T, fleet Fleet) {
 	}
 }
 
-// anyContention: n slots let n in at once, never more, and are not refused
-// while one is free.
+// anyContention: n slots never admit more than n callers at once, and no caller
+// is rejected while a slot is free.
 func anyContention(t *testing.T, fleet Fleet) {
 	const slots, callers = 5, 32
 	a, b, ok := twoAny(t, fleet)
@@ -124,7 +124,7 @@ func anyContention(t *testing.T, fleet Fleet) {
 	}
 }
 
-// anyWaits: those who wait for one of several keys all get one.
+// anyWaits: every caller that waits for one of several keys gets one.
 func anyWaits(t *testing.T, fleet Fleet) {
 	a, b, ok := twoAny(t, fleet)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// granted is a call of Lock under way.
+// granted is the result of a call of Lock.
 type granted struct {
 	lock *sqllock.Lock
 	err  error
@@ -35,8 +35,8 @@ func await(t *testing.T, c <-chan granted) *sqllock.Lock {
 			t.Fatalf("Lock: %v", g.err)
 		}
 		return g.lock
-	case <-time.After(patience):
-		t.Fatal("Lock did not get a key that was given back")
+	case <-time.After(timeout):
+		t.Fatal("Lock did not get a key that was released")
 		return nil
 	}
 }
@@ -48,7 +48,7 @@ func waitInProcess(t *testing.T, fleet Fleet) {
 
 func waitAcrossProcesses(t *testing.T, fleet Fleet) { waits(t, fleet.New(t), fleet.New(t)) }
 
-// waits: who waits in waiter gets the key when holder gives it back.
+// waits: a call that waits in waiter gets the key when holder releases it.
 func waits(t *testing.T, holder, waiter sqllock.Locker) {
 	t.Helper()
 	key := newKey(t)
@@ -64,8 +64,8 @@ func waits(t *testing.T, holder, waiter sqllock.Locker) {
 	release(t, try(t, holder, key))
 }
 
-// firstComeFirstServed: in one process, and who only tries does not pass those
-// in line.
+// firstComeFirstServed: the waiters of one process get the key in the order of
+// their calls. A call that only tries does not overtake them.
 func firstComeFirstServed(t *testing.T, fleet Fleet) {
 	a := fleet.New(t)
 	key := newKey(t)
@@ -85,7 +85,7 @@ func firstComeFirstServed(t *testing.T, fleet Fleet) {
 		})
 		Eventually(t, "the waiter is in line", func() bool { return fleet.InLine(a) == i+1 })
 	}
-	refuse(t, a, key)
+	reject(t, a, key)
 	release(t, lock)
 	wg.Wait()
 	for i := range n {
@@ -117,7 +117,7 @@ func waitEnds(t *testing.T, fleet Fleet) {
 }
 
 // cancelled: callers that give up at any moment leave no lock behind, and do
-// not end those of others.
+// not end the locks of other callers.
 func cancelled(t *testing.T, fleet Fleet) {
 	a, b := fleet.New(t), fleet.New(t)
 	bystander := try(t, a, newKey(t))
@@ -141,13 +141,13 @@ func cancelled(t *testing.T, fleet Fleet) {
 		release(t, await(t, lockLater(t.Context(), b, key)))
 	}
 	if err := bystander.Err(); err != nil {
-		t.Errorf("a lock beside cancelled calls: %v", err)
+		t.Errorf("a lock that cancelled calls had nothing to do with: %v", err)
 	}
 	release(t, bystander)
 }
 
-// contention: many callers of several processes, one key, an arbiter that does
-// not trust the lock.
+// contention: many callers of several processes contend for one key. The
+// counter that checks them does not rely on the lock.
 func contention(t *testing.T, fleet Fleet) {
 	key := newKey(t)
 	var (
@@ -185,7 +185,7 @@ func contention(t *testing.T, fleet Fleet) {
 		}
 	}
 	wg.Wait()
-	if grants.Load() < 12*15 { // those who wait all get it
+	if grants.Load() < 12*15 { // every call that waits gets it
 		t.Errorf("%d grants", grants.Load())
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// workerRole is the role in which tests of several processes start their test
+// workerRole is the role in which tests with several processes start their test
 // binary again.
 const workerRole = "worker"
 
-// Orders is what a worker is to do.
+// Orders tell a worker what to do.
 type Orders struct {
 	Job         string // "hold" or "contend"
 	Driver, DSN string
@@ -32,7 +32,7 @@ type Orders struct {
 	Locks       int           // hold: how many
 }
 
-// Options is those of the worker's Session.
+// Options returns the options of the worker's Session.
 func (o Orders) Options() (opts []sqllock.Option) {
 	if o.LeaseTable {
 		opts = append(opts, sqllock.WithLeaseTable())
@@ -43,7 +43,7 @@ func (o Orders) Options() (opts []sqllock.Option) {
 	return opts
 }
 
-// StartWorker starts this test binary again with orders, for the length of the
+// StartWorker starts this test binary again with orders, until the end of the
 // test.
 func StartWorker(t *testing.T, o Orders) *subprocess.Process {
 	t.Helper()
@@ -70,11 +70,11 @@ func StartHolder(t *testing.T, o Orders) *subprocess.Process {
 	return p
 }
 
-// Worker carries out the orders of StartWorker and does not return, in a process
-// that has some. A TestMain begins with it.
+// Worker carries out the orders of StartWorker, and does not return then. In a
+// process without orders it does nothing. A TestMain begins with it.
 func Worker() { subprocess.Main(workerRole, carryOut) }
 
-// carryOut carries out o until it is done, or ctx ends.
+// carryOut carries out o until that is done or ctx ends.
 func carryOut(ctx context.Context, o Orders) error {
 	db, err := sql.Open(o.Driver, o.DSN)
 	if err != nil {
@@ -93,11 +93,11 @@ func carryOut(ctx context.Context, o Orders) error {
 	return s.Close()
 }
 
-// WorkerKey is the i-th key of the tests with several processes.
+// WorkerKey returns the i-th key of the tests with several processes.
 func WorkerKey(i int) sqllock.Key { return sqllock.ID(int64(7000 + i)) }
 
-// hold acquires n locks, says so, and keeps them until ctx ends. It releases
-// none: their connection ends with the process.
+// hold acquires n locks, prints a line, and keeps them until ctx ends. It
+// releases none: their connection ends with the process.
 func hold(ctx context.Context, s *sqllock.Session, n int) error {
 	for i := range n {
 		if _, err := s.TryLock(context.Background(), WorkerKey(i)); err != nil {
@@ -109,7 +109,8 @@ func hold(ctx context.Context, s *sqllock.Session, n int) error {
 	return nil
 }
 
-// contend has many goroutines take one key, and tells the arbiter each time.
+// contend makes many goroutines contend for one key. Each holder reports to the
+// arbiter.
 func contend(s *sqllock.Session, o Orders) error {
 	if o.Callers == 0 {
 		o.Callers = 64
@@ -163,8 +164,8 @@ func contender(s *sqllock.Session, o Orders, i int) error {
 	return nil
 }
 
-// An arbiter counts who says to be inside. It knows nothing of locks: a holder
-// goes on only when it has confirmed.
+// An arbiter counts the holders that report to be inside. It knows nothing of
+// locks. A holder goes on only when the arbiter has confirmed its report.
 type arbiter struct {
 	listener net.Listener
 	inside   atomic.Int32
@@ -217,8 +218,8 @@ func (a *arbiter) listen(conn net.Conn) {
 	}
 }
 
-// Processes has a process for each of orders contend for one key, 64 callers in
-// each, and checks that never two are inside.
+// Processes starts a process for each of orders. They contend for one key, with
+// 64 callers in each. It checks that two callers are never inside at once.
 func Processes(t *testing.T, orders ...Orders) {
 	t.Helper()
 	a := newArbiter(t)
@@ -239,7 +240,7 @@ func Processes(t *testing.T, orders ...Orders) {
 		}
 	}
 	if n := a.overlaps.Load(); n > 0 {
-		t.Errorf("%d times two held one key", n)
+		t.Errorf("two callers held one key %d times", n)
 	}
 	if got := int(a.entries.Load()); got != want {
 		t.Errorf("%d grants, want %d", got, want)

@@ -1,5 +1,5 @@
-// Package mariadbtest starts throwaway MariaDB servers for tests, and does to them what
-// production does: stop, kill, freeze.
+// Package mariadbtest starts throwaway MariaDB servers for tests. It does to
+// them what production does: stop, kill, freeze.
 //
 //	func TestMain(m *testing.M) { os.Exit(mariadbtest.Main(m)) }
 //
@@ -10,6 +10,7 @@
 //
 //	s := mariadbtest.New(t) // a whole server of the test's own: s.Kill(), s.Freeze()
 //
-// It needs MariaDB's programs, in PATH or where Debian, Red Hat and Homebrew put them.
-// A server is package pgtest's Daemon, with all that is said of servers there.
+// It needs MariaDB's programs, in PATH or where Debian, Red Hat and Homebrew
+// put them. A server is a Daemon of package pgtest, and the contract of
+// pgtest's servers applies.
 package mariadbtest

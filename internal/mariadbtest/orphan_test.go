@@ -13,7 +13,7 @@ import (
 )
 
 // orphanRole makes the test binary start a server and wait to be killed. Its
-// orders say what state the server is in by then.
+// orders name the state in which the server is by then.
 const orphanRole = "parent of a server"
 
 func startAndWaitForDeath(_ context.Context, state string) error {

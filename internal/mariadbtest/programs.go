@@ -9,11 +9,13 @@ import (
 	"sync"
 )
 
-// ErrNoMariaDB says that a program of MariaDB was not found, and what to do.
+// ErrNoMariaDB reports that a program of MariaDB was not found. Its text says
+// what to do.
 var ErrNoMariaDB = errors.New("mariadbtest: MariaDB's mariadbd, mariadb-install-db or mariadb was not found: run `make deps`")
 
-// programDirs is where packages put MariaDB's programs, PATH aside. pgtest's deps.sh looks
-// in the same places (a test compares the two).
+// programDirs are the directories in which packages put MariaDB's programs,
+// besides PATH. deps.sh of pgtest searches the same directories (a test
+// compares the two lists).
 var programDirs = []string{
 	"/usr/sbin",
 	"/usr/bin",
@@ -28,7 +30,7 @@ type programs struct {
 	version                 string // as `mariadbd --version` prints it
 }
 
-// findPrograms looks for them once.
+// findPrograms searches for the programs once.
 var findPrograms = sync.OnceValues(func() (p programs, err error) {
 	dirs := append(filepath.SplitList(os.Getenv("PATH")), programDirs...)
 	for name, path := range map[string]*string{"mariadbd": &p.server, "mariadb-install-db": &p.install, "mariadb": &p.client} {

@@ -20,8 +20,9 @@ type Server struct {
 	programs programs
 }
 
-// Start starts a server with options of its own ("--read-only"); the caller must Close it. It needs
-// MariaDB's programs, and answers ErrNoMariaDB without them.
+// Start starts a server with options of its own ("--read-only"). The caller
+// must Close it. It needs MariaDB's programs, and returns ErrNoMariaDB without
+// them.
 func Start(options ...string) (*Server, error) {
 	p, err := findPrograms()
 	if err != nil {
@@ -52,21 +53,23 @@ func Start(options ...string) (*Server, error) {
 	return &Server{daemon, p}, nil
 }
 
-// smallFiles makes the files of a new server small: they are copied for each.
+// smallFiles makes the files of a new server small, because they are copied for
+// each server.
 var smallFiles = []string{
 	"--innodb-log-file-size=4M",
 	"--innodb-data-file-path=ibdata1:4M:autoextend",
 	"--aria-log-file-size=8M",
 }
 
-// initOptions are mariadb-install-db's. The superuser needs no password.
+// initOptions are the options of mariadb-install-db. The superuser needs no
+// password.
 var initOptions = append([]string{
 	"--no-defaults",
 	"--auth-root-authentication-method=normal",
 	"--skip-test-db",
 }, smallFiles...)
 
-// quickOptions suit a server whose data nobody will miss.
+// quickOptions suit a server whose data may be lost.
 var quickOptions = append([]string{
 	"--no-defaults",
 	"--bind-address=127.0.0.1",
@@ -82,8 +85,8 @@ var quickOptions = append([]string{
 	"--plugin-load-add=metadata_lock_info", // information_schema.metadata_lock_info: who holds which lock
 }, smallFiles...)
 
-// templateName identifies a data directory: another server or other options
-// have another.
+// templateName identifies a data directory. Another server version or other
+// options have another name.
 func templateName(p programs) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{p.version, p.server}, initOptions...), "\n")))
 	return fmt.Sprintf("mariadb-%x", sum[:6])
@@ -91,8 +94,8 @@ func templateName(p programs) string {
 
 func socket(dir string) string { return filepath.Join(dir, "sock") }
 
-// greets reports whether a server begins its protocol, which it does once it takes
-// connections.
+// greets reports whether a server begins its protocol. It does so once it
+// accepts connections.
 func greets(network, address string) bool {
 	conn, err := net.DialTimeout(network, address, time.Second)
 	if err != nil {
@@ -107,11 +110,12 @@ func greets(network, address string) bool {
 	return err == nil && greeting[4] == 10
 }
 
-// DSN is a database's, for github.com/go-sql-driver/mysql, over TCP; "" means
-// "mysql". The user is the superuser. The server takes TLS too ("?tls=skip-verify").
+// DSN returns the DSN of a database for github.com/go-sql-driver/mysql, over
+// TCP. An empty name means "mysql". The user is the superuser. The server takes
+// TLS too ("?tls=skip-verify").
 func (s *Server) DSN(database string) string { return s.DSNOf("root", database) }
 
-// DSNOf is DSN for another user, who has no password.
+// DSNOf is DSN for another user, which has no password.
 func (s *Server) DSNOf(user, database string) string {
 	if database == "" {
 		database = "mysql"
@@ -119,7 +123,7 @@ func (s *Server) DSNOf(user, database string) string {
 	return fmt.Sprintf("%s@tcp(127.0.0.1:%d)/%s", user, s.Port(), database)
 }
 
-// Execute has the superuser carry out statements, which semicolons separate.
+// Execute runs statements as the superuser. Semicolons separate them.
 func (s *Server) Execute(statements string) error {
 	client := exec.Command(s.programs.client, "--no-defaults", "--socket="+socket(s.Dir()), "--user=root", "mysql") //nolint:gosec,noctx // one that we have found
 	client.Stdin = strings.NewReader(statements)

@@ -42,7 +42,7 @@ func TestServer(t *testing.T) {
 	for name, end := range map[string]func() error{"Stop": s.Stop, "Kill": s.Kill} {
 		must(t, end())
 		if greets("unix", socket(s.Dir())) {
-			t.Errorf("after %s the server answers", name)
+			t.Errorf("after %s the server responds", name)
 		}
 		must(t, s.StartAgain())
 		if err := s.StartAgain(); err == nil {
@@ -52,7 +52,7 @@ func TestServer(t *testing.T) {
 	}
 	must(t, s.Freeze())
 	if greets("unix", socket(s.Dir())) {
-		t.Error("a frozen server answers")
+		t.Error("a frozen server responds")
 	}
 	must(t, s.Thaw())
 	must(t, s.Execute("USE kept"))
@@ -79,7 +79,7 @@ func TestDatabasesAreApart(t *testing.T) {
 	}
 }
 
-// deps.sh looks for the programs where we do.
+// deps.sh searches the directories that this package searches.
 func TestDepsLooksInTheSamePlaces(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("../pgtest/deps.sh")

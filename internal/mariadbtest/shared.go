@@ -27,8 +27,8 @@ func sharedServer() (*Server, error) {
 }
 
 // Database returns the DSN of a fresh database, which is dropped when the test
-// ends, on a server that all tests of the binary share and the first of them
-// starts. Without MariaDB the test fails, and is told what to do: it is never
+// ends. All tests of the binary share its server, which the first of them
+// starts. Without MariaDB the test fails and says what to do. It is never
 // skipped.
 func Database(tb testing.TB) string {
 	tb.Helper()
@@ -69,8 +69,8 @@ func New(tb testing.TB, options ...string) *Server {
 	return s
 }
 
-// Close closes the shared server, if it was started: a TestMain ends with it. It returns the exit
-// code that was code before.
+// Close closes the shared server, if it was started. A TestMain ends with it.
+// It returns code, or 1 if code is 0 and closing fails.
 func Close(code int) int {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

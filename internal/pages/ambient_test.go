@@ -54,6 +54,7 @@ var ambient = map[string]string{
 	"key":                "sqllock.Key",
 	"lock":               "*sqllock.Lock",
 	"locks":              "*sqllock.Session",
+	"locksDB":            "*sql.DB",
 	"logger":             "*slog.Logger",
 	"mux":                "*http.ServeMux",
 	"newKey":             "sqllock.Key",

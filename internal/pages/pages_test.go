@@ -7,9 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
 )
 
 const root = "../.."
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // readPages reads every page that the tests look at, by its path below root.
 func readPages(t *testing.T) map[string]page {

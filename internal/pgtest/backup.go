@@ -24,9 +24,10 @@ func (c *Cluster) backup(h *home, _ programs) (data string, err error) {
 	return data, c.copyBackup(h, data)
 }
 
-// copyBackup does what pg_basebackup does, where that is not installed: it copies
-// the files of the running server, between the two calls that make such a copy
-// good, and leaves it to the standby to fetch the write-ahead log of the meantime.
+// copyBackup replaces pg_basebackup where that is not installed. It copies the
+// files of the running server between pg_backup_start and pg_backup_stop, which
+// make such a copy usable. The standby fetches the write-ahead log of that time
+// from its primary.
 func (c *Cluster) copyBackup(h *home, data string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -67,15 +68,16 @@ func (c *Cluster) copyBackup(h *home, data string) error {
 	return nil
 }
 
-// Of a server that runs these are its own: what a standby must not have, or makes
-// for itself.
+// These files belong to a running server. A standby must not have them, or
+// makes its own.
 var (
 	ownContents = []string{"pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans", "pg_wal"}
 	ownFiles    = []string{"postmaster.pid", "postmaster.opts"}
 )
 
 // copyRunning copies the data directory from of a running server to the new
-// directory to, and calls own for each copy. Files may go while it does.
+// directory to, and calls own for each copy. A file that disappears meanwhile
+// is left out.
 func copyRunning(to, from string, own func(path string) error) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path != from {

@@ -22,8 +22,9 @@ var errNoClock = errors.New("pgtest: a server with a clock of its own needs Linu
 func WithClock() Option { return func(c *Cluster) { c.ownClock = true } }
 
 // StepClock steps the wall clock of a server started WithClock by d, forward or
-// back, as an administrator or a time service does. Its processes see that from
-// their next look at the clock on, and a server that is started again still does.
+// back, as an administrator or a time service does. Its processes see the new
+// time when they next read the clock. So does the server when it is started
+// again.
 func (c *Cluster) StepClock(d time.Duration) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -46,11 +47,11 @@ func (c *Cluster) StepClock(d time.Duration) error {
 	return err
 }
 
-// clockFile holds by how much the server's clock is off.
+// clockFile holds the offset of the server's clock.
 func (c *Cluster) clockFile() string { return filepath.Join(c.home.dir, "clock") }
 
-// makeClock makes the server's clock, which all programs of c's home have from
-// then on.
+// makeClock makes the server's clock. All programs that c's home starts from
+// then on have it.
 func (c *Cluster) makeClock() error {
 	cc, err := exec.LookPath("cc")
 	if err != nil || runtime.GOOS != "linux" {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// wantOffset checks that the server's clock is off by d, through a connection
-// that is there already.
+// wantOffset checks that the server's clock is off by d. It uses a connection
+// that exists already.
 func wantOffset(t *testing.T, db *sql.DB, d time.Duration) {
 	t.Helper()
 	var server time.Time

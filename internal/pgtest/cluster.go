@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// A Cluster is one PostgreSQL server with its data, which Close removes. Its
-// methods may be called from several goroutines; those that start, stop or
+// A Cluster is one PostgreSQL server with its data, which Close removes.
+//
+// Its methods may be called from several goroutines. Those that start, stop or
 // signal the server take turns.
 type Cluster struct {
 	programs programs
@@ -22,8 +23,9 @@ type Cluster struct {
 	data     string
 	port     int // the same for the cluster's whole life
 
-	// turn is held while the server is started, stopped or signalled: that is
-	// I/O, but its order is the point. It protects the fields below.
+	// turn is held while the server is started, stopped or signalled. These
+	// calls do I/O, but their order is what turn is for. It protects the fields
+	// below.
 	turn       sync.Mutex
 	server     *process // nil if it was stopped or killed
 	dependents []func() error
@@ -41,8 +43,8 @@ var (
 	errNotRunning = errors.New("pgtest: the server does not run")
 )
 
-// Start starts a private cluster; the caller must Close it. It needs
-// PostgreSQL's programs, and answers ErrNoPostgres without them.
+// Start starts a private cluster. The caller must Close it. It needs
+// PostgreSQL's programs, and returns ErrNoPostgres without them.
 func Start(opts ...Option) (*Cluster, error) {
 	c := &Cluster{settings: quickSettings()}
 	for _, opt := range opts {
@@ -56,7 +58,7 @@ func Start(opts ...Option) (*Cluster, error) {
 }
 
 // create makes a home for c, lets makeData fill its data directory and starts
-// the server. After an error nothing is left.
+// the server. After an error nothing remains.
 func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err error) {
 	if c.programs, err = findPrograms(); err != nil {
 		return err
@@ -99,8 +101,8 @@ func (c *Cluster) create(makeData func(*home, programs) (string, error)) (err er
 	return err
 }
 
-// startLocked starts the server and waits until it answers. Processes of one that
-// has died by itself may need a moment to follow it.
+// startLocked starts the server and waits until it accepts connections.
+// Children of a postmaster that has died may need a moment to end.
 func (c *Cluster) startLocked() error {
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
 		err := c.launchLocked()
@@ -110,7 +112,7 @@ func (c *Cluster) startLocked() error {
 	}
 }
 
-// errMemoryInUse: processes of the server of before are still there.
+// errMemoryInUse reports that processes of the previous server still exist.
 var errMemoryInUse = errors.New("pgtest: the shared memory is in use")
 
 func (c *Cluster) launchLocked() error {
@@ -122,8 +124,9 @@ func (c *Cluster) launchLocked() error {
 	c.server = server
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	// Over the socket, which nobody else can have: it is in our own directory.
-	err = poll(startTimeout, "PostgreSQL to answer", func() (bool, error) {
+	// Connect over the socket, which no other server can have: it is in our own
+	// directory.
+	err = poll(startTimeout, "PostgreSQL to accept connections", func() (bool, error) {
 		if server.exited() {
 			return false, errors.New("pgtest: PostgreSQL did not start")
 		}
@@ -143,7 +146,7 @@ func (c *Cluster) launchLocked() error {
 	return err
 }
 
-// Close stops the server and removes every file of it, and does the same to the
+// Close stops the server and removes all its files. It does the same to the
 // standbys and poolers made from it. A second call does nothing.
 func (c *Cluster) Close() error {
 	c.turn.Lock()

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// open returns a *sql.DB that is closed after the test.
+// open returns a *sql.DB, which the end of the test closes.
 func open(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
@@ -27,7 +27,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 // ask runs a query that returns one value.
 func ask[T any](t *testing.T, dsn, query string) T {
 	t.Helper()
-	value, err := answer[T](t.Context(), dsn, query)
+	value, err := queryValue[T](t.Context(), dsn, query)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
@@ -123,7 +123,7 @@ func TestTwoClustersAtOnce(t *testing.T) {
 	}
 }
 
-// Neither tests in parallel: they count what the process has.
+// Neither test runs in parallel with others: they count what the process has.
 
 func TestRunningClusterHasNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
@@ -150,7 +150,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 	for _, dir := range []string{c.home.dir, standby.home.dir, bouncer.home.dir} {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("directory is left: %v", err)
+			t.Errorf("the directory remains: %v", err)
 		}
 	}
 	if got := openFiles(t); got != files {

@@ -10,10 +10,12 @@ import (
 	"syscall"
 )
 
-// A Daemon is a server of another kind than PostgreSQL, of one process, for packages
-// like mariadbtest: it has a directory and a port of its own, runs under an account that is not
-// root, and does not outlive this process. Its methods may be called from
-// several goroutines; those that start, stop or signal it take turns.
+// A Daemon is a server with one process and a directory and port of its own.
+// Packages like mariadbtest build on it. It runs under an account other than
+// root, and does not outlive this process.
+//
+// Its methods may be called from several goroutines. Those that start, stop or
+// signal the server take turns.
 type Daemon struct {
 	launch Launch
 	home   *home
@@ -24,24 +26,25 @@ type Daemon struct {
 	closed bool
 }
 
-// A Launch says how a Daemon is made and started.
+// A Launch describes how a Daemon is made and started.
 type Launch struct {
-	// Template names the first content of its data directory, made once per machine
-	// by the program InitArgs begins with, which is told where to make it.
+	// Template names the initial content of the data directory, which is made
+	// once per machine. InitArgs returns the program, with its arguments, that
+	// makes it in the directory data.
 	Template string
 	InitArgs func(data string) []string
 
-	// Files are what is to be in its directory, by their names.
+	// Files are files to write into its directory, by name.
 	Files map[string][]byte
 
-	// Args is the program and its arguments.
+	// Args returns the program and its arguments.
 	Args func(dir, data string, port int) []string
 
-	// Ready reports whether it answers.
+	// Ready reports whether the server accepts connections.
 	Ready func(dir string, port int) bool
 }
 
-// StartDaemon starts a server; the caller must Close it.
+// StartDaemon starts a server. The caller must Close it.
 func StartDaemon(launch Launch) (d *Daemon, err error) {
 	d = &Daemon{launch: launch}
 	if d.home, err = newHome(); err != nil {
@@ -93,10 +96,10 @@ func (d *Daemon) writeFiles() (err error) {
 	return err
 }
 
-// Dir is the directory, which Close removes.
+// Dir returns the server's directory, which Close removes.
 func (d *Daemon) Dir() string { return d.home.dir }
 
-// Port is the port on 127.0.0.1.
+// Port returns the server's port on 127.0.0.1.
 func (d *Daemon) Port() int { return d.port }
 
 func (d *Daemon) data() string { return filepath.Join(d.home.dir, "data") }
@@ -109,7 +112,7 @@ func (d *Daemon) startLocked() error {
 		return err
 	}
 	d.server = server
-	err = poll(startTimeout, filepath.Base(args[0])+" to answer", func() (bool, error) {
+	err = poll(startTimeout, filepath.Base(args[0])+" to accept connections", func() (bool, error) {
 		if server.exited() {
 			return false, errors.New("pgtest: it did not start")
 		}
@@ -136,7 +139,8 @@ func (d *Daemon) StartAgain() error {
 	if d.server != nil && !d.server.exited() {
 		return errors.New("pgtest: the server runs already")
 	}
-	// Someone may have the port for a moment; it is not ours to change.
+	// Another process may have the port for a moment. The port is part of every
+	// DSN, so wait for it.
 	return poll(startTimeout, "the server's port", func() (bool, error) {
 		err := d.startLocked()
 		if errors.Is(err, errPortTaken) {
@@ -152,8 +156,8 @@ func (d *Daemon) Stop() error { return d.end(syscall.SIGTERM) }
 // Kill kills the server with SIGKILL.
 func (d *Daemon) Kill() error { return d.end(syscall.SIGKILL) }
 
-// Freeze stops the server with SIGSTOP: to a client it looks like one behind a cut network
-// cable.
+// Freeze stops the server with SIGSTOP. To a client it looks like a server
+// behind a cut network cable.
 func (d *Daemon) Freeze() error {
 	return d.running(func(p *process) error { return freeze([]int{p.pid}) })
 }
@@ -178,7 +182,8 @@ func (d *Daemon) end(sig syscall.Signal) error {
 	return d.endLocked(sig)
 }
 
-// endLocked ends the server, frozen or not; if it takes too long, with SIGKILL.
+// endLocked ends the server, frozen or not. It uses SIGKILL if the server takes
+// too long.
 func (d *Daemon) endLocked(sig syscall.Signal) error {
 	if d.server == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// CreateDatabase creates a database with a random name and returns its DSN, over
-// TCP. It goes when the cluster goes.
+// CreateDatabase creates a database with a random name and returns its DSN,
+// over TCP. It is removed with the cluster.
 func (c *Cluster) CreateDatabase(ctx context.Context) (dsn string, err error) {
 	name, err := createDatabase(ctx, c.DSN(""))
 	if err != nil {
@@ -25,8 +25,8 @@ func (c *Cluster) CreateDatabase(ctx context.Context) (dsn string, err error) {
 // createDatabase creates a database on the server at dsn and returns its name.
 func createDatabase(ctx context.Context, dsn string) (name string, err error) {
 	name = "latchkey_" + strings.ToLower(rand.Text())
-	// template0, since nobody connects to it: a connection to the template
-	// makes CREATE DATABASE fail.
+	// The template is template0, to which no client connects: a connection to
+	// the template makes CREATE DATABASE fail.
 	if err := execute(ctx, dsn, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
 		return "", err
 	}
@@ -45,7 +45,7 @@ func dropDatabase(ctx context.Context, dsn, name string) error {
 }
 
 // execute runs one statement on a connection of its own. It uses pgx directly,
-// since a *sql.DB has a goroutine that ends some time after its Close.
+// because a *sql.DB keeps a goroutine for some time after its Close.
 func execute(ctx context.Context, dsn, query string) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -58,8 +58,8 @@ func execute(ctx context.Context, dsn, query string) error {
 	return nil
 }
 
-// answer runs a query that returns one value of type T.
-func answer[T any](ctx context.Context, dsn, query string) (T, error) {
+// queryValue runs a query that returns one value of type T.
+func queryValue[T any](ctx context.Context, dsn, query string) (T, error) {
 	var value T
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -69,9 +69,10 @@ func answer[T any](ctx context.Context, dsn, query string) (T, error) {
 	return value, conn.QueryRow(ctx, query, pgx.QueryExecModeSimpleProtocol).Scan(&value)
 }
 
-// closeConn says goodbye, which a server that was frozen meanwhile never answers.
+// closeConn closes conn in an orderly way, but waits for a bounded time: a
+// server that was frozen meanwhile never responds.
 func closeConn(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // the answer is in already
+	_ = conn.Close(ctx) // the result has arrived already
 }

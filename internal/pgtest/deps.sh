@@ -1,14 +1,14 @@
 #!/bin/sh
-# Finds what the tests need, PostgreSQL's programs, PgBouncer, MariaDB's programs, a C
-# compiler (for a server whose clock steps) and, for those of internal/bench,
-# redis-server, in the places where they look for them; as root installs what is
-# missing, with apt-get, dnf or brew. Says nothing if everything is there.
+# Finds the programs that the tests need, where the tests look for them:
+# PostgreSQL, PgBouncer, MariaDB, a C compiler (for a server whose clock steps)
+# and, for internal/bench, redis-server. As root it installs what is missing, with
+# apt-get, dnf or brew. It prints nothing if everything is there.
 #
 #   deps.sh        everything, for the tests
 #   deps.sh bench  PostgreSQL's programs and redis-server, for internal/bench
 set -eu
 
-oldest=14 # the oldest PostgreSQL major version that will do
+oldest=14 # the oldest major version of PostgreSQL that is new enough
 
 # Succeeds if directory $1 has all programs of a PostgreSQL that is new enough.
 complete() {
@@ -22,7 +22,7 @@ complete() {
 }
 
 have_postgres() {
-	# A link in PATH points at the directory that has the other programs too.
+	# A link in PATH leads to the directory that has the other programs too.
 	found=$(command -v postgres || true)
 	if [ -n "$found" ]; then
 		real=$(readlink -f "$found" 2>/dev/null || echo "$found")
@@ -47,7 +47,7 @@ have_pgbouncer() {
 	command -v pgbouncer >/dev/null
 }
 
-# Only Linux lets one preload what it compiles.
+# Only Linux can preload the clock that the compiler builds.
 have_cc() {
 	[ "$(uname -s 2>/dev/null)" = Darwin ] || command -v cc >/dev/null
 }
@@ -75,7 +75,7 @@ purpose=${1-tests}
 case $purpose in
 tests | bench) ;;
 *)
-	echo "deps: what is $purpose? there is bench, and nothing for the tests" >&2
+	echo "deps: unknown argument $purpose; use bench for the benchmarks, or no argument for the tests" >&2
 	exit 2
 	;;
 esac
@@ -89,10 +89,11 @@ if [ "$purpose" = tests ] && ! have_mariadb; then missing="$missing mariadb"; fi
 [ -n "$missing" ] || exit 0
 
 if [ "$purpose" = tests ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
-	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some kill servers, and need$missing on this machine." >&2
+	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some tests kill servers, and need$missing on this machine." >&2
 fi
 
-# packages POSTGRESQL REDIS CC MARIADB: what a package manager calls what is missing.
+# packages POSTGRESQL REDIS CC MARIADB: prints what a package manager calls the
+# missing programs.
 packages() {
 	for each in $missing; do
 		case $each in
@@ -105,7 +106,7 @@ packages() {
 	done
 }
 
-# Runs a command that may take a while; its output is shown only if it fails.
+# Runs a command that may take a while. Its output is shown only if it fails.
 quietly() {
 	output=$("$@" </dev/null 2>&1) || {
 		printf '%s\n' "$output" >&2
@@ -113,16 +114,18 @@ quietly() {
 	}
 }
 
-# A list of packages that is missing or too old makes the first attempt fail. Nothing is
-# removed for what is installed: MySQL would be, for MariaDB.
+# The first attempt fails if the list of packages is missing or too old.
+# --no-remove keeps apt-get from removing packages: it would remove MySQL for
+# MariaDB.
 apt_install() {
 	quietly apt-get install -qq --no-install-recommends --no-remove "$@" 2>/dev/null && return
 	quietly apt-get update -qq && quietly apt-get install -qq --no-install-recommends --no-remove "$@"
 }
 
-# Installs with apt-get, and sees to it that no server is started, now or later:
-# Debian's packages would start PgBouncer, Redis, MariaDB and a PostgreSQL cluster "main".
-# What it changes in /etc and /usr/sbin for that, it changes back.
+# Installs with apt-get, and makes sure that no server starts, now or later.
+# Debian's packages would start PgBouncer, Redis, MariaDB and a PostgreSQL
+# cluster "main". The changes in /etc and /usr/sbin for that are undone at the
+# end.
 install_with_apt() {
 	policy=/usr/sbin/policy-rc.d
 	conf=/etc/postgresql-common/createcluster.conf
@@ -184,7 +187,7 @@ if [ -z "${can-}" ]; then
 fi
 echo "deps: installing$names" >&2
 install || {
-	echo "deps: the installation failed; by hand it is: $line" >&2
+	echo "deps: the installation failed; to install by hand, run: $line" >&2
 	exit 1
 }
 have_postgres || {
@@ -192,10 +195,10 @@ have_postgres || {
 	exit 1
 }
 if [ "$purpose" = tests ] && ! have_mariadb; then
-	echo "deps: what was installed has not all of MariaDB's programs" >&2
+	echo "deps: the installed packages lack some of MariaDB's programs" >&2
 	exit 1
 fi
 have_redis || {
-	echo "deps: what was installed has no redis-server" >&2
+	echo "deps: the installed packages have no redis-server" >&2
 	exit 1
 }

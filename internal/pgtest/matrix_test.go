@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// fakeNPM knows some versions, and packs what stands for PostgreSQL, with a list
-// of links as the real packages have. Version 15's cannot be had.
+// fakeNPM knows some versions, and packs programs that stand for PostgreSQL,
+// with a list of links as the real packages have. Version 15 cannot be fetched.
 const fakeNPM = `#!/bin/sh
 set -eu
 case $1 in
@@ -60,10 +60,10 @@ func TestMatrix(t *testing.T) {
 	}{
 		{"newest minor", []string{"14"}, true, []string{"14.22\tok"}},
 		{"one fails", []string{"17", "18"}, false, []string{"17.0\tFAIL", "18.4\tok"}},
-		{"one cannot be had", []string{"15", "18"}, true, []string{"15\tnot to be had", "18.4\tok"}},
-		{"one is not there", []string{"16", "18"}, true, []string{"16\tnot to be had", "18.4\tok"}},
-		{"none", []string{"15", "16"}, false, []string{"15\tnot to be had", "16\tnot to be had", "matrix: no test was run"}},
-		{"all", nil, false, []string{"14.22\tok", "15\tnot to be had", "16\tnot to be had", "17.0\tFAIL", "18.4\tok"}},
+		{"one cannot be fetched", []string{"15", "18"}, true, []string{"15\tnot available", "18.4\tok"}},
+		{"one does not exist", []string{"16", "18"}, true, []string{"16\tnot available", "18.4\tok"}},
+		{"none", []string{"15", "16"}, false, []string{"15\tnot available", "16\tnot available", "matrix: no test was run"}},
+		{"all", nil, false, []string{"14.22\tok", "15\tnot available", "16\tnot available", "17.0\tFAIL", "18.4\tok"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

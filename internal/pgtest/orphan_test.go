@@ -16,7 +16,7 @@ import (
 )
 
 // orphanRole makes the test binary start servers and wait to be killed. Its
-// orders say what state the servers are in by then.
+// orders name the state in which the servers are by then.
 const orphanRole = "parent of servers"
 
 // startAndWaitForDeath starts one server of each kind, prints a line

@@ -13,11 +13,12 @@ import (
 
 var errNoPgBouncer = errors.New("pgtest: PgBouncer not found: run `make deps`")
 
-// bouncerDirs is where packages put pgbouncer, PATH aside.
+// bouncerDirs are the directories in which packages put pgbouncer, besides
+// PATH.
 var bouncerDirs = []string{"/usr/sbin", "/opt/homebrew/bin", "/usr/local/bin"}
 
-// A Bouncer is a PgBouncer in front of a Cluster, with which it is closed at the
-// latest. Its methods may be called from several goroutines.
+// A Bouncer is a PgBouncer in front of a Cluster. It is closed with the
+// Cluster, if not before. Its methods may be called from several goroutines.
 type Bouncer struct {
 	home *home
 	port int
@@ -27,8 +28,9 @@ type Bouncer struct {
 	closed bool
 }
 
-// PgBouncer starts a PgBouncer in front of c: mode is "transaction", "session"
-// or "statement", and poolSize its connections to the server for each database.
+// PgBouncer starts a PgBouncer in front of c. The mode is "transaction",
+// "session" or "statement". poolSize is the number of its connections to the
+// server for each database.
 func (c *Cluster) PgBouncer(mode string, poolSize int) (*Bouncer, error) {
 	program, err := findBouncer(os.Getenv("PATH"), bouncerDirs)
 	if err != nil {
@@ -54,7 +56,8 @@ func findBouncer(path string, dirs []string) (string, error) {
 	return "", errNoPgBouncer
 }
 
-// bouncerSettings is pgbouncer.ini but for the port to listen on.
+// bouncerSettings is the content of pgbouncer.ini without the port to listen
+// on.
 func bouncerSettings(serverPort int, mode string, poolSize int) string {
 	return fmt.Sprintf(`[databases]
 * = host=127.0.0.1 port=%d user=%s
@@ -72,7 +75,7 @@ server_login_retry = 0.1
 `, serverPort, superuser, mode, poolSize)
 }
 
-// start starts pgbouncer on a port that is free.
+// start starts pgbouncer on a free port.
 func (b *Bouncer) start(program, settings string) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
@@ -103,7 +106,8 @@ func (b *Bouncer) listenLocked(program, ini string) (err error) {
 	if b.server, err = b.home.start(program, ini); err != nil {
 		return err
 	}
-	// A connection would prove nothing: a stranger may have taken the port.
+	// A connection would prove nothing: another process may have taken the
+	// port.
 	err = poll(startTimeout, "PgBouncer to listen", func() (bool, error) {
 		ended := b.server.exited() // first: the log says why it did
 		log := b.home.logSince(from)
@@ -121,8 +125,8 @@ func (b *Bouncer) listenLocked(program, ini string) (err error) {
 	return nil
 }
 
-// DSN returns the URL of a database of the cluster, through b; "" means
-// "postgres".
+// DSN returns the URL of a database of the cluster, through b. An empty name
+// means "postgres".
 func (b *Bouncer) DSN(database string) string { return tcpDSN(b.port, database) }
 
 // Kill kills PgBouncer with SIGKILL.

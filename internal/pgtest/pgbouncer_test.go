@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// pids returns which backends two clients of b meet, who ask in turn.
+// pids returns the backends that two clients of b reach, one after the other.
 func pids(t *testing.T, driver, dsn string) (a, b int) {
 	t.Helper()
 	db := open(t, driver, dsn)
@@ -80,7 +80,7 @@ func TestPgBouncerKill(t *testing.T) {
 	do(t, b.DSN(""), "SELECT 1")
 	must(t, b.Kill())
 	if execute(t.Context(), b.DSN(""), "SELECT 1") == nil {
-		t.Error("a killed PgBouncer answers")
+		t.Error("a killed PgBouncer responds")
 	}
 	must(t, b.Kill())
 	must(t, b.Close())

@@ -9,28 +9,29 @@ import (
 	"sync"
 )
 
-// Ports are taken from a range below the one from which Linux and macOS give
-// ports to outgoing connections, so that a stopped server finds its own free
-// when it starts again.
+// Ports are taken from a range below the one that Linux and macOS use for
+// outgoing connections. A stopped server therefore finds its own port free when
+// it starts again.
 const (
 	firstPort = 15000
 	endPort   = 32000
 )
 
-// errPortTaken says that another process was quicker.
+// errPortTaken reports that another process took the port first.
 var errPortTaken = errors.New("pgtest: someone else listens on the port")
 
-// portTaken reports whether a server's log says so.
+// portTaken reports whether a server's log says that its port was taken.
 func portTaken(log string) bool { return strings.Contains(log, "ddress already in use") }
 
-// ports are those of this process's servers, running or stopped.
+// ports are the ports of this process's servers, running or stopped.
 var ports struct {
 	mu    sync.Mutex // protects taken
 	taken map[int]bool
 }
 
-// takePort returns a port on which nobody listens on 127.0.0.1. Another process
-// may be quicker to listen on it: then try again with another.
+// takePort returns a port of 127.0.0.1 on which no process listens. Another
+// process may listen on it before the caller does. The caller then tries
+// another one.
 func takePort() (int, error) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// listen takes a port on 127.0.0.1 from everybody else.
+// listen takes a port on 127.0.0.1, so that no other process can have it.
 func listen(t *testing.T, port int) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A process is a child of this process. It is reaped by polling, not by a
-// goroutine that waits, so that a server may run while a test checks that no
-// goroutine is left.
+// A process is a child of this process. It is reaped by polling instead of by a
+// goroutine that waits. A server may therefore run while a test checks that no
+// goroutine remains.
 //
-// Invariant: until exited has returned true the pid is ours (a zombie at
-// least), so that a signal never reaches a stranger.
+// Invariant: until exited has returned true the pid belongs to our child
+// (perhaps a zombie), so a signal never reaches another process.
 type process struct {
 	pid    int
 	done   bool
@@ -40,7 +40,7 @@ func (p *process) exited() bool {
 	return p.done
 }
 
-// signal sends sig; to a process that has ended it does nothing.
+// signal sends sig. It does nothing to a process that has ended.
 func (p *process) signal(sig syscall.Signal) error {
 	if p.exited() {
 		return nil
@@ -54,7 +54,7 @@ func (p *process) wait(d time.Duration) error {
 }
 
 // poll calls done every few milliseconds until it returns true or an error, for
-// d at most. It calls done at least once; what names the thing waited for.
+// d at most. It calls done at least once. Errors name the condition by what.
 func poll(d time.Duration, what string, done func() (bool, error)) error {
 	deadline := time.Now().Add(d)
 	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
@@ -65,7 +65,7 @@ func poll(d time.Duration, what string, done func() (bool, error)) error {
 		case ok:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("pgtest: waited %v in vain for %s", d, what)
+			return fmt.Errorf("pgtest: waited %v for %s without success", d, what)
 		}
 		time.Sleep(pause)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A procEntry is one row of the table of processes.
+// A procEntry is one row of the process table.
 type procEntry struct {
 	pid, parent int
 	state       string // as ps prints it; the first letter counts
@@ -17,8 +17,8 @@ type procEntry struct {
 func (p procEntry) zombie() bool  { return strings.HasPrefix(p.state, "Z") }
 func (p procEntry) stopped() bool { return strings.HasPrefix(p.state, "T") }
 
-// processes returns the machine's processes by id: from /proc where there is
-// one (Linux), else from ps (macOS).
+// processes returns the machine's processes by id. It reads /proc where that
+// exists (Linux), and runs ps elsewhere (macOS).
 func processes() (map[int]procEntry, error) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	if len(stats) == 0 {
@@ -37,7 +37,8 @@ func processes() (map[int]procEntry, error) {
 	return table, nil
 }
 
-// parseStat reads "pid (name) state parent …"; the name may hold anything.
+// parseStat reads "pid (name) state parent …". The name may contain any
+// character.
 func parseStat(line string) (p procEntry, err error) {
 	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 0 || end < open {

@@ -12,25 +12,26 @@ import (
 	"sync"
 )
 
-// EnvServer is the environment variable that names a running server, as a DSN,
-// in which Database and Temporary may create databases.
+// EnvServer is the environment variable that names a running server, as a DSN.
+// Database and Temporary create their databases there.
 const EnvServer = "LATCHKEY_TEST_POSTGRES"
 
-// EnvPrograms is the environment variable that names the directory of
-// PostgreSQL's programs to use, and no other: for tests on several versions.
-// pg_basebackup may be missing there.
+// EnvPrograms is the environment variable that names the directory with
+// PostgreSQL's programs. No other directory is searched then. It is for tests
+// on several versions. pg_basebackup may be missing there.
 const EnvPrograms = "LATCHKEY_TEST_PGBIN"
 
 // oldestMajor is the oldest PostgreSQL that latchkey supports
 // (idle_session_timeout came with 14).
 const oldestMajor = 14
 
-// ErrNoPostgres says that PostgreSQL 14 or newer was not found, and what to do.
+// ErrNoPostgres reports that PostgreSQL 14 or newer was not found. Its text
+// says what to do.
 var ErrNoPostgres = errors.New("pgtest: PostgreSQL 14 or newer not found: run `make deps`, or set " +
 	EnvServer + " to the DSN of a server in which databases may be created")
 
-// A noProgramsError is ErrNoPostgres for someone who has set EnvServer already, and
-// to whom its text would be no help.
+// A noProgramsError is ErrNoPostgres where EnvServer is set already, so that
+// the advice to set it would not help.
 type noProgramsError struct{}
 
 func (noProgramsError) Error() string {
@@ -40,8 +41,9 @@ func (noProgramsError) Error() string {
 
 func (noProgramsError) Is(target error) bool { return target == ErrNoPostgres }
 
-// programDirs is where packages put PostgreSQL's programs, PATH aside.
-// deps.sh looks in the same places (a test compares the two).
+// programDirs are the directories in which packages put PostgreSQL's programs,
+// besides PATH. deps.sh searches the same directories (a test compares the two
+// lists).
 var programDirs = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -58,8 +60,8 @@ type programs struct {
 
 func (p programs) path(name string) string { return filepath.Join(p.dir, name) }
 
-// installed is the PostgreSQL that this process uses; looked for once, unless
-// nothing is found.
+// installed is the PostgreSQL that this process uses. A successful search is
+// not repeated.
 var installed struct {
 	mu    sync.Mutex // protects found
 	found *programs
@@ -78,8 +80,8 @@ func findPrograms() (programs, error) {
 	return *installed.found, nil
 }
 
-// choosePrograms returns the PostgreSQL in chosen, or, if that is empty, searches
-// for one.
+// choosePrograms returns the PostgreSQL in the directory chosen. If chosen is
+// empty, it searches for one.
 func choosePrograms(chosen string) (programs, error) {
 	if chosen == "" {
 		return searchPrograms(os.Getenv("PATH"), programDirs)
@@ -91,12 +93,13 @@ func choosePrograms(chosen string) (programs, error) {
 	return p, nil
 }
 
-// searchPrograms returns the first PostgreSQL that is new enough: in path, then
-// in each of globs, newest first.
+// searchPrograms returns the first PostgreSQL that is new enough. It searches
+// path, then each of globs with the newest version first.
 func searchPrograms(path string, globs []string) (programs, error) {
 	var dirs []string
 	for _, dir := range filepath.SplitList(path) {
-		// A link in PATH points at the directory that has the other programs too.
+		// A link in PATH leads to the directory that has the other programs
+		// too.
 		if target, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres")); err == nil {
 			dirs = append(dirs, filepath.Dir(target))
 		}
@@ -118,8 +121,8 @@ func searchPrograms(path string, globs []string) (programs, error) {
 	return programs{}, ErrNoPostgres
 }
 
-// programsIn returns the PostgreSQL in dir, if it has what is needed and is new
-// enough.
+// programsIn returns the PostgreSQL in dir, if dir has all programs and they
+// are new enough.
 func programsIn(dir string, needed ...string) (programs, error) {
 	p := programs{dir: dir}
 	for _, name := range needed {
@@ -138,8 +141,9 @@ func programsIn(dir string, needed ...string) (programs, error) {
 	return p, nil
 }
 
-// majorIn is the first number in s, the major version in what `postgres
-// --version` prints and in what a glob's star matched; 0 if there is none.
+// majorIn returns the first number in s, or 0 if there is none. In the output
+// of `postgres --version`, and in what a glob's star matched, that is the major
+// version.
 func majorIn(s string) int {
 	start := strings.IndexAny(s, "0123456789")
 	if start < 0 {

@@ -89,7 +89,7 @@ func TestSearchProgramsFollowsLink(t *testing.T) {
 	}
 }
 
-// The directory that EnvPrograms names is the one, or there is none.
+// The directory that EnvPrograms names is the only one that is searched.
 func TestChoosePrograms(t *testing.T) {
 	root := t.TempDir()
 	small, old, empty := filepath.Join(root, "small"), filepath.Join(root, "old"), filepath.Join(root, "empty")
@@ -125,7 +125,7 @@ func TestMajorIn(t *testing.T) {
 	}
 }
 
-// withoutPrograms hides every PostgreSQL and PgBouncer from this process; the
+// withoutPrograms hides every PostgreSQL and PgBouncer from this process. The
 // test must not run in parallel with others.
 func withoutPrograms(t *testing.T) {
 	t.Helper()
@@ -147,7 +147,7 @@ func TestMissingProgramsGiveOneLine(t *testing.T) {
 		words  []string
 	}{
 		{"Start", "", start, []string{"make deps", EnvServer}},
-		{"Start beside a server", "postgres://db.example/", start, []string{"make deps", "a server of its own"}},
+		{"Start with a server for tests", "postgres://db.example/", start, []string{"make deps", "a server of its own"}},
 		{"PgBouncer", "", bouncer, []string{"make deps", "PgBouncer"}},
 	}
 	for _, tt := range tests {

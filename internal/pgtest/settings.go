@@ -13,13 +13,13 @@ import (
 // An Option changes how Start starts a cluster.
 type Option func(*Cluster)
 
-// WithSettings sets postgresql.conf settings, on top of those that make a
-// throwaway server quick. Values need no quotes.
+// WithSettings sets settings of postgresql.conf, in addition to those that make
+// a throwaway server quick. Values need no quotes.
 func WithSettings(settings map[string]string) Option {
 	return func(c *Cluster) { maps.Copy(c.settings, settings) }
 }
 
-// quickSettings suit a server whose data nobody will miss.
+// quickSettings suit a server whose data may be lost.
 func quickSettings() map[string]string {
 	return map[string]string{
 		"fsync":              "off",
@@ -33,15 +33,16 @@ func quickSettings() map[string]string {
 		"max_locks_per_transaction": "256",
 		"timezone":                  "UTC",
 		"log_line_prefix":           "%m [%p] ",
-		// In the data directory, since a killed server leaves it behind.
+		// The socket is in the data directory, since a killed server leaves it
+		// behind.
 		"dynamic_shared_memory_type": "mmap",
-		// A standby that was stopped or frozen for a while can still follow.
+		// A standby that was stopped or frozen for a while can still catch up.
 		"wal_keep_size": "64MB",
 	}
 }
 
-// writeSettings writes the whole of postgresql.conf. They are not given on the
-// command line, where ALTER SYSTEM could not override them.
+// writeSettings writes the whole of postgresql.conf. The command line is no
+// place for them: ALTER SYSTEM could not override them there.
 func (c *Cluster) writeSettings() error {
 	all := maps.Clone(c.settings)
 	all["listen_addresses"] = "127.0.0.1"

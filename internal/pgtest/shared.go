@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// shared is the server that all tests of a binary use for their databases, if
-// LATCHKEY_TEST_POSTGRES names none.
+// shared is the server that all tests of a binary use for their databases,
+// unless LATCHKEY_TEST_POSTGRES names one.
 var shared struct {
 	mu      sync.Mutex // held while it is started or closed, so that it happens once
 	cluster *Cluster
 }
 
-// sharedDSN returns the DSN of the shared server, and starts it if need be.
+// sharedDSN returns the DSN of the shared server. The first call starts it.
 func sharedDSN() (string, error) {
 	if dsn := os.Getenv(EnvServer); dsn != "" {
 		return dsn, nil
@@ -44,9 +44,10 @@ func closeShared() error {
 	return err
 }
 
-// Temporary is Database for a program or an Example, which has no testing.TB:
-// it returns the DSN of a fresh database on the shared server, and what drops
-// it. The shared server ends with the process, if Main does not end it.
+// Temporary is Database for a program or an Example, which has no testing.TB.
+// It returns the DSN of a fresh database on the shared server, and a function
+// that drops it. The shared server ends with the process, unless Main ends it
+// earlier.
 func Temporary(ctx context.Context) (dsn string, drop func() error, err error) {
 	server, err := sharedDSN()
 	if err != nil {
@@ -65,9 +66,11 @@ func Temporary(ctx context.Context) (dsn string, drop func() error, err error) {
 }
 
 // Database returns the DSN of a fresh database, which is dropped when the test
-// ends. It is on the server that LATCHKEY_TEST_POSTGRES names, else on one that
-// all tests of the binary share and the first of them starts. Without
-// PostgreSQL the test fails, and is told what to do: it is never skipped.
+// ends.
+//
+// The database is on the server that LATCHKEY_TEST_POSTGRES names. Without one,
+// it is on a server that all tests of the binary share. Without PostgreSQL the
+// test fails and says what to do. It is never skipped.
 func Database(tb testing.TB) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -103,7 +106,8 @@ func New(tb testing.TB, opts ...Option) *Cluster {
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 //
-// After it no goroutine of this package is left, so that goleak can look:
+// After it no goroutine of this package remains, so goleak can check the
+// process:
 //
 //	code := pgtest.Main(m)
 //	if err := goleak.Find(); err != nil { … }

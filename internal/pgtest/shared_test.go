@@ -17,7 +17,7 @@ func TestDatabase(t *testing.T) {
 			names[i] = ask[string](t, dsn, query)
 			server = withDatabase(dsn, "postgres")
 		}
-		// A connection that nobody closes does not keep the database.
+		// An open connection does not keep the database.
 		db := open(t, "pgx", Database(t))
 		must(t, db.Ping())
 	})
@@ -25,11 +25,11 @@ func TestDatabase(t *testing.T) {
 		t.Error("two tests have one database")
 	}
 	if n := ask[int](t, server, "SELECT count(*) FROM pg_database WHERE datname IN ('"+names[0]+"', '"+names[1]+"')"); n != 0 {
-		t.Errorf("%d databases are left after the test", n)
+		t.Errorf("%d databases remain after the test", n)
 	}
 }
 
-// LATCHKEY_TEST_POSTGRES takes the place of the shared server.
+// LATCHKEY_TEST_POSTGRES replaces the shared server.
 func TestDatabaseOnRunningServer(t *testing.T) {
 	c := New(t)
 	withoutPrograms(t)
@@ -47,7 +47,7 @@ func TestDatabaseOnRunningServer(t *testing.T) {
 	}
 }
 
-// fatalTB notes how a test ends.
+// fatalTB records how a test ends.
 type fatalTB struct {
 	testing.TB
 	fatal, skipped bool

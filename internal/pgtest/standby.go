@@ -6,10 +6,11 @@ import (
 	"fmt"
 )
 
-// Standby starts a hot standby of c: a copy of it that follows it by
-// asynchronous streaming replication, and answers queries but does not write.
-// It has a DSN of its own, can be killed, frozen and promoted by itself, and is
-// closed with c at the latest.
+// Standby starts a hot standby of c. It is a copy that follows c by
+// asynchronous streaming replication, and serves queries that do not write.
+//
+// The standby has a DSN of its own, and can be killed, frozen and promoted
+// independently. It is closed with c, if not before.
 func (c *Cluster) Standby() (*Cluster, error) {
 	s := &Cluster{settings: c.settings}
 	if err := s.create(c.backup); err != nil {
@@ -21,7 +22,7 @@ func (c *Cluster) Standby() (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	err := poll(startTimeout, "the standby to follow", func() (bool, error) {
-		return answer[bool](ctx, s.DSN(""), "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')")
+		return queryValue[bool](ctx, s.DSN(""), "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')")
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w%s", err, s.home.logTail(0)), s.Close())
@@ -29,13 +30,13 @@ func (c *Cluster) Standby() (*Cluster, error) {
 	return s, nil
 }
 
-// Promote makes a primary of a standby, as a failover does, and returns when it
-// accepts writes. What it followed is left as it is: kill or freeze that first,
-// or there are two primaries.
+// Promote makes a standby a primary, as a failover does, and returns when it
+// accepts writes. The server that it followed goes on: kill or freeze that
+// server first, or there are two primaries.
 func (c *Cluster) Promote() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	promoted, err := answer[bool](ctx, c.DSN(""), fmt.Sprintf("SELECT pg_promote(true, %d)", int(startTimeout.Seconds())))
+	promoted, err := queryValue[bool](ctx, c.DSN(""), fmt.Sprintf("SELECT pg_promote(true, %d)", int(startTimeout.Seconds())))
 	if err != nil {
 		return fmt.Errorf("pgtest: promote: %w", err)
 	}
@@ -45,7 +46,8 @@ func (c *Cluster) Promote() error {
 	return nil
 }
 
-// adopt makes Close call closeDependent. If c is closed already that happens now.
+// adopt makes Close call closeDependent. If c is closed already, adopt calls it
+// at once.
 func (c *Cluster) adopt(closeDependent func() error) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()

@@ -14,7 +14,8 @@ func TestStandby(t *testing.T) {
 	})
 }
 
-// testStandby makes a standby of a cluster that was prepared for that.
+// testStandby makes a standby of a cluster, which prepared for that, and
+// promotes it.
 func testStandby(t *testing.T, prepare func(*Cluster)) {
 	c := New(t)
 	do(t, c.DSN(""), "CREATE TABLE before ()")
@@ -44,7 +45,7 @@ func testStandby(t *testing.T, prepare func(*Cluster)) {
 	follows := func() {
 		t.Helper()
 		must(t, poll(startTimeout, "the table to arrive", func() (bool, error) {
-			return answer[bool](t.Context(), s.DSN(""), "SELECT to_regclass('followed') IS NOT NULL")
+			return queryValue[bool](t.Context(), s.DSN(""), "SELECT to_regclass('followed') IS NOT NULL")
 		}))
 	}
 	follows()
@@ -61,7 +62,7 @@ func testStandby(t *testing.T, prepare func(*Cluster)) {
 	if got := ask[string](t, s.DSN(""), "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"); got != "00000002" {
 		t.Errorf("timeline %s after a failover, want 2", got)
 	}
-	// What was the primary does not know: split brain.
+	// The former primary does not know: split brain.
 	must(t, c.StartAgain())
 	do(t, c.DSN(""), "CREATE TABLE accepted ()")
 }

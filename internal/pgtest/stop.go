@@ -10,16 +10,16 @@ import (
 	"syscall"
 )
 
-// Kill kills the postmaster and all its children with SIGKILL: what a power
-// failure leaves. StartAgain starts the server on what it had written.
+// Kill kills the postmaster and all its children with SIGKILL, as a power
+// failure does. StartAgain starts the server on the data that it had written.
 func (c *Cluster) Kill() error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	return c.killLocked()
 }
 
-// Stop shuts the server down (PostgreSQL's fast mode): sessions are ended, data
-// is kept. If that takes longer than half a minute it is killed, and Stop
+// Stop shuts the server down in PostgreSQL's fast mode: sessions end and data
+// is kept. A server that takes longer than half a minute is killed, and Stop
 // returns an error.
 func (c *Cluster) Stop() error {
 	c.turn.Lock()
@@ -27,17 +27,17 @@ func (c *Cluster) Stop() error {
 	return c.stopLocked(syscall.SIGINT)
 }
 
-// StartAgain starts the server after Kill or Stop, on the same port and data. It
-// is an error if the server runs.
+// StartAgain starts the server after Kill or Stop, on the same port and data.
+// It returns an error if the server is running.
 func (c *Cluster) StartAgain() error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	return c.startAgainLocked()
 }
 
-// Restart stops the server, if it runs, and starts it again on the same port
-// and data. immediate ends it the way a crash would (PostgreSQL's immediate
-// mode), else it is the fast mode.
+// Restart stops the server, if it is running, and starts it again on the same
+// port and data. With immediate it ends the server as a crash would
+// (PostgreSQL's immediate mode), and in fast mode otherwise.
 func (c *Cluster) Restart(immediate bool) error {
 	mode := syscall.SIGINT
 	if immediate {
@@ -58,7 +58,8 @@ func (c *Cluster) startAgainLocked() error {
 	if c.runsLocked() {
 		return errors.New("pgtest: the server runs already")
 	}
-	// Someone may have the port for a moment; it is not ours to change.
+	// Another process may have the port for a moment. The port is part of every
+	// DSN, so wait for it.
 	return poll(startTimeout, "the server's port", func() (bool, error) {
 		err := c.startLocked()
 		if errors.Is(err, errPortTaken) {
@@ -68,8 +69,8 @@ func (c *Cluster) startAgainLocked() error {
 	})
 }
 
-// runsLocked reports whether there is a server. One that has ended without our
-// doing is cleaned up after.
+// runsLocked reports whether the server is running. It cleans up after a server
+// that has ended without a call of ours.
 func (c *Cluster) runsLocked() bool {
 	if c.server != nil && c.server.exited() {
 		c.forgetLocked()
@@ -77,7 +78,7 @@ func (c *Cluster) runsLocked() bool {
 	return c.server != nil
 }
 
-// forgetLocked is to be called once the server is gone.
+// forgetLocked must be called when the server has ended.
 func (c *Cluster) forgetLocked() {
 	c.server = nil
 	// An error here means that the watchdog is dead: Close still cleans up.
@@ -106,7 +107,7 @@ func (c *Cluster) killLocked() error {
 	if !c.runsLocked() {
 		return nil
 	}
-	// A stopped postmaster starts no more children: the list is complete.
+	// A stopped postmaster starts no more children, so the list is complete.
 	children, err := c.stopPostmasterLocked()
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (c *Cluster) killLocked() error {
 	return c.removeRemains()
 }
 
-// waitForEnd waits until the processes, which are not our children, are gone.
+// waitForEnd waits until processes that are not our children have ended.
 func waitForEnd(pids []int) error {
 	return poll(stopTimeout, fmt.Sprintf("processes %v to end", pids), func() (bool, error) {
 		table, err := processes()
@@ -134,7 +135,8 @@ func waitForEnd(pids []int) error {
 			return false, err
 		}
 		for _, pid := range pids {
-			// A zombie has ended too: whoever inherited it may never reap it.
+			// A zombie has ended too: the process that inherited it may never
+			// reap it.
 			if p, ok := table[pid]; ok && !p.zombie() {
 				return false, nil
 			}
@@ -143,9 +145,11 @@ func waitForEnd(pids []int) error {
 	})
 }
 
-// removeRemains removes what a killed server leaves: a System V shared memory
-// segment, of which macOS allows only a few, and lock files with its process id,
-// for which a new server would not start if the id is another's by then.
+// removeRemains removes what a killed server leaves behind:
+//
+//   - a System V shared memory segment, of which macOS allows only a few;
+//   - lock files with its process id. A new server does not start if that id
+//     belongs to another process by then.
 func (c *Cluster) removeRemains() error {
 	lock := filepath.Join(c.data, "postmaster.pid")
 	content, err := os.ReadFile(lock)

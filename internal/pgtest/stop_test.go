@@ -54,7 +54,7 @@ func TestStopAndStart(t *testing.T) {
 				}
 			} else {
 				if execute(t.Context(), dsn, "SELECT 1") == nil {
-					t.Fatal("the server still answers")
+					t.Fatal("the server still responds")
 				}
 				must(t, c.StartAgain())
 			}
@@ -83,17 +83,17 @@ func TestKillLeavesNoBackend(t *testing.T) {
 	must(t, err)
 	for _, pid := range children {
 		if p, ok := table[pid]; ok && !p.zombie() {
-			t.Errorf("process %d is left", pid)
+			t.Errorf("process %d remains", pid)
 		}
 	}
 	for _, name := range []string{"data/postmaster.pid", fmt.Sprintf(".s.PGSQL.%d", c.port)} {
 		if _, err := os.Stat(filepath.Join(c.home.dir, name)); err == nil {
-			t.Errorf("%s is left", name)
+			t.Errorf("%s remains", name)
 		}
 	}
 }
 
-// A server that dies by itself is noticed when it is asked for.
+// A server that dies is noticed at the next call.
 func TestServerDiesByItself(t *testing.T) {
 	t.Parallel()
 	c := New(t)

@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Here the package compiles, so that the tests of the module can be built and
-// vetted. It starts no server: serverAccount, which comes first, is an error.
+// On these systems the package only compiles, so that the module's tests can be
+// built and vetted. It starts no server: serverAccount, the first call, returns
+// an error.
 var errSystem = errors.New("pgtest: servers are started on Linux, macOS and BSD only")
 
 const (

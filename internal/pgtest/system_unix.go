@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// This file, and system_other.go, hold what the package needs of the operating
+// This file and system_other.go hold what the package needs of the operating
 // system.
 
-// Signals that other systems do not have.
+// Signals that other systems lack.
 const (
 	sigCont = syscall.SIGCONT
 	sigStop = syscall.SIGSTOP
@@ -22,8 +22,8 @@ const (
 // An account is the user and group of a process.
 type account = syscall.Credential
 
-// serverAccount returns the account that servers run under: nil, our own, unless
-// that is root, under which PostgreSQL and PgBouncer do not run.
+// serverAccount returns the account that servers run under. It is nil, our own,
+// unless that is root: PostgreSQL and PgBouncer do not run as root.
 func serverAccount() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -43,7 +43,8 @@ func serverAccount() (*account, error) {
 	return nil, errors.New("pgtest: PostgreSQL does not run as root, and there is no user postgres or nobody")
 }
 
-// ownSession starts a process in a session of its own, under a, or ours if a is nil.
+// ownSession starts a process in a session of its own, under account a, or
+// under our account if a is nil.
 func ownSession(a *account) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: a, Setsid: true}
 }
@@ -52,7 +53,7 @@ func ownSession(a *account) *syscall.SysProcAttr {
 func kill(pid int, sig syscall.Signal) error { return syscall.Kill(pid, sig) }
 
 // reap reports whether the child pid has ended, and with which status. A child
-// that is not there has ended, too.
+// that does not exist has ended too.
 func reap(pid int) (status syscall.WaitStatus, ended bool) {
 	for {
 		child, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
@@ -69,8 +70,8 @@ func reap(pid int) (status syscall.WaitStatus, ended bool) {
 // mayWrite returns an error if we may not write to dir.
 func mayWrite(dir string) error { return syscall.Access(dir, 2 /* W_OK */) }
 
-// lock waits for an exclusive lock on f, which the kernel drops if the process
-// dies.
+// lock waits for an exclusive lock on f. The kernel drops the lock if the
+// process dies.
 func lock(f *os.File) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); !errors.Is(err, syscall.EINTR) {

@@ -5,23 +5,28 @@ import (
 	"path/filepath"
 )
 
-// maxSocketDir leaves room for "/.s.PGSQL.12345" in the 104 bytes that a unix
-// socket's path may have on macOS (108 on Linux).
+// maxSocketDir leaves room for "/.s.PGSQL.12345" in the 104 bytes that the path
+// of a unix socket may have on macOS (108 on Linux).
 const maxSocketDir = 104 - 1 - len("/.s.PGSQL.12345.lock")
 
-// memoryDir is Linux's file system in memory. With ext4 a machine that starts
-// and removes clusters in quick succession needs a second and more for each:
-// ext4 walks past every file that was deleted in the last minutes to make a new one.
+// memoryDir is Linux's file system in memory. On ext4 a machine that starts and
+// removes many clusters needs a second and more for each. To make a file, ext4
+// walks past every file deleted in the last minutes.
 const memoryDir = "/dev/shm"
 
-// enoughMemory is what has to be free there: a cluster needs 40 MB, and a
-// benchmark may write 1 GB of WAL. Containers have 64 MB as a rule.
+// enoughMemory is the space that memoryDir must have free. A cluster needs 40
+// MB, and a benchmark may write 1 GB of write-ahead log. Containers usually
+// have 64 MB.
 const enoughMemory = 4 << 30
 
-// tempDir is where homes are made: TMPDIR if it is set; else in memory, if there
-// is plenty; else where temporary files belong. It is /tmp in place of a
-// directory in which a socket would have too long a path, or which the server's
-// account could not reach.
+// tempDir returns the directory in which homes are made:
+//
+//   - TMPDIR if it is set;
+//   - else memoryDir, if it has enough space;
+//   - else the system's directory for temporary files.
+//
+// It is /tmp instead if a socket's path would be too long there, or if the
+// server's account could not reach it.
 func tempDir() string {
 	dir := os.TempDir()
 	if os.Getenv("TMPDIR") == "" && freeBytes(memoryDir) >= enoughMemory {

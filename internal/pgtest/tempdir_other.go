@@ -2,5 +2,5 @@
 
 package pgtest
 
-// freeBytes is asked about memoryDir, which only Linux has.
+// freeBytes is called with memoryDir, which only Linux has.
 func freeBytes(string) uint64 { return 0 }

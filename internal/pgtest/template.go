@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// initOptions are initdb's. The superuser's name is the same on every machine.
+// initOptions are the options of initdb. The superuser's name is the same on
+// every machine.
 var initOptions = []string{
 	"--username=" + superuser,
 	"--auth=trust",
@@ -22,9 +23,9 @@ var initOptions = []string{
 
 const superuser = "postgres"
 
-// makeData makes the data directory of a new cluster in h: a copy of a template
+// makeData makes the data directory of a new cluster in h. It copies a template
 // that initdb makes once per machine, user and version, since initdb takes
-// longer than everything else that Start does.
+// longer than the rest of Start.
 func makeData(h *home, p programs) (string, error) {
 	data := filepath.Join(h.dir, "data")
 	cache, err := cacheDir()
@@ -42,7 +43,7 @@ func initdb(h *home, p programs, data string) error {
 	return h.run(2*time.Minute, p.path("initdb"), append([]string{"--pgdata=" + data}, initOptions...)...)
 }
 
-// cacheDir is where templates are kept; it exists and we may write to it.
+// cacheDir returns the directory for templates, which exists and is writable.
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -55,24 +56,24 @@ func cacheDir() (string, error) {
 	return dir, mayWrite(dir)
 }
 
-// templateName identifies a data directory: another server or other options
-// have another.
+// templateName identifies a data directory. Another server version or other
+// options have another name.
 func templateName(p programs) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{p.version, p.dir}, initOptions...), "\n")))
 	return fmt.Sprintf("pg%d-%x", majorIn(p.version), sum[:6])
 }
 
-// makeTemplate returns the template for p in cache, and makes it if it is not
-// there.
+// makeTemplate returns the template for p in cache. It makes the template first
+// if there is none.
 func makeTemplate(cache string, p programs) (string, error) {
 	return cached(cache, templateName(p), func(h *home, data string) error { return initdb(h, p, data) })
 }
 
-// cached returns the data directory called name in cache, and has it initialized if it
-// is not there.
+// cached returns the data directory called name in cache. It has the directory
+// initialized first if there is none.
 //
 // Invariant: a directory with a template's name is complete, since it gets the
-// name in one step; who makes one holds the lock file, so that what is left of
+// name in one step. The process that makes a template holds the lock file, so
 // an interrupted attempt can be told from one under way.
 func cached(cache, name string, initialize func(h *home, data string) error) (string, error) {
 	template := filepath.Join(cache, name)
@@ -96,8 +97,8 @@ func cached(cache, name string, initialize func(h *home, data string) error) (st
 	return template, initTemplate(template, initialize)
 }
 
-// initTemplate initializes under the server's account, who may have no access
-// to our cache, and moves what was made there.
+// initTemplate initializes under the server's account, which may have no access
+// to our cache, and moves the result into the cache.
 func initTemplate(template string, initialize func(h *home, data string) error) (err error) {
 	h, err := newHome()
 	if err != nil {
@@ -125,8 +126,8 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// lockFile waits for an exclusive lock on the file at path, which the kernel
-// drops if the process dies.
+// lockFile waits for an exclusive lock on the file at path. The kernel drops
+// the lock if the process dies.
 func lockFile(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

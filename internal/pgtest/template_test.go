@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Several at once, and what an interrupted one left: one template, complete.
+// Several attempts at once, and the remains of an interrupted one, make one
+// complete template.
 func TestMakeTemplateRace(t *testing.T) {
 	t.Parallel()
 	p, err := findPrograms()
@@ -65,7 +66,7 @@ func TestTemplateName(t *testing.T) {
 	}
 }
 
-// Without a home directory there is no cache; it is slower, and works.
+// Without a home directory there is no cache. Start is slower then, and works.
 func TestStartWithoutCache(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CACHE_HOME", "")

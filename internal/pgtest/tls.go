@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// WithTLS has the server offer TLS, with a certificate that nobody has signed.
-// The DSNs of [Cluster.DSN] still go without: see [OverTLS].
+// WithTLS makes the server offer TLS, with a certificate that no authority has
+// signed. The DSNs of [Cluster.DSN] still connect without TLS: see [OverTLS].
 func WithTLS() Option {
 	return func(c *Cluster) {
 		c.settings["ssl"] = "on"
@@ -21,7 +21,8 @@ func WithTLS() Option {
 	}
 }
 
-// OverTLS is a DSN of this package, by TLS, whoever signed the certificate.
+// OverTLS returns a DSN of this package with TLS. The client does not check who
+// signed the certificate.
 func OverTLS(dsn string) string {
 	return strings.Replace(dsn, "sslmode=disable", "sslmode=require", 1)
 }

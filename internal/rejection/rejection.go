@@ -19,7 +19,7 @@ const (
 type Error struct {
 	Err      error
 	Status   int
-	Detail   string // for people; nothing in it comes from the request
+	Detail   string // for people; no part of it comes from the request
 	TryAgain bool   // the same request may succeed later
 }
 

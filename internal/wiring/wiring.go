@@ -14,8 +14,8 @@ const (
 	// interval is the least time between two reports of one mistake.
 	interval = time.Minute
 
-	// maxPlaces and maxRoute, in bytes, bound the memory of a Reports. A program has
-	// fewer routes, and shorter ones: others are made up by clients.
+	// maxPlaces and maxRoute, in bytes, bound the memory of a Reports. A
+	// program has fewer and shorter routes than that. Clients can make up more.
 	maxPlaces = 1000
 	maxRoute  = 256
 )
@@ -30,18 +30,20 @@ type Reports struct {
 // A place is a mistake on a route.
 type place struct{ text, route string }
 
-// A report is what became of a mistake.
+// A report is the state of one mistake.
 type report struct {
 	at     time.Time // of the last line in the log
 	silent int       // times that it happened since, without one
 }
 
-// Log writes a line with text, attrs, and the route unless that is empty. If the
-// mistake has happened more than once since the last line, "times" says how often.
-// The line for routes that are too many or too long to be told apart has none.
+// Log writes a line with text, attrs, and the route unless that is empty.
 //
-// Text must be a constant. The route must be a string, and must not hold an id. A
-// nil log is [slog.Default].
+// If the mistake has happened more than once since the last line, "times" is
+// the number. A line without a route counts the routes that are too many or too
+// long to be listed one by one.
+//
+// Text must be a constant. The route must be a string, and must not contain an
+// id. A nil log means [slog.Default].
 func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, text string, route slog.Attr, attrs ...slog.Attr) {
 	p, times := r.due(place{text, route.Value.String()})
 	if times == 0 {
@@ -56,8 +58,9 @@ func (r *Reports) Log(ctx context.Context, log *slog.Logger, level slog.Level, t
 	cmp.Or(log, slog.Default()).LogAttrs(context.WithoutCancel(ctx), level, text, attrs...)
 }
 
-// due counts one more mistake at p. It returns the place that p counts for, and how
-// many to report there now, which is 0 if the last line is too young.
+// due counts one more mistake at p. It returns the place that p counts for, and
+// how many mistakes to report there now. That number is 0 if the last line is
+// too young.
 func (r *Reports) due(p place) (counted place, times int) {
 	now := time.Now()
 	r.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/wiring"
 )
 
-// Each mistake is reported at most once a minute for each route, and no line
-// loses count of the times between.
+// Each mistake is reported at most once a minute for each route. The next line
+// counts the mistakes in between.
 func TestOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRoutesAreBounded(t *testing.T) {
 	})
 }
 
-// A long route is a client's, too: neither memory nor the log has room for it.
+// A long route is a client's too. It takes no room in memory or in the log.
 func TestLongRoutes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -17,7 +17,7 @@ import (
 // how it is caught:
 //
 //	The deadline is counted from the reply, not from the send.
-//	caught by: go test ./sqllock -run TestSimulation
+//	caught by: go test ./internal/simulation -run TestSimulation
 //	dir: internal/chaos
 //	campaign: go run . -rows 2,4,5 -faults 3
 //

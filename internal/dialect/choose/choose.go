@@ -19,8 +19,12 @@ import (
 //
 // It asks the database as PostgreSQL first, with an Exec without arguments,
 // which does no harm behind a transaction pooler. It asks in another way only
-// if the question was not understood.
+// if the question was not understood. It does not ask if the driver brings its
+// own dialect.
 func Dialect(ctx context.Context, db *sql.DB, leaseTable bool) (dialect.Dialect, error) {
+	if own, ok := db.Driver().(dialect.Driver); ok {
+		return own.Dialect(), nil
+	}
 	conn, err := dbconn.Lend(ctx, db)
 	if err != nil {
 		return nil, dialect.Fail(err)

@@ -1,0 +1,114 @@
+package databases
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A kind is a kind of database with a driver and a way to connect.
+type kind struct {
+	name   string
+	orders func(t *testing.T) lockertest.Orders // makes a fresh database
+	locks  string                               // the query that counts its locks; "" if there is none
+}
+
+const leaseRows = "SELECT count(*) FROM latchkey_locks"
+
+var kinds = []kind{
+	{"SQLite", sqlite, leaseRows},
+	{"MariaDB", mariadb, namedLocks},
+	{"lease table, pgx", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(pgtest.Database(t)), LeaseTable: true}
+	}, leaseRows},
+	{"lease table, lib/pq", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "postgres", DSN: pgtest.Database(t), LeaseTable: true}
+	}, leaseRows},
+	{"lease table, pgx, PgBouncer", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(throughPgBouncer(t)), LeaseTable: true}
+	}, leaseRows},
+	{"lease table, lib/pq, PgBouncer", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "postgres", DSN: throughPgBouncer(t), LeaseTable: true}
+	}, leaseRows},
+	{"lease table, unknown server", func(t *testing.T) lockertest.Orders {
+		return lockertest.Orders{Driver: "pgx", DSN: inExecMode(unknownServer(t)), LeaseTable: true}
+	}, leaseRows},
+}
+
+// eachKind runs test on a fresh database of each kind.
+func eachKind(t *testing.T, test func(t *testing.T, k kind, o lockertest.Orders)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, k, k.orders(t))
+		})
+	}
+}
+
+// file returns the DSN of a new file, as a service would have it.
+func file(t *testing.T) string {
+	return "file:" + filepath.Join(t.TempDir(), "app.db") + "?_pragma=busy_timeout(5000)"
+}
+
+func sqlite(t *testing.T) lockertest.Orders {
+	return lockertest.Orders{Driver: "sqlite", DSN: file(t)}
+}
+
+// inExecMode keeps pgx from preparing statements.
+func inExecMode(dsn string) string {
+	mark := "?"
+	if strings.Contains(dsn, "?") {
+		mark = "&"
+	}
+	return dsn + mark + "default_query_exec_mode=exec"
+}
+
+// unknownServer returns a fresh database that does not report to be PostgreSQL.
+// A Session uses neither its settings nor its write-ahead log.
+func unknownServer(t *testing.T) (dsn string) {
+	t.Helper()
+	dsn = pgtest.Database(t)
+	db := open(t, "pgx", dsn)
+	execute(t, db, `SET allow_system_table_mods = on;
+		ALTER FUNCTION pg_catalog.version() RENAME TO own_version;
+		CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql AS $$ SELECT 'UnknownDB 1.0'::text $$`)
+	return dsn + "&search_path=public,unknown"
+}
+
+// isUnknownServer reports whether o is such a database. A fence's token needs a
+// statement of its own there: no lock comes with one.
+func isUnknownServer(o lockertest.Orders) bool {
+	return strings.Contains(o.DSN, "search_path=public,unknown")
+}
+
+// throughPgBouncer returns the DSN of a fresh server behind a PgBouncer in
+// transaction mode with two connections.
+func throughPgBouncer(t *testing.T) (dsn string) {
+	t.Helper()
+	cluster := pgtest.New(t)
+	bouncer, err := cluster.PgBouncer("transaction", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bouncer.Close() })
+	return bouncer.DSN("")
+}
+
+// pool opens a pool of its own on the database of o.
+func pool(t *testing.T, o lockertest.Orders) *sql.DB {
+	t.Helper()
+	db := open(t, o.Driver, o.DSN)
+	db.SetMaxOpenConns(5)
+	return db
+}
+
+// process opens a Session that stands for a process of its own.
+func process(t *testing.T, o lockertest.Orders, opts ...sqllock.Option) *sqllock.Session {
+	t.Helper()
+	return session(t, pool(t, o), append(o.Options(), opts...)...)
+}

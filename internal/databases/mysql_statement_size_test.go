@@ -1,0 +1,119 @@
+package databases
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A batch with as many keys as Room returns is carried out, even if each key is
+// a group. A batch that is too long is rejected, and changes nothing.
+func TestMySQLRoom(t *testing.T) {
+	t.Parallel()
+	server := mariadbtest.New(t, "--max-allowed-packet=64K")
+	db := open(t, "mysql", server.Database(t))
+	s := connectTo(t, db, false)
+	room := s.(interface{ Room() int }).Room()
+	if room < 300 {
+		t.Errorf("Room returns %d keys", room)
+	}
+	var groups [][]dialect.Key
+	var ids []int64
+	for i := range int64(room) {
+		groups = append(groups, big(i-1<<62))
+		ids = append(ids, i-1<<62)
+	}
+	if got := exchange(t, s, dialect.Batch{Any: groups}); len(got.Won) != room {
+		t.Errorf("%d results for %d groups", len(got.Won), room)
+	}
+	if got := held(t, s); len(got) != room {
+		t.Errorf("%d keys are held of %d", len(got), room)
+	}
+	exchange(t, s, dialect.Batch{Release: big(ids...)})
+	one := exchange(t, s, dialect.Batch{Any: [][]dialect.Key{big(ids...)}})
+	if one.Won[0] != 0 {
+		t.Errorf("of a large group won %d", one.Won[0])
+	}
+	for range 2 {
+		groups = append(groups, groups...)
+	}
+	if err := s.Exchange(&dialect.Batch{Any: groups}); !isOfKind(err, dialect.Full) || !strings.Contains(err.Error(), "max_allowed_packet") {
+		t.Errorf("Exchange of too many: %v, want a Failure of Kind Full that says why", err)
+	}
+	if got := held(t, s); len(got) != 1 {
+		t.Errorf("%d keys are held, want 1", len(got))
+	}
+}
+
+// A driver that allows shorter statements than the server sends nothing. The
+// session goes on.
+func TestMySQLTooLongForTheDriver(t *testing.T) {
+	t.Parallel()
+	o := mariadb(t)
+	o.DSN += "?maxAllowedPacket=4096"
+	s := process(t, o)
+	lock := mustLock(t, s, sqllock.ID(-1))
+	few := connect(t, o)
+	for i := range int64(50) {
+		exchange(t, few, dialect.Batch{Try: big(i + 1<<40)})
+	}
+	if got := held(t, few); len(got) != 50 {
+		t.Errorf("%d keys are held, want 50", len(got))
+	}
+	var keys []sqllock.Key
+	for i := range 1000 {
+		keys = append(keys, sqllock.ID(int64(i)))
+	}
+	if _, err := s.TryAny(t.Context(), keys...); err == nil || !strings.Contains(err.Error(), "max_allowed_packet") {
+		t.Errorf("TryAny of 1,000 keys: %v", err)
+	}
+	if err := lock.Err(); err != nil {
+		t.Errorf("another lock: %v", err)
+	}
+}
+
+// A statement that the server would reject ends no session.
+func TestMySQLTooManyKeys(t *testing.T) {
+	t.Parallel()
+	server := mariadbtest.New(t, "--max-allowed-packet=64K")
+	o := lockertest.Orders{Driver: "mysql", DSN: server.Database(t)}
+	s := process(t, o)
+	lock := mustLock(t, s, sqllock.ID(-1))
+	var keys []sqllock.Key
+	for i := range 1000 {
+		keys = append(keys, sqllock.ID(int64(i)))
+	}
+	if _, err := s.TryAny(t.Context(), keys...); err == nil || !strings.Contains(err.Error(), "max_allowed_packet") {
+		t.Errorf("TryAny of 1,000 keys: %v", err)
+	}
+	few, err := s.TryAny(t.Context(), keys[:100]...)
+	if err != nil {
+		t.Fatalf("TryAny of 100 keys: %v", err)
+	}
+	if err := errors.Join(few.Unlock(), lock.Err(), lock.Unlock()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMySQLLargeGroup(t *testing.T) {
+	t.Parallel()
+	o := mariadb(t)
+	a, b := connect(t, o), connect(t, o)
+	var ids []int64
+	for i := range int64(4000) {
+		ids = append(ids, i)
+	}
+	exchange(t, a, dialect.Batch{Try: big(ids[:3999]...)})
+	if got := exchange(t, b, dialect.Batch{Any: [][]dialect.Key{big(ids...), big(ids...)}}); !reflect.DeepEqual(got.Won, []int{3999, -1}) {
+		t.Errorf("won %v, want the last key of 4000, which is the only free one, once", got.Won)
+	}
+	if keys := held(t, b); !reflect.DeepEqual(keys, big(3999)) {
+		t.Errorf("held: %v", keys)
+	}
+}

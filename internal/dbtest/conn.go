@@ -1,0 +1,53 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+)
+
+// SessionPID is a query for the process id of the server process that serves
+// the only Session of a database.
+const SessionPID = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%latchkey'`
+
+// Conn takes a connection out of db's pool. The end of the test closes it.
+func Conn(tb testing.TB, db *sql.DB) *sql.Conn {
+	tb.Helper()
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// ExecuteOn runs a statement on conn.
+func ExecuteOn(tb testing.TB, conn *sql.Conn, query string) {
+	tb.Helper()
+	if _, err := conn.ExecContext(context.Background(), query); err != nil {
+		tb.Fatalf("%.60s…: %v", query, err)
+	}
+}
+
+// ExpectBool runs a query that returns true or false on conn, and checks that
+// it returns want.
+func ExpectBool(tb testing.TB, conn *sql.Conn, query string, want bool) {
+	tb.Helper()
+	var got bool
+	if err := conn.QueryRowContext(context.Background(), query).Scan(&got); err != nil {
+		tb.Fatalf("%.60s…: %v", query, err)
+	}
+	if got != want {
+		tb.Errorf("%.60s… returns %v, want %v", query, got, want)
+	}
+}
+
+// BackendPID returns the process id of the server process that serves conn.
+func BackendPID(tb testing.TB, conn *sql.Conn) int {
+	tb.Helper()
+	var pid int
+	if err := conn.QueryRowContext(context.Background(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		tb.Fatal(err)
+	}
+	return pid
+}

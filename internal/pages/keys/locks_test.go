@@ -1,0 +1,187 @@
+package keys
+
+import (
+	"bufio"
+	"database/sql"
+	"errors"
+	"math"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A lock on a key that SQL has computed excludes Go until it is released.
+func TestKeysPageExcludes(t *testing.T) {
+	page := readKeysPage(t)
+	secret := []byte("the fleet's secret")
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		conn := connection(t, open(t, driver, dsn))
+		s := session(t, driver, dsn)
+		for _, tt := range []struct {
+			key  sqllock.Key
+			call keyCall
+		}{
+			{sqllock.Namespace("export").Key("it's 🦊"), keyCall{"key", []any{"export", "it's 🦊"}, ""}},
+			{sqllock.Namespace("export").SlotKey("user-1", 2), keyCall{"slot_key", []any{"export", "user-1", int64(2)}, ""}},
+			{sqllock.Namespace("webhook").Keyed(secret).Key("evt_1"), keyCall{"keyed_key", []any{secret, "webhook", "evt_1"}, ""}},
+			{compositeKey(-1, math.MinInt32), keyCall{"composite_key", []any{int64(-1), int64(math.MinInt32)}, ""}},
+			{sqllock.ID(taskReminders), keyCall{"task_key", []any{int64(billing), int64(1)}, ""}},
+		} {
+			f := schemesInSQL[tt.call.function]
+			number := "((" + page.query(t, f.section, f.block).with(t, tt.call.sqlArgs()...) + "))"
+			excludes(t, conn, s, tt.key, "SELECT pg_try_advisory_lock"+number, "SELECT pg_advisory_unlock"+number)
+		}
+		for _, class := range []int32{1, -1, math.MinInt32, math.MaxInt32} {
+			object := -class - 1
+			take := page.query(t, "Pairs: type and id", 0).with(t, strconv.Itoa(int(class)), strconv.Itoa(int(object)))
+			give := strings.Replace(take, "pg_try_advisory_lock", "pg_advisory_unlock", 1)
+			excludes(t, conn, s, sqllock.Pair(class, object), take, give)
+		}
+	})
+}
+
+// excludes checks that the statement take acquires key on conn.
+func excludes(t *testing.T, conn *sql.Conn, s *sqllock.Session, key sqllock.Key, take, give string) {
+	t.Helper()
+	unlock(t, mustLock(t, s, key))
+	expectBool(t, conn, take, true)
+	if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("TryLock of key %d, acquired by %.60s…: %v, want ErrHeld", key.Int64(), take, err)
+	}
+	expectBool(t, conn, give, true)
+	lock := mustLock(t, s, key)
+	expectBool(t, conn, take, false)
+	unlock(t, lock)
+}
+
+// The page's queries find the session that holds a key of either key space, and
+// none for the neighbouring keys.
+func TestKeysPageHolder(t *testing.T) {
+	page := readKeysPage(t)
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := open(t, driver, dsn)
+		elsewhere := session(t, driver, pgtest.Database(t)) // the same keys in another database
+		s := session(t, driver, dsn)
+		want := number(t, db, sessionPID)
+		for _, n := range append(keyNumbers, sqllock.Namespace("export").Key("user-1").Int64()) {
+			defer mustLock(t, elsewhere, sqllock.ID(n)).Unlock()
+			lock := mustLock(t, s, sqllock.ID(n))
+			for id, found := range map[int64]int{n: want, n ^ 1: 0, n ^ 1<<32: 0} {
+				query := page.query(t, "Who holds this key", 0).with(t, strconv.FormatInt(id, 10))
+				if pid := number(t, db, "SELECT coalesce(sum(pid), 0) FROM ("+query+") AS holders"); pid != found {
+					t.Errorf("holder of %d, while %d is held: pid %d, want %d", id, n, pid, found)
+				}
+			}
+			unlock(t, lock)
+		}
+		for _, pair := range [][2]int{{0, 0}, {-7, 8}, {math.MinInt32, math.MaxInt32}, {math.MaxInt32, math.MinInt32}} {
+			lock := mustLock(t, s, sqllock.Pair(int32(pair[0]), int32(pair[1])))
+			for object, found := range map[int]int{pair[1]: want, pair[1] ^ 1: 0} {
+				query := page.query(t, "Who holds this key", 1).with(t, strconv.Itoa(pair[0]), strconv.Itoa(object))
+				if pid := number(t, db, "SELECT coalesce(sum(pid), 0) FROM ("+query+") AS holders"); pid != found {
+					t.Errorf("holder of %d, %d, while %v is held: pid %d, want %d", pair[0], object, pair, pid, found)
+				}
+			}
+			unlock(t, lock)
+		}
+	})
+}
+
+// psqlProgram returns the path of psql. Packages of the server do not always
+// include it.
+func psqlProgram(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("psql")
+	if err != nil {
+		t.Skip("the page's SQL is not checked in psql here: it is not in PATH; TestKeysPageSQL checks it through the drivers")
+	}
+	return program
+}
+
+// psql computes the same keys as Go, also from names that need quotes in psql.
+func TestKeysPagePsql(t *testing.T) {
+	t.Parallel()
+	program, page := psqlProgram(t), readKeysPage(t)
+	const next = "\x1f next \x1f"
+	var script strings.Builder
+	var calls []keyCall
+	for _, call := range keyCalls() {
+		f, ok := schemesInSQL[call.function]
+		if !ok || call.want == overflow {
+			continue
+		}
+		calls = append(calls, call)
+		query := page.query(t, f.section, f.block)
+		for i, arg := range call.sqlArgs() {
+			quoted := strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`).Replace(arg)
+			script.WriteString(`\set ` + query.variables[i] + " '" + quoted + "'\n")
+		}
+		script.WriteString(query.text + ";\n\\echo '" + next + "'\n")
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", pgtest.Database(t))
+	cmd.Env = append(cmd.Environ(), "PGCLIENTENCODING=UTF8")
+	cmd.Stdin = strings.NewReader(script.String())
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("psql: %v", err)
+	}
+	results := strings.Split(string(output), "\n"+next+"\n")
+	compareKeys(t, calls, results[:len(results)-1])
+}
+
+// The page's blocks run unchanged in psql. While psql holds the keys, Go is
+// rejected. After psql ends, Go is granted the locks.
+func TestKeysPagePsqlHolds(t *testing.T) {
+	t.Parallel()
+	program, page, dsn := psqlProgram(t), readKeysPage(t), pgtest.Database(t)
+	cmd := exec.CommandContext(t.Context(), program, "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", dsn)
+	stdin, _ := cmd.StdinPipe()
+	stdout, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer stdin.Close()
+	s := session(t, "pgx", dsn)
+	results := bufio.NewScanner(stdout)
+	keys := map[pageFunction]sqllock.Key{
+		{"Names", 0}:                       sqllock.Namespace("export").Key("user-1"),
+		{"Slots", 0}:                       sqllock.Namespace("export").SlotKey("user-1", 3),
+		{"Names that strangers choose", 1}: sqllock.Namespace("webhook").Keyed([]byte("the fleet's secret")).Key("evt_1"),
+		{"Type and id in one bigint", 0}:   compositeKey(classOrder, 42),
+		{"A service's tasks", 0}:           sqllock.ID(taskStatements),
+		{"Pairs: type and id", 0}:          sqllock.Pair(classOrder, 42),
+	}
+	for f, key := range keys {
+		block := page[f.section]["sql"][f.block]
+		if f.section != "Pairs: type and id" {
+			block = strings.TrimSuffix(block, ";") + " \\gset\nSELECT pg_try_advisory_lock(:key);"
+		}
+		if _, err := stdin.Write([]byte(block + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		if !results.Scan() || results.Text() != "t" {
+			t.Fatalf("%v: psql says %q, want t", f, results.Text())
+		}
+		if _, err := s.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("%v: TryLock: %v, want ErrHeld", f, err)
+		}
+	}
+	if err := stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for f, key := range keys {
+		lockertest.Eventually(t, "psql's locks are free", func() bool {
+			lock, err := s.TryLock(t.Context(), key)
+			if err != nil && !errors.Is(err, sqllock.ErrHeld) {
+				t.Fatalf("%v: TryLock: %v", f, err)
+			}
+			return err == nil && lock.Unlock() == nil
+		})
+	}
+}

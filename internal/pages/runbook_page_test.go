@@ -1,0 +1,58 @@
+package pages
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// The query for holders in docs/runbook.md finds every holder, with the same
+// numbers as in Go.
+func TestHoldersQuery(t *testing.T) {
+	page, err := os.ReadFile("../../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, query, _ := strings.Cut(string(page), "```sql\n")
+	query, _, ok := strings.Cut(query, ";\n```")
+	if !ok {
+		t.Fatal("the page has no query")
+	}
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		s := dbtest.Session(t, driver, dsn)
+		want := map[string]bool{}
+		for _, key := range []sqllock.Key{sqllock.Namespace("export").Key("user-1"), sqllock.ID(-3)} {
+			want[strconv.FormatInt(key.Int64(), 10)] = true
+			if _, err := s.TryLock(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want["-7, 8"] = true
+		if _, err := s.TryLock(t.Context(), sqllock.Pair(-7, 8)); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := db.Query("SELECT key, application_name FROM (" + query + ") holders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var key, application string
+			if err := rows.Scan(&key, &application); err != nil {
+				t.Fatal(err)
+			}
+			if !want[key] || !strings.HasSuffix(application, "latchkey") {
+				t.Errorf("the query finds %q of %q", key, application)
+			}
+			delete(want, key)
+		}
+		if err := rows.Err(); err != nil || len(want) > 0 {
+			t.Errorf("the query does not find %v; %v", want, err)
+		}
+	})
+}

@@ -1,0 +1,19 @@
+// Package simulation tests package sqllock in virtual time.
+//
+// A world has one simulated server and two or three clients. Each client is a
+// process with a real Session. A plan says which calls the clients make and
+// which faults happen. The world checks at every moment what docs/safety.md
+// promises, by what the callers and the server see.
+//
+// The simulation uses the exported API of sqllock only. Its driver brings the
+// dialect, and the dialect the clock of the client's machine. See dialect.Driver
+// and dialect.BootClock.
+package simulation
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

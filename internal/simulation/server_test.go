@@ -1,0 +1,152 @@
+package simulation
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A server is a database in memory with a clock of its own. It ends a session
+// that has been silent for the lease by that clock.
+//
+// The server has no goroutine. Each method first does what is due by now.
+//
+// Invariant: each key has at most one owner, and every owner is in sessions.
+type server struct {
+	world      *world
+	drift      int64         // how much faster its clock runs, in millionths
+	latency    time.Duration // of the network, each way
+	began      time.Duration // when its clock was right
+	perSession int           // locks on a session before a client opens another
+
+	mu       sync.Mutex                    // protects what follows, and the marked fields of sessions and links
+	stepped  time.Duration                 // the sum of all steps of its clock
+	forward  time.Duration                 // when its clock was last set forward; 0: never
+	owners   map[dialect.Key]*session      // of the keys that are held
+	freed    map[dialect.Key]time.Duration // when the key last lost its owner
+	sessions map[*session]bool             // those that it has not ended
+	down     time.Duration                 // it rejects connections until then
+	stuck    []*session                    // those with a stuck driver, until heal
+	tokens   int64                         // the last token
+	opened   int                           // sessions ever opened
+	closed   int                           // sessions that their clients closed
+}
+
+// clockLocked returns the time by the server's clock at a moment of now.
+func (srv *server) clockLocked(at time.Duration) time.Duration {
+	return srv.paceLocked(at-srv.began) + srv.stepped
+}
+
+// paceLocked returns how far the server's clock goes in d.
+func (srv *server) paceLocked(d time.Duration) time.Duration {
+	return d + d*time.Duration(srv.drift)/1e6
+}
+
+// catchUpLocked does what is due by now. It ends each session that has been
+// silent for its lease, or whose client has closed the connection.
+func (srv *server) catchUpLocked() {
+	at := now()
+	for s := range srv.sessions {
+		if at < s.busy {
+			continue
+		}
+		if (s.closing != 0 && at >= s.closing) || srv.clockLocked(at)-s.idle >= s.lease {
+			srv.endLocked(s)
+		}
+	}
+}
+
+// endLocked ends s and frees its locks.
+func (srv *server) endLocked(s *session) {
+	s.over = true
+	delete(srv.sessions, s)
+	for k, owner := range srv.owners {
+		if owner == s {
+			srv.freeLocked(k)
+		}
+	}
+}
+
+func (srv *server) freeLocked(k dialect.Key) {
+	delete(srv.owners, k)
+	srv.freed[k] = now()
+}
+
+// killLocked ends s without warning. Only then is a lock free before its holder
+// can know.
+func (srv *server) killLocked(s *session) {
+	if !s.over {
+		s.killed = now()
+		srv.endLocked(s)
+	}
+}
+
+// untilDue returns how long it takes until the server ends a session, if no
+// statement comes.
+func (srv *server) untilDue() time.Duration {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.catchUpLocked()
+	at, due := now(), time.Duration(math.MaxInt64)
+	for s := range srv.sessions {
+		left := s.lease - (srv.clockLocked(at) - s.idle)
+		left = left*1e6/time.Duration(1e6+srv.drift) + 1
+		if s.closing != 0 {
+			left = min(left, s.closing-at)
+		}
+		due = min(due, max(left, s.busy-at, 1))
+	}
+	return due
+}
+
+// owner returns the session that holds k, or nil.
+func (srv *server) owner(k sqllock.Key) *session {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.catchUpLocked()
+	return srv.owners[dialectKey(k)]
+}
+
+// ownedSince reports whether a session has held k at any moment since then.
+func (srv *server) ownedSince(k sqllock.Key, then time.Duration) bool {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.catchUpLocked()
+	return srv.owners[dialectKey(k)] != nil || srv.freed[dialectKey(k)] >= then
+}
+
+// leftover counts the locks and the sessions that the server still has, and the
+// sessions that no client has closed.
+func (srv *server) leftover() (locks, sessions, unclosed int) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.catchUpLocked()
+	return len(srv.owners), len(srv.sessions), srv.opened - srv.closed
+}
+
+// cutUntil returns when the partition of l ends.
+func (srv *server) cutUntil(l *link) time.Duration {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return l.cut
+}
+
+// heal ends the faults that do not end by themselves. It returns how long the
+// other faults last.
+func (srv *server) heal(links []*link) time.Duration {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	last := srv.down
+	for _, l := range links {
+		l.faults = nil
+		last = max(last, l.cut)
+	}
+	for _, s := range srv.stuck {
+		s.stuck = false
+		s.abort()
+	}
+	return max(last-now(), 0)
+}

@@ -1,0 +1,399 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// While a statement has no response, calls fail within a second and the locks
+// stay. A grant that comes later is given back.
+func TestStalledStatement(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		asked := time.Now()
+		inFlight := beginTry(background, s, ID(2))
+		queued := beginTry(background, s, ID(3))
+		unlocking := beginUnlock(lock)
+		wantErr(t, "in flight", <-inFlight, ErrUnavailable)
+		wantErr(t, "queued", <-queued, ErrUnavailable)
+		wantErr(t, "Unlock", <-unlocking, ErrUnavailable)
+		if waited := time.Since(asked); waited > time.Second {
+			t.Errorf("failed after %v, want within a second", waited)
+		}
+		wantErr(t, "while it stalls", returned(t, "TryLock", beginTry(background, s, ID(4))), ErrUnavailable)
+		resume()
+		synctest.Wait()
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks are left in the database", n)
+		}
+		mustUnlock(t, mustTry(t, s, ID(2)))
+		if got := s.Stats().Losses; got != 0 {
+			t.Errorf("%d losses", got)
+		}
+	})
+}
+
+// If a statement has no response for the lease, all locks are lost. The lease
+// counts from the moment at which the last answered statement was sent.
+func TestLeaseRunsOut(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		released := mustTry(t, s, ID(1))
+		db := server.session(0)
+		db.hooks(func() error { time.Sleep(300 * time.Millisecond); return nil }, nil)
+		sent := time.Now() // not when it was answered
+		lock := mustTry(t, s, ID(2))
+		hook, _ := hold(t)
+		db.hooks(nil, hook)
+		unlocked := beginUnlock(released)
+		<-lock.Context().Done()
+		if cause := context.Cause(lock.Context()); cause != ErrLost {
+			t.Errorf("cause %v, want ErrLost", cause)
+		}
+		// 10 s, less a thousandth, less a fifth.
+		if got, want := time.Since(sent), 7990*time.Millisecond; got != want {
+			t.Errorf("lost %v after its statement was sent, want %v", got, want)
+		}
+		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrUnavailable)
+		// It serves again on another connection, though the first is stuck.
+		mustUnlock(t, mustTry(t, s, ID(3)))
+		if server.opens != 2 {
+			t.Errorf("%d connections were opened, want 2", server.opens)
+		}
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		if !db.aborted {
+			t.Error("the socket under the stuck statement was not closed")
+		}
+	})
+}
+
+// Err decides by the clock. A process that was frozen has not run its timers yet.
+func TestErrByTheClock(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		other := mustTry(t, s, ID(2))
+		bound, cancel := other.Bind(background)
+		defer cancel()
+		// The clock seems to have moved on while no goroutine ran.
+		lock.conn.deadline.Store(int64(now()))
+		if err := lock.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+		if bound.Err() == nil || context.Cause(bound) != ErrLost {
+			t.Errorf("a bound context of another lock of the connection: %v, cause %v", bound.Err(), context.Cause(bound))
+		}
+		if err := lock.Unlock(); err != ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+	})
+}
+
+// If the server does not have a lock that is given back, the connection is lost
+// with all its locks.
+func TestUnlockOfWhatIsNotHeld(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		one, other := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
+		server.steal(ID(1))
+		if err := one.Unlock(); err != ErrLost {
+			t.Errorf("Unlock: %v, want ErrLost", err)
+		}
+		synctest.Wait()
+		if err := other.Err(); err != ErrLost {
+			t.Errorf("Err of another lock of the connection: %v, want ErrLost", err)
+		}
+		if server.opens != 2 {
+			t.Errorf("%d connections were opened, want 2", server.opens)
+		}
+		mustUnlock(t, mustTry(t, s, ID(2)))
+	})
+}
+
+// A statement that fails half-way costs no lock while the session lives. The
+// engine asks the server which locks the session holds.
+func TestStatementFailsHalfWay(t *testing.T) {
+	failure := &dialect.Failure{Kind: dialect.Full, Reason: "no room"}
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		db := server.session(0)
+		kept, released := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		blocker := beginTry(background, s, ID(3))
+		unlocked := beginUnlock(released)
+		taken := beginTry(background, s, ID(4)) // the statement takes it before it fails
+		var refused <-chan called
+		resumed := make(chan struct{})
+		db.hooks(nil, func() error {
+			db.hooks(nil, nil)
+			server.giveUp(ID(5)) // as if this one had not been taken
+			close(resumed)
+			return failure
+		})
+		refused = beginTry(background, s, ID(5))
+		resume()
+		<-resumed
+		wantErr(t, "blocker", returned(t, "blocker", blocker), nil)
+		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), nil)
+		wantErr(t, "what was taken", returned(t, "taken", taken), nil)
+		wantErr(t, "what was not", returned(t, "refused", refused), ErrCapacity)
+		if err := kept.Err(); err != nil {
+			t.Errorf("Err of a lock beside a failed statement: %v", err)
+		}
+		if got := s.Stats().Losses; got != 0 {
+			t.Errorf("%d losses", got)
+		}
+		mustUnlock(t, kept)
+		mustUnlock(t, mustTry(t, s, ID(5)))
+	})
+}
+
+// A session that does not hold all its locks is given up.
+func TestStatementFailsAndLocksAreGone(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		server.session(0).hooks(nil, func() error {
+			server.giveUp(ID(1))
+			return &dialect.Failure{Kind: dialect.Statement, Reason: "failed"}
+		})
+		if _, err := s.TryLock(background, ID(2)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("TryLock: %v, want ErrUnavailable", err)
+		}
+		synctest.Wait()
+		if err := lock.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+	})
+}
+
+// If a response is lost, the connection is lost, and none of its locks comes back.
+func TestReplyLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		db := server.session(0)
+		held, released := mustTry(t, s, ID(1)), mustTry(t, s, ID(2))
+		db.hooks(nil, func() error { return errGone })
+		if err := released.Unlock(); err != ErrLost {
+			t.Errorf("Unlock whose reply was lost: %v, want ErrLost", err)
+		}
+		synctest.Wait()
+		if err := held.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks are left in the database", n)
+		}
+		server.session(1).hooks(nil, func() error { return errGone })
+		if _, err := s.TryLock(background, ID(3)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("TryLock whose reply was lost: %v, want ErrUnavailable", err)
+		}
+		synctest.Wait()
+		mustUnlock(t, mustTry(t, s, ID(3)))
+	})
+}
+
+// After a failover to a server whose locks do not exclude, calls return
+// ErrNotExclusive. The Session serves again once locks exclude.
+func TestReconnectsToWhatDoesNotExclude(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.onOpen = func(n int) error {
+			if n < 5 {
+				return &dialect.Failure{Kind: dialect.NotExclusive, Reason: "a standby"}
+			}
+			return nil
+		}
+		waiting := begin(func() (*Lock, error) { return s.Lock(background, ID(9)) })
+		mustUnlock(t, returned(t, "Lock", waiting).lock)
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		synctest.Wait()
+		if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrNotExclusive) {
+			t.Errorf("TryLock: %v, want ErrNotExclusive", err)
+		}
+		waiter := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		pending(t, "Lock", waiter)
+		time.Sleep(ticks)
+		wantErr(t, "who waited", returned(t, "Lock", waiter), nil)
+	})
+}
+
+// Calls made while the Session reconnects wait for it, up to a second.
+func TestCallsDuringReconnection(t *testing.T) {
+	for _, tt := range []struct {
+		takes time.Duration
+		want  error
+	}{
+		{500 * time.Millisecond, nil},
+		{3 * time.Second, ErrUnavailable},
+	} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			server.onOpen = func(int) error { time.Sleep(tt.takes); return nil }
+			server.session(0).hooks(nil, func() error { return errGone })
+			_, _ = s.TryLock(background, ID(1))
+			asked := time.Now()
+			_, err := s.TryLock(background, ID(2))
+			if !errors.Is(err, tt.want) {
+				t.Errorf("TryLock during a reconnection of %v: %v, want %v", tt.takes, err, tt.want)
+			}
+			if waited := time.Since(asked); waited > time.Second {
+				t.Errorf("it took %v", waited)
+			}
+			time.Sleep(ticks)
+			mustTry(t, s, ID(3))
+		})
+	}
+}
+
+// A driver that is stuck forever costs at most a few goroutines. The Session
+// serves once it gets a connection.
+func TestStuckReconnections(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		gate := make(chan struct{})
+		server.onOpen = func(int) error { <-gate; return nil }
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		time.Sleep(10 * time.Minute)
+		server.mu.Lock()
+		opens := server.opens
+		server.onOpen = nil
+		server.mu.Unlock()
+		if opens > 1+maxAbandoned {
+			t.Errorf("%d attempts are stuck, want %d at the most", opens-1, maxAbandoned)
+		}
+		close(gate)
+		time.Sleep(ticks)
+		mustTry(t, s, ID(1))
+		if n := server.held(); n != 1 {
+			t.Errorf("%d locks", n)
+		}
+		for i := 1; i < opens; i++ { // late connections are not left open
+			select {
+			case <-server.session(i).closed:
+			default:
+				t.Errorf("connection %d of an attempt given up is open", i)
+			}
+		}
+	})
+}
+
+// A response after the deadline grants nothing, even before the timer has fired.
+// A process that was frozen reads such a response when it wakes up.
+func TestAnswerAfterTheDeadline(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		held := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(nil, hook)
+		late := beginTry(background, s, ID(2))
+		held.conn.deadline.Store(int64(now()))
+		resume()
+		wantErr(t, "TryLock", returned(t, "TryLock", late), ErrUnavailable)
+		if err := held.Err(); err != ErrLost {
+			t.Errorf("Err: %v, want ErrLost", err)
+		}
+	})
+}
+
+// A lock whose lease has passed is not handed on to a waiter.
+func TestNoHandOverOfWhatIsLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		blocker := beginTry(background, s, ID(2))
+		unlocked := beginUnlock(lock) // waits for the next statement
+		lock.conn.deadline.Store(int64(now()))
+		next := beginTry(background, s, ID(1))
+		resume()
+		synctest.Wait()
+		if got := returned(t, "TryLock", next); got.err == nil && got.lock.conn == lock.conn {
+			t.Error("a key of a lease that has run out was handed on")
+		}
+		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrLost)
+		_ = returned(t, "blocker", blocker)
+	})
+}
+
+// After a stall a new call has its full time.
+func TestAfterAStall(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		db := server.session(0)
+		hook, resume := hold(t)
+		db.hooks(hook, nil)
+		stalled := beginTry(background, s, ID(2))
+		time.Sleep(time.Second)
+		_ = beginUnlock(lock)
+		time.Sleep(time.Second)
+		db.hooks(func() error { time.Sleep(50 * time.Millisecond); return nil }, nil)
+		resume()
+		wantErr(t, "TryLock during the stall", returned(t, "TryLock", stalled), ErrUnavailable)
+		time.Sleep(10 * time.Millisecond)
+		mustUnlock(t, mustTry(t, s, ID(3)))
+	})
+}
+
+// If connections die before their first response, the Session opens new ones at
+// growing intervals.
+func TestConnectionsThatDieAtOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.onSession = func(db *fakeSession) { db.before = func() error { return errGone } }
+		server.session(0).hooks(nil, func() error { return errGone })
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+			_, _ = s.TryLock(background, ID(1))
+			time.Sleep(time.Millisecond)
+		}
+		if server.opens > 30 {
+			t.Errorf("%d connections were opened in ten seconds", server.opens)
+		}
+		server.mu.Lock()
+		server.onSession = nil
+		server.mu.Unlock()
+		time.Sleep(ticks)
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	})
+}
+
+// The engine's own time limit for connecting is not reported as the end of the
+// caller's context.
+func TestOwnDeadlineIsNotTheCallers(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		gate := make(chan struct{})
+		defer close(gate)
+		server.onOpen = func(int) error { <-gate; return nil }
+		server.session(0).hooks(nil, func() error { return errGone })
+		_, _ = s.TryLock(background, ID(1))
+		time.Sleep(2 * connectTimeout)
+		_, err := s.TryLock(background, ID(1))
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("TryLock: %v, want ErrUnavailable and no context's error", err)
+		}
+	})
+}
+
+// A TryLock of a key that is being given back returns in time, whether the
+// statement stalls or the release has not been sent.
+func TestTryLockMeetsReleaseThatStalls(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			lock := mustTry(t, s, ID(1))
+			time.Sleep(2 * time.Second) // it may not be handed over any more
+			hook, _ := hold(t)
+			server.session(0).hooks(hook, nil)
+			if !sent {
+				_ = beginTry(background, s, ID(99))
+			}
+			_ = beginUnlock(lock)
+			asked := time.Now()
+			if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("TryLock: %v, want ErrUnavailable", err)
+			}
+			if waited := time.Since(asked); waited > time.Second {
+				t.Errorf("it took %v", waited)
+			}
+		})
+	}
+}

@@ -1,0 +1,296 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRandomSchedules makes random calls of every kind on two Sessions. Their
+// server loses responses and connections, and their machines are suspended. No
+// two valid locks are on one key, the key table keeps its invariants at every
+// moment, and at the end it is empty.
+func TestRandomSchedules(t *testing.T) {
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) { randomSchedule(t, seed) })
+	}
+}
+
+func randomSchedule(t *testing.T, seed uint64) {
+	server := newFakeServer()
+	rng := newRandom(seed)
+	server.onOpen = func(n int) error {
+		time.Sleep(rng.duration(20 * time.Millisecond))
+		if n > 2 && rng.oneIn(4) {
+			return errGone
+		}
+		return nil
+	}
+	var (
+		sessions []*Session
+		asleep   [2]atomic.Int64
+	)
+	for i := range asleep {
+		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2), suspended(&asleep[i]))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		sessions = append(sessions, s)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // the faults
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(rng.duration(30 * time.Millisecond)):
+				server.hurt(rng)
+				if rng.oneIn(20) {
+					asleep[rng.intn(2)].Add(int64(rng.duration(20 * time.Second)))
+				}
+				for _, s := range sessions {
+					checkInvariants(t, seed, s.table)
+				}
+			}
+		}
+	})
+	holders := newHolders(t, seed)
+	var callers sync.WaitGroup
+	for range 12 {
+		s := sessions[rng.intn(2)]
+		callers.Go(func() {
+			for range 40 {
+				randomCall(rng, s, holders)
+			}
+		})
+	}
+	callers.Wait()
+	close(stop)
+	wg.Wait()
+	server.heal()
+	time.Sleep(time.Minute)
+	for i, s := range sessions {
+		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || s.table.keys.len() != 0 {
+			t.Errorf("seed %d: session %d holds %d, %d wait, %d key states", seed, i, got.Held, got.Waiting, s.table.keys.len())
+		}
+		mustUnlock(t, mustTry(t, s, ID(1)))
+		_ = s.Close()
+	}
+	if n := server.held(); n != 0 {
+		t.Errorf("seed %d: %d locks are left in the database", seed, n)
+	}
+}
+
+func randomCall(rng *random, s *Session, holders *holders) {
+	ctx, cancel := context.WithTimeout(background, rng.duration(40*time.Millisecond)+1)
+	defer cancel()
+	key := ID(int64(rng.intn(4)))
+	var (
+		lock  *Lock
+		locks Locks
+		err   error
+	)
+	switch rng.intn(9) {
+	case 5:
+		lock, err = s.TryRLock(ctx, key)
+	case 6:
+		lock, err = s.RLock(ctx, key)
+	case 7:
+		locks, err = s.TryLockAll(ctx, ID(3), key, Pair(1, 1))
+	case 8:
+		locks, err = s.LockAll(ctx, ID(2), ID(0))
+	case 4:
+		lock, err = s.TryAny(ctx, ID(3), ID(2), Pair(1, 1))
+	case 0:
+		lock, err = s.TryLock(ctx, key)
+	case 1:
+		lock, err = s.Lock(ctx, key)
+	case 2:
+		lock, err = s.TryAny(ctx, ID(0), ID(1), ID(2), ID(3))
+	case 3:
+		lock, err = s.LockAny(ctx, ID(2), ID(3), Pair(1, 1))
+	}
+	if err != nil {
+		return
+	}
+	if lock != nil {
+		locks = Locks{lock}
+	}
+	for _, l := range locks {
+		holders.enter(l)
+	}
+	time.Sleep(rng.duration(10 * time.Millisecond))
+	for _, l := range locks {
+		holders.leave(l)
+	}
+	_ = locks.Unlock()
+}
+
+// checkInvariants checks the invariants of keyTable and keyState.
+func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	taken := 0
+	for k := range table.keys.all() {
+		switch {
+		case table.keys.of(k.key) != k:
+			t.Errorf("seed %d: a key state is stored under another key", seed)
+		case !moves(k, nil):
+			t.Errorf("seed %d: an idle key with %d waiters makes no progress", seed, len(k.waiters))
+		case k.phase == queued && !slices.Contains(sessionKeyOf(k).slot.tries, k):
+			t.Errorf("seed %d: a key is queued nowhere", seed)
+		case k.phase == held && (k.lock == nil) == (len(k.readers) == 0):
+			t.Errorf("seed %d: a key is held without a holder, or by readers beside an exclusive holder", seed)
+		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && !k.waiters[0].waits:
+			t.Errorf("seed %d: a call that only tries waits for readers", seed)
+		case k.phase == held && k.mode == shared && len(k.waiters) > 0 && k.waiters[0].mode == shared && k.own.suits(k.firstKey()):
+			t.Errorf("seed %d: a reader waits for readers", seed)
+		case k.phase == releasing && !slices.Contains(sessionKeyOf(k).conn.slot.releases, k):
+			t.Errorf("seed %d: a release is queued nowhere", seed)
+		}
+		if k.phase == held || k.phase == releasing || k.phase == freeing {
+			taken++
+		}
+		for _, r := range k.waiters {
+			if r.decided || !slices.Contains(r.states, k) {
+				t.Errorf("seed %d: a request waits for a key that it does not want", seed)
+			}
+		}
+	}
+	if taken != table.held {
+		t.Errorf("seed %d: %d keys are taken, %d counted", seed, taken, table.held)
+	}
+}
+
+// moves reports whether k will make progress. That is so if a request is queued or
+// under way, or a timer runs. If the first waiter wants a set, it is so as well if
+// another key of the set makes progress.
+func moves(k *keyState, behind []*keyState) bool {
+	switch {
+	case k.phase != idle:
+		return true
+	case len(k.waiters) == 0 || slices.Contains(behind, k):
+		return false
+	case k.pending():
+		return true
+	}
+	first := k.waiters[0]
+	return first.all && slices.ContainsFunc(first.states, func(other *keyState) bool { return other != k && moves(other, append(behind, k)) })
+}
+
+// random is a source of random numbers for several goroutines.
+type random struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func newRandom(seed uint64) *random { return &random{rng: rand.New(rand.NewPCG(seed, 1))} }
+
+func (r *random) intn(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rng.IntN(n)
+}
+
+func (r *random) oneIn(n int) bool { return r.intn(n) == 0 }
+
+func (r *random) duration(limit time.Duration) time.Duration {
+	return time.Duration(r.intn(int(limit)))
+}
+
+// withPerConn makes a Session open another connection for each n locks held. It
+// must follow withFake.
+func withPerConn(n int) Option {
+	return func(o *options) { o.dialect.(*fakeServer).perSession = n }
+}
+
+// withoutLog makes a Session log nothing.
+func withoutLog() Option { return WithLogger(slog.New(slog.DiscardHandler)) }
+
+// hurt sets new faults for a random session.
+func (f *fakeServer) hurt(rng *random) {
+	f.mu.Lock()
+	s := f.sessions[rng.intn(len(f.sessions))]
+	f.mu.Unlock()
+	lose := func() error {
+		time.Sleep(rng.duration(5 * time.Millisecond))
+		if rng.oneIn(20) {
+			return errGone
+		}
+		return nil
+	}
+	stall := func() error {
+		if rng.oneIn(10) {
+			time.Sleep(rng.duration(12 * time.Second))
+		}
+		return nil
+	}
+	switch rng.intn(4) {
+	case 0:
+		s.hooks(lose, nil)
+	case 1:
+		s.hooks(nil, lose)
+	case 2:
+		s.hooks(nil, stall)
+	case 3:
+		s.hooks(nil, nil)
+	}
+}
+
+// heal ends all faults.
+func (f *fakeServer) heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onOpen = nil
+	for _, s := range f.sessions {
+		s.hooks(nil, nil)
+	}
+}
+
+// holders checks that no two valid locks are on one key.
+type holders struct {
+	t    *testing.T
+	seed uint64
+	mu   sync.Mutex
+	m    map[Key]map[*Lock]bool
+}
+
+func newHolders(t *testing.T, seed uint64) *holders {
+	return &holders{t: t, seed: seed, m: make(map[Key]map[*Lock]bool)}
+}
+
+func (h *holders) enter(l *Lock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.m[l.Key()] == nil {
+		h.m[l.Key()] = make(map[*Lock]bool)
+	}
+	h.m[l.Key()][l] = true
+	alone, readers := 0, 0
+	for other := range h.m[l.Key()] {
+		switch {
+		case other.Err() != nil:
+		case other.shared:
+			readers++
+		default:
+			alone++
+		}
+	}
+	if alone > 1 || alone == 1 && readers > 0 {
+		h.t.Errorf("seed %d: one key has %d exclusive holders and %d readers", h.seed, alone, readers)
+	}
+}
+
+func (h *holders) leave(l *Lock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.m[l.Key()], l)
+}

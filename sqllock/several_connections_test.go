@@ -1,0 +1,150 @@
+package sqllock
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A connection beyond the first is closed when it is no longer needed.
+func TestSpareConnectionIsClosed(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		var locks []*Lock
+		for i := range dialect.HeldPerConnection + 100 {
+			locks = append(locks, mustTry(t, s, ID(int64(i))))
+			synctest.Wait()
+		}
+		if got := s.Stats().Connections; got != 2 {
+			t.Fatalf("%d connections, want 2", got)
+		}
+		for _, l := range locks {
+			mustUnlock(t, l)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := s.Stats(); got.Connections != 1 || got.Losses != 0 {
+			t.Errorf("%d connections and %d losses after ten idle minutes, want 1 and 0", got.Connections, got.Losses)
+		}
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	})
+}
+
+// twoConnections takes locks on two connections: ID(0) on the first and ID(2) on
+// the second.
+func twoConnections(t *testing.T, s *Session) {
+	t.Helper()
+	for i := range 3 {
+		mustTry(t, s, ID(int64(i)))
+		synctest.Wait()
+	}
+	if got := s.Stats().Connections; got != 2 {
+		t.Fatalf("%d connections, want 2", got)
+	}
+}
+
+// A call for a key that is under way on a stalled connection fails in time, even
+// if another connection works.
+func TestOneConnectionStalls(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		twoConnections(t, s)
+		s.table.mu.Lock()
+		lock := s.table.keys.of(ID(0).id()).lock
+		s.table.mu.Unlock()
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		if err := lock.Unlock(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Unlock on the stalled connection: %v", err)
+		}
+		asked := time.Now()
+		if _, err := s.TryLock(background, ID(0)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("TryLock of the key that is reserved: %v, want ErrUnavailable", err)
+		}
+		if waited := time.Since(asked); waited > time.Second {
+			t.Errorf("it took %v", waited)
+		}
+		mustUnlock(t, mustTry(t, s, ID(5))) // on the other connection
+		resume()
+	}, withPerConn(2), WithMaxConns(2))
+}
+
+// While one connection is lost, new locks go to the other.
+func TestOneConnectionIsLost(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		twoConnections(t, s)
+		server.onOpen = func(int) error { time.Sleep(time.Second); return errGone }
+		server.session(0).hooks(nil, func() error { return errGone })
+		time.Sleep(3 * time.Second) // a heartbeat notices the loss
+		if got := s.Stats(); got.Losses != 1 || got.Connections != 1 {
+			t.Fatalf("%d losses, %d connections", got.Losses, got.Connections)
+		}
+		mustUnlock(t, mustTry(t, s, ID(5)))
+	}, withPerConn(2), WithMaxConns(2), WithHeartbeat(2*time.Second))
+}
+
+// A Session does not open another connection if the pool has no room for it and
+// for the proof. After a failed attempt it does not try again at once.
+func TestGrowthIsLimited(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		s.db.SetMaxOpenConns(2)
+		for i := range 10 {
+			mustTry(t, s, ID(int64(i)))
+			synctest.Wait()
+		}
+		if server.opens != 1 {
+			t.Errorf("%d connections of a pool of two, want 1", server.opens)
+		}
+		s.db.SetMaxOpenConns(10)
+		server.onOpen = func(int) error { return errGone }
+		for i := range 10 {
+			mustTry(t, s, ID(int64(10+i)))
+			time.Sleep(time.Second)
+		}
+		if n := server.opens - 1; n < 1 || n > 2 {
+			t.Errorf("%d attempts at another connection in ten seconds, want one or two", n)
+		}
+	}, withPerConn(2), WithMaxConns(3))
+}
+
+// Requests that are under way on one connection count towards WithMaxHeld on the
+// others.
+func TestMaxHeldOverConnections(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		twoConnections(t, s) // three locks are held, on the first
+		hook, resume := hold(t)
+		server.session(1).hooks(hook, nil)
+		first := beginTry(background, s, ID(10)) // under way on the second
+		var rest []<-chan called
+		for i := range int64(4) { // some of them on the first, with room for none
+			rest = append(rest, beginTry(background, s, ID(11+i)))
+		}
+		resume()
+		wantErr(t, "the first", returned(t, "TryLock", first), nil)
+		for _, c := range rest {
+			wantErr(t, "one beyond the limit", returned(t, "TryLock", c), ErrCapacity)
+		}
+		if n := server.held(); n != 4 {
+			t.Errorf("%d locks in the database, want 4", n)
+		}
+	}, withPerConn(2), WithMaxConns(2), WithMaxHeld(4))
+}
+
+// A stuck driver costs a limited number of goroutines, however often the Session
+// needs another connection.
+func TestStuckGrowth(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		gate := make(chan struct{})
+		defer close(gate)
+		server.onOpen = func(int) error { <-gate; return nil }
+		for i := range 300 {
+			mustTry(t, s, ID(int64(i)))
+			time.Sleep(time.Second)
+		}
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		if stuck := server.opens - 1; stuck > maxAbandoned {
+			t.Errorf("%d attempts are stuck, want at most %d", stuck, maxAbandoned)
+		}
+	}, withPerConn(2), WithMaxConns(2))
+}

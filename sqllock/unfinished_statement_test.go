@@ -1,0 +1,130 @@
+package sqllock_test
+
+import (
+	"database/sql"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// isFree reports whether the server holds no lock on the key with this number.
+func isFree(t *testing.T, observer *sql.DB, number64 int64) bool {
+	t.Helper()
+	return number(t, observer, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND classid = 0 AND objid = `+
+		strconv.FormatInt(number64, 10)+` AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0
+}
+
+// inMidStatement sends a statement of s to the server without its last bytes.
+func inMidStatement(t *testing.T, w *lossyProxy, s *sqllock.Session) {
+	t.Helper()
+	const sync = 5 // bytes of the message that ends a statement
+	w.change(func(w *lossyProxy) { w.truncate = sync })
+	if _, err := s.TryLock(t.Context(), sqllock.ID(2)); !errors.Is(err, sqllock.ErrUnavailable) {
+		t.Fatalf("TryLock whose statement lost its end: %v, want ErrUnavailable", err)
+	}
+}
+
+// The server gets a statement without its end, and the client's host is alive.
+// The server's timeouts for idle sessions do not run then.
+func TestStatementWithoutItsEnd(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		for _, encrypted := range []bool{false, true} {
+			dsn := cluster.DSN("")
+			observer := open(t, driver, dsn)
+			if encrypted {
+				dsn = pgtest.OverTLS(dsn)
+			}
+			const lease, slack = 2 * time.Second, 6 * time.Second
+			w, through := startLossyProxy(t, dsn)
+			s := session(t, driver, through, sqllock.WithLease(lease))
+			lock := mustLock(t, s, sqllock.ID(1))
+			pid := number(t, observer, sessionPID)
+			began := time.Now()
+			inMidStatement(t, w, s)
+			if !encrypted {
+				const reading = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'ClientRead' AND pid = $1"
+				if number(t, observer, reading, pid) != 1 {
+					t.Fatal("the server does not wait for the end of a statement")
+				}
+			}
+			for !isFree(t, observer, 1) {
+				if time.Since(began) > lease+slack {
+					t.Fatalf("TLS %v: the key is not free %v after the cut, with a lease of %v", encrypted, time.Since(began), lease)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if err := lock.Err(); err != sqllock.ErrLost {
+				t.Errorf("TLS %v: the key is free, and its holder's Err is %v", encrypted, err)
+			}
+			servesAgain(t, s, sqllock.ID(1))
+			lockertest.Eventually(t, "the server process of the lost connection is gone", func() bool {
+				return number(t, observer, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
+			})
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			lockertest.Eventually(t, "no connection of the Session remains", func() bool { return sessions(t, observer) == 0 })
+		}
+	}, pgtest.WithTLS())
+}
+
+// A Session ends its own abandoned server processes and no others. A connection
+// that was lost and replaced before is not affected.
+func TestOnlyWhatWasLeftBehindEnds(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		observer := open(t, driver, dsn)
+		other := session(t, driver, dsn)
+		held := mustLock(t, other, sqllock.ID(10))
+		w, through := startLossyProxy(t, dsn)
+		s := session(t, driver, through, sqllock.WithLease(2*time.Second))
+		for round := range 2 {
+			lock := mustLock(t, s, sqllock.ID(1))
+			inMidStatement(t, w, s)
+			<-lock.Context().Done()
+			servesAgain(t, s, sqllock.ID(1))
+			lockertest.Eventually(t, "one connection of each Session remains", func() bool { return sessions(t, observer) == 2 })
+			if got := s.Stats().Losses; got != uint64(round+1) {
+				t.Errorf("%d losses, want %d", got, round+1)
+			}
+		}
+		if err := held.Err(); err != nil {
+			t.Errorf("the lock of another Session: %v", err)
+		}
+	})
+}
+
+// The client of a statement without its end is cut off for ever. Watch reports
+// its session as late, and ends it. PostgreSQL 17 ends it without Watch.
+func TestWatchEndsAStatementWithoutItsEnd(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		wired, through := startLossyProxy(t, dsn)
+		s := session(t, driver, through, sqllock.WithLease(2*time.Second), sqllock.WithRegistry(""))
+		mustLock(t, s, sqllock.ID(1))
+		lockertest.Eventually(t, "the lock is registered", func() bool {
+			return number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE key_id = 1") == 1
+		})
+		wired.change(func(w *lossyProxy) { w.closesNew = true })
+		inMidStatement(t, wired, s)
+		var ended atomic.Int64
+		watch(t, db, func(f lockwatch.Finding) {
+			if f.Terminated {
+				ended.Add(1)
+			}
+		}, lockwatch.WithTerminate(func(lockwatch.Finding) bool { return true }))
+		lockertest.Eventually(t, "the key is free", func() bool { return isFree(t, db, 1) })
+		if number(t, db, "SELECT current_setting('server_version_num')::int") < 170000 {
+			lockertest.Eventually(t, "Watch reports that it has ended the session", func() bool { return ended.Load() >= 1 })
+			if n := ended.Load(); n > 1 {
+				t.Errorf("Watch reported the end %d times, want once", n)
+			}
+		}
+	})
+}
