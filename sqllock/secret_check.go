@@ -13,9 +13,9 @@ import (
 // keys. The zero value is that of keys without a secret.
 //
 // Processes with different secrets make different keys of one name, and both
-// would be granted. So a connection checks a secret before it uses it: it becomes
-// a user of the check in the database, which has no users of one namespace with
-// different secrets.
+// would be granted. So a connection checks a secret before it uses it. It becomes
+// a user of the check in the database. A database has no two users of one
+// namespace with different secrets.
 //
 // Invariants:
 //
