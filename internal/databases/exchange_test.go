@@ -354,6 +354,43 @@ func TestSecretChecks(t *testing.T) {
 	})
 }
 
+// A session with another secret does not disturb a fleet that is there, however
+// often it asks: sessions of the fleet that come meanwhile are never refused.
+func TestSecretNewcomerDoesNotDisturb(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		fleet, returning, newcomer := connect(t, o), connect(t, o), connect(t, o)
+		right, wrong := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
+		if conflict, err := fleet.UseSecret(right); err != nil || conflict {
+			t.Fatalf("UseSecret: conflict %t, %v", conflict, err)
+		}
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if conflict, err := newcomer.UseSecret(wrong); err != nil || !conflict {
+					t.Errorf("another secret: conflict %t, %v", conflict, err)
+					return
+				}
+			}
+		})
+		for range 50 {
+			if conflict, err := returning.UseSecret(right); err != nil || conflict {
+				t.Errorf("the fleet's secret: conflict %t, %v", conflict, err)
+			}
+			if err := returning.DropSecret(right); err != nil {
+				t.Errorf("DropSecret: %v", err)
+			}
+		}
+		close(done)
+		wg.Wait()
+	})
+}
+
 // Tokens rise from holder to holder, including tokens that come with a lock.
 func TestTokens(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {

@@ -105,6 +105,47 @@ func TestSecretChecksRace(t *testing.T) {
 	}
 }
 
+// A session with another secret does not disturb a fleet that is there, however
+// often it asks: sessions of the fleet that come meanwhile are never refused.
+func TestSecretNewcomerDoesNotDisturb(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			fleet, returning, newcomer := opened(t, driver, dsn), opened(t, driver, dsn), opened(t, driver, dsn)
+			right, wrong := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
+			if !uses(t, fleet, right) {
+				t.Fatal("the first session is refused")
+			}
+			done := make(chan struct{})
+			var newcomers sync.WaitGroup
+			newcomers.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					if conflict, err := newcomer.UseSecret(wrong); err != nil || !conflict {
+						t.Errorf("another secret: conflict %t, %v", conflict, err)
+						return
+					}
+				}
+			})
+			for range 400 {
+				if conflict, err := returning.UseSecret(right); err != nil || conflict {
+					t.Errorf("the fleet's secret: conflict %t, %v", conflict, err)
+				}
+				if err := returning.DropSecret(right); err != nil {
+					t.Errorf("DropSecret: %v", err)
+				}
+			}
+			close(done)
+			newcomers.Wait()
+		})
+	}
+}
+
 // A session uses a check until it drops the check or ends. A session that was
 // refused does not use it in any way.
 func TestSecretCheck(t *testing.T) {
