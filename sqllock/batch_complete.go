@@ -101,22 +101,16 @@ func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
 }
 
 func (c *connection) keyDeniedLocked(k *keyState, err error) {
-	sessionKeyOf(k).use.countLocked(-1)
 	c.slot.s.denyKeyLocked(k, err)
 }
 
 func (c *connection) keyUntestedLocked(k *keyState) {
-	own := sessionKeyOf(k)
-	own.use.countLocked(-1)
-	own.use = nil
 	k.phase = idle
 	c.slot.s.table.continueLocked(k)
 }
 
 func (c *connection) keyFreedLocked(k *keyState) {
 	c.held--
-	own := sessionKeyOf(k)
-	own.use.countLocked(-1)
-	own.conn, own.use = nil, nil
+	sessionKeyOf(k).conn = nil
 	c.slot.s.table.freedLocked(k, nil)
 }

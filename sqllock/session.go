@@ -77,15 +77,13 @@ func (c *counters) exchanged(d time.Duration) {
 // A sessionKey is what a Session keeps for a key. The key state is part of it,
 // so that both are one allocation.
 //
-// Invariant: use counts the key exactly from requested to the end, if it has a
-// secret. conn is not nil exactly while the key is granted.
+// Invariant: conn is not nil exactly while the key is granted.
 type sessionKey struct {
 	state   keyState
 	session *Session
 
-	check secretCheck // what a connection must have before it requests the key
+	check secretCheck // what a connection must use before it requests the key
 	slot  *slot       // whose queue it stands in, while queued or requested
-	use   *secretUse  // the check under which it is requested; nil: without
 	conn  *connection // which holds it
 	busy  bool        // while requested: the answer is that another session has it
 	full  error       // ErrCapacity, if the last answer was that; else nil
@@ -99,10 +97,11 @@ func (k *sessionKey) named(key Key) {
 	}
 }
 
-// suits reports whether the connection has checked the secret with which key was
-// made. Another name of the same number was not requested under that check.
+// suits reports whether the connection uses the secret with which key was made.
+// The key may have been requested under another name of the same number, without
+// a secret.
 func (k *sessionKey) suits(key Key) bool {
-	return key.print == 0 || k.use != nil && k.use.check == key.secretCheck()
+	return key.print == 0 || k.conn.secrets[key.secretCheck()]
 }
 
 func (k *sessionKey) expired() bool { return k.conn.expired() }
@@ -119,7 +118,7 @@ func (k *sessionKey) denial() error {
 }
 
 func (k *sessionKey) reset() {
-	k.check, k.slot, k.use, k.conn, k.busy, k.full = secretCheck{}, nil, nil, nil, false, nil
+	k.check, k.slot, k.conn, k.busy, k.full = secretCheck{}, nil, nil, false, nil
 }
 
 func (s *Session) newKey() *keyState {
@@ -190,7 +189,7 @@ func (s *Session) away(k *keyState) error {
 // denyKeyLocked answers for k that it was not granted, with err.
 func (s *Session) denyKeyLocked(k *keyState, err error) {
 	own := sessionKeyOf(k)
-	own.use, own.full = nil, nil
+	own.full = nil
 	if errors.Is(err, ErrCapacity) {
 		own.full = err
 	}
