@@ -9,15 +9,16 @@ import (
 )
 
 // A keyTable records which callers of this process hold or want which keys.
-// Every locker has one. A second caller of the process is answered here, without
-// the database.
+// Every locker has one. It decides a second caller of the process without the
+// database.
 //
-// The table is keyed by what the database sees, so two names with one number exclude
-// each other too. One database session could take the same advisory lock twice.
+// The table is keyed by what the database sees, so two names with one number
+// exclude each other too. It also keeps a session of the database from taking
+// the same advisory lock twice.
 //
-// Invariant: keys has a state for a key exactly while the key is held, requested,
-// being given back or waited for. So memory is bounded by calls and locks, not
-// by the keys ever seen.
+// Invariant: keys has a state for a key exactly while the key is held,
+// requested, being released or waited for. So memory is bounded by calls and
+// locks, not by the keys ever seen.
 type keyTable struct {
 	source      source
 	handOver    time.Duration // how long a key may pass between callers of this process; 0: not at all; forever: without end
@@ -56,17 +57,17 @@ const (
 	maxFree = 1024 // key states kept for reuse
 )
 
-// A source is where a keyTable gets its keys: a Session, a locker on a
-// connection or a transaction, a Memory.
+// A source grants the keys of a keyTable: a Session, a locker on a connection
+// or a transaction, or a Memory.
 //
-// Its methods are called with the table's mu held and must not block. The source
-// answers, at once or later, by the table's grantedLocked, grantedAllLocked,
-// deniedLocked and freedLocked.
+// Its methods are called with the table's mu held and must not block. The
+// source responds, at once or later, by the table's grantedLocked,
+// grantedAllLocked, deniedLocked and freedLocked.
 type source interface {
 	// newKey makes the memory of a key state, with the source's own value in it.
 	newKey() *keyState
 
-	// take requests the key of k, which is idle, in the mode that its waiters ask for.
+	// take requests the key of k, which is idle, in the mode that its waiters want.
 	take(k *keyState)
 
 	// takeGroup requests the first free one of the idle keys of r. If r wants
@@ -76,7 +77,7 @@ type source interface {
 	// giveBack releases the key of k, which is releasing.
 	giveBack(k *keyState)
 
-	// away returns why to request k has no chance now, or nil.
+	// away returns why a request for k has no chance now, or nil.
 	away(k *keyState) error
 }
 
@@ -84,7 +85,7 @@ type source interface {
 // the first request for the key to the end of the last, and never looks into it.
 // Its methods are called with the table's mu held.
 type sourceKey interface {
-	// named says that a request asks for the key under this name.
+	// named notes that a request wants the key under this name.
 	named(key Key)
 
 	// suits reports whether the key, which is granted, may be held under this name.
@@ -99,7 +100,7 @@ type sourceKey interface {
 	// equip gives a lock what it lives on.
 	equip(l *Lock)
 
-	// denial is why the key is denied, if not because of another holder; else nil.
+	// denial returns why the key is denied, if not because of another holder.
 	denial() error
 
 	// reset empties the value for another key.
@@ -109,6 +110,8 @@ type sourceKey interface {
 // A plainKey is the sourceKey of a source that keeps nothing.
 type plainKey struct{}
 
+// newKeyTable returns an empty table for src, which may change its settings
+// before the first call.
 func newKeyTable(src source) *keyTable {
 	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap()}
 	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
@@ -130,6 +133,8 @@ func (plainKey) denial() error { return nil }
 
 func (plainKey) reset() {}
 
+// newKeyLocked returns a state for key, which is on the table from now on. It
+// is idle, and a caller is about to want it.
 func (t *keyTable) newKeyLocked(key dialect.Key) *keyState {
 	var k *keyState
 	if n := len(t.free); n > 0 {
@@ -142,7 +147,8 @@ func (t *keyTable) newKeyLocked(key dialect.Key) *keyState {
 	return k
 }
 
-// forgetLocked removes k from the table if no caller wants it.
+// forgetLocked removes k from the table if no caller wants it. The memory is
+// reused.
 func (t *keyTable) forgetLocked(k *keyState) {
 	if k.phase != idle || len(k.waiters) > 0 || t.keys.of(k.key) != k {
 		return
@@ -158,7 +164,7 @@ func (t *keyTable) forgetLocked(k *keyState) {
 	}
 }
 
-// closeLocked answers every request with ErrClosed. It returns the locks that
+// closeLocked decides every request with ErrClosed. It returns the locks that
 // were held, for the caller to end.
 func (t *keyTable) closeLocked() []*Lock {
 	t.closed = true
@@ -177,6 +183,7 @@ func (t *keyTable) closeLocked() []*Lock {
 // Go has a faster kind of map for plain integers.
 type keyMap [2]map[int64]*keyState
 
+// newKeyMap returns an empty map.
 func newKeyMap() (m keyMap) {
 	for space := range m {
 		m[space] = make(map[int64]*keyState)
@@ -197,7 +204,7 @@ func (m *keyMap) len() (n int) {
 	return n
 }
 
-// all is every key state. The loop may remove them.
+// all ranges over every key state. The loop may remove them.
 func (m *keyMap) all() iter.Seq[*keyState] {
 	return func(yield func(*keyState) bool) {
 		for _, keys := range m {
