@@ -110,15 +110,11 @@ func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
 
 // keyDeniedLocked notes that k was not granted: ErrHeld, or an error.
 func (c *connection) keyDeniedLocked(k *keyState, err error) {
-	sessionKeyOf(k).use.countLocked(-1)
 	c.slot.s.denyKeyLocked(k, err)
 }
 
 // keyUntestedLocked notes that the database has said nothing about k.
 func (c *connection) keyUntestedLocked(k *keyState) {
-	own := sessionKeyOf(k)
-	own.use.countLocked(-1)
-	own.use = nil
 	k.phase = idle
 	c.slot.s.table.continueLocked(k)
 }
@@ -127,8 +123,6 @@ func (c *connection) keyUntestedLocked(k *keyState) {
 // released.
 func (c *connection) keyFreedLocked(k *keyState) {
 	c.held--
-	own := sessionKeyOf(k)
-	own.use.countLocked(-1)
-	own.conn, own.use = nil, nil
+	sessionKeyOf(k).conn = nil
 	c.slot.s.table.freedLocked(k, nil)
 }

@@ -30,10 +30,13 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	room, set, beyond := c.roomLocked()
 	c.prepareTriesLocked(limit, room, beyond)
 	c.prepareGroupsLocked(room, set, beyond)
-	c.looked = false
+	checked := c.demand.checked
+	c.looked, c.demand.full, c.demand.checked = false, false, false
 	switch {
 	case sl.oldest != 0:
-	case len(c.wantedSecrets) > 0, c.needsLook: // keys that need a check, or room in the lock table, are still queued
+	case checked && c.demand.keys > 0: // one check at a time: the timeout of the others begins anew with each answer
+		sl.oldest = now()
+	case c.demand.keys > 0, c.needsLook: // keys that need a check, or room in the lock table, are still queued
 		sl.oldest = cmp.Or(b.oldest, now())
 	case len(sl.groups) > 0: // they did not fit in
 		sl.oldest = now()
@@ -112,10 +115,7 @@ func (c *connection) addTryLocked(k *keyState, m lockMode) {
 
 // startLocked notes that the batch requests k, and under which check.
 func (c *connection) startLocked(k *keyState, m lockMode) {
-	own := sessionKeyOf(k)
-	own.slot = c.slot
-	own.use = c.secrets[own.check]
-	own.use.countLocked(1)
+	sessionKeyOf(k).slot = c.slot
 	c.slot.s.table.requestedLocked(k, m)
 }
 
@@ -136,10 +136,6 @@ func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
 			continue
 		}
 		states := r.fairShare()
-		if c.beyondSecretsLocked(states) {
-			sl.s.denyGroupLocked(r, states, errMaxSecrets)
-			continue
-		}
 		missing, refused := c.missingLocked(states)
 		switch {
 		case len(states) == 0: // other statements request all of them: r gets their answer

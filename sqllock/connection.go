@@ -40,13 +40,12 @@ type connection struct {
 	// protected by table.mu
 	batch         batch
 	tokenRequests []*tokenRequest
-	secrets       map[secretCheck]*secretUse // the checks that the connection has made
-	wantedSecrets []secretCheck              // those to make
-	secretsSeen   time.Duration              // when unused ones were last looked for
-	held          int                        // locks on this connection
-	idle          int                        // heartbeats since it last held a lock
-	served        bool                       // it has answered a statement
-	failed        int                        // statements in a row that the server rejected
+	secrets       map[secretCheck]bool // the checks that the connection uses
+	demand        secretDemand
+	held          int  // locks on this connection
+	idle          int  // heartbeats since it last held a lock
+	served        bool // it has answered a statement
+	failed        int  // statements in a row that the server rejected
 }
 
 // A round is one pass over the kinds of statements. A connection sends at most
@@ -67,9 +66,9 @@ type round struct {
 	left     []dialect.Process // to end; then those that are still there
 	asked    int               // locks held or requested when the table was looked at
 	table    dialect.LockTable
-	wanted   []secretCheck // checks to make
-	dropped  []secretCheck // checks to give back
-	refused  []bool        // beside wanted: another session disputes it
+	wanted   secretCheck // to use
+	dropped  secretCheck // to drop before that; zero: none
+	refused  bool        // another session uses the namespace with another secret
 	register *postgres.Register
 }
 
@@ -81,7 +80,7 @@ const (
 	drawToken     statementKind = iota // a fencing token
 	endProcesses                       // ends server processes that lost connections have left behind
 	lookAtTable                        // how full the server's lock table is
-	checkSecrets                       // makes and gives back checks of key secrets
+	checkSecret                        // makes the check of a key secret
 	writeRegistry                      // what is held and waited for
 	exchangeKeys                       // the batch: takes keys and gives them back, or is just a heartbeat
 	noStatement
@@ -109,7 +108,7 @@ const (
 func newConnection(sl *slot, session dialect.Session) *connection {
 	c := &connection{
 		slot: sl, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]*secretUse{}, registered: now(),
+		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]bool{}, registered: now(),
 	}
 	c.beginLease()
 	return c
@@ -150,7 +149,7 @@ func (c *connection) loseConnection(why string) {
 		switch own := sessionKeyOf(k); {
 		case own.conn == c:
 			locks = k.appendHolders(locks)
-			own.conn, own.use = nil, nil
+			own.conn = nil
 			t.freedLocked(k, ErrLost)
 		case k.phase == requested && own.slot == sl:
 			sl.s.denyKeyLocked(k, errSessionLost)

@@ -83,15 +83,13 @@ func (c *counters) exchanged(d time.Duration) {
 // A sessionKey is what a Session keeps for a key: the source's value in the key
 // state. The key state is part of it, so that both are one allocation.
 //
-// Invariant: conn is not nil exactly while the key is granted. If the key has a
-// secret, use counts it from the request to the end.
+// Invariant: conn is not nil exactly while the key is granted.
 type sessionKey struct {
 	state   keyState
 	session *Session
 
-	check secretCheck // what a connection must have before it requests the key
+	check secretCheck // what a connection must use before it requests the key
 	slot  *slot       // whose queue it stands in, while queued or requested
-	use   *secretUse  // the check under which it is requested; nil: without
 	conn  *connection // which holds it
 	busy  bool        // while requested: the answer is that another session has it
 	full  error       // ErrCapacity, if the last answer was that; else nil
@@ -106,10 +104,11 @@ func (k *sessionKey) named(key Key) {
 	}
 }
 
-// suits reports whether the connection has checked the secret with which key
-// was made. Another name of the same number was not requested under that check.
+// suits reports whether the connection uses the secret with which key was made.
+// The key may have been requested under another name of the same number, without
+// a secret.
 func (k *sessionKey) suits(key Key) bool {
-	return key.print == 0 || k.use != nil && k.use.check == key.secretCheck()
+	return key.print == 0 || k.conn.secrets[key.secretCheck()]
 }
 
 // expired reports whether the connection may have lost the key.
@@ -117,7 +116,7 @@ func (k *sessionKey) expired() bool { return k.conn.expired() }
 
 // endExpired ends the connection in another goroutine, because the caller holds
 // table.mu.
-func (k *sessionKey) endExpired() { go k.conn.loseLease() } // which needs table.mu
+func (k *sessionKey) endExpired() { go k.conn.loseLease() }
 
 // equip lets l live on the connection that holds the key.
 func (k *sessionKey) equip(l *Lock) { l.life = k.conn }
@@ -132,7 +131,7 @@ func (k *sessionKey) denial() error {
 }
 
 func (k *sessionKey) reset() {
-	k.check, k.slot, k.use, k.conn, k.busy, k.full = secretCheck{}, nil, nil, nil, false, nil
+	k.check, k.slot, k.conn, k.busy, k.full = secretCheck{}, nil, nil, false, nil
 }
 
 // newKey makes the memory of a key state.
@@ -210,7 +209,7 @@ func (s *Session) away(k *keyState) error {
 // denyKeyLocked completes a request for k that was not granted, with err.
 func (s *Session) denyKeyLocked(k *keyState, err error) {
 	own := sessionKeyOf(k)
-	own.use, own.full = nil, nil
+	own.full = nil
 	if errors.Is(err, ErrCapacity) {
 		own.full = err
 	}

@@ -59,8 +59,8 @@ func (c *connection) prepareLocked(kind statementKind) bool {
 		return c.prepareEndLocked()
 	case lookAtTable:
 		return c.prepareLookLocked()
-	case checkSecrets:
-		return c.prepareSecretsLocked()
+	case checkSecret:
+		return c.prepareSecretLocked()
 	default:
 		return c.prepareRegistryLocked()
 	}
@@ -77,8 +77,8 @@ func (c *connection) send(kind statementKind) (err error) {
 		r.left, err = c.endLeft(r.left)
 	case lookAtTable:
 		r.table, err = c.session.(dialect.Surveyor).LockTable()
-	case checkSecrets:
-		r.refused, err = c.session.CheckSecrets(inDialect(r.wanted), inDialect(r.dropped))
+	case checkSecret:
+		r.refused, err = c.sendSecret()
 	case writeRegistry:
 		err = c.session.(postgres.Registrar).Register(*c.slot.s.registrar.tables.Load(), r.register)
 	default:
@@ -107,8 +107,8 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		beat = c.completeEnd(err)
 	case lookAtTable:
 		beat = c.completeLook(err)
-	case checkSecrets:
-		c.completeSecrets(err)
+	case checkSecret:
+		c.completeSecret(err)
 	default:
 		c.completeRegistry(err)
 	}
