@@ -113,7 +113,7 @@ func (c *connection) addTryLocked(k *keyState, m lockMode) {
 	c.batch.statement.Try = append(c.batch.statement.Try, k.dbKey())
 }
 
-// startLocked notes that the batch requests k, and under which check.
+// startLocked notes that the batch requests k on c.
 func (c *connection) startLocked(k *keyState, m lockMode) {
 	sessionKeyOf(k).slot = c.slot
 	c.slot.s.table.requestedLocked(k, m)

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// A boundContext is a context that carries a lock and ends when the lock is lost.
-// Its Err agrees with the lock's: it compares the clock at the call.
+// A boundContext is a context that carries a lock and ends when the lock is
+// lost. Its Err agrees with the lock's: it compares the clock at the call.
 //
 // What it takes to end it is made when a caller first waits for the end or asks
 // for the cause. Most requests end before that.
 //
 // Invariant: whatever package context finds out about a boundContext by its
-// methods, it finds out about the boundContext, and never about its parent alone.
-// So context.Cause reports the loss of the lock, and a child context ends with it,
-// while the parent lives. Value keeps this: see cancelKey.
+// methods, it finds out about the boundContext, and never about its parent
+// alone. So context.Cause reports the loss of the lock, and a child context
+// ends with it, while the parent lives. Value keeps this: see cancelKey.
 type boundContext struct {
 	parent context.Context
 	lock   *Lock
 	state  atomic.Pointer[contextState] // nil: no caller has asked, and it has not ended before its parent
 }
 
-// A contextState is one of two things: an end that no caller has waited for, with
-// its cause, or, for good, a context that ends.
+// A contextState is one of two things: an end that no caller has waited for,
+// with its cause, or, for good, a context that ends.
 type contextState struct {
 	cause error
 
@@ -126,12 +126,12 @@ func (c *boundContext) cancel(cause error) {
 	c.awaited().end(cause)
 }
 
-// cancelKey is the key under which package context looks for what ends a context,
-// and so for its cause and its children. A boundContext must not answer that
-// question with its parent.
+// cancelKey is the key under which package context looks for what ends a
+// context, and so for its cause and its children. A boundContext must not
+// answer that question with its parent.
 //
-// The key is private to package context, so it is learnt: context.Cause asks for
-// it. If Cause asks for no key or for several, cancelKey is nil. Then a
+// The key is private to package context, so it is learnt: context.Cause asks
+// for it. If Cause asks for no key or for several, cancelKey is nil. Then a
 // boundContext lets the context that ends answer for every key that it does not
 // know. That is right for any key, and dearer.
 var cancelKey = learnCancelKey()

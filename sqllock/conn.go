@@ -122,8 +122,7 @@ func (c *ConnLocker) take(k *keyState) {
 }
 
 // takeGroup is never called: a ConnLocker takes one key at a time.
-func (c *ConnLocker) takeGroup(*request) {}
-
+func (c *ConnLocker) takeGroup(*request)   {}
 func (c *ConnLocker) away(*keyState) error { return nil }
 func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
 

@@ -97,7 +97,7 @@ type tokenRequest struct {
 	done chan struct{} // closed when there is a token, or err
 }
 
-// Why a connection was lost, for the log.
+// Why a connection was lost, for the log. No reason holds a key or a host.
 const (
 	lossLease  = "no answer for the length of the lease"
 	lossUnlock = "a lock was not there when it was given back"

@@ -46,9 +46,10 @@ var (
 	ErrConfig = errors.New("sqllock: configuration is wrong")
 )
 
-// ErrFenced is the error of [Fence] for a lock that is stale where the transaction
-// writes. Either a transaction of a later holder has been fenced there, or the
-// server there is not the one that granted the lock, or it has restarted since.
+// ErrFenced is the error of [Fence] for a lock that is stale where the
+// transaction writes. Either a transaction of a later holder has been fenced
+// there, or the server there is not the one that granted the lock, or it has
+// restarted since.
 var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later holder has been fenced," +
 	" or the transaction's server is not the one that granted the lock, or has restarted since")
 
@@ -97,8 +98,8 @@ func fromDialect(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
 }
 
-// ended returns the error of a call whose ctx has ended: ctx's own, after ErrLost
-// if the loss of a lock has ended ctx.
+// ended returns the error of a call whose ctx has ended: ctx's own, after
+// ErrLost if the loss of a lock has ended ctx.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) { // of the lock's Session

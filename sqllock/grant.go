@@ -101,11 +101,11 @@ func (t *keyTable) reacquiredLocked(k *keyState) {
 }
 
 // Readers share a key state: one lock in the database, of a mode that excludes
-// exclusive holders, and several locks here. What holds for every key state holds
-// for theirs.
+// exclusive holders, and several locks here. What holds for every key state
+// holds for theirs.
 //
-// Invariant: while a key is held in mode shared, it has at least one reader. If a
-// request is first in line for it, that request waits to have the key
+// Invariant: while a key is held in mode shared, it has at least one reader. If
+// a request is first in line for it, that request waits to have the key
 // exclusively, or asks for it with another secret.
 
 // mayJoinLocked reports whether another reader, which wants k under the name

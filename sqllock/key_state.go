@@ -8,6 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+// One key, and one request for it. table.mu protects both.
+
 // A keyState is one key of a keyTable: its holders, its waiters, and what is
 // under way.
 //

@@ -8,6 +8,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+// The key table, and its interface to the source that grants the keys.
+
 // A keyTable records which callers of this process hold or want which keys.
 // Every locker has one. It decides a second caller of the process without the
 // database.
@@ -81,8 +83,8 @@ type source interface {
 	away(k *keyState) error
 }
 
-// A sourceKey is what a source keeps for one key. The table carries it from
-// the first request for the key to the end of the last, and never looks into it.
+// A sourceKey is what a source keeps for one key. The table carries it from the
+// first request for the key to the end of the last, and never looks into it.
 // Its methods are called with the table's mu held.
 type sourceKey interface {
 	// named notes that a request wants the key under this name.
@@ -107,8 +109,17 @@ type sourceKey interface {
 	reset()
 }
 
-// A plainKey is the sourceKey of a source that keeps nothing.
+// A plainKey is the sourceKey of a source that keeps nothing. Its locks never
+// expire by themselves.
 type plainKey struct{}
+
+func (plainKey) named(Key)      {}
+func (plainKey) suits(Key) bool { return true }
+func (plainKey) expired() bool  { return false }
+func (plainKey) endExpired()    {}
+func (plainKey) equip(*Lock)    {}
+func (plainKey) denial() error  { return nil }
+func (plainKey) reset()         {}
 
 // newKeyTable returns an empty table for src, which may change its settings
 // before the first call.
@@ -118,20 +129,6 @@ func newKeyTable(src source) *keyTable {
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	return t
 }
-
-func (plainKey) named(Key) {}
-
-func (plainKey) suits(Key) bool { return true }
-
-func (plainKey) expired() bool { return false }
-
-func (plainKey) endExpired() {}
-
-func (plainKey) equip(*Lock) {}
-
-func (plainKey) denial() error { return nil }
-
-func (plainKey) reset() {}
 
 // newKeyLocked returns a state for key, which is on the table from now on. It
 // is idle, and a caller is about to want it.
@@ -180,7 +177,7 @@ func (t *keyTable) closeLocked() []*Lock {
 }
 
 // A keyMap finds a key state by its key. It has a map for each key space, since
-// Go has a faster kind of map for plain integers.
+// Go's maps are faster for plain integers.
 type keyMap [2]map[int64]*keyState
 
 // newKeyMap returns an empty map.
@@ -192,10 +189,8 @@ func newKeyMap() (m keyMap) {
 }
 
 func (m *keyMap) of(k dialect.Key) *keyState { return m[k.Space][k.ID] }
-
-func (m *keyMap) add(k *keyState) { m[k.key.Space][k.key.ID] = k }
-
-func (m *keyMap) remove(k *keyState) { delete(m[k.key.Space], k.key.ID) }
+func (m *keyMap) add(k *keyState)            { m[k.key.Space][k.key.ID] = k }
+func (m *keyMap) remove(k *keyState)         { delete(m[k.key.Space], k.key.ID) }
 
 func (m *keyMap) len() (n int) {
 	for _, keys := range m {

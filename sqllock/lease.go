@@ -9,13 +9,13 @@ import (
 
 // A lease is what the locks of a connection are as good as.
 //
-// Invariant: while now is before deadline, and boot time before deadlineBoot, the
-// server has not freed a lock of the connection because the connection was silent.
-// The server counts the lease from the end of a statement at the earliest, which
-// is after the statement was sent. So the deadline is the time at which the last
-// answered statement was sent, plus the lease, less what clocks may differ by
-// (options.validFor). It takes both clocks: the monotonic one stands still while
-// the system is suspended.
+// Invariant: while now is before deadline, and boot time before deadlineBoot,
+// the server has not freed a lock of the connection because the connection was
+// silent. The server counts the lease from the end of a statement at the
+// earliest, which is after the statement was sent. So the deadline is the time
+// at which the last answered statement was sent, plus the lease, less what
+// clocks may differ by (options.validFor). It takes both clocks: the monotonic
+// one stands still while the system is suspended.
 type lease struct {
 	deadline     atomic.Int64 // by now
 	deadlineBoot atomic.Int64 // by options.bootTime

@@ -239,8 +239,8 @@ func (o *options) validate() error {
 	return nil
 }
 
-// validFor is how long after sending a statement that was answered the locks are
-// certainly held: T(1−ρ) − m.
+// validFor is how long after sending a statement that was answered the locks
+// are certainly held: T(1−ρ) − m.
 func (o *options) validFor() time.Duration {
 	return o.lease - time.Duration(clockDrift*float64(o.lease)) - o.lease/marginPart
 }

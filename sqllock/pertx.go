@@ -98,11 +98,11 @@ type txKey struct {
 	holder *txHolder // from the grant to the end
 }
 
+// txKeyOf returns what the TxLocker keeps for k.
 func txKeyOf(k *keyState) *txKey { return k.own.(*txKey) }
 
 func (k *txKey) equip(l *Lock) { l.tx = k.holder.tx }
-
-func (k *txKey) reset() { k.holder = nil }
+func (k *txKey) reset()        { k.holder = nil }
 
 // newKey makes the memory of a key state.
 func (p *TxLocker) newKey() *keyState {
@@ -128,8 +128,7 @@ func (p *TxLocker) take(k *keyState) {
 }
 
 // takeGroup is never called: a TxLocker takes one key at a time.
-func (p *TxLocker) takeGroup(*request) {}
-
+func (p *TxLocker) takeGroup(*request)   {}
 func (p *TxLocker) away(*keyState) error { return nil }
 
 // giveBack rolls back the transaction that holds k.

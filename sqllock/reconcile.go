@@ -56,10 +56,10 @@ func (c *connection) reconcile(err error) bool {
 	return true
 }
 
-// releaseAgainLocked has the next statement give k back, which the batch did not. A
-// caller that waits for that has waited since the batch's oldest at the latest, and
-// goes on with what is left of its time. Without such a caller the time of those
-// who queue from now on counts.
+// releaseAgainLocked has the next statement give k back, which the batch did
+// not. A caller that waits for that has waited since the batch's oldest at the
+// latest, and goes on with what is left of its time. Without such a caller the
+// time of those who queue from now on counts.
 func (c *connection) releaseAgainLocked(k *keyState) {
 	c.slot.s.table.releaseLocked(k)
 	if k.reply != nil || k.tried() {

@@ -75,6 +75,7 @@ type registrar struct {
 	tables  atomic.Pointer[postgres.Registry] // nil: not found yet
 }
 
+// newRegistrar returns a registrar with a number of its own for the process.
 func newRegistrar(o options) *registrar {
 	return &registrar{
 		process: rand.Int64(), //nolint:gosec // a name, not a secret

@@ -95,6 +95,7 @@ type sessionKey struct {
 	full  error       // ErrCapacity, if the last answer was that; else nil
 }
 
+// sessionKeyOf returns what the Session keeps for k.
 func sessionKeyOf(k *keyState) *sessionKey { return k.own.(*sessionKey) }
 
 // named notes which check a connection needs before it requests the key.
@@ -105,8 +106,8 @@ func (k *sessionKey) named(key Key) {
 }
 
 // suits reports whether the connection uses the secret with which key was made.
-// The key may have been requested under another name of the same number, without
-// a secret.
+// The key may have been requested under another name of the same number,
+// without a secret.
 func (k *sessionKey) suits(key Key) bool {
 	return key.print == 0 || k.conn.secrets[key.secretCheck()]
 }
@@ -130,6 +131,7 @@ func (k *sessionKey) denial() error {
 	return k.full
 }
 
+// reset empties k for another key. The Session stays the same.
 func (k *sessionKey) reset() {
 	k.check, k.slot, k.conn, k.busy, k.full = secretCheck{}, nil, nil, false, nil
 }

@@ -66,8 +66,8 @@ func (c *connection) prepareLocked(kind statementKind) bool {
 	}
 }
 
-// send sends what was prepared, and stores the response in the round. No mutex
-// is held.
+// send sends what was prepared, and stores the response in the round. table.mu
+// is not held, so callers queue for the next statement meanwhile.
 func (c *connection) send(kind statementKind) (err error) {
 	r := &c.round
 	switch kind {

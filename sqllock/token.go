@@ -44,8 +44,8 @@ func (l *Lock) Token(ctx context.Context) (string, error) {
 	return textOf(*token), nil
 }
 
-// textOf returns t as a text. All texts have one width, so they compare as tokens
-// do.
+// textOf returns t as a text. All texts have one width, so they compare as
+// tokens do.
 func textOf(t dialect.Token) string {
 	return fmt.Sprintf("%016x-%016x-%016x", uint64(t.System), uint64(t.Epoch), uint64(t.Number))
 }
@@ -84,8 +84,8 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	return l.tokenIfHeld()
 }
 
-// drawInstead returns a token that takes the place of old. It is for a lock that
-// outlives its server: of that server's next life old says nothing.
+// drawInstead returns a token that takes the place of old. It is for a lock
+// that outlives its server: of that server's next life old says nothing.
 func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
 	if err := l.life.(*connection).requestToken(ctx, l, old); err != nil {
 		return nil, err
@@ -111,9 +111,9 @@ func (l *Lock) drawn() *dialect.Token {
 	return l.more.token
 }
 
-// noteToken gives l a token in the place of old, which is nil before the first. It
-// does nothing if l has another one by now: all transactions of a lock have the
-// same.
+// noteToken gives l a token in the place of old, which is nil before the first.
+// It does nothing if l has another one by now: all transactions of a lock have
+// the same.
 func (l *Lock) noteToken(old, token *dialect.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
+// Locks that last as long as a transaction of the caller.
+
 // A Tx is a transaction, such as *sql.Tx or *sqlx.Tx. A *sql.DB, *sqlx.DB or
 // *sql.Conn is none, so the compiler rejects a lock that would end with its own
 // statement.

@@ -198,7 +198,7 @@ const (
 	pollAway = 250 * time.Millisecond
 )
 
-// pollPause is how long to wait before the nth attempt at a busy key.
+// pollPause returns how long to wait before the nth attempt at a busy key.
 func pollPause(n int) time.Duration {
 	return jitter(min(pollMin<<min(n, 10), pollMax))
 }
@@ -223,7 +223,7 @@ func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
 	})
 }
 
-// pollLocked requests k again, if the pause has not been cut short.
+// pollLocked requests k again, if the pause has not been cut short meanwhile.
 func (t *keyTable) pollLocked(k *keyState) {
 	if !k.polling || t.closed {
 		return
