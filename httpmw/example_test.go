@@ -403,7 +403,7 @@ func ExampleWithRejectHandler() {
 		func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, ratelimit.ErrBusy) {
 				http.Error(w, "Your last export is still running.", http.StatusTooManyRequests)
-			} // else write nothing, for the Middleware's own answer
+			} // else write nothing, for the Middleware's own response
 		}))
 	w := httptest.NewRecorder()
 	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))

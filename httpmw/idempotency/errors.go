@@ -7,7 +7,7 @@ import (
 
 // Errors with which a [Middleware] rejects or fails a request, for
 // [httpmw.WithRejectHandler]. Others are the errors of
-// [ratelimit.Limiter.Acquire] and [httpmw.ErrNoKey].
+// [ratelimit.Limiter.Acquire], [httpmw.ErrNoKey] and [httpmw.ErrInterrupted].
 //
 // Compare with errors.Is. No error holds a key. If the database is away, or the
 // pool is in use, the error matches [sqllock.ErrUnavailable]. If it is an error
