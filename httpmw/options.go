@@ -33,7 +33,7 @@ func WithBusyText(text string) Option {
 // Cache-Control and Retry-After are set already, and f may change them. If f
 // writes nothing, the Middleware's own response is sent.
 //
-// WithRejectHandler panics if f is nil.
+// f must be safe for concurrent use. WithRejectHandler panics if f is nil.
 func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	if f == nil {
 		panic("httpmw: WithRejectHandler needs a func that is not nil")
