@@ -89,7 +89,8 @@ func WithDryRun() Option {
 // request begins while the work has not noticed the end yet. Behind the Handler
 // of package httpmw, a Read of the request's body fails then.
 //
-// WithMaxHold panics if maxHold is not positive.
+// Without WithMaxHold the work may take any time. WithMaxHold panics if maxHold
+// is not positive.
 func WithMaxHold(maxHold time.Duration) Option {
 	if maxHold <= 0 {
 		panic("ratelimit: WithMaxHold needs a positive duration")
