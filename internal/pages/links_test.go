@@ -29,6 +29,9 @@ func broken(tree fs.FS, pages map[string]page, name, target string) string {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return ""
 	}
+	if target == "" {
+		return "it is empty"
+	}
 	file, anchor, hasAnchor := strings.Cut(target, "#")
 	to := name
 	if file != "" {
@@ -68,6 +71,7 @@ func TestBrokenLinks(t *testing.T) {
 		{"code", "`[a](none.md)`", ""},
 		{"a code block", "```md\n[a](none.md)\n```", ""},
 		{"no such page", "one\n[a](none.md)", "docs/page.md:2: the link to none.md: there is no such file"},
+		{"nothing", "[a]()", "docs/page.md:1: the link to : it is empty"},
 		{"no such image", "![a](none.svg)", "docs/page.md:1: the link to none.svg: there is no such file"},
 		{"above the root", "[a](../../one.md)", "docs/page.md:1: the link to ../../one.md: there is no such file"},
 		{"no such anchor", "[a](one.md#two)", "docs/page.md:1: the link to one.md#two: the page has no such heading"},

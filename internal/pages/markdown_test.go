@@ -40,6 +40,7 @@ var (
 	inlineLink = regexp.MustCompile(`\]\(<?([^)>\s]*)>?(?:\s+"[^"]*")?\)`)
 	linkText   = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	goMark     = regexp.MustCompile(`^<!--\s*go:\s*(.*?)\s*-->$`)
+	otherFence = regexp.MustCompile("^(?:\\s+```|\\s*~~~|````|```\\s*(?:Go|GO|golang)\\b)")
 	heading    = regexp.MustCompile(`^#{1,6}\s+(.*?)\s*#*$`)
 )
 
@@ -52,7 +53,7 @@ func parse(text string) page {
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
 		switch {
-		case strings.HasPrefix(line, "```"):
+		case strings.HasPrefix(line, "```") && !otherFence.MatchString(line):
 			end := i + 1
 			for end < len(lines) && strings.TrimRight(lines[end], " ") != "```" {
 				end++
@@ -74,6 +75,9 @@ func parse(text string) page {
 				p.problem = "no code block follows the mark on line " + strconv.Itoa(i+1)
 				return p
 			}
+		case otherFence.MatchString(line):
+			p.problem = "the code block on line " + strconv.Itoa(i+1) + " is not read here: begin it with three backticks at the margin, and go in lower case"
+			return p
 		default:
 			p.read(i+1, line)
 		}
