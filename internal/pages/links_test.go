@@ -23,8 +23,8 @@ func brokenLinks(tree fs.FS, pages map[string]page) []string {
 	return problems
 }
 
-// broken says why a link on the page name leads nowhere; empty if it does not.
-// It does not look at other sites.
+// broken says why a link on the page name leads nowhere, and returns "" for a
+// good link. It does not look at other sites.
 func broken(tree fs.FS, pages map[string]page, name, target string) string {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return ""
