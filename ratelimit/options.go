@@ -118,9 +118,10 @@ func WithMaxIDLen(n int) Option {
 // 64-bit key collides with that of a victim. WithKeySecret keeps a copy of
 // secret.
 //
-// Every instance needs the same secret. While an instance works on a
-// [sqllock.Session], another one with a different secret is rejected with
-// [sqllock.ErrNotExclusive]: see [sqllock.Namespace.Keyed].
+// Every instance needs the same secret. An instance on a [sqllock.Session] uses
+// its secret from the first request until it ends. Meanwhile another instance
+// with a different secret is rejected with [sqllock.ErrNotExclusive]: see
+// [sqllock.Namespace.Keyed].
 //
 // WithKeySecret panics if secret is empty.
 func WithKeySecret(secret []byte) Option {

@@ -4,43 +4,7 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
 )
-
-// A request is one call that wants one of its keys, or all of them.
-//
-// Invariant: until it is decided, it is among the waiters of each of states that
-// is not nil, and of no other key. Then it is among none.
-type request struct {
-	want
-	ctx      context.Context
-	keys     []Key
-	states   []*keyState // beside keys; nil where the key was denied
-	open     int         // how many of states are not nil
-	number   uint64      // the table's count of calls at this one
-	enqueued bool        // it stands in the source's queue, after takeGroup
-	decided  bool        // it has its answer
-	parked   bool        // its caller waits for the token in done
-	lock     *Lock
-	locks    Locks // of a request for all
-	err      error
-	done     chan struct{} // holds a token when decided, if parked
-
-	// For the registry, of a request that waits.
-	since   time.Duration
-	holding []dialect.Key // what its caller holds
-
-	oneKey   [1]Key
-	oneState [1]*keyState
-}
-
-// want is what a call asks for. The zero value tries for one key, exclusively.
-type want struct {
-	mode  lockMode
-	waits bool // it stays in line until it gets a key; else it only tries
-	all   bool // all keys or none; else one of them. Such a request does not wait.
-}
 
 // acquire takes key, or waits for it.
 func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
@@ -55,36 +19,6 @@ func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) 
 	*r = request{done: r.done}
 	t.requests.Put(r)
 	return lock, err
-}
-
-// acquireAny takes the first free one of keys, or waits for one.
-func (t *keyTable) acquireAny(ctx context.Context, keys []Key, w want) (*Lock, error) {
-	distinct := distinctKeys(keys)
-	switch len(distinct) {
-	case 0:
-		return nil, errNoKeys
-	case 1:
-		return t.acquire(ctx, distinct[0], w)
-	}
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
-	}
-	return t.submit(newRequest(ctx, distinct, w))
-}
-
-func newRequest(ctx context.Context, keys []Key, w want) *request {
-	return &request{want: w, ctx: ctx, keys: keys, states: make([]*keyState, len(keys)), done: make(chan struct{}, 1)}
-}
-
-// distinctKeys is keys without those that the database could not tell apart.
-func distinctKeys(keys []Key) []Key {
-	distinct := make([]Key, 0, len(keys))
-	for _, k := range keys {
-		if !slices.ContainsFunc(distinct, func(d Key) bool { return d.id() == k.id() }) {
-			distinct = append(distinct, k)
-		}
-	}
-	return distinct
 }
 
 // submit puts r on the table and waits until it is decided or its context ends.
@@ -131,15 +65,6 @@ func (t *keyTable) noteWait(r *request) {
 			r.holding = append(r.holding, key)
 		}
 	}
-}
-
-// carrierKey is the context key under which a boundContext gives itself.
-type carrierKey struct{}
-
-// carrier is the innermost context in ctx that carries a lock, or nil.
-func carrier(ctx context.Context) *boundContext {
-	c, _ := ctx.Value(carrierKey{}).(*boundContext)
-	return c
 }
 
 // placeLocked answers r from the table where that can be done. Else it puts r in

@@ -19,15 +19,6 @@ func (c *connection) completeBatch() bool {
 	return alive
 }
 
-// wake wakes the callers that have their answers.
-func (b *batch) wake() {
-	for _, done := range b.wakes {
-		done <- struct{}{}
-	}
-	clear(b.wakes)
-	b.wakes = b.wakes[:0]
-}
-
 func (c *connection) completeBatchLocked() bool {
 	t, b := c.slot.s.table, &c.batch
 	answered := now()
@@ -110,44 +101,16 @@ func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
 }
 
 func (c *connection) keyDeniedLocked(k *keyState, err error) {
-	sessionKeyOf(k).use.countLocked(-1)
 	c.slot.s.denyKeyLocked(k, err)
 }
 
 func (c *connection) keyUntestedLocked(k *keyState) {
-	own := sessionKeyOf(k)
-	own.use.countLocked(-1)
-	own.use = nil
 	k.phase = idle
 	c.slot.s.table.continueLocked(k)
 }
 
 func (c *connection) keyFreedLocked(k *keyState) {
 	c.held--
-	own := sessionKeyOf(k)
-	own.use.countLocked(-1)
-	own.conn, own.use = nil, nil
+	sessionKeyOf(k).conn = nil
 	c.slot.s.table.freedLocked(k, nil)
-}
-
-// failLocked tells the callers of the batch that there is no answer yet. What the
-// batch brings after all is given back.
-func (b *batch) failLocked(t *keyTable, err error) {
-	if !b.underWay {
-		return
-	}
-	for _, k := range b.releases {
-		t.replyLocked(k, err)
-		t.denyTriesLocked(k, err)
-	}
-	for _, k := range b.tries {
-		t.denyTriesLocked(k, err)
-	}
-	for _, groups := range [][]group{b.groups, b.sets} {
-		for _, g := range groups {
-			for _, k := range g.keys {
-				t.denyTriesLocked(k, err)
-			}
-		}
-	}
 }

@@ -2,55 +2,10 @@ package sqllock
 
 import (
 	"cmp"
-	"math"
-	"runtime"
 	"slices"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
-
-// A batch is the keys that one statement takes and gives back, with the requests
-// that wait for its answer.
-// A connection has one, which it fills again and again.
-//
-// Invariant: each key that the batch takes is in phase requested, and each key that
-// it gives back is in phase freeing. This holds from prepareBatchLocked until the
-// batch is completed or the connection is lost.
-type batch struct {
-	statement dialect.Batch
-	releases  []*keyState // beside statement.Release
-	tries     []*keyState // beside statement.Try
-	groups    []group     // beside statement.Any
-	sets      []group     // beside statement.All
-
-	// Of the statement under way, of whatever kind.
-	underWay bool
-	sent     time.Duration
-	sentBoot time.Duration // the same by the clock that goes on while the system is suspended
-	oldest   time.Duration // since when callers have waited
-
-	wakes []chan struct{} // the callers to wake once the batch is completed
-}
-
-// clear empties the batch for its next use.
-func (b *batch) clear() {
-	b.statement.Reset()
-	clear(b.releases)
-	clear(b.tries)
-	clear(b.groups)
-	clear(b.sets)
-	b.releases, b.tries, b.groups, b.sets = b.releases[:0], b.tries[:0], b.groups[:0], b.sets[:0]
-}
-
-// mayBring is how many keys the batch may bring.
-func (b *batch) mayBring() int {
-	n := len(b.tries) + len(b.groups)
-	for _, set := range b.sets {
-		n += len(set.keys)
-	}
-	return n
-}
 
 // prepareBatchLocked fills the batch with what is queued, up to limit keys and all
 // groups. It reports whether to send the batch: there is something in it, or a
@@ -71,10 +26,13 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	room, set, beyond := c.roomLocked()
 	c.prepareTriesLocked(limit, room, beyond)
 	c.prepareGroupsLocked(room, set, beyond)
-	c.looked = false
+	checked := c.demand.checked
+	c.looked, c.demand.full, c.demand.checked = false, false, false
 	switch {
 	case sl.oldest != 0:
-	case len(c.wantedSecrets) > 0, c.needsLook: // keys that need a check, or room in the lock table, are still queued
+	case checked && c.demand.keys > 0: // one check at a time: the timeout of the others begins anew with each answer
+		sl.oldest = now()
+	case c.demand.keys > 0, c.needsLook: // keys that need a check, or room in the lock table, are still queued
 		sl.oldest = cmp.Or(b.oldest, now())
 	case len(sl.groups) > 0: // they did not fit in
 		sl.oldest = now()
@@ -148,73 +106,94 @@ func (c *connection) addTryLocked(k *keyState, m lockMode) {
 
 // startLocked notes that the batch requests k.
 func (c *connection) startLocked(k *keyState, m lockMode) {
-	own := sessionKeyOf(k)
-	own.slot = c.slot
-	own.use = c.secrets[own.check]
-	own.use.countLocked(1)
+	sessionKeyOf(k).slot = c.slot
 	c.slot.s.table.requestedLocked(k, m)
 }
 
-// A batchStats is what a connection has seen of how long things take. It decides how
-// much the next statement carries. The connection's goroutine alone uses it.
-type batchStats struct {
-	roundTrip time.Duration // of the last statement
-	answered  int           // callers whom it answered
-	perCaller time.Duration // for a caller to get its answer and come again, beside all others; smoothed
-}
-
-// coalesce lets the callers that are about to queue something do it, for as long as
-// the queue grows. So the callers that one statement has answered are in the next.
-// It sets no timer. Where no goroutine is ready to run, it returns at once. Where
-// the processor is busy with other work, it does not insist.
+// prepareGroupsLocked adds the requests for one of several keys, or for all. A key
+// that two of them want goes to one: the database would grant it to the same
+// session twice.
 //
-// It returns how many keys the next statement carries at most. Groups do not count:
-// they all go. The limit is half of what is queued, where it pays (see halves). From then on
-// there is always a half in the queue when the other one is answered, and coalesce
-// has nothing to wait for.
-func (c *connection) coalesce() (limit int) {
-	const (
-		all     = math.MaxInt
-		patient = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
-	)
-	queued := int(c.slot.queued.Load())
-	if queued >= fullStatement && c.stats.halves(queued+c.stats.answered) {
-		return all
-	}
-	began, first := now(), queued
-	for range 16 { // callers may keep coming
-		runtime.Gosched()
-		before := queued
-		if queued = int(c.slot.queued.Load()); queued == before || now()-began > patient {
-			break
+// room is how many more keys may be requested, set how many those of one set may
+// be, and beyond the error for the others.
+func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
+	sl, t := c.slot, c.slot.s.table
+	groups := sl.groups
+	sl.groups = nil
+	fits := c.session.Room() - len(c.batch.releases) - len(c.batch.tries)
+	for _, r := range groups {
+		r.enqueued = false
+		if r.decided {
+			continue
+		}
+		states := r.fairShare()
+		missing, refused := c.missingLocked(states)
+		switch {
+		case len(states) == 0: // other statements request all of them: r gets their answer
+		case refused != nil:
+			sl.s.denyKeyLocked(missing, refused)
+		case missing != nil:
+			sl.postponeLocked(r)
+			continue
+		case len(states) > c.session.Room(), r.minKeys() > sl.s.options.maxHeld:
+			sl.s.denyGroupLocked(r, states, errManyKeys)
+		case len(states) > fits:
+			sl.postponeLocked(r)
+			continue
+		case c.batch.mayBring()+r.minKeys() <= room:
+			fits -= c.addGroupLocked(r, states)
+		case r.all && c.looked && c.batch.mayBring()+r.minKeys() <= set:
+			set = 0
+			fits -= c.addGroupLocked(r, states)
+		case r.all && c.looked && r.minKeys() > set && set > 0:
+			sl.s.denyGroupLocked(r, states, errTableFull)
+		case beyond == errLookFirst:
+			c.needsLook = true
+			sl.postponeLocked(r)
+			continue
+		default:
+			sl.s.denyGroupLocked(r, states, beyond)
+		}
+		for _, k := range r.states { // what it could not take along
+			if k != nil && k.phase == idle && !k.pending() {
+				t.resumeLocked(k)
+			}
 		}
 	}
-	if came := queued - first; came >= fullStatement {
-		c.stats.observe(came, now()-began)
-	}
-	if queued >= 2*fullStatement && c.stats.halves(queued) {
-		return queued / 2
-	}
-	return all
 }
 
-// observe notes that so many callers took so long to come again.
-func (stats *batchStats) observe(callers int, took time.Duration) {
-	each := took / time.Duration(callers)
-	if stats.perCaller == 0 {
-		stats.perCaller = each
-	}
-	stats.perCaller += (each - stats.perCaller) / 8
+// postponeLocked leaves r in the queue for the next statement.
+func (sl *slot) postponeLocked(r *request) {
+	r.enqueued = true
+	sl.groups = append(sl.groups, r)
 }
 
-// halves reports whether two statements are faster than one for so many callers. One
-// is then under way while the callers of the other get their answers and come again.
-//
-// Say the way there and back takes L, the server's work S and that of the callers
-// C. One statement for all takes L + S + C. Two halves take 2L + S, or C if that is
-// longer. So halves win where L < C. The round trip is L and some of S. It is so
-// with a database nearby and hundreds of callers. Across a slow network one
-// statement carries all.
-func (stats *batchStats) halves(callers int) bool {
-	return stats.roundTrip < time.Duration(callers)*stats.perCaller
+// denyGroupLocked denies to r those of its keys that states are.
+func (s *Session) denyGroupLocked(r *request, states []*keyState, err error) {
+	for _, k := range states {
+		if slices.Contains(r.states, k) { // the denial of one may decide r
+			s.denyKeyLocked(k, err)
+		}
+	}
+}
+
+// addGroupLocked adds the keys of states, of r, to the batch. It returns how many
+// they are.
+func (c *connection) addGroupLocked(r *request, states []*keyState) int {
+	if len(states) == 1 {
+		c.addTryLocked(states[0], exclusive)
+		return 1
+	}
+	keys := make([]dialect.Key, len(states))
+	for i, k := range states {
+		c.startLocked(k, exclusive)
+		keys[i] = k.key
+	}
+	b, g := &c.batch, group{states, r}
+	if r.all {
+		b.sets, b.statement.All = append(b.sets, g), append(b.statement.All, keys)
+	} else {
+		b.groups, b.statement.Any = append(b.groups, g), append(b.statement.Any, keys)
+	}
+	return len(states)
 }

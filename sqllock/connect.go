@@ -2,12 +2,52 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 )
+
+const (
+	backoffMin = 50 * time.Millisecond
+	backoffMax = time.Second
+)
+
+const proofTimeout = 2 * time.Second
+
+// keepConnected connects sl again and again, until the Session is closed or sl
+// retires. c is its first connection, or nil. The pauses grow while attempts bring
+// no connection, or one that dies before it has answered.
+func (sl *slot) keepConnected(c *connection) {
+	defer sl.s.tasks.Done()
+	for failures := 0; !sl.done(); {
+		if c == nil {
+			session, err := sl.connect(sl.s.ctx, sl.s.enrollLater)
+			if err != nil {
+				sl.unreachable(fromDialect(err))
+				sl.backOff(failures)
+				failures++
+				continue
+			}
+			c = sl.serve(session)
+		}
+		<-c.gone
+		sl.closeConnection(c)
+		if c.hasServed() {
+			failures = 0
+		} else {
+			sl.backOff(failures)
+			failures++
+		}
+		c = nil
+	}
+}
+
+func (sl *slot) done() bool {
+	sl.s.table.mu.Lock()
+	defer sl.s.table.mu.Unlock()
+	return sl.retired || sl.s.table.closed
+}
 
 // connect opens a connection. One slot at a time connects: each may need two of the
 // pool's connections, and two slots could wait for each other's.
@@ -51,188 +91,105 @@ func (sl *slot) learnDialect(caller context.Context) error {
 	return nil
 }
 
-// attempt does what needs a driver. It returns when caller ends, however stuck the
-// driver is; what the driver may still bring is undone.
-//
-// An attempt may hang though the server can be reached again: its bytes were lost
-// while the network was cut. So another one starts as soon as the server is seen to
-// answer, and the first to succeed counts.
-func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
-	if sl.abandoned.Load() >= maxAbandoned {
-		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
+// settings is what a connection of s is opened with.
+func (s *Session) settings() dialect.Settings {
+	return dialect.Settings{
+		Lease:            s.options.lease,
+		StatementTimeout: s.options.validFor(),
+		Proof:            proofTimeout,
+		Socket:           s.options.socket,
 	}
-	ctx, cancel := context.WithCancel(caller)
-	defer cancel()
-	defer func() {
-		if caller.Err() == nil {
-			err = inTime(err)
+}
+
+// serve makes a connection of session, and starts it.
+func (sl *slot) serve(session dialect.Session) *connection {
+	t := sl.s.table
+	t.mu.Lock()
+	c := newConnection(sl, session)
+	again := sl.wasLost && !t.closed
+	if t.closed {
+		c.retireLocked()
+	} else {
+		sl.conn, sl.away, sl.wasLost = c, nil, false
+		if sl.down != nil {
+			sl.down.Stop()
 		}
-	}()
-	timer := time.NewTimer(connectTimeout)
+		if socket := session.Socket(); socket != nil {
+			sl.s.address = socket.RemoteAddr()
+		}
+	}
+	t.mu.Unlock()
+	if again {
+		sl.s.options.log.Info("sqllock: connected again")
+	}
+	sl.signal() // for what has queued up meanwhile
+	go c.run()
+	return c
+}
+
+// closeConnection waits for the goroutine of c to end its session, and closes the
+// socket under one that is stuck.
+func (sl *slot) closeConnection(c *connection) {
+	wait := sl.s.options.closeTimeout
+	if c.overdue() {
+		wait = 0
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case sl.s.connecting <- struct{}{}:
-		defer func() { <-sl.s.connecting }()
+	case <-c.stopped:
+		return
 	case <-timer.C:
-		return brought, context.DeadlineExceeded
-	case <-ctx.Done():
-		return brought, ctx.Err()
 	}
-	race := &race[T]{ctx: ctx, b: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
-	race.start()
-	return race.first(sl.s.answers(ctx))
-}
-
-// A race is attempts at one thing, of which the first to succeed counts.
-type race[T any] struct {
-	ctx      context.Context // ends with the race
-	b        *slot
-	do       func(context.Context) (T, error)
-	undo     func(T)
-	outcomes chan outcome[T]
-	running  int
-	giveUp   context.CancelFunc // of the attempt that started last
-}
-
-type outcome[T any] struct {
-	brought T
-	err     error
-}
-
-// start starts an attempt. If the pool has no two connections for it, the one
-// before is given up: that one hangs.
-func (r *race[T]) start() {
-	if stats := r.b.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
-		r.giveUp()
-	}
-	within, cancel := context.WithTimeout(r.ctx, connectTimeout)
-	r.giveUp = cancel
-	r.running++
-	go func() {
-		defer cancel()
-		brought, err := once(within, r.b, r.do, r.undo)
-		select {
-		case r.outcomes <- outcome[T]{brought, err}:
-		case <-r.ctx.Done():
-			if err == nil {
-				r.undo(brought)
-			}
-		}
-	}()
-}
-
-// first returns what the first attempt that succeeds has brought, or when all have
-// failed the error that tells most. answers says that the server answers.
-func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
-	for {
-		select {
-		case <-r.ctx.Done():
-			return none, r.ctx.Err()
-		case <-answers:
-			if r.b.abandoned.Load() < maxAbandoned {
-				r.start()
-			}
-		case o := <-r.outcomes:
-			if o.err == nil {
-				return o.brought, nil
-			}
-			if r.running--; err == nil || isContext(err) {
-				err = o.err
-			}
-			if r.running == 0 {
-				return none, err
-			}
-		}
-	}
-}
-
-func isContext(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// once does do, and returns when ctx ends, however stuck the driver is.
-func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
-	done := make(chan outcome[T])
-	abandoned := make(chan struct{})
+	c.session.Abort()
 	sl.abandoned.Add(1)
 	go func() {
-		defer sl.abandoned.Add(-1)
-		brought, err := do(ctx)
-		select {
-		case done <- outcome[T]{brought, err}:
-		case <-abandoned:
-			if err == nil {
-				undo(brought)
-			}
-		}
+		<-c.stopped
+		sl.abandoned.Add(-1)
 	}()
-	select {
-	case o := <-done:
-		return o.brought, o.err
-	case <-ctx.Done():
-		close(abandoned)
-		return brought, ctx.Err()
+}
+
+// unreachable notes that an attempt to connect failed. A slot that has not
+// served yet, and is not the only one, is given up.
+func (sl *slot) unreachable(err error) {
+	t := sl.s.table
+	t.mu.Lock()
+	news := false
+	switch {
+	case t.closed:
+	case sl != sl.s.slots[0] && !sl.wasLost:
+		sl.s.removeLocked(sl)
+		sl.s.growAfter = now() + growPause
+		news = true
+	default:
+		sl.wasLost = true
+		if sl.away != nil || !isUnavailable(err) {
+			news = sl.away == nil || sl.away.Error() != err.Error()
+			sl.failQueueLocked(err)
+		}
+	}
+	t.mu.Unlock()
+	if news {
+		sl.s.options.log.Warn("sqllock: cannot connect", "reason", err)
 	}
 }
 
-const (
-	connectTimeout = 5 * time.Second
-	backoffMin     = 50 * time.Millisecond
-	backoffMax     = time.Second
-
-	// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver
-	// can cost. Beyond it no attempt to connect is made.
-	maxAbandoned = 4
-
-	// hangs is how long an attempt to connect may take before it is asked whether
-	// the server answers at all, and how long that question may take.
-	hangs = 500 * time.Millisecond
-
-	probePause = 200 * time.Millisecond // between two such questions
-
-	// maxBeside is how many attempts may start while one hangs. The server may be
-	// quick to answer, and slow to connect.
-	maxBeside = 2
-)
-
-// answers tells up to maxBeside times, until ctx ends, that the server answers
-// where the last connection led to. It never does if that is not known.
-func (s *Session) answers(ctx context.Context) <-chan struct{} {
-	s.table.mu.Lock()
-	address := s.address
-	prober, ok := s.options.dialect.(dialect.Prober)
-	s.table.mu.Unlock()
-	if !ok || address == nil {
-		return nil
-	}
-	told := make(chan struct{})
-	go func() {
-		for wait, n := hangs, 0; n < maxBeside && sleep(ctx, wait); {
-			within, cancel := context.WithTimeout(ctx, hangs)
-			yes := prober.Responds(within, address)
-			cancel()
-			if wait = probePause; !yes {
-				continue
-			}
-			n++
-			wait = 2 * hangs // for the attempt that now starts
-			select {
-			case told <- struct{}{}:
-			case <-ctx.Done():
-			}
-		}
-	}()
-	return told
-}
-
-// sleep waits for d, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
+// backOff pauses after a failure that followed on others, or returns when the
+// Session is closed.
+func (sl *slot) backOff(failures int) {
+	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+	case <-sl.s.ctx.Done():
 	}
+}
+
+// growLocked adds a slot, which takes locks once it has connected.
+func (s *Session) growLocked() {
+	sl := newSlot(s)
+	sl.away, sl.abandoned = ErrUnavailable, &s.abandoned
+	s.slots = append(s.slots, sl)
+	s.tasks.Add(1)
+	go sl.keepConnected(nil)
 }

@@ -1,12 +1,11 @@
 package sqllock
 
 import (
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // A connection is one connection of a Session while it lives. All locks on it end
@@ -39,13 +38,56 @@ type connection struct {
 	// protected by table.mu
 	batch         batch
 	tokenRequests []*tokenRequest
-	secrets       map[secretCheck]*secretUse // the checks that the connection has made
-	wantedSecrets []secretCheck              // those to make
-	secretsSeen   time.Duration              // when unused ones were last looked for
-	held          int                        // locks on this connection
-	idle          int                        // heartbeats since it last held a lock
-	served        bool                       // it has answered a statement
-	failed        int                        // statements in a row that the server rejected
+	secrets       map[secretCheck]bool // the checks that the connection uses
+	demand        secretDemand
+	held          int  // locks on this connection
+	idle          int  // heartbeats since it last held a lock
+	served        bool // it has answered a statement
+	failed        int  // statements in a row that the server rejected
+}
+
+// A round is one pass over the kinds of statements. A connection sends at most one
+// of each kind in a round, so that none keeps the others from their turn.
+type round struct {
+	next statementKind // the kind to come to next
+	due  bool          // a heartbeat was due when the round began
+	beat bool          // one is still due: none of its statements has been one
+	tend bool          // what is due once a heartbeat is due in this round
+
+	// What the statement under way carries, by its kind, and its answers.
+	tokens   []*tokenRequest
+	token    dialect.Token
+	left     []dialect.Process // to end; then those that are still there
+	asked    int               // locks held or requested when the table was looked at
+	table    dialect.LockTable
+	wanted   secretCheck // to use
+	dropped  secretCheck // to drop before that; zero: none
+	refused  bool        // another session uses the namespace with another secret
+	register *postgres.Register
+}
+
+// A statementKind is what a statement is for. The kinds are in the order in which
+// a round comes to them.
+type statementKind uint8
+
+const (
+	drawToken     statementKind = iota // a fencing token
+	endProcesses                       // ends server processes that lost connections have left behind
+	lookAtTable                        // how full the server's lock table is
+	checkSecret                        // makes the check of a key secret
+	writeRegistry                      // what is held and waited for
+	exchangeKeys                       // the batch: takes keys and gives them back, or is just a heartbeat
+	noStatement
+)
+
+func beginRound(due bool) round { return round{due: due, beat: due} }
+
+// A tokenRequest is a call that waits for a token of lock in the place of old.
+type tokenRequest struct {
+	lock *Lock
+	old  *dialect.Token
+	err  error
+	done chan struct{} // closed when there is a token, or err
 }
 
 // Why a connection was lost, for the log.
@@ -55,20 +97,11 @@ const (
 	lossHeld   = "a lock was not there any more"
 )
 
-var (
-	errNoConnection  = fmt.Errorf("%w: no connection", ErrUnavailable)
-	errNoAnswer      = fmt.Errorf("%w: it does not answer", ErrUnavailable)
-	errSessionClosed = fmt.Errorf("%w: the Session was closed before it answered", ErrUnavailable)
-	errSessionLost   = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
-)
-
-func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }
-
 // newConnection makes the connection of session, which has just answered.
 func newConnection(sl *slot, session dialect.Session) *connection {
 	c := &connection{
 		slot: sl, session: session, watch: newWatch(session.Socket()),
-		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]*secretUse{}, registered: now(),
+		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]bool{}, registered: now(),
 	}
 	c.beginLease()
 	return c
@@ -107,7 +140,7 @@ func (c *connection) loseConnection(why string) {
 		switch own := sessionKeyOf(k); {
 		case own.conn == c:
 			locks = k.appendHolders(locks)
-			own.conn, own.use = nil, nil
+			own.conn = nil
 			t.freedLocked(k, ErrLost)
 		case k.phase == requested && own.slot == sl:
 			sl.s.denyKeyLocked(k, errSessionLost)

@@ -82,7 +82,7 @@ func TestErrByTheClock(t *testing.T) {
 		bound, cancel := other.Bind(background)
 		defer cancel()
 		// The clock seems to have moved on while no goroutine ran.
-		lock.conn.deadline.Store(int64(now()))
+		lock.life.(*connection).deadline.Store(int64(now()))
 		if err := lock.Err(); err != ErrLost {
 			t.Errorf("Err: %v, want ErrLost", err)
 		}
@@ -288,7 +288,7 @@ func TestAnswerAfterTheDeadline(t *testing.T) {
 		hook, resume := hold(t)
 		server.session(0).hooks(nil, hook)
 		late := beginTry(background, s, ID(2))
-		held.conn.deadline.Store(int64(now()))
+		held.life.(*connection).deadline.Store(int64(now()))
 		resume()
 		wantErr(t, "TryLock", returned(t, "TryLock", late), ErrUnavailable)
 		if err := held.Err(); err != ErrLost {
@@ -305,11 +305,11 @@ func TestNoHandOverOfWhatIsLost(t *testing.T) {
 		server.session(0).hooks(hook, nil)
 		blocker := beginTry(background, s, ID(2))
 		unlocked := beginUnlock(lock) // waits for the next statement
-		lock.conn.deadline.Store(int64(now()))
+		lock.life.(*connection).deadline.Store(int64(now()))
 		next := beginTry(background, s, ID(1))
 		resume()
 		synctest.Wait()
-		if got := returned(t, "TryLock", next); got.err == nil && got.lock.conn == lock.conn {
+		if got := returned(t, "TryLock", next); got.err == nil && got.lock.life == lock.life {
 			t.Error("a key of a lease that has run out was handed on")
 		}
 		wantErr(t, "Unlock", returned(t, "Unlock", unlocked), ErrLost)

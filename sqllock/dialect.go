@@ -33,13 +33,6 @@ const (
 	MySQL Dialect = "mysql"
 )
 
-// WithDialect sets which kind of database db is, so that Open does not detect
-// it. Open still proves that locks exclude. It returns an error for a Dialect
-// that is not a constant of this package.
-func WithDialect(d Dialect) Option {
-	return func(o *options) { o.named = d }
-}
-
 // Schema returns the statements that create the tables which a [Session] needs in
 // a database of kind d. Run them in a migration if the service may not create
 // tables:

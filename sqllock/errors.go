@@ -2,10 +2,8 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -48,14 +46,35 @@ var (
 	ErrConfig = errors.New("sqllock: configuration is wrong")
 )
 
+// ErrFenced is the error of [Fence] for a lock that is stale where the transaction
+// writes. Either a transaction of a later holder has been fenced there, or the
+// server there is not the one that granted the lock, or it has restarted since.
+var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later holder has been fenced," +
+	" or the transaction's server is not the one that granted the lock, or has restarted since")
+
+var (
+	errNoConnection  = fmt.Errorf("%w: no connection", ErrUnavailable)
+	errNoAnswer      = fmt.Errorf("%w: it does not answer", ErrUnavailable)
+	errSessionClosed = fmt.Errorf("%w: the Session was closed before it answered", ErrUnavailable)
+	errSessionLost   = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
+)
+
+var (
+	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
+	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
+	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
+)
+
+var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")
+
 // fromDialect adds to an error of the dialect the sentinel that callers compare
 // with. The driver's own error is not in it: its text names hosts and users.
 func fromDialect(err error) error {
 	if err == nil {
 		return nil
 	}
-	if registry := (*enrollError)(nil); errors.As(err, &registry) {
-		return registry
+	if errors.Is(err, ErrConfig) { // it is in callers' terms already
+		return err
 	}
 	sentinel := ErrUnavailable
 	var failure *dialect.Failure
@@ -75,15 +94,6 @@ func fromDialect(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
 }
 
-// inTime returns err of an attempt with a bound of our own. The end of our own
-// context must not look like the end of a caller's.
-func inTime(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + connectTimeout.String()}
-	}
-	return err
-}
-
 // ended returns the error of a call whose ctx has ended: ctx's own, after ErrLost
 // if the loss of a lock has ended ctx.
 func ended(ctx context.Context) error {
@@ -94,26 +104,4 @@ func ended(ctx context.Context) error {
 	return err
 }
 
-// inContext returns err, of a call on a transaction, with what has ended ctx: of
-// that some drivers report only that the server has cancelled the statement. The
-// loss of the lock that ctx carries is part of the error too, if a context of
-// the lock has ended the transaction and not the call.
-func inContext(ctx context.Context, err error) error {
-	var (
-		ofContext = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-		decided   = slices.ContainsFunc([]error{ErrLost, ErrReleased, ErrFenced, ErrHeld}, func(sentinel error) bool { return errors.Is(err, sentinel) })
-	)
-	switch {
-	case err == nil, decided:
-		return err
-	case ctx.Err() != nil && ofContext:
-		return ended(ctx)
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ended(ctx), err)
-	case ofContext, errors.Is(err, sql.ErrTxDone):
-		if lock, ok := FromContext(ctx); ok && errors.Is(lock.Err(), ErrLost) {
-			return fmt.Errorf("%w: %w", ErrLost, err)
-		}
-	}
-	return err
-}
+func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }

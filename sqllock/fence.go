@@ -2,18 +2,11 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
-
-// ErrFenced is the error of [Fence] for a lock that is stale where the transaction
-// writes. Either a transaction of a later holder has been fenced there, or the
-// server there is not the one that granted the lock, or it has restarted since.
-var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later holder has been fenced," +
-	" or the transaction's server is not the one that granted the lock, or has restarted since")
 
 // Fence rejects tx if lock is stale where tx writes. A lock alone cannot promise
 // this across a freeze, a suspended machine or a failover: with Fence the database

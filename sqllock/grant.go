@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"slices"
 	"time"
 )
 
@@ -70,8 +69,11 @@ func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
 	return lock
 }
 
-// keyOf is the name under which r asks for k.
-func (r *request) keyOf(k *keyState) Key { return r.keys[slices.Index(r.states, k)] }
+// releaseLocked has the source give the key of k back.
+func (t *keyTable) releaseLocked(k *keyState) {
+	k.phase = releasing
+	t.source.giveBack(k)
+}
 
 // mayHandOverLocked reports whether k may pass from one caller of this process to
 // another, r, without going through the source.

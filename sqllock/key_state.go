@@ -1,7 +1,7 @@
 package sqllock
 
 import (
-	"iter"
+	"context"
 	"slices"
 	"time"
 
@@ -37,14 +37,6 @@ type keyState struct {
 	polling bool        // the timer runs
 }
 
-// A lockMode is how a key is held.
-type lockMode uint8
-
-const (
-	exclusive lockMode = iota // by one lock
-	shared                    // by readers, of which there may be several
-)
-
 // A phase is how far a key is on its way from a request to its release.
 type phase uint8
 
@@ -57,10 +49,56 @@ const (
 	freeing                // a statement under way gives it back
 )
 
+// A lockMode is how a key is held.
+type lockMode uint8
+
+const (
+	exclusive lockMode = iota // by one lock
+	shared                    // by readers, of which there may be several
+)
+
 // A reply is what an Unlock waits for.
 type reply struct {
 	err  error
 	done chan struct{} // holds a token when there is an answer
+}
+
+// A request is one call that wants one of its keys, or all of them.
+//
+// Invariant: until it is decided, it is among the waiters of each of states that
+// is not nil, and of no other key. Then it is among none.
+type request struct {
+	want
+	ctx      context.Context
+	keys     []Key
+	states   []*keyState // beside keys; nil where the key was denied
+	open     int         // how many of states are not nil
+	number   uint64      // the table's count of calls at this one
+	enqueued bool        // it stands in the source's queue, after takeGroup
+	decided  bool        // it has its answer
+	parked   bool        // its caller waits for the token in done
+	lock     *Lock
+	locks    Locks // of a request for all
+	err      error
+	done     chan struct{} // holds a token when decided, if parked
+
+	// For the registry, of a request that waits.
+	since   time.Duration
+	holding []dialect.Key // what its caller holds
+
+	oneKey   [1]Key
+	oneState [1]*keyState
+}
+
+// want is what a call asks for. The zero value tries for one key, exclusively.
+type want struct {
+	mode  lockMode
+	waits bool // it stays in line until it gets a key; else it only tries
+	all   bool // all keys or none; else one of them. Such a request does not wait.
+}
+
+func newRequest(ctx context.Context, keys []Key, w want) *request {
+	return &request{want: w, ctx: ctx, keys: keys, states: make([]*keyState, len(keys)), done: make(chan struct{}, 1)}
 }
 
 // mustWait reports whether a waiter is ahead of r, which only tries. Such a
@@ -97,9 +135,6 @@ func (k *keyState) first() *request {
 	return nil
 }
 
-// firstKey is the name under which the first in line asks for k.
-func (k *keyState) firstKey() Key { return k.waiters[0].keyOf(k) }
-
 // wantedMode is the mode in which to request k.
 func (k *keyState) wantedMode() lockMode {
 	if r := k.first(); r != nil {
@@ -135,15 +170,6 @@ func (k *keyState) dbKey() dialect.Key {
 	return k.key
 }
 
-// heldBy reports whether l is the lock of k, or of one of its readers.
-func (k *keyState) heldBy(l *Lock) bool {
-	if k.mode == exclusive {
-		return k.lock == l
-	}
-	_, reads := k.readers[l]
-	return reads
-}
-
 // appendHolders appends the locks that hold k.
 func (k *keyState) appendHolders(locks []*Lock) []*Lock {
 	if k.lock != nil {
@@ -155,37 +181,28 @@ func (k *keyState) appendHolders(locks []*Lock) []*Lock {
 	return locks
 }
 
-// A keyMap finds a key state by its key. It has a map for each key space, since
-// Go has a faster kind of map for plain integers.
-type keyMap [2]map[int64]*keyState
+// keyOf is the name under which r asks for k.
+func (r *request) keyOf(k *keyState) Key { return r.keys[slices.Index(r.states, k)] }
 
-func newKeyMap() (m keyMap) {
-	for space := range m {
-		m[space] = make(map[int64]*keyState)
-	}
-	return m
+// ready reports whether no statement requests any of r's keys, and all may be
+// requested now.
+func (r *request) ready() bool {
+	return !slices.ContainsFunc(r.states, func(k *keyState) bool { return k == nil || k.phase != idle || k.polling })
 }
 
-func (m *keyMap) of(k dialect.Key) *keyState { return m[k.Space][k.ID] }
-func (m *keyMap) add(k *keyState)            { m[k.key.Space][k.key.ID] = k }
-func (m *keyMap) remove(k *keyState)         { delete(m[k.key.Space], k.key.ID) }
-
-func (m *keyMap) len() (n int) {
-	for _, keys := range m {
-		n += len(keys)
-	}
-	return n
-}
-
-// all is every key state. The loop may remove them.
-func (m *keyMap) all() iter.Seq[*keyState] {
-	return func(yield func(*keyState) bool) {
-		for _, keys := range m {
-			for _, k := range keys {
-				if !yield(k) {
-					return
-				}
-			}
+// firstState is the first key state that r is on; nil if there is none.
+func (r *request) firstState() *keyState {
+	for _, k := range r.states {
+		if k != nil {
+			return k
 		}
 	}
+	return nil
+}
+
+// hasIdleKey reports whether r wants a key that no statement requests yet.
+func (r *request) hasIdleKey() bool {
+	return slices.ContainsFunc(r.states, func(k *keyState) bool {
+		return k != nil && k.phase == idle && !k.polling
+	})
 }

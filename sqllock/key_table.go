@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"iter"
 	"sync"
 	"time"
 
@@ -108,20 +109,26 @@ type sourceKey interface {
 // A plainKey is the sourceKey of a source that keeps nothing.
 type plainKey struct{}
 
-func (plainKey) named(Key)      {}
-func (plainKey) suits(Key) bool { return true }
-func (plainKey) expired() bool  { return false }
-func (plainKey) endExpired()    {}
-func (plainKey) equip(*Lock)    {}
-func (plainKey) denial() error  { return nil }
-func (plainKey) reset()         {}
-
 func newKeyTable(src source) *keyTable {
 	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap()}
 	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	return t
 }
+
+func (plainKey) named(Key) {}
+
+func (plainKey) suits(Key) bool { return true }
+
+func (plainKey) expired() bool { return false }
+
+func (plainKey) endExpired() {}
+
+func (plainKey) equip(*Lock) {}
+
+func (plainKey) denial() error { return nil }
+
+func (plainKey) reset() {}
 
 func (t *keyTable) newKeyLocked(key dialect.Key) *keyState {
 	var k *keyState
@@ -164,4 +171,41 @@ func (t *keyTable) closeLocked() []*Lock {
 		k.lock, k.readers = nil, nil
 	}
 	return locks
+}
+
+// A keyMap finds a key state by its key. It has a map for each key space, since
+// Go has a faster kind of map for plain integers.
+type keyMap [2]map[int64]*keyState
+
+func newKeyMap() (m keyMap) {
+	for space := range m {
+		m[space] = make(map[int64]*keyState)
+	}
+	return m
+}
+
+func (m *keyMap) of(k dialect.Key) *keyState { return m[k.Space][k.ID] }
+
+func (m *keyMap) add(k *keyState) { m[k.key.Space][k.key.ID] = k }
+
+func (m *keyMap) remove(k *keyState) { delete(m[k.key.Space], k.key.ID) }
+
+func (m *keyMap) len() (n int) {
+	for _, keys := range m {
+		n += len(keys)
+	}
+	return n
+}
+
+// all is every key state. The loop may remove them.
+func (m *keyMap) all() iter.Seq[*keyState] {
+	return func(yield func(*keyState) bool) {
+		for _, keys := range m {
+			for _, k := range keys {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -42,6 +42,9 @@ func (c *connection) expired() bool {
 	return c.dead.Load() || c.overdue()
 }
 
+// loseLease ends c and its locks, because it has expired.
+func (c *connection) loseLease() { c.loseConnection(lossLease) }
+
 // overdue reports whether the server has not answered for the lease.
 func (c *connection) overdue() bool {
 	return c.late() || int64(c.slot.s.options.bootTime()) >= c.deadlineBoot.Load()
@@ -101,7 +104,7 @@ func (c *connection) renew() {
 // enough for an answer.
 func (c *connection) check() {
 	if c.overdue() {
-		c.loseConnection(lossLease)
+		c.loseLease()
 		return
 	}
 	t := c.slot.s.table

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"sync"
@@ -19,9 +20,9 @@ type Lock struct {
 	key   Key
 	ctx   context.Context // of the call that took the lock: its values
 	home  home
-	conn  *connection // of a Session's lock: what it is as good as; else nil
-	state *keyState   // of a Session's lock: its place in the table; else nil
-	tx    *sql.Tx     // of a TxLocker's lock; else nil
+	life  lifeline  // of a Session's lock: its connection; else nil
+	state *keyState // its place in the table
+	tx    *sql.Tx   // of a TxLocker's lock; else nil
 
 	shared bool // it is one of several readers'
 
@@ -63,6 +64,19 @@ type home interface {
 	unlock(l *Lock) error
 }
 
+// A lifeline is what a Session's lock lives on: a connection and its lease.
+type lifeline interface {
+	// expired reports whether the lock is no longer certainly held.
+	expired() bool
+
+	// late is expired by the clock that is cheap to read. It may miss the time
+	// for which the system was suspended.
+	late() bool
+
+	// loseLease ends every lock that lives on it, because it has expired.
+	loseLease()
+}
+
 // How a Lock ended.
 const (
 	endNot uint32 = iota
@@ -99,17 +113,11 @@ func (l *Lock) Err() error {
 	case endLost, endClosed:
 		return ErrLost
 	}
-	if l.conn != nil && l.conn.expired() {
+	if l.life != nil && l.life.expired() {
 		l.expire()
 		return ErrLost
 	}
 	return nil
-}
-
-// expire ends a lock whose lease has passed.
-func (l *Lock) expire() {
-	l.conn.loseConnection(lossLease)
-	l.endAs(endLost) // it may be that another goroutine is about to
 }
 
 // Unlock gives the key back. It takes no context, so that the end of a request
@@ -123,7 +131,7 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.conn != nil && l.conn.late() && l.ended.Load() == endNot {
+	if l.life != nil && l.life.late() && l.ended.Load() == endNot {
 		l.expire()
 	}
 	if l.ended.Load() == endNot {
@@ -137,6 +145,12 @@ func (l *Lock) Unlock() (err error) {
 		return ErrLost
 	}
 	return l.wait()
+}
+
+// expire ends a lock whose lease has passed.
+func (l *Lock) expire() {
+	l.life.loseLease()
+	l.endAs(endLost) // it may be that another goroutine is about to
 }
 
 // finish stores the result of Unlock for those who call it again.
@@ -166,4 +180,59 @@ func (l *Lock) wait() error {
 		<-more.done
 	}
 	return more.result
+}
+
+// An ending is whom the end of a lock is to be told to.
+type ending struct {
+	cause error
+	work  *boundContext
+	bound []*boundContext
+	hook  func(cause error)
+	hooks []func(cause error)
+}
+
+// end ends the lock for its holder, unless it has ended before. Whoever is
+// told ok announces it.
+func (l *Lock) end(how uint32) (e ending, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended.Load() != endNot {
+		return ending{}, false
+	}
+	l.ended.Store(how)
+	more := l.more
+	if how != endReleased { // a lock given back early leaves its request's contexts alone
+		more = l.attachLocked()
+		e.bound = more.bound
+		more.cause = cmp.Or(more.cause, endCauses[how])
+	}
+	if more == nil {
+		return e, true
+	}
+	e.cause, e.work, e.hook, e.hooks = endCauses[how], more.work, more.hook, more.hooks
+	more.bound, more.hook, more.hooks = nil, nil, nil
+	return e, true
+}
+
+// endAs ends the lock as lost, unless it has ended before.
+func (l *Lock) endAs(how uint32) {
+	if e, ok := l.end(how); ok {
+		e.announce()
+	}
+}
+
+// announce ends the contexts and calls the hooks.
+func (e *ending) announce() {
+	if e.work != nil {
+		e.work.cancel(e.cause)
+	}
+	for _, b := range e.bound {
+		b.cancel(e.cause)
+	}
+	if e.hook != nil {
+		e.hook(e.cause)
+	}
+	for _, hook := range e.hooks {
+		hook(e.cause)
+	}
 }

@@ -3,148 +3,8 @@ package sqllock
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"slices"
-	"sync/atomic"
-	"time"
 )
-
-// lockKey is the context key under which a boundContext gives its lock.
-type lockKey struct{}
-
-// oneOfKeys is the context key, by its address, under which a boundContext gives
-// its lock if that is a lock of one of these keys.
-type oneOfKeys []Key
-
-// A boundContext is a context that carries a lock and ends when the lock is lost.
-// Its Err agrees with the lock's: it compares the clock at the call.
-//
-// What it takes to end it is made when a caller first waits for the end or asks
-// for the cause. Most requests end before that.
-//
-// Invariant: whatever package context finds out about a boundContext by its
-// methods, it finds out about the boundContext, and never about its parent alone.
-// So context.Cause reports the loss of the lock, and a child context ends with it,
-// while the parent lives. Value keeps this: see cancelKey.
-type boundContext struct {
-	parent context.Context
-	lock   *Lock
-	state  atomic.Pointer[contextState] // nil: no caller has asked, and it has not ended before its parent
-}
-
-// A contextState is one of two things: an end that no caller has waited for, with
-// its cause, or, for good, a context that ends.
-type contextState struct {
-	cause error
-
-	context.Context // nil, or made by WithCancelCause
-	end             context.CancelCauseFunc
-}
-
-// cancelKey is the key under which package context looks for what ends a context,
-// and so for its cause and its children. A boundContext must not answer that
-// question with its parent.
-//
-// The key is private to package context, so it is learnt: context.Cause asks for
-// it. If Cause asks for no key or for several, cancelKey is nil. Then a
-// boundContext lets the context that ends answer for every key that it does not
-// know. That is right for any key, and dearer.
-var cancelKey = learnCancelKey()
-
-func learnCancelKey() any {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel() // Cause need not ask while nothing has ended
-	r := &keyRecorder{Context: ended}
-	_ = context.Cause(r)
-	if len(r.keys) != 1 {
-		return nil
-	}
-	return r.keys[0]
-}
-
-// A keyRecorder is a context that records the keys that it is asked for.
-type keyRecorder struct {
-	context.Context
-	keys []any
-}
-
-func (r *keyRecorder) Value(key any) any {
-	r.keys = append(r.keys, key)
-	return nil
-}
-
-// awaited is the context that ends, made if it was not there.
-func (c *boundContext) awaited() *contextState {
-	for {
-		old := c.state.Load()
-		if old != nil && old.Context != nil {
-			return old
-		}
-		made := new(contextState)
-		if old == nil {
-			made.Context, made.end = context.WithCancelCause(c.parent) //nolint:fatcontext // each is made anew
-		} else { // its parent may have ended since
-			made.Context, made.end = context.WithCancelCause(context.WithoutCancel(c.parent))
-			made.end(old.cause)
-		}
-		if c.state.CompareAndSwap(old, made) {
-			return made
-		}
-		made.end(context.Canceled)
-	}
-}
-
-// unawaited is the state of most contexts in the end.
-var unawaited = &contextState{cause: context.Canceled}
-
-// cancel ends c, unless it has ended before.
-func (c *boundContext) cancel(cause error) {
-	ended := unawaited
-	if cause != context.Canceled {
-		ended = &contextState{cause: cause}
-	}
-	if c.state.Load() == nil && c.parent.Err() == nil && c.state.CompareAndSwap(nil, ended) {
-		return
-	}
-	c.awaited().end(cause)
-}
-
-func (c *boundContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
-func (c *boundContext) Done() <-chan struct{}       { return c.awaited().Done() }
-
-func (c *boundContext) Err() error {
-	if c.lock.ended.Load() == endNot {
-		_ = c.lock.Err() // ends this context if the lease has passed
-	}
-	switch state := c.state.Load(); {
-	case state == nil && c.parent.Err() == nil:
-		return nil
-	case state != nil && state.Context == nil:
-		return context.Canceled
-	}
-	return c.awaited().Err()
-}
-
-func (c *boundContext) Value(key any) any { return c.value(key, cancelKey) }
-
-// value is Value where package context looks for ends under the key cancel. It is
-// right for nil, too.
-func (c *boundContext) value(key, cancel any) any {
-	switch key := key.(type) {
-	case lockKey:
-		return c.lock
-	case carrierKey:
-		return c
-	case *oneOfKeys:
-		if slices.Contains(*key, c.lock.key) {
-			return c.lock
-		}
-	}
-	if cancel == nil || key == cancel {
-		return c.awaited().Value(key)
-	}
-	return c.parent.Value(key)
-}
 
 // Context is a context for the lock's work: it has the values of the context
 // that took the lock but not its cancellation or deadline, carries the lock,
@@ -233,13 +93,54 @@ func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
 	return l, ok
 }
 
-// TxFromContext is the transaction on which a [TxLocker] holds the lock that
-// ctx carries. Work done in it and the lock end together when it is committed;
-// Unlock rolls back what is not.
-func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
-	l, ok := FromContext(ctx)
-	if !ok || l.tx == nil {
-		return nil, false
+// OnEnd has f called once when the lock ends, with the cause: ErrReleased,
+// ErrLost, or ErrClosed when its Session was closed. If it has ended already,
+// f is called at once. f runs in the goroutine that ends the lock: the caller's
+// of Unlock, before the key is given back (of [Locks.Unlock] one of its own), or the Session's. It must not block
+// nor call Unlock, and must not panic on a loss.
+func (l *Lock) OnEnd(f func(cause error)) {
+	if l == nil {
+		return
 	}
-	return l.tx, true
+	l.mu.Lock()
+	how := l.ended.Load()
+	if how == endNot {
+		more := l.attachLocked()
+		if more.hook == nil {
+			more.hook = f
+		} else {
+			more.hooks = append(more.hooks, f)
+		}
+	}
+	l.mu.Unlock()
+	if how != endNot {
+		f(endCauses[how])
+	}
+}
+
+// Cancel ends the contexts of the lock's work, those of Context and Bind, with
+// the given cause. The lock stays held until Unlock: so a policy can stop work
+// that takes too long and still not let another begin beside it. Only the first
+// cause counts; nil is context.Canceled.
+func (l *Lock) Cancel(cause error) {
+	if l == nil {
+		return
+	}
+	if cause == nil {
+		cause = context.Canceled
+	}
+	l.mu.Lock()
+	more := l.attachLocked()
+	if more.cause == nil {
+		more.cause = cause
+	}
+	contexts := more.bound
+	more.bound = nil
+	if more.work != nil {
+		contexts = append(contexts, more.work)
+	}
+	l.mu.Unlock()
+	for _, b := range contexts {
+		b.cancel(cause)
+	}
 }

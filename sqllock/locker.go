@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"sync"
 )
 
 // A Locker acquires locks. A service uses a [Session], or a shard.Locker over
@@ -37,6 +38,25 @@ func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) 
 	return underLock(ctx, lock, fn)
 }
 
+// DoAll is [Do] for a set of keys: TryLockAll, fn, Unlock. The context of fn is
+// ctx with all the locks in it, and ends when any of them is lost. The lock of
+// one of the keys is FromContext(ctx, key).
+//
+// It returns the error of TryLockAll, or else that of fn, joined by ErrLost if a
+// lock was lost before fn returned. The keys become free when fn panics, too.
+//
+// l is a [Session] or a [Memory].
+func DoAll(ctx context.Context, l interface {
+	TryLockAll(ctx context.Context, keys ...Key) (Locks, error)
+}, keys []Key, fn func(context.Context) error,
+) error {
+	locks, err := l.TryLockAll(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	return underLock(ctx, locks, fn)
+}
+
 // underLock runs fn with one lock or several, and releases them.
 func underLock(ctx context.Context, held interface {
 	Bind(ctx context.Context) (context.Context, context.CancelFunc)
@@ -51,4 +71,48 @@ func underLock(ctx context.Context, held interface {
 		}
 	}()
 	return fn(bound)
+}
+
+// Locks are locks that were acquired together, by [Session.TryLockAll] or LockAll.
+// There is one for each key, in the order of the keys' numbers. This order is the
+// same for every caller, so use it to call [Fence] for all of them. Keys that are
+// equal in the database have one lock.
+//
+// Each lock can also be used and released separately. The methods are safe for
+// concurrent use. Those of a nil Locks do nothing: there is no lock to lose.
+type Locks []*Lock
+
+// Err returns nil while all locks are certainly held, by [Lock.Err]. Otherwise it
+// returns the error of the first that is not.
+func (ls Locks) Err() error {
+	for _, l := range ls {
+		if err := l.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bind returns ctx with all locks in it, ended by the loss of any: [Lock.Bind] of
+// each, one in the other. [FromContext] without keys returns the last of them.
+func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
+	if len(ls) == 0 {
+		return context.WithCancel(ctx)
+	}
+	last := len(ls) - 1
+	outer, cancelOuter := ls[:last].Bind(ctx)
+	bound, unbind := ls[last].Bind(outer)
+	return bound, func() { unbind(); cancelOuter() }
+}
+
+// Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
+// does, and joins the errors of all.
+func (ls Locks) Unlock() error {
+	errs := make([]error, len(ls))
+	var wg sync.WaitGroup
+	for i, l := range ls {
+		wg.Go(func() { errs[i] = l.Unlock() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }

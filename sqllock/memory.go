@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"errors"
 )
 
 // Memory is a Locker for one process, without a database: for tests of code
@@ -93,8 +92,6 @@ func (m *Memory) Lose() (lost int) {
 	}
 	return lost
 }
-
-var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")
 
 // Memory is the source of its own table: every key is free that the table does
 // not know.

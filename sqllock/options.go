@@ -16,49 +16,12 @@ import (
 // An Option changes what [Open] or [PerTx] sets up. PerTx uses WithLease only.
 type Option func(*options)
 
-type options struct {
-	lease        time.Duration
-	leaseSet     bool
-	heartbeat    time.Duration
-	beatSet      bool
-	maxHeld      int
-	maxConns     int
-	perConn      int // locks held on a connection before another is opened; 0: none is
-	async        bool
-	lazy         bool
-	named        Dialect
-	table        bool            // WithLeaseTable
-	dialect      dialect.Dialect // nil: what the database says that it is
-	closeTimeout time.Duration   // what the end of a connection may take
-	socket       func(any) net.Conn
-	log          *slog.Logger
-	registry     *registryOptions // nil: without
-	holder       string           // in the registry; "": host and process
-
-	bootTime func() time.Duration // a clock that goes on while the system is suspended
+// WithDialect sets which kind of database db is, so that Open does not detect
+// it. Open still proves that locks exclude. It returns an error for a Dialect
+// that is not a constant of this package.
+func WithDialect(d Dialect) Option {
+	return func(o *options) { o.named = d }
 }
-
-// Defaults of the options.
-const (
-	defaultLease   = 10 * time.Second
-	defaultMaxHeld = 4000
-	minLease       = 2 * time.Second
-	maxLease       = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
-
-	// fullStatement is how many keys make up for what a statement costs by
-	// itself: it is not held back for more to come, and twice as many may go in
-	// two.
-	fullStatement = 48
-)
-
-// The clock assumptions behind the promise (docs/safety.md): how far the rates
-// of two clocks differ, and, as a part of the lease, how much earlier than the
-// server the client stops trusting its locks. Half of that margin is for a step
-// of the server's clock (σ), the rest for what a timer is late.
-const (
-	clockDrift = 0.001 // ρ
-	marginPart = 5     // m = lease/5
-)
 
 // WithLease sets the time after which the server frees the locks of a silent
 // process, one that is frozen or cut off from the network. The process itself
@@ -153,6 +116,52 @@ func WithLogger(log *slog.Logger) Option {
 	}
 	return func(o *options) { o.log = log }
 }
+
+type options struct {
+	lease        time.Duration
+	leaseSet     bool
+	heartbeat    time.Duration
+	beatSet      bool
+	maxHeld      int
+	maxConns     int
+	perConn      int // locks held on a connection before another is opened; 0: none is
+	async        bool
+	lazy         bool
+	named        Dialect
+	table        bool            // WithLeaseTable
+	dialect      dialect.Dialect // nil: what the database says that it is
+	closeTimeout time.Duration   // what the end of a connection may take
+	socket       func(any) net.Conn
+	log          *slog.Logger
+	registry     *registryOptions // nil: without
+	holder       string           // in the registry; "": host and process
+
+	bootTime func() time.Duration // a clock that goes on while the system is suspended
+}
+
+// Defaults of the options.
+const (
+	defaultLease   = 10 * time.Second
+	defaultMaxHeld = 4000
+	minLease       = 2 * time.Second
+	maxLease       = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
+
+	// fullStatement is how many keys make up for what a statement costs by
+	// itself: it is not held back for more to come, and twice as many may go in
+	// two.
+	fullStatement = 48
+)
+
+// The clock assumptions behind the promise (docs/safety.md): how far the rates
+// of two clocks differ, and, as a part of the lease, how much earlier than the
+// server the client stops trusting its locks. Half of that margin is for a step
+// of the server's clock (σ), the rest for what a timer is late.
+const (
+	clockDrift = 0.001 // ρ
+	marginPart = 5     // m = lease/5
+)
+
+type registryOptions struct{ schema string }
 
 // newOptions applies opts to the defaults.
 func newOptions(opts []Option) options {

@@ -61,6 +61,17 @@ func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return p.table.acquire(ctx, key, want{waits: true})
 }
 
+// TxFromContext is the transaction on which a [TxLocker] holds the lock that
+// ctx carries. Work done in it and the lock end together when it is committed;
+// Unlock rolls back what is not.
+func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
+	l, ok := FromContext(ctx)
+	if !ok || l.tx == nil {
+		return nil, false
+	}
+	return l.tx, true
+}
+
 // A txHolder is the transaction that holds a lock, and its connection.
 type txHolder struct {
 	conn   *sql.Conn
@@ -82,7 +93,8 @@ type txKey struct {
 func txKeyOf(k *keyState) *txKey { return k.own.(*txKey) }
 
 func (k *txKey) equip(l *Lock) { l.tx = k.holder.tx }
-func (k *txKey) reset()        { k.holder = nil }
+
+func (k *txKey) reset() { k.holder = nil }
 
 func (p *TxLocker) newKey() *keyState {
 	k := new(txKey)

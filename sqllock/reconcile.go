@@ -187,3 +187,27 @@ func (c *connection) completeEnd(err error) (beat bool) {
 	s.table.mu.Unlock()
 	return c.completeAside(err)
 }
+
+// completeAside takes in the outcome of a statement that changes no lock, and
+// reports whether it was a heartbeat too.
+//
+// If the server has rejected it, the locks are as they were. But that proves
+// nothing, so the deadline stays, and a heartbeat is still due.
+func (c *connection) completeAside(err error) (beat bool) {
+	if err != nil && !survived(err) {
+		c.loseConnection(err.Error())
+		return true
+	}
+	s := c.slot.s
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	if err != nil {
+		c.batch.underWay = false
+		return false
+	}
+	if c.round.due && c.round.beat {
+		s.counters.exchanges++
+	}
+	c.renewLocked(now())
+	return true
+}

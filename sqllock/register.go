@@ -39,8 +39,6 @@ func WithHolder(text string) Option {
 	return func(o *options) { o.holder = text }
 }
 
-type registryOptions struct{ schema string }
-
 // SetName gives the lock a name for people, which a Session with [WithRegistry] writes down from its next
 // heartbeat on. The kit never does so by itself: it may be personal data, and whoever may read the
 // table sees it. What is longer than 200 bytes is cut. The name of a lock with several readers is that of one of them.

@@ -25,6 +25,15 @@ func (t *keyTable) unlock(l *Lock) error {
 	return t.await(r)
 }
 
+// heldBy reports whether l is the lock of k, or of one of its readers.
+func (k *keyState) heldBy(l *Lock) bool {
+	if k.mode == exclusive {
+		return k.lock == l
+	}
+	_, reads := k.readers[l]
+	return reads
+}
+
 // leaveLocked takes l off k, which goes to the next waiter or back to the
 // source. It returns the reply to wait for, or nil.
 func (t *keyTable) leaveLocked(k *keyState, l *Lock) *reply {
@@ -50,6 +59,9 @@ func (t *keyTable) leaveLocked(k *keyState, l *Lock) *reply {
 	return r
 }
 
+// firstKey is the name under which the first in line asks for k.
+func (k *keyState) firstKey() Key { return k.waiters[0].keyOf(k) }
+
 // await waits for the source's answer to a release.
 func (t *keyTable) await(r *reply) error {
 	if t.timeout == 0 {
@@ -68,12 +80,6 @@ func (t *keyTable) await(r *reply) error {
 		defer t.mu.Unlock()
 		return t.timedOutLocked()
 	}
-}
-
-// releaseLocked has the source give the key of k back.
-func (t *keyTable) releaseLocked(k *keyState) {
-	k.phase = releasing
-	t.source.giveBack(k)
 }
 
 // replyLocked answers the Unlock that waits for k, if one does.

@@ -4,15 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
-	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 )
 
 // A Session is the Locker for a service: every lock of the process on one
@@ -59,135 +56,142 @@ type Session struct {
 	counters      counters
 }
 
-// Open makes a Session on db. It connects, and proves that locks exclude on
-// this very database: it fails with ErrNotExclusive, and says what to change,
-// behind a transaction pooler, on a standby, on a server that only looks like
-// PostgreSQL; with ErrUnavailable if the database is away (but see
-// WithLazyOpen). It fails with ErrConfig for what only a person can mend, such as a
-// wrong password. ctx bounds Open only. db must allow two connections or more.
+// counters is what Stats adds up; protected by table.mu.
+type counters struct {
+	exchanges, losses       uint64
+	roundTrip, roundTripMax time.Duration
+}
+
+// exchanged counts a statement that took d. The smoothed time moves by an
+// eighth of the difference, as TCP's (RFC 6298).
+func (c *counters) exchanged(d time.Duration) {
+	c.exchanges++
+	if c.roundTrip == 0 {
+		c.roundTrip = d
+	} else {
+		c.roundTrip += (d - c.roundTrip) / 8
+	}
+	c.roundTripMax = max(c.roundTripMax, d)
+}
+
+// A sessionKey is what a Session keeps for a key. The key state is part of it,
+// so that both are one allocation.
 //
-// Open panics if db is nil.
-func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
-	if db == nil {
-		panic("sqllock: Open needs a *sql.DB that is not nil")
-	}
-	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1), conflicts: make(map[secretCheck]secretConflict)}
-	if err := s.options.validate(); err != nil {
-		return nil, err
-	}
-	s.table = newKeyTable(s)
-	s.table.asyncUnlock = s.options.async
-	if s.options.registry != nil {
-		s.registrar = newRegistrar(s.options)
-		s.table.registers, s.table.waitingSets = true, make(map[*request]struct{})
-	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	first := newSlot(s)
-	s.slots = []*slot{first}
+// Invariant: conn is not nil exactly while the key is granted.
+type sessionKey struct {
+	state   keyState
+	session *Session
 
-	session, err := s.connectFirst(ctx, first)
-	if err != nil {
-		if !s.options.lazy || !isUnavailable(err) || ctx.Err() != nil {
-			s.cancel()
-			return nil, err
+	check secretCheck // what a connection must use before it requests the key
+	slot  *slot       // whose queue it stands in, while queued or requested
+	conn  *connection // which holds it
+	busy  bool        // while requested: the answer is that another session has it
+	full  error       // ErrCapacity, if the last answer was that; else nil
+}
+
+func sessionKeyOf(k *keyState) *sessionKey { return k.own.(*sessionKey) }
+
+func (k *sessionKey) named(key Key) {
+	if key.print != 0 {
+		k.check = key.secretCheck()
+	}
+}
+
+// suits reports whether the connection uses the secret with which key was made.
+// The key may have been requested under another name of the same number, without
+// a secret.
+func (k *sessionKey) suits(key Key) bool {
+	return key.print == 0 || k.conn.secrets[key.secretCheck()]
+}
+
+func (k *sessionKey) expired() bool { return k.conn.expired() }
+
+func (k *sessionKey) endExpired() { go k.conn.loseLease() } // which needs table.mu
+
+func (k *sessionKey) equip(l *Lock) { l.life = k.conn }
+
+func (k *sessionKey) denial() error {
+	if err := k.session.conflictLocked(k.check); err != nil {
+		return err
+	}
+	return k.full
+}
+
+func (k *sessionKey) reset() {
+	k.check, k.slot, k.conn, k.busy, k.full = secretCheck{}, nil, nil, false, nil
+}
+
+func (s *Session) newKey() *keyState {
+	k := &sessionKey{session: s}
+	k.state.own = k
+	return &k.state
+}
+
+func (s *Session) take(k *keyState) {
+	sl := s.chooseSlotLocked()
+	if sl.away != nil {
+		s.denyKeyLocked(k, sl.away)
+		return
+	}
+	k.phase = queued
+	sessionKeyOf(k).slot = sl
+	sl.tries = append(sl.tries, k)
+	sl.notifyLocked()
+}
+
+func (s *Session) takeGroup(r *request) {
+	if r.enqueued {
+		return
+	}
+	sl := s.chooseSlotLocked()
+	if sl.away != nil {
+		for _, k := range r.states {
+			if k != nil && k.phase == idle {
+				s.denyKeyLocked(k, sl.away)
+			}
 		}
-		first.away, first.wasLost = err, true
+		return
 	}
-	var c *connection
-	if session != nil {
-		c = first.serve(session)
-	}
-	s.tasks.Add(1)
-	go first.keepConnected(c)
-	return s, nil
+	r.enqueued = true
+	sl.groups = append(sl.groups, r)
+	sl.notifyLocked()
 }
 
-// connectFirst makes the first connection.
-func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Session, error) {
-	if err := first.learnDialect(ctx); err != nil {
-		return nil, fromDialect(err)
+func (s *Session) giveBack(k *keyState) {
+	sl := sessionKeyOf(k).conn.slot
+	sl.releases = append(sl.releases, k)
+	if sl.away != nil { // no caller waits for it
+		s.table.replyLocked(k, sl.away)
+		sl.storeLengthLocked()
+		sl.signal()
+		return
 	}
-	if err := s.options.validate(); err != nil { // what was right for another dialect
-		return nil, err
-	}
-	session, err := first.connect(ctx, s.enrollFirst)
-	return session, fromDialect(err)
+	sl.notifyLocked()
 }
 
-// Dialect returns which kind of database the Session is on: the argument of
-// [Schema] and the like. It is the one of [WithDialect], or the one that Open
-// found. Before the first connection of [WithLazyOpen] it is "" if it was not
-// given.
-func (s *Session) Dialect() Dialect {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	switch s.options.dialect.(type) {
-	case nil:
-		return s.options.named
-	case leasetable.SQLite:
-		return SQLite
-	case mysql.Dialect:
-		return MySQL
+// away is why to request k has no chance: of the slot where k is under way, or of
+// the one that it would go to.
+func (s *Session) away(k *keyState) error {
+	own := (*sessionKey)(nil)
+	if k != nil {
+		own = sessionKeyOf(k)
 	}
-	return PostgreSQL
-}
-
-// Close ends the Session. Locks still held end, their contexts with cause
-// ErrClosed; who waits gets ErrClosed, and an Unlock under way that gets no answer
-// any more ErrUnavailable. Its connections are destroyed, not pooled, and so the
-// server frees what was locked, as soon as it hears of that. Close waits for it,
-// about a second at the most. db stays open. Called again it does nothing.
-func (s *Session) Close() error {
-	s.table.mu.Lock()
-	if s.table.closed {
-		s.table.mu.Unlock()
-		return nil
-	}
-	locks := s.table.closeLocked()
-	for _, sl := range s.slots {
-		if sl.conn != nil {
-			sl.conn.retireLocked()
-		}
-	}
-	s.table.mu.Unlock()
-	for _, l := range locks {
-		l.endAs(endClosed)
-	}
-	s.cancel()
-
-	ended := make(chan struct{})
-	go func() {
-		s.tasks.Wait()
-		close(ended)
-	}()
-	timer := time.NewTimer(time.Second)
-	defer timer.Stop()
-	select {
-	case <-ended:
-	case <-timer.C: // a driver is stuck; its connection ends when it returns
-	}
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	for k := range s.table.keys.all() {
-		s.table.replyLocked(k, errSessionClosed)
-	}
-	return nil
-}
-
-// settings is what a connection of s is opened with.
-func (s *Session) settings() dialect.Settings {
-	return dialect.Settings{
-		Lease:            s.options.lease,
-		StatementTimeout: s.options.validFor(),
-		Proof:            proofTimeout,
-		Socket:           s.options.socket,
+	switch {
+	case k == nil || k.phase == idle:
+		return s.bestSlotLocked().away
+	case own.conn != nil:
+		return own.conn.slot.away
+	default:
+		return own.slot.away
 	}
 }
 
-const proofTimeout = 2 * time.Second
-
-var (
-	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
-	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
-	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
-)
+// denyKeyLocked answers for k that it was not granted, with err.
+func (s *Session) denyKeyLocked(k *keyState, err error) {
+	own := sessionKeyOf(k)
+	own.full = nil
+	if errors.Is(err, ErrCapacity) {
+		own.full = err
+	}
+	s.table.deniedLocked(k, err)
+}

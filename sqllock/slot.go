@@ -1,10 +1,9 @@
 package sqllock
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // A slot is a place for one connection of a Session, with the queue of what is to
@@ -32,12 +31,54 @@ type slot struct {
 	retired    bool          // not needed any more
 }
 
+func newSlot(s *Session) *slot {
+	return &slot{s: s, wake: make(chan struct{}, 1), abandoned: new(atomic.Int32)}
+}
+
+// growPause is how long a Session goes without another connection after an
+// attempt at one has failed.
+const growPause = 10 * time.Second
+
 // answerTimeout is how long the database may leave callers without an answer
 // before they get ErrUnavailable.
 const answerTimeout = 900 * time.Millisecond
 
-func newSlot(s *Session) *slot {
-	return &slot{s: s, wake: make(chan struct{}, 1), abandoned: new(atomic.Int32)}
+// chooseSlotLocked is the slot for the next lock. If all slots are full, it opens
+// another one for the locks to come.
+func (s *Session) chooseSlotLocked() *slot {
+	sl := s.bestSlotLocked()
+	if sl.away == nil && s.options.perConn > 0 && sl.loadLocked() >= s.options.perConn && s.mayGrowLocked() {
+		s.growLocked()
+	}
+	return sl
+}
+
+// bestSlotLocked is the first slot with room, so that few locks stay on few
+// connections. If none has room, it is the slot with the fewest locks. Connected
+// slots come before slots that connect, and these before slots that are away.
+func (s *Session) bestSlotLocked() *slot {
+	best := s.slots[0]
+	for _, sl := range s.slots[1:] {
+		if sl.standing() != best.standing() {
+			if sl.standing() > best.standing() {
+				best = sl
+			}
+		} else if best.loadLocked() >= s.options.perConn && sl.loadLocked() < best.loadLocked() {
+			best = sl
+		}
+	}
+	return best
+}
+
+// standing ranks a slot by what can be expected of it.
+func (sl *slot) standing() int {
+	switch {
+	case sl.away != nil:
+		return 0
+	case sl.conn == nil:
+		return 1
+	}
+	return 2
 }
 
 // loadLocked is how many locks are on sl, or may soon be.
@@ -47,6 +88,24 @@ func (sl *slot) loadLocked() int {
 		n += sl.conn.held + sl.conn.batch.mayBring()
 	}
 	return n
+}
+
+// mayGrowLocked reports whether to open another connection. It keeps to
+// WithMaxConns, and leaves a connection of the pool for the proof that each needs
+// when it connects.
+func (s *Session) mayGrowLocked() bool {
+	limit := s.options.maxConns
+	if pool := s.db.Stats().MaxOpenConnections; pool > 0 {
+		limit = min(limit, pool-1)
+	}
+	connecting := slices.ContainsFunc(s.slots, func(sl *slot) bool { return sl.conn == nil })
+	return len(s.slots) < limit && !connecting && (s.growAfter == 0 || now() >= s.growAfter)
+}
+
+// removeLocked takes sl, which has no locks and no queue, out of use.
+func (s *Session) removeLocked(sl *slot) {
+	sl.retired = true
+	s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == sl })
 }
 
 // notifyLocked says that something was queued.
@@ -70,99 +129,6 @@ func (sl *slot) storeLengthLocked() {
 	sl.queued.Store(int64(len(sl.releases) + len(sl.tries) + len(sl.groups)))
 }
 
-// keepConnected connects sl again and again, until the Session is closed or sl
-// retires. c is its first connection, or nil. The pauses grow while attempts bring
-// no connection, or one that dies before it has answered.
-func (sl *slot) keepConnected(c *connection) {
-	defer sl.s.tasks.Done()
-	for failures := 0; !sl.done(); {
-		if c == nil {
-			session, err := sl.connect(sl.s.ctx, sl.s.enrollLater)
-			if err != nil {
-				sl.unreachable(fromDialect(err))
-				sl.backOff(failures)
-				failures++
-				continue
-			}
-			c = sl.serve(session)
-		}
-		<-c.gone
-		sl.closeConnection(c)
-		if c.hasServed() {
-			failures = 0
-		} else {
-			sl.backOff(failures)
-			failures++
-		}
-		c = nil
-	}
-}
-
-func (sl *slot) done() bool {
-	sl.s.table.mu.Lock()
-	defer sl.s.table.mu.Unlock()
-	return sl.retired || sl.s.table.closed
-}
-
-// backOff pauses after a failure that followed on others, or returns when the
-// Session is closed.
-func (sl *slot) backOff(failures int) {
-	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-sl.s.ctx.Done():
-	}
-}
-
-// serve makes a connection of session, and starts it.
-func (sl *slot) serve(session dialect.Session) *connection {
-	t := sl.s.table
-	t.mu.Lock()
-	c := newConnection(sl, session)
-	again := sl.wasLost && !t.closed
-	if t.closed {
-		c.retireLocked()
-	} else {
-		sl.conn, sl.away, sl.wasLost = c, nil, false
-		if sl.down != nil {
-			sl.down.Stop()
-		}
-		if socket := session.Socket(); socket != nil {
-			sl.s.address = socket.RemoteAddr()
-		}
-	}
-	t.mu.Unlock()
-	if again {
-		sl.s.options.log.Info("sqllock: connected again")
-	}
-	sl.signal() // for what has queued up meanwhile
-	go c.run()
-	return c
-}
-
-// closeConnection waits for the goroutine of c to end its session, and closes the
-// socket under one that is stuck.
-func (sl *slot) closeConnection(c *connection) {
-	wait := sl.s.options.closeTimeout
-	if c.overdue() {
-		wait = 0
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-c.stopped:
-		return
-	case <-timer.C:
-	}
-	c.session.Abort()
-	sl.abandoned.Add(1)
-	go func() {
-		<-c.stopped
-		sl.abandoned.Add(-1)
-	}()
-}
-
 // lostLocked has callers fail once they have had no answer for answerTimeout,
 // unless sl is connected again by then.
 func (sl *slot) lostLocked() {
@@ -182,31 +148,6 @@ func (sl *slot) lostLocked() {
 			sl.failQueueLocked(errNoConnection)
 		}
 	})
-}
-
-// unreachable notes that an attempt to connect failed. A slot that has not
-// served yet, and is not the only one, is given up.
-func (sl *slot) unreachable(err error) {
-	t := sl.s.table
-	t.mu.Lock()
-	news := false
-	switch {
-	case t.closed:
-	case sl != sl.s.slots[0] && !sl.wasLost:
-		sl.s.removeLocked(sl)
-		sl.s.growAfter = now() + growPause
-		news = true
-	default:
-		sl.wasLost = true
-		if sl.away != nil || !isUnavailable(err) {
-			news = sl.away == nil || sl.away.Error() != err.Error()
-			sl.failQueueLocked(err)
-		}
-	}
-	t.mu.Unlock()
-	if news {
-		sl.s.options.log.Warn("sqllock: cannot connect", "reason", err)
-	}
 }
 
 // failQueueLocked fails the calls that wait for an answer, and those that come from

@@ -1,45 +1,13 @@
 package sqllock
 
 import (
+	"math"
+	"runtime"
+	"time"
+
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
-
-// A statementKind is what a statement is for. The kinds are in the order in which
-// a round comes to them.
-type statementKind uint8
-
-const (
-	drawToken     statementKind = iota // a fencing token
-	endProcesses                       // ends server processes that lost connections have left behind
-	lookAtTable                        // how full the server's lock table is
-	checkSecrets                       // makes and gives back checks of key secrets
-	writeRegistry                      // what is held and waited for
-	exchangeKeys                       // the batch: takes keys and gives them back, or is just a heartbeat
-	noStatement
-)
-
-// A round is one pass over the kinds of statements. A connection sends at most one
-// of each kind in a round, so that none keeps the others from their turn.
-type round struct {
-	next statementKind // the kind to come to next
-	due  bool          // a heartbeat was due when the round began
-	beat bool          // one is still due: none of its statements has been one
-	tend bool          // what is due once a heartbeat is due in this round
-
-	// What the statement under way carries, by its kind, and its answers.
-	tokens   []*tokenRequest
-	token    dialect.Token
-	left     []dialect.Process // to end; then those that are still there
-	asked    int               // locks held or requested when the table was looked at
-	table    dialect.LockTable
-	wanted   []secretCheck // checks to make
-	dropped  []secretCheck // checks to give back
-	refused  []bool        // beside wanted: another session disputes it
-	register *postgres.Register
-}
-
-func beginRound(due bool) round { return round{due: due, beat: due} }
 
 // exchange sends one statement, if there is something to send or a heartbeat is
 // due. It reports whether it did, and c lives.
@@ -89,8 +57,8 @@ func (c *connection) prepareLocked(kind statementKind) bool {
 		return c.prepareEndLocked()
 	case lookAtTable:
 		return c.prepareLookLocked()
-	case checkSecrets:
-		return c.prepareSecretsLocked()
+	case checkSecret:
+		return c.prepareSecretLocked()
 	default:
 		return c.prepareRegistryLocked()
 	}
@@ -106,8 +74,8 @@ func (c *connection) send(kind statementKind) (err error) {
 		r.left, err = c.endLeft(r.left)
 	case lookAtTable:
 		r.table, err = c.session.(dialect.Surveyor).LockTable()
-	case checkSecrets:
-		r.refused, err = c.session.CheckSecrets(inDialect(r.wanted), inDialect(r.dropped))
+	case checkSecret:
+		r.refused, err = c.sendSecret()
 	case writeRegistry:
 		err = c.session.(postgres.Registrar).Register(*c.slot.s.registrar.tables.Load(), r.register)
 	default:
@@ -136,8 +104,8 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		beat = c.completeEnd(err)
 	case lookAtTable:
 		beat = c.completeLook(err)
-	case checkSecrets:
-		c.completeSecrets(err)
+	case checkSecret:
+		c.completeSecret(err)
 	default:
 		c.completeRegistry(err)
 	}
@@ -147,26 +115,37 @@ func (c *connection) complete(kind statementKind, err error) bool {
 	return !c.dead.Load()
 }
 
-// completeAside takes in the outcome of a statement that changes no lock, and
-// reports whether it was a heartbeat too.
+// coalesce lets the callers that are about to queue something do it, for as long as
+// the queue grows. So the callers that one statement has answered are in the next.
+// It sets no timer. Where no goroutine is ready to run, it returns at once. Where
+// the processor is busy with other work, it does not insist.
 //
-// If the server has rejected it, the locks are as they were. But that proves
-// nothing, so the deadline stays, and a heartbeat is still due.
-func (c *connection) completeAside(err error) (beat bool) {
-	if err != nil && !survived(err) {
-		c.loseConnection(err.Error())
-		return true
+// It returns how many keys the next statement carries at most. Groups do not count:
+// they all go. The limit is half of what is queued, where it pays (see halves). From then on
+// there is always a half in the queue when the other one is answered, and coalesce
+// has nothing to wait for.
+func (c *connection) coalesce() (limit int) {
+	const (
+		all     = math.MaxInt
+		patient = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
+	)
+	queued := int(c.slot.queued.Load())
+	if queued >= fullStatement && c.stats.halves(queued+c.stats.answered) {
+		return all
 	}
-	s := c.slot.s
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	if err != nil {
-		c.batch.underWay = false
-		return false
+	began, first := now(), queued
+	for range 16 { // callers may keep coming
+		runtime.Gosched()
+		before := queued
+		if queued = int(c.slot.queued.Load()); queued == before || now()-began > patient {
+			break
+		}
 	}
-	if c.round.due && c.round.beat {
-		s.counters.exchanges++
+	if came := queued - first; came >= fullStatement {
+		c.stats.observe(came, now()-began)
 	}
-	c.renewLocked(now())
-	return true
+	if queued >= 2*fullStatement && c.stats.halves(queued) {
+		return queued / 2
+	}
+	return all
 }

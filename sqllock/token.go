@@ -60,7 +60,8 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	if l.conn == nil {
+	conn, ok := l.life.(*connection)
+	if !ok {
 		return nil, errNoToken
 	}
 	if l.shared {
@@ -69,9 +70,9 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	if token := l.drawn(); token != nil {
 		return token, nil
 	}
-	if token, ok := l.conn.session.ReservedToken(); ok {
+	if token, ok := conn.session.ReservedToken(); ok {
 		l.noteToken(nil, &token)
-	} else if err := l.conn.requestToken(ctx, l, nil); err != nil {
+	} else if err := conn.requestToken(ctx, l, nil); err != nil {
 		return nil, err
 	}
 	return l.tokenIfHeld()
@@ -80,7 +81,7 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 // drawInstead returns a token that takes the place of old. It is for a lock that
 // outlives its server: of that server's next life old says nothing.
 func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
-	if err := l.conn.requestToken(ctx, l, old); err != nil {
+	if err := l.life.(*connection).requestToken(ctx, l, old); err != nil {
 		return nil, err
 	}
 	return l.tokenIfHeld()
@@ -113,14 +114,6 @@ func (l *Lock) noteToken(old, token *dialect.Token) {
 	if more := l.attachLocked(); more.token == old {
 		more.token = token
 	}
-}
-
-// A tokenRequest is a call that waits for a token of lock in the place of old.
-type tokenRequest struct {
-	lock *Lock
-	old  *dialect.Token
-	err  error
-	done chan struct{} // closed when there is a token, or err
 }
 
 // requestToken waits until lock, which is on c, has a token other than old.

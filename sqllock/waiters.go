@@ -46,16 +46,6 @@ func (t *keyTable) waitErrorLocked(r *request) error {
 	return nil
 }
 
-// firstState is the first key state that r is on; nil if there is none.
-func (r *request) firstState() *keyState {
-	for _, k := range r.states {
-		if k != nil {
-			return k
-		}
-	}
-	return nil
-}
-
 // timedOutLocked is the error when the table's timeout has passed.
 func (t *keyTable) timedOutLocked() error {
 	if t.onTimeout != nil {
@@ -193,13 +183,6 @@ func (t *keyTable) denyLocked(k *keyState, err error, concerns func(*request) bo
 			t.source.takeGroup(r)
 		}
 	}
-}
-
-// hasIdleKey reports whether r wants a key that no statement requests yet.
-func (r *request) hasIdleKey() bool {
-	return slices.ContainsFunc(r.states, func(k *keyState) bool {
-		return k != nil && k.phase == idle && !k.polling
-	})
 }
 
 const (

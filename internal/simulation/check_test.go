@@ -122,13 +122,13 @@ func (n grantNumber) before(other grantNumber) bool {
 // of the key, and smaller than those of later ones.
 func (w *world) noteToken(h *holder, token string) {
 	w.mu.Lock()
-	drawn := w.tokens[h.lock.Key()]
-	if drawn == nil {
-		drawn = make(map[grantNumber]string)
-		w.tokens[h.lock.Key()] = drawn
+	given := w.tokens[h.lock.Key()]
+	if given == nil {
+		given = make(map[grantNumber]string)
+		w.tokens[h.lock.Key()] = given
 	}
 	fair := true
-	for number, other := range drawn {
+	for number, other := range given {
 		switch {
 		case number.before(h.number):
 			fair = fair && other < token
@@ -138,7 +138,7 @@ func (w *world) noteToken(h *holder, token string) {
 			fair = fair && token == other
 		}
 	}
-	drawn[h.number] = token
+	given[h.number] = token
 	w.figures["tokens"]++
 	w.mu.Unlock()
 	if !fair {

@@ -28,11 +28,33 @@ type link struct {
 	// protected by server.mu
 	cut    time.Duration    // no message passes until then
 	faults []statementFault // of the next statements
+	burst  time.Duration    // when the last burst of faults began; 0: there was none
 	woke   time.Duration    // when the last suspend ended; 0: there was none
 }
 
 // boot returns the time by the client's boot clock. It goes on in a suspend.
 func (l *link) boot() time.Duration { return now() + time.Duration(l.asleep.Load()) }
+
+// The faults of a harmless plan come in bursts of this length, with a pause after
+// each.
+//
+// Each call gets its answer in responseBound then. Without pauses, a row of
+// statements that the server rejects may take longer. The engine is right to
+// answer ErrUnavailable then, and no rule for harmless plans would hold.
+const (
+	burstLength = goodTime / 4
+	burstPause  = goodTime / 2
+)
+
+// mayFailLocked reports whether the next fault of a harmless plan may happen to a
+// statement that is sent now. server.mu is held.
+func (l *link) mayFailLocked() bool {
+	at := now()
+	if l.burst == 0 || at >= l.burst+burstLength+burstPause {
+		l.burst = at
+	}
+	return at < l.burst+burstLength
+}
 
 // open opens a Session for c and reports whether it succeeded.
 func (w *world) open(c *client) bool {

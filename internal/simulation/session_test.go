@@ -30,7 +30,7 @@ type session struct {
 	killed         time.Duration // when killLocked ended it; 0: it did not
 	checks         map[dialect.SecretCheck]bool
 	reservesTokens bool  // an exchange that takes locks reserves tokens
-	drawn          int64 // the last token handed out
+	handedOut      int64 // the last token handed out
 	reserved       int64 // the last token of the block
 }
 

@@ -8,11 +8,11 @@ import (
 func (s *session) ReservedToken() (dialect.Token, bool) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	if s.drawn == s.reserved {
+	if s.handedOut == s.reserved {
 		return dialect.Token{}, false
 	}
-	s.drawn++
-	return dialect.Token{Number: s.drawn}, true
+	s.handedOut++
+	return dialect.Token{Number: s.handedOut}, true
 }
 
 // Token implements dialect.Session.
@@ -22,7 +22,7 @@ func (s *session) Token() (token dialect.Token, err error) {
 		token.Number = s.server.tokens
 	})
 	s.server.mu.Lock()
-	s.drawn = s.reserved // those are smaller, and a later holder needs a greater one
+	s.handedOut = s.reserved // those are smaller, and a later holder needs a greater one
 	s.server.mu.Unlock()
 	return token, err
 }
@@ -38,8 +38,8 @@ func (s *session) reserve(last int64, err error) {
 	defer s.server.mu.Unlock()
 	switch {
 	case err != nil:
-		s.drawn, s.reserved = 0, 0
+		s.handedOut, s.reserved = 0, 0
 	case last > 0:
-		s.drawn, s.reserved = last-tokenBlock, last
+		s.handedOut, s.reserved = last-tokenBlock, last
 	}
 }

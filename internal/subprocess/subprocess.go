@@ -82,7 +82,7 @@ func start(c *exec.Cmd) (*Process, error) {
 	}
 	defer writer.Close()
 	c.Stdout = writer
-	if err := startFromLastingThread(c); err != nil {
+	if err := startFromUnlockedThread(c); err != nil {
 		return nil, errors.Join(err, reader.Close())
 	}
 	p := &Process{Stdin: stdin, Stdout: bufio.NewReader(reader), command: c, ended: make(chan struct{})}
@@ -93,10 +93,10 @@ func start(c *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// startFromLastingThread starts c from a goroutine of its own. Linux takes the
+// startFromUnlockedThread starts c from a goroutine of its own. Linux takes the
 // end of the thread that starts a process for the end of its parent. A thread
 // ends with a goroutine that is locked to it, as the caller's may be.
-func startFromLastingThread(c *exec.Cmd) error {
+func startFromUnlockedThread(c *exec.Cmd) error {
 	started := make(chan error)
 	go func() { started <- c.Start() }()
 	return <-started

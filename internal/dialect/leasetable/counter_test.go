@@ -46,20 +46,23 @@ func TestLeaseTableElsewhere(t *testing.T) {
 	}
 	mustHold(t, s, 2)
 	check, rival := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
+	drop := func(s *session, c dialect.SecretCheck) (bool, error) { return false, s.DropSecret(c) }
 	for _, tt := range []struct {
-		name            string
-		s               *session
-		wanted, dropped []dialect.SecretCheck
-		conflicts       []bool
+		name     string
+		call     func(*session, dialect.SecretCheck) (bool, error)
+		s        *session
+		check    dialect.SecretCheck
+		conflict bool
 	}{
-		{"a free check", s, []dialect.SecretCheck{check}, nil, []bool{false}},
-		{"another fingerprint", other, []dialect.SecretCheck{rival, {Class: 2, Fingerprint: 1}}, nil, []bool{true, false}},
-		{"given back", s, nil, []dialect.SecretCheck{check}, nil},
-		{"another fingerprint then", other, []dialect.SecretCheck{rival}, nil, []bool{false}},
+		{"a free check", (*session).UseSecret, s, check, false},
+		{"the same again", (*session).UseSecret, s, check, false},
+		{"another fingerprint", (*session).UseSecret, other, rival, true},
+		{"another class", (*session).UseSecret, other, dialect.SecretCheck{Class: 2, Fingerprint: 1}, false},
+		{"given back", drop, s, check, false},
+		{"another fingerprint then", (*session).UseSecret, other, rival, false},
 	} {
-		conflicts, err := tt.s.CheckSecrets(tt.wanted, tt.dropped)
-		if err != nil || !reflect.DeepEqual(conflicts, tt.conflicts) {
-			t.Errorf("%s: conflicts %v, %v; want %v", tt.name, conflicts, err, tt.conflicts)
+		if conflict, err := tt.call(tt.s, tt.check); err != nil || conflict != tt.conflict {
+			t.Errorf("%s: conflict %t, %v; want %t", tt.name, conflict, err, tt.conflict)
 		}
 	}
 }

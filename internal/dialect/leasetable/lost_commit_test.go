@@ -25,10 +25,11 @@ func TestLostCommit(t *testing.T) {
 			return s.Exchange(&dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
 		}},
 		{"Held", func(s *session) error { _, err := s.Held(); return err }},
-		{"CheckSecrets", func(s *session) error {
-			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+		{"UseSecret", func(s *session) error {
+			_, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1})
 			return err
 		}},
+		{"DropSecret", func(s *session) error { return s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}) }},
 		{"Token", func(s *session) error { _, err := s.Token(); return err }},
 	} {
 		s := open()

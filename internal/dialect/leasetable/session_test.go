@@ -69,13 +69,17 @@ func mustHold(t *testing.T, s *session, want int) {
 }
 
 // A statement that arrives after a later one of its session does nothing. It
-// takes no lock, gives none back, and takes no check. That may happen when its
-// connection fails while it is on its way.
+// takes no lock and gives none back, and it neither uses nor drops a check. That
+// may happen when its connection fails while it is on its way.
 func TestLateStatement(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
 	s := open()
 	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	used, other := dialect.SecretCheck{Class: 2, Fingerprint: 1}, dialect.SecretCheck{Class: 2, Fingerprint: 2}
+	if _, err := s.UseSecret(used); err != nil {
 		t.Fatal(err)
 	}
 	late := s.stamp // what statements that have not arrived yet were made with
@@ -87,10 +91,11 @@ func TestLateStatement(t *testing.T) {
 		"release": func(n *stamp) error {
 			return s.tables.exchange(t.Context(), n, &dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}, new(reservedTokens))
 		},
-		"check": func(n *stamp) error {
-			_, err := s.tables.checkSecrets(t.Context(), n, []dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+		"use": func(n *stamp) error {
+			_, err := s.tables.useSecret(t.Context(), n, dialect.SecretCheck{Class: 1, Fingerprint: 1})
 			return err
 		},
+		"drop": func(n *stamp) error { return s.tables.dropSecret(t.Context(), n, used) },
 	} {
 		stamp := late
 		if err := call(&stamp); !errors.Is(err, errExpired) {
@@ -98,8 +103,12 @@ func TestLateStatement(t *testing.T) {
 		}
 	}
 	mustHold(t, s, 1)
-	if conflicts, err := open().CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 2}}, nil); err != nil || conflicts[0] {
-		t.Errorf("another session's check: conflicts %v, %v", conflicts, err)
+	newcomer := open()
+	if conflict, err := newcomer.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 2}); err != nil || conflict {
+		t.Errorf("another session's check, after a late use: conflict %t, %v", conflict, err)
+	}
+	if conflict, err := newcomer.UseSecret(other); err != nil || !conflict {
+		t.Errorf("another session's check, after a late drop: conflict %t, %v", conflict, err)
 	}
 }
 
@@ -122,8 +131,11 @@ func TestExpiredSession(t *testing.T) {
 	if _, err := s.Token(); !isGone(err) {
 		t.Errorf("Token: %v, want Gone", err)
 	}
-	if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isGone(err) {
-		t.Errorf("CheckSecrets: %v, want Gone", err)
+	if _, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); !isGone(err) {
+		t.Errorf("UseSecret: %v, want Gone", err)
+	}
+	if err := s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); !isGone(err) {
+		t.Errorf("DropSecret: %v, want Gone", err)
 	}
 	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}, Any: [][]dialect.Key{{{Space: dialect.TwoInts, ID: 1}}}}
 	if err := other.Exchange(b); err != nil {

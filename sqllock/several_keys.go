@@ -6,71 +6,35 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// Locks are locks that were acquired together, by [Session.TryLockAll] or LockAll.
-// There is one for each key, in the order of the keys' numbers. This order is the
-// same for every caller, so use it to call [Fence] for all of them. Keys that are
-// equal in the database have one lock.
-//
-// Each lock can also be used and released separately. The methods are safe for
-// concurrent use. Those of a nil Locks do nothing: there is no lock to lose.
-type Locks []*Lock
+// acquireAny takes the first free one of keys, or waits for one.
+func (t *keyTable) acquireAny(ctx context.Context, keys []Key, w want) (*Lock, error) {
+	distinct := distinctKeys(keys)
+	switch len(distinct) {
+	case 0:
+		return nil, errNoKeys
+	case 1:
+		return t.acquire(ctx, distinct[0], w)
+	}
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	return t.submit(newRequest(ctx, distinct, w))
+}
 
-// Err returns nil while all locks are certainly held, by [Lock.Err]. Otherwise it
-// returns the error of the first that is not.
-func (ls Locks) Err() error {
-	for _, l := range ls {
-		if err := l.Err(); err != nil {
-			return err
+// distinctKeys is keys without those that the database could not tell apart.
+func distinctKeys(keys []Key) []Key {
+	distinct := make([]Key, 0, len(keys))
+	for _, k := range keys {
+		if !slices.ContainsFunc(distinct, func(d Key) bool { return d.id() == k.id() }) {
+			distinct = append(distinct, k)
 		}
 	}
-	return nil
-}
-
-// Bind returns ctx with all locks in it, ended by the loss of any: [Lock.Bind] of
-// each, one in the other. [FromContext] without keys returns the last of them.
-func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
-	if len(ls) == 0 {
-		return context.WithCancel(ctx)
-	}
-	last := len(ls) - 1
-	outer, cancelOuter := ls[:last].Bind(ctx)
-	bound, unbind := ls[last].Bind(outer)
-	return bound, func() { unbind(); cancelOuter() }
-}
-
-// Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
-// does, and joins the errors of all.
-func (ls Locks) Unlock() error {
-	errs := make([]error, len(ls))
-	var wg sync.WaitGroup
-	for i, l := range ls {
-		wg.Go(func() { errs[i] = l.Unlock() })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// DoAll is [Do] for a set of keys: TryLockAll, fn, Unlock. The context of fn is
-// ctx with all the locks in it, and ends when any of them is lost. The lock of
-// one of the keys is FromContext(ctx, key).
-//
-// It returns the error of TryLockAll, or else that of fn, joined by ErrLost if a
-// lock was lost before fn returned. The keys become free when fn panics, too.
-//
-// l is a [Session] or a [Memory].
-func DoAll(ctx context.Context, l interface {
-	TryLockAll(ctx context.Context, keys ...Key) (Locks, error)
-}, keys []Key, fn func(context.Context) error,
-) error {
-	locks, err := l.TryLockAll(ctx, keys...)
-	if err != nil {
-		return err
-	}
-	return underLock(ctx, locks, fn)
+	return distinct
 }
 
 // acquireAll takes all of keys or none. It does not wait.
@@ -166,8 +130,43 @@ func (t *keyTable) placeAllLocked(r *request) {
 	}
 }
 
-// ready reports whether no statement requests any of r's keys, and all may be
-// requested now.
-func (r *request) ready() bool {
-	return !slices.ContainsFunc(r.states, func(k *keyState) bool { return k == nil || k.phase != idle || k.polling })
+// minKeys is how many keys r brings if it is granted.
+func (r *request) minKeys() int {
+	if r.all {
+		return len(r.keys)
+	}
+	return 1
+}
+
+// fairShare is those of r's keys to request in one statement. It is all keys that no
+// other statement requests. Where several calls try for the same keys, it is a fair
+// part of them. For a request that wants all keys, it is all or none.
+func (r *request) fairShare() []*keyState {
+	var states []*keyState
+	if r.all {
+		if r.ready() {
+			states = slices.Clone(r.states)
+		}
+		return states
+	}
+	quota := len(r.keys)
+	for _, k := range r.states {
+		if k == nil || k.phase != idle || k.polling {
+			continue
+		}
+		if k.key.Space != dialect.Bigint { // the groups of a batch are of the bigint space
+			if len(states) == 0 {
+				states = append(states, k)
+			}
+			break
+		}
+		if len(states) == 0 && !r.waits {
+			quota = (len(r.keys) + len(k.waiters) - 1) / len(k.waiters)
+		}
+		if len(states) == quota {
+			break
+		}
+		states = append(states, k)
+	}
+	return states
 }

@@ -1,0 +1,200 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+const connectTimeout = 5 * time.Second
+
+// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver
+// can cost. Beyond it no attempt to connect is made.
+const maxAbandoned = 4
+
+// hangs is how long an attempt to connect may take before it is asked whether
+// the server answers at all, and how long that question may take.
+const hangs = 500 * time.Millisecond
+
+const probePause = 200 * time.Millisecond // between two such questions
+
+// maxBeside is how many attempts may start while one hangs. The server may be
+// quick to answer, and slow to connect.
+const maxBeside = 2
+
+// attempt does what needs a driver. It returns when caller ends, however stuck the
+// driver is; what the driver may still bring is undone.
+//
+// An attempt may hang though the server can be reached again: its bytes were lost
+// while the network was cut. So another one starts as soon as the server is seen to
+// answer, and the first to succeed counts.
+func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
+	if sl.abandoned.Load() >= maxAbandoned {
+		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
+	}
+	ctx, cancel := context.WithCancel(caller)
+	defer cancel()
+	defer func() {
+		if caller.Err() == nil {
+			err = inTime(err)
+		}
+	}()
+	timer := time.NewTimer(connectTimeout)
+	defer timer.Stop()
+	select {
+	case sl.s.connecting <- struct{}{}:
+		defer func() { <-sl.s.connecting }()
+	case <-timer.C:
+		return brought, context.DeadlineExceeded
+	case <-ctx.Done():
+		return brought, ctx.Err()
+	}
+	race := &race[T]{ctx: ctx, b: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
+	race.start()
+	return race.first(sl.s.answers(ctx))
+}
+
+// A race is attempts at one thing, of which the first to succeed counts.
+type race[T any] struct {
+	ctx      context.Context // ends with the race
+	b        *slot
+	do       func(context.Context) (T, error)
+	undo     func(T)
+	outcomes chan outcome[T]
+	running  int
+	giveUp   context.CancelFunc // of the attempt that started last
+}
+
+type outcome[T any] struct {
+	brought T
+	err     error
+}
+
+// start starts an attempt. If the pool has no two connections for it, the one
+// before is given up: that one hangs.
+func (r *race[T]) start() {
+	if stats := r.b.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
+		r.giveUp()
+	}
+	within, cancel := context.WithTimeout(r.ctx, connectTimeout)
+	r.giveUp = cancel
+	r.running++
+	go func() {
+		defer cancel()
+		brought, err := once(within, r.b, r.do, r.undo)
+		select {
+		case r.outcomes <- outcome[T]{brought, err}:
+		case <-r.ctx.Done():
+			if err == nil {
+				r.undo(brought)
+			}
+		}
+	}()
+}
+
+// first returns what the first attempt that succeeds has brought, or when all have
+// failed the error that tells most. answers says that the server answers.
+func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
+	for {
+		select {
+		case <-r.ctx.Done():
+			return none, r.ctx.Err()
+		case <-answers:
+			if r.b.abandoned.Load() < maxAbandoned {
+				r.start()
+			}
+		case o := <-r.outcomes:
+			if o.err == nil {
+				return o.brought, nil
+			}
+			if r.running--; err == nil || isContext(err) {
+				err = o.err
+			}
+			if r.running == 0 {
+				return none, err
+			}
+		}
+	}
+}
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// once does do, and returns when ctx ends, however stuck the driver is.
+func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
+	done := make(chan outcome[T])
+	abandoned := make(chan struct{})
+	sl.abandoned.Add(1)
+	go func() {
+		defer sl.abandoned.Add(-1)
+		brought, err := do(ctx)
+		select {
+		case done <- outcome[T]{brought, err}:
+		case <-abandoned:
+			if err == nil {
+				undo(brought)
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.brought, o.err
+	case <-ctx.Done():
+		close(abandoned)
+		return brought, ctx.Err()
+	}
+}
+
+// answers tells up to maxBeside times, until ctx ends, that the server answers
+// where the last connection led to. It never does if that is not known.
+func (s *Session) answers(ctx context.Context) <-chan struct{} {
+	s.table.mu.Lock()
+	address := s.address
+	prober, ok := s.options.dialect.(dialect.Prober)
+	s.table.mu.Unlock()
+	if !ok || address == nil {
+		return nil
+	}
+	told := make(chan struct{})
+	go func() {
+		for wait, n := hangs, 0; n < maxBeside && sleep(ctx, wait); {
+			within, cancel := context.WithTimeout(ctx, hangs)
+			yes := prober.Responds(within, address)
+			cancel()
+			if wait = probePause; !yes {
+				continue
+			}
+			n++
+			wait = 2 * hangs // for the attempt that now starts
+			select {
+			case told <- struct{}{}:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return told
+}
+
+// sleep waits for d, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// inTime returns err of an attempt with a bound of our own. The end of our own
+// context must not look like the end of a caller's.
+func inTime(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return &dialect.Failure{Kind: dialect.Gone, Reason: "no answer within " + connectTimeout.String()}
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package sqllock
+
+import (
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// A batch is the keys that one statement takes and gives back, with the requests
+// that wait for its answer.
+// A connection has one, which it fills again and again.
+//
+// Invariant: each key that the batch takes is in phase requested, and each key that
+// it gives back is in phase freeing. This holds from prepareBatchLocked until the
+// batch is completed or the connection is lost.
+type batch struct {
+	statement dialect.Batch
+	releases  []*keyState // beside statement.Release
+	tries     []*keyState // beside statement.Try
+	groups    []group     // beside statement.Any
+	sets      []group     // beside statement.All
+
+	// Of the statement under way, of whatever kind.
+	underWay bool
+	sent     time.Duration
+	sentBoot time.Duration // the same by the clock that goes on while the system is suspended
+	oldest   time.Duration // since when callers have waited
+
+	wakes []chan struct{} // the callers to wake once the batch is completed
+}
+
+// A group is what request wants together: one of keys or, in a set, all of them.
+type group struct {
+	keys    []*keyState
+	request *request
+}
+
+// clear empties the batch for its next use.
+func (b *batch) clear() {
+	b.statement.Reset()
+	clear(b.releases)
+	clear(b.tries)
+	clear(b.groups)
+	clear(b.sets)
+	b.releases, b.tries, b.groups, b.sets = b.releases[:0], b.tries[:0], b.groups[:0], b.sets[:0]
+}
+
+// mayBring is how many keys the batch may bring.
+func (b *batch) mayBring() int {
+	n := len(b.tries) + len(b.groups)
+	for _, set := range b.sets {
+		n += len(set.keys)
+	}
+	return n
+}
+
+// wake wakes the callers that have their answers.
+func (b *batch) wake() {
+	for _, done := range b.wakes {
+		done <- struct{}{}
+	}
+	clear(b.wakes)
+	b.wakes = b.wakes[:0]
+}
+
+// failLocked tells the callers of the batch that there is no answer yet. What the
+// batch brings after all is given back.
+func (b *batch) failLocked(t *keyTable, err error) {
+	if !b.underWay {
+		return
+	}
+	for _, k := range b.releases {
+		t.replyLocked(k, err)
+		t.denyTriesLocked(k, err)
+	}
+	for _, k := range b.tries {
+		t.denyTriesLocked(k, err)
+	}
+	for _, groups := range [][]group{b.groups, b.sets} {
+		for _, g := range groups {
+			for _, k := range g.keys {
+				t.denyTriesLocked(k, err)
+			}
+		}
+	}
+}
+
+// A batchStats is what a connection has seen of how long things take. It decides how
+// much the next statement carries. The connection's goroutine alone uses it.
+type batchStats struct {
+	roundTrip time.Duration // of the last statement
+	answered  int           // callers whom it answered
+	perCaller time.Duration // for a caller to get its answer and come again, beside all others; smoothed
+}
+
+// observe notes that so many callers took so long to come again.
+func (stats *batchStats) observe(callers int, took time.Duration) {
+	each := took / time.Duration(callers)
+	if stats.perCaller == 0 {
+		stats.perCaller = each
+	}
+	stats.perCaller += (each - stats.perCaller) / 8
+}
+
+// halves reports whether two statements are faster than one for so many callers. One
+// is then under way while the callers of the other get their answers and come again.
+//
+// Say the way there and back takes L, the server's work S and that of the callers
+// C. One statement for all takes L + S + C. Two halves take 2L + S, or C if that is
+// longer. So halves win where L < C. The round trip is L and some of S. It is so
+// with a database nearby and hundreds of callers. Across a slow network one
+// statement carries all.
+func (stats *batchStats) halves(callers int) bool {
+	return stats.roundTrip < time.Duration(callers)*stats.perCaller
+}

@@ -1,0 +1,160 @@
+package sqllock
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
+)
+
+// Open makes a Session on db. It connects, and proves that locks exclude on
+// this very database: it fails with ErrNotExclusive, and says what to change,
+// behind a transaction pooler, on a standby, on a server that only looks like
+// PostgreSQL; with ErrUnavailable if the database is away (but see
+// WithLazyOpen). It fails with ErrConfig for what only a person can mend, such as a
+// wrong password. ctx bounds Open only. db must allow two connections or more.
+//
+// Open panics if db is nil.
+func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
+	if db == nil {
+		panic("sqllock: Open needs a *sql.DB that is not nil")
+	}
+	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1), conflicts: make(map[secretCheck]secretConflict)}
+	if err := s.options.validate(); err != nil {
+		return nil, err
+	}
+	s.table = newKeyTable(s)
+	s.table.asyncUnlock = s.options.async
+	if s.options.registry != nil {
+		s.registrar = newRegistrar(s.options)
+		s.table.registers, s.table.waitingSets = true, make(map[*request]struct{})
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	first := newSlot(s)
+	s.slots = []*slot{first}
+
+	session, err := s.connectFirst(ctx, first)
+	if err != nil {
+		if !s.options.lazy || !isUnavailable(err) || ctx.Err() != nil {
+			s.cancel()
+			return nil, err
+		}
+		first.away, first.wasLost = err, true
+	}
+	var c *connection
+	if session != nil {
+		c = first.serve(session)
+	}
+	s.tasks.Add(1)
+	go first.keepConnected(c)
+	return s, nil
+}
+
+// connectFirst makes the first connection.
+func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Session, error) {
+	if err := first.learnDialect(ctx); err != nil {
+		return nil, fromDialect(err)
+	}
+	if err := s.options.validate(); err != nil { // what was right for another dialect
+		return nil, err
+	}
+	session, err := first.connect(ctx, s.enrollFirst)
+	return session, fromDialect(err)
+}
+
+// Close ends the Session. Locks still held end, their contexts with cause
+// ErrClosed; who waits gets ErrClosed, and an Unlock under way that gets no answer
+// any more ErrUnavailable. Its connections are destroyed, not pooled, and so the
+// server frees what was locked, as soon as it hears of that. Close waits for it,
+// about a second at the most. db stays open. Called again it does nothing.
+func (s *Session) Close() error {
+	s.table.mu.Lock()
+	if s.table.closed {
+		s.table.mu.Unlock()
+		return nil
+	}
+	locks := s.table.closeLocked()
+	for _, sl := range s.slots {
+		if sl.conn != nil {
+			sl.conn.retireLocked()
+		}
+	}
+	s.table.mu.Unlock()
+	for _, l := range locks {
+		l.endAs(endClosed)
+	}
+	s.cancel()
+
+	ended := make(chan struct{})
+	go func() {
+		s.tasks.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C: // a driver is stuck; its connection ends when it returns
+	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	for k := range s.table.keys.all() {
+		s.table.replyLocked(k, errSessionClosed)
+	}
+	return nil
+}
+
+// Dialect returns which kind of database the Session is on: the argument of
+// [Schema] and the like. It is the one of [WithDialect], or the one that Open
+// found. Before the first connection of [WithLazyOpen] it is "" if it was not
+// given.
+func (s *Session) Dialect() Dialect {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	switch s.options.dialect.(type) {
+	case nil:
+		return s.options.named
+	case leasetable.SQLite:
+		return SQLite
+	case mysql.Dialect:
+		return MySQL
+	}
+	return PostgreSQL
+}
+
+// Stats is what a [Session] is doing and has done.
+type Stats struct {
+	Held        int    // locks held, or being given back
+	Waiting     int    // calls of Lock and LockAny that wait
+	Connections int    // database connections in use; 0 while the database is away
+	Exchanges   uint64 // statements of locks answered, heartbeats included
+	Losses      uint64 // connections lost, with every lock on them
+	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat
+
+	RoundTrip    time.Duration // of a statement, smoothed; 0 before the first
+	RoundTripMax time.Duration // the longest so far
+}
+
+// Stats returns the Session's figures of this moment.
+func (s *Session) Stats() Stats {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	stats := Stats{
+		Held:         s.table.held,
+		Waiting:      s.table.waiting,
+		Exchanges:    s.counters.exchanges,
+		Losses:       s.counters.losses,
+		RoundTrip:    s.counters.roundTrip,
+		RoundTripMax: s.counters.roundTripMax,
+	}
+	for _, sl := range s.slots {
+		if sl.conn != nil && !sl.conn.dead.Load() {
+			stats.Connections++
+			stats.Watched = sl.conn.watch != nil
+		}
+	}
+	return stats
+}
