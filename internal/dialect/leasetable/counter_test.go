@@ -73,7 +73,7 @@ func TestCounter(t *testing.T) {
 	db, open := leaseTable(t)
 	sessions := []*session{elsewhere(open()), elsewhere(open())}
 	var last dialect.Token
-	draw := func(s *session) dialect.Token {
+	tokenOf := func(s *session) dialect.Token {
 		t.Helper()
 		if _, ok := s.ReservedToken(); ok {
 			t.Error("a token was reserved without a question, of a counter that no exchange asks")
@@ -89,8 +89,8 @@ func TestCounter(t *testing.T) {
 		return token
 	}
 	for i := range 6 {
-		first := draw(sessions[i%2])
-		if second := draw(sessions[1-i%2]); second.System != first.System {
+		first := tokenOf(sessions[i%2])
+		if second := tokenOf(sessions[1-i%2]); second.System != first.System {
 			t.Errorf("token %v is of another system than %v", second, first)
 		}
 		if i%2 == 1 {

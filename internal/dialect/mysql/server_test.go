@@ -56,9 +56,9 @@ func TestServerFits(t *testing.T) {
 			continue
 		}
 		var failure *dialect.Failure
-		lasting := tt.database == "" // the other servers do not exclude
-		if !errors.As(err, &failure) || failure.Permanent != lasting || !lasting && failure.Kind != dialect.NotExclusive || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want a Failure that says %q; lasting: %t", tt.name, err, tt.says, lasting)
+		permanent := tt.database == "" // the other servers do not exclude
+		if !errors.As(err, &failure) || failure.Permanent != permanent || !permanent && failure.Kind != dialect.NotExclusive || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want a Failure that says %q; permanent: %t", tt.name, err, tt.says, permanent)
 		}
 	}
 }
