@@ -73,6 +73,8 @@ func TestBrokenLinks(t *testing.T) {
 		{"no such page", "one\n[a](none.md)", "docs/page.md:2: the link to none.md: there is no such file"},
 		{"nothing", "[a]()", "docs/page.md:1: the link to : it is empty"},
 		{"no such image", "![a](none.svg)", "docs/page.md:1: the link to none.svg: there is no such file"},
+		{"in HTML", `<img src="none.svg" alt="">`, "docs/page.md:1: the link to none.svg: there is no such file"},
+		{"by reference", "[a][b]\n\n[b]: none.md", "docs/page.md:3: the link to none.md: there is no such file"},
 		{"above the root", "[a](../../one.md)", "docs/page.md:1: the link to ../../one.md: there is no such file"},
 		{"no such anchor", "[a](one.md#two)", "docs/page.md:1: the link to one.md#two: the page has no such heading"},
 		{"no such anchor here", "[a](#here)", "docs/page.md:1: the link to #here: the page has no such heading"},
