@@ -80,7 +80,7 @@ func TestInterruption(t *testing.T) {
 					t.Errorf("reason %s, want LOCK_LOST", info.GetReason())
 				}
 				if delay := retryDelay(t, got); delay < time.Second || trailer["grpc-retry-pushback-ms"] == nil {
-					t.Errorf("again after %v, trailer %v; want a second at least, and a pushback", delay, trailer)
+					t.Errorf("again after %v, trailer %v; want at least a second, and a pushback", delay, trailer)
 				}
 			})
 		})

@@ -36,6 +36,8 @@ import (
 // The error must not hold the key. The limiter's Observer gets it, and it is
 // logged if it is ErrNoKey or a fault of the server. The client does not read
 // its text, except that of a status.
+//
+// A KeyFunc must be safe for concurrent use.
 type KeyFunc func(ctx context.Context, call interceptors.CallMeta) (string, error)
 
 var (

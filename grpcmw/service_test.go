@@ -242,7 +242,7 @@ func wait[T any](t testing.TB, c <-chan T, what string) T {
 	case v := <-c:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("waited without success for %s", what)
 		panic("not reached")
 	}
 }
@@ -252,7 +252,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("waited without success for %s", what)
 		}
 	}
 }

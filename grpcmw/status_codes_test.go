@@ -364,6 +364,6 @@ func TestRetryInfoFollows(t *testing.T) {
 		}
 	}
 	if next != len(waits) {
-		t.Errorf("%d refusals, want %d", next, len(waits))
+		t.Errorf("%d rejections, want %d", next, len(waits))
 	}
 }

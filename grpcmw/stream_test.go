@@ -84,9 +84,9 @@ func TestContextTakenBeforeFirstMessage(t *testing.T) {
 func TestRefusedAtFirstMessage(t *testing.T) {
 	tests := []struct {
 		name    string
-		handler func(stream duplexServer, refusal error) error
+		handler func(stream duplexServer, rejection error) error
 	}{
-		{"returns the error", func(_ duplexServer, refusal error) error { return refusal }},
+		{"returns the error", func(_ duplexServer, rejection error) error { return rejection }},
 		{"returns nil", func(duplexServer, error) error { return nil }},
 		{"returns an error of its own", func(duplexServer, error) error { return status.Error(codes.DataLoss, "its own") }},
 		{"sends", func(stream duplexServer, _ error) error {
@@ -195,7 +195,7 @@ func TestSendBeforeFirstMessage(t *testing.T) {
 				t.Error(err)
 			}
 			if got := refused.Load(); got != tt.refused {
-				t.Errorf("the Observer was told of %d refusals, want %d", got, tt.refused)
+				t.Errorf("the Observer was told of %d rejections, want %d", got, tt.refused)
 			}
 		})
 	}
@@ -356,7 +356,7 @@ func (c hookedContext) AfterFunc(func()) (stop func() bool) {
 
 // A goroutine that sees the context end finds the rejection. The stream is no
 // longer undecided.
-func TestRefusalBeforeContextEnds(t *testing.T) {
+func TestRejectionBeforeContextEnds(t *testing.T) {
 	locks := sqllock.NewMemory()
 	hold(t, locks, "alice")
 	ctx := hookedContext{t.Context(), make(chan struct{}), new(atomic.Pointer[func()])}
@@ -371,7 +371,7 @@ func TestRefusalBeforeContextEnds(t *testing.T) {
 		t.Errorf("the call ended with %v", err)
 	}
 	if err := wait(t, seen, "the end of the context"); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("SendMsg while the context ends: %v, want the refusal", err)
+		t.Errorf("SendMsg while the context ends: %v, want the rejection", err)
 	}
 }
 

@@ -132,14 +132,17 @@ func ExampleMiddleware_Handler_incorrect() {
 
 // A slow handler does not look at its context. It runs until running is called.
 type slow struct {
+	limit  int32 // of the requests that it serves
 	starts atomic.Int32
 	leave  sync.Mutex
 	ends   sync.WaitGroup
 }
 
 func (s *slow) ServeHTTP(http.ResponseWriter, *http.Request) {
+	if s.starts.Add(1) > s.limit {
+		return // it timed out before it started, and another was sent in its place
+	}
 	defer s.ends.Done()
-	s.starts.Add(1)
 	s.leave.Lock()
 	defer s.leave.Unlock()
 }
@@ -149,17 +152,18 @@ func (s *slow) ServeHTTP(http.ResponseWriter, *http.Request) {
 func (s *slow) timeOut(h http.Handler, n int) {
 	s.leave.Lock()
 	s.ends.Add(n)
-	for s.starts.Load() < int32(n) {
+	s.limit = int32(n)
+	for s.starts.Load() < s.limit {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/export", nil))
 	}
 }
 
 // running returns how many handlers run, and lets them return.
 func (s *slow) running() int {
-	n := int(s.starts.Load())
+	n := min(s.starts.Load(), s.limit)
 	s.leave.Unlock()
 	s.ends.Wait()
-	return n
+	return int(n)
 }
 
 // In a framework with middleware of its own, Acquire and Reject do what Handler
@@ -399,7 +403,7 @@ func ExampleWithRejectHandler() {
 		func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, ratelimit.ErrBusy) {
 				http.Error(w, "Your last export is still running.", http.StatusTooManyRequests)
-			} // else write nothing, for the Middleware's own answer
+			} // else write nothing, for the Middleware's own response
 		}))
 	w := httptest.NewRecorder()
 	busy(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/export", nil))

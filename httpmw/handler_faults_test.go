@@ -168,7 +168,9 @@ func (w *faultyServer) status(ctx context.Context, id string, which int) int {
 // in its handler, and is served before and after it.
 func (w *faultyServer) oneAtATime(t *testing.T, other *sqllock.Session, id string) {
 	t.Helper()
-	ctx, first, number := w.newCall(t.Context())
+	bounded, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ctx, first, number := w.newCall(bounded)
 	firstStatus := make(chan int, 1)
 	go func() { firstStatus <- w.send(ctx, first, number, id, waits) }()
 	select {
@@ -176,7 +178,7 @@ func (w *faultyServer) oneAtATime(t *testing.T, other *sqllock.Session, id strin
 	case status := <-firstStatus:
 		t.Fatalf("a request for a free id has status %d", status)
 	}
-	second := w.status(t.Context(), id, responds)
+	second := w.status(bounded, id, responds)
 	if lock, err := other.TryLock(t.Context(), faultKeys.Key(id)); !errors.Is(err, sqllock.ErrHeld) {
 		t.Errorf("another Session's TryLock of a key in use: %v, %v, want ErrHeld", lock, err)
 	}
@@ -187,7 +189,7 @@ func (w *faultyServer) oneAtATime(t *testing.T, other *sqllock.Session, id strin
 	if second != w.busy {
 		t.Errorf("a request for an id in use has status %d, want %d", second, w.busy)
 	}
-	if third := w.status(t.Context(), id, responds); third != http.StatusOK {
+	if third := w.status(bounded, id, responds); third != http.StatusOK {
 		t.Errorf("a request after the others has status %d", third)
 	}
 }

@@ -35,7 +35,7 @@ func TestOneAtATime(t *testing.T) {
 			get(t, there).want(t, http.StatusTooManyRequests)
 
 			close(g.leave)
-			receive(t, first, "first answer").want(t, http.StatusOK)
+			receive(t, first, "first response").want(t, http.StatusOK)
 			get(t, there).want(t, http.StatusOK)
 		})
 	}
@@ -114,10 +114,10 @@ func TestWait(t *testing.T) {
 	receive(t, g.inside, "first request")
 	second := start(t, s)
 	g.leave <- struct{}{}
-	receive(t, first, "first answer").want(t, http.StatusOK)
+	receive(t, first, "first response").want(t, http.StatusOK)
 	receive(t, g.inside, "second request")
 	g.leave <- struct{}{}
-	receive(t, second, "second answer").want(t, http.StatusOK)
+	receive(t, second, "second response").want(t, http.StatusOK)
 }
 
 // The server and handlers around find what the handler leaves in its copy of

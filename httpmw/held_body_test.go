@@ -15,12 +15,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// dial connects to s and sends request, in which "ada" fills in the user.
+// dial connects to s and sends request. The connection fails when patience is
+// over, so that a response that never comes fails the test.
 func dial(t *testing.T, s *httptest.Server, request string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -28,6 +30,9 @@ func dial(t *testing.T, s *httptest.Server, request string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	transmit(t, conn, request)
 	return conn
 }

@@ -25,7 +25,7 @@ import (
 //   - Any other error is a fault of the server. The response is 500.
 //
 // The error must not hold the id: the error is logged if it is ErrNoKey, or a
-// fault of the server.
+// fault of the server. A KeyFunc must be safe for concurrent use.
 //
 // The id should come from an identity that the server has verified. [Header],
 // [Cookie] and [Query] return what the client wrote. A client that guesses the

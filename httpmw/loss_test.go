@@ -83,13 +83,13 @@ func TestLossEndsTheHandlersContext(t *testing.T) {
 				causes <- context.Cause(r.Context())
 				w.WriteHeader(http.StatusInternalServerError)
 			})))
-			answer := make(chan reply, 1)
+			responses := make(chan reply, 1)
 			go func() {
 				r, err := fetch(t.Context(), s, http.MethodPut, s.URL, nil)
 				if err != nil {
 					t.Error(err)
 				}
-				answer <- r
+				responses <- r
 			}()
 			receive(t, inside, "request")
 			terminate(t, openDB(t, driver, dsn))
@@ -97,7 +97,7 @@ func TestLossEndsTheHandlersContext(t *testing.T) {
 				t.Errorf("cause %v, want ErrLost", cause)
 			}
 			receive(t, lost, "Observer.Lost")
-			receive(t, answer, "answer").want(t, http.StatusInternalServerError)
+			receive(t, responses, "response").want(t, http.StatusInternalServerError)
 			eventually(t, s, http.StatusOK)
 		})
 	}
@@ -125,7 +125,7 @@ func TestDatabaseDown(t *testing.T) {
 		t.Error("no Retry-After")
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the refusal took %v", took)
+		t.Errorf("the rejection took %v", took)
 	}
 	if err := cluster.StartAgain(); err != nil {
 		t.Fatal(err)

@@ -76,5 +76,5 @@ func outliveClient(c *handlerCall, _ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// outlastTimeout waits until the timeout has answered in the handler's place.
+// outlastTimeout waits until TimeoutHandler has responded in the handler's place.
 func outlastTimeout(_ *handlerCall, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -27,13 +27,13 @@ func WithBusyText(text string) Option {
 	return func(m *Middleware) { m.busyText = text }
 }
 
-// WithRejectHandler makes f write the responses to rejected requests. err is
-// the error of [Middleware.Acquire]: compare it by errors.Is with
-// [ratelimit.ErrBusy] and others. The headers Cache-Control and Retry-After are
-// set already, and f may change them. If f writes nothing, the Middleware's own
-// response is sent.
+// WithRejectHandler makes f write the responses to rejected and interrupted
+// requests. err is the error of [Middleware.Acquire], or [ErrInterrupted].
+// Compare it by errors.Is with [ratelimit.ErrBusy] and others. The headers
+// Cache-Control and Retry-After are set already, and f may change them. If f
+// writes nothing, the Middleware's own response is sent.
 //
-// WithRejectHandler panics if f is nil.
+// f must be safe for concurrent use. WithRejectHandler panics if f is nil.
 func WithRejectHandler(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	if f == nil {
 		panic("httpmw: WithRejectHandler needs a func that is not nil")

@@ -20,66 +20,6 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A line is a server in which requests wait for one that is inside.
-type line struct {
-	*httptest.Server
-	entered chan string   // the URL's path of each request that enters the handler
-	leave   chan struct{} // closed: the first request leaves
-	refused chan error    // each rejection
-	locks   *watchedLocks
-}
-
-// watchedLocks reports each call that waits.
-type watchedLocks struct {
-	*sqllock.Memory
-	waits chan struct{}
-}
-
-func (l *watchedLocks) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
-	l.waits <- struct{}{}
-	return l.Memory.Lock(ctx, key)
-}
-
-// newLine returns a line with a first request inside. next serves the others.
-func newLine(t *testing.T, next http.HandlerFunc, opts ...ratelimit.Option) *line {
-	t.Helper()
-	return newLineInside(t, func(h http.Handler) http.Handler { return h }, next, opts...)
-}
-
-// newLineInside is newLine with other middleware around.
-func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next http.HandlerFunc, opts ...ratelimit.Option) *line {
-	t.Helper()
-	l := &line{
-		entered: make(chan string, 100), leave: make(chan struct{}), refused: make(chan error, 100),
-		locks: &watchedLocks{sqllock.NewMemory(), make(chan struct{}, 100)},
-	}
-	opts = append([]ratelimit.Option{
-		ratelimit.WithWait(patience, 100),
-		ratelimit.WithObserver(ratelimit.Observer{Refused: func(err error) { l.refused <- err }}),
-	}, opts...)
-	m := httpmw.New(ratelimit.OneAtATime(l.locks, "export", opts...), httpmw.Header(user))
-	l.Server = serve(t, around(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		l.entered <- r.URL.Path
-		if r.URL.Path == "/first" {
-			stay(t.Context(), l.leave)
-			return
-		}
-		next(w, r)
-	}))))
-	conn := dial(t, l.Server, "GET /first HTTP/1.1\r\nHost: x\r\n"+user+": ada\r\n\r\n")
-	t.Cleanup(func() { _ = conn.Close() })
-	receive(t, l.entered, "first request")
-	return l
-}
-
-// wait sends request, and returns when it waits.
-func (l *line) wait(t *testing.T, request string) net.Conn {
-	t.Helper()
-	conn := dial(t, l.Server, request)
-	receive(t, l.locks.waits, "wait")
-	return conn
-}
-
 // A client that leaves while it waits loses its place, and its handler never
 // runs. That holds for a body that was not read, and for one that was read to
 // its end.
@@ -228,12 +168,12 @@ func TestResponseDoesNotWaitForBody(t *testing.T) {
 	t.Run("rejection", func(t *testing.T) {
 		t.Parallel()
 		l := newLine(t, nil, ratelimit.WithWait(time.Millisecond, 1))
-		r := response(t, l.wait(t, post("Content-Length: 1000000")))
+		r := response(t, l.begin(t, post("Content-Length: 1000000")))
 		r.want(t, http.StatusTooManyRequests)
 		if !r.Close {
 			t.Error("the connection may be used again")
 		}
-		r = response(t, l.wait(t, post("Content-Length: 4")+"body"))
+		r = response(t, l.begin(t, post("Content-Length: 4")+"body"))
 		r.want(t, http.StatusTooManyRequests)
 		close(l.leave)
 	})

@@ -30,7 +30,7 @@ func TestStatus(t *testing.T) {
 	conflict := []httpmw.Option{httpmw.WithConflict()}
 	tests := []struct {
 		name  string
-		err   error // what the locker answers; nil means the key was free
+		err   error // of the locker; nil if the key is free
 		user  string
 		opts  []httpmw.Option
 		want  int
@@ -105,7 +105,7 @@ func checkProblem(t *testing.T, resp *http.Response, status int) {
 		t.Errorf("body %s, want type, title, status %d and detail", body, status)
 	}
 	if all := fmt.Sprint(resp.Header, string(body)); strings.Contains(all, "ada") {
-		t.Errorf("the answer holds the key: %s", all)
+		t.Errorf("the response holds the key: %s", all)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestRejectHandlerAborts(t *testing.T) {
 	}))
 	s := serve(t, m.Handler(http.NotFoundHandler()))
 	if r, err := fetch(t.Context(), s, http.MethodGet, s.URL, nil); err == nil {
-		t.Errorf("status %d, want no answer", r.StatusCode)
+		t.Errorf("status %d, want no response", r.StatusCode)
 	}
 }
 

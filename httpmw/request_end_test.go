@@ -129,7 +129,7 @@ func TestShutdown(t *testing.T) {
 	}
 	get(t, next).want(t, http.StatusTooManyRequests)
 	close(g.leave)
-	receive(t, first, "first answer").want(t, http.StatusOK)
+	receive(t, first, "first response").want(t, http.StatusOK)
 	if err := receive(t, down, "Shutdown"); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
@@ -166,7 +166,7 @@ func TestOutsideTimeoutHandlerOverlaps(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	s := serve(t, limited(sqllock.NewMemory()).Handler(http.TimeoutHandler(g, 20*time.Millisecond, "timed out")))
-	timeOut(t, s, g, 2) // they are beside each other: nobody has left
+	timeOut(t, s, g, 2) // both are inside: the first has not left
 	close(g.leave)
 }
 

@@ -45,7 +45,7 @@ func TestAllocations(t *testing.T) {
 	lock := must(t, l, "ada")
 	defer lock.Unlock()
 	if refused := fewestAllocs(func() { _, _ = l.Acquire(ctx, "ada") }); refused > key+1 {
-		t.Errorf("%v allocations for a refusal, the key alone %v: want the error's more", refused, key)
+		t.Errorf("%v allocations for a rejection, the key alone %v: want the error's more", refused, key)
 	}
 }
 

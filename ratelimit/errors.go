@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Errors of [Limiter.Acquire], in addition to those of package sqllock. Compare
-// with errors.Is. No error holds an id.
+// Errors of [Limiter.Acquire], in addition to those of package sqllock, and the
+// cause of [WithMaxHold]. Compare with errors.Is. No error holds an id.
 var (
 	// ErrBusy reports that as many requests as the limit allows are being
 	// served for this id. The error is a [*BusyError].

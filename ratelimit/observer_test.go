@@ -52,7 +52,7 @@ func TestObserver(t *testing.T) {
 			[]string{"refused"}, sqllock.ErrCapacity,
 		},
 		{
-			"waited in vain", away(), "ada",
+			"waited without success", away(), "ada",
 			[]ratelimit.Option{ratelimit.WithWait(time.Second, 1)},
 			[]string{"waited", "refused"}, sqllock.ErrUnavailable,
 		},

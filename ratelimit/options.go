@@ -89,7 +89,8 @@ func WithDryRun() Option {
 // request begins while the work has not noticed the end yet. Behind the Handler
 // of package httpmw, a Read of the request's body fails then.
 //
-// WithMaxHold panics if maxHold is not positive.
+// Without WithMaxHold the work may take any time. WithMaxHold panics if maxHold
+// is not positive.
 func WithMaxHold(maxHold time.Duration) Option {
 	if maxHold <= 0 {
 		panic("ratelimit: WithMaxHold needs a positive duration")
@@ -118,9 +119,10 @@ func WithMaxIDLen(n int) Option {
 // 64-bit key collides with that of a victim. WithKeySecret keeps a copy of
 // secret.
 //
-// Every instance needs the same secret. While an instance works on a
-// [sqllock.Session], another one with a different secret is rejected with
-// [sqllock.ErrNotExclusive]: see [sqllock.Namespace.Keyed].
+// Every instance needs the same secret. An instance on a [sqllock.Session] uses
+// its secret from the first request until it ends. Meanwhile another instance
+// with a different secret is rejected with [sqllock.ErrNotExclusive]: see
+// [sqllock.Namespace.Keyed].
 //
 // WithKeySecret panics if secret is empty.
 func WithKeySecret(secret []byte) Option {

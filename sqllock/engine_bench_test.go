@@ -58,17 +58,16 @@ func (nullServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.Sess
 func (nullServer) Traits() dialect.Traits {
 	return dialect.Traits{Lease: defaultLease, HeldPerSession: dialect.HeldPerConnection}
 }
-func (nullServer) Room() int                            { return 1 << 20 }
-func (nullServer) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
-func (nullServer) Exchange(*dialect.Batch) error        { return nil }
-func (nullServer) Held() ([]dialect.Key, error)         { return nil, nil }
-func (nullServer) CheckSecrets(c, _ []dialect.SecretCheck) ([]bool, error) {
-	return make([]bool, len(c)), nil
-}
-func (nullServer) Token() (dialect.Token, error) { return dialect.Token{}, nil }
-func (nullServer) Socket() net.Conn              { return nil }
-func (nullServer) Abort()                        {}
-func (nullServer) Destroy()                      {}
+func (nullServer) Room() int                                   { return 1 << 20 }
+func (nullServer) ReservedToken() (dialect.Token, bool)        { return dialect.Token{}, false }
+func (nullServer) Exchange(*dialect.Batch) error               { return nil }
+func (nullServer) Held() ([]dialect.Key, error)                { return nil, nil }
+func (nullServer) UseSecret(dialect.SecretCheck) (bool, error) { return false, nil }
+func (nullServer) DropSecret(dialect.SecretCheck) error        { return nil }
+func (nullServer) Token() (dialect.Token, error)               { return dialect.Token{}, nil }
+func (nullServer) Socket() net.Conn                            { return nil }
+func (nullServer) Abort()                                      {}
+func (nullServer) Destroy()                                    {}
 
 // BenchmarkLockErr measures Lock.Err. It mostly reads two clocks.
 func BenchmarkLockErr(b *testing.B) {

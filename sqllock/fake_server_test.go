@@ -27,11 +27,11 @@ var background = context.Background()
 type fakeServer struct {
 	mu       sync.Mutex // protects what follows up to the blank line
 	locks    fakeLocks
-	sessions []*fakeSession // all that were ever opened
-	claims   map[*fakeSession]map[dialect.SecretCheck]bool
-	opens    int   // calls of Open
-	tokens   int64 // the last token
-	carries  int   // keys that fit into a statement; 0: any number
+	sessions []*fakeSession                                // all that were ever opened
+	secrets  map[*fakeSession]map[dialect.SecretCheck]bool // the checks that sessions use
+	opens    int                                           // calls of Open
+	tokens   int64                                         // the last token
+	carries  int                                           // keys that fit into a statement; 0: any number
 
 	withoutReaders bool // it has no shared locks
 	perSession     int  // HeldPerSession; 0: the default
@@ -41,7 +41,7 @@ type fakeServer struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{locks: newFakeLocks(), claims: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
+	return &fakeServer{locks: newFakeLocks(), secrets: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
 }
 
 // room returns how many keys fit into a statement.
@@ -126,8 +126,9 @@ type fakeSession struct {
 	after   func() error    // called after it took effect, before the response
 	onToken func() error    // called before a token; may block
 	tokens  int             // given
-	asked   int             // calls of CheckSecrets
-	onClaim func() error    // called before a secret check
+	asked   int             // calls of UseSecret
+	onUse   func() error    // called before UseSecret takes effect; may block
+	onDrop  func() error    // called after DropSecret has taken effect
 	aborted bool
 }
 
@@ -221,42 +222,58 @@ func (s *fakeSession) Token() (dialect.Token, error) {
 	return dialect.Token{Number: s.server.tokens}, nil
 }
 
-// CheckSecrets implements dialect.Session.
-func (s *fakeSession) CheckSecrets(wanted, dropped []dialect.SecretCheck) ([]bool, error) {
+// UseSecret implements dialect.Session.
+func (s *fakeSession) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
 	s.mu.Lock()
 	s.asked++
-	hook := s.onClaim
+	hook := s.onUse
 	s.mu.Unlock()
 	if hook != nil {
 		if err := hook(); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	own := s.server.claims[s]
-	if own == nil {
-		own = make(map[dialect.SecretCheck]bool)
-		s.server.claims[s] = own
+	if s.server.conflicts(c) {
+		return true, nil
 	}
-	for _, c := range dropped {
-		if !own[c] {
-			panic("the engine drops a secret check that the session does not hold")
-		}
-		delete(own, c)
+	if s.server.secrets[s] == nil {
+		s.server.secrets[s] = make(map[dialect.SecretCheck]bool)
 	}
-	disputed := make([]bool, len(wanted))
-	for i, c := range wanted {
-		for _, claims := range s.server.claims {
-			for other := range claims {
-				disputed[i] = disputed[i] || other.Class == c.Class && other.Fingerprint != c.Fingerprint
+	s.server.secrets[s][c] = true
+	return false, nil
+}
+
+// conflicts reports whether a session uses the class of c with another
+// fingerprint. mu is held.
+func (f *fakeServer) conflicts(c dialect.SecretCheck) bool {
+	for _, used := range f.secrets {
+		for other := range used {
+			if other.Class == c.Class && other.Fingerprint != c.Fingerprint {
+				return true
 			}
 		}
-		if !disputed[i] {
-			own[c] = true
-		}
 	}
-	return disputed, nil
+	return false
+}
+
+// DropSecret implements dialect.Session. It carries a drop out before its hook
+// may make it fail.
+func (s *fakeSession) DropSecret(c dialect.SecretCheck) error {
+	s.mu.Lock()
+	hook := s.onDrop
+	s.mu.Unlock()
+	s.server.mu.Lock()
+	if !s.server.secrets[s][c] {
+		panic("the engine drops a check that the session does not use")
+	}
+	delete(s.server.secrets[s], c)
+	s.server.mu.Unlock()
+	if hook != nil {
+		return hook()
+	}
+	return nil
 }
 
 func (s *fakeSession) tokenHook(hook func() error) {
@@ -287,7 +304,7 @@ func (s *fakeSession) Destroy() {
 	for _, k := range s.server.locks.of(s) {
 		s.server.locks.release(s, k)
 	}
-	delete(s.server.claims, s)
+	delete(s.server.secrets, s)
 }
 
 var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}

@@ -257,31 +257,30 @@ func TestLockAllJoinsARelease(t *testing.T) {
 	})
 }
 
-// A set of keys made with secrets needs their secret checks. If the set needs more
-// than a connection may have, it is denied at once.
-func TestLockAllClaims(t *testing.T) {
+// A set of keys under secrets needs their checks, as many as a connection may have, and more are rejected.
+func TestLockAllSecrets(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		keys := make([]Key, maxSecrets+1)
 		for i := range keys {
 			keys[i] = Namespace("n" + strconv.Itoa(i)).Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
 		}
 		_, err := s.TryLockAll(background, keys...)
-		wantErr(t, "a set of more namespaces than a connection has claims for", called{err: err}, ErrCapacity)
+		wantErr(t, "a set of more namespaces than a connection has checks for", called{err: err}, ErrCapacity)
 		locks, err := s.TryLockAll(background, keys[1:]...)
 		wantErr(t, "one of as many", called{err: err}, nil)
 		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
 		locks, err = s.TryLockAll(background, keys[:60]...)
-		wantErr(t, "another, for which idle claims must go", called{err: err}, nil)
+		wantErr(t, "another, for which checks must go that no key needs", called{err: err}, nil)
 		_, err = s.TryLockAll(background, keys[60:]...)
 		wantErr(t, "one that would need those in use", called{err: err}, ErrCapacity)
 		wantErr(t, "given back", called{err: locks.Unlock()}, nil)
 
 		other := &fakeSession{server: server}
 		server.mu.Lock()
-		server.claims[other] = map[dialect.SecretCheck]bool{dialect.SecretCheckOf("disputed", 1): true}
+		server.secrets[other] = map[dialect.SecretCheck]bool{dialect.SecretCheckOf("disputed", 1): true}
 		server.mu.Unlock()
 		_, err = s.TryLockAll(background, ID(1), Namespace("disputed").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x"))
-		wantErr(t, "a set with a key whose secret is disputed", called{err: err}, ErrNotExclusive)
+		wantErr(t, "a set with a key whose secret is refused", called{err: err}, ErrNotExclusive)
 	}, WithMaxHeld(1000))
 }
 

@@ -355,8 +355,8 @@ func TestReadersUnlockAfterSuspend(t *testing.T) {
 	}, func(o *options) { o.bootTime = func() time.Duration { return now() + time.Duration(asleep.Load()) } })
 }
 
-// Only readers whose key was made with the same secret share its lock, even if a
-// key without a secret has the same number.
+// A reader's key under a secret is not shared before the secret is checked, though a reader without a secret has the
+// same number.
 func TestReadersOfOneNumber(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		keyed := Namespace("n").Keyed([]byte("0123456789abcdef0123456789abcdef")).Key("x")
@@ -371,10 +371,10 @@ func TestReadersOfOneNumber(t *testing.T) {
 		got := returned(t, "RLock", waits)
 		wantErr(t, "one who waited", got, nil)
 		server.mu.Lock()
-		claims := len(server.claims[server.sessions[0]])
+		secrets := len(server.secrets[server.sessions[0]])
 		server.mu.Unlock()
-		if claims != 1 {
-			t.Errorf("%d claims, want 1", claims)
+		if secrets != 1 {
+			t.Errorf("%d secrets in use, want 1", secrets)
 		}
 		mustUnlock(t, got.lock)
 	})

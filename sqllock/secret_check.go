@@ -1,32 +1,36 @@
 package sqllock
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
+	"math/rand/v2"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A secretCheck says that this process makes the keys of a namespace with a
-// certain secret. The zero value is that of keys without a secret.
+// A secretCheck is a namespace and the secret with which this process makes its
+// keys. The zero value is that of keys without a secret.
 //
-// Processes with different secrets would make different keys of one name, and so
-// let two requests in. So a connection requests such a key only once it has made
-// the check, and no two connections have made checks of one namespace with
-// different secrets.
+// Processes with different secrets make different keys of one name, and both
+// would be granted. So a connection checks a secret before it uses it. It becomes
+// a user of the check in the database. A database has no two users of one
+// namespace with different secrets.
 //
-// A connection makes a check when a key needs it. It gives the check back when no
-// key has needed it for a while. So a process that does not use a secret does not
-// keep others from using another one.
+// Invariants:
+//
+//   - A connection requests a key under a secret only while it is a user of the
+//     key's check.
+//   - A check in connection.secrets is in the database until the connection ends
+//     or drops the check. The check leaves secrets before it is dropped.
+//   - A connection drops a check only if no key on it needs the check, and only
+//     to make room for another one.
 type secretCheck struct {
 	namespace Namespace
 	print     uint32
 }
 
-// secretCheck is what a connection must have made before it requests k.
+// secretCheck is the check that a connection must use before it requests k.
 func (k Key) secretCheck() secretCheck {
 	if k.print == 0 {
 		return secretCheck{}
@@ -36,13 +40,6 @@ func (k Key) secretCheck() secretCheck {
 
 func (check secretCheck) dialect() dialect.SecretCheck {
 	return dialect.SecretCheckOf(string(check.namespace), check.print)
-}
-
-// A secretUse is a check that a connection has made, and how it is used.
-type secretUse struct {
-	check secretCheck
-	keys  int           // keys that need it and are on the connection, or requested
-	used  time.Duration // when one was last requested or given back
 }
 
 // A secretConflict is a check that was refused.
@@ -56,134 +53,137 @@ const (
 	// wanted, less a random part.
 	secretPause = 500 * time.Millisecond
 
-	// secretIdle is how many heartbeats a check is kept without a key that needs it.
-	secretIdle = 15
-
 	// maxSecrets bounds the checks of a connection: each takes a place in the
-	// server's lock table. Beyond it those without keys are given back first.
+	// server's lock table.
 	maxSecrets = 100
 )
 
-// hasSecretLocked reports whether c has made the check that k needs.
-func (c *connection) hasSecretLocked(k *keyState) bool {
-	check := sessionKeyOf(k).check
-	return check == secretCheck{} || c.secrets[check] != nil
+var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use on one connection", ErrCapacity, maxSecrets)
+
+// A secretDemand is what keys in a connection's queue lack to be requested.
+type secretDemand struct {
+	keys    int         // how many of them the last batch has left behind
+	wanted  secretCheck // the check of one of them
+	checked bool        // a check was completed since the last batch
+	full    bool        // the connection has as many checks as it may, and needs all
 }
 
-// wantSecretLocked notes that the check of k is needed, and returns nil, or why it
-// cannot be made now. A check for which the next statement has no room is for the
-// one after it. So is another secret of the same namespace.
+// hasSecretLocked reports whether c is a user of the check that k needs.
+func (c *connection) hasSecretLocked(k *keyState) bool {
+	check := sessionKeyOf(k).check
+	return check == secretCheck{} || c.secrets[check]
+}
+
+// wantSecretLocked notes that the check of k is needed. It returns nil, or why
+// the check cannot be made now. The next statement makes one check. It is one of
+// those that are missing at random, so that no key waits for ever.
 func (c *connection) wantSecretLocked(k *keyState) error {
 	needed := sessionKeyOf(k).check
-	conflict, known := c.slot.s.conflicts[needed]
-	inUse := c.secretsInUseLocked()
-	switch {
-	case known && now() < conflict.retryAt:
+	if conflict, known := c.slot.s.conflicts[needed]; known && now() < conflict.retryAt {
 		return conflict.err
-	case inUse >= maxSecrets:
+	}
+	d := &c.demand
+	if d.full {
 		return errMaxSecrets
-	case inUse+len(c.wantedSecrets) < maxSecrets &&
-		!slices.ContainsFunc(c.wantedSecrets, func(check secretCheck) bool { return check.namespace == needed.namespace }):
-		c.wantedSecrets = append(c.wantedSecrets, needed)
+	}
+	if d.keys++; rand.IntN(d.keys) == 0 {
+		d.wanted = needed
 	}
 	return nil
 }
 
-var errMaxSecrets = fmt.Errorf("%w: keys of more than %d namespaces with a secret are in use on one connection", ErrCapacity, maxSecrets)
-
-// countLocked notes that a key that needs the check is requested (1), or was
-// denied or given back (-1).
-func (use *secretUse) countLocked(change int) {
-	if use != nil {
-		use.keys += change
-		use.used = now()
-	}
-}
-
-// secretsInUseLocked counts the checks that a key needs.
-func (c *connection) secretsInUseLocked() (n int) {
-	for _, use := range c.secrets {
-		if use.keys > 0 {
-			n++
+// missingLocked returns one of states whose check c does not use, and why the
+// check cannot be made now, if that is known.
+func (c *connection) missingLocked(states []*keyState) (missing *keyState, refused error) {
+	for _, k := range states {
+		if !c.hasSecretLocked(k) {
+			missing = k
+			if refused = c.wantSecretLocked(k); refused != nil {
+				break
+			}
 		}
 	}
-	return n
+	return missing, refused
 }
 
-// dropSecretsLocked takes out the checks to give back: those that no key has needed
-// for long. If the wanted ones make too many, it also takes out the ones that have
-// been unused for longest.
-func (c *connection) dropSecretsLocked(wanted int) (dropped []secretCheck) {
-	idle := make([]secretCheck, 0, len(c.secrets))
-	for check, use := range c.secrets {
-		if use.keys == 0 {
-			idle = append(idle, check)
-		}
-	}
-	slices.SortFunc(idle, func(a, b secretCheck) int { return cmp.Compare(c.secrets[a].used, c.secrets[b].used) })
-	for _, check := range idle {
-		long := now()-c.secrets[check].used >= secretIdle*c.slot.s.options.heartbeat
-		if long || len(c.secrets)+wanted > maxSecrets {
-			delete(c.secrets, check)
-			dropped = append(dropped, check)
-		}
-	}
-	return dropped
-}
-
-func inDialect(checks []secretCheck) (all []dialect.SecretCheck) {
-	for _, check := range checks {
-		all = append(all, check.dialect())
-	}
-	return all
-}
-
-// prepareSecretsLocked takes the checks that are wanted and, about once a heartbeat,
-// those to give back.
-func (c *connection) prepareSecretsLocked() bool {
-	if len(c.wantedSecrets)+len(c.secrets) == 0 {
+// prepareSecretLocked takes the check that is wanted and, if there is no room for
+// it, one to drop.
+func (c *connection) prepareSecretLocked() bool {
+	d, r := &c.demand, &c.round
+	if d.keys == 0 {
 		return false
 	}
-	if len(c.wantedSecrets) == 0 && now()-c.secretsSeen < c.slot.s.options.heartbeat {
+	r.wanted, r.dropped = d.wanted, secretCheck{}
+	*d = secretDemand{}
+	if len(c.secrets) < maxSecrets {
+		return true
+	}
+	if r.dropped, d.full = c.spareSecretLocked(); d.full {
 		return false
 	}
-	c.secretsSeen = now()
+	delete(c.secrets, r.dropped)
+	return true
+}
+
+// spareSecretLocked returns a check of c that no key needs which is held on c or
+// waits in its queue. If there is none, it reports that c is full.
+func (c *connection) spareSecretLocked() (spare secretCheck, full bool) {
+	needed := make(map[secretCheck]bool)
+	for k := range c.slot.s.table.keys.all() {
+		if own := sessionKeyOf(k); own.conn == c || k.phase == queued && own.slot == c.slot {
+			needed[own.check] = true
+		}
+	}
+	for _, r := range c.slot.groups {
+		for _, k := range r.states {
+			if k != nil {
+				needed[sessionKeyOf(k).check] = true
+			}
+		}
+	}
+	for check := range c.secrets {
+		if !needed[check] {
+			return check, false
+		}
+	}
+	return secretCheck{}, true
+}
+
+// sendSecret drops and makes the checks of the round.
+func (c *connection) sendSecret() (refused bool, err error) {
 	r := &c.round
-	r.wanted = slices.DeleteFunc(c.wantedSecrets, func(check secretCheck) bool { return c.secrets[check] != nil })
-	r.dropped = c.dropSecretsLocked(len(r.wanted))
-	c.wantedSecrets = nil
-	return len(r.wanted)+len(r.dropped) > 0
+	if r.dropped != (secretCheck{}) {
+		if err := c.session.DropSecret(r.dropped.dialect()); err != nil {
+			return false, err
+		}
+	}
+	return c.session.UseSecret(r.wanted.dialect())
 }
 
-// completeSecrets notes which checks c has now, and which conflict with another
-// session's.
-func (c *connection) completeSecrets(err error) {
+// completeSecret notes that c uses a check now, or that it conflicts with that of
+// another session.
+func (c *connection) completeSecret(err error) {
 	if err != nil && !c.stillHolds(err) {
 		return
 	}
-	s := c.slot.s
-	var news []Namespace
+	s, check := c.slot.s, c.round.wanted
 	s.table.mu.Lock()
 	c.renewLocked(now())
-	for i, check := range c.round.wanted {
-		was, known := s.conflicts[check]
-		delete(s.conflicts, check)
-		switch {
-		case err != nil:
-			s.noteConflictLocked(check, fromDialect(err))
-		case c.round.refused[i]:
-			s.noteConflictLocked(check, conflictError(check.namespace))
-			if !known || !errors.Is(was.err, ErrNotExclusive) {
-				news = append(news, check.namespace)
-			}
-		default:
-			c.secrets[check] = &secretUse{check: check, used: now()}
-		}
+	c.demand.checked = true
+	was := s.conflicts[check]
+	delete(s.conflicts, check)
+	switch {
+	case err != nil:
+		s.noteConflictLocked(check, fromDialect(err))
+	case c.round.refused:
+		s.noteConflictLocked(check, conflictError(check.namespace))
+	default:
+		c.secrets[check] = true
 	}
 	s.table.mu.Unlock()
-	for _, n := range news {
+	if err == nil && c.round.refused && !errors.Is(was.err, ErrNotExclusive) {
 		s.options.log.Error("sqllock: this namespace is in use with another key secret: its keys are refused",
-			"namespace", string(n))
+			"namespace", string(check.namespace))
 	}
 }
 
@@ -210,38 +210,4 @@ func (s *Session) conflictLocked(check secretCheck) error {
 		return conflict.err
 	}
 	return nil
-}
-
-// beyondSecretsLocked reports whether states need more checks than c may have
-// in addition to those that are in use.
-func (c *connection) beyondSecretsLocked(states []*keyState) bool {
-	if len(states) <= maxSecrets-len(c.secrets) {
-		return false
-	}
-	needed := make(map[secretCheck]bool)
-	for _, k := range states {
-		if check := sessionKeyOf(k).check; check != (secretCheck{}) {
-			needed[check] = true
-		}
-	}
-	for check, use := range c.secrets {
-		if use.keys > 0 {
-			needed[check] = true
-		}
-	}
-	return len(needed) > maxSecrets
-}
-
-// missingLocked is one of states whose check c has not made, and why it cannot be
-// made now, if that is known.
-func (c *connection) missingLocked(states []*keyState) (missing *keyState, refused error) {
-	for _, k := range states {
-		if !c.hasSecretLocked(k) {
-			missing = k
-			if refused = c.wantSecretLocked(k); refused != nil {
-				break
-			}
-		}
-	}
-	return missing, refused
 }

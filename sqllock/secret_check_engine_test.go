@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +12,31 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A new connection has no claim before it has asked for it: somebody with
-// another secret may have come while there was none. When they have gone, all is
-// served again, those who wait included.
-func TestClaimAfterLoss(t *testing.T) {
+// tenantKey is a key in the ith of many namespaces with a secret.
+func tenantKey(i int) Key {
+	return Namespace(fmt.Sprint("tenant-", i)).Keyed([]byte("secret")).Key("ann")
+}
+
+// used returns how many secrets the ith session uses.
+func (f *fakeServer) used(i int) int {
+	session := f.session(i)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.secrets[session])
+}
+
+// uses reports whether the ith session uses the secret of key.
+func (f *fakeServer) uses(i int, key Key) bool {
+	session := f.session(i)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.secrets[session][key.secretCheck().dialect()]
+}
+
+// A new connection uses no secret before it has checked it: a process with
+// another secret may have come in between. When that process has gone, all
+// callers are served again, waiters included.
+func TestSecretAfterLoss(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		secret := Namespace("payouts").Keyed([]byte("one"))
 		mustTry(t, s, secret.Key("ann"))
@@ -24,7 +46,7 @@ func TestClaimAfterLoss(t *testing.T) {
 		server.onOpen = func(int) error { // between the two connections
 			server.mu.Lock()
 			defer server.mu.Unlock()
-			server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
+			server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 			return nil
 		}
 		server.session(0).hooks(nil, func() error { return errGone })
@@ -43,9 +65,9 @@ func TestClaimAfterLoss(t *testing.T) {
 		pending(t, "Lock", waiter)
 		pending(t, "LockAny", either)
 		server.mu.Lock()
-		for session, claims := range server.claims {
-			if claims[theirs] {
-				delete(server.claims, session)
+		for session, used := range server.secrets {
+			if used[theirs] {
+				delete(server.secrets, session)
 			}
 		}
 		server.mu.Unlock()
@@ -55,9 +77,9 @@ func TestClaimAfterLoss(t *testing.T) {
 	})
 }
 
-// The claim is asked for once, and while it is disputed now and then, however
-// many ask for keys.
-func TestClaimIsCheap(t *testing.T) {
+// A secret is checked once. One that is refused is checked now and then, however
+// many callers want keys.
+func TestSecretCheckIsCheap(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		one, other := Namespace("payouts").Keyed([]byte("one")), Namespace("payouts").Keyed([]byte("other"))
 		for range 100 {
@@ -65,7 +87,7 @@ func TestClaimIsCheap(t *testing.T) {
 		}
 		session := server.session(0)
 		if session.asked != 1 {
-			t.Errorf("%d questions for one claim", session.asked)
+			t.Errorf("%d checks of one secret", session.asked)
 		}
 		for range 1000 {
 			if _, err := s.TryLock(background, other.Key("ann")); !errors.Is(err, ErrNotExclusive) {
@@ -74,82 +96,249 @@ func TestClaimIsCheap(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if n := session.asked - 1; n < 2 || n > 5 {
-			t.Errorf("%d questions for a disputed claim in a second", n)
+			t.Errorf("%d checks of a refused secret in a second", n)
 		}
 	}, WithLease(time.Hour))
 }
 
-// Who does not use a secret any more does not dispute another: a claim is given
-// back, and one that was refused is not asked for again by itself, also not by a new
-// connection.
-func TestClaimIsGivenBack(t *testing.T) {
+// A refused check leaves nothing behind. It is not made again by itself, not by a
+// new connection either.
+func TestRefusedSecretIsForgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		right, wrong := Namespace("payouts").Keyed([]byte("right")), Namespace("payouts").Keyed([]byte("wrong"))
-		held := mustTry(t, s, right.Key("ann"))
+		mustUnlock(t, mustTry(t, s, right.Key("ann")))
 		if _, err := s.TryLock(background, wrong.Key("ann")); !errors.Is(err, ErrNotExclusive) {
 			t.Fatalf("TryLock: %v, want ErrNotExclusive", err)
 		}
-		time.Sleep(time.Hour)
-		if n := len(server.claims[server.session(0)]); n != 1 {
-			t.Errorf("%d claims while a key is held, want 1", n)
-		}
-		mustUnlock(t, held)
-		time.Sleep(time.Hour)
-		if n := len(server.claims[server.session(0)]); n != 0 {
-			t.Errorf("%d claims an hour after the last key, want none", n)
-		}
 		asked := server.session(0).asked
-		mustUnlock(t, mustTry(t, s, wrong.Key("ann"))) // nobody disputes it now
+		time.Sleep(time.Hour)
+		if n := server.session(0).asked - asked; n != 0 || server.used(0) != 1 {
+			t.Errorf("%d checks in an hour without a call; %d secrets in use, want 1", n, server.used(0))
+		}
 		server.session(0).hooks(nil, func() error { return errGone })
 		_, _ = s.TryLock(background, ID(1))
 		synctest.Wait()
 		mustUnlock(t, mustTry(t, s, ID(1)))
-		if n := len(server.claims[server.session(1)]); n != 0 || asked == 0 {
-			t.Errorf("%d claims of a new connection on which no key needs one", n)
+		if n := server.session(1).asked; n != 0 {
+			t.Errorf("%d checks on a new connection on which no key needs one", n)
 		}
+		mustUnlock(t, mustTry(t, s, wrong.Key("ann"))) // it came first this time
 	})
 }
 
-// A request for one of several keys that is granted the first leaves the others
-// untested. They use the claim no longer.
-func TestClaimIsGivenBackByUntestedKeys(t *testing.T) {
+// A connection uses a secret until it ends, with keys or without, and also if it
+// is never silent.
+func TestSecretStaysInUse(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		payouts := Namespace("payouts").Keyed([]byte("secret"))
-		lock, err := s.TryAny(background, payouts.Key("ann"), payouts.Key("bob"), payouts.Key("eve"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mustUnlock(t, lock)
+		mustUnlock(t, mustTry(t, s, tenantKey(1)))
 		time.Sleep(time.Hour)
-		if n := len(server.claims[server.session(0)]); n != 0 {
-			t.Errorf("%d claims an hour after the last key, want none", n)
-		}
-	})
-}
-
-// Also on a connection that is never silent.
-func TestClaimIsGivenBackInTraffic(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		mustUnlock(t, mustTry(t, s, Namespace("payouts").Keyed([]byte("one")).Key("ann")))
 		for range 600 {
 			mustUnlock(t, mustTry(t, s, ID(1)))
 			time.Sleep(s.options.heartbeat / 20)
 		}
-		if n := len(server.claims[server.session(0)]); n != 0 {
-			t.Errorf("%d claims after 30 heartbeats without a key that needs one", n)
+		mustUnlock(t, mustTry(t, s, tenantKey(1)))
+		if n := server.session(0).asked; n != 1 || server.used(0) != 1 {
+			t.Errorf("%d checks of a secret, %d in use, want 1 and 1", n, server.used(0))
 		}
 	})
 }
 
-// Many at once do not get beyond the limit, and those for which there is room are
-// served.
-func TestBurstsOfClaims(t *testing.T) {
+// A secret is dropped at the bound only, and only if no key needs it. Keys need
+// their secrets that are held, that wait for their release, or that a request in
+// the queue wants. Keys that a request for one of several has left untested do
+// not, nor do those that were denied.
+func TestSecretIsDroppedAtTheBound(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		key := func(i int) Key { return Namespace(fmt.Sprint("tenant-", i)).Keyed([]byte("secret")).Key("ann") }
+		held := []*Lock{mustTry(t, s, tenantKey(0)), mustTry(t, s, tenantKey(1))}
+		readers := mustRead(t, s, tenantKey(2))
+		lock, err := s.TryAny(background, tenantKey(3), tenantKey(4), tenantKey(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, lock)
+		server.steal(tenantKey(6)) // so that it is denied
+		if _, err := s.TryLock(background, tenantKey(6)); !errors.Is(err, ErrHeld) {
+			t.Fatalf("TryLock of a key of another session: %v", err)
+		}
+		for i := 7; i < 10*maxSecrets; i++ {
+			mustUnlock(t, mustTry(t, s, tenantKey(i)))
+			if n := server.used(0); n != min(i+1, maxSecrets) {
+				t.Fatalf("%d secrets in use after those of %d namespaces", n, i+1)
+			}
+		}
+		for i := range 3 {
+			if !server.uses(0, tenantKey(i)) {
+				t.Errorf("the secret of held key %d was dropped", i)
+			}
+		}
+		held = append(held, readers)
+		for i := 3; i < maxSecrets; i++ { // the secrets of all others have given way
+			held = append(held, mustTry(t, s, tenantKey(10*maxSecrets+i)))
+		}
+		for range 3 {
+			if _, err := s.TryLock(background, tenantKey(3)); !errors.Is(err, ErrCapacity) {
+				t.Fatalf("TryLock when keys need all secrets: %v, want ErrCapacity", err)
+			}
+		}
+		mustUnlock(t, held[7])
+		mustUnlock(t, mustTry(t, s, tenantKey(3)))
+	}, WithMaxHeld(10*maxSecrets))
+}
+
+// A set of keys gets its secrets one after the other, and those that it has stay,
+// while other callers go on displacing secrets.
+func TestSetAmongManySecrets(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		session := server.session(0)
+		session.mu.Lock()
+		session.onUse = func() error { time.Sleep(time.Millisecond); return nil }
+		session.mu.Unlock()
+		ctx, cancel := context.WithCancel(background)
+		var callers sync.WaitGroup
+		for caller := range 20 {
+			callers.Go(func() {
+				for i := 1000 * (caller + 1); ctx.Err() == nil; i++ {
+					if lock, err := s.TryLock(ctx, tenantKey(i)); err == nil {
+						_ = lock.Unlock()
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		var keys []Key
+		for i := range maxSecrets / 2 {
+			keys = append(keys, tenantKey(i))
+		}
+		locks, err := s.TryLockAll(background, keys...)
+		if err != nil {
+			t.Errorf("TryLockAll: %v", err)
+		} else if err := locks.Unlock(); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		callers.Wait()
+	}, WithMaxHeld(1000))
+}
+
+// Callers whose secrets are checked one after the other are not told that the
+// database does not answer. It does, slowly.
+func TestManySecretsOnASlowServer(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		session := server.session(0)
+		session.mu.Lock()
+		session.onUse = func() error { time.Sleep(answerTimeout / 2); return nil }
+		session.mu.Unlock()
+		var calls []<-chan called
+		for i := range 10 {
+			calls = append(calls, beginTry(background, s, tenantKey(i)))
+		}
+		time.Sleep(10 * answerTimeout)
+		for _, c := range calls {
+			wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
+		}
+	})
+}
+
+// A drop whose response gets lost may have happened. The connection checks the
+// secret anew before it requests another key under it.
+func TestFailedDropOfASecret(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		session := server.session(0)
+		session.mu.Lock()
+		session.onDrop = func() error { return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"} }
+		session.mu.Unlock()
+		for i := range 10 * maxSecrets {
+			lock, err := s.TryLock(background, tenantKey(i%(2*maxSecrets)))
+			if err != nil {
+				continue // its drop has failed
+			}
+			if !server.uses(0, lock.Key()) {
+				t.Fatal("a key is held under a secret that its connection does not use")
+			}
+			mustUnlock(t, lock)
+		}
+		if n := server.session(0).asked; n < maxSecrets {
+			t.Errorf("%d checks", n)
+		}
+	})
+}
+
+// A check that fails is not made, also if it has taken effect: no key is requested
+// under it. It is made again after a pause, and the locks stay.
+func TestFailedSecretCheck(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		held := mustTry(t, s, ID(1))
+		session := server.session(0)
+		session.mu.Lock()
+		session.onUse = func() error { return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"} }
+		session.mu.Unlock()
+		sent := len(session.sent())
+		for range 2 {
+			if _, err := s.TryLock(background, tenantKey(1)); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("TryLock: %v, want ErrUnavailable", err)
+			}
+		}
+		if n := len(session.sent()) - sent; n != 0 || session.asked != 1 {
+			t.Errorf("%d batches, %d checks, want none and 1", n, session.asked)
+		}
+		session.mu.Lock()
+		session.onUse = nil
+		session.mu.Unlock()
+		time.Sleep(secretPause)
+		mustUnlock(t, mustTry(t, s, tenantKey(1)))
+		mustUnlock(t, held)
+	})
+}
+
+// A connection that is lost between a check and the request for the key takes the
+// check with it. The next one makes it again.
+func TestLossAfterASecretCheck(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.session(0).hooks(func() error { return errGone }, nil)
+		if _, err := s.TryLock(background, tenantKey(1)); !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("TryLock: %v, want ErrUnavailable", err)
+		}
+		lock, err := s.TryLock(background, tenantKey(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if server.session(0).asked != 1 || server.session(1).asked != 1 || !server.uses(1, lock.Key()) {
+			t.Errorf("%d checks on the first connection and %d on the second, want 1 and 1", server.session(0).asked, server.session(1).asked)
+		}
+		mustUnlock(t, lock)
+	})
+}
+
+// Close ends while a check is under way, and no key is granted.
+func TestCloseDuringASecretCheck(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		hook, resume := hold(t)
+		session := server.session(0)
+		session.mu.Lock()
+		session.onUse = hook
+		session.mu.Unlock()
+		caller := beginTry(background, s, tenantKey(1))
+		pending(t, "TryLock", caller)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "TryLock", returned(t, "TryLock", caller), ErrClosed)
+		resume()
+		synctest.Wait()
+		if n := server.held(); n != 0 {
+			t.Errorf("%d locks in the database", n)
+		}
+	})
+}
+
+// Many secrets at once do not get beyond the limit, and those for which there is
+// room are served.
+func TestBurstsOfSecrets(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		for round := range 5 {
 			var calls []<-chan called
 			for i := range (round + 1) * (maxSecrets - 1) {
-				calls = append(calls, begin(func() (*Lock, error) { return s.TryLock(background, key(i)) }))
+				calls = append(calls, begin(func() (*Lock, error) { return s.TryLock(background, tenantKey(i)) }))
 			}
 			granted := 0
 			for _, c := range calls {
@@ -161,8 +350,8 @@ func TestBurstsOfClaims(t *testing.T) {
 					t.Errorf("TryLock: %v", r.err)
 				}
 			}
-			if n := len(server.claims[server.session(0)]); n > maxSecrets {
-				t.Fatalf("round %d: %d claims on one connection, want %d at the most", round, n, maxSecrets)
+			if n := len(server.secrets[server.session(0)]); n > maxSecrets {
+				t.Fatalf("round %d: %d secrets on one connection, want at most %d", round, n, maxSecrets)
 			}
 			if round == 0 && granted != maxSecrets-1 {
 				t.Errorf("%d of %d granted, and there was room for all", granted, maxSecrets-1)
@@ -171,32 +360,31 @@ func TestBurstsOfClaims(t *testing.T) {
 	})
 }
 
-// Namespaces with a secret may be many, and claims at a time are not.
-func TestManyClaims(t *testing.T) {
+// Namespaces with a secret may be many. Those in use at a time are not.
+func TestManySecrets(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		key := func(i int) Key { return Namespace(fmt.Sprint("tenant-", i)).Keyed([]byte("secret")).Key("ann") }
 		for i := range 10 * maxSecrets {
-			mustUnlock(t, mustTry(t, s, key(i)))
+			mustUnlock(t, mustTry(t, s, tenantKey(i)))
 		}
-		if n := len(server.claims[server.session(0)]); n > maxSecrets {
-			t.Errorf("%d claims on one connection, want %d at the most", n, maxSecrets)
+		if n := len(server.secrets[server.session(0)]); n > maxSecrets {
+			t.Errorf("%d secrets on one connection, want at most %d", n, maxSecrets)
 		}
 		var locks []*Lock
 		for i := range maxSecrets {
-			locks = append(locks, mustTry(t, s, key(i)))
+			locks = append(locks, mustTry(t, s, tenantKey(i)))
 		}
-		if _, err := s.TryLock(background, key(maxSecrets)); !errors.Is(err, ErrCapacity) {
+		if _, err := s.TryLock(background, tenantKey(maxSecrets)); !errors.Is(err, ErrCapacity) {
 			t.Errorf("TryLock beyond the limit: %v, want ErrCapacity", err)
 		}
 		mustUnlock(t, locks[0])
-		mustUnlock(t, mustTry(t, s, key(maxSecrets)))
+		mustUnlock(t, mustTry(t, s, tenantKey(maxSecrets)))
 	})
 }
 
-// A statement beside those of locks that fails may be the news that all is lost.
-func TestClaimAndTokenFindLoss(t *testing.T) {
+// A statement that changes no lock may show, when it fails, that all locks are lost.
+func TestSecretAndTokenFindLoss(t *testing.T) {
 	for name, ask := range map[string]func(s *Session, held *Lock){
-		"claim": func(s *Session, _ *Lock) {
+		"check": func(s *Session, _ *Lock) {
 			_, _ = s.TryLock(background, Namespace("payouts").Keyed([]byte("one")).Key("ann"))
 		},
 		"token": func(_ *Session, held *Lock) { _, _ = held.token(background) },
@@ -212,7 +400,7 @@ func TestClaimAndTokenFindLoss(t *testing.T) {
 				}
 				session := server.session(0)
 				session.mu.Lock()
-				session.onClaim, session.onToken = fails, fails
+				session.onUse, session.onToken = fails, fails
 				session.mu.Unlock()
 				ask(s, held)
 				synctest.Wait()
@@ -224,31 +412,31 @@ func TestClaimAndTokenFindLoss(t *testing.T) {
 	}
 }
 
-// A key is not handed on to who makes it with a secret, from who has the same number
-// by another name.
-func TestClaimAndAlias(t *testing.T) {
+// A key is not handed over from a caller that has its number by another name to
+// one that makes it with a refused secret.
+func TestSecretAndAlias(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
 		theirs := key.secretCheck().dialect()
 		theirs.Fingerprint++
-		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
+		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		alias := mustTry(t, s, ID(key.Int64()))
 		waiter := begin(func() (*Lock, error) { return s.Lock(background, key) })
 		pending(t, "Lock", waiter)
 		mustUnlock(t, alias)
 		time.Sleep(ticks)
-		pending(t, "Lock of a key whose secret is disputed", waiter)
+		pending(t, "Lock of a key whose secret is refused", waiter)
 	})
 }
 
-// Nor is it granted to who joins the question that somebody else has asked by the
-// number alone.
-func TestClaimAndAliasInFlight(t *testing.T) {
+// Nor is it granted to such a caller when it joins a request for the number that
+// is under way.
+func TestSecretAndAliasInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
 		theirs := key.secretCheck().dialect()
 		theirs.Fingerprint++
-		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
+		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		gate := make(chan struct{})
 		server.session(0).hooks(func() error { <-gate; return nil }, nil)
 		ctx, cancel := context.WithCancel(background)
@@ -260,20 +448,21 @@ func TestClaimAndAliasInFlight(t *testing.T) {
 		wantErr(t, "who has given up", returned(t, "TryLock", alias), context.Canceled)
 		close(gate)
 		time.Sleep(ticks)
-		pending(t, "Lock of a key whose secret is disputed", waiter)
+		pending(t, "Lock of a key whose secret is refused", waiter)
 		if n := server.held(); n != 0 {
 			t.Errorf("%d locks in the database", n)
 		}
 	})
 }
 
-// Who waits for a key that is disputed learns why it was in vain.
-func TestWaitForDisputedKey(t *testing.T) {
+// A caller that waits for a key whose secret is refused learns why it waited
+// without success.
+func TestWaitForKeyWithRefusedSecret(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		key := Namespace("payouts").Keyed([]byte("one")).Key("ann")
 		theirs := key.secretCheck().dialect()
 		theirs.Fingerprint++
-		server.claims[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
+		server.secrets[&fakeSession{}] = map[dialect.SecretCheck]bool{theirs: true}
 		ctx, cancel := context.WithTimeout(background, 10*time.Second)
 		defer cancel()
 		if _, err := s.Lock(ctx, key); !errors.Is(err, ErrNotExclusive) || !errors.Is(err, context.DeadlineExceeded) {

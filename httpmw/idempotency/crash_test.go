@@ -116,6 +116,7 @@ func TestCrash(t *testing.T) {
 				if r, err := ask(t.Context(), doomed, demand{key: "k-1"}); err == nil {
 					t.Fatalf("status %d, want a crash", r.StatusCode)
 				}
+				receive(t, process.Ended(), "end of the instance")
 				if err := process.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 					t.Fatalf("the instance ended with %v, want a kill", err)
 				}

@@ -7,11 +7,11 @@ import (
 
 // Errors with which a [Middleware] rejects or fails a request, for
 // [httpmw.WithRejectHandler]. Others are the errors of
-// [ratelimit.Limiter.Acquire] and [httpmw.ErrNoKey].
+// [ratelimit.Limiter.Acquire], [httpmw.ErrNoKey] and [httpmw.ErrInterrupted].
 //
-// No error holds a key. If the database is away, or the pool is in use, the
-// error matches [sqllock.ErrUnavailable]. An error of the server has an
-// SQLState method.
+// Compare with errors.Is. No error holds a key. If the database is away, or the
+// pool is in use, the error matches [sqllock.ErrUnavailable]. If it is an error
+// of the server, errors.As finds one with a method SQLState() string.
 var (
 	// ErrOtherPayload reports that the key was used with another payload. The
 	// response is 422.

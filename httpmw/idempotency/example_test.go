@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -154,6 +155,32 @@ func ExampleWithRoute() {
 	mux.HandleFunc("POST /payments", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusCreated) })
 	send(authenticate("user-1", once.Handler(mux)), "k-1", "10 to bob")
 	// Output: 201 Created
+}
+
+// Options of httpmw change the responses to rejected requests.
+func ExampleWithRejection() {
+	db, done := exampleBank()
+	defer done()
+	locks := sqllock.NewMemory()
+	payments := idempotency.New(db, ratelimit.OneAtATime(locks, "payments"), httpmw.FromContext(userID),
+		idempotency.WithRejection(httpmw.WithRejectHandler(func(w http.ResponseWriter, _ *http.Request, err error) {
+			if errors.Is(err, idempotency.ErrOtherPayload) {
+				http.Error(w, "This key belongs to another payment.", http.StatusUnprocessableEntity)
+			} // else write nothing, for the Middleware's own response
+		})))
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", authenticate("user-1", payments.Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "paid") }))))
+	for _, body := range []string{"10 to bob", "99 to carl"} {
+		r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
+		r.Header.Set("Idempotency-Key", `"k-1"`)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// 200 paid
+	// 422 This key belongs to another payment.
 }
 
 // A webhook's event, whose id is in a header that a signature covers, is the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -148,6 +149,54 @@ func TestWithRejection(t *testing.T) {
 		if !errors.Is(got, tt.want) {
 			t.Errorf("the reject handler gets %v, want %v", got, tt.want)
 		}
+	}
+}
+
+// Options of httpmw change the response to a request in flight, which stays 409.
+func TestWithRejectionInFlight(t *testing.T) {
+	t.Parallel()
+	b := oneBank(t)
+	for name, tt := range map[string]struct {
+		opts   []idempotency.Option
+		policy string
+		body   string
+	}{
+		"default": {
+			nil, "",
+			`{"type":"about:blank","title":"Conflict","status":409,` +
+				`"detail":"Another request with this idempotency key is in progress. Try again in 1 second."}`,
+		},
+		"options": {
+			[]idempotency.Option{
+				idempotency.WithRejection(httpmw.WithBusyText("It is being paid."), httpmw.WithConflict()),
+				idempotency.WithRejection(httpmw.WithProblemType("https://example.com/busy"), httpmw.WithRateLimitHeaders()),
+			},
+			`"pay";q=1;qu="concurrent-requests"`,
+			`{"type":"https://example.com/busy","title":"Another request is in progress","status":409,` +
+				`"detail":"It is being paid. Try again in 1 second."}`,
+		},
+	} {
+		s := b.serve(b.once(locker{sqllock.ErrHeld}, tt.opts...), b.pay(http.StatusCreated))
+		r := mustAsk(t, s, demand{key: "k-1"})
+		r.want(t, http.StatusConflict)
+		if got := r.Header.Get("RateLimit-Policy"); r.text != tt.body+"\n" || got != tt.policy || r.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %s %v, want %s", name, r.text, r.Header, tt.body)
+		}
+	}
+}
+
+// An error of the server has its SQLSTATE, and not its text.
+func TestRejectHandlerGetsSQLState(t *testing.T) {
+	t.Parallel()
+	b := bankWithoutTable(t, pgtest.Drivers()[0], pgtest.Database(t))
+	errs := make(chan error, 1)
+	seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { errs <- err })
+	s := b.serve(b.once(sqllock.NewMemory(), idempotency.WithRejection(seen)), b.pay(http.StatusCreated))
+	mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+	err := receive(t, errs, "error")
+	var server interface{ SQLState() string }
+	if !errors.As(err, &server) || server.SQLState() != "42P01" || strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("the reject handler gets %v, want SQLSTATE 42P01", err)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestStoredError(t *testing.T) {
 			}
 			waiting <- conn
 		}()
-		lockertest.Eventually(t, "somebody waits for a connection", func() bool { return b.db.Stats().WaitCount > 0 })
+		lockertest.Eventually(t, "a caller waits for a connection", func() bool { return b.db.Stats().WaitCount > 0 })
 		close(g.leave)
 		response := receive(t, first, "first response")
 		response.want(t, http.StatusPaymentRequired)

@@ -74,7 +74,7 @@ func TestKeyFuncFails(t *testing.T) {
 			mux := http.NewServeMux()
 			mux.Handle("POST /payments", i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if _, ok := idempotency.Tx(r.Context()); ok {
-					t.Error("a request that bypasses the Idempotency has a transaction")
+					t.Error("a request that bypasses the Middleware has a transaction")
 				}
 				w.WriteHeader(http.StatusTeapot)
 			})))

@@ -297,8 +297,8 @@ func TestSilentSession(t *testing.T) {
 	})
 }
 
-// Two sessions with different secrets check at the same moment. At most one of
-// them passes. A check ends with its session.
+// Of two sessions with different secrets that come at the same moment, never do
+// both use the namespace. A use ends with DropSecret or with the session.
 func TestSecretChecks(t *testing.T) {
 	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
 		sessions := []dialect.Session{connect(t, o), connect(t, o)}
@@ -314,43 +314,80 @@ func TestSecretChecks(t *testing.T) {
 				wg.Go(func() {
 					ready.Done()
 					ready.Wait()
-					conflicts, err := s.CheckSecrets([]dialect.SecretCheck{check}, nil)
+					conflict, err := s.UseSecret(check)
 					if err != nil {
-						t.Errorf("CheckSecrets: %v", err)
+						t.Errorf("UseSecret: %v", err)
 						return
 					}
-					got[i] = !conflicts[0]
+					got[i] = !conflict
 				})
 			}
 			wg.Wait()
 			if got[0] && got[1] {
-				t.Errorf("round %d: both checks passed", round)
+				t.Errorf("round %d: both use the namespace", round)
 			}
 		}
 		check := dialect.SecretCheckOf("another", 1)
 		rival := dialect.SecretCheckOf("another", 2)
 		ask := func(s dialect.Session, c dialect.SecretCheck) bool {
-			conflicts, err := s.CheckSecrets([]dialect.SecretCheck{c}, nil)
+			conflict, err := s.UseSecret(c)
 			if err != nil {
-				t.Fatalf("CheckSecrets: %v", err)
+				t.Fatalf("UseSecret: %v", err)
 			}
-			return !conflicts[0]
+			return !conflict
 		}
-		if !ask(sessions[0], check) || !ask(sessions[1], check) {
+		if !ask(sessions[0], check) || !ask(sessions[0], check) || !ask(sessions[1], check) {
 			t.Error("the same check of two sessions is a conflict")
 		}
 		third := connect(t, o)
 		if ask(third, rival) {
 			t.Error("another fingerprint of a class in use makes no conflict")
 		}
-		if _, err := sessions[0].CheckSecrets(nil, []dialect.SecretCheck{check}); err != nil {
-			t.Fatalf("CheckSecrets: %v", err)
+		if err := sessions[0].DropSecret(check); err != nil {
+			t.Fatalf("DropSecret: %v", err)
 		}
 		if ask(third, rival) {
 			t.Error("a check has ended although another session has it too")
 		}
 		sessions[1].Destroy()
 		lockertest.Eventually(t, "the check ends with its session", func() bool { return ask(third, rival) })
+	})
+}
+
+// A session with another secret does not disturb a fleet that is there, however
+// often it asks: sessions of the fleet that come meanwhile are never refused.
+func TestSecretNewcomerDoesNotDisturb(t *testing.T) {
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		fleet, returning, newcomer := connect(t, o), connect(t, o), connect(t, o)
+		right, wrong := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
+		if conflict, err := fleet.UseSecret(right); err != nil || conflict {
+			t.Fatalf("UseSecret: conflict %t, %v", conflict, err)
+		}
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if conflict, err := newcomer.UseSecret(wrong); err != nil || !conflict {
+					t.Errorf("another secret: conflict %t, %v", conflict, err)
+					return
+				}
+			}
+		})
+		for range 50 {
+			if conflict, err := returning.UseSecret(right); err != nil || conflict {
+				t.Errorf("the fleet's secret: conflict %t, %v", conflict, err)
+			}
+			if err := returning.DropSecret(right); err != nil {
+				t.Errorf("DropSecret: %v", err)
+			}
+		}
+		close(done)
+		wg.Wait()
 	})
 }
 

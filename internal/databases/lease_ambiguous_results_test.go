@@ -38,8 +38,8 @@ func TestLeaseTableSecretCheckInAnOutage(t *testing.T) {
 	})
 }
 
-// Any reply of a secret check may get lost. After Held nothing of the check
-// remains, and another session's check is no conflict.
+// Whichever response of a check gets lost, to ask again after Held gives the right result, and
+// nothing is left when the session has ended.
 func TestLeaseTableSecretCheckWithoutAResponse(t *testing.T) {
 	eachLeaseTable(t, func(t *testing.T, o lockertest.Orders) {
 		other := connect(t, o)
@@ -51,22 +51,32 @@ func TestLeaseTableSecretCheckWithoutAResponse(t *testing.T) {
 			}
 			return err
 		})
-		s := connectTo(t, db, o.LeaseTable)
 		for class := int32(1); ; class++ {
+			s := connectTo(t, db, o.LeaseTable)
+			right, wrong := dialect.SecretCheck{Class: class, Fingerprint: 1}, dialect.SecretCheck{Class: class, Fingerprint: 2}
 			left.Store(class)
-			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: class, Fingerprint: 1}}, nil)
+			_, err := s.UseSecret(right)
 			if left.Swap(0) > 0 {
 				if class == 1 {
-					t.Error("no reply got lost")
+					t.Error("no response got lost")
 				}
 				return
 			}
 			if err != nil {
 				held(t, s)
-				conflicts, err := other.CheckSecrets([]dialect.SecretCheck{{Class: class, Fingerprint: 2}}, nil)
-				if err != nil || conflicts[0] {
-					t.Errorf("another's check, after reply %d of the first was lost: conflicts %v, %v", class, conflicts, err)
+			}
+			for _, step := range []struct {
+				s        dialect.Session
+				check    dialect.SecretCheck
+				conflict bool
+			}{{s, right, false}, {other, wrong, true}} {
+				if conflict, err := step.s.UseSecret(step.check); err != nil || conflict != step.conflict {
+					t.Errorf("check %v, after response %d of the first was lost: conflict %t, %v", step.check, class, conflict, err)
 				}
+			}
+			s.Destroy()
+			if conflict, err := other.UseSecret(wrong); err != nil || conflict {
+				t.Errorf("another's check, after the session whose response %d was lost has ended: conflict %t, %v", class, conflict, err)
 			}
 		}
 	})

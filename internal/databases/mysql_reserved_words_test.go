@@ -45,10 +45,11 @@ func TestMySQLReservedWords(t *testing.T) {
 	defer s.Destroy()
 	exchange(t, s, dialect.Batch{Release: big(4), Try: big(1), Any: [][]dialect.Key{big(2, 3)}})
 	held(t, s)
-	for _, checks := range [][2][]dialect.SecretCheck{{{{Class: 1, Fingerprint: 1}}, nil}, {nil, {{Class: 1, Fingerprint: 1}}}} {
-		if _, err := s.CheckSecrets(checks[0], checks[1]); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); err != nil {
+		t.Fatal(err)
 	}
 	token, err := s.Token()
 	if err != nil {

@@ -108,22 +108,16 @@ func TestMySQLSideTxsOnUsedConnections(t *testing.T) {
 			left := open(t, o.Driver, o.DSN+options)
 			leaveOpen(t, left, "START TRANSACTION")
 			a, b := connectTo(t, left, false), connect(t, o)
-			mine, theirs := []dialect.SecretCheck{{Class: 1, Fingerprint: 1}, {Class: 2, Fingerprint: 1}}, []dialect.SecretCheck{{Class: 1, Fingerprint: 2}, {Class: 2, Fingerprint: 2}}
+			mine, theirs := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
 			var last dialect.Token
 			for _, step := range []struct {
-				s         dialect.Session
-				wanted    []dialect.SecretCheck
-				dropped   []dialect.SecretCheck
-				conflicts bool
-			}{{a, mine, nil, false}, {b, theirs, nil, true}, {a, nil, mine, false}, {b, theirs, nil, false}} {
-				conflicts, err := step.s.CheckSecrets(step.wanted, step.dropped)
-				if err != nil {
-					t.Fatalf("CheckSecrets: %v", err)
-				}
-				for _, d := range conflicts {
-					if d != step.conflicts {
-						t.Errorf("conflicts: %v, want %t", conflicts, step.conflicts)
-					}
+				s        dialect.Session
+				call     func(dialect.Session, dialect.SecretCheck) (bool, error)
+				check    dialect.SecretCheck
+				conflict bool
+			}{{a, use, mine, false}, {b, use, theirs, true}, {a, drop, mine, false}, {b, use, theirs, false}} {
+				if conflict, err := step.call(step.s, step.check); err != nil || conflict != step.conflict {
+					t.Fatalf("check %v: conflict %t, %v; want %t", step.check, conflict, err, step.conflict)
 				}
 				token, err := step.s.Token()
 				if err != nil {
@@ -197,8 +191,14 @@ func TestMySQLIdleTransactionTimeout(t *testing.T) {
 	}
 }
 
-// Sessions that check secrets at once do not make each other fail, in a table
-// full of rows of dead sessions.
+// use and drop are the two calls with one form.
+func use(s dialect.Session, c dialect.SecretCheck) (conflict bool, err error) { return s.UseSecret(c) }
+
+func drop(s dialect.Session, c dialect.SecretCheck) (conflict bool, err error) {
+	return false, s.DropSecret(c)
+}
+
+// Sessions that check at once, in a table full of dead ones' rows, do not fail for each other.
 func TestMySQLSecretChecksAtOnce(t *testing.T) {
 	t.Parallel()
 	o, db := withTables(t)
@@ -213,17 +213,13 @@ func TestMySQLSecretChecksAtOnce(t *testing.T) {
 			rows = append(rows, "("+itoa(1+i%3)+", 7, 'latchkey.dead."+itoa(i)+"')")
 		}
 		execute(t, db, "INSERT IGNORE INTO latchkey_secret_checks VALUES "+strings.Join(rows, ", "))
-		for _, step := range [][2][]dialect.SecretCheck{{checks, nil}, {nil, checks}} {
+		for _, call := range []func(dialect.Session, dialect.SecretCheck) (bool, error){use, drop} {
 			var wg sync.WaitGroup
 			for _, s := range sessions {
 				wg.Go(func() {
-					conflicts, err := s.CheckSecrets(step[0], step[1])
-					if err != nil {
-						t.Errorf("CheckSecrets: %v", err)
-					}
-					for _, d := range conflicts {
-						if d {
-							t.Error("conflicts")
+					for _, c := range checks {
+						if conflict, err := call(s, c); err != nil || conflict {
+							t.Errorf("check %v: conflict %t, %v", c, conflict, err)
 						}
 					}
 				})
@@ -236,48 +232,71 @@ func TestMySQLSecretChecksAtOnce(t *testing.T) {
 	}
 }
 
-// A check may fail halfway, so that its row cannot be removed at once. No lock
-// is lost, and the row is removed later.
-func TestMySQLDoubtfulSecretChecks(t *testing.T) {
+// A check that fails half-way costs no lock. To ask again gives the right result. What the
+// failed call may have left goes when that finds a conflict, and ends with the session in any
+// case.
+func TestMySQLSecretCheckThatFails(t *testing.T) {
 	t.Parallel()
-	for name, later := range map[string]func(dialect.Session) error{
-		"by the next check": func(s dialect.Session) error {
-			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 2, Fingerprint: 1}}, nil)
-			return err
-		},
-		"with the next exchange": func(s dialect.Session) error { return s.Exchange(&dialect.Batch{}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := mariadb(t)
-			s, rewriter := openRewrittenOn(t, o)
-			exchange(t, s, dialect.Batch{Try: big(1)})
-			inserted := false
-			fail := func(query string) string {
-				inserted = inserted || strings.Contains(query, "INSERT")
-				if inserted && strings.Contains(query, "class") && !strings.Contains(query, "INSERT") {
-					return "SELECT nonsense"
-				}
-				return query
-			}
-			rewriter.change.Store(&fail)
-			if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isOfKind(err, dialect.Statement) {
-				t.Fatalf("CheckSecrets: %v, want a Failure of Kind Statement", err)
-			}
-			db := open(t, o.Driver, o.DSN)
-			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
-				t.Fatalf("%d rows of checks, want the one in doubt", n)
-			}
-			rewriter.change.Store(nil)
-			if err := later(s); err != nil {
-				t.Fatal(err)
-			}
-			if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class = 1"); n != 0 {
-				t.Errorf("%d rows of checks, want none", n)
-			}
-			if got := held(t, s); len(got) != 1 {
-				t.Errorf("held: %v", got)
-			}
-		})
+	o := mariadb(t)
+	s, rewriter := openRewrittenOn(t, o)
+	db, fleet := open(t, o.Driver, o.DSN), connect(t, o)
+	check := func(class, fingerprint int32) dialect.SecretCheck {
+		return dialect.SecretCheck{Class: class, Fingerprint: fingerprint}
 	}
+	wantRows := func(class, want int) {
+		t.Helper()
+		if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks WHERE class = "+itoa(class)); n != want {
+			t.Fatalf("%d rows of class %d, want %d", n, class, want)
+		}
+	}
+	failHalfWay := func(c dialect.SecretCheck) {
+		t.Helper()
+		inserted := false
+		fail := func(query string) string {
+			inserted = inserted || strings.Contains(query, "INSERT")
+			if inserted && strings.Contains(query, "class") && !strings.Contains(query, "INSERT") {
+				return "SELECT nonsense"
+			}
+			return query
+		}
+		rewriter.change.Store(&fail)
+		if _, err := s.UseSecret(c); !isOfKind(err, dialect.Statement) {
+			t.Fatalf("UseSecret: %v, want a Failure of Kind Statement", err)
+		}
+		rewriter.change.Store(nil)
+		wantRows(int(c.Class), 1)
+	}
+	want := func(what string, s dialect.Session, c dialect.SecretCheck, want bool) {
+		t.Helper()
+		if conflict, err := s.UseSecret(c); err != nil || conflict != want {
+			t.Errorf("%s: conflict %t, %v", what, conflict, err)
+		}
+	}
+	exchange(t, s, dialect.Batch{Try: big(1)})
+
+	failHalfWay(check(1, 1))
+	want("asked again", s, check(1, 1), false)
+	if err := s.DropSecret(check(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	wantRows(1, 0)
+
+	failHalfWay(check(2, 2))
+	// The fleet comes as if its first and second look had been before the insertion.
+	execute(t, db, "UPDATE latchkey_secret_checks SET class = 3 WHERE class = 2")
+	want("the fleet", fleet, check(2, 1), false)
+	execute(t, db, "UPDATE latchkey_secret_checks SET class = 2 WHERE class = 3")
+	want("asked again beside the fleet", s, check(2, 2), true)
+	wantRows(2, 1)
+
+	failHalfWay(check(4, 1))
+	want("another secret, while the session lives", fleet, check(4, 2), true)
+	if got := held(t, s); len(got) != 1 {
+		t.Errorf("held: %v", got)
+	}
+	s.Destroy()
+	lockertest.Eventually(t, "the check ends with its session", func() bool {
+		conflict, err := fleet.UseSecret(check(4, 2))
+		return err == nil && !conflict
+	})
 }

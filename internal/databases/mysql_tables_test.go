@@ -67,21 +67,21 @@ func TestMySQLDeadSecretChecks(t *testing.T) {
 	db := open(t, o.Driver, o.DSN)
 	dead, s := connect(t, o), connect(t, o)
 	mine, theirs := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
-	if _, err := dead.CheckSecrets([]dialect.SecretCheck{theirs}, nil); err != nil {
+	if _, err := dead.UseSecret(theirs); err != nil {
 		t.Fatal(err)
 	}
 	dead.Destroy()
-	lockertest.Eventually(t, "a dead session's check makes no conflict", func() bool {
-		conflicts, err := s.CheckSecrets([]dialect.SecretCheck{mine}, nil)
+	lockertest.Eventually(t, "a dead session's check is not in the way", func() bool {
+		conflict, err := s.UseSecret(mine)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return !conflicts[0]
+		return !conflict
 	})
 	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 1 {
 		t.Errorf("%d rows of checks, want 1", n)
 	}
-	if _, err := s.CheckSecrets(nil, []dialect.SecretCheck{mine}); err != nil {
+	if err := s.DropSecret(mine); err != nil {
 		t.Fatal(err)
 	}
 	if n := number(t, db, "SELECT count(*) FROM latchkey_secret_checks"); n != 0 {

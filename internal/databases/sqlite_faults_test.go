@@ -52,10 +52,11 @@ func TestSQLiteFaults(t *testing.T) {
 		{"release", func(s dialect.Session) error {
 			return s.Exchange(&dialect.Batch{Release: big(1, 2, 77), Try: big(5)})
 		}},
-		{"check", func(s dialect.Session) error {
-			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, []dialect.SecretCheck{{Class: 2, Fingerprint: 1}})
+		{"use a secret", func(s dialect.Session) error {
+			_, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1})
 			return err
 		}},
+		{"drop a secret", func(s dialect.Session) error { return s.DropSecret(dialect.SecretCheck{Class: 2, Fingerprint: 1}) }},
 		{"Token", func(s dialect.Session) error { _, err := s.Token(); return err }},
 		{"Held", func(s dialect.Session) error { _, err := s.Held(); return err }},
 		{"Destroy", func(s dialect.Session) error { s.Destroy(); return nil }},

@@ -54,8 +54,8 @@ type Settings struct {
 // A Session holds locks in the database. They last until they are released or
 // the session ends.
 //
-// One goroutine at a time calls Exchange, Held, CheckSecrets and Token. Any
-// goroutine may call the other methods.
+// One goroutine at a time calls Exchange, Held, UseSecret, DropSecret and Token.
+// Any goroutine may call the other methods.
 //
 // Invariant: no method takes a context, since a driver that cancels a statement
 // ends the connection and every lock on it.
@@ -73,14 +73,18 @@ type Session interface {
 	// of Exchange.
 	Held() ([]Key, error)
 
-	// CheckSecrets takes the checks of wanted and then holds them, and gives
-	// those of dropped back. It reports for each of wanted whether another
-	// session has the same namespace with another secret. The session does not
-	// hold such a check.
+	// UseSecret makes the session a user of c until DropSecret or its end. It
+	// reports a conflict if another session uses the same Class with another
+	// Fingerprint. Then this session is not a user. It changes nothing if the
+	// session is a user already.
 	//
-	// After an error the session holds no check of wanted or dropped. The error
-	// is like that of Exchange.
-	CheckSecrets(wanted, dropped []SecretCheck) (conflicts []bool, err error)
+	// After an error the session may be a user of c or not. The error is like
+	// that of Exchange.
+	UseSecret(c SecretCheck) (conflict bool, err error)
+
+	// DropSecret ends the session's use of c, if there is one. After an error
+	// the session may still be a user. The error is like that of Exchange.
+	DropSecret(c SecretCheck) error
 
 	// Token returns a token for all locks that the session holds at this
 	// moment. It changes no lock. Its error is like that of Exchange.

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// A SecretCheck says that a session makes the keys of one namespace with one
-// secret.
+// A SecretCheck is a namespace and the secret with which a session makes its
+// keys.
 //
-// Invariant: no two sessions of a database have checks of one Class with
+// Invariant: no two sessions of a database use checks of one Class with
 // different Fingerprints at the same time.
 type SecretCheck struct {
 	Class       int32 // the namespace

@@ -32,20 +32,28 @@ func secretCheckOf(i int) dialect.SecretCheck {
 	return dialect.SecretCheckOf(string(namespace), max(binary.BigEndian.Uint32(mac.Sum(nil)), 1))
 }
 
-// CheckSecrets implements dialect.Session.
-func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
-	conflicts = make([]bool, len(wanted))
-	err = s.roundTrip(func(all bool) {
-		for _, c := range dropped {
-			delete(s.checks, c)
-		}
-		for i, c := range wanted {
-			if conflicts[i] = s.server.conflicts(c); all && !conflicts[i] {
+// UseSecret implements dialect.Session in two statements, as databases do. One
+// looks and takes, and the other one looks again. A statement has its effect even
+// if it fails.
+func (s *session) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
+	for range 2 {
+		err := s.roundTrip(func(bool) {
+			if conflict = s.server.conflicts(c); conflict {
+				delete(s.checks, c)
+			} else {
 				s.checks[c] = true
 			}
+		})
+		if err != nil || conflict {
+			return conflict && err == nil, err
 		}
-	})
-	return conflicts, err
+	}
+	return false, nil
+}
+
+// DropSecret implements dialect.Session.
+func (s *session) DropSecret(c dialect.SecretCheck) error {
+	return s.roundTrip(func(bool) { delete(s.checks, c) })
 }
 
 // conflicts reports whether a session holds a check of the same class as c and of

@@ -7,15 +7,17 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// elsewhere has s speak as to a system that is not PostgreSQL and has neither its
-// settings nor its write-ahead log: then tokens come from a counter.
+// elsewhere makes s treat its server as a system that is not PostgreSQL. Such a
+// system has neither PostgreSQL's settings nor its write-ahead log, so tokens
+// come from a counter.
 func elsewhere(s *session) *session {
 	t := s.tables.(*postgresTables)
 	t.genuine, t.logged = false, false
 	return s
 }
 
-// The statements for what only speaks PostgreSQL's SQL do the same as those for PostgreSQL.
+// The statements for systems that only speak PostgreSQL's SQL do the same as those
+// for PostgreSQL.
 func TestLeaseTableElsewhere(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
@@ -44,31 +46,34 @@ func TestLeaseTableElsewhere(t *testing.T) {
 	}
 	mustHold(t, s, 2)
 	check, rival := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
+	drop := func(s *session, c dialect.SecretCheck) (bool, error) { return false, s.DropSecret(c) }
 	for _, tt := range []struct {
-		name            string
-		s               *session
-		wanted, dropped []dialect.SecretCheck
-		conflicts       []bool
+		name     string
+		call     func(*session, dialect.SecretCheck) (bool, error)
+		s        *session
+		check    dialect.SecretCheck
+		conflict bool
 	}{
-		{"a free check", s, []dialect.SecretCheck{check}, nil, []bool{false}},
-		{"another fingerprint", other, []dialect.SecretCheck{rival, {Class: 2, Fingerprint: 1}}, nil, []bool{true, false}},
-		{"given back", s, nil, []dialect.SecretCheck{check}, nil},
-		{"another fingerprint then", other, []dialect.SecretCheck{rival}, nil, []bool{false}},
+		{"a free check", (*session).UseSecret, s, check, false},
+		{"the same again", (*session).UseSecret, s, check, false},
+		{"another fingerprint", (*session).UseSecret, other, rival, true},
+		{"another class", (*session).UseSecret, other, dialect.SecretCheck{Class: 2, Fingerprint: 1}, false},
+		{"given back", drop, s, check, false},
+		{"another fingerprint then", (*session).UseSecret, other, rival, false},
 	} {
-		conflicts, err := tt.s.CheckSecrets(tt.wanted, tt.dropped)
-		if err != nil || !reflect.DeepEqual(conflicts, tt.conflicts) {
-			t.Errorf("%s: conflicts %v, %v; want %v", tt.name, conflicts, err, tt.conflicts)
+		if conflict, err := tt.call(tt.s, tt.check); err != nil || conflict != tt.conflict {
+			t.Errorf("%s: conflict %t, %v; want %t", tt.name, conflict, err, tt.conflict)
 		}
 	}
 }
 
-// Tokens rise from holder to holder, also where somebody has emptied the counter's table.
+// Tokens rise from holder to holder, even if the counter's table was emptied.
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
 	sessions := []*session{elsewhere(open()), elsewhere(open())}
 	var last dialect.Token
-	draw := func(s *session) dialect.Token {
+	tokenOf := func(s *session) dialect.Token {
 		t.Helper()
 		if _, ok := s.ReservedToken(); ok {
 			t.Error("a token was reserved without a question, of a counter that no exchange asks")
@@ -84,8 +89,8 @@ func TestCounter(t *testing.T) {
 		return token
 	}
 	for i := range 6 {
-		first := draw(sessions[i%2])
-		if second := draw(sessions[1-i%2]); second.System != first.System {
+		first := tokenOf(sessions[i%2])
+		if second := tokenOf(sessions[1-i%2]); second.System != first.System {
 			t.Errorf("token %v is of another system than %v", second, first)
 		}
 		if i%2 == 1 {

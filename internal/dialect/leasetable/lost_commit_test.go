@@ -7,8 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// Where the database has lost a commit that it had acknowledged, as a failover to a standby
-// that lagged does, the session has ended: what it took in that commit may be another's.
+// A database may lose a commit that it has acknowledged, in a failover to a
+// standby that lagged. The session has ended then: a lock of that commit may be
+// another session's.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
@@ -24,10 +25,11 @@ func TestLostCommit(t *testing.T) {
 			return s.Exchange(&dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: -1}}})
 		}},
 		{"Held", func(s *session) error { _, err := s.Held(); return err }},
-		{"CheckSecrets", func(s *session) error {
-			_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+		{"UseSecret", func(s *session) error {
+			_, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1})
 			return err
 		}},
+		{"DropSecret", func(s *session) error { return s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}) }},
 		{"Token", func(s *session) error { _, err := s.Token(); return err }},
 	} {
 		s := open()

@@ -2,46 +2,40 @@ package leasetable
 
 import (
 	"context"
-	"database/sql"
+	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// checkSecrets keeps a row of class, fingerprint and session for each check.
+// useSecret implements tables. A use is a row of class, fingerprint and session.
 //
-// A session leaves a class alone that has another fingerprint. Of two sessions
-// that come at the same moment, at least one sees the other when it looks
-// again.
-func (t *postgresTables) checkSecrets(ctx context.Context, s *stamp, wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
+// The first statement looks, and inserts the row. The second one looks again,
+// and deletes the row if there is a conflict. So a session with another secret
+// does not disturb those that have one. Of two that come at the same moment, at
+// least one sees the other.
+func (t *postgresTables) useSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) (conflict bool, err error) {
 	checks := t.schema + "latchkey_secret_checks"
-	if len(dropped) > 0 {
-		err := t.run(ctx, s, t.me(s)+`, given AS (DELETE FROM `+checks+`
-			WHERE session = (SELECT id FROM me) AND (class, fingerprint) IN (SELECT c, p FROM `+unnestChecks(dropped)+`) RETURNING class)`+alive)
-		if err != nil {
-			return nil, err
+	seen := fmt.Sprintf(`, seen AS (SELECT EXISTS (SELECT 1 FROM %s AS o JOIN %slatchkey_sessions AS owner ON owner.id = o.session
+		WHERE o.class = %d AND o.fingerprint <> %d AND owner.expires > pg_catalog.clock_timestamp()) AS other)`, checks, t.schema, c.Class, c.Fingerprint)
+	taken := fmt.Sprintf(`, taken AS (INSERT INTO %s (class, fingerprint, session) SELECT %d, %d, me.id FROM seen, me WHERE NOT other
+		ON CONFLICT (class, fingerprint, session) DO NOTHING RETURNING class)`, checks, c.Class, c.Fingerprint)
+	for _, act := range []string{taken, t.givenBack(c, " AND (SELECT other FROM seen)")} {
+		var other bool
+		if err := t.run(ctx, s, t.me(s)+seen+act+alive+", (SELECT other FROM seen)", &other); err != nil {
+			return false, err
 		}
+		conflict = conflict || other
 	}
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	conflicts = make([]bool, len(wanted))
-	seen := `, seen AS (SELECT n, c, p, EXISTS (SELECT 1 FROM ` + checks + ` AS o JOIN ` + t.schema + `latchkey_sessions AS owner ON owner.id = o.session
-		WHERE o.class = c AND o.fingerprint <> p AND owner.expires > pg_catalog.clock_timestamp()) AS other FROM ` + unnestChecks(wanted) + `)`
-	for _, act := range []string{
-		`, taken AS (INSERT INTO ` + checks + ` (class, fingerprint, session) SELECT c, p, me.id FROM seen, me WHERE NOT other ORDER BY c, p
-			ON CONFLICT (class, fingerprint, session) DO NOTHING RETURNING class)`,
-		`, given AS (DELETE FROM ` + checks + ` WHERE session = (SELECT id FROM me) AND (class, fingerprint) IN (SELECT c, p FROM seen WHERE other) RETURNING class)`,
-	} {
-		var list sql.NullString
-		if err := t.run(ctx, s, t.me(s)+seen+act+alive+`, (SELECT pg_catalog.string_agg(n::text, ',') FROM seen WHERE other)`, &list); err != nil {
-			return nil, err
-		}
-		for _, i := range splitInts(list.String) {
-			if i < 1 || i > int64(len(wanted)) {
-				return nil, dialect.ErrNonsense
-			}
-			conflicts[i-1] = true
-		}
-	}
-	return conflicts, nil
+	return conflict, nil
+}
+
+// dropSecret implements tables.
+func (t *postgresTables) dropSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) error {
+	return t.run(ctx, s, t.me(s)+t.givenBack(c, "")+alive)
+}
+
+// givenBack deletes the session's row for c, on a further condition.
+func (t *postgresTables) givenBack(c dialect.SecretCheck, condition string) string {
+	return fmt.Sprintf(`, given AS (DELETE FROM %slatchkey_secret_checks
+		WHERE session = (SELECT id FROM me) AND class = %d AND fingerprint = %d%s RETURNING class)`, t.schema, c.Class, c.Fingerprint, condition)
 }

@@ -53,13 +53,3 @@ func (o *orNull) Scan(value any) error {
 	*o.n = v.Int64
 	return err
 }
-
-// unnestChecks returns an SQL table of checks: class c and fingerprint p, in
-// the order n from 1 on.
-func unnestChecks(checks []dialect.SecretCheck) string {
-	classes, fingerprints := make([]string, len(checks)), make([]string, len(checks))
-	for i, c := range checks {
-		classes[i], fingerprints[i] = strconv.Itoa(int(c.Class)), strconv.Itoa(int(c.Fingerprint))
-	}
-	return "unnest('{" + strings.Join(classes, ",") + "}'::int[], '{" + strings.Join(fingerprints, ",") + "}'::int[]) WITH ORDINALITY AS u (c, p, n)"
-}

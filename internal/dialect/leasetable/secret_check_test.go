@@ -10,12 +10,14 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// A check whose connection breaks while its statement is under way is given back by Held,
-// also where the statement is carried out after that.
+// A check whose connection breaks while its statement is under way may be in
+// use after Held, which waits for that statement. To ask again gives the right
+// result, and the check ends with the session.
 func TestSecretCheckUnderWay(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTableOf(t, "postgres", pgtest.Database(t)) // which does not ask the server to interrupt it
 	s, other := open(), open()
+	right, wrong := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
 	tx, err := db.BeginTx(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -26,13 +28,13 @@ func TestSecretCheckUnderWay(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+		_, err := s.UseSecret(right)
 		failed <- err
 	}()
 	untilWaiting(t, db, 1)
 	s.socket.Close()
 	if err := <-failed; err == nil || isGone(err) {
-		t.Fatalf("CheckSecrets whose connection broke: %v, want a failure that the session survives", err)
+		t.Fatalf("UseSecret whose connection broke: %v, want a failure that the session survives", err)
 	}
 	reconciled := make(chan error, 1)
 	go func() {
@@ -46,8 +48,26 @@ func TestSecretCheckUnderWay(t *testing.T) {
 	if err := <-reconciled; err != nil {
 		t.Fatalf("Held: %v", err)
 	}
-	if conflicts, err := other.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 2}}, nil); err != nil || conflicts[0] {
-		t.Errorf("another session's check, after one that failed: conflicts %v, %v", conflicts, err)
+	for _, step := range []struct {
+		name     string
+		s        *session
+		check    dialect.SecretCheck
+		conflict bool
+	}{
+		{"asked again", s, right, false},
+		{"another secret", other, wrong, true},
+		{"the same of another session", other, right, false},
+	} {
+		if conflict, err := step.s.UseSecret(step.check); err != nil || conflict != step.conflict {
+			t.Errorf("%s: conflict %t, %v", step.name, conflict, err)
+		}
+	}
+	if err := other.DropSecret(right); err != nil {
+		t.Fatal(err)
+	}
+	s.Destroy()
+	if conflict, err := other.UseSecret(wrong); err != nil || conflict {
+		t.Errorf("another secret, after the session's end: conflict %t, %v", conflict, err)
 	}
 }
 

@@ -34,8 +34,6 @@ type session struct {
 	stamp  stamp
 	bound  time.Duration // of a call
 
-	doubtful []dialect.SecretCheck // a failed call may have taken them: Held gives them back
-
 	ctx    context.Context // ends with Abort
 	abort  context.CancelFunc
 	socket *dbconn.BorrowedSocket // of the call in flight
@@ -49,7 +47,8 @@ type tables interface {
 	open(ctx context.Context, s *stamp, holder string) error
 	exchange(ctx context.Context, s *stamp, b *dialect.Batch, reserved *reservedTokens) error
 	held(ctx context.Context, s *stamp) ([]dialect.Key, error)
-	checkSecrets(ctx context.Context, s *stamp, wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error)
+	useSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) (conflict bool, err error)
+	dropSecret(ctx context.Context, s *stamp, c dialect.SecretCheck) error
 	token(ctx context.Context, s *stamp) (first dialect.Token, n int64, err error) // first and the n-1 tokens after it
 	end(ctx context.Context, s *stamp) error
 }
@@ -100,33 +99,27 @@ func (s *session) exchange(b *dialect.Batch) error {
 	return err
 }
 
-// Held implements dialect.Session. It also gives back what a failed
-// CheckSecrets may have left, since no earlier statement is in flight any more.
+// Held implements dialect.Session. No earlier statement is in flight after it.
 func (s *session) Held() (keys []dialect.Key, err error) {
 	err = s.call(func(ctx context.Context) (err error) {
-		if keys, err = s.tables.held(ctx, &s.stamp); err == nil && len(s.doubtful) > 0 {
-			_, err = s.tables.checkSecrets(ctx, &s.stamp, nil, s.doubtful)
-		}
+		keys, err = s.tables.held(ctx, &s.stamp)
 		return err
 	})
-	if err == nil {
-		s.doubtful = nil
-	}
 	return keys, err
 }
 
-// CheckSecrets implements dialect.Session. After an error it leaves it to Held
-// to give back what it may have taken.
-func (s *session) CheckSecrets(wanted, dropped []dialect.SecretCheck) (conflicts []bool, err error) {
+// UseSecret implements dialect.Session.
+func (s *session) UseSecret(c dialect.SecretCheck) (conflict bool, err error) {
 	err = s.call(func(ctx context.Context) (err error) {
-		conflicts, err = s.tables.checkSecrets(ctx, &s.stamp, wanted, dropped)
+		conflict, err = s.tables.useSecret(ctx, &s.stamp, c)
 		return err
 	})
-	if err != nil {
-		s.doubtful = append(append(s.doubtful, dropped...), wanted...)
-		return nil, err
-	}
-	return conflicts, nil
+	return conflict && err == nil, err
+}
+
+// DropSecret implements dialect.Session.
+func (s *session) DropSecret(c dialect.SecretCheck) error {
+	return s.call(func(ctx context.Context) error { return s.tables.dropSecret(ctx, &s.stamp, c) })
 }
 
 // Token implements dialect.Session.

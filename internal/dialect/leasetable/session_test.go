@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// leaseTable opens sessions of a lease table on a database of their own.
+// leaseTable opens sessions of a lease table, on a new database.
 func leaseTable(t *testing.T) (db *sql.DB, open func() *session) {
 	t.Helper()
 	dsn, err := url.Parse(pgtest.Database(t))
@@ -68,13 +68,18 @@ func mustHold(t *testing.T, s *session, want int) {
 	}
 }
 
-// A statement that arrives after a later one of its session, as one may that was still on
-// its way when its connection failed, does nothing: neither takes nor gives back nor checks.
+// A statement that arrives after a later one of its session does nothing. It
+// takes no lock and gives none back, and it neither uses nor drops a check. That
+// may happen when its connection fails while it is on its way.
 func TestLateStatement(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
 	s := open()
 	if err := s.Exchange(&dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	used, other := dialect.SecretCheck{Class: 2, Fingerprint: 1}, dialect.SecretCheck{Class: 2, Fingerprint: 2}
+	if _, err := s.UseSecret(used); err != nil {
 		t.Fatal(err)
 	}
 	late := s.stamp // what statements that have not arrived yet were made with
@@ -86,10 +91,11 @@ func TestLateStatement(t *testing.T) {
 		"release": func(n *stamp) error {
 			return s.tables.exchange(t.Context(), n, &dialect.Batch{Release: []dialect.Key{{Space: dialect.Bigint, ID: 1}}}, new(reservedTokens))
 		},
-		"check": func(n *stamp) error {
-			_, err := s.tables.checkSecrets(t.Context(), n, []dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil)
+		"use": func(n *stamp) error {
+			_, err := s.tables.useSecret(t.Context(), n, dialect.SecretCheck{Class: 1, Fingerprint: 1})
 			return err
 		},
+		"drop": func(n *stamp) error { return s.tables.dropSecret(t.Context(), n, used) },
 	} {
 		stamp := late
 		if err := call(&stamp); !errors.Is(err, errExpired) {
@@ -97,13 +103,17 @@ func TestLateStatement(t *testing.T) {
 		}
 	}
 	mustHold(t, s, 1)
-	if conflicts, err := open().CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 2}}, nil); err != nil || conflicts[0] {
-		t.Errorf("another session's check: conflicts %v, %v", conflicts, err)
+	newcomer := open()
+	if conflict, err := newcomer.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 2}); err != nil || conflict {
+		t.Errorf("another session's check, after a late use: conflict %t, %v", conflict, err)
+	}
+	if conflict, err := newcomer.UseSecret(other); err != nil || !conflict {
+		t.Errorf("another session's check, after a late drop: conflict %t, %v", conflict, err)
 	}
 }
 
-// A session that has expired stays so, whoever noticed it first, and its keys are
-// free.
+// A session that has expired never comes back, whichever call notices it first.
+// Its keys are free.
 func TestExpiredSession(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
@@ -121,8 +131,11 @@ func TestExpiredSession(t *testing.T) {
 	if _, err := s.Token(); !isGone(err) {
 		t.Errorf("Token: %v, want Gone", err)
 	}
-	if _, err := s.CheckSecrets([]dialect.SecretCheck{{Class: 1, Fingerprint: 1}}, nil); !isGone(err) {
-		t.Errorf("CheckSecrets: %v, want Gone", err)
+	if _, err := s.UseSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); !isGone(err) {
+		t.Errorf("UseSecret: %v, want Gone", err)
+	}
+	if err := s.DropSecret(dialect.SecretCheck{Class: 1, Fingerprint: 1}); !isGone(err) {
+		t.Errorf("DropSecret: %v, want Gone", err)
 	}
 	b := &dialect.Batch{Try: []dialect.Key{{Space: dialect.Bigint, ID: 1}}, Any: [][]dialect.Key{{{Space: dialect.TwoInts, ID: 1}}}}
 	if err := other.Exchange(b); err != nil {
@@ -133,8 +146,7 @@ func TestExpiredSession(t *testing.T) {
 	}
 }
 
-// Whoever clears up does not wait for a session that is just being renewed, and leaves
-// it alone.
+// reap neither waits for a session that is just being renewed nor deletes it.
 func TestReapPassesOverRenewal(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
@@ -164,8 +176,8 @@ func TestReapPassesOverRenewal(t *testing.T) {
 	mustHold(t, s, 1)
 }
 
-// After a statement that failed, and may have taken locks, no token is reserved from a
-// block that is older than these.
+// A failed statement may have taken locks. After it no token comes from a
+// reserved block that is older than these locks.
 func TestTokensAfterAnError(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)

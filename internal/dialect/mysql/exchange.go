@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -32,9 +31,6 @@ func (s *session) exchange(b *dialect.Batch) error {
 	}
 	if err != nil && !errors.Is(err, dialect.ErrTooLong) { // a statement that is too long is not sent
 		s.mayHold(b)
-	}
-	if err == nil && time.Since(s.triedToDrop) >= dropPause {
-		s.dropDoubtful()
 	}
 	return dialect.Fail(err)
 }

@@ -55,7 +55,7 @@ func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dial
 		witness.Discard()
 	}
 	s := &session{
-		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{}, secrets: map[dialect.SecretCheck]struct{}{},
+		conn: conn.Conn, socket: conn.Socket, id: p.id, held: map[dialect.Key]struct{}{},
 		pool: dbconn.Pool{DB: db, Find: set.Socket}, bound: sideTxBound(set),
 	}
 	if err == nil {

@@ -32,12 +32,8 @@ type session struct {
 
 	serverName string // an expression of the same, for Token's Here
 
-	text    []byte // memory for the next statement
-	held    map[dialect.Key]struct{}
-	secrets map[dialect.SecretCheck]struct{} // those that may be in the table
-
-	doubtful    []dialect.SecretCheck // those of secrets whose call failed: to be given back
-	triedToDrop time.Time             // when exchange last tried that
+	text []byte // memory for the next statement
+	held map[dialect.Key]struct{}
 }
 
 // ask returns the value of an SQL expression. It fails if another connection

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,8 +29,35 @@ func opened(t *testing.T, driver, dsn string) dialect.Session {
 	return s
 }
 
-// Of two sessions with different secrets that check at the same moment, never do
-// both get the check.
+// uses reports whether s uses c after UseSecret.
+func uses(t *testing.T, s dialect.Session, c dialect.SecretCheck) bool {
+	t.Helper()
+	conflict, err := s.UseSecret(c)
+	if err != nil {
+		t.Fatalf("UseSecret: %v", err)
+	}
+	return !conflict
+}
+
+func mustDrop(t *testing.T, s dialect.Session, c dialect.SecretCheck) {
+	t.Helper()
+	if err := s.DropSecret(c); err != nil {
+		t.Fatalf("DropSecret: %v", err)
+	}
+}
+
+// checksHeld returns how many times s holds the lock of a check.
+func checksHeld(t *testing.T, s dialect.Session) int {
+	t.Helper()
+	keys, err := s.Held()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(slices.DeleteFunc(keys, func(k dialect.Key) bool { return !k.IsShared() }))
+}
+
+// Of two sessions with different secrets that come at the same moment, never do
+// both use the namespace.
 func TestSecretChecksRace(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -50,12 +78,12 @@ func TestSecretChecksRace(t *testing.T) {
 					ended.Go(func() {
 						ready.Done()
 						ready.Wait()
-						conflicts, err := s.CheckSecrets([]dialect.SecretCheck{check}, nil)
+						conflict, err := s.UseSecret(check)
 						if err != nil {
-							t.Errorf("CheckSecrets: %v", err)
+							t.Errorf("UseSecret: %v", err)
 							return
 						}
-						got[i] = !conflicts[0]
+						got[i] = !conflict
 					})
 				}
 				ended.Wait()
@@ -67,15 +95,59 @@ func TestSecretChecksRace(t *testing.T) {
 				}
 			}
 			if both > 0 {
-				t.Errorf("%d of %d times both got the check", both, rounds)
+				t.Errorf("%d of %d times both used the namespace", both, rounds)
+			}
+			if n := checksHeld(t, one) + checksHeld(t, other); n != rounds-none {
+				t.Errorf("%d checks are held after %d successes", n, rounds-none)
 			}
 			t.Logf("%d rounds: both were refused in %d, one was in the others", rounds, none)
 		})
 	}
 }
 
-// A check is had until it is dropped or the session ends, once however often it
-// was asked for, and in no way by who was refused.
+// A session with another secret does not disturb a fleet that is there, however
+// often it asks: sessions of the fleet that come meanwhile are never refused.
+func TestSecretNewcomerDoesNotDisturb(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			fleet, returning, newcomer := opened(t, driver, dsn), opened(t, driver, dsn), opened(t, driver, dsn)
+			right, wrong := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 2)
+			if !uses(t, fleet, right) {
+				t.Fatal("the first session is refused")
+			}
+			done := make(chan struct{})
+			var newcomers sync.WaitGroup
+			newcomers.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					if conflict, err := newcomer.UseSecret(wrong); err != nil || !conflict {
+						t.Errorf("another secret: conflict %t, %v", conflict, err)
+						return
+					}
+				}
+			})
+			for range 400 {
+				if conflict, err := returning.UseSecret(right); err != nil || conflict {
+					t.Errorf("the fleet's secret: conflict %t, %v", conflict, err)
+				}
+				if err := returning.DropSecret(right); err != nil {
+					t.Errorf("DropSecret: %v", err)
+				}
+			}
+			close(done)
+			newcomers.Wait()
+		})
+	}
+}
+
+// A session uses a check until it drops the check or ends. A session that was
+// refused does not use it in any way.
 func TestSecretCheck(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -83,37 +155,29 @@ func TestSecretCheck(t *testing.T) {
 			dsn := pgtest.Database(t)
 			one, same, other := opened(t, driver, dsn), opened(t, driver, dsn), opened(t, driver, dsn)
 			right, wrong, apart := dialect.SecretCheckOf("payouts", 1), dialect.SecretCheckOf("payouts", 1<<32-1), dialect.SecretCheckOf("mail", 7)
-			ask := func(s dialect.Session, want bool, wanted dialect.SecretCheck, dropped ...dialect.SecretCheck) {
+			ask := func(s dialect.Session, want bool, c dialect.SecretCheck) {
 				t.Helper()
-				conflicts, err := s.CheckSecrets([]dialect.SecretCheck{wanted}, dropped)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if conflicts[0] == want {
-					t.Errorf("check %v: conflicts %t", wanted, conflicts[0])
+				if got := uses(t, s, c); got != want {
+					t.Errorf("check %v: uses %t", c, got)
 				}
 			}
 			ask(one, true, right)
+			ask(one, true, right) // once, however often it asks
 			ask(same, true, right)
 			ask(other, false, wrong)
 			ask(other, true, apart)
 			if keys, err := one.Held(); err != nil || slices.ContainsFunc(keys, func(k dialect.Key) bool { return !k.IsShared() }) {
 				t.Errorf("a check is among the keys that are held exclusively: %v, %v", keys, err)
 			}
-			ask(one, true, apart, right)
+			mustDrop(t, one, right)
+			ask(one, true, apart)
 			ask(other, false, wrong)
-			ask(same, true, apart, right)
+			mustDrop(t, same, right)
+			ask(same, true, apart)
 			ask(other, true, wrong)
 			ask(one, false, right)
 			other.Destroy()
-			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-				conflicts, err := one.CheckSecrets([]dialect.SecretCheck{right}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !conflicts[0] {
-					break
-				}
+			for deadline := time.Now().Add(10 * time.Second); !uses(t, one, right); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("a check outlives its session")
 				}
@@ -122,7 +186,55 @@ func TestSecretCheck(t *testing.T) {
 	}
 }
 
-// A statement that takes checks may fail when some are taken. None of them stays.
+// The smallest and the largest numbers are checks like others, with every way of
+// a driver to send them.
+func TestSecretChecksOfAllNumbers(t *testing.T) {
+	dsn := pgtest.Database(t)
+	for driver, dsn := range map[string]string{"pgx": dsn, "postgres": dsn, "pgx simple": dsn + "&default_query_exec_mode=simple_protocol", "pgx exec": dsn + "&default_query_exec_mode=exec"} {
+		driver, _, _ := strings.Cut(driver, " ")
+		one, other := opened(t, driver, dsn), opened(t, driver, dsn)
+		for _, class := range []int32{-1 << 31, -1, 0, 1<<31 - 1} {
+			for i, fingerprint := range []int32{-1 << 31, -1, 0, 1<<31 - 1} {
+				right, wrong := dialect.SecretCheck{Class: class, Fingerprint: fingerprint}, dialect.SecretCheck{Class: class, Fingerprint: int32(i + 1)}
+				if !uses(t, one, right) || uses(t, other, wrong) || !uses(t, other, right) {
+					t.Errorf("%s: checks %v and %v", driver, right, wrong)
+				}
+				mustDrop(t, one, right)
+				mustDrop(t, other, right)
+			}
+		}
+	}
+}
+
+// A check that an earlier call has left, whose response was lost, goes with the
+// next call if another session uses the namespace by then.
+func TestSecretCheckLeftByAnError(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	right, wrong := dialect.SecretCheck{Class: 1, Fingerprint: 1}, dialect.SecretCheck{Class: 1, Fingerprint: 2}
+	fleet, s := opened(t, "pgx", dsn), opened(t, "pgx", dsn)
+	if !uses(t, fleet, right) {
+		t.Fatal("the first session is refused")
+	}
+	// The statement between the two looks at a moment at which there was no fleet.
+	if _, err := s.(*session).conn.ExecContext(t.Context(), "SELECT pg_advisory_lock_shared($1::int, $2::int)", wrong.Class, wrong.Fingerprint); err != nil {
+		t.Fatal(err)
+	}
+	if uses(t, opened(t, "pgx", dsn), right) {
+		t.Error("a newcomer does not see what was left")
+	}
+	if uses(t, s, wrong) {
+		t.Error("two sessions use one namespace with different secrets")
+	}
+	if n := checksHeld(t, s); n != 0 {
+		t.Errorf("%d checks are left", n)
+	}
+	if !uses(t, opened(t, "pgx", dsn), right) {
+		t.Error("a newcomer of the fleet is refused")
+	}
+}
+
+// A check for which the server has no room leaves nothing, and the session lives.
 func TestSecretChecksThatDoNotFit(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -130,16 +242,18 @@ func TestSecretChecksThatDoNotFit(t *testing.T) {
 			cluster := pgtest.New(t, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "20"}))
 			s := opened(t, driver, cluster.DSN(""))
 			const tooMany = 20_000
-			checks := make([]dialect.SecretCheck, tooMany)
-			for i := range checks {
-				checks[i] = dialect.SecretCheck{Class: int32(i), Fingerprint: 1}
+			for i := range int32(tooMany) {
+				if _, err := s.UseSecret(dialect.SecretCheck{Class: i, Fingerprint: 1}); err != nil {
+					if !dialect.Survives(err) {
+						t.Fatalf("UseSecret: %v, want an error that the session survives", err)
+					}
+					if n := checksHeld(t, s); n != int(i) {
+						t.Errorf("the session holds %d checks after %d successes and a failure", n, i)
+					}
+					return
+				}
 			}
-			if _, err := s.CheckSecrets(checks, nil); !dialect.Survives(err) {
-				t.Fatalf("CheckSecrets: %v, want an error that the session survives", err)
-			}
-			if keys, err := s.Held(); err != nil || len(keys) > 0 {
-				t.Errorf("the session still holds %d locks, %v", len(keys), err)
-			}
+			t.Errorf("the server has room for %d checks", tooMany)
 		})
 	}
 }
