@@ -26,7 +26,7 @@ type Orders struct {
 	Driver, DSN string
 	LeaseTable  bool          // sqllock.WithLeaseTable
 	Lease       time.Duration // sqllock.WithLease; 0 is the default
-	Arbiter     string        // contend: where to report
+	Counter     string        // contend: where to report
 	Rounds      int           // contend: grants for each of 64 callers, or of Callers
 	Callers     int           // contend; 0 is 64
 	Locks       int           // hold: how many
@@ -110,7 +110,7 @@ func hold(ctx context.Context, s *sqllock.Session, n int) error {
 }
 
 // contend makes many goroutines contend for one key. Each holder reports to the
-// arbiter.
+// counter.
 func contend(s *sqllock.Session, o Orders) error {
 	if o.Callers == 0 {
 		o.Callers = 64
@@ -130,11 +130,11 @@ func contend(s *sqllock.Session, o Orders) error {
 }
 
 func contender(s *sqllock.Session, o Orders, i int) error {
-	arbiter, err := net.Dial("tcp", o.Arbiter) //nolint:noctx // loopback
+	counter, err := net.Dial("tcp", o.Counter) //nolint:noctx // loopback
 	if err != nil {
 		return err
 	}
-	defer arbiter.Close()
+	defer counter.Close()
 	for grants := 0; grants < o.Rounds; {
 		take := s.TryLock
 		if i%2 == 0 {
@@ -150,10 +150,10 @@ func contender(s *sqllock.Session, o Orders, i int) error {
 		}
 		grants++
 		for _, report := range []byte{'+', '-'} {
-			if _, err := arbiter.Write([]byte{report}); err != nil {
+			if _, err := counter.Write([]byte{report}); err != nil {
 				return err
 			}
-			if _, err := io.ReadFull(arbiter, make([]byte, 1)); err != nil {
+			if _, err := io.ReadFull(counter, make([]byte, 1)); err != nil {
 				return err
 			}
 		}
@@ -164,22 +164,22 @@ func contender(s *sqllock.Session, o Orders, i int) error {
 	return nil
 }
 
-// An arbiter counts the holders that report to be inside. It knows nothing of
-// locks. A holder goes on only when the arbiter has confirmed its report.
-type arbiter struct {
+// A counter counts the holders that report to be inside. It knows nothing of
+// locks. A holder goes on only when the counter has confirmed its report.
+type counter struct {
 	listener net.Listener
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	entries  atomic.Int32
 }
 
-func newArbiter(t *testing.T) *arbiter {
+func newCounter(t *testing.T) *counter {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &arbiter{listener: listener}
+	a := &counter{listener: listener}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -197,7 +197,7 @@ func newArbiter(t *testing.T) *arbiter {
 	return a
 }
 
-func (a *arbiter) listen(conn net.Conn) {
+func (a *counter) listen(conn net.Conn) {
 	defer conn.Close()
 	report := make([]byte, 1)
 	for {
@@ -222,11 +222,11 @@ func (a *arbiter) listen(conn net.Conn) {
 // 64 callers in each. It checks that two callers are never inside at once.
 func Processes(t *testing.T, orders ...Orders) {
 	t.Helper()
-	a := newArbiter(t)
+	a := newCounter(t)
 	var workers []*subprocess.Process
 	want := 0
 	for _, o := range orders {
-		o.Job, o.Arbiter = "contend", a.listener.Addr().String()
+		o.Job, o.Counter = "contend", a.listener.Addr().String()
 		workers = append(workers, StartWorker(t, o))
 		callers := o.Callers
 		if callers == 0 {
