@@ -179,7 +179,7 @@ func newCounter(t *testing.T) *counter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &counter{listener: listener}
+	c := &counter{listener: listener}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -187,17 +187,17 @@ func newCounter(t *testing.T) *counter {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { a.listen(conn) })
+			wg.Go(func() { c.listen(conn) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
 		wg.Wait()
 	})
-	return a
+	return c
 }
 
-func (a *counter) listen(conn net.Conn) {
+func (c *counter) listen(conn net.Conn) {
 	defer conn.Close()
 	report := make([]byte, 1)
 	for {
@@ -205,12 +205,12 @@ func (a *counter) listen(conn net.Conn) {
 			return
 		}
 		if report[0] == '+' {
-			a.entries.Add(1)
-			if a.inside.Add(1) > 1 {
-				a.overlaps.Add(1)
+			c.entries.Add(1)
+			if c.inside.Add(1) > 1 {
+				c.overlaps.Add(1)
 			}
 		} else {
-			a.inside.Add(-1)
+			c.inside.Add(-1)
 		}
 		if _, err := conn.Write(report); err != nil {
 			return
@@ -222,11 +222,11 @@ func (a *counter) listen(conn net.Conn) {
 // 64 callers in each. It checks that two callers are never inside at once.
 func Processes(t *testing.T, orders ...Orders) {
 	t.Helper()
-	a := newCounter(t)
+	c := newCounter(t)
 	var workers []*subprocess.Process
 	want := 0
 	for _, o := range orders {
-		o.Job, o.Counter = "contend", a.listener.Addr().String()
+		o.Job, o.Counter = "contend", c.listener.Addr().String()
 		workers = append(workers, StartWorker(t, o))
 		callers := o.Callers
 		if callers == 0 {
@@ -239,11 +239,11 @@ func Processes(t *testing.T, orders ...Orders) {
 			t.Errorf("worker %d: %v", i, err)
 		}
 	}
-	if n := a.overlaps.Load(); n > 0 {
+	if n := c.overlaps.Load(); n > 0 {
 		t.Errorf("two callers held one key %d times", n)
 	}
-	if got := int(a.entries.Load()); got != want {
+	if got := int(c.entries.Load()); got != want {
 		t.Errorf("%d grants, want %d", got, want)
 	}
-	t.Logf("%d grants in %d processes, %d overlaps", a.entries.Load(), len(workers), a.overlaps.Load())
+	t.Logf("%d grants in %d processes, %d overlaps", c.entries.Load(), len(workers), c.overlaps.Load())
 }
