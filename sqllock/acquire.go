@@ -6,7 +6,11 @@ import (
 	"time"
 )
 
-// acquire takes key, or waits for it.
+// A request comes to the key table. It is decided at once where the table knows
+// enough. Otherwise it waits for the source, or for another caller.
+
+// acquire acquires key, or waits for it. The request is reused, so that a call
+// which is decided at once allocates nothing for it.
 func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
@@ -21,7 +25,8 @@ func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) 
 	return lock, err
 }
 
-// submit puts r on the table and waits until it is decided or its context ends.
+// submit puts r on the table, and waits until it is decided or its context
+// ends.
 func (t *keyTable) submit(r *request) (*Lock, error) {
 	if r.waits {
 		t.noteWait(r)
@@ -50,10 +55,10 @@ func (t *keyTable) submit(r *request) (*Lock, error) {
 	}
 }
 
-// noteWait notes for the registry since when r waits, and which locks of this table
-// its caller holds: those that its context carries. (A lock of another Session may
-// be in another database, where its key means something else.) table.mu is not
-// held, because a context may be of any type.
+// noteWait notes for the registry since when r waits, and which locks of this
+// table its caller holds. Those are the locks that its context carries. A lock
+// of another Session may be in another database, where its key means something
+// else. table.mu is not held, because a context may be of any type.
 func (t *keyTable) noteWait(r *request) {
 	if !t.registers {
 		return
@@ -67,11 +72,11 @@ func (t *keyTable) noteWait(r *request) {
 	}
 }
 
-// placeLocked answers r from the table where that can be done. Else it puts r in
-// line for its keys, and sees that they are requested.
+// placeLocked decides r from the table where it can. Otherwise it puts r among
+// the waiters of its keys, and sees that they are requested.
 //
-// The source is asked whether it is away only where the table would answer
-// otherwise: a request that reaches the source hears it there.
+// It asks whether the source is away only where the table would decide
+// otherwise. A request that reaches the source hears it there.
 func (t *keyTable) placeLocked(r *request) {
 	t.calls++
 	r.number = t.calls
@@ -114,9 +119,9 @@ func (t *keyTable) placeLocked(r *request) {
 	}
 }
 
-// joinLocked decides r at once if k lets it: r takes over what is being given
-// back, joins readers, or hears that the source is away. It reports whether k is
-// denied to r, which only tries.
+// joinLocked decides r at once if k lets it: r takes over a key that is being
+// released, joins readers, or fails because the source is away. It reports
+// whether k is denied to r, which only tries.
 func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 	switch {
 	case k.phase == releasing && len(k.waiters) == 0 && t.source.away(k) == nil && t.mayHandOverLocked(k, r, key):
@@ -142,8 +147,8 @@ func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 	return mustWait
 }
 
-// lineUpLocked puts r in line for its key number i, whose state is k, or nil if
-// it has none yet.
+// lineUpLocked makes r a waiter of its key number i. k is the state of that
+// key, or nil if it has none yet.
 func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
 	key := r.keys[i]
 	if k == nil {

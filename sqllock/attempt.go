@@ -8,28 +8,32 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+// One attempt to do something with a driver that may hang.
+
+// connectTimeout bounds one attempt to connect.
 const connectTimeout = 5 * time.Second
 
-// maxAbandoned bounds the goroutines, and so the connections, that a stuck driver
-// can cost. Beyond it no attempt to connect is made.
+// maxAbandoned bounds the goroutines, and so the connections, that a stuck
+// driver can cost. Beyond it no attempt is made.
 const maxAbandoned = 4
 
-// hangs is how long an attempt to connect may take before it is asked whether
-// the server answers at all, and how long that question may take.
+// hangs is how long an attempt may take before the server is probed. It also
+// bounds a probe.
 const hangs = 500 * time.Millisecond
 
+// probePause is the pause between two such probes.
 const probePause = 200 * time.Millisecond // between two such questions
 
-// maxBeside is how many attempts may start while one hangs. The server may be
-// quick to answer, and slow to connect.
+// maxBeside is how many attempts may start while one hangs. A server may
+// respond quickly to a probe and be slow to connect.
 const maxBeside = 2
 
-// attempt does what needs a driver. It returns when caller ends, however stuck the
-// driver is; what the driver may still bring is undone.
+// attempt calls do, which needs the driver. It returns when caller ends, even
+// if the driver is stuck. What the driver brings later is undone.
 //
-// An attempt may hang though the server can be reached again: its bytes were lost
-// while the network was cut. So another one starts as soon as the server is seen to
-// answer, and the first to succeed counts.
+// An attempt may hang though the server is reachable again, because its bytes
+// were lost while the network was cut. So another one starts as soon as the
+// server responds to a probe, and the first to succeed counts.
 func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	if sl.abandoned.Load() >= maxAbandoned {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
@@ -56,7 +60,10 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	return race.first(sl.s.answers(ctx))
 }
 
-// A race is attempts at one thing, of which the first to succeed counts.
+// A race is several attempts at one thing, of which the first to succeed
+// counts.
+//
+// Invariant: every attempt either delivers its outcome to first, or undoes it.
 type race[T any] struct {
 	ctx      context.Context // ends with the race
 	b        *slot
@@ -67,13 +74,14 @@ type race[T any] struct {
 	giveUp   context.CancelFunc // of the attempt that started last
 }
 
+// An outcome is what one attempt has brought.
 type outcome[T any] struct {
 	brought T
 	err     error
 }
 
-// start starts an attempt. If the pool has no two connections for it, the one
-// before is given up: that one hangs.
+// start starts an attempt. If the pool has no two connections for it, it
+// cancels the one before, which hangs.
 func (r *race[T]) start() {
 	if stats := r.b.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
 		r.giveUp()
@@ -94,8 +102,9 @@ func (r *race[T]) start() {
 	}()
 }
 
-// first returns what the first attempt that succeeds has brought, or when all have
-// failed the error that tells most. answers says that the server answers.
+// first returns what the first successful attempt has brought. If all have
+// failed, it returns the error that says most. answers reports that the server
+// responds.
 func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 	for {
 		select {
@@ -119,11 +128,13 @@ func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 	}
 }
 
+// isContext reports whether err is the end of a context, which says less than
+// another error.
 func isContext(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// once does do, and returns when ctx ends, however stuck the driver is.
+// once calls do, and returns when ctx ends, even if the driver is stuck.
 func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	done := make(chan outcome[T])
 	abandoned := make(chan struct{})
@@ -148,8 +159,8 @@ func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, err
 	}
 }
 
-// answers tells up to maxBeside times, until ctx ends, that the server answers
-// where the last connection led to. It never does if that is not known.
+// answers reports up to maxBeside times, until ctx ends, that the server of the
+// last connection responds. If its address is not known, answers returns nil.
 func (s *Session) answers(ctx context.Context) <-chan struct{} {
 	s.table.mu.Lock()
 	address := s.address
@@ -190,7 +201,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// inTime returns err of an attempt with a bound of our own. The end of our own
+// inTime returns err of an attempt that has its own time limit. The end of that
 // context must not look like the end of a caller's.
 func inTime(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -6,13 +6,15 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A batch is the keys that one statement takes and gives back, with the requests
-// that wait for its answer.
-// A connection has one, which it fills again and again.
+// What one statement carries, and the figures that decide how much that is.
+
+// A batch is the keys that one statement requests and releases, with the
+// requests that wait for its response. A connection has one, and fills it again
+// and again.
 //
-// Invariant: each key that the batch takes is in phase requested, and each key that
-// it gives back is in phase freeing. This holds from prepareBatchLocked until the
-// batch is completed or the connection is lost.
+// Invariant: each key that the batch requests is in phase requested, and each
+// key that it releases is in phase freeing. This holds from prepareBatchLocked
+// until the batch is completed or the connection is lost.
 type batch struct {
 	statement dialect.Batch
 	releases  []*keyState // beside statement.Release
@@ -29,7 +31,8 @@ type batch struct {
 	wakes []chan struct{} // the callers to wake once the batch is completed
 }
 
-// A group is what request wants together: one of keys or, in a set, all of them.
+// A group is what request wants together: one of keys or, in a set, all of
+// them.
 type group struct {
 	keys    []*keyState
 	request *request
@@ -45,7 +48,7 @@ func (b *batch) clear() {
 	b.releases, b.tries, b.groups, b.sets = b.releases[:0], b.tries[:0], b.groups[:0], b.sets[:0]
 }
 
-// mayBring is how many keys the batch may bring.
+// mayBring returns how many locks the batch may bring.
 func (b *batch) mayBring() int {
 	n := len(b.tries) + len(b.groups)
 	for _, set := range b.sets {
@@ -54,7 +57,8 @@ func (b *batch) mayBring() int {
 	return n
 }
 
-// wake wakes the callers that have their answers.
+// wake wakes the callers that are decided. table.mu is free by now, since the
+// first thing that each of them does is to lock it.
 func (b *batch) wake() {
 	for _, done := range b.wakes {
 		done <- struct{}{}
@@ -63,8 +67,8 @@ func (b *batch) wake() {
 	b.wakes = b.wakes[:0]
 }
 
-// failLocked tells the callers of the batch that there is no answer yet. What the
-// batch brings after all is given back.
+// failLocked tells the callers of the batch that there is no response yet. A
+// lock that the batch brings later is released.
 func (b *batch) failLocked(t *keyTable, err error) {
 	if !b.underWay {
 		return
@@ -85,15 +89,16 @@ func (b *batch) failLocked(t *keyTable, err error) {
 	}
 }
 
-// A batchStats is what a connection has seen of how long things take. It decides how
-// much the next statement carries. The connection's goroutine alone uses it.
+// A batchStats records how long statements and callers take. It decides how
+// much the next statement carries. The goroutine of the connection alone uses
+// it.
 type batchStats struct {
 	roundTrip time.Duration // of the last statement
 	answered  int           // callers whom it answered
 	perCaller time.Duration // for a caller to get its answer and come again, beside all others; smoothed
 }
 
-// observe notes that so many callers took so long to come again.
+// observe notes that so many callers took so long to make their next requests.
 func (stats *batchStats) observe(callers int, took time.Duration) {
 	each := took / time.Duration(callers)
 	if stats.perCaller == 0 {
@@ -102,14 +107,15 @@ func (stats *batchStats) observe(callers int, took time.Duration) {
 	stats.perCaller += (each - stats.perCaller) / 8
 }
 
-// halves reports whether two statements are faster than one for so many callers. One
-// is then under way while the callers of the other get their answers and come again.
+// halves reports whether two statements are faster than one for so many
+// callers. One is then under way while the callers of the other make their next
+// requests.
 //
-// Say the way there and back takes L, the server's work S and that of the callers
-// C. One statement for all takes L + S + C. Two halves take 2L + S, or C if that is
-// longer. So halves win where L < C. The round trip is L and some of S. It is so
-// with a database nearby and hundreds of callers. Across a slow network one
-// statement carries all.
+// The network takes L there and back, the server's work takes S, and that of
+// the callers takes C. One statement for all takes L + S + C. Two halves take
+// 2L + S, or C if that is longer. So halves win where L < C. The round trip is
+// L and some of S. This is so with a database nearby and hundreds of callers.
+// Across a slow network one statement carries all.
 func (stats *batchStats) halves(callers int) bool {
 	return stats.roundTrip < time.Duration(callers)*stats.perCaller
 }

@@ -2,8 +2,12 @@ package sqllock
 
 import "time"
 
-// completeBatch gives the answers of the batch to its callers, and wakes them. It
-// reports whether c lives.
+// What the response to a batch means for each of its keys. The key table then
+// decides the requests. Callers are woken at the end, all together.
+
+// completeBatch acts on the response to the batch, and wakes the callers. It
+// reports whether c lives. If the server did not have a lock that the batch
+// released, other locks may be gone too, and c is lost.
 func (c *connection) completeBatch() bool {
 	t, b := c.slot.s.table, &c.batch
 	if len(b.statement.NotHeld) > 0 {
@@ -19,6 +23,8 @@ func (c *connection) completeBatch() bool {
 	return alive
 }
 
+// completeBatchLocked completes each key of the batch, releases first. A
+// response that comes after the lease grants nothing.
 func (c *connection) completeBatchLocked() bool {
 	t, b := c.slot.s.table, &c.batch
 	answered := now()
@@ -54,8 +60,9 @@ func (c *connection) completeBatchLocked() bool {
 	return true
 }
 
-// completeGroupLocked takes in that the key at won was taken. Those before it are
-// held by other sessions. Of those after it nothing is known.
+// completeGroupLocked notes that the key at won was granted, or none if won is
+// negative. The keys before it are held by other sessions. The database has not
+// tested those after it, so they are requested again if they are wanted.
 func (c *connection) completeGroupLocked(g group, won int, at time.Duration) {
 	if won >= 0 {
 		c.keyGrantedLocked(g.keys[won], at)
@@ -70,7 +77,7 @@ func (c *connection) completeGroupLocked(g group, won int, at time.Duration) {
 	}
 }
 
-// completeSetLocked takes in that all keys were taken, or none because another
+// completeSetLocked notes that all keys were granted, or none because another
 // session holds the one at missing.
 func (c *connection) completeSetLocked(g group, missing int, at time.Duration) {
 	if missing < 0 {
@@ -95,20 +102,25 @@ func (c *connection) keepLocked(k *keyState) {
 	own.conn, own.full = c, nil
 }
 
+// keyGrantedLocked notes that c holds k, and lets the table choose the caller.
 func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
 	c.keepLocked(k)
 	c.slot.s.table.grantedLocked(k, at)
 }
 
+// keyDeniedLocked notes that k was not granted: ErrHeld, or an error.
 func (c *connection) keyDeniedLocked(k *keyState, err error) {
 	c.slot.s.denyKeyLocked(k, err)
 }
 
+// keyUntestedLocked notes that the database has said nothing about k.
 func (c *connection) keyUntestedLocked(k *keyState) {
 	k.phase = idle
 	c.slot.s.table.continueLocked(k)
 }
 
+// keyFreedLocked notes that c does not hold k any more, because it was
+// released.
 func (c *connection) keyFreedLocked(k *keyState) {
 	c.held--
 	sessionKeyOf(k).conn = nil

@@ -7,9 +7,13 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// prepareBatchLocked fills the batch with what is queued, up to limit keys and all
-// groups. It reports whether to send the batch: there is something in it, or a
-// heartbeat is due.
+// Which requests and releases the next batch carries. All this happens under
+// one hold of table.mu. What the batch cannot carry stays in the queue, or is
+// denied with the reason.
+
+// prepareBatchLocked fills the batch with what is queued, up to limit keys and
+// all groups. It reports whether to send the batch: there is something in it,
+// or a heartbeat is due.
 func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	sl, b := c.slot, &c.batch
 	b.clear()
@@ -49,7 +53,8 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 }
 
 // prepareReleasesLocked adds up to limit releases. It returns how many it has
-// taken out of the queue.
+// taken out of the queue. A release that is stale, because the key has changed
+// hands since, is dropped.
 func (c *connection) prepareReleasesLocked(limit int) int {
 	sl, b := c.slot, &c.batch
 	releases := sl.releases[:min(limit, len(sl.releases))]
@@ -64,8 +69,12 @@ func (c *connection) prepareReleasesLocked(limit int) int {
 	return len(releases)
 }
 
-// prepareTriesLocked adds up to limit of the keys that are queued one by one. room
-// is how many more keys may be requested, and beyond the error for the others.
+// prepareTriesLocked adds up to limit of the keys that are queued one by one.
+// room is how many more keys may be requested, and beyond the error for the
+// others.
+//
+// A key whose secret has not been checked goes back into the queue. The check
+// is then in a statement before the next batch.
 func (c *connection) prepareTriesLocked(limit, room int, beyond error) {
 	sl, t := c.slot, c.slot.s.table
 	limit = min(limit, len(sl.tries))
@@ -104,18 +113,18 @@ func (c *connection) addTryLocked(k *keyState, m lockMode) {
 	c.batch.statement.Try = append(c.batch.statement.Try, k.dbKey())
 }
 
-// startLocked notes that the batch requests k.
+// startLocked notes that the batch requests k on c.
 func (c *connection) startLocked(k *keyState, m lockMode) {
 	sessionKeyOf(k).slot = c.slot
 	c.slot.s.table.requestedLocked(k, m)
 }
 
-// prepareGroupsLocked adds the requests for one of several keys, or for all. A key
-// that two of them want goes to one: the database would grant it to the same
-// session twice.
+// prepareGroupsLocked adds the requests for one of several keys, or for all. A
+// key that two of them want goes to one, because the database would grant it to
+// the same session twice.
 //
-// room is how many more keys may be requested, set how many those of one set may
-// be, and beyond the error for the others.
+// room is how many more keys may be requested, and set how many those of one
+// set may be. beyond is the error for the others.
 func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
 	sl, t := c.slot, c.slot.s.table
 	groups := sl.groups
@@ -168,7 +177,8 @@ func (sl *slot) postponeLocked(r *request) {
 	sl.groups = append(sl.groups, r)
 }
 
-// denyGroupLocked denies to r those of its keys that states are.
+// denyGroupLocked denies states to r. The denial of one may decide r, which
+// then leaves the others.
 func (s *Session) denyGroupLocked(r *request, states []*keyState, err error) {
 	for _, k := range states {
 		if slices.Contains(r.states, k) { // the denial of one may decide r
@@ -177,8 +187,8 @@ func (s *Session) denyGroupLocked(r *request, states []*keyState, err error) {
 	}
 }
 
-// addGroupLocked adds the keys of states, of r, to the batch. It returns how many
-// they are.
+// addGroupLocked adds the keys of states, of r, to the batch. It returns how
+// many they are.
 func (c *connection) addGroupLocked(r *request, states []*keyState) int {
 	if len(states) == 1 {
 		c.addTryLocked(states[0], exclusive)

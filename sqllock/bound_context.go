@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// A boundContext is a context that carries a lock and ends when the lock is lost.
-// Its Err agrees with the lock's: it compares the clock at the call.
+// A boundContext is a context that carries a lock and ends when the lock is
+// lost. Its Err agrees with the lock's: it compares the clock at the call.
 //
 // What it takes to end it is made when a caller first waits for the end or asks
 // for the cause. Most requests end before that.
 //
 // Invariant: whatever package context finds out about a boundContext by its
-// methods, it finds out about the boundContext, and never about its parent alone.
-// So context.Cause reports the loss of the lock, and a child context ends with it,
-// while the parent lives. Value keeps this: see cancelKey.
+// methods, it finds out about the boundContext, and never about its parent
+// alone. So context.Cause reports the loss of the lock, and a child context
+// ends with it, while the parent lives. Value keeps this: see cancelKey.
 type boundContext struct {
 	parent context.Context
 	lock   *Lock
 	state  atomic.Pointer[contextState] // nil: no caller has asked, and it has not ended before its parent
 }
 
-// A contextState is one of two things: an end that no caller has waited for, with
-// its cause, or, for good, a context that ends.
+// A contextState is one of two things: an end that no caller has waited for,
+// with its cause, or, for good, a context that ends.
 type contextState struct {
 	cause error
 
@@ -32,17 +32,17 @@ type contextState struct {
 	end             context.CancelCauseFunc
 }
 
-// lockKey is the context key under which a boundContext gives its lock.
+// lockKey is the context key under which a boundContext returns its lock.
 type lockKey struct{}
 
-// oneOfKeys is the context key, by its address, under which a boundContext gives
-// its lock if that is a lock of one of these keys.
+// oneOfKeys is the context key, by its address, under which a boundContext
+// returns its lock if that is a lock of one of these keys.
 type oneOfKeys []Key
 
-// carrierKey is the context key under which a boundContext gives itself.
+// carrierKey is the context key under which a boundContext returns itself.
 type carrierKey struct{}
 
-// carrier is the innermost context in ctx that carries a lock, or nil.
+// carrier returns the innermost context in ctx that carries a lock, or nil.
 func carrier(ctx context.Context) *boundContext {
 	c, _ := ctx.Value(carrierKey{}).(*boundContext)
 	return c
@@ -50,8 +50,11 @@ func carrier(ctx context.Context) *boundContext {
 
 func (c *boundContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
+// Done makes the context that ends, which most requests never need.
 func (c *boundContext) Done() <-chan struct{} { return c.awaited().Done() }
 
+// Err checks the lease by the clock, so it reports a loss before any timer has
+// fired.
 func (c *boundContext) Err() error {
 	if c.lock.ended.Load() == endNot {
 		_ = c.lock.Err() // ends this context if the lease has passed
@@ -67,8 +70,8 @@ func (c *boundContext) Err() error {
 
 func (c *boundContext) Value(key any) any { return c.value(key, cancelKey) }
 
-// value is Value where package context looks for ends under the key cancel. It is
-// right for nil, too.
+// value is Value for a package context that looks for the end under the key
+// cancel. It is right for nil, too.
 func (c *boundContext) value(key, cancel any) any {
 	switch key := key.(type) {
 	case lockKey:
@@ -86,7 +89,7 @@ func (c *boundContext) value(key, cancel any) any {
 	return c.parent.Value(key)
 }
 
-// awaited is the context that ends, made if it was not there.
+// awaited returns the context that ends, and makes it if there is none.
 func (c *boundContext) awaited() *contextState {
 	for {
 		old := c.state.Load()
@@ -107,7 +110,8 @@ func (c *boundContext) awaited() *contextState {
 	}
 }
 
-// unawaited is the state of most contexts in the end.
+// unawaited is the state in which most contexts end: cancelled by their caller,
+// and no goroutine has waited for that.
 var unawaited = &contextState{cause: context.Canceled}
 
 // cancel ends c, unless it has ended before.
@@ -122,16 +126,18 @@ func (c *boundContext) cancel(cause error) {
 	c.awaited().end(cause)
 }
 
-// cancelKey is the key under which package context looks for what ends a context,
-// and so for its cause and its children. A boundContext must not answer that
-// question with its parent.
+// cancelKey is the key under which package context looks for what ends a
+// context, and so for its cause and its children. A boundContext must not
+// answer that question with its parent.
 //
-// The key is private to package context, so it is learnt: context.Cause asks for
-// it. If Cause asks for no key or for several, cancelKey is nil. Then a
+// The key is private to package context, so it is learnt: context.Cause asks
+// for it. If Cause asks for no key or for several, cancelKey is nil. Then a
 // boundContext lets the context that ends answer for every key that it does not
 // know. That is right for any key, and dearer.
 var cancelKey = learnCancelKey()
 
+// learnCancelKey asks context.Cause for a context that records what it is
+// asked.
 func learnCancelKey() any {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel() // Cause need not ask while nothing has ended

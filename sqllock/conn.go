@@ -9,22 +9,22 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// A ConnLocker is a Locker on one connection that its caller owns: for code that has
-// a *sql.Conn (of an *sqlx.Conn, its field Conn) and wants locks of its session.
+// A ConnLocker is a Locker on one connection that its caller owns. It is for
+// code that has a *sql.Conn and wants locks of its session. (An *sqlx.Conn has
+// it in its field Conn.) [OnConn] makes a ConnLocker. The methods are safe for
+// concurrent use.
 //
-// It proves nothing and sends nothing by itself: there is no heartbeat and no
-// lease, and Lock.Err is nil until a call has shown that the connection is
-// gone. Each lock taken or given back is a statement, sent during a call; they
-// go one after the other, and between those of the connection's owner. Close a
-// *sql.Rows of the connection before calling: drivers break when a statement
-// comes in between. As with a [Session], no context of a caller reaches the
-// driver.
+// It has no heartbeat and no lease. Lock.Err returns nil until a call has shown
+// that the connection is gone. Each lock and unlock is a statement between
+// those of the owner, so close a *sql.Rows of the connection before a call. No
+// context of a caller reaches the driver.
 //
-// Unlock every lock before closing the connection: (*sql.Conn).Close puts it
-// back into the pool with its locks. A connection whose state is in doubt,
-// because it did not answer a call in time, is destroyed with its locks. If the
-// server is frozen, Close of the connection waits for the statement under way.
-// Use one ConnLocker for each connection, never two: PostgreSQL would let one session
+// Unlock every lock before you close the connection: (*sql.Conn).Close puts it
+// back into the pool with its locks. If a call ends without a response, the
+// connection is destroyed with all its locks. While the server is frozen, Close
+// of the connection waits for the statement under way.
+//
+// Make one ConnLocker for each connection, since PostgreSQL lets one session
 // take a key twice.
 type ConnLocker struct {
 	conn  *postgres.Conn
@@ -38,7 +38,7 @@ type ConnLocker struct {
 	doubt   bool          // a call ended without an answer
 }
 
-// OnConn makes a ConnLocker on conn. It panics if conn is nil.
+// OnConn returns a ConnLocker on conn. It panics if conn is nil.
 func OnConn(conn *sql.Conn) *ConnLocker {
 	if conn == nil {
 		panic("sqllock: OnConn needs a *sql.Conn that is not nil")
@@ -50,28 +50,29 @@ func OnConn(conn *sql.Conn) *ConnLocker {
 	return c
 }
 
-// TryLock takes key, or fails with ErrHeld or ctx's error, or with one of these:
+// TryLock acquires key without waiting. It returns ErrHeld, the error of ctx,
+// or this:
 //   - ErrClosed: the connection was closed.
-//   - ErrNotExclusive: another server process responds than before, as behind a
-//     transaction pooler.
+//   - ErrNotExclusive: another server process responds than before.
 //   - ErrUnavailable: there is no response within a second.
 func (c *ConnLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, want{})
 }
 
-// Lock waits for key until ctx ends: first come, first served in this process.
-// It tries again from time to time, so that the connection is free in between.
+// Lock waits for key until ctx ends. In this process the first to come is the
+// first to be served. Lock tries from time to time, and leaves the connection
+// free in between.
 func (c *ConnLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, want{waits: true})
 }
 
-// TryRLock takes key as one of several readers, as [Session.TryRLock] does; its errors are
-// those of TryLock.
+// TryRLock acquires key for one of several readers, like [Session.TryRLock].
+// Its errors are those of TryLock.
 func (c *ConnLocker) TryRLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, want{mode: shared})
 }
 
-// RLock is TryRLock that waits until ctx ends, as Lock does.
+// RLock is TryRLock that waits until ctx ends.
 func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, want{mode: shared, waits: true})
 }
@@ -85,8 +86,8 @@ func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w want) (*Lock
 	return lock, err
 }
 
-// awaitQuiet waits, after a call for key was given up, until none of its statements
-// is under way any more. It would come between those of the connection's owner.
+// awaitQuiet waits until no statement for key, whose call was given up, is
+// under way. Such a statement would come between those of the owner.
 func (c *ConnLocker) awaitQuiet(key Key) {
 	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
@@ -109,12 +110,11 @@ func (c *ConnLocker) awaitQuiet(key Key) {
 	}
 }
 
-// mistrustLocked has the connection destroyed if a statement is still under way. Its
-// answer would come behind the owner's back.
+// mistrustLocked has the connection destroyed if a statement is still under
+// way.
 func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
 
-// A ConnLocker is the source of its table.
-
+// A ConnLocker is the source of its table. It keeps nothing for a key.
 func (c *ConnLocker) newKey() *keyState { return &keyState{own: plainKey{}} }
 func (c *ConnLocker) take(k *keyState) {
 	k.phase = queued
@@ -122,14 +122,12 @@ func (c *ConnLocker) take(k *keyState) {
 }
 
 // takeGroup is never called: a ConnLocker takes one key at a time.
-func (c *ConnLocker) takeGroup(*request) {}
-
+func (c *ConnLocker) takeGroup(*request)   {}
 func (c *ConnLocker) away(*keyState) error { return nil }
 func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
 
-// sendLocked queues keys, and before them what could not be given back until now. A
-// goroutine works on the queue until it is empty: a ConnLocker has no end of its
-// own, and leaves nothing behind.
+// sendLocked queues keys, behind what could not be released until now. A
+// goroutine works on the queue until it is empty.
 func (c *ConnLocker) sendLocked(keys ...*keyState) {
 	c.queue = append(append(c.queue, c.later...), keys...)
 	c.later = nil
@@ -139,7 +137,7 @@ func (c *ConnLocker) sendLocked(keys ...*keyState) {
 	}
 }
 
-// sendLater tries again to give back what could not be given back before.
+// sendLater tries again to release what could not be released before.
 func (c *ConnLocker) sendLater() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -169,7 +167,8 @@ func (c *ConnLocker) work() {
 	}
 }
 
-// next takes the next key off the queue, and says what to do; nil if there is none.
+// next takes the next key off the queue, and says what to do; nil if there is
+// none.
 func (c *ConnLocker) next() (k *keyState, key dialect.Key, release bool) {
 	t := c.table
 	t.mu.Lock()
@@ -197,7 +196,7 @@ func (c *ConnLocker) stepLocked() {
 	c.stepped = make(chan struct{})
 }
 
-// completeStep gives the callers of k the answer to its statement.
+// completeStep completes the statement for k.
 func (c *ConnLocker) completeStep(k *keyState, ok bool, err error) {
 	t := c.table
 	t.mu.Lock()
@@ -223,7 +222,7 @@ func (c *ConnLocker) completeStep(k *keyState, ok bool, err error) {
 	c.stepLocked()
 }
 
-// dropConnection ends every lock: the connection is gone, or not to be trusted.
+// dropConnection ends every lock, because the connection is gone or in doubt.
 func (c *ConnLocker) dropConnection(k *keyState, err error) {
 	t := c.table
 	t.mu.Lock()

@@ -8,16 +8,21 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 )
 
+// How the connection of a slot is opened, served, closed and replaced.
+
+// The pause between two attempts to connect doubles from backoffMin to
+// backoffMax, less a random part.
 const (
 	backoffMin = 50 * time.Millisecond
 	backoffMax = time.Second
 )
 
+// proofTimeout bounds the proof that locks exclude, on a second connection.
 const proofTimeout = 2 * time.Second
 
 // keepConnected connects sl again and again, until the Session is closed or sl
-// retires. c is its first connection, or nil. The pauses grow while attempts bring
-// no connection, or one that dies before it has answered.
+// retires. c is its first connection, or nil. The pauses grow while attempts
+// bring no connection, or one that dies before it has answered.
 func (sl *slot) keepConnected(c *connection) {
 	defer sl.s.tasks.Done()
 	for failures := 0; !sl.done(); {
@@ -43,16 +48,17 @@ func (sl *slot) keepConnected(c *connection) {
 	}
 }
 
+// done reports whether sl needs no connection any more.
 func (sl *slot) done() bool {
 	sl.s.table.mu.Lock()
 	defer sl.s.table.mu.Unlock()
 	return sl.retired || sl.s.table.closed
 }
 
-// connect opens a connection. One slot at a time connects: each may need two of the
-// pool's connections, and two slots could wait for each other's.
+// connect opens a connection. One slot at a time does so: each may need two
+// connections of the pool, and two slots could wait for each other's.
 //
-// enroll is for a session that is to write into the registry.
+// If the Session has a registry, enroll prepares the new session for it.
 func (sl *slot) connect(caller context.Context, enroll func(context.Context, dialect.Session) error) (dialect.Session, error) {
 	if err := sl.learnDialect(caller); err != nil { // Open could not, for the database was away
 		return nil, err
@@ -71,8 +77,8 @@ func (sl *slot) connect(caller context.Context, enroll func(context.Context, dia
 	}, dialect.Session.Destroy)
 }
 
-// learnDialect finds out which kind of database it is, unless that is known. Until
-// then sl is the only slot, and nothing needs what depends on the kind.
+// learnDialect detects the kind of database, unless it is known. Until then sl
+// is the only slot, and nothing needs what depends on the kind.
 func (sl *slot) learnDialect(caller context.Context) error {
 	s := sl.s
 	if s.options.dialect != nil {
@@ -91,7 +97,7 @@ func (sl *slot) learnDialect(caller context.Context) error {
 	return nil
 }
 
-// settings is what a connection of s is opened with.
+// settings returns what a connection of s is opened with.
 func (s *Session) settings() dialect.Settings {
 	return dialect.Settings{
 		Lease:            s.options.lease,
@@ -101,7 +107,8 @@ func (s *Session) settings() dialect.Settings {
 	}
 }
 
-// serve makes a connection of session, and starts it.
+// serve makes a connection of session, and starts its goroutine. If the Session
+// was closed meanwhile, the connection ends at once.
 func (sl *slot) serve(session dialect.Session) *connection {
 	t := sl.s.table
 	t.mu.Lock()
@@ -127,8 +134,9 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	return c
 }
 
-// closeConnection waits for the goroutine of c to end its session, and closes the
-// socket under one that is stuck.
+// closeConnection waits for the goroutine of c to end its session. If it is
+// stuck in the driver, closeConnection closes the socket and abandons the
+// goroutine.
 func (sl *slot) closeConnection(c *connection) {
 	wait := sl.s.options.closeTimeout
 	if c.overdue() {
@@ -149,8 +157,8 @@ func (sl *slot) closeConnection(c *connection) {
 	}()
 }
 
-// unreachable notes that an attempt to connect failed. A slot that has not
-// served yet, and is not the only one, is given up.
+// unreachable notes that an attempt to connect failed. A slot that has never
+// served, and is not the only one, is removed. A reason that is new is logged.
 func (sl *slot) unreachable(err error) {
 	t := sl.s.table
 	t.mu.Lock()
@@ -174,8 +182,8 @@ func (sl *slot) unreachable(err error) {
 	}
 }
 
-// backOff pauses after a failure that followed on others, or returns when the
-// Session is closed.
+// backOff pauses after a failure that followed others. It returns early when
+// the Session is closed.
 func (sl *slot) backOff(failures int) {
 	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
 	defer timer.Stop()

@@ -8,14 +8,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// A connection is one connection of a Session while it lives. All locks on it end
-// together.
+// One connection while it lives, and what its goroutine works on.
+
+// A connection is one connection of a Session while it lives. All locks on it
+// end together.
 //
-// Its goroutine, run, alone uses the session: it prepares a statement, sends it
+// Its goroutine, run, alone uses the session. It prepares a statement, sends it
 // and completes it, one after the other.
 //
-// Invariant: while it is not dead, every key that the database holds for it is a
-// key state of the table whose sessionKey names it.
+// Invariant: while it is not dead, the table has a key state for every key that
+// the database holds for it. The sessionKey of that state names the connection.
 type connection struct {
 	slot    *slot
 	session dialect.Session
@@ -46,8 +48,12 @@ type connection struct {
 	failed        int  // statements in a row that the server rejected
 }
 
-// A round is one pass over the kinds of statements. A connection sends at most one
-// of each kind in a round, so that none keeps the others from their turn.
+// A round is one pass over the kinds of statements. A connection sends at most
+// one of each kind in a round, so none keeps the others from their turn.
+//
+// Invariant: the fields of a kind belong to its statement from prepare to
+// complete. The goroutine of the connection alone uses them, so they need no
+// mutex.
 type round struct {
 	next statementKind // the kind to come to next
 	due  bool          // a heartbeat was due when the round began
@@ -66,8 +72,8 @@ type round struct {
 	register *postgres.Register
 }
 
-// A statementKind is what a statement is for. The kinds are in the order in which
-// a round comes to them.
+// A statementKind says what a statement is for. The kinds are in the order in
+// which a round comes to them.
 type statementKind uint8
 
 const (
@@ -80,9 +86,10 @@ const (
 	noStatement
 )
 
+// beginRound returns a round in which a heartbeat is due, or not.
 func beginRound(due bool) round { return round{due: due, beat: due} }
 
-// A tokenRequest is a call that waits for a token of lock in the place of old.
+// A tokenRequest is a call that waits for a token of lock to replace old.
 type tokenRequest struct {
 	lock *Lock
 	old  *dialect.Token
@@ -90,14 +97,14 @@ type tokenRequest struct {
 	done chan struct{} // closed when there is a token, or err
 }
 
-// Why a connection was lost, for the log.
+// Why a connection was lost, for the log. No reason holds a key or a host.
 const (
 	lossLease  = "no answer for the length of the lease"
 	lossUnlock = "a lock was not there when it was given back"
 	lossHeld   = "a lock was not there any more"
 )
 
-// newConnection makes the connection of session, which has just answered.
+// newConnection returns the connection of session, which has just answered.
 func newConnection(sl *slot, session dialect.Session) *connection {
 	c := &connection{
 		slot: sl, session: session, watch: newWatch(session.Socket()),
@@ -114,8 +121,8 @@ func (c *connection) hasServed() bool {
 	return c.served
 }
 
-// retireLocked ends c without loss: nothing is held, or the holders are told by
-// other means. table.mu is held.
+// retireLocked ends c without loss, because it holds no lock or because the
+// holders are told otherwise. table.mu is held.
 func (c *connection) retireLocked() {
 	if !c.dead.Swap(true) {
 		c.timer.Stop()
@@ -123,7 +130,9 @@ func (c *connection) retireLocked() {
 	}
 }
 
-// loseConnection ends c and every lock on it. table.mu is not held.
+// loseConnection ends c and every lock on it. The keys go to their waiters by
+// the next connection, and those that the lost statement requested are denied.
+// table.mu is not held.
 func (c *connection) loseConnection(why string) {
 	sl, t := c.slot, c.slot.s.table
 	t.mu.Lock()

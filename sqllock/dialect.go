@@ -33,9 +33,9 @@ const (
 	MySQL Dialect = "mysql"
 )
 
-// Schema returns the statements that create the tables which a [Session] needs in
-// a database of kind d. Run them in a migration if the service may not create
-// tables:
+// Schema returns the statements that create the tables which a [Session] needs
+// in a database of kind d. Run them in a migration if the service may not
+// create tables:
 //
 //	for _, statement := range sqllock.Schema(sqllock.PostgreSQL) {
 //		if _, err := db.ExecContext(ctx, statement); err != nil {
@@ -43,8 +43,8 @@ const (
 //		}
 //	}
 //
-// Each element is one statement, without a semicolon anywhere in it. It needs no
-// setting of the driver, and it changes nothing that is there, so it may run
+// Each element is one statement, without a semicolon anywhere in it. It needs
+// no setting of the driver, and it changes nothing that is there, so it may run
 // again. Of two processes that run it at once on PostgreSQL, one may fail, and
 // succeeds when it tries again.
 //
@@ -66,17 +66,19 @@ func Schema(d Dialect) []string {
 	})
 }
 
-// FenceSchema returns the statements that create the tables which [Fence] needs in
-// a database of kind d. Their form is that of [Schema].
+// FenceSchema returns the statements that create the tables which [Fence] needs
+// in a database of kind d. Their form is that of [Schema].
 //
-// On PostgreSQL nothing else creates the table latchkey_fence. The search_path of
-// the fenced transactions must find it, and all that write under a key must find
-// the same one. Their role needs INSERT, SELECT and UPDATE on it. On SQLite the
-// table belongs in the file of the data, and Open creates it in the file of the
-// locks. On MySQL and MariaDB the first Fence creates what is missing.
+// On PostgreSQL nothing else creates the table latchkey_fence. The search_path
+// of the fenced transactions must find it, and all that write under a key must
+// find the same one. Their role needs INSERT, SELECT and UPDATE on it. On
+// SQLite the table belongs in the file of the data, and Open creates it in the
+// file of the locks. On MySQL and MariaDB the first Fence creates what is
+// missing.
 //
-// The table latchkey_fence has a row for each key that was ever fenced. A row may
-// be deleted once no process can still hold a lock from its time. A day is long:
+// The table latchkey_fence has a row for each key that was ever fenced. A row
+// may be deleted once no process can still hold a lock from its time. A day is
+// long:
 //
 //	DELETE FROM latchkey_fence WHERE fenced_at < now() - interval '1 day'
 //

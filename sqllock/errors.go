@@ -46,12 +46,14 @@ var (
 	ErrConfig = errors.New("sqllock: configuration is wrong")
 )
 
-// ErrFenced is the error of [Fence] for a lock that is stale where the transaction
-// writes. Either a transaction of a later holder has been fenced there, or the
-// server there is not the one that granted the lock, or it has restarted since.
+// ErrFenced is the error of [Fence] for a lock that is stale where the
+// transaction writes. Either a transaction of a later holder has been fenced
+// there, or the server there is not the one that granted the lock, or it has
+// restarted since.
 var ErrFenced = errors.New("sqllock: the fence rejected a stale lock: a later holder has been fenced," +
 	" or the transaction's server is not the one that granted the lock, or has restarted since")
 
+// Why the database is unavailable.
 var (
 	errNoConnection  = fmt.Errorf("%w: no connection", ErrUnavailable)
 	errNoAnswer      = fmt.Errorf("%w: it does not answer", ErrUnavailable)
@@ -59,12 +61,14 @@ var (
 	errSessionLost   = fmt.Errorf("%w: the connection was lost before it answered", ErrUnavailable)
 )
 
+// Why a request is denied though no other caller holds its key.
 var (
 	errMaxHeld  = fmt.Errorf("%w: the limit of WithMaxHeld", ErrCapacity)
 	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
 	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
 )
 
+// errNoKeys is the error of a call for several keys without any.
 var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")
 
 // fromDialect adds to an error of the dialect the sentinel that callers compare
@@ -94,8 +98,8 @@ func fromDialect(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
 }
 
-// ended returns the error of a call whose ctx has ended: ctx's own, after ErrLost
-// if the loss of a lock has ended ctx.
+// ended returns the error of a call whose ctx has ended: ctx's own, after
+// ErrLost if the loss of a lock has ended ctx.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) { // of the lock's Session
@@ -104,4 +108,5 @@ func ended(ctx context.Context) error {
 	return err
 }
 
+// isUnavailable reports whether err means that the database is away.
 func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }

@@ -4,8 +4,11 @@ import (
 	"time"
 )
 
-// grantedLocked is the source's answer, come at this time, that this process has
-// the key of k from now on.
+// A key is granted by the source, and the table chooses who gets it: a waiter,
+// readers, or no caller any more.
+
+// grantedLocked is the source's response, come at this time, that this process
+// has the key of k from now on. If no waiter wants it any more, it is released.
 func (t *keyTable) grantedLocked(k *keyState, at time.Duration) {
 	t.markHeldLocked(k, at)
 	if k.mode == shared {
@@ -22,8 +25,9 @@ func (t *keyTable) grantedLocked(k *keyState, at time.Duration) {
 	t.denyTriesLocked(k, ErrHeld)
 }
 
-// grantedAllLocked is the source's answer that this process has the keys of
-// states, which are all of r's, from now on.
+// grantedAllLocked is the source's response that this process has the keys of
+// states, which are all of r's, from now on. If r has given up meanwhile, each
+// key is for its own waiters.
 func (t *keyTable) grantedAllLocked(r *request, states []*keyState, at time.Duration) {
 	if r.decided { // it has given up: the keys are for others, or go back
 		for _, k := range states {
@@ -56,7 +60,7 @@ func (t *keyTable) grantLocked(k *keyState, r *request, key Key) {
 	t.decideLocked(r, t.newLockLocked(k, r, key), nil)
 }
 
-// newLockLocked is a lock of k for the caller of r.
+// newLockLocked returns a lock of k for the caller of r.
 func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
 	k.phase, k.polls = held, 0
 	lock := &Lock{key: key, ctx: r.ctx, home: t, state: k, shared: k.mode == shared}
@@ -69,14 +73,15 @@ func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
 	return lock
 }
 
-// releaseLocked has the source give the key of k back.
+// releaseLocked makes the source release the key of k.
 func (t *keyTable) releaseLocked(k *keyState) {
 	k.phase = releasing
 	t.source.giveBack(k)
 }
 
-// mayHandOverLocked reports whether k may pass from one caller of this process to
-// another, r, without going through the source.
+// mayHandOverLocked reports whether k may pass to r, another caller of this
+// process, without the source. It may not after the time of handOver, nor when
+// the lease of the key has passed.
 func (t *keyTable) mayHandOverLocked(k *keyState, r *request, key Key) bool {
 	if !k.own.suits(key) || r.all || r.mode != k.mode {
 		return false
@@ -87,7 +92,8 @@ func (t *keyTable) mayHandOverLocked(k *keyState, r *request, key Key) bool {
 	return t.handOver > 0 && !t.closed && now()-k.since < t.handOver && !k.own.expired()
 }
 
-// reacquiredLocked notes that k changes hands in this process.
+// reacquiredLocked notes that k changes hands in this process, for the
+// registry.
 func (t *keyTable) reacquiredLocked(k *keyState) {
 	if t.registers {
 		k.acquired = now()
@@ -95,21 +101,21 @@ func (t *keyTable) reacquiredLocked(k *keyState) {
 }
 
 // Readers share a key state: one lock in the database, of a mode that excludes
-// exclusive holders, and several locks here. What holds for every key state holds
-// for theirs.
+// exclusive holders, and several locks here. What holds for every key state
+// holds for theirs.
 //
-// Invariant: while a key is held in mode shared, it has at least one reader. If a
-// request is first in line for it, that request waits to have the key
+// Invariant: while a key is held in mode shared, it has at least one reader. If
+// a request is first in line for it, that request waits to have the key
 // exclusively, or asks for it with another secret.
 
-// mayJoinLocked reports whether another reader, which asks under the name key,
-// may share k.
+// mayJoinLocked reports whether another reader, which wants k under the name
+// key, may share it.
 func (t *keyTable) mayJoinLocked(k *keyState, key Key) bool {
 	return k.phase == held && k.mode == shared && len(k.waiters) == 0 && k.own.suits(key) && !k.overLocked()
 }
 
-// overLocked reports whether k is held, but not certainly any more. Then all its
-// locks are about to end.
+// overLocked reports whether k is held, but not certainly any more. Then all
+// its locks are about to end.
 func (k *keyState) overLocked() bool {
 	if !k.own.expired() {
 		return false
@@ -118,8 +124,8 @@ func (k *keyState) overLocked() bool {
 	return true
 }
 
-// admitLocked lets readers in to k, which this process has in mode shared, up to
-// the first request that waits to have the key exclusively.
+// admitLocked makes waiting readers share k, which this process has in mode
+// shared. It stops at the first request that waits for the key exclusively.
 func (t *keyTable) admitLocked(k *keyState) {
 	if k.admitting || t.closed || k.overLocked() { // admitting: a caller of ours does it
 		return
@@ -153,6 +159,7 @@ func (t *keyTable) deniedReadersLocked(k *keyState, err error) {
 	t.continueLocked(k)
 }
 
+// addReader makes l one of the readers of k.
 func (k *keyState) addReader(l *Lock) {
 	if k.readers == nil {
 		k.readers = make(map[*Lock]struct{})

@@ -4,12 +4,19 @@ import (
 	"time"
 )
 
+// The goroutine of a connection: it sends what is queued, and a heartbeat while
+// nothing is.
+
 // watchAfter is how long a connection is silent before its socket is watched.
 // While there is traffic, that notices a closed connection by itself.
 const watchAfter = 20 * time.Millisecond
 
-// run sends what is queued, and heartbeats while nothing is, until c is dead. It
-// alone uses the session, and ends it.
+// run sends statements until c is dead. It alone uses the session, and ends it.
+//
+// It waits for the first of these: something is queued, the socket has
+// something to read, a heartbeat is due, or c is dead. After a short silence it
+// starts to watch the socket. The timer is left alone while there is traffic,
+// since to reset it for every statement is dear.
 func (c *connection) run() {
 	defer close(c.stopped)
 	defer c.watch.stop()
@@ -55,8 +62,8 @@ func (c *connection) run() {
 	}
 }
 
-// retireIfSpare ends c if its slot is not needed any more, and reports that. Such
-// a slot is not the first, and has been without locks for a while.
+// retireIfSpare ends c if its slot is not needed any more, and reports that.
+// Such a slot is not the first, and has had no lock for a number of heartbeats.
 func (c *connection) retireIfSpare() bool {
 	const enough = 15
 	s := c.slot.s

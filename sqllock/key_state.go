@@ -8,13 +8,17 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A keyState is one key of a keyTable: its holders, its waiters, and what is under
-// way.
+// One key, and one request for it. table.mu protects both.
+
+// A keyState is one key of a keyTable: its holders, its waiters, and what is
+// under way.
 //
-// Invariant: an idle key that has waiters will be requested, because of one of these:
+// Invariant: an idle key that has waiters will be requested, because of one of
+// these:
 //   - Its timer runs.
-//   - A waiter stands in the source's queue.
-//   - A set is first in line, and the answer to another of its keys decides.
+//   - A waiter is in the source's queue.
+//   - A set is its first waiter, and the response to another key of the set
+//     decides.
 type keyState struct {
 	key   dialect.Key
 	phase phase
@@ -37,7 +41,8 @@ type keyState struct {
 	polling bool        // the timer runs
 }
 
-// A phase is how far a key is on its way from a request to its release.
+// A phase is how far a key is on its way from a request to its release. The
+// page how-it-works.md has a picture.
 type phase uint8
 
 const (
@@ -57,16 +62,18 @@ const (
 	shared                    // by readers, of which there may be several
 )
 
-// A reply is what an Unlock waits for.
+// A reply is what an Unlock waits for. It is reused only after its token was
+// taken.
 type reply struct {
 	err  error
 	done chan struct{} // holds a token when there is an answer
 }
 
-// A request is one call that wants one of its keys, or all of them.
+// A request is one call that wants one of its keys, or all of them. table.mu
+// protects it.
 //
-// Invariant: until it is decided, it is among the waiters of each of states that
-// is not nil, and of no other key. Then it is among none.
+// Invariant: until it is decided, it is among the waiters of each of states
+// that is not nil, and of no other key. Then it is among none.
 type request struct {
 	want
 	ctx      context.Context
@@ -90,13 +97,14 @@ type request struct {
 	oneState [1]*keyState
 }
 
-// want is what a call asks for. The zero value tries for one key, exclusively.
+// A want is what a call wants. The zero value tries for one key, exclusively.
 type want struct {
 	mode  lockMode
 	waits bool // it stays in line until it gets a key; else it only tries
 	all   bool // all keys or none; else one of them. Such a request does not wait.
 }
 
+// newRequest returns a request for several keys.
 func newRequest(ctx context.Context, keys []Key, w want) *request {
 	return &request{want: w, ctx: ctx, keys: keys, states: make([]*keyState, len(keys)), done: make(chan struct{}, 1)}
 }
@@ -109,7 +117,7 @@ func (k *keyState) mustWait(r *request) bool {
 	})
 }
 
-// waited reports whether a request waits in line, in place of only trying.
+// waited reports whether a request waits for k, and does not only try.
 func (k *keyState) waited() bool {
 	return slices.ContainsFunc(k.waiters, func(r *request) bool { return r.waits })
 }
@@ -119,13 +127,13 @@ func (k *keyState) tried() bool {
 	return slices.ContainsFunc(k.waiters, func(r *request) bool { return !r.waits })
 }
 
-// pending reports whether k, which is idle, will be requested without more ado.
+// pending reports whether k, which is idle, will be requested by itself.
 func (k *keyState) pending() bool {
 	return k.polling || slices.ContainsFunc(k.waiters, func(r *request) bool { return r.enqueued })
 }
 
-// first is the request that gets the key next: the first in line, except for
-// sets of keys.
+// first returns the request that gets the key next: the first waiter that is
+// not a set.
 func (k *keyState) first() *request {
 	for _, r := range k.waiters {
 		if !r.all {
@@ -135,7 +143,7 @@ func (k *keyState) first() *request {
 	return nil
 }
 
-// wantedMode is the mode in which to request k.
+// wantedMode returns the mode in which to request k.
 func (k *keyState) wantedMode() lockMode {
 	if r := k.first(); r != nil {
 		return r.mode
@@ -162,7 +170,7 @@ func (k *keyState) underWay() bool {
 	return false
 }
 
-// dbKey is the database's name of the key, in the mode of k.
+// dbKey returns the key as the database sees it, in the mode of k.
 func (k *keyState) dbKey() dialect.Key {
 	if k.mode == shared {
 		return k.key.Shared()
@@ -181,7 +189,7 @@ func (k *keyState) appendHolders(locks []*Lock) []*Lock {
 	return locks
 }
 
-// keyOf is the name under which r asks for k.
+// keyOf returns the name under which r wants k.
 func (r *request) keyOf(k *keyState) Key { return r.keys[slices.Index(r.states, k)] }
 
 // ready reports whether no statement requests any of r's keys, and all may be
@@ -190,7 +198,7 @@ func (r *request) ready() bool {
 	return !slices.ContainsFunc(r.states, func(k *keyState) bool { return k == nil || k.phase != idle || k.polling })
 }
 
-// firstState is the first key state that r is on; nil if there is none.
+// firstState returns the first key state that r waits on, or nil.
 func (r *request) firstState() *keyState {
 	for _, k := range r.states {
 		if k != nil {

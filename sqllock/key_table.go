@@ -8,16 +8,19 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+// The key table, and its interface to the source that grants the keys.
+
 // A keyTable records which callers of this process hold or want which keys.
-// Every locker has one. A second caller of the process is answered here, without
-// the database.
+// Every locker has one. It decides a second caller of the process without the
+// database.
 //
-// The table is keyed by what the database sees, so two names with one number exclude
-// each other too. One database session could take the same advisory lock twice.
+// The table is keyed by what the database sees, so two names with one number
+// exclude each other too. It also keeps a session of the database from taking
+// the same advisory lock twice.
 //
-// Invariant: keys has a state for a key exactly while the key is held, requested,
-// being given back or waited for. So memory is bounded by calls and locks, not
-// by the keys ever seen.
+// Invariant: keys has a state for a key exactly while the key is held,
+// requested, being released or waited for. So memory is bounded by calls and
+// locks, not by the keys ever seen.
 type keyTable struct {
 	source      source
 	handOver    time.Duration // how long a key may pass between callers of this process; 0: not at all; forever: without end
@@ -56,17 +59,17 @@ const (
 	maxFree = 1024 // key states kept for reuse
 )
 
-// A source is where a keyTable gets its keys: a Session, a locker on a
-// connection or a transaction, a Memory.
+// A source grants the keys of a keyTable: a Session, a locker on a connection
+// or a transaction, or a Memory.
 //
-// Its methods are called with the table's mu held and must not block. The source
-// answers, at once or later, by the table's grantedLocked, grantedAllLocked,
-// deniedLocked and freedLocked.
+// Its methods are called with the table's mu held and must not block. The
+// source responds, at once or later, by the table's grantedLocked,
+// grantedAllLocked, deniedLocked and freedLocked.
 type source interface {
 	// newKey makes the memory of a key state, with the source's own value in it.
 	newKey() *keyState
 
-	// take requests the key of k, which is idle, in the mode that its waiters ask for.
+	// take requests the key of k, which is idle, in the mode that its waiters want.
 	take(k *keyState)
 
 	// takeGroup requests the first free one of the idle keys of r. If r wants
@@ -76,15 +79,15 @@ type source interface {
 	// giveBack releases the key of k, which is releasing.
 	giveBack(k *keyState)
 
-	// away returns why to request k has no chance now, or nil.
+	// away returns why a request for k has no chance now, or nil.
 	away(k *keyState) error
 }
 
-// A sourceKey is what a source keeps for one key. The table carries it from
-// the first request for the key to the end of the last, and never looks into it.
+// A sourceKey is what a source keeps for one key. The table carries it from the
+// first request for the key to the end of the last, and never looks into it.
 // Its methods are called with the table's mu held.
 type sourceKey interface {
-	// named says that a request asks for the key under this name.
+	// named notes that a request wants the key under this name.
 	named(key Key)
 
 	// suits reports whether the key, which is granted, may be held under this name.
@@ -99,16 +102,27 @@ type sourceKey interface {
 	// equip gives a lock what it lives on.
 	equip(l *Lock)
 
-	// denial is why the key is denied, if not because of another holder; else nil.
+	// denial returns why the key is denied, if not because of another holder.
 	denial() error
 
 	// reset empties the value for another key.
 	reset()
 }
 
-// A plainKey is the sourceKey of a source that keeps nothing.
+// A plainKey is the sourceKey of a source that keeps nothing. Its locks never
+// expire by themselves.
 type plainKey struct{}
 
+func (plainKey) named(Key)      {}
+func (plainKey) suits(Key) bool { return true }
+func (plainKey) expired() bool  { return false }
+func (plainKey) endExpired()    {}
+func (plainKey) equip(*Lock)    {}
+func (plainKey) denial() error  { return nil }
+func (plainKey) reset()         {}
+
+// newKeyTable returns an empty table for src, which may change its settings
+// before the first call.
 func newKeyTable(src source) *keyTable {
 	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap()}
 	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
@@ -116,20 +130,8 @@ func newKeyTable(src source) *keyTable {
 	return t
 }
 
-func (plainKey) named(Key) {}
-
-func (plainKey) suits(Key) bool { return true }
-
-func (plainKey) expired() bool { return false }
-
-func (plainKey) endExpired() {}
-
-func (plainKey) equip(*Lock) {}
-
-func (plainKey) denial() error { return nil }
-
-func (plainKey) reset() {}
-
+// newKeyLocked returns a state for key, which is on the table from now on. It
+// is idle, and a caller is about to want it.
 func (t *keyTable) newKeyLocked(key dialect.Key) *keyState {
 	var k *keyState
 	if n := len(t.free); n > 0 {
@@ -142,7 +144,8 @@ func (t *keyTable) newKeyLocked(key dialect.Key) *keyState {
 	return k
 }
 
-// forgetLocked removes k from the table if no caller wants it.
+// forgetLocked removes k from the table if no caller wants it. The memory is
+// reused.
 func (t *keyTable) forgetLocked(k *keyState) {
 	if k.phase != idle || len(k.waiters) > 0 || t.keys.of(k.key) != k {
 		return
@@ -158,7 +161,7 @@ func (t *keyTable) forgetLocked(k *keyState) {
 	}
 }
 
-// closeLocked answers every request with ErrClosed. It returns the locks that
+// closeLocked decides every request with ErrClosed. It returns the locks that
 // were held, for the caller to end.
 func (t *keyTable) closeLocked() []*Lock {
 	t.closed = true
@@ -174,9 +177,10 @@ func (t *keyTable) closeLocked() []*Lock {
 }
 
 // A keyMap finds a key state by its key. It has a map for each key space, since
-// Go has a faster kind of map for plain integers.
+// Go's maps are faster for plain integers.
 type keyMap [2]map[int64]*keyState
 
+// newKeyMap returns an empty map.
 func newKeyMap() (m keyMap) {
 	for space := range m {
 		m[space] = make(map[int64]*keyState)
@@ -185,10 +189,8 @@ func newKeyMap() (m keyMap) {
 }
 
 func (m *keyMap) of(k dialect.Key) *keyState { return m[k.Space][k.ID] }
-
-func (m *keyMap) add(k *keyState) { m[k.key.Space][k.key.ID] = k }
-
-func (m *keyMap) remove(k *keyState) { delete(m[k.key.Space], k.key.ID) }
+func (m *keyMap) add(k *keyState)            { m[k.key.Space][k.key.ID] = k }
+func (m *keyMap) remove(k *keyState)         { delete(m[k.key.Space], k.key.ID) }
 
 func (m *keyMap) len() (n int) {
 	for _, keys := range m {
@@ -197,7 +199,7 @@ func (m *keyMap) len() (n int) {
 	return n
 }
 
-// all is every key state. The loop may remove them.
+// all ranges over every key state. The loop may remove them.
 func (m *keyMap) all() iter.Seq[*keyState] {
 	return func(yield func(*keyState) bool) {
 		for _, keys := range m {

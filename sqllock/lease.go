@@ -5,15 +5,17 @@ import (
 	"time"
 )
 
+// How long the locks of a connection are certainly held.
+
 // A lease is what the locks of a connection are as good as.
 //
-// Invariant: while now is before deadline, and boot time before deadlineBoot, the
-// server has not freed a lock of the connection because the connection was silent.
-// The server counts the lease from the end of a statement at the earliest, which
-// is after the statement was sent. So the deadline is the time at which the last
-// answered statement was sent, plus the lease, less what clocks may differ by
-// (options.validFor). It takes both clocks: the monotonic one stands still while
-// the system is suspended.
+// Invariant: while now is before deadline, and boot time before deadlineBoot,
+// the server has not freed a lock of the connection because the connection was
+// silent. The server counts the lease from the end of a statement at the
+// earliest, which is after the statement was sent. So the deadline is the time
+// at which the last answered statement was sent, plus the lease, less what
+// clocks may differ by (options.validFor). It takes both clocks: the monotonic
+// one stands still while the system is suspended.
 type lease struct {
 	deadline     atomic.Int64 // by now
 	deadlineBoot atomic.Int64 // by options.bootTime
@@ -27,8 +29,8 @@ type lease struct {
 
 // beginLease begins the lease of c, which has just answered.
 //
-// To open it took several statements. Nothing is held yet, so a deadline that is a
-// little late does no harm until the first statement sets it right.
+// To open it took several statements. Nothing is held yet, so a deadline that
+// is a little late does no harm until the first statement corrects it.
 func (c *connection) beginLease() {
 	validFor := c.slot.s.options.validFor()
 	c.alarm = now() + validFor
@@ -50,12 +52,12 @@ func (c *connection) overdue() bool {
 	return c.late() || int64(c.slot.s.options.bootTime()) >= c.deadlineBoot.Load()
 }
 
-// late is overdue by the monotonic clock alone, which is much cheaper to read. That
-// is enough where no effect of a caller's depends on the result.
+// late is overdue by the monotonic clock alone, which is much cheaper to read.
+// That is enough where no effect of a caller depends on the result.
 func (l *lease) late() bool { return int64(now()) >= l.deadline.Load() }
 
-// sendingLocked notes that a statement is about to be sent. Since oldest, callers
-// have waited for what it brings, or for what comes after it; 0 means now.
+// sendingLocked notes that a statement is about to be sent. Since oldest,
+// callers have waited for its response or for a later one; 0 means now.
 func (c *connection) sendingLocked(oldest time.Duration) {
 	b := &c.batch
 	c.boot.refresh(c.slot.s.options.bootTime)
@@ -92,7 +94,7 @@ func (c *connection) renewLocked(at time.Duration) bool {
 	return true
 }
 
-// renew is renewLocked at the answer of a statement whose locks are known.
+// renew is renewLocked for a caller that does not hold the mutex.
 func (c *connection) renew() {
 	t := c.slot.s.table
 	t.mu.Lock()
@@ -100,8 +102,8 @@ func (c *connection) renew() {
 	c.renewLocked(now())
 }
 
-// check is what the timer runs: the deadline has come, or callers have waited long
-// enough for an answer.
+// check is what the timer runs. Either the deadline has come, or callers have
+// waited long enough for a response.
 func (c *connection) check() {
 	if c.overdue() {
 		c.loseLease()
@@ -121,8 +123,8 @@ func (c *connection) check() {
 	c.armLocked()
 }
 
-// armLocked sees that the timer fires when the next thing is due, or before. Each
-// statement moves that moment. To leave the timer alone costs nothing.
+// armLocked sees that the timer fires when the next thing is due, or before.
+// Each statement moves that moment. To leave the timer alone costs nothing.
 func (c *connection) armLocked() {
 	next := time.Duration(c.deadline.Load())
 	if c.batch.underWay && !c.stalled {

@@ -10,12 +10,16 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A Lock is a key held. It is made by a [Locker] and given back with Unlock.
+// A Lock is a key that a caller holds. A [Locker] returns it, and Unlock
+// releases it. The zero value is not usable.
 //
-// Its methods may be called at once from several goroutines. Those of a nil
-// *Lock are safe: Unlock does nothing, Err is ErrUnavailable, Bind and Context
-// give contexts without a lock. A limiter that admits although the database is
-// away hands one out.
+// Its methods are safe for concurrent use. They accept a nil *Lock, which a
+// limiter hands out when it admits a request although the database is away.
+// Then Unlock does nothing, Err returns ErrUnavailable, and Bind and Context
+// return contexts without a lock.
+//
+// Invariant: a lock ends once. From then on ended says how, and more holds no
+// hook that has not been told.
 type Lock struct {
 	key   Key
 	ctx   context.Context // of the call that took the lock: its values
@@ -34,7 +38,7 @@ type Lock struct {
 	more     *attached  // nil until needed: many locks are taken and given back, and that is all
 }
 
-// attached is what hangs on a lock: contexts, hooks, and who waits for its end.
+// attached is what few locks have. It is a second allocation.
 type attached struct {
 	token *dialect.Token  // for Fence; nil until it is drawn
 	name  string          // for people
@@ -50,6 +54,7 @@ type attached struct {
 	done   chan struct{} // closed when finished; made by who waits for it
 }
 
+// attachLocked returns what is attached to l. l.mu is held.
 func (l *Lock) attachLocked() *attached {
 	if l.more == nil {
 		l.more = new(attached)
@@ -57,10 +62,10 @@ func (l *Lock) attachLocked() *attached {
 	return l.more
 }
 
-// home is what a Lock goes back to.
+// A home is what a Lock goes back to: the key table of its locker.
 type home interface {
-	// unlock gives l back, within a bound. It is called once, after l ended
-	// with ErrReleased.
+	// unlock releases l, within a bound. It is called once, after l has ended with
+	// ErrReleased.
 	unlock(l *Lock) error
 }
 
@@ -85,10 +90,10 @@ const (
 	endClosed // lost, with its Session's Close
 )
 
-// endCauses is why, for contexts and hooks.
+// endCauses are the causes for contexts and hooks.
 var endCauses = [...]error{endReleased: ErrReleased, endLost: ErrLost, endClosed: ErrClosed}
 
-// Key is the key that is locked.
+// Key returns the key that is locked. That of a nil *Lock is the zero Key.
 func (l *Lock) Key() Key {
 	if l == nil {
 		return Key{}
@@ -96,13 +101,16 @@ func (l *Lock) Key() Key {
 	return l.key
 }
 
-// Err is nil while the lock is certainly held, ErrLost once it may not be (also when its Session was closed), and
-// ErrReleased after Unlock.
+// Err returns nil while the lock is certainly held. It returns ErrLost once the
+// lock may be lost, and ErrReleased after Unlock. After the Close of its
+// Session a lock is lost, too.
 //
-// A Session's lock decides by the clock at the call: a process that was frozen
-// past its lease sees ErrLost before any timer has fired. Call it right before
-// an effect that must not happen without the lock. A lock of OnConn or PerTx
-// is nil here until one of its calls has shown that the connection is gone.
+// A Session's lock compares the clock at each call. So a process that was
+// frozen past its lease gets ErrLost before any timer has fired. Call Err right
+// before an effect that must not happen without the lock.
+//
+// A lock of OnConn or PerTx returns nil until one of its calls has shown that
+// the connection is gone.
 func (l *Lock) Err() error {
 	if l == nil {
 		return ErrUnavailable
@@ -120,13 +128,16 @@ func (l *Lock) Err() error {
 	return nil
 }
 
-// Unlock gives the key back. It takes no context, so that the end of a request
-// cannot keep it from doing so, and waits about a second at the most.
+// Unlock releases the key. It takes no context, so the end of a request cannot
+// keep a lock from being released. It waits for at most about a second.
 //
-// It returns nil, or ErrLost if the lock had been lost before, or
-// ErrUnavailable if the database did not answer in time: the key then stays
-// reserved in this process until the database has answered or the session has
-// ended, and needs no more care. Called again it returns the same.
+// It returns nil, or one of these errors:
+//   - ErrLost: the lock was lost before.
+//   - ErrUnavailable: the database did not respond in time. The key stays
+//     reserved in this process until the database responds or the session ends.
+//     The caller need not do anything.
+//
+// A second call returns the same.
 func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
@@ -147,13 +158,14 @@ func (l *Lock) Unlock() (err error) {
 	return l.wait()
 }
 
-// expire ends a lock whose lease has passed.
+// expire ends a lock whose lease has passed. Another goroutine may be about to
+// do the same.
 func (l *Lock) expire() {
 	l.life.loseLease()
 	l.endAs(endLost) // it may be that another goroutine is about to
 }
 
-// finish stores the result of Unlock for those who call it again.
+// finish stores the result of Unlock for callers that call it again.
 func (l *Lock) finish(result error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +179,7 @@ func (l *Lock) finish(result error) error {
 	return result
 }
 
-// wait is the result of the Unlock that another call began.
+// wait returns the result of the Unlock that another call has begun.
 func (l *Lock) wait() error {
 	l.mu.Lock()
 	more := l.attachLocked()
@@ -182,7 +194,7 @@ func (l *Lock) wait() error {
 	return more.result
 }
 
-// An ending is whom the end of a lock is to be told to.
+// An ending is what must be told of the end of a lock, without l.mu.
 type ending struct {
 	cause error
 	work  *boundContext
@@ -191,8 +203,8 @@ type ending struct {
 	hooks []func(cause error)
 }
 
-// end ends the lock for its holder, unless it has ended before. Whoever is
-// told ok announces it.
+// end ends the lock for its holder, unless it has ended before. If ok is true,
+// the caller must announce e.
 func (l *Lock) end(how uint32) (e ending, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +233,7 @@ func (l *Lock) endAs(how uint32) {
 	}
 }
 
-// announce ends the contexts and calls the hooks.
+// announce ends the contexts, and then calls the hooks.
 func (e *ending) announce() {
 	if e.work != nil {
 		e.work.cancel(e.cause)

@@ -6,10 +6,16 @@ import (
 	"slices"
 )
 
-// Context is a context for the lock's work: it has the values of the context
-// that took the lock but not its cancellation or deadline, carries the lock,
-// and ends with the lock, its [context.Cause] ErrLost or ErrReleased. That of a
-// nil *Lock is context.Background(): where a lock may be nil, use Bind.
+// What the holder of a lock works with: contexts that carry the lock and end
+// with it, and hooks for its end.
+
+// Context returns a context for the work of the lock. It has the values of the
+// context that acquired the lock, without its cancellation and deadline. It
+// carries the lock and ends with it. Its [context.Cause] is then ErrLost,
+// ErrReleased or ErrClosed.
+//
+// Every call returns the same context. For a nil *Lock it is
+// context.Background(), so use Bind where a lock may be nil.
 func (l *Lock) Context() context.Context {
 	if l == nil {
 		return context.Background()
@@ -26,12 +32,13 @@ func (l *Lock) Context() context.Context {
 	return more.work
 }
 
-// Bind is ctx with the lock in it, and ended by the lock's loss, with cause
-// ErrLost, if that comes first. To give the lock back does not end it, so that
-// a request may go on after it has unlocked early. The caller calls cancel when
-// the work is done, as with context.WithCancel. Without a lock, that is on a nil
-// *Lock or after DetachContexts, it is context.WithCancel: a lock that ctx
-// carries stays.
+// Bind returns ctx with the lock in it. The context ends when ctx ends or when
+// the lock is lost, with the cause ErrLost or ErrClosed. Unlock does not end
+// it, so a request may go on after it has released its lock early.
+//
+// The caller must call cancel when the work is done, as with
+// context.WithCancel. On a nil *Lock, and after DetachContexts, Bind is
+// context.WithCancel, and a lock that ctx carries stays.
 func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	if l == nil || l.detached.Load() {
 		return context.WithCancel(ctx)
@@ -57,7 +64,7 @@ func (l *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.
 	return b, b.unbind
 }
 
-// unbind is the cancel of Bind.
+// unbind is the cancel function of Bind.
 func (c *boundContext) unbind() {
 	l := c.lock
 	l.mu.Lock()
@@ -69,20 +76,21 @@ func (c *boundContext) unbind() {
 	c.cancel(context.Canceled)
 }
 
-// DetachContexts makes Bind ignore the lock from now on: what it gives neither
-// carries the lock nor ends with it. A limiter in a dry run takes locks that no
-// request may depend on.
+// DetachContexts makes Bind ignore the lock from now on. It is for a limiter in
+// a dry run, whose locks must not affect any request. Contexts that were bound
+// before stay as they are.
 func (l *Lock) DetachContexts() {
 	if l != nil {
 		l.detached.Store(true)
 	}
 }
 
-// FromContext returns the lock that ctx carries. A context of [Lock.Bind] or
-// [Lock.Context] carries one, and so does that of a handler behind the middleware
-// of httpmw or grpcmw. If ctx carries several locks, FromContext returns the
-// innermost, which was bound last. With keys it returns the innermost lock of one
-// of those keys, and reports false if there is none.
+// FromContext returns the lock that ctx carries, and whether there is one. A
+// context of [Lock.Bind] or [Lock.Context] carries one, and so does that of a
+// handler behind httpmw or grpcmw.
+//
+// If ctx carries several locks, FromContext returns the innermost one, which
+// was bound last. With keys it returns the innermost lock of one of those keys.
 func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
 	if len(keys) == 0 {
 		l, ok := ctx.Value(lockKey{}).(*Lock)
@@ -93,11 +101,14 @@ func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
 	return l, ok
 }
 
-// OnEnd has f called once when the lock ends, with the cause: ErrReleased,
-// ErrLost, or ErrClosed when its Session was closed. If it has ended already,
-// f is called at once. f runs in the goroutine that ends the lock: the caller's
-// of Unlock, before the key is given back (of [Locks.Unlock] one of its own), or the Session's. It must not block
-// nor call Unlock, and must not panic on a loss.
+// OnEnd calls f once when the lock ends. The cause is ErrReleased, ErrLost, or
+// ErrClosed when its Session was closed. If the lock has ended already, f is
+// called at once. On a nil *Lock OnEnd does nothing.
+//
+// f runs in the goroutine that ends the lock: that of the caller of Unlock,
+// before the key is released, or one of the Session. [Locks.Unlock] has a
+// goroutine for each lock. f must not block, must not call Unlock, and must not
+// panic on a loss.
 func (l *Lock) OnEnd(f func(cause error)) {
 	if l == nil {
 		return
@@ -118,10 +129,10 @@ func (l *Lock) OnEnd(f func(cause error)) {
 	}
 }
 
-// Cancel ends the contexts of the lock's work, those of Context and Bind, with
-// the given cause. The lock stays held until Unlock: so a policy can stop work
-// that takes too long and still not let another begin beside it. Only the first
-// cause counts; nil is context.Canceled.
+// Cancel ends the contexts of Context and Bind with the given cause. The lock
+// stays held until Unlock. So a policy can stop work that takes too long, and
+// the next work starts only after it. Only the first cause counts. A nil cause
+// is context.Canceled.
 func (l *Lock) Cancel(cause error) {
 	if l == nil {
 		return

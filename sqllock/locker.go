@@ -6,6 +6,8 @@ import (
 	"sync"
 )
 
+// What all lockers have in common, and several locks as one.
+
 // A Locker acquires locks. A service uses a [Session], or a shard.Locker over
 // several. [ConnLocker] and [TxLocker] are for code that brings its own
 // connection or pool, and [Memory] is for tests. All are safe for concurrent
@@ -42,8 +44,8 @@ func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) 
 // ctx with all the locks in it, and ends when any of them is lost. The lock of
 // one of the keys is FromContext(ctx, key).
 //
-// It returns the error of TryLockAll, or else that of fn, joined by ErrLost if a
-// lock was lost before fn returned. The keys become free when fn panics, too.
+// It returns the error of TryLockAll, or else that of fn, joined by ErrLost if
+// a lock was lost before fn returned. The keys become free when fn panics, too.
 //
 // l is a [Session] or a [Memory].
 func DoAll(ctx context.Context, l interface {
@@ -73,17 +75,17 @@ func underLock(ctx context.Context, held interface {
 	return fn(bound)
 }
 
-// Locks are locks that were acquired together, by [Session.TryLockAll] or LockAll.
-// There is one for each key, in the order of the keys' numbers. This order is the
-// same for every caller, so use it to call [Fence] for all of them. Keys that are
-// equal in the database have one lock.
+// Locks are locks that were acquired together, by [Session.TryLockAll] or
+// LockAll. There is one for each key, in the order of the keys' numbers. This
+// order is the same for every caller, so use it to call [Fence] for all of
+// them. Keys that are equal in the database have one lock.
 //
 // Each lock can also be used and released separately. The methods are safe for
 // concurrent use. Those of a nil Locks do nothing: there is no lock to lose.
 type Locks []*Lock
 
-// Err returns nil while all locks are certainly held, by [Lock.Err]. Otherwise it
-// returns the error of the first that is not.
+// Err returns nil while all locks are certainly held, by [Lock.Err]. Otherwise
+// it returns the error of the first that is not.
 func (ls Locks) Err() error {
 	for _, l := range ls {
 		if err := l.Err(); err != nil {
@@ -93,8 +95,9 @@ func (ls Locks) Err() error {
 	return nil
 }
 
-// Bind returns ctx with all locks in it, ended by the loss of any: [Lock.Bind] of
-// each, one in the other. [FromContext] without keys returns the last of them.
+// Bind returns ctx with all locks in it, ended by the loss of any: [Lock.Bind]
+// of each, one in the other. [FromContext] without keys returns the last of
+// them.
 func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	if len(ls) == 0 {
 		return context.WithCancel(ctx)

@@ -4,13 +4,16 @@ import (
 	"context"
 )
 
-// Memory is a Locker for one process, without a database: for tests of code
-// that takes locks. Its locks are lost only by [Memory.Lose].
+// Memory is a Locker for one process without a database. It is for tests of
+// code that uses locks. Only [Memory.Lose] makes its locks get lost.
+//
+// The methods are safe for concurrent use. [NewMemory] makes a Memory: the zero
+// value is not usable.
 type Memory struct {
 	table *keyTable
 }
 
-// NewMemory returns a Memory that holds no locks.
+// NewMemory returns a Memory without locks.
 func NewMemory() *Memory {
 	m := &Memory{}
 	m.table = newKeyTable(m)
@@ -18,18 +21,19 @@ func NewMemory() *Memory {
 	return m
 }
 
-// TryLock takes key, or fails with ErrHeld.
+// TryLock acquires key, or returns ErrHeld or the error of ctx.
 func (m *Memory) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return m.table.acquire(ctx, key, want{})
 }
 
-// Lock waits for key until ctx ends, first come, first served.
+// Lock waits for key until ctx ends. The first to come is the first to be
+// served.
 func (m *Memory) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return m.table.acquire(ctx, key, want{waits: true})
 }
 
-// TryAny takes the first free one of keys, or fails with ErrHeld if there is
-// none.
+// TryAny acquires the first free one of keys. It returns ErrHeld if none is
+// free.
 func (m *Memory) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return m.table.acquireAny(ctx, keys, want{})
 }
@@ -39,7 +43,7 @@ func (m *Memory) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return m.table.acquireAny(ctx, keys, want{waits: true})
 }
 
-// TryRLock takes key as one of several readers, as [Session.TryRLock] does.
+// TryRLock acquires key for one of several readers, like [Session.TryRLock].
 func (m *Memory) TryRLock(ctx context.Context, key Key) (*Lock, error) {
 	return m.table.acquire(ctx, key, want{mode: shared})
 }
@@ -49,24 +53,24 @@ func (m *Memory) RLock(ctx context.Context, key Key) (*Lock, error) {
 	return m.table.acquire(ctx, key, want{mode: shared, waits: true})
 }
 
-// TryLockAll takes all of keys or none, as [Session.TryLockAll] does.
+// TryLockAll acquires all of keys or none, like [Session.TryLockAll].
 func (m *Memory) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return m.table.acquireAll(ctx, keys)
 }
 
-// LockAll is TryLockAll that waits until ctx ends.
+// LockAll waits until all of keys are free at once, or ctx ends.
 func (m *Memory) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return m.table.awaitAll(ctx, keys)
 }
 
-// Lose ends every lock that is held now as lost, and returns how many there were.
-// A test uses it to see what its code does when a [Session] loses the connection
-// that all its locks are on.
+// Lose ends every lock that is held now as lost, and returns their number. A
+// test uses it to see what its code does when a [Session] loses its connection
+// with all locks.
 //
-// When Lose returns, each of the locks has Err and Unlock return ErrLost, its
-// contexts have ended with cause ErrLost, and the functions of [Lock.OnEnd] have
-// run. Only then does a waiting call get a key, as if another process had given
-// it back. Locks taken later are not affected.
+// When Lose returns, the Err and Unlock of these locks return ErrLost. Their
+// contexts have ended with the cause ErrLost, and the functions of [Lock.OnEnd]
+// have run. Only then do waiting calls get the keys, as if another process had
+// released them. Later locks are not affected.
 func (m *Memory) Lose() (lost int) {
 	m.table.mu.Lock()
 	var held []*Lock
@@ -93,16 +97,18 @@ func (m *Memory) Lose() (lost int) {
 	return lost
 }
 
-// Memory is the source of its own table: every key is free that the table does
-// not know.
-
+// A Memory is the source of its own table, in which a key that the table does
+// not know is free.
 func (m *Memory) newKey() *keyState { return &keyState{own: plainKey{}} }
 
+// take grants the key of k at once. The time does not matter, since keys pass
+// between callers without end.
 func (m *Memory) take(k *keyState) {
 	m.table.requestedLocked(k, k.wantedMode())
 	m.table.grantedLocked(k, 1) // when does not matter: handOver has no end
 }
 
+// takeGroup grants the first idle key of r, or all of them.
 func (m *Memory) takeGroup(r *request) {
 	if r.all {
 		m.table.grantedAllLocked(r, r.fairShare(), 1)

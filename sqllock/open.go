@@ -10,12 +10,18 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 )
 
-// Open makes a Session on db. It connects, and proves that locks exclude on
-// this very database: it fails with ErrNotExclusive, and says what to change,
-// behind a transaction pooler, on a standby, on a server that only looks like
-// PostgreSQL; with ErrUnavailable if the database is away (but see
-// WithLazyOpen). It fails with ErrConfig for what only a person can mend, such as a
-// wrong password. ctx bounds Open only. db must allow two connections or more.
+// Open returns a Session on db. It connects, and proves that locks exclude on
+// this very database.
+//
+// The errors say what to change:
+//   - ErrNotExclusive: db leads to a transaction pooler, a standby, or a server
+//     that only resembles PostgreSQL.
+//   - ErrConfig: a person must correct something, such as a wrong password.
+//   - ErrUnavailable: the database is away (but see WithLazyOpen).
+//   - Another error: an option is wrong, or this database does not support it.
+//
+// ctx bounds Open only. The pool of db must allow two connections or more. For
+// a lease table one is enough.
 //
 // Open panics if db is nil.
 func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
@@ -53,7 +59,8 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	return s, nil
 }
 
-// connectFirst makes the first connection.
+// connectFirst makes the first connection. It validates the options again,
+// because some depend on the dialect, which is known only now.
 func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Session, error) {
 	if err := first.learnDialect(ctx); err != nil {
 		return nil, fromDialect(err)
@@ -65,11 +72,15 @@ func (s *Session) connectFirst(ctx context.Context, first *slot) (dialect.Sessio
 	return session, fromDialect(err)
 }
 
-// Close ends the Session. Locks still held end, their contexts with cause
-// ErrClosed; who waits gets ErrClosed, and an Unlock under way that gets no answer
-// any more ErrUnavailable. Its connections are destroyed, not pooled, and so the
-// server frees what was locked, as soon as it hears of that. Close waits for it,
-// about a second at the most. db stays open. Called again it does nothing.
+// Close ends the Session and all its locks. Their contexts end with the cause
+// ErrClosed.
+//
+// A waiting call returns ErrClosed. An Unlock that gets no response any more
+// returns ErrUnavailable. The connections are destroyed, not put back into the
+// pool, so the server frees the locks as soon as it notices. Close waits for
+// its goroutines for at most a second. db stays open.
+//
+// Close returns nil. A second call does nothing.
 func (s *Session) Close() error {
 	s.table.mu.Lock()
 	if s.table.closed {
@@ -107,10 +118,10 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Dialect returns which kind of database the Session is on: the argument of
-// [Schema] and the like. It is the one of [WithDialect], or the one that Open
-// found. Before the first connection of [WithLazyOpen] it is "" if it was not
-// given.
+// Dialect returns the kind of database that the Session is on, as the argument
+// of [Schema]. It is that of [WithDialect], or the one that Open has detected.
+// With [WithLazyOpen] it is "" until the first connection, unless WithDialect
+// was given.
 func (s *Session) Dialect() Dialect {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
@@ -125,7 +136,7 @@ func (s *Session) Dialect() Dialect {
 	return PostgreSQL
 }
 
-// Stats is what a [Session] is doing and has done.
+// Stats are the figures of a [Session], for metrics and logs.
 type Stats struct {
 	Held        int    // locks held, or being given back
 	Waiting     int    // calls of Lock and LockAny that wait
@@ -138,7 +149,8 @@ type Stats struct {
 	RoundTripMax time.Duration // the longest so far
 }
 
-// Stats returns the Session's figures of this moment.
+// Stats returns the figures of the Session at this moment. It is cheap: it asks
+// no database.
 func (s *Session) Stats() Stats {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()

@@ -13,6 +13,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
+// The options of Open, their defaults, and the checks of one against the other.
+
 // An Option changes what [Open] or [PerTx] sets up. PerTx uses WithLease only.
 type Option func(*options)
 
@@ -117,6 +119,8 @@ func WithLogger(log *slog.Logger) Option {
 	return func(o *options) { o.log = log }
 }
 
+// options are the options of a Session. Open copies them into the Session. Only
+// suit changes them after that, while the Session learns its dialect.
 type options struct {
 	lease        time.Duration
 	leaseSet     bool
@@ -146,21 +150,22 @@ const (
 	minLease       = 2 * time.Second
 	maxLease       = 24 * 24 * time.Hour // PostgreSQL counts milliseconds in 32 bits
 
-	// fullStatement is how many keys make up for what a statement costs by
-	// itself: it is not held back for more to come, and twice as many may go in
+	// fullStatement is how many keys make up for what a statement costs by itself.
+	// Such a statement is not held back for more keys, and twice as many may go in
 	// two.
 	fullStatement = 48
 )
 
-// The clock assumptions behind the promise (docs/safety.md): how far the rates
-// of two clocks differ, and, as a part of the lease, how much earlier than the
-// server the client stops trusting its locks. Half of that margin is for a step
-// of the server's clock (σ), the rest for what a timer is late.
+// The clock assumptions behind the promise (docs/safety.md). The rates of two
+// clocks differ by at most clockDrift. The client stops trusting its locks
+// earlier than the server, by a marginPart of the lease. Half of that margin is
+// for a step of the server's clock (σ), and half for late timers.
 const (
 	clockDrift = 0.001 // ρ
 	marginPart = 5     // m = lease/5
 )
 
+// registryOptions are those of WithRegistry.
 type registryOptions struct{ schema string }
 
 // newOptions applies opts to the defaults.
@@ -208,7 +213,8 @@ func (o *options) suit() {
 	}
 }
 
-// validate checks the numbers against each other.
+// validate reports options that are out of range, that contradict each other,
+// or that the dialect does not support.
 func (o *options) validate() error {
 	switch {
 	case o.named != "" && o.dialect == nil:
@@ -233,8 +239,8 @@ func (o *options) validate() error {
 	return nil
 }
 
-// validFor is how long after sending a statement that was answered the locks are
-// certainly held: T(1−ρ) − m.
+// validFor is how long after sending a statement that was answered the locks
+// are certainly held: T(1−ρ) − m.
 func (o *options) validFor() time.Duration {
 	return o.lease - time.Duration(clockDrift*float64(o.lease)) - o.lease/marginPart
 }

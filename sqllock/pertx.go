@@ -10,25 +10,31 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// A TxLocker is a Locker that holds each lock on a transaction of its own: the
-// one that works behind a transaction pooler such as PgBouncer's. Each lock held
-// costs a connection of the pool, and a transaction that stays open as long.
+// A TxLocker is a Locker that holds each lock on a transaction of its own. It
+// works behind a transaction pooler such as PgBouncer. Each lock costs a
+// connection of the pool, and a transaction that stays open as long as the lock
+// is held.
 //
-// The work can share the transaction: [TxFromContext] gives it, and committing
-// it ends the lock and makes the work permanent in one step. Unlock rolls back
+// The work may use that transaction: [TxFromContext] returns it. Its commit
+// ends the lock and makes the work permanent in one step. Unlock rolls back
 // what has not been committed.
+//
+// The methods are safe for concurrent use. [PerTx] makes a TxLocker: the zero
+// value is not usable.
 type TxLocker struct {
 	db    *sql.DB
 	lease time.Duration // 0: a transaction may be idle without end
 	table *keyTable
 }
 
-// PerTx makes a TxLocker on db. Of opts it heeds WithLease: the server then ends
-// a lock whose transaction has been idle for that long, so that a process that
-// is frozen or cut off does not hold it for ever. Without it, such a lock stays
-// until the server's TCP gives the connection up.
+// PerTx returns a TxLocker on db. It sends nothing to the database.
 //
-// PerTx panics if db is nil, or the lease is too short or too long.
+// Of opts it uses WithLease only. The server then ends a lock whose transaction
+// has been idle for the lease, which ends the locks of a frozen process.
+// Without WithLease such a lock stays until the server's TCP gives the
+// connection up.
+//
+// PerTx panics if db is nil, or if the lease is too short or too long.
 func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	if db == nil {
 		panic("sqllock: PerTx needs a *sql.DB that is not nil")
@@ -47,23 +53,27 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	return p
 }
 
-// TryLock takes key on a new transaction, or fails with ErrHeld, ErrNotExclusive
-// on a standby, ErrUnavailable within a second if the database does not answer
-// or the pool has no connection to spare, or ctx's error.
+// TryLock acquires key on a new transaction, without waiting for another
+// holder. Its errors are these:
+//   - ErrHeld: another caller holds key.
+//   - ErrNotExclusive: the database is a standby.
+//   - ErrUnavailable: the database does not respond within a second, or the
+//     pool has no free connection.
+//   - The error of ctx.
 func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return p.table.acquire(ctx, key, want{})
 }
 
-// Lock waits for key until ctx ends: first come, first served in this process.
-// While it waits it tries again from time to time and occupies no connection in
-// between.
+// Lock waits for key until ctx ends. In this process the first to come is the
+// first to be served. Lock tries from time to time, and occupies no connection
+// in between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return p.table.acquire(ctx, key, want{waits: true})
 }
 
-// TxFromContext is the transaction on which a [TxLocker] holds the lock that
-// ctx carries. Work done in it and the lock end together when it is committed;
-// Unlock rolls back what is not.
+// TxFromContext returns the transaction on which a [TxLocker] holds the lock
+// that ctx carries, and whether there is one. Its commit ends the lock and
+// makes the work permanent. Unlock rolls back what is not committed.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	l, ok := FromContext(ctx)
 	if !ok || l.tx == nil {
@@ -79,29 +89,29 @@ type txHolder struct {
 	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
 }
 
-// TxLocker is the source of its table: each key is asked for and given back by
-// a goroutine, so that no caller's context reaches a transaction that may hold
-// a lock.
-
-// A txKey is what a TxLocker keeps for a key.
+// A txKey is what a TxLocker keeps for a key: it is the source of its own
+// table. A goroutine sends each statement, so that no caller's context reaches
+// a transaction that may hold a lock.
 type txKey struct {
 	plainKey
 	state  keyState
 	holder *txHolder // from the grant to the end
 }
 
+// txKeyOf returns what the TxLocker keeps for k.
 func txKeyOf(k *keyState) *txKey { return k.own.(*txKey) }
 
 func (k *txKey) equip(l *Lock) { l.tx = k.holder.tx }
+func (k *txKey) reset()        { k.holder = nil }
 
-func (k *txKey) reset() { k.holder = nil }
-
+// newKey makes the memory of a key state.
 func (p *TxLocker) newKey() *keyState {
 	k := new(txKey)
 	k.state.own = k
 	return &k.state
 }
 
+// take requests the key of k on a new transaction.
 func (p *TxLocker) take(k *keyState) {
 	p.table.requestedLocked(k, exclusive)
 	go func() {
@@ -118,10 +128,10 @@ func (p *TxLocker) take(k *keyState) {
 }
 
 // takeGroup is never called: a TxLocker takes one key at a time.
-func (p *TxLocker) takeGroup(*request) {}
-
+func (p *TxLocker) takeGroup(*request)   {}
 func (p *TxLocker) away(*keyState) error { return nil }
 
+// giveBack rolls back the transaction that holds k.
 func (p *TxLocker) giveBack(k *keyState) {
 	k.phase = freeing
 	holder := txKeyOf(k).holder
@@ -134,7 +144,7 @@ func (p *TxLocker) giveBack(k *keyState) {
 	}()
 }
 
-// beginTx takes key, which must not change meanwhile, on a new transaction.
+// beginTx acquires key on a new transaction. key must not change meanwhile.
 func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
@@ -167,9 +177,9 @@ func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 	return nil, attemptError(err)
 }
 
-// attemptError is err of an attempt to take a key. The connection and the
-// transaction are the TxLocker's own, so if one is closed, the connection was
-// lost: ErrClosed would say that there is no use in trying again.
+// attemptError returns err of an attempt to acquire a key. The connection is
+// the TxLocker's own, so a closed one was lost. ErrClosed would mean that
+// another attempt is pointless.
 func attemptError(err error) error {
 	err = inTime(err)
 	var failure *dialect.Failure
@@ -179,8 +189,8 @@ func attemptError(err error) error {
 	return fromDialect(err)
 }
 
-// rollBack gives the lock back: nil if it was held until now, or until its user
-// ended the transaction.
+// rollBack releases the lock. It returns nil if the lock was held until now, or
+// until its user ended the transaction.
 func (h *txHolder) rollBack() error {
 	tooLong := time.AfterFunc(connectTimeout, h.cancel)
 	err := h.tx.Rollback()

@@ -8,9 +8,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// reconcile completes a batch that failed on a session that lives. It finds out
-// what the session holds: a statement that fails half-way keeps what it had taken
-// until then.
+// What a connection still holds after a statement has failed, and the server
+// processes that lost connections have left behind.
+
+// reconcile completes a batch that failed on a session that lives. It asks what
+// the session holds, because a statement that fails half-way keeps what it had
+// taken. It reports whether c lives.
 func (c *connection) reconcile(err error) bool {
 	keys, heldErr := c.heldKeys()
 	if heldErr != nil {
@@ -53,10 +56,10 @@ func (c *connection) reconcile(err error) bool {
 	return true
 }
 
-// releaseAgainLocked has the next statement give k back, which the batch did not. A
-// caller that waits for that has waited since the batch's oldest at the latest, and
-// goes on with what is left of its time. Without such a caller the time of those
-// who queue from now on counts.
+// releaseAgainLocked has the next statement give k back, which the batch did
+// not. A caller that waits for that has waited since the batch's oldest at the
+// latest, and goes on with what is left of its time. Without such a caller the
+// time of those who queue from now on counts.
 func (c *connection) releaseAgainLocked(k *keyState) {
 	c.slot.s.table.releaseLocked(k)
 	if k.reply != nil || k.tried() {
@@ -64,9 +67,11 @@ func (c *connection) releaseAgainLocked(k *keyState) {
 	}
 }
 
-// stillHolds reports whether c lives and holds what it held, after err of a
-// statement that is not a batch. If not, c is lost. The text of an error alone does
-// not tell: an error that ended the session may look like one of the statement.
+// stillHolds reports whether c lives and holds its locks after err of a
+// statement that is not a batch. If not, c is lost.
+//
+// The text of an error does not decide: an error that ended the session may
+// look like an error of the statement.
 func (c *connection) stillHolds(err error) bool {
 	if !survived(err) {
 		c.loseConnection(err.Error())
@@ -84,6 +89,7 @@ func (c *connection) stillHolds(err error) bool {
 	return true
 }
 
+// setOf returns keys as a set.
 func setOf(keys []dialect.Key) map[dialect.Key]bool {
 	set := make(map[dialect.Key]bool, len(keys))
 	for _, k := range keys {
@@ -92,8 +98,9 @@ func setOf(keys []dialect.Key) map[dialect.Key]bool {
 	return set
 }
 
-// heldKeys is what the session holds. What made the statement fail may make this
-// question fail, too, for a moment. So it is asked again while the lease lasts.
+// heldKeys returns what the session holds. The cause of the failure may make
+// this statement fail too, for a moment. So it is repeated while the lease
+// lasts.
 func (c *connection) heldKeys() ([]dialect.Key, error) {
 	for pause := pollMin; ; pause = min(2*pause, pollAway) {
 		keys, err := c.session.Held()
@@ -117,8 +124,9 @@ func survived(err error) bool {
 	return errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full)
 }
 
-// accountsFor reports whether every lock on c is among those that the session
-// holds, and whether it is worth going on with c.
+// accountsFor reports whether the session holds every lock on c. After too many
+// failures in a row it reports false as well, since a connection that cannot
+// release is of no use.
 func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 	const tooMany = 10
 	t := c.slot.s.table
@@ -135,12 +143,13 @@ func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 	return c.failed < tooMany
 }
 
-// maxLeft bounds the server processes that a Session remembers.
+// maxLeft bounds the server processes that a Session remembers. The oldest is
+// forgotten.
 const maxLeft = 64
 
 // rememberProcessLocked remembers the server process of c, which is lost. The
-// server may not know of the loss, and keep the locks. The Session's next
-// connection ends that process.
+// server may not have noticed, and keeps the locks. So the next connection ends
+// that process.
 func (s *Session) rememberProcessLocked(c *connection) {
 	t, ok := c.session.(dialect.Terminator)
 	if !ok || t.Process().PID == 0 {
@@ -153,8 +162,8 @@ func (s *Session) rememberProcessLocked(c *connection) {
 }
 
 // prepareEndLocked takes the server processes that lost connections have left
-// behind, to end them. It does so when c is new, and again with each heartbeat
-// until they are gone. Their locks have ended in this process.
+// behind, to end them. Their locks have ended in this process. It does so when
+// c is new, and with each heartbeat until they are gone.
 //
 // It also begins what is due once a heartbeat, and before the first batch.
 func (c *connection) prepareEndLocked() bool {
@@ -180,6 +189,7 @@ func (c *connection) endLeft(left []dialect.Process) ([]dialect.Process, error) 
 	return there, err
 }
 
+// completeEnd keeps the processes that are still there for the next heartbeat.
 func (c *connection) completeEnd(err error) (beat bool) {
 	s := c.slot.s
 	s.table.mu.Lock()
@@ -188,8 +198,8 @@ func (c *connection) completeEnd(err error) (beat bool) {
 	return c.completeAside(err)
 }
 
-// completeAside takes in the outcome of a statement that changes no lock, and
-// reports whether it was a heartbeat too.
+// completeAside completes a statement that changes no lock. It reports whether
+// the statement was a heartbeat.
 //
 // If the server has rejected it, the locks are as they were. But that proves
 // nothing, so the deadline stays, and a heartbeat is still due.

@@ -14,34 +14,40 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// WithRegistry has the Session write down, for people, which locks it holds and which keys its callers
-// wait for, into the tables of lockwatch.Schema, once a heartbeat and in the heartbeat's own round
-// trip; see lockwatch.Inspect and lockwatch.Watch. The tables are in the schema of this name, spelt as in the catalog, or, if it
-// is empty, where the search_path finds them; the role needs SELECT, INSERT, UPDATE and DELETE on them.
+// WithRegistry makes the Session record, for people, which locks it holds and
+// for which keys its callers wait. The functions lockwatch.Inspect and
+// lockwatch.Watch read this.
 //
-// Open fails if the tables are not there or may not be written to (one WithLazyOpen that connects later logs it, and
-// tries again with its next connection). After that the registry never costs a lock: what cannot be written is
-// logged, and tried again with the next heartbeat. It does not wait for the disk. Only what has been held, or waited for,
-// for a heartbeat is written. That takes as long as some tens of acquisitions for a few such locks, and some 20 ms, in which
-// the connection does nothing else, for a thousand.
+// The records go into the tables of lockwatch.Schema, in the schema of this
+// name, spelt as in the catalog. If it is empty, the search_path finds them.
+// The role needs SELECT, INSERT, UPDATE and DELETE on them. Open fails if they
+// are missing or the role may not write to them. A later connection of
+// WithLazyOpen logs this.
 //
-// A name is written only if the lock has been given one: [Lock.SetName].
+// The registry never costs a lock. A failed write is logged and repeated with
+// the next heartbeat. A write comes with each heartbeat, in the same round
+// trip, and does not wait for the disk. It contains only what has been held, or
+// waited for, as long as a heartbeat. A few such locks cost as much as some
+// tens of acquisitions. A thousand take the connection about 20 ms. A name is
+// written only for a lock that has one: see [Lock.SetName].
 //
-// It is for PostgreSQL's advisory locks: elsewhere Open fails with an error that matches errors.ErrUnsupported. (In a
-// lease table every lock is a row already.)
+// WithRegistry is for PostgreSQL's advisory locks. Elsewhere Open returns an
+// error that matches errors.ErrUnsupported. In a lease table every lock is a
+// row already.
 func WithRegistry(schema string) Option {
 	return func(o *options) { o.registry = &registryOptions{schema: schema} }
 }
 
-// WithHolder is what a Session says of itself in the registry of [WithRegistry], instead of the names of its host and
-// process.
+// WithHolder sets the name under which a Session appears in the registry of
+// [WithRegistry]. The default consists of its host and process.
 func WithHolder(text string) Option {
 	return func(o *options) { o.holder = text }
 }
 
-// SetName gives the lock a name for people, which a Session with [WithRegistry] writes down from its next
-// heartbeat on. The kit never does so by itself: it may be personal data, and whoever may read the
-// table sees it. What is longer than 200 bytes is cut. The name of a lock with several readers is that of one of them.
+// SetName gives the lock a name for people. A Session with [WithRegistry]
+// writes it down with each heartbeat. The package never sets a name by itself,
+// because a name may be personal data and whoever reads the table sees it. A
+// name is cut after 200 bytes. Of several readers of a key one name is shown.
 func (l *Lock) SetName(name string) {
 	if l == nil {
 		return
@@ -51,6 +57,7 @@ func (l *Lock) SetName(name string) {
 	l.attachLocked().name = name
 }
 
+// name returns the name of l, or "".
 func (l *Lock) name() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +67,7 @@ func (l *Lock) name() string {
 	return l.more.name
 }
 
-// A registrar writes for one Session.
+// A registrar is what one Session writes about itself.
 type registrar struct {
 	process int64
 	holder  string
@@ -68,6 +75,7 @@ type registrar struct {
 	tables  atomic.Pointer[postgres.Registry] // nil: not found yet
 }
 
+// newRegistrar returns a registrar with a number of its own for the process.
 func newRegistrar(o options) *registrar {
 	return &registrar{
 		process: rand.Int64(), //nolint:gosec // a name, not a secret
@@ -75,7 +83,7 @@ func newRegistrar(o options) *registrar {
 	}
 }
 
-// enroll sees that session, which is about to serve, can write into the registry.
+// enroll sees that session, which is about to serve, can write to the registry.
 func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	r := s.registrar
 	if r.tables.Load() == nil {
@@ -93,8 +101,8 @@ func (s *Session) enroll(ctx context.Context, session dialect.Session) error {
 	return err
 }
 
-// enrollFirst is enroll for Open's own connection: it fails if a table, a column or a right is missing (SQLSTATEs of class
-// 42), which a program is told at the start.
+// enrollFirst is enroll for Open. It fails if a table, a column or a right is
+// missing (SQLSTATEs of class 42), so that a program fails at its start.
 func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) error {
 	err := s.enroll(ctx, session)
 	if strings.HasPrefix(errcode.SQLState(err), "42") {
@@ -103,13 +111,14 @@ func (s *Session) enrollFirst(ctx context.Context, session dialect.Session) erro
 	return s.withoutRegistry(err)
 }
 
-// enrollLater is enroll for a connection that comes when Open has returned: it does without the registry
-// rather than fail.
+// enrollLater is enroll for a later connection, which does without rather than
+// fail.
 func (s *Session) enrollLater(ctx context.Context, session dialect.Session) error {
 	return s.withoutRegistry(s.enroll(ctx, session))
 }
 
-// withoutRegistry is err of enroll, unless the session lives: then that is logged.
+// withoutRegistry returns err of enroll, unless the session lives. Then it logs
+// err.
 func (s *Session) withoutRegistry(err error) error {
 	if err == nil || !survived(err) {
 		return err
@@ -118,7 +127,7 @@ func (s *Session) withoutRegistry(err error) error {
 	return nil
 }
 
-// An enrollError is why Open with [WithRegistry] fails: not for the locks' sake.
+// An enrollError is why Open with [WithRegistry] fails. Locks would work.
 type enrollError struct{ err error }
 
 func (e *enrollError) Error() string { return "sqllock: " + e.err.Error() }
@@ -131,8 +140,7 @@ const insufficientPrivilege = "42501"
 
 const registryFails = "sqllock: the registry of heartbeats cannot be written"
 
-// prepareRegistryLocked takes what to write down, if that is due or was not done for a
-// heartbeat.
+// prepareRegistryLocked prepares a record once a heartbeat.
 func (c *connection) prepareRegistryLocked() bool {
 	s := c.slot.s
 	if s.registrar == nil || s.registrar.tables.Load() == nil || !c.round.due && now()-c.registered < s.options.heartbeat {
@@ -163,7 +171,8 @@ func (c *connection) tellRegistry(err error) {
 	c.unregistered = err != nil
 }
 
-// toRegisterLocked is what to write down now.
+// toRegisterLocked collects the record. The first slot records the waiting
+// callers.
 func (c *connection) toRegisterLocked() *postgres.Register {
 	s, t := c.slot.s, c.slot.s.table
 	row := &postgres.Register{Process: s.registrar.process, Holder: s.registrar.holder, Lease: s.options.lease}
@@ -194,7 +203,7 @@ func (c *connection) toRegisterLocked() *postgres.Register {
 	return row
 }
 
-// heldKey is k, which is held, for the registry. table.mu is held.
+// heldKey returns the record of k, which is held. table.mu is held.
 func (k *keyState) heldKey(at time.Duration) postgres.HeldKey {
 	h := postgres.HeldKey{Key: k.dbKey(), Age: at - k.acquired}
 	for _, l := range k.appendHolders(nil) {
@@ -214,8 +223,9 @@ type waitingKey struct {
 	holds        bool
 }
 
-// addWaiter adds r, which waits for key. For a request for any of several keys it
-// does not say what the caller holds: key may not be the one that it gets.
+// addWaiter adds r, which waits for key. For a request for any of several keys
+// it leaves out what the caller holds, since key may not be the one that it
+// gets.
 func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
 	holding := r.holding
 	if len(r.keys) > 1 && !r.all {

@@ -2,7 +2,11 @@ package sqllock
 
 import "time"
 
-// unlock implements home.
+// A lock is released. Its key passes to the next waiter of this process, or
+// goes back to the source.
+
+// unlock implements home. It returns ErrLost if the source has lost the key,
+// and waits for the source unless the key passes on.
 func (t *keyTable) unlock(l *Lock) error {
 	t.mu.Lock()
 	k := l.state
@@ -59,10 +63,11 @@ func (t *keyTable) leaveLocked(k *keyState, l *Lock) *reply {
 	return r
 }
 
-// firstKey is the name under which the first in line asks for k.
+// firstKey returns the name under which the first waiter wants k.
 func (k *keyState) firstKey() Key { return k.waiters[0].keyOf(k) }
 
-// await waits for the source's answer to a release.
+// await waits for the source's response to a release, up to the timeout of the
+// table. After that the source still completes the release.
 func (t *keyTable) await(r *reply) error {
 	if t.timeout == 0 {
 		<-r.done
@@ -82,7 +87,7 @@ func (t *keyTable) await(r *reply) error {
 	}
 }
 
-// replyLocked answers the Unlock that waits for k, if one does.
+// replyLocked completes the Unlock that waits for k, if one does.
 func (t *keyTable) replyLocked(k *keyState, err error) {
 	if k.reply != nil {
 		k.reply.err = err
@@ -91,9 +96,12 @@ func (t *keyTable) replyLocked(k *keyState, err error) {
 	}
 }
 
-// freedLocked is the source's word that this process no longer has the key of k:
-// it was given back (nil) or lost. The source's value no longer says what the
-// key hung on.
+// freedLocked is the source's response that this process does not have the key
+// of k any more. It was released (nil) or lost. The source's value does not
+// describe the grant any more.
+//
+// If this process has kept the key for longer than fairness, its waiters pause,
+// so that another process gets it.
 func (t *keyTable) freedLocked(k *keyState, err error) {
 	t.held--
 	t.replyLocked(k, err)

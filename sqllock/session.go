@@ -12,27 +12,33 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A Session is the Locker for a service: every lock of the process on one
-// database connection, which it takes from a *sql.DB and keeps.
+// A Session is the Locker for a service. It keeps all locks of a process on one
+// connection, which it takes from a *sql.DB.
 //
-// While one statement is under way, locks to take and to give back queue up,
-// and go together in the next: the rate does not depend on the number of
-// connections. The Session takes another connection for each thousand locks
-// held only, and one more for a moment while it opens one, to prove on both
-// that locks exclude. Give it a small *sql.DB of its own, so that work that
-// fills the pool cannot keep it from reconnecting.
+// Requests and releases queue up while a statement is under way, and the next
+// statement carries them all. So the rate does not depend on the number of
+// connections. A Session opens another connection for each thousand locks held.
+// For a moment it needs one more, to prove that locks exclude. Give it a small
+// *sql.DB of its own, so that other work cannot fill the pool when the Session
+// must reconnect.
 //
-// The server frees the locks of a process that is frozen or cut off after a
-// lease (WithLease), and the process gives them up before that. When the
-// connection is lost, all locks on it end together with ErrLost, and the
-// Session opens another one by itself.
+// The server frees the locks of a process that is frozen or cut off after the
+// lease (WithLease). The process gives them up before that. When the connection
+// is lost, all locks on it end with ErrLost, and the Session opens another one
+// by itself.
 //
-// With a lease table (on SQLite, or with WithLeaseTable) locks are rows instead, which the Session's row
-// gives a lease: it borrows a connection for each statement, and what happens to
-// connections costs no lock.
+// On SQLite, and with WithLeaseTable, locks are rows with a lease. The Session
+// then borrows a connection for each statement, and the loss of a connection
+// costs no lock.
 //
-// A caller's context never reaches the driver: cancelling a query would end the
-// connection with everybody's locks.
+// The context of a caller never reaches the driver, because a cancelled query
+// would end the connection with the locks of all callers.
+//
+// The methods are safe for concurrent use. Make a Session with [Open]: the zero
+// value is not usable.
+//
+// Invariant: table.mu protects the state of every slot and connection. It is
+// never held while a statement is under way.
 type Session struct {
 	db      *sql.DB
 	options options
@@ -56,14 +62,14 @@ type Session struct {
 	counters      counters
 }
 
-// counters is what Stats adds up; protected by table.mu.
+// counters are the figures that Stats reports. table.mu protects them.
 type counters struct {
 	exchanges, losses       uint64
 	roundTrip, roundTripMax time.Duration
 }
 
 // exchanged counts a statement that took d. The smoothed time moves by an
-// eighth of the difference, as TCP's (RFC 6298).
+// eighth of the difference, like TCP's (RFC 6298).
 func (c *counters) exchanged(d time.Duration) {
 	c.exchanges++
 	if c.roundTrip == 0 {
@@ -74,8 +80,8 @@ func (c *counters) exchanged(d time.Duration) {
 	c.roundTripMax = max(c.roundTripMax, d)
 }
 
-// A sessionKey is what a Session keeps for a key. The key state is part of it,
-// so that both are one allocation.
+// A sessionKey is what a Session keeps for a key: the source's value in the key
+// state. The key state is part of it, so that both are one allocation.
 //
 // Invariant: conn is not nil exactly while the key is granted.
 type sessionKey struct {
@@ -89,8 +95,10 @@ type sessionKey struct {
 	full  error       // ErrCapacity, if the last answer was that; else nil
 }
 
+// sessionKeyOf returns what the Session keeps for k.
 func sessionKeyOf(k *keyState) *sessionKey { return k.own.(*sessionKey) }
 
+// named notes which check a connection needs before it requests the key.
 func (k *sessionKey) named(key Key) {
 	if key.print != 0 {
 		k.check = key.secretCheck()
@@ -98,18 +106,24 @@ func (k *sessionKey) named(key Key) {
 }
 
 // suits reports whether the connection uses the secret with which key was made.
-// The key may have been requested under another name of the same number, without
-// a secret.
+// The key may have been requested under another name of the same number,
+// without a secret.
 func (k *sessionKey) suits(key Key) bool {
 	return key.print == 0 || k.conn.secrets[key.secretCheck()]
 }
 
+// expired reports whether the connection may have lost the key.
 func (k *sessionKey) expired() bool { return k.conn.expired() }
 
-func (k *sessionKey) endExpired() { go k.conn.loseLease() } // which needs table.mu
+// endExpired ends the connection in another goroutine, because the caller holds
+// table.mu.
+func (k *sessionKey) endExpired() { go k.conn.loseLease() }
 
+// equip lets l live on the connection that holds the key.
 func (k *sessionKey) equip(l *Lock) { l.life = k.conn }
 
+// denial returns the reason of the last denial, if that was a secret or the
+// lack of room.
 func (k *sessionKey) denial() error {
 	if err := k.session.conflictLocked(k.check); err != nil {
 		return err
@@ -117,16 +131,20 @@ func (k *sessionKey) denial() error {
 	return k.full
 }
 
+// reset empties k for another key. The Session stays the same.
 func (k *sessionKey) reset() {
 	k.check, k.slot, k.conn, k.busy, k.full = secretCheck{}, nil, nil, false, nil
 }
 
+// newKey makes the memory of a key state.
 func (s *Session) newKey() *keyState {
 	k := &sessionKey{session: s}
 	k.state.own = k
 	return &k.state
 }
 
+// take puts k into the queue of a slot. It denies k at once if that slot is
+// away.
 func (s *Session) take(k *keyState) {
 	sl := s.chooseSlotLocked()
 	if sl.away != nil {
@@ -139,6 +157,7 @@ func (s *Session) take(k *keyState) {
 	sl.notifyLocked()
 }
 
+// takeGroup puts r into the queue of a slot, once.
 func (s *Session) takeGroup(r *request) {
 	if r.enqueued {
 		return
@@ -157,6 +176,9 @@ func (s *Session) takeGroup(r *request) {
 	sl.notifyLocked()
 }
 
+// giveBack puts the release of k into the queue of the slot that holds it. If
+// that slot is away, the Unlock that waits gets its error now, and the release
+// stays queued.
 func (s *Session) giveBack(k *keyState) {
 	sl := sessionKeyOf(k).conn.slot
 	sl.releases = append(sl.releases, k)
@@ -169,8 +191,8 @@ func (s *Session) giveBack(k *keyState) {
 	sl.notifyLocked()
 }
 
-// away is why to request k has no chance: of the slot where k is under way, or of
-// the one that it would go to.
+// away returns the reason why a request for k has no chance now. It asks the
+// slot where k is under way, or the one that k would go to.
 func (s *Session) away(k *keyState) error {
 	own := (*sessionKey)(nil)
 	if k != nil {
@@ -186,7 +208,7 @@ func (s *Session) away(k *keyState) error {
 	}
 }
 
-// denyKeyLocked answers for k that it was not granted, with err.
+// denyKeyLocked completes a request for k that was not granted, with err.
 func (s *Session) denyKeyLocked(k *keyState, err error) {
 	own := sessionKeyOf(k)
 	own.full = nil

@@ -2,49 +2,72 @@ package sqllock
 
 import "context"
 
-// TryLock takes key, or fails: ErrHeld at once if somebody else holds it or is
-// in line for it in this process, ErrUnavailable within a second if the
-// database does not answer, ErrConfig if the Session lost its connection and the
-// server rejects a new one, ErrCapacity, ErrNotExclusive, ErrClosed, or ctx's
-// error.
+// The locks of a Session. Each method makes a request and leaves the rest to
+// the key table.
+
+// TryLock acquires key without waiting.
+//
+// It returns ErrHeld at once if another caller holds key, in this process or
+// elsewhere, or waits for it in this process. Other errors are these:
+//   - ErrUnavailable: the database does not respond within a second.
+//   - ErrConfig: the Session lost its connection, and the server rejects a new
+//     one.
+//   - ErrCapacity: there is no room for another lock.
+//   - ErrNotExclusive: another process uses the namespace with another secret
+//     (see [Namespace.Keyed]), or locks do not exclude on this server.
+//   - ErrClosed: the Session was closed.
+//   - The error of ctx.
+//
+// The lock outlives ctx. The caller must call Unlock.
 func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 	return s.table.acquire(ctx, key, want{})
 }
 
-// Lock waits for key until ctx ends. In this process, first come, first
-// served; a lock given back goes to the next in line at once. After a second
-// the key goes through the database again, so that other processes get their
-// turn; across processes there is no order. Lock goes on waiting while the
-// database is away. Its errors are ErrClosed and ctx's; the latter matches
-// ErrUnavailable or ErrConfig too if the database was away when ctx ended, ErrCapacity
-// if there was no room for another lock, or ErrNotExclusive
-// if the key was not to be had for its secret (see [Namespace.Keyed]).
+// Lock waits for key until ctx ends.
+//
+// In one process the first to come is the first to be served. An Unlock hands
+// the key to the next waiter at once. After a second of that the key goes
+// through the database, so that other processes get their turn. Across
+// processes there is no order.
+//
+// Lock goes on waiting while the database is away. It returns ErrClosed, or the
+// error of ctx. The latter also matches the reason why no lock was granted, if
+// that was not another holder: ErrUnavailable, ErrConfig, ErrCapacity or
+// ErrNotExclusive.
 func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return s.table.acquire(ctx, key, want{waits: true})
 }
 
-// TryAny takes the first free one of keys, in one round trip however many they
-// are, or fails as TryLock does: with ErrHeld if none is free.
+// TryAny acquires the first free one of keys, in one round trip for any number
+// of them. It returns ErrHeld if none is free. Its other errors are those of
+// TryLock. Without keys it fails.
 func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return s.table.acquireAny(ctx, keys, want{})
 }
 
-// LockAny waits, as Lock does, until one of keys is free.
+// LockAny waits until one of keys is free, or ctx ends. Its errors are those of
+// Lock.
 func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
 	return s.table.acquireAny(ctx, keys, want{waits: true})
 }
 
-// TryRLock takes key as one of several readers, or fails as TryLock does: with ErrHeld at once
-// if somebody holds key alone, or waits for it in this process. While readers have it nobody
-// gets it by TryLock or Lock; readers of this process share one lock in the database, and
-// those after the first are let in without a question to it. It needs PostgreSQL's advisory
-// locks: elsewhere the error matches [errors.ErrUnsupported].
+// TryRLock acquires key for one of several readers, without waiting. While
+// readers hold key, TryLock and Lock do not get it.
 //
-// As with sync.RWMutex, a reader must not ask for the key again, alone or as a reader: somebody
-// may have come to wait in between. In one process nobody who waits to have the
-// key alone is overtaken by readers that come later; across processes there is no such order,
-// and readers that never leave the key all at once keep it from being had alone. Fence
-// refuses a reader's lock: what is fenced is writing.
+// It returns ErrHeld at once if a caller holds key exclusively, or waits for
+// that in this process. Its other errors are those of TryLock. Readers' locks
+// need PostgreSQL's advisory locks. Elsewhere the error matches
+// [errors.ErrUnsupported].
+//
+// The readers of a process share one lock in the database, so only the first of
+// them costs a round trip.
+//
+// As with sync.RWMutex, a reader must not request key again, because a waiter
+// may have come meanwhile. In one process a waiter for the exclusive lock is
+// ahead of readers that come later. Across processes there is no such order. If
+// readers elsewhere always overlap, the exclusive lock is never granted.
+//
+// [Fence] rejects a reader's lock, since it protects writes.
 func (s *Session) TryRLock(ctx context.Context, key Key) (*Lock, error) {
 	if err := s.readers(); err != nil {
 		return nil, err
@@ -52,7 +75,8 @@ func (s *Session) TryRLock(ctx context.Context, key Key) (*Lock, error) {
 	return s.table.acquire(ctx, key, want{mode: shared})
 }
 
-// RLock is TryRLock that waits until ctx ends, as Lock does.
+// RLock waits until key is free for a reader, or ctx ends. It is TryRLock with
+// the waiting and the errors of Lock.
 func (s *Session) RLock(ctx context.Context, key Key) (*Lock, error) {
 	if err := s.readers(); err != nil {
 		return nil, err
@@ -60,7 +84,9 @@ func (s *Session) RLock(ctx context.Context, key Key) (*Lock, error) {
 	return s.table.acquire(ctx, key, want{mode: shared, waits: true})
 }
 
-// readers is errReaders if it is known that there are no readers' locks. While it is not, the first statement tells.
+// readers returns errReaders if the database is known to have no readers'
+// locks. Before the first connection it is not known, and the first statement
+// tells.
 func (s *Session) readers() error {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
@@ -70,24 +96,31 @@ func (s *Session) readers() error {
 	return nil
 }
 
-// TryLockAll takes all of keys or none, in one round trip, or fails as TryLock does: with
-// ErrHeld if one of them is held. No order of keys and no crossing of sets leads to a deadlock: it
-// tries, and the database looks at the keys of each set in one order, so that of two
-// that want some of the same keys at the same moment one can get its own.
+// TryLockAll acquires all of keys or none, in one round trip.
 //
-// So it is with PostgreSQL's advisory locks. On other databases, and in a lease table, the
-// free keys of a set that is not complete are taken and given back in a second round trip: for that moment
-// they are refused to others, and two such sets may refuse each other.
+// It returns ErrHeld if one of keys is held. Its other errors are those of
+// TryLock. Sets never deadlock, whatever the order of their keys. The database
+// tries the keys of each set in one order, so of two sets that overlap one
+// succeeds.
 //
-// A set is for one connection: of more keys than a statement may carry, or than WithMaxHeld, it is refused
-// with ErrCapacity. On MySQL with a very small max_allowed_packet others' single keys may keep a set from its turn.
+// This holds for PostgreSQL's advisory locks. Elsewhere the free keys of an
+// incomplete set are acquired, and released in a second round trip. Meanwhile
+// other callers find them held, and two such sets may reject each other.
+//
+// All keys of a set are on one connection. TryLockAll returns ErrCapacity for
+// more keys than WithMaxHeld allows or than a statement carries. On MySQL with
+// a very small max_allowed_packet, single keys of other callers may keep a set
+// from its turn.
 func (s *Session) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return s.table.acquireAll(ctx, keys)
 }
 
-// LockAll is TryLockAll that waits until ctx ends, with the errors of Lock, and ErrCapacity for a set that is too
-// large. It keeps none of keys while it waits, and has no place in any line: it tries from time to time, and who
-// waits for one key alone may come first.
+// LockAll waits until all of keys are free at once, or ctx ends. Its errors are
+// those of Lock, and ErrCapacity for a set that is too large.
+//
+// It holds none of keys while it waits, and has no place in a queue: it tries
+// from time to time. A caller that waits for one of the keys may be served
+// first.
 func (s *Session) LockAll(ctx context.Context, keys ...Key) (Locks, error) {
 	return s.table.awaitAll(ctx, keys)
 }

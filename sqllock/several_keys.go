@@ -11,7 +11,11 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// acquireAny takes the first free one of keys, or waits for one.
+// Requests for several keys at once. A request for one of them is in the queue
+// of each key, and the first grant decides it. A request for all of them is a
+// set: it is granted all of its keys in one statement, or none.
+
+// acquireAny acquires the first free one of keys, or waits for one.
 func (t *keyTable) acquireAny(ctx context.Context, keys []Key, w want) (*Lock, error) {
 	distinct := distinctKeys(keys)
 	switch len(distinct) {
@@ -26,7 +30,8 @@ func (t *keyTable) acquireAny(ctx context.Context, keys []Key, w want) (*Lock, e
 	return t.submit(newRequest(ctx, distinct, w))
 }
 
-// distinctKeys is keys without those that the database could not tell apart.
+// distinctKeys returns keys without those that are equal in the database. It
+// keeps their order, which is the caller's preference.
 func distinctKeys(keys []Key) []Key {
 	distinct := make([]Key, 0, len(keys))
 	for _, k := range keys {
@@ -37,7 +42,9 @@ func distinctKeys(keys []Key) []Key {
 	return distinct
 }
 
-// acquireAll takes all of keys or none. It does not wait.
+// acquireAll acquires all of keys or none, without waiting. It sorts them,
+// since one order of the keys in all calls keeps sets from rejecting each
+// other.
 func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
@@ -62,7 +69,8 @@ func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	return r.locks, err
 }
 
-// awaitAll takes all of keys, and waits until it can.
+// awaitAll acquires all of keys, and repeats that until it succeeds or ctx
+// ends. It pauses in between, and holds nothing meanwhile.
 func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 	defer t.noteSet(ctx, keys)()
 	for n := 1; ; n++ {
@@ -87,7 +95,8 @@ func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 	}
 }
 
-// noteSet notes that a caller waits for keys, until done is called.
+// noteSet counts a caller that waits for keys, and shows it to the registry,
+// until done is called.
 func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
 	r := &request{want: want{all: true}, ctx: ctx, keys: keys}
 	t.noteWait(r)
@@ -107,9 +116,9 @@ func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
 
 // placeAllLocked is placeLocked for a request that wants all of its keys.
 //
-// Invariant: it requests none before it can request all. Until then it stands in
-// line for each. The answer to a key that another request is after either denies
-// it or lets it go on.
+// Invariant: it requests none before it can request all. Until then it is among
+// the waiters of each. The response to a key that another request waits for
+// either denies r or lets it go on.
 func (t *keyTable) placeAllLocked(r *request) {
 	for i, key := range r.keys {
 		k := t.keys.of(key.id())
@@ -130,7 +139,7 @@ func (t *keyTable) placeAllLocked(r *request) {
 	}
 }
 
-// minKeys is how many keys r brings if it is granted.
+// minKeys returns how many locks r brings if it is granted.
 func (r *request) minKeys() int {
 	if r.all {
 		return len(r.keys)
@@ -138,9 +147,9 @@ func (r *request) minKeys() int {
 	return 1
 }
 
-// fairShare is those of r's keys to request in one statement. It is all keys that no
-// other statement requests. Where several calls try for the same keys, it is a fair
-// part of them. For a request that wants all keys, it is all or none.
+// fairShare returns those keys of r that one statement should request. It takes
+// the keys that no other statement requests. Where several calls try for the
+// same keys, it takes a fair part of them. For a set it returns all or none.
 func (r *request) fairShare() []*keyState {
 	var states []*keyState
 	if r.all {

@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// A slot is a place for one connection of a Session, with the queue of what is to
-// be sent on it. The connection may be lost and replaced. What has not been sent by
-// then stays in the queue.
+// The places for connections, and which of them a request goes to.
+
+// A slot is a place for one connection of a Session, with the queue of what is
+// to be sent on it. The connection may be lost and replaced. What has not been
+// sent by then stays in the queue.
 //
-// Invariant: while oldest is not 0 and there is a connection, its goroutine is at
-// work or has a token in wake. Only the first call to queue something leaves one.
+// Invariant: while oldest is not 0 and there is a connection, its goroutine is
+// at work or has a token in wake. Only the first call to queue something leaves
+// a token.
 type slot struct {
 	s         *Session
 	wake      chan struct{} // holds a token when there may be something to send
@@ -31,6 +34,7 @@ type slot struct {
 	retired    bool          // not needed any more
 }
 
+// newSlot returns a slot without a connection.
 func newSlot(s *Session) *slot {
 	return &slot{s: s, wake: make(chan struct{}, 1), abandoned: new(atomic.Int32)}
 }
@@ -43,8 +47,8 @@ const growPause = 10 * time.Second
 // before they get ErrUnavailable.
 const answerTimeout = 900 * time.Millisecond
 
-// chooseSlotLocked is the slot for the next lock. If all slots are full, it opens
-// another one for the locks to come.
+// chooseSlotLocked returns the slot for the next lock. If all slots are full,
+// it opens another connection for later locks.
 func (s *Session) chooseSlotLocked() *slot {
 	sl := s.bestSlotLocked()
 	if sl.away == nil && s.options.perConn > 0 && sl.loadLocked() >= s.options.perConn && s.mayGrowLocked() {
@@ -53,9 +57,10 @@ func (s *Session) chooseSlotLocked() *slot {
 	return sl
 }
 
-// bestSlotLocked is the first slot with room, so that few locks stay on few
-// connections. If none has room, it is the slot with the fewest locks. Connected
-// slots come before slots that connect, and these before slots that are away.
+// bestSlotLocked returns the first slot with room, so that few locks stay on
+// few connections. If none has room, it returns the slot with the fewest locks.
+// Connected slots come before slots that connect, and these before slots that
+// are away.
 func (s *Session) bestSlotLocked() *slot {
 	best := s.slots[0]
 	for _, sl := range s.slots[1:] {
@@ -70,7 +75,7 @@ func (s *Session) bestSlotLocked() *slot {
 	return best
 }
 
-// standing ranks a slot by what can be expected of it.
+// standing ranks a slot by how soon it can send a request.
 func (sl *slot) standing() int {
 	switch {
 	case sl.away != nil:
@@ -81,7 +86,7 @@ func (sl *slot) standing() int {
 	return 2
 }
 
-// loadLocked is how many locks are on sl, or may soon be.
+// loadLocked returns how many locks are on sl, or may soon be.
 func (sl *slot) loadLocked() int {
 	n := len(sl.tries) + len(sl.groups)
 	if sl.conn != nil {
@@ -90,9 +95,9 @@ func (sl *slot) loadLocked() int {
 	return n
 }
 
-// mayGrowLocked reports whether to open another connection. It keeps to
-// WithMaxConns, and leaves a connection of the pool for the proof that each needs
-// when it connects.
+// mayGrowLocked reports whether to open another connection. It respects
+// WithMaxConns. It leaves one connection of the pool for the proof that each
+// new connection needs.
 func (s *Session) mayGrowLocked() bool {
 	limit := s.options.maxConns
 	if pool := s.db.Stats().MaxOpenConnections; pool > 0 {
@@ -102,13 +107,13 @@ func (s *Session) mayGrowLocked() bool {
 	return len(s.slots) < limit && !connecting && (s.growAfter == 0 || now() >= s.growAfter)
 }
 
-// removeLocked takes sl, which has no locks and no queue, out of use.
+// removeLocked takes sl, which has no locks and an empty queue, out of use.
 func (s *Session) removeLocked(sl *slot) {
 	sl.retired = true
 	s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == sl })
 }
 
-// notifyLocked says that something was queued.
+// notifyLocked tells the goroutine of the connection that something was queued.
 func (sl *slot) notifyLocked() {
 	sl.storeLengthLocked()
 	if sl.oldest == 0 {
@@ -117,6 +122,7 @@ func (sl *slot) notifyLocked() {
 	}
 }
 
+// signal leaves a token for the goroutine of the connection, if there is none.
 func (sl *slot) signal() {
 	select {
 	case sl.wake <- struct{}{}:
@@ -124,13 +130,14 @@ func (sl *slot) signal() {
 	}
 }
 
-// storeLengthLocked stores how long the queue is, for coalesce, which looks often.
+// storeLengthLocked stores the length of the queue for coalesce, which reads it
+// often and without the mutex.
 func (sl *slot) storeLengthLocked() {
 	sl.queued.Store(int64(len(sl.releases) + len(sl.tries) + len(sl.groups)))
 }
 
-// lostLocked has callers fail once they have had no answer for answerTimeout,
-// unless sl is connected again by then.
+// lostLocked starts the time after which callers fail, unless sl is connected
+// again by then. A caller waits for at most answerTimeout in all.
 func (sl *slot) lostLocked() {
 	sl.conn, sl.wasLost = nil, true
 	wait := answerTimeout
@@ -150,8 +157,8 @@ func (sl *slot) lostLocked() {
 	})
 }
 
-// failQueueLocked fails the calls that wait for an answer, and those that come from
-// now on, with err. Releases stay queued.
+// failQueueLocked fails the calls that wait for a response, and those that come
+// from now on, with err. Releases stay queued, because the locks must end.
 func (sl *slot) failQueueLocked(err error) {
 	t := sl.s.table
 	sl.away = err

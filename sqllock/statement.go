@@ -9,6 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
+// One statement of a connection: it is chosen, sent and completed.
+
 // exchange sends one statement, if there is something to send or a heartbeat is
 // due. It reports whether it did, and c lives.
 func (c *connection) exchange() bool {
@@ -22,8 +24,8 @@ func (c *connection) exchange() bool {
 	return c.complete(kind, err)
 }
 
-// prepare chooses what to send next and takes it out of the queues, in one hold of
-// the mutex. A batch carries up to limit keys, and groups.
+// prepare chooses what to send next and takes it out of the queues, under one
+// hold of the mutex. A batch carries up to limit keys, and groups.
 func (c *connection) prepare(limit int) statementKind {
 	t := c.slot.s.table
 	t.mu.Lock()
@@ -47,8 +49,8 @@ func (c *connection) prepare(limit int) statementKind {
 	return exchangeKeys
 }
 
-// prepareLocked reports whether there is a statement of this kind, which is not
-// the batch, to send.
+// prepareLocked reports whether there is a statement of this kind to send. The
+// kind is not the batch.
 func (c *connection) prepareLocked(kind statementKind) bool {
 	switch kind {
 	case drawToken:
@@ -64,7 +66,8 @@ func (c *connection) prepareLocked(kind statementKind) bool {
 	}
 }
 
-// send sends what was prepared and stores the answers.
+// send sends what was prepared, and stores the response in the round. table.mu
+// is not held, so callers queue for the next statement meanwhile.
 func (c *connection) send(kind statementKind) (err error) {
 	r := &c.round
 	switch kind {
@@ -84,7 +87,7 @@ func (c *connection) send(kind statementKind) (err error) {
 	return err
 }
 
-// complete takes in the answers of a statement. It reports whether c lives.
+// complete acts on the response to a statement. It reports whether c lives.
 func (c *connection) complete(kind statementKind, err error) bool {
 	if kind == exchangeKeys {
 		switch {
@@ -115,15 +118,15 @@ func (c *connection) complete(kind statementKind, err error) bool {
 	return !c.dead.Load()
 }
 
-// coalesce lets the callers that are about to queue something do it, for as long as
-// the queue grows. So the callers that one statement has answered are in the next.
-// It sets no timer. Where no goroutine is ready to run, it returns at once. Where
-// the processor is busy with other work, it does not insist.
+// coalesce gives callers time to queue their next requests, for as long as the
+// queue grows. So the callers that one statement has answered are in the next.
+// It sets no timer. It returns at once where no goroutine is ready to run, and
+// gives up where the processor is busy with other work.
 //
-// It returns how many keys the next statement carries at most. Groups do not count:
-// they all go. The limit is half of what is queued, where it pays (see halves). From then on
-// there is always a half in the queue when the other one is answered, and coalesce
-// has nothing to wait for.
+// It returns how many keys the next statement carries at most. Groups do not
+// count: they all go. Where it pays, the limit is half of the queue (see
+// halves). From then on half of the callers are always queued when the response
+// for the other half comes, and coalesce has nothing to wait for.
 func (c *connection) coalesce() (limit int) {
 	const (
 		all     = math.MaxInt

@@ -8,6 +8,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+// How full the server's shared lock table is. A connection looks at it once a
+// heartbeat, and before the Session requests more keys than its share.
+
 const (
 	// The server's lock table may be full up to this part; the rest is for other
 	// clients. The log says that there is room again below the second part.
@@ -31,15 +34,18 @@ const (
 )
 
 var (
+	// errTableFull is the error for a key beyond the Session's room. errLookFirst
+	// keeps a request in the queue until the next look.
 	errTableFull = fmt.Errorf("%w: the server's lock table, which all its clients share, has no room for more", ErrCapacity)
 	errLookFirst = errors.New("sqllock: how full the server's lock table is must be looked at first")
 )
 
 // A room is what a Session knows of the room in the server's lock table.
 //
-// Invariant: between two looks the Session's locks grow by share and again at most,
-// or by one set of keys of at most a quarter of what was free. This counts from
-// the fewest that the Session had meanwhile: others may take what it gives back.
+// Invariant: between two looks the Session's locks grow by at most share and
+// again, or by one set. Such a set has at most a quarter of the keys that were
+// free. Growth counts from the fewest locks that the Session had meanwhile,
+// because other clients may take what it releases.
 type room struct {
 	known bool
 	at    time.Duration // of the last look
@@ -50,8 +56,8 @@ type room struct {
 	tight bool          // the log has said that there is none
 }
 
-// seenLocked takes in what a look has shown, which began when the Session had
-// held locks.
+// seenLocked notes the result of a look. When it began, the Session had held
+// locks.
 func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
 	r.known, r.at, r.held = true, at, held
 	r.free = max(int(roomPart*float64(t.Size))-t.Used, 0)
@@ -63,8 +69,8 @@ func (r *room) seenLocked(t dialect.LockTable, held int, at time.Duration) {
 	r.again = max(t.Size/(sharePart*peers), min(r.free/64, mostAgain))
 }
 
-// moreLocked is how many more keys may be requested now, when the Session has or
-// has requested n.
+// moreLocked returns how many more keys may be requested now, when the Session
+// has or has requested n.
 func (r *room) moreLocked(n int) int {
 	if r.free == 0 {
 		return 0
@@ -72,9 +78,9 @@ func (r *room) moreLocked(n int) int {
 	return r.share - (n - r.held)
 }
 
-// roomLocked is how many more keys c may request: room one by one, set as one set.
-// beyond is the error for more than that. It is errLookFirst if the next look may
-// show more room.
+// roomLocked returns how many more keys c may request: room one by one, and set
+// as one set. beyond is the error for more than that. It is errLookFirst if the
+// next look may show more room.
 func (c *connection) roomLocked() (room, set int, beyond error) {
 	s := c.slot.s
 	n := s.takenLocked()
@@ -93,7 +99,7 @@ func (c *connection) roomLocked() (room, set int, beyond error) {
 	return room, room, errTableFull
 }
 
-// takenLocked is how many locks the Session has or has requested.
+// takenLocked returns how many locks the Session has or has requested.
 func (s *Session) takenLocked() int {
 	n := s.table.held
 	for _, sl := range s.slots {
@@ -104,8 +110,8 @@ func (s *Session) takenLocked() int {
 	return n
 }
 
-// prepareLookLocked reports whether to look now how full the server's lock table
-// is: that is due, or what is queued waits for it.
+// prepareLookLocked reports whether to look now. A look is due once a
+// heartbeat, or because a queued request waits for it.
 func (c *connection) prepareLookLocked() bool {
 	s := c.slot.s
 	if !c.needsLook {
@@ -122,8 +128,9 @@ func (c *connection) prepareLookLocked() bool {
 	return true
 }
 
-// completeLook takes in what the look has shown. It reports whether the look was a
-// heartbeat too.
+// completeLook notes the result of a look, and logs when the table becomes full
+// or has room again. It reports whether the look was a heartbeat too. A server
+// that does not show its table leaves the room unknown.
 func (c *connection) completeLook(err error) (beat bool) {
 	s, table := c.slot.s, c.round.table
 	beat = c.completeAside(err)
@@ -153,11 +160,13 @@ func (c *connection) completeLook(err error) (beat bool) {
 	return beat
 }
 
+// isFull reports whether the server denied a lock because its table is full.
 func isFull(err error) bool {
 	var failure *dialect.Failure
 	return errors.As(err, &failure) && failure.Kind == dialect.Full
 }
 
+// tellRoom logs the change. The log line holds no key.
 func (s *Session) tellRoom(tight bool, table dialect.LockTable) {
 	if !tight {
 		s.options.log.Info("sqllock: the server's lock table has room again", "used", table.Used, "size", table.Size)

@@ -9,28 +9,33 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
+// Fencing tokens. The token of a lock is drawn when a caller first needs it, by
+// a statement of the connection that holds the lock.
+
 // Token returns the fencing token of the lock: a text that rises from holder to
-// holder of a key. A system outside the database stores the greatest token that
-// it has seen, and rejects a request with a smaller one: it comes from a holder
-// that has lost the lock and does not know it. Tokens compare as strings do.
+// holder of a key. Tokens compare as strings do.
 //
-// The first Token or [Fence] of a lock draws it, which may take a round trip or
-// more: see Fence. Every later call returns the same token, with one exception. A
-// lock of a lease table outlives a restart of the server, and the next Fence then
-// gives it a token that is greater.
+// A system outside the database stores the greatest token that it has seen, and
+// rejects requests with a smaller one. Such a request comes from a holder that
+// has lost its lock unnoticed.
 //
-// Tokens compare within one history of one database system. Two standbys that are
-// promoted separately are two histories. Fence tells them apart; the text alone
-// does not.
+// The first Token or [Fence] of a lock draws the token, which may take a round
+// trip or more: see Fence. Later calls return the same token, with one
+// exception. A lock of a lease table outlives a restart of the server, and the
+// next Fence gives it a greater token.
+//
+// Tokens compare within one history of one database system. Two standbys that
+// are promoted separately are two histories. Fence tells them apart. The text
+// alone does not.
 //
 // The errors are these:
 //   - ErrLost or ErrReleased: the lock is known to be gone.
 //   - ErrUnavailable: the lock is nil, or its session does not respond within a
 //     second.
-//   - ctx's error, if ctx ends before there is a token.
-//   - Another error: the lock has no token. A lock of [Memory], [PerTx] or [OnConn]
-//     never has one, and no reader's lock has. Or the database rejects the
-//     statement that draws it.
+//   - The error of ctx, if ctx ends before there is a token.
+//   - Another error: the lock has no token. A lock of [Memory], [PerTx] or
+//     [OnConn] never has one, and neither has a reader's lock. Or the database
+//     rejects the statement that draws it.
 func (l *Lock) Token(ctx context.Context) (string, error) {
 	token, err := l.token(ctx)
 	if err != nil {
@@ -39,12 +44,13 @@ func (l *Lock) Token(ctx context.Context) (string, error) {
 	return textOf(*token), nil
 }
 
-// textOf returns t as a text. All texts have one width, so they compare as tokens
-// do.
+// textOf returns t as a text. All texts have one width, so they compare as
+// tokens do.
 func textOf(t dialect.Token) string {
 	return fmt.Sprintf("%016x-%016x-%016x", uint64(t.System), uint64(t.Epoch), uint64(t.Number))
 }
 
+// The reasons why a lock has no token.
 var errNoLock = fmt.Errorf("%w: there is no lock to fence with: the context has none, or the request was let in without one (WithFailOpen)", ErrUnavailable)
 
 var errNoToken = errors.New("sqllock: only the lock of a Session can be fenced" +
@@ -78,8 +84,8 @@ func (l *Lock) token(ctx context.Context) (*dialect.Token, error) {
 	return l.tokenIfHeld()
 }
 
-// drawInstead returns a token that takes the place of old. It is for a lock that
-// outlives its server: of that server's next life old says nothing.
+// drawInstead returns a token that takes the place of old. It is for a lock
+// that outlives its server: of that server's next life old says nothing.
 func (l *Lock) drawInstead(ctx context.Context, old *dialect.Token) (*dialect.Token, error) {
 	if err := l.life.(*connection).requestToken(ctx, l, old); err != nil {
 		return nil, err
@@ -105,9 +111,9 @@ func (l *Lock) drawn() *dialect.Token {
 	return l.more.token
 }
 
-// noteToken gives l a token in the place of old, which is nil before the first. It
-// does nothing if l has another one by now: all transactions of a lock have the
-// same.
+// noteToken gives l a token in the place of old, which is nil before the first.
+// It does nothing if l has another one by now: all transactions of a lock have
+// the same.
 func (l *Lock) noteToken(old, token *dialect.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,12 +144,13 @@ func (c *connection) requestToken(ctx context.Context, lock *Lock, old *dialect.
 	}
 }
 
-// prepareTokensLocked takes the requests whose locks need a token and are held. The
-// others get their answer.
+// prepareTokensLocked takes the requests whose locks need a token and are held.
+// The other requests are completed.
 //
-// One token serves them all, in a statement of its own: it is dear, and most locks
-// never need one. The token is right for each lock that is held when the statement
-// is sent, since to give one back takes a later statement of the same goroutine.
+// One token serves them all, in a statement of its own, because it is dear and
+// most locks never need one. It is right for each lock that is held when the
+// statement is sent: a release is always a later statement of the same
+// goroutine.
 func (c *connection) prepareTokensLocked() bool {
 	if len(c.tokenRequests) == 0 {
 		return false
@@ -160,6 +167,7 @@ func (c *connection) prepareTokensLocked() bool {
 	return len(c.round.tokens) > 0
 }
 
+// completeTokens gives the token to the locks, and wakes the callers.
 func (c *connection) completeTokens(err error) {
 	if err != nil && !c.stillHolds(err) {
 		return

@@ -12,56 +12,68 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
-// A Tx is a transaction: *sql.Tx and *sqlx.Tx are. A *sql.DB, *sqlx.DB or
-// *sql.Conn is not, so that a transaction's lock cannot be asked for where there
-// is no transaction: it would be gone when its statement ends. One of your own
-// must end the whole transaction with Rollback, and refuse all that follows.
+// Locks that last as long as a transaction of the caller.
+
+// A Tx is a transaction, such as *sql.Tx or *sqlx.Tx. A *sql.DB, *sqlx.DB or
+// *sql.Conn is none, so the compiler rejects a lock that would end with its own
+// statement.
+//
+// In another implementation Rollback must end the whole transaction, and all
+// later calls must fail.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	Commit() error
 	Rollback() error
 }
 
-// TryTx takes key until tx ends, or fails with ErrHeld if another session holds
-// it. There is no unlock: commit and rollback release it, and so does a
-// rollback to a savepoint that is older. The same transaction may take a key
-// again. It excludes the locks of a [Session] and of every other locker here.
+// TryTx acquires key until tx ends, without waiting. Commit and rollback
+// release it, and so does a rollback to an older savepoint. There is no unlock.
+// The same transaction may acquire a key again. The lock excludes those of a
+// [Session] and of every other locker here.
 //
-// It works behind transaction poolers and on any driver. It fails with
-// ErrNotExclusive on a standby, with an error that matches sql.ErrTxDone if tx
-// has ended, with ErrUnavailable if the connection is gone; an error of the
-// server has an SQLState method. ctx reaches the driver: it is the caller's own
-// transaction. If ctx has ended, the error is ctx's, and ErrLost too if the loss of a
-// lock has ended it.
+// TryTx works on PostgreSQL with any driver, also behind transaction poolers.
+// ctx reaches the driver, because the transaction is the caller's own. The
+// errors are these:
+//   - ErrHeld: another session holds key.
+//   - ErrNotExclusive: the database is a standby.
+//   - ErrUnavailable: the connection is gone.
+//   - An error that matches sql.ErrTxDone: tx has ended.
+//   - An error of the server, which has an SQLState method.
+//   - The error of ctx, and ErrLost with it if the loss of a lock has ended
+//     ctx.
 func TryTx(ctx context.Context, tx Tx, key Key) error {
 	ok, err := postgres.TryXact(ctx, tx, key.id())
 	return inContext(ctx, txError(ok, err))
 }
 
-// TryRTx is TryTx for one of several readers: while transactions, or readers of a [Session], have
-// key so, nobody gets it alone. A transaction that has it alone gets it as a reader, too, and
-// one that is the only reader gets it alone.
+// TryRTx is TryTx for one of several readers. While readers hold key, no caller
+// gets it exclusively. A transaction that holds key exclusively gets it as a
+// reader too, and its only reader gets it exclusively.
 func TryRTx(ctx context.Context, tx Tx, key Key) error {
 	ok, err := postgres.TryXact(ctx, tx, key.id().Shared())
 	return inContext(ctx, txError(ok, err))
 }
 
-// LockTx is TryTx that waits: up to wait, rounded up to a millisecond and at the
-// most 24 days, then it fails with ErrHeld and tx stays usable, since it waits inside a savepoint
-// (named latchkey). The transaction's own lock_timeout is as before afterwards.
-// A wait of zero or less is TryTx. A deadlock with another session is found by
-// PostgreSQL (SQLSTATE 40P01), but not one that leads through this process: who
-// holds a Session's lock must not wait here for what its own next step frees.
+// LockTx is TryTx that waits for at most wait, rounded up to a millisecond, and
+// 24 days at most. Then it returns ErrHeld, and tx stays usable: the wait is
+// inside a savepoint named latchkey. The lock_timeout of the transaction is the
+// same afterwards. A wait of zero or less is TryTx.
+//
+// PostgreSQL finds a deadlock with another session (SQLSTATE 40P01). It does
+// not find one that leads through this process. So the holder of a Session's
+// lock must not wait here for what only its own next step releases.
 func LockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
 	return lockTx(ctx, tx, key.id(), wait)
 }
 
-// RLockTx is TryRTx that waits as LockTx does. Two transactions that are readers of a key and both
-// wait to have it alone wait for each other: PostgreSQL ends one (40P01).
+// RLockTx is TryRTx that waits as LockTx does. Two readers that both wait for
+// the exclusive lock wait for each other, and PostgreSQL ends one of them
+// (40P01).
 func RLockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
 	return lockTx(ctx, tx, key.id().Shared(), wait)
 }
 
+// lockTx tries first without a savepoint, which is enough for most calls.
 func lockTx(ctx context.Context, tx Tx, key dialect.Key, wait time.Duration) error {
 	ok, err := postgres.TryXact(ctx, tx, key)
 	if err == nil && !ok && wait > 0 {
@@ -70,6 +82,8 @@ func lockTx(ctx context.Context, tx Tx, key dialect.Key, wait time.Duration) err
 	return inContext(ctx, txError(ok, err))
 }
 
+// txError returns the error of a call on a transaction: nil if ok, ErrHeld if
+// not. An error of the server keeps its SQLSTATE.
 func txError(ok bool, err error) error {
 	var failure *dialect.Failure
 	switch {
@@ -85,10 +99,11 @@ func txError(ok bool, err error) error {
 	return err // the caller's context has ended
 }
 
-// inContext returns err, of a call on a transaction, with what has ended ctx: of
-// that some drivers report only that the server has cancelled the statement. The
-// loss of the lock that ctx carries is part of the error too, if a context of
-// the lock has ended the transaction and not the call.
+// inContext returns err, of a call on a transaction, with what has ended ctx.
+// After that some drivers report only that the server cancelled the statement.
+//
+// If a context of the lock has ended the transaction and not the call, the
+// error contains the loss of the lock that ctx carries.
 func inContext(ctx context.Context, err error) error {
 	var (
 		ofContext = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// withdraw takes r off the table, unless it has been decided meanwhile. cause is
-// why its context ended; nil means that the table's timeout has passed.
+// How a request ends without a lock, and when the waiters of a key request it
+// again.
+
+// withdraw takes r off the table, unless it has been decided meanwhile. cause
+// is why its context ended. If it is nil, the table's timeout has passed.
 func (t *keyTable) withdraw(r *request, cause error) (*Lock, error) {
 	t.mu.Lock()
 	if !r.decided {
@@ -26,8 +29,8 @@ func (t *keyTable) withdraw(r *request, cause error) (*Lock, error) {
 	return r.lock, r.err
 }
 
-// waitErrorLocked is why r has waited without success: the source is away, or
-// denies its keys. It is nil if another holder simply had them.
+// waitErrorLocked returns why r has waited without success: the source is away,
+// or denies its keys. It is nil if another holder simply had them.
 func (t *keyTable) waitErrorLocked(r *request) error {
 	if !r.waits {
 		return nil
@@ -46,7 +49,7 @@ func (t *keyTable) waitErrorLocked(r *request) error {
 	return nil
 }
 
-// timedOutLocked is the error when the table's timeout has passed.
+// timedOutLocked returns the error when the table's timeout has passed.
 func (t *keyTable) timedOutLocked() error {
 	if t.onTimeout != nil {
 		t.onTimeout()
@@ -54,7 +57,7 @@ func (t *keyTable) timedOutLocked() error {
 	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, t.timeout)
 }
 
-// decideLocked gives r its answer and takes it off the table.
+// decideLocked decides r and takes it off the table.
 func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
 	r.decided, r.lock, r.err = true, lock, err
 	if r.waits {
@@ -76,9 +79,9 @@ func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
 	}
 }
 
-// wakeLocked puts the token for which a caller waits into its channel. The callers
-// that one batch answers are woken once mu is free: the first thing that each of
-// them does is to lock it.
+// wakeLocked puts the token for which a caller waits into its channel. The
+// callers of one batch are woken once mu is free, because each of them locks it
+// first.
 func (t *keyTable) wakeLocked(done chan struct{}) {
 	if t.wakes != nil {
 		*t.wakes = append(*t.wakes, done)
@@ -116,11 +119,11 @@ func (t *keyTable) requestedLocked(k *keyState, m lockMode) {
 	k.phase, k.upTo, k.mode = requested, t.calls, m
 }
 
-// deniedLocked is the source's answer that the key of k was not granted: ErrHeld
-// because of another holder, or an error.
+// deniedLocked is the source's response that the key of k was not granted:
+// ErrHeld because of another holder, or an error.
 //
-// A call that came after the statement was sent is not told ErrHeld, since that
-// answer may be older than the call. The key is requested again for it.
+// A call that came after the statement was sent does not get ErrHeld, since
+// that response may be older than the call. The key is requested again for it.
 func (t *keyTable) deniedLocked(k *keyState, err error) {
 	k.phase = idle
 	k.since = 0
@@ -155,8 +158,8 @@ func (t *keyTable) denyTriesLocked(k *keyState, err error) {
 	t.denyLocked(k, err, func(r *request) bool { return true })
 }
 
-// denyBusyLocked denies k after the answer that another session holds it. That
-// it cannot be had exclusively says nothing to readers.
+// denyBusyLocked denies k because another session holds it. A denial of the
+// exclusive mode says nothing about readers.
 func (t *keyTable) denyBusyLocked(k *keyState) {
 	t.denyLocked(k, ErrHeld, func(r *request) bool {
 		return r.number <= k.upTo && (r.mode == exclusive || k.mode == shared)
@@ -195,7 +198,7 @@ const (
 	pollAway = 250 * time.Millisecond
 )
 
-// pollPause is how long to wait before the nth attempt at a busy key.
+// pollPause returns how long to wait before the nth attempt at a busy key.
 func pollPause(n int) time.Duration {
 	return jitter(min(pollMin<<min(n, 10), pollMax))
 }
@@ -206,7 +209,7 @@ func jitter(d time.Duration) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// pollAfterLocked has the first waiter of k try again after a pause.
+// pollAfterLocked makes the first waiter of k request it again after a pause.
 func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
 	k.polling = true
 	if k.timer != nil {
@@ -220,7 +223,7 @@ func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
 	})
 }
 
-// pollLocked requests k again, if the pause has not been cut short.
+// pollLocked requests k again, if the pause has not been cut short meanwhile.
 func (t *keyTable) pollLocked(k *keyState) {
 	if !k.polling || t.closed {
 		return

@@ -8,11 +8,13 @@ import (
 )
 
 // A watch notices that something arrives on an idle connection: normally its
-// end. It looks without reading (MSG_PEEK), so that the driver finds what
-// there is. A nil watch never notices anything.
+// end. It looks without reading (MSG_PEEK), so that the driver finds what there
+// is. A nil watch never notices anything.
 //
-// While it is parked in the socket's poller it holds the socket's read lock; a
-// driver that waits for an answer gets it when the answer arrives.
+// While it is parked in the socket's poller it holds the socket's read lock. A
+// driver that waits for a response gets the lock when the response arrives.
+//
+// Invariant: while a response is expected, its arrival is not reported.
 type watch struct {
 	raw      syscall.RawConn
 	arming   chan struct{} // a token: look at the socket now
@@ -39,6 +41,7 @@ func newWatch(socket net.Conn) *watch {
 	return w
 }
 
+// look waits at the socket whenever the watch is armed.
 func (w *watch) look() {
 	for range w.arming {
 		_ = w.raw.Read(peek) // an error, too, is something to look into
@@ -53,7 +56,7 @@ func (w *watch) look() {
 	}
 }
 
-// arm has the watch look from now on, if it does not already.
+// arm makes the watch look from now on, if it does not already.
 func (w *watch) arm() {
 	if w != nil && w.armed.CompareAndSwap(false, true) {
 		w.expected.Store(false)
@@ -61,15 +64,15 @@ func (w *watch) arm() {
 	}
 }
 
-// expect tells that a statement is about to be sent, whose answer is no news.
+// expect says that a statement is about to be sent, whose response is no news.
 func (w *watch) expect() {
 	if w != nil && w.armed.Load() {
 		w.expected.Store(true)
 	}
 }
 
-// answered tells that the answer has come: what arrives now is news, also to a
-// look at the socket that began too late to see the answer.
+// answered says that the response has come. What arrives now is news. That
+// holds also for a look at the socket that began too late to see the response.
 func (w *watch) answered() {
 	if w != nil {
 		w.expected.Store(false)

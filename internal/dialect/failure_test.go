@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// stateError is a server's error as both drivers give it: with a state, and a
-// text that names what it should not.
+// stateError is a server's error as drivers return it. It has a state, and its
+// text names a host, which a Failure must not.
 type stateError string
 
 func (e stateError) Error() string    { return "secret-host: " + string(e) }

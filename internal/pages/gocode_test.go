@@ -80,14 +80,14 @@ func (c *checker) check(b block) error {
 // code does not declare are those of imports and of ambient.
 func (c *checker) compile(code string) error {
 	if _, err := parser.ParseFile(token.NewFileSet(), "", code, parser.PackageClauseOnly); err == nil {
-		_, err := c.typeCheck(code)
+		_, err := c.typeCheck(code, true)
 		return err
 	}
 	body, err := wrap(code)
 	if err != nil {
 		return err
 	}
-	missing, err := c.typeCheck("package page\n" + body)
+	missing, err := c.typeCheck("package page\n"+body, false)
 	if len(missing) == 0 {
 		return err
 	}
@@ -106,7 +106,7 @@ func (c *checker) compile(code string) error {
 				body += "\nvar " + name + " " + what + "\n"
 			}
 		}
-		missing, err = c.typeCheck("package page\n" + header + body)
+		missing, err = c.typeCheck("package page\n"+header+body, false)
 		if !added {
 			return err
 		}
@@ -143,16 +143,16 @@ func wrap(code string) (string, error) {
 }
 
 // typeCheck returns the names that source does not declare, and the first error.
-// A variable or an import that is not used is none: a fragment has no room for
-// what comes after.
-func (c *checker) typeCheck(source string) (undefined []string, first error) {
+// A variable or an import that is not used is an error in a whole file only: a
+// fragment has no room for what comes after.
+func (c *checker) typeCheck(source string, whole bool) (undefined []string, first error) {
 	file, err := parser.ParseFile(c.fset, "", source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
 	config := types.Config{Importer: c.packages, Error: func(err error) {
 		var e types.Error
-		if errors.As(err, &e) && e.Soft {
+		if errors.As(err, &e) && e.Soft && !whole {
 			return
 		}
 		if first == nil {
@@ -186,6 +186,8 @@ func TestCheckBlock(t *testing.T) {
 		{"a wrong argument", `locks.TryLock(ctx, "user-1")`, "", false},
 		{"a name that is not there", "nothing.Happens()", "", false},
 		{"a file without its import", "package main\n\nfunc main() { fmt.Println() }", "", false},
+		{"a file with an import that is not used", "package main\n\nimport \"fmt\"\n\nfunc main() {}", "", false},
+		{"a file with a variable that is not used", "package main\n\nfunc main() { n := 1 }", "", false},
 		{"code that is marked", "locks.TryLock(ctx)", doesNotCompile, true},
 		{"a mark that is not true", "locks.Stats()", doesNotCompile, false},
 		{"a mark that is not known", "locks.Stats()", "wrong", false},
@@ -209,6 +211,9 @@ func TestParseMarks(t *testing.T) {
 		{"a comment", "<!-- a remark -->\n```go\nx\n```", "", ""},
 		{"a mark of nothing", "<!-- go: does not compile -->\n\n```go\nx\n```", "", "no code block follows the mark on line 1"},
 		{"a mark of another language", "<!-- go: does not compile -->\n```sql\nx\n```", "", "the mark above line 2 is not that of a Go block"},
+		{"a block in a list", "- item\n\n  ```go\n  x\n  ```", "", "the code block on line 3 is not read here: begin it with three backticks at the margin, and go in lower case"},
+		{"a block under another name", "```golang\nx\n```", "", "the code block on line 1 is not read here: begin it with three backticks at the margin, and go in lower case"},
+		{"a block between tildes", "~~~go\nx\n~~~", "", "the code block on line 1 is not read here: begin it with three backticks at the margin, and go in lower case"},
 		{"a block that does not end", "text\n```go\nx", "", "the code block on line 2 does not end"},
 	}
 	for _, tt := range tests {

@@ -23,11 +23,14 @@ func brokenLinks(tree fs.FS, pages map[string]page) []string {
 	return problems
 }
 
-// broken says why a link on the page name leads nowhere; empty if it does not.
-// It does not look at other sites.
+// broken says why a link on the page name leads nowhere, and returns "" for a
+// good link. It does not look at other sites.
 func broken(tree fs.FS, pages map[string]page, name, target string) string {
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 		return ""
+	}
+	if target == "" {
+		return "it is empty"
 	}
 	file, anchor, hasAnchor := strings.Cut(target, "#")
 	to := name
@@ -68,7 +71,10 @@ func TestBrokenLinks(t *testing.T) {
 		{"code", "`[a](none.md)`", ""},
 		{"a code block", "```md\n[a](none.md)\n```", ""},
 		{"no such page", "one\n[a](none.md)", "docs/page.md:2: the link to none.md: there is no such file"},
+		{"nothing", "[a]()", "docs/page.md:1: the link to : it is empty"},
 		{"no such image", "![a](none.svg)", "docs/page.md:1: the link to none.svg: there is no such file"},
+		{"in HTML", `<img src="none.svg" alt="">`, "docs/page.md:1: the link to none.svg: there is no such file"},
+		{"by reference", "[a][b]\n\n[b]: none.md", "docs/page.md:3: the link to none.md: there is no such file"},
 		{"above the root", "[a](../../one.md)", "docs/page.md:1: the link to ../../one.md: there is no such file"},
 		{"no such anchor", "[a](one.md#two)", "docs/page.md:1: the link to one.md#two: the page has no such heading"},
 		{"no such anchor here", "[a](#here)", "docs/page.md:1: the link to #here: the page has no such heading"},

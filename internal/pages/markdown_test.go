@@ -16,7 +16,7 @@ type page struct {
 	problem string // what makes the file unreadable here; empty if nothing does
 }
 
-// A link is the target of an inline link or an image.
+// A link is the target of a link or an image.
 type link struct {
 	line   int
 	target string
@@ -38,13 +38,15 @@ type quote struct {
 var (
 	inlineCode = regexp.MustCompile("`([^`]+)`")
 	inlineLink = regexp.MustCompile(`\]\(<?([^)>\s]*)>?(?:\s+"[^"]*")?\)`)
+	otherLink  = regexp.MustCompile(`(?:\b(?:src|href)="|^\s*\[[^\]]+\]:\s+)([^"\s]*)`) // in HTML, or by reference
 	linkText   = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	goMark     = regexp.MustCompile(`^<!--\s*go:\s*(.*?)\s*-->$`)
+	otherFence = regexp.MustCompile("^(?:\\s+```|\\s*~~~|````|```\\s*(?:Go|GO|golang)\\b)")
 	heading    = regexp.MustCompile(`^#{1,6}\s+(.*?)\s*#*$`)
 )
 
 // parse reads a page. It knows the Markdown that the project's pages use:
-// fences that begin a line, headings with a number sign, and inline links.
+// fences that begin a line, headings with a number sign, and links.
 func parse(text string) page {
 	p := page{anchors: map[string]bool{}}
 	lines := strings.Split(text, "\n")
@@ -52,7 +54,7 @@ func parse(text string) page {
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
 		switch {
-		case strings.HasPrefix(line, "```"):
+		case strings.HasPrefix(line, "```") && !otherFence.MatchString(line):
 			end := i + 1
 			for end < len(lines) && strings.TrimRight(lines[end], " ") != "```" {
 				end++
@@ -74,6 +76,9 @@ func parse(text string) page {
 				p.problem = "no code block follows the mark on line " + strconv.Itoa(i+1)
 				return p
 			}
+		case otherFence.MatchString(line):
+			p.problem = "the code block on line " + strconv.Itoa(i+1) + " is not read here: begin it with three backticks at the margin, and go in lower case"
+			return p
 		default:
 			p.read(i+1, line)
 		}
@@ -89,7 +94,8 @@ func (p *page) read(n int, line string) {
 	for _, m := range inlineCode.FindAllStringSubmatch(line, -1) {
 		p.quotes = append(p.quotes, quote{n, m[1]})
 	}
-	for _, m := range inlineLink.FindAllStringSubmatch(inlineCode.ReplaceAllString(line, "code"), -1) {
+	text := inlineCode.ReplaceAllString(line, "code")
+	for _, m := range append(inlineLink.FindAllStringSubmatch(text, -1), otherLink.FindAllStringSubmatch(text, -1)...) {
 		p.links = append(p.links, link{n, m[1]})
 	}
 }

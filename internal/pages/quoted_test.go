@@ -20,8 +20,8 @@ var prefixes = []string{
 var quotedPath = regexp.MustCompile(`^(?:sqllock|ratelimit|httpmw|grpcmw|internal|examples|docs)/[A-Za-z0-9_./-]+$`)
 
 // A message that a page quotes, as a log line or an error's text, is in the
-// source; where a value takes its place in the message, the quote ends. A file
-// or folder that a page quotes is in the tree.
+// source. The quote ends where the message has a value. A file or folder that a
+// page quotes is in the tree.
 func TestQuotes(t *testing.T) {
 	t.Parallel()
 	source := readCode(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
@@ -34,8 +34,8 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// unquoted says why quote is neither a message of source nor a path of tree;
-// empty if it is one, or looks like neither.
+// unquoted says why quote looks like a message or a path, and is neither in
+// source nor in tree. It returns "" for a good quote.
 func unquoted(quote, source string, tree fs.FS) string {
 	for _, prefix := range prefixes {
 		if strings.HasPrefix(quote, prefix) && !strings.Contains(source, quote) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,11 @@ const (
 	roleVariable   = "LATCHKEY_SUBPROCESS_ROLE"
 	ordersVariable = "LATCHKEY_SUBPROCESS_ORDERS"
 )
+
+// known has the roles with which Main was called in this process. A process with
+// any other role would not notice that it has one, and would do all that its
+// parent does, from the start.
+var known sync.Map
 
 // endGrace is how long run may take after its context has ended. A parent that
 // has crashed cannot kill a process that hangs.
@@ -42,6 +48,7 @@ func Main[Orders any](role string, run func(ctx context.Context, orders Orders) 
 // MainReader is [Main] for a run that reads what its parent writes. The parent
 // asks for the end, or has ended, when stdin ends: run must return then.
 func MainReader[Orders any](role string, run func(stdin io.Reader, orders Orders) error) {
+	known.Store(role, true)
 	if os.Getenv(roleVariable) != role {
 		return
 	}

@@ -47,9 +47,13 @@ type Process struct {
 // them. Elements of env have the form "NAME=value" and are added to the
 // environment of this process.
 //
-// The program must call [Main], or [MainReader], with the same role.
-// Errors are those of encoding orders and of starting a process.
+// Start fails unless this process has called [Main], or [MainReader], with the
+// same role before. Its other errors are those of encoding orders and of
+// starting a process.
 func Start(role string, orders any, env ...string) (*Process, error) {
+	if _, ok := known.Load(role); !ok {
+		return nil, errors.New("subprocess: Start needs a role with which Main was called before: " + role)
+	}
 	text, err := json.Marshal(orders)
 	if err != nil {
 		return nil, err
@@ -78,7 +82,7 @@ func start(c *exec.Cmd) (*Process, error) {
 	}
 	defer writer.Close()
 	c.Stdout = writer
-	if err := c.Start(); err != nil {
+	if err := startFromUnlockedThread(c); err != nil {
 		return nil, errors.Join(err, reader.Close())
 	}
 	p := &Process{Stdin: stdin, Stdout: bufio.NewReader(reader), command: c, ended: make(chan struct{})}
@@ -87,6 +91,15 @@ func start(c *exec.Cmd) (*Process, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// startFromUnlockedThread starts c from a goroutine of its own. Linux takes the
+// end of the thread that starts a process for the end of its parent. A thread
+// ends with a goroutine that is locked to it, as the caller's may be.
+func startFromUnlockedThread(c *exec.Cmd) error {
+	started := make(chan error)
+	go func() { started <- c.Start() }()
+	return <-started
 }
 
 // ReadLine returns the next line that the process prints, without its end. The
@@ -103,7 +116,8 @@ func (p *Process) PID() int { return p.command.Process.Pid }
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Wait waits for the end of the process. The error is nil if the process
-// succeeded, and otherwise an [exec.ExitError].
+// succeeded, and otherwise an [exec.ExitError]. A process that prints more than
+// its parent reads does not end: read Stdout to its end before Wait.
 func (p *Process) Wait() error {
 	<-p.ended
 	return p.err

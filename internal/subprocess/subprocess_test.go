@@ -136,6 +136,38 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// Without a Main for its role, the process would run all tests once more.
+func TestRoleWithoutMain(t *testing.T) {
+	p, err := subprocess.Start("nobody", greeting{})
+	if err == nil {
+		_ = p.Kill()
+		t.Error("a process was started with a role that the program does not have")
+	}
+}
+
+// Processes that print more than a pipe holds end when their output is read.
+func TestLongOutput(t *testing.T) {
+	const length = 1 << 20
+	var ps []*subprocess.Process
+	for range 2 {
+		ps = append(ps, start(t, "echo", ""))
+	}
+	for _, p := range ps {
+		go func() {
+			_, _ = io.WriteString(p.Stdin, strings.Repeat("x", length)+"\n")
+			p.Ask()
+		}()
+	}
+	for _, p := range ps {
+		if line, err := p.ReadLine(); err != nil || len(line) != length {
+			t.Errorf("it prints %d bytes, %v, want %d", len(line), err, length)
+		}
+		if err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestOrdersThatAreNotJSON(t *testing.T) {
 	if _, err := subprocess.Start("greeter", make(chan int)); err == nil {
 		t.Error("a channel is no order")

@@ -114,8 +114,8 @@ var errRunning = errors.New("election: the Campaign is running already: make ano
 // When lead returns, the key is released, and this process stands again after a
 // pause (see [WithBackoff]). With nil the leader resigns. With an error, while
 // its context is good, the leader has failed, and the pause grows.
-// [Campaign.Status] reports the last error. A panic of lead releases the key
-// and continues.
+// [Campaign.Status] reports the last error. A panic of lead releases the key,
+// and then reaches the caller of Run.
 //
 // Run also goes on, after a pause, when the Locker returns an error such as
 // ErrUnavailable, ErrConfig or ErrCapacity. It returns in these cases only:

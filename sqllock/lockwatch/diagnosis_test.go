@@ -65,13 +65,13 @@ func TestLongHeldCountsFromTheFirstLook(t *testing.T) {
 	lock := Holder{Key: sqllock.ID(1), Process: Process{PID: 1, Start: at}}
 	again := lock
 	again.Process.Start = at.Add(time.Microsecond) // another process with its pid
-	claim := Holder{Key: sqllock.Pair(1, 1), SecretCheck: true, Shared: true}
+	check := Holder{Key: sqllock.Pair(1, 1), SecretCheck: true, Shared: true}
 	d := diagnosis{long: 2 * time.Second}
 	for i, look := range []struct {
 		holders    []Holder
 		news, over int
 	}{
-		{[]Holder{lock, claim}, 0, 0}, {[]Holder{lock, claim}, 0, 0}, {[]Holder{lock, claim}, 1, 0}, {[]Holder{lock}, 0, 0}, {nil, 0, 1},
+		{[]Holder{lock, check}, 0, 0}, {[]Holder{lock, check}, 0, 0}, {[]Holder{lock, check}, 1, 0}, {[]Holder{lock}, 0, 0}, {nil, 0, 1},
 		{[]Holder{lock}, 0, 0}, {[]Holder{lock}, 0, 0}, {[]Holder{again}, 0, 0}, {[]Holder{again}, 0, 0}, {[]Holder{again}, 1, 0},
 	} {
 		news, over := d.look(&Snapshot{At: at.Add(time.Duration(i) * time.Second), Holders: look.holders})

@@ -91,9 +91,9 @@ func TestInspectHolders(t *testing.T) {
 		if key := holder(t, got, named).Key; key != sqllock.ID(named.Int64()) {
 			t.Errorf("the key is not as ID makes it: %+v", key)
 		}
-		claims := slices.DeleteFunc(slices.Clone(got.Holders), func(h lockwatch.Holder) bool { return !h.SecretCheck })
-		if len(claims) != 1 || len(got.Holders) != len(keys)+1+2+1 { // ann's key, the transaction's, the claim
-			t.Errorf("%d holders, %d of them claims:\n%v", len(got.Holders), len(claims), got)
+		checks := slices.DeleteFunc(slices.Clone(got.Holders), func(h lockwatch.Holder) bool { return !h.SecretCheck })
+		if len(checks) != 1 || len(got.Holders) != len(keys)+1+2+1 { // ann's key, the transaction's, the check
+			t.Errorf("%d holders, %d of them checks:\n%v", len(got.Holders), len(checks), got)
 		}
 		if !slices.IsSortedFunc(got.Holders[:2], func(a, b lockwatch.Holder) int { return int(a.Key.Int64() - b.Key.Int64()) }) {
 			t.Error("not in order")

@@ -156,12 +156,12 @@ func (p part) wait(ctx context.Context) (*sqllock.Lock, error) {
 // refusal makes one error of those of several shards, none of which has
 // granted.
 func refusal(errs []error) error {
-	lasts := slices.ContainsFunc(errs, isLasting)
+	permanent := slices.ContainsFunc(errs, isPermanent)
 	var told []error
 	for _, err := range errs {
 		switch {
 		case errors.Is(err, sqllock.ErrHeld):
-		case lasts && errors.Is(err, sqllock.ErrUnavailable) && !isLasting(err):
+		case permanent && errors.Is(err, sqllock.ErrUnavailable) && !isPermanent(err):
 		case slices.ContainsFunc(told, func(t error) bool { return errors.Is(t, err) }):
 		default:
 			told = append(told, err)
@@ -176,8 +176,8 @@ func refusal(errs []error) error {
 	return &refusals{told}
 }
 
-// isLasting reports whether waiting does not mend the cause of err.
-func isLasting(err error) bool {
+// isPermanent reports whether waiting does not mend the cause of err.
+func isPermanent(err error) bool {
 	return errors.Is(err, sqllock.ErrCapacity) || errors.Is(err, sqllock.ErrNotExclusive) || errors.Is(err, sqllock.ErrConfig) || errors.Is(err, sqllock.ErrClosed)
 }
 

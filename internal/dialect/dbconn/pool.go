@@ -33,9 +33,9 @@ func RolledBack(err error) bool {
 	return state == "40001" || state == "40P01"
 }
 
-// Borrow calls f with a connection. f is one transaction. Borrow calls it again
+// borrow calls f with a connection. f is one transaction. borrow calls it again
 // when the database has rolled it back.
-func (p *Pool) Borrow(ctx context.Context, f func(*sql.Conn) error) (err error) {
+func (p *Pool) borrow(ctx context.Context, f func(*sql.Conn) error) (err error) {
 	for i := range Attempts {
 		if err = p.Once(ctx, f); !RolledBack(err) {
 			return err
@@ -93,12 +93,12 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 
 // Row scans the one row of query, which has no arguments.
 func (p *Pool) Row(ctx context.Context, query string, dest ...any) error {
-	return p.Borrow(ctx, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query).Scan(dest...) })
+	return p.borrow(ctx, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query).Scan(dest...) })
 }
 
 // Exec sends a statement that has no arguments.
 func (p *Pool) Exec(ctx context.Context, statement string) error {
-	return p.Borrow(ctx, func(conn *sql.Conn) error {
+	return p.borrow(ctx, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, statement)
 		return err
 	})

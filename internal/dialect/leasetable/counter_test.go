@@ -7,15 +7,17 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// elsewhere has s speak as to a system that is not PostgreSQL and has neither its
-// settings nor its write-ahead log: then tokens come from a counter.
+// elsewhere makes s treat its server as a system that is not PostgreSQL. Such a
+// system has neither PostgreSQL's settings nor its write-ahead log, so tokens
+// come from a counter.
 func elsewhere(s *session) *session {
 	t := s.tables.(*postgresTables)
 	t.genuine, t.logged = false, false
 	return s
 }
 
-// The statements for what only speaks PostgreSQL's SQL do the same as those for PostgreSQL.
+// The statements for systems that only speak PostgreSQL's SQL do the same as those
+// for PostgreSQL.
 func TestLeaseTableElsewhere(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
@@ -65,13 +67,13 @@ func TestLeaseTableElsewhere(t *testing.T) {
 	}
 }
 
-// Tokens rise from holder to holder, also where somebody has emptied the counter's table.
+// Tokens rise from holder to holder, even if the counter's table was emptied.
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
 	sessions := []*session{elsewhere(open()), elsewhere(open())}
 	var last dialect.Token
-	draw := func(s *session) dialect.Token {
+	tokenOf := func(s *session) dialect.Token {
 		t.Helper()
 		if _, ok := s.ReservedToken(); ok {
 			t.Error("a token was reserved without a question, of a counter that no exchange asks")
@@ -87,8 +89,8 @@ func TestCounter(t *testing.T) {
 		return token
 	}
 	for i := range 6 {
-		first := draw(sessions[i%2])
-		if second := draw(sessions[1-i%2]); second.System != first.System {
+		first := tokenOf(sessions[i%2])
+		if second := tokenOf(sessions[1-i%2]); second.System != first.System {
 			t.Errorf("token %v is of another system than %v", second, first)
 		}
 		if i%2 == 1 {

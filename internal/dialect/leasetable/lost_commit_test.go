@@ -7,8 +7,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// Where the database has lost a commit that it had acknowledged, as a failover to a standby
-// that lagged does, the session has ended: what it took in that commit may be another's.
+// A database may lose a commit that it has acknowledged, in a failover to a
+// standby that lagged. The session has ended then: a lock of that commit may be
+// another session's.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)

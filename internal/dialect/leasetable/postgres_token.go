@@ -41,7 +41,7 @@ func (t *postgresTables) token(ctx context.Context, s *stamp) (token dialect.Tok
 	return token, n, err
 }
 
-// counterQuery counts up a counter that is never behind the clock, in
+// counterQuery increments a counter that is never behind the clock, in
 // microseconds. So tokens grow even if a failover has lost the last ones.
 func (t *postgresTables) counterQuery(s *stamp) string {
 	life := "0"

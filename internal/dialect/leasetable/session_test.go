@@ -13,7 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// leaseTable opens sessions of a lease table on a database of their own.
+// leaseTable opens sessions of a lease table, on a new database.
 func leaseTable(t *testing.T) (db *sql.DB, open func() *session) {
 	t.Helper()
 	dsn, err := url.Parse(pgtest.Database(t))
@@ -68,8 +68,9 @@ func mustHold(t *testing.T, s *session, want int) {
 	}
 }
 
-// A statement that arrives after a later one of its session, as one may that was still on
-// its way when its connection failed, does nothing: neither takes nor gives back, and neither uses nor drops a check.
+// A statement that arrives after a later one of its session does nothing. It
+// takes no lock and gives none back, and it neither uses nor drops a check. That
+// may happen when its connection fails while it is on its way.
 func TestLateStatement(t *testing.T) {
 	t.Parallel()
 	_, open := leaseTable(t)
@@ -111,8 +112,8 @@ func TestLateStatement(t *testing.T) {
 	}
 }
 
-// A session that has expired stays so, whoever noticed it first, and its keys are
-// free.
+// A session that has expired never comes back, whichever call notices it first.
+// Its keys are free.
 func TestExpiredSession(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
@@ -145,8 +146,7 @@ func TestExpiredSession(t *testing.T) {
 	}
 }
 
-// Whoever clears up does not wait for a session that is just being renewed, and leaves
-// it alone.
+// reap neither waits for a session that is just being renewed nor deletes it.
 func TestReapPassesOverRenewal(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)
@@ -176,8 +176,8 @@ func TestReapPassesOverRenewal(t *testing.T) {
 	mustHold(t, s, 1)
 }
 
-// After a statement that failed, and may have taken locks, no token is reserved from a
-// block that is older than these.
+// A failed statement may have taken locks. After it no token comes from a
+// reserved block that is older than these locks.
 func TestTokensAfterAnError(t *testing.T) {
 	t.Parallel()
 	db, open := leaseTable(t)

@@ -56,15 +56,15 @@ func TestServerFits(t *testing.T) {
 			continue
 		}
 		var failure *dialect.Failure
-		lasting := tt.database == "" // the other servers do not exclude
-		if !errors.As(err, &failure) || failure.Permanent != lasting || !lasting && failure.Kind != dialect.NotExclusive || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want a Failure that says %q; lasting: %t", tt.name, err, tt.says, lasting)
+		permanent := tt.database == "" // the other servers do not exclude
+		if !errors.As(err, &failure) || failure.Permanent != permanent || !permanent && failure.Kind != dialect.NotExclusive || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want a Failure that says %q; permanent: %t", tt.name, err, tt.says, permanent)
 		}
 	}
 }
 
-// A lock's name is one of MySQL's: of ASCII, and of 64 bytes at most. No two keys share one,
-// nor a key and a session, nor two databases.
+// A lock name is valid in MySQL: it is ASCII and has at most 64 bytes. No two
+// keys share a name, nor a key and a session, nor two databases.
 func TestLockNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -87,7 +87,8 @@ func TestLockNames(t *testing.T) {
 	}
 }
 
-// Two servers differ in their identity, by whatever they differ; one has always the same.
+// Two servers have different identities, whatever they differ in. One server
+// always has the same identity.
 func TestServerIdentity(t *testing.T) {
 	t.Parallel()
 	seen := map[int64]string{}
@@ -109,7 +110,7 @@ func TestServerIdentity(t *testing.T) {
 	}
 }
 
-// A statement is shorter than the server allows, however little that is.
+// A statement is shorter than the server allows, even if that is very short.
 func TestLongestStatement(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/usertx"
 )
 
-// Token implements dialect.Session. It counts up a counter that is never behind
+// Token implements dialect.Session. It increments a counter that is never behind
 // the clock, in microseconds. So tokens grow even if a crash has lost the last
 // ones.
 //
@@ -58,7 +58,7 @@ func (tx sideTx) token() (t dialect.Token, err error) {
 	return t, err
 }
 
-// count counts the counter up.
+// count increments the counter.
 func (tx sideTx) count() (int64, error) {
 	return tx.change("UPDATE", fmt.Sprintf("latchkey_tokens SET epoch = epoch + (server_hash <> %[1]d), server_hash = %[1]d,"+
 		" number = GREATEST(number + 1, UNIX_TIMESTAMP() * 1000000 + MICROSECOND(NOW(6))) WHERE only_row = 1", tx.s.server))

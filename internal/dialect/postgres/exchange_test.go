@@ -67,7 +67,7 @@ func TestReleasesGoFirst(t *testing.T) {
 	}
 }
 
-// An answer that does not fit what was asked is an error, never a grant.
+// A response that does not fit the request is an error, never a grant.
 func TestAnswerMustFit(t *testing.T) {
 	t.Parallel()
 	batch := &dialect.Batch{Any: [][]dialect.Key{{{Space: dialect.Bigint, ID: 1}}, {{Space: dialect.Bigint, ID: 2}}}}

@@ -9,8 +9,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// The server's sockets are bounded by the lease, so that a client which is cut off
-// in the middle of a statement does not keep its locks.
+// The lease bounds the server's sockets. So a client that is cut off in the
+// middle of a statement does not keep its locks.
 func TestCutOff(t *testing.T) {
 	for _, tt := range []struct {
 		lease                       time.Duration
@@ -25,8 +25,9 @@ func TestCutOff(t *testing.T) {
 	} {
 		t.Run(tt.lease.String(), func(t *testing.T) {
 			t.Parallel()
-			// Where there is no tcp_user_timeout, this is when the server's kernel ends
-			// the connection. Sooner, and another client has the locks of a holder.
+			// Without tcp_user_timeout the server's kernel ends the connection
+			// after this time. If that were sooner, another client would get the
+			// locks of a holder.
 			if silence := time.Duration(tt.idle+tt.count*tt.interval) * time.Second; silence < tt.lease {
 				t.Errorf("keepalives end the connection after %v", silence)
 			}

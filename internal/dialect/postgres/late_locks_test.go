@@ -10,8 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// lateLock is a lock of a connection of its own, which has a late row in the table beats, and that connection's
-// process as it is.
+// lateLock takes a lock on a connection of its own and writes a late row for it
+// into the table beats. alive reports whether its server process lives.
 func lateLock(t *testing.T, db *sql.DB) (l LateLock, alive func() bool) {
 	t.Helper()
 	ctx := context.Background()
@@ -36,7 +36,8 @@ func lateLock(t *testing.T, db *sql.DB) (l LateLock, alive func() bool) {
 	return l, func() bool { return conn.PingContext(ctx) == nil }
 }
 
-// awaitSilence waits until a process has been idle for longer than a row's half lease.
+// awaitSilence waits until a process has been idle for longer than half the
+// lease of a row.
 func awaitSilence(t *testing.T, db *sql.DB, pid int) {
 	t.Helper()
 	for silent := false; !silent; {
@@ -49,7 +50,8 @@ func awaitSilence(t *testing.T, db *sql.DB, pid int) {
 
 var beats = Registry{Heartbeats: RegistryTable{Name: "beats", Readable: true}}
 
-// Terminate ends a late lock's process if all is as it was, and not if any one thing is not.
+// Terminate ends the process of a late lock if nothing has changed. It does not
+// if any one thing has.
 func TestTerminateLooksAgain(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -70,7 +72,8 @@ func TestTerminateLooksAgain(t *testing.T) {
 		{name: "a row of a shared lock", change: "UPDATE beats SET shared = true"},
 		{name: "a row of another process", change: "UPDATE beats SET backend_start = backend_start - interval '1 microsecond'"},
 		{
-			// The row is of the process that was looked at, but the one that has its pid, and its lock, is another.
+			// The row is of the first process. A second process has its PID and its
+			// lock.
 			name: "another process", change: "UPDATE beats SET backend_start = backend_start - interval '1 microsecond'",
 			look: func(l *LateLock) { l.Start = l.Start.Add(-time.Microsecond) },
 		},

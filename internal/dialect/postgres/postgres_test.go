@@ -75,7 +75,7 @@ func big(ids ...int64) []dialect.Key {
 	return keys
 }
 
-// pairs is keys of the two-integer space, each {n, -n}.
+// pairs returns keys of the two-integer space, each {n, -n}.
 func pairs(ns ...int32) []dialect.Key {
 	var keys []dialect.Key
 	for _, n := range ns {
@@ -107,7 +107,7 @@ func TestExchange(t *testing.T) {
 			t.Errorf("won: %v, want %v", got.Won, want)
 		}
 
-		// What each holds, by the server's account.
+		// What each session holds, as the server knows it.
 		for s, want := range map[dialect.Session][]dialect.Key{
 			a: append(big(1, -2, 1<<62, 10, 13), pairs(5, -6)...),
 			b: append(big(3, 11, 14), pairs(7)...),
@@ -138,13 +138,13 @@ func TestExchange(t *testing.T) {
 		if len(got.NotHeld) != 0 {
 			t.Errorf("release after release and try: not held %v; the key had been taken twice", got.NotHeld)
 		}
-		// What is not held is reported, one or many.
+		// Keys that are not held are reported, one or many.
 		for _, keys := range [][]dialect.Key{big(1), big(1, 77), pairs(5), pairs(5, 8)} {
 			if got = exchange(t, a, dialect.Batch{Release: keys}); !reflect.DeepEqual(got.NotHeld, keys) {
 				t.Errorf("release of %v, not held: %v", keys, got.NotHeld)
 			}
 		}
-		// One key, which has a statement of its own.
+		// A single key has a statement of its own.
 		if got = exchange(t, b, dialect.Batch{Try: big(-2)}); !reflect.DeepEqual(got.Busy, big(-2)) {
 			t.Errorf("one held key: busy %v", got.Busy)
 		}
@@ -155,8 +155,8 @@ func TestExchange(t *testing.T) {
 	})
 }
 
-// The server frees what a silent session holds: nobody but the server ends it
-// here, since the engine, which speaks every heartbeat, has no part in this.
+// The server frees the locks of a silent session. Only the server can end it
+// here: no engine sends heartbeats or closes the connection.
 func TestServerEndsSilentSession(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		rival := connect(t, db)
@@ -176,8 +176,8 @@ func TestServerEndsSilentSession(t *testing.T) {
 	})
 }
 
-// holdBriefly is a session with a short lease that has taken keys: not so short that
-// a busy machine cannot take them in time.
+// holdBriefly returns a session with a short lease that has taken keys. The
+// lease is long enough for a busy machine to take them in time.
 func holdBriefly(t *testing.T, db *sql.DB, keys []dialect.Key) dialect.Session {
 	t.Helper()
 	set := settings

@@ -10,7 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// A form beyond the bound gets the statement with all parts, and no other is prepared.
+// A form beyond the bound uses the statement with all parts. No other statement
+// is prepared.
 func TestNoMoreThanMaxPrepared(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("pgx", pgtest.Database(t))

@@ -11,8 +11,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// A server answers whether it offers TLS or not; what accepts a connection and
-// is silent does not, nor does an address where nothing listens.
+// A server responds, whether it offers TLS or not. A listener that accepts a
+// connection and stays silent does not, nor does an address without a listener.
 func TestResponds(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func TestResponds(t *testing.T) {
 	}
 }
 
-// addressOf is where a driver finds c.
+// addressOf returns the address at which a driver finds c.
 func addressOf(t *testing.T, c *pgtest.Cluster) net.Addr {
 	t.Helper()
 	db, err := sql.Open("pgx", c.DSN(""))

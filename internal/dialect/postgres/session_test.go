@@ -11,7 +11,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// An answer of another server process is not taken for one of the session's.
+// A session does not accept a response of another server process.
 func TestOtherProcessAnswers(t *testing.T) {
 	t.Parallel()
 	db, err := sql.Open("pgx", pgtest.Database(t))

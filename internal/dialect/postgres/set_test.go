@@ -10,7 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
-// A set is taken as a whole or not at all, and is given back within its statement.
+// A set is taken as a whole or not at all. The same statement gives back a set
+// that is not complete.
 func TestSets(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		a, b := connect(t, db), connect(t, db)
@@ -34,7 +35,7 @@ func TestSets(t *testing.T) {
 	})
 }
 
-// Readers' locks exclude what is exclusive and nothing else, in both spaces.
+// Shared locks exclude exclusive locks and nothing else, in both spaces.
 func TestReaders(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		a, b := connect(t, db), connect(t, db)
@@ -81,8 +82,8 @@ func holds(t *testing.T, s dialect.Session, want []dialect.Key) {
 	}
 }
 
-// Whatever a batch consists of, it is carried out, also when so many shapes have been prepared that there
-// is no statement for just this one.
+// A batch of any shape is carried out, even if too many other shapes have been
+// prepared and its own has no statement.
 func TestEveryShapeIsCarriedOut(t *testing.T) {
 	eachDriver(t, func(t *testing.T, db *sql.DB) {
 		s := connect(t, db)

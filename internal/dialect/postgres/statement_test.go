@@ -12,7 +12,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// The statement means the same however a driver is told to send it.
+// The statement means the same in every mode in which a driver can send it.
 func TestDriverModes(t *testing.T) {
 	modes := []struct{ driver, option string }{
 		{"pgx", ""},
@@ -57,8 +57,8 @@ func TestDriverModes(t *testing.T) {
 	}
 }
 
-// A driver that has neither contexts nor a checker of arguments, as a wrapper
-// may be, is driven by what it has.
+// A wrapped driver may have neither contexts nor a checker of arguments. The
+// session then uses what the driver has.
 func TestPlainDriver(t *testing.T) {
 	dsn := pgtest.Database(t)
 	plain := sql.OpenDB(plainConnector{dsn, open(t, "postgres", dsn).Driver()})

@@ -11,9 +11,9 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
-// Of the processes that it is told to end, a Session ends those that are what they
-// were. A later process with the id of an earlier one goes on, as does one of a
-// role that it may not look at. What is gone is not reported.
+// Terminate ends those of the given processes that are still the same. A later
+// process with the id of an earlier one goes on, and so does a process of a role
+// that this role may not see. Processes that have gone are not reported.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
