@@ -213,6 +213,9 @@ func (c *connection) completeAside(err error) (beat bool) {
 	defer s.table.mu.Unlock()
 	if err != nil {
 		c.batch.underWay = false
+		if !c.dead.Load() {
+			c.endStallLocked()
+		}
 		return false
 	}
 	if c.round.due && c.round.beat {
