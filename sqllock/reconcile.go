@@ -45,6 +45,7 @@ func (c *connection) reconcile(err error) bool {
 			wanted = append(wanted, g.keys...)
 		}
 	}
+	b.settled = b.mayBring() // from here on c.held counts what it has brought
 	for _, k := range wanted {
 		if holds[k.dbKey()] {
 			c.keyGrantedLocked(k, answered)
