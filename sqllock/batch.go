@@ -21,6 +21,7 @@ type batch struct {
 	tries     []*keyState // beside statement.Try
 	groups    []group     // beside statement.Any
 	sets      []group     // beside statement.All
+	settled   int         // how many of the locks that the batch may bring the response has decided
 
 	// Of the statement under way, of whatever kind.
 	underWay bool
@@ -41,6 +42,7 @@ type group struct {
 // clear empties the batch for its next use.
 func (b *batch) clear() {
 	b.statement.Reset()
+	b.settled = 0
 	clear(b.releases)
 	clear(b.tries)
 	clear(b.groups)
@@ -48,9 +50,9 @@ func (b *batch) clear() {
 	b.releases, b.tries, b.groups, b.sets = b.releases[:0], b.tries[:0], b.groups[:0], b.sets[:0]
 }
 
-// mayBring returns how many locks the batch may bring.
+// mayBring returns how many locks the batch may still bring.
 func (b *batch) mayBring() int {
-	n := len(b.tries) + len(b.groups)
+	n := len(b.tries) + len(b.groups) - b.settled
 	for _, set := range b.sets {
 		n += len(set.keys)
 	}

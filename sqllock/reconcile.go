@@ -45,6 +45,7 @@ func (c *connection) reconcile(err error) bool {
 			wanted = append(wanted, g.keys...)
 		}
 	}
+	b.settled = b.mayBring() // from here on c.held counts what it has brought
 	for _, k := range wanted {
 		if holds[k.dbKey()] {
 			c.keyGrantedLocked(k, answered)
@@ -213,6 +214,9 @@ func (c *connection) completeAside(err error) (beat bool) {
 	defer s.table.mu.Unlock()
 	if err != nil {
 		c.batch.underWay = false
+		if !c.dead.Load() {
+			c.endStallLocked()
+		}
 		return false
 	}
 	if c.round.due && c.round.beat {
