@@ -20,7 +20,8 @@ func (w http1Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w http1Writer) ReadFrom(src io.Reader) (int64, error) { return copyingWriter(w).ReadFrom(src) }
 
 func (w http1Writer) CloseNotify() <-chan bool {
-	return w.w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // deprecated, but still used
+	//lint:ignore SA1019 deprecated, but still used
+	return w.w.(http.CloseNotifier).CloseNotify()
 }
 
 // An http2Writer has the optional interfaces of net/http's ResponseWriter over
@@ -34,5 +35,6 @@ func (w http2Writer) Push(target string, opts *http.PushOptions) error {
 }
 
 func (w http2Writer) CloseNotify() <-chan bool {
-	return w.w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // deprecated, but still used
+	//lint:ignore SA1019 deprecated, but still used
+	return w.w.(http.CloseNotifier).CloseNotify()
 }

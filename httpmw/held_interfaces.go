@@ -31,7 +31,8 @@ func (w *heldWriter) exposed() http.ResponseWriter {
 	if ok {
 		set |= pusher
 	}
-	notify, ok := w.w.(http.CloseNotifier) //nolint:staticcheck // deprecated, but still used
+	//lint:ignore SA1019 deprecated, but still used
+	notify, ok := w.w.(http.CloseNotifier)
 	if ok {
 		set |= closeNotifier
 	}
@@ -40,7 +41,9 @@ func (w *heldWriter) exposed() http.ResponseWriter {
 
 // exposing returns w with a set of optional interfaces. In Go each set needs a
 // type of its own.
-func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifier) http.ResponseWriter { //nolint:staticcheck // see above
+//
+//lint:ignore SA1019 deprecated, but still used
+func (w *heldWriter) exposing(set int, push http.Pusher, notify http.CloseNotifier) http.ResponseWriter {
 	switch set {
 	case flusher:
 		return struct {

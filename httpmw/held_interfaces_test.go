@@ -31,7 +31,8 @@ func optional(w http.ResponseWriter) string {
 	add(ok, "ReaderFrom")
 	_, ok = w.(http.Pusher)
 	add(ok, "Pusher")
-	_, ok = w.(http.CloseNotifier) //nolint:staticcheck // handlers still ask for it
+	//lint:ignore SA1019 handlers still ask for it
+	_, ok = w.(http.CloseNotifier)
 	add(ok, "CloseNotifier")
 	return strings.Join(names, " ")
 }

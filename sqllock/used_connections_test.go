@@ -117,7 +117,7 @@ func TestLeaseTableOnUsedConnections(t *testing.T) {
 					if err := lock.Unlock(); err != nil {
 						t.Errorf("Unlock: %v", err)
 					}
-					if lock, err = rival.TryLock(t.Context(), sqllock.ID(int64(i))); err != nil {
+					if _, err = rival.TryLock(t.Context(), sqllock.ID(int64(i))); err != nil {
 						t.Errorf("TryLock of a key that another Session has released: %v", err)
 					}
 				}

@@ -33,7 +33,9 @@ func (c wrappedConn) inner() driver.Conn {
 
 func (c wrappedConn) Prepare(query string) (driver.Stmt, error) { return c.inner().Prepare(query) }
 func (c wrappedConn) Close() error                              { return c.inner().Close() }
-func (c wrappedConn) Begin() (driver.Tx, error)                 { return c.inner().Begin() } //nolint:staticcheck // of the interface
+
+//lint:ignore SA1019 of the interface
+func (c wrappedConn) Begin() (driver.Tx, error) { return c.inner().Begin() }
 
 func (c wrappedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	return c.inner().(driver.ConnBeginTx).BeginTx(ctx, opts)

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/httpmw"
-	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -24,11 +22,6 @@ const patience = 20 * time.Second
 
 // user is the header with the user of a request. It stands for authentication.
 const user = "X-Test-User"
-
-// limited is a Middleware of one at a time over locks, by user.
-func limited(locks sqllock.Locker, opts ...httpmw.Option) *httpmw.Middleware {
-	return httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.Header(user), opts...)
-}
 
 // A protocol is a way to talk to a server.
 type protocol struct {

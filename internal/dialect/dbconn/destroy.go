@@ -90,7 +90,8 @@ func sendLast(c any, query string) {
 			return
 		}
 		if stmt, err := conn.Prepare(query); err == nil {
-			_, _ = stmt.Exec(nil) //nolint:staticcheck // what every driver has
+			//lint:ignore SA1019 what every driver has
+			_, _ = stmt.Exec(nil)
 		}
 	}()
 	select {

@@ -117,5 +117,6 @@ func (s *statements) query(stmt driver.Stmt, args []driver.NamedValue) (driver.R
 	for i, arg := range args {
 		values[i] = arg.Value
 	}
-	return stmt.Query(values) //nolint:staticcheck // what a driver without contexts has
+	//lint:ignore SA1019 what a driver without contexts has
+	return stmt.Query(values)
 }
