@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
-	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 )
 
 // Open returns a Session on db. It connects, and proves that locks exclude on
@@ -125,15 +123,10 @@ func (s *Session) Close() error {
 func (s *Session) Dialect() Dialect {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	switch s.options.dialect.(type) {
-	case nil:
+	if s.options.dialect == nil {
 		return s.options.named
-	case leasetable.SQLite:
-		return SQLite
-	case mysql.Dialect:
-		return MySQL
 	}
-	return PostgreSQL
+	return Dialect(s.options.dialect.Traits().Name)
 }
 
 // Stats are the figures of a [Session], for metrics and logs.
