@@ -98,7 +98,13 @@ type sessionKey struct {
 // sessionKeyOf returns what the Session keeps for k.
 func sessionKeyOf(k *keyState) *sessionKey { return k.own.(*sessionKey) }
 
-// named notes which check a connection needs before it requests the key.
+// named notes which check a connection needs before it requests the key. The
+// last name counts.
+//
+// Assumption: no two names with one number and different secrets are wanted at
+// once. Their numbers are 64 bits of hashes, so chance does not bring that
+// about. If it did, their callers might wait for each other's check without
+// end. The keys would still exclude each other.
 func (k *sessionKey) named(key Key) {
 	if key.print != 0 {
 		k.check = key.secretCheck()
