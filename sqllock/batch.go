@@ -33,6 +33,10 @@ type batch struct {
 
 // A group is what request wants together: one of keys or, in a set, all of
 // them.
+//
+// Invariant: each of keys is in phase requested, as those of the batch are. They
+// are the keys that this statement requests for request, which may want others
+// too. Meanwhile request may be decided, because its caller has left.
 type group struct {
 	keys    []*keyState
 	request *request

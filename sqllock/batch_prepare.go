@@ -23,7 +23,7 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	b.oldest, sl.oldest = sl.oldest, 0
 	if len(sl.releases)+max(len(sl.tries)-limit, 0) > 0 {
 		sl.oldest = b.oldest
-		if full { // the next statement may leave some behind again: their timeout begins anew with each answer
+		if full { // left for lack of room, not of a turn: their timeout begins anew with each answer
 			sl.oldest = now()
 		}
 	}

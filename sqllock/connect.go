@@ -182,8 +182,8 @@ func (sl *slot) unreachable(err error) {
 	}
 }
 
-// backOff pauses after a failure that followed others. It returns early when
-// the Session is closed.
+// backOff pauses after a failure, longer after each in a row. It returns early
+// when the Session is closed.
 func (sl *slot) backOff(failures int) {
 	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
 	defer timer.Stop()

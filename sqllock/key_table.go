@@ -71,7 +71,8 @@ type source interface {
 	// newKey makes the memory of a key state, with the source's own value in it.
 	newKey() *keyState
 
-	// take requests the key of k, which is idle, in the mode that its waiters want.
+	// take requests the key of k, which is idle, in the mode that its waiters want
+	// (wantedMode). A set may be first in line. It does not get this grant.
 	take(k *keyState)
 
 	// takeGroup requests the first free one of the idle keys of r. If r wants

@@ -136,7 +136,7 @@ type Stats struct {
 	Connections int    // database connections in use; 0 while the database is away
 	Exchanges   uint64 // statements of locks answered, heartbeats included
 	Losses      uint64 // connections lost, with every lock on them
-	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat
+	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat; of several, the one opened last
 
 	RoundTrip    time.Duration // of a statement, smoothed; 0 before the first
 	RoundTripMax time.Duration // the longest so far

@@ -13,13 +13,14 @@ import (
 // sent by then stays in the queue.
 //
 // Invariant: while oldest is not 0 and there is a connection, its goroutine is
-// at work or has a token in wake. Only the first call to queue something leaves
-// a token.
+// at work or has a token in wake. Of the calls that queue something in one turn
+// only the first needs to leave a token. A token may also be there for other
+// work: a release for which no caller waits, a token to draw, a new connection.
 type slot struct {
 	s         *Session
 	wake      chan struct{} // holds a token when there may be something to send
 	queued    atomic.Int64  // the length of the queue, a moment ago
-	abandoned *atomic.Int32 // goroutines stuck in the driver, left behind: of the first slot, or of all others
+	abandoned *atomic.Int32 // attempts in progress in the driver, those that nobody waits for included: of the first slot, or of all others
 
 	// protected by s.table.mu
 	conn       *connection   // nil: none
