@@ -35,7 +35,7 @@ const maxBeside = 2
 // were lost while the network was cut. So another one starts as soon as the
 // server responds to a probe, and the first to succeed counts.
 func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
-	if sl.abandoned.Load() >= maxAbandoned {
+	if sl.inDriver.Load() >= maxAbandoned {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
 	}
 	ctx, cancel := context.WithCancel(caller)
@@ -111,7 +111,7 @@ func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 		case <-r.ctx.Done():
 			return none, r.ctx.Err()
 		case <-answers:
-			if r.b.abandoned.Load() < maxAbandoned {
+			if r.b.inDriver.Load() < maxAbandoned {
 				r.start()
 			}
 		case o := <-r.outcomes:
@@ -138,9 +138,9 @@ func isContext(err error) bool {
 func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	done := make(chan outcome[T])
 	abandoned := make(chan struct{})
-	sl.abandoned.Add(1)
+	sl.inDriver.Add(1)
 	go func() {
-		defer sl.abandoned.Add(-1)
+		defer sl.inDriver.Add(-1)
 		brought, err := do(ctx)
 		select {
 		case done <- outcome[T]{brought, err}:

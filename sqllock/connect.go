@@ -150,10 +150,10 @@ func (sl *slot) closeConnection(c *connection) {
 	case <-timer.C:
 	}
 	c.session.Abort()
-	sl.abandoned.Add(1)
+	sl.inDriver.Add(1)
 	go func() {
 		<-c.stopped
-		sl.abandoned.Add(-1)
+		sl.inDriver.Add(-1)
 	}()
 }
 
@@ -196,7 +196,7 @@ func (sl *slot) backOff(failures int) {
 // growLocked adds a slot, which takes locks once it has connected.
 func (s *Session) growLocked() {
 	sl := newSlot(s)
-	sl.away, sl.abandoned = ErrUnavailable, &s.abandoned
+	sl.away, sl.inDriver = ErrUnavailable, &s.inDriver
 	s.slots = append(s.slots, sl)
 	s.tasks.Add(1)
 	go sl.keepConnected(nil)

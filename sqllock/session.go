@@ -50,7 +50,7 @@ type Session struct {
 
 	registrar  *registrar    // nil: without; who connects may change it, others only read it
 	connecting chan struct{} // holds a token while a slot connects: one at a time
-	abandoned  atomic.Int32  // of all slots but the first
+	inDriver   atomic.Int32  // of all slots but the first
 
 	// protected by table.mu
 	slots         []*slot       // at least one

@@ -17,10 +17,10 @@ import (
 // only the first needs to leave a token. A token may also be there for other
 // work: a release for which no caller waits, a token to draw, a new connection.
 type slot struct {
-	s         *Session
-	wake      chan struct{} // holds a token when there may be something to send
-	queued    atomic.Int64  // the length of the queue, a moment ago
-	abandoned *atomic.Int32 // attempts in progress in the driver, those that nobody waits for included: of the first slot, or of all others
+	s        *Session
+	wake     chan struct{} // holds a token when there may be something to send
+	queued   atomic.Int64  // the length of the queue, a moment ago
+	inDriver *atomic.Int32 // attempts in progress in the driver, those that nobody waits for included: of the first slot, or of all others
 
 	// protected by s.table.mu
 	conn       *connection   // nil: none
@@ -37,7 +37,7 @@ type slot struct {
 
 // newSlot returns a slot without a connection.
 func newSlot(s *Session) *slot {
-	return &slot{s: s, wake: make(chan struct{}, 1), abandoned: new(atomic.Int32)}
+	return &slot{s: s, wake: make(chan struct{}, 1), inDriver: new(atomic.Int32)}
 }
 
 // growPause is how long a Session goes without another connection after an
