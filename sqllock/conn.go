@@ -94,7 +94,7 @@ func (c *ConnLocker) awaitQuiet(key Key) {
 	for {
 		c.table.mu.Lock()
 		k, stepped := c.table.keys.of(key.id()), c.stepped
-		quiet := k == nil || !k.underWay()
+		quiet := k == nil || !k.orphaned()
 		c.table.mu.Unlock()
 		if quiet {
 			return

@@ -172,9 +172,9 @@ func (k *keyState) drop(r *request) {
 	}
 }
 
-// underWay reports whether a statement for k is sent, or will be, and no caller
+// orphaned reports whether a statement for k is sent, or will be, and no caller
 // waits for it any more.
-func (k *keyState) underWay() bool {
+func (k *keyState) orphaned() bool {
 	switch k.phase {
 	case requested:
 		return len(k.waiters) == 0
