@@ -115,7 +115,7 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	c := newConnection(sl, session)
 	again := sl.wasLost && !t.closed
 	if t.closed {
-		c.retireLocked()
+		c.markDeadLocked()
 	} else {
 		sl.conn, sl.away, sl.wasLost = c, nil, false
 		if sl.down != nil {

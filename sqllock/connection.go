@@ -138,9 +138,9 @@ func (c *connection) hasServed() bool {
 	return c.served
 }
 
-// retireLocked marks c as dead, and stops its timer. The caller sees to the
+// markDeadLocked marks c as dead, and stops its timer. The caller sees to the
 // locks on it: there are none, or their holders are told. table.mu is held.
-func (c *connection) retireLocked() {
+func (c *connection) markDeadLocked() {
 	if !c.dead.Swap(true) {
 		c.timer.Stop()
 		close(c.gone)
@@ -157,7 +157,7 @@ func (c *connection) loseConnection(why string) {
 		t.mu.Unlock()
 		return
 	}
-	c.retireLocked()
+	c.markDeadLocked()
 	sl.lostLocked()
 	sl.s.rememberProcessLocked(c)
 	sl.s.counters.losses++

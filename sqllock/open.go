@@ -88,7 +88,7 @@ func (s *Session) Close() error {
 	locks := s.table.closeLocked()
 	for _, sl := range s.slots {
 		if sl.conn != nil {
-			sl.conn.retireLocked()
+			sl.conn.markDeadLocked()
 		}
 	}
 	s.table.mu.Unlock()
