@@ -106,7 +106,7 @@ func sessionKeyOf(k *keyState) *sessionKey { return k.own.(*sessionKey) }
 // about. If it did, their callers might wait for each other's check without
 // end. The keys would still exclude each other.
 func (k *sessionKey) named(key Key) {
-	if key.print != 0 {
+	if key.fingerprint != 0 {
 		k.check = key.secretCheck()
 	}
 }
@@ -115,7 +115,7 @@ func (k *sessionKey) named(key Key) {
 // The key may have been requested under another name of the same number,
 // without a secret.
 func (k *sessionKey) suits(key Key) bool {
-	return key.print == 0 || k.conn.secrets[key.secretCheck()]
+	return key.fingerprint == 0 || k.conn.secrets[key.secretCheck()]
 }
 
 // expired reports whether the connection may have lost the key.
