@@ -18,7 +18,7 @@ import (
 type batch struct {
 	statement dialect.Batch
 	releases  []*keyState // beside statement.Release
-	tries     []*keyState // beside statement.Try
+	singles   []*keyState // beside statement.Try
 	groups    []group     // beside statement.Any
 	sets      []group     // beside statement.All
 
@@ -46,15 +46,15 @@ type group struct {
 func (b *batch) clear() {
 	b.statement.Reset()
 	clear(b.releases)
-	clear(b.tries)
+	clear(b.singles)
 	clear(b.groups)
 	clear(b.sets)
-	b.releases, b.tries, b.groups, b.sets = b.releases[:0], b.tries[:0], b.groups[:0], b.sets[:0]
+	b.releases, b.singles, b.groups, b.sets = b.releases[:0], b.singles[:0], b.groups[:0], b.sets[:0]
 }
 
 // mayBring returns how many locks the batch may bring.
 func (b *batch) mayBring() int {
-	n := len(b.tries) + len(b.groups)
+	n := len(b.singles) + len(b.groups)
 	for _, set := range b.sets {
 		n += len(set.keys)
 	}
@@ -81,7 +81,7 @@ func (b *batch) failLocked(t *keyTable, err error) {
 		t.replyLocked(k, err)
 		t.denyTriesLocked(k, err)
 	}
-	for _, k := range b.tries {
+	for _, k := range b.singles {
 		t.denyTriesLocked(k, err)
 	}
 	for _, groups := range [][]group{b.groups, b.sets} {

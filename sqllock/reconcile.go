@@ -39,7 +39,7 @@ func (c *connection) reconcile(err error) bool {
 			c.keyFreedLocked(k)
 		}
 	}
-	wanted := b.tries
+	wanted := b.singles
 	for _, groups := range [][]group{b.groups, b.sets} {
 		for _, g := range groups {
 			wanted = append(wanted, g.keys...)

@@ -159,7 +159,7 @@ func (s *Session) take(k *keyState) {
 	}
 	k.phase = queued
 	sessionKeyOf(k).slot = sl
-	sl.tries = append(sl.tries, k)
+	sl.singles = append(sl.singles, k)
 	sl.notifyLocked()
 }
 

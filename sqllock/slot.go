@@ -23,16 +23,16 @@ type slot struct {
 	inDriver *atomic.Int32 // attempts in progress in the driver, those that nobody waits for included: of the first slot, or of all others
 
 	// protected by s.table.mu
-	conn       *connection   // nil: none
-	away       error         // why requests have no chance: no answer for answerTimeout, or no connection
-	releases   []*keyState   // to give back; some may have been taken over since
-	tries      []*keyState   // to take
-	spareTries []*keyState   // memory for tries
-	groups     []*request    // to take some of
-	oldest     time.Duration // when the first of the queue came; 0: no caller waits for what is queued
-	down       *time.Timer   // until calls fail, while there is no connection
-	wasLost    bool          // there was a connection, or an attempt at one failed
-	retired    bool          // not needed any more
+	conn         *connection   // nil: none
+	away         error         // why requests have no chance: no answer for answerTimeout, or no connection
+	releases     []*keyState   // to give back; some may have been taken over since
+	singles      []*keyState   // keys to request one by one, for waiters too
+	spareSingles []*keyState   // memory for singles
+	groups       []*request    // to take some of
+	oldest       time.Duration // when the first of the queue came; 0: no caller waits for what is queued
+	down         *time.Timer   // until calls fail, while there is no connection
+	wasLost      bool          // there was a connection, or an attempt at one failed
+	retired      bool          // not needed any more
 }
 
 // newSlot returns a slot without a connection.
@@ -89,7 +89,7 @@ func (sl *slot) standing() int {
 
 // loadLocked returns how many locks are on sl, or may soon be.
 func (sl *slot) loadLocked() int {
-	n := len(sl.tries) + len(sl.groups)
+	n := len(sl.singles) + len(sl.groups)
 	if sl.conn != nil {
 		n += sl.conn.held + sl.conn.batch.mayBring()
 	}
@@ -134,7 +134,7 @@ func (sl *slot) signal() {
 // storeLengthLocked stores the length of the queue for coalesce, which reads it
 // often and without the mutex.
 func (sl *slot) storeLengthLocked() {
-	sl.queued.Store(int64(len(sl.releases) + len(sl.tries) + len(sl.groups)))
+	sl.queued.Store(int64(len(sl.releases) + len(sl.singles) + len(sl.groups)))
 }
 
 // lostLocked starts the time after which callers fail, unless sl is connected
@@ -163,10 +163,10 @@ func (sl *slot) lostLocked() {
 func (sl *slot) failQueueLocked(err error) {
 	t := sl.s.table
 	sl.away = err
-	tries, groups := sl.tries, sl.groups
-	sl.tries, sl.groups, sl.oldest = nil, nil, 0
+	singles, groups := sl.singles, sl.groups
+	sl.singles, sl.groups, sl.oldest = nil, nil, 0
 	sl.storeLengthLocked()
-	for _, k := range tries {
+	for _, k := range singles {
 		if k.phase == queued && sessionKeyOf(k).slot == sl {
 			sl.s.denyKeyLocked(k, err)
 		}
