@@ -114,16 +114,17 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 	ended := func(r *http.Request) { <-r.Context().Done() }
 	tests := []struct {
 		name string
+		m    *httpmw.Middleware
 		h    http.HandlerFunc
 		want int
 	}{
-		{"status before", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted); ended(r) }, http.StatusAccepted},
-		{"status after", func(w http.ResponseWriter, r *http.Request) { ended(r); w.WriteHeader(http.StatusAccepted) }, http.StatusAccepted},
-		{"body", func(w http.ResponseWriter, r *http.Request) { ended(r); _, _ = io.WriteString(w, "") }, http.StatusOK},
-		{"flush", func(w http.ResponseWriter, r *http.Request) { flush(w); ended(r) }, http.StatusOK},
-		{"alive", func(http.ResponseWriter, *http.Request) {}, http.StatusOK},
-		{"hints alone", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusEarlyHints); ended(r) }, http.StatusServiceUnavailable},
-		{"empty copy", func(w http.ResponseWriter, r *http.Request) {
+		{"status before", held(), func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted); ended(r) }, http.StatusAccepted},
+		{"status after", held(), func(w http.ResponseWriter, r *http.Request) { ended(r); w.WriteHeader(http.StatusAccepted) }, http.StatusAccepted},
+		{"body", held(), func(w http.ResponseWriter, r *http.Request) { ended(r); _, _ = io.WriteString(w, "") }, http.StatusOK},
+		{"flush", held(), func(w http.ResponseWriter, r *http.Request) { flush(w); ended(r) }, http.StatusOK},
+		{"alive", limited(sqllock.NewMemory()), func(http.ResponseWriter, *http.Request) {}, http.StatusOK},
+		{"hints alone", held(), func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusEarlyHints); ended(r) }, http.StatusServiceUnavailable},
+		{"empty copy", held(), func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, http.NoBody)
 			ended(r)
 		}, http.StatusServiceUnavailable},
@@ -131,7 +132,7 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			get(t, serve(t, held().Handler(tt.h))).want(t, tt.want)
+			get(t, serve(t, tt.m.Handler(tt.h))).want(t, tt.want)
 		})
 	}
 }

@@ -154,6 +154,7 @@ func TestKeyFuncFails(t *testing.T) {
 		{"bad id", fmt.Errorf("looking up: %w", ratelimit.ErrBadID), t.Context(), http.StatusBadRequest, false},
 		{"away", fmt.Errorf("looking up: %w", sqllock.ErrUnavailable), t.Context(), http.StatusServiceUnavailable, true},
 		{"its own", errors.New("dial tcp: refused"), t.Context(), http.StatusInternalServerError, false},
+		{"its own, with a response", fmt.Errorf("looking up: %w", teapotError()), t.Context(), http.StatusInternalServerError, false},
 		{"its own deadline", context.DeadlineExceeded, t.Context(), http.StatusInternalServerError, false},
 		{"a limit of its own is full", &ratelimit.BusyError{Namespace: "directory"}, t.Context(), http.StatusInternalServerError, false},
 		{"the client's end", fmt.Errorf("looking up: %w", context.Canceled), ended, http.StatusServiceUnavailable, true},

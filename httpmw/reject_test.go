@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/rejection"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -149,6 +150,9 @@ func TestRejectAlwaysWrites(t *testing.T) {
 		sqllock.ErrNotExclusive:     http.StatusServiceUnavailable,
 		context.DeadlineExceeded:    http.StatusServiceUnavailable,
 		errors.Join(io.EOF, io.EOF): http.StatusServiceUnavailable,
+
+		teapotError():                       http.StatusTeapot,
+		fmt.Errorf("db: %w", teapotError()): http.StatusServiceUnavailable, // an error inside chooses nothing
 	}
 	for err, want := range tests {
 		w := httptest.NewRecorder()
@@ -159,6 +163,12 @@ func TestRejectAlwaysWrites(t *testing.T) {
 		}
 		checkProblem(t, w.Result(), want)
 	}
+}
+
+// teapotError returns an error that chooses its response, as package
+// idempotency makes them.
+func teapotError() error {
+	return &rejection.Error{Err: io.EOF, Status: http.StatusTeapot, Detail: "Use a cup."}
 }
 
 func TestWithProblemType(t *testing.T) {

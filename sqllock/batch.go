@@ -21,6 +21,7 @@ type batch struct {
 	singles   []*keyState // beside statement.Try
 	groups    []group     // beside statement.Any
 	sets      []group     // beside statement.All
+	settled   int         // how many of the locks that the batch may bring the response has decided
 
 	// Of the statement under way, of whatever kind.
 	underWay bool
@@ -45,6 +46,7 @@ type group struct {
 // clear empties the batch for its next use.
 func (b *batch) clear() {
 	b.statement.Reset()
+	b.settled = 0
 	clear(b.releases)
 	clear(b.singles)
 	clear(b.groups)
@@ -52,9 +54,9 @@ func (b *batch) clear() {
 	b.releases, b.singles, b.groups, b.sets = b.releases[:0], b.singles[:0], b.groups[:0], b.sets[:0]
 }
 
-// mayBring returns how many locks the batch may bring.
+// mayBring returns how many locks the batch may still bring.
 func (b *batch) mayBring() int {
-	n := len(b.singles) + len(b.groups)
+	n := len(b.singles) + len(b.groups) - b.settled
 	for _, set := range b.sets {
 		n += len(set.keys)
 	}

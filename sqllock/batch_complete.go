@@ -41,6 +41,7 @@ func (c *connection) completeBatchLocked() bool {
 		}
 	}
 	for _, k := range b.singles {
+		b.settled++
 		if own := sessionKeyOf(k); own.busy {
 			own.busy = false
 			c.keyDeniedLocked(k, ErrHeld)
@@ -49,9 +50,11 @@ func (c *connection) completeBatchLocked() bool {
 		}
 	}
 	for i, g := range b.groups {
+		b.settled++
 		c.completeGroupLocked(g, b.statement.Won[i], answered)
 	}
 	for i, g := range b.sets {
+		b.settled += len(g.keys)
 		c.completeSetLocked(g, b.statement.Missing[i], answered)
 	}
 	b.clear()

@@ -397,3 +397,26 @@ func TestTryLockMeetsReleaseThatStalls(t *testing.T) {
 		})
 	}
 }
+
+// The time for which callers of a process hand a key on among themselves begins
+// with a grant. The time of a grant that was lost does not count.
+func TestHandOverTimeBeginsAnewAfterALoss(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		mustTry(t, s, ID(1))
+		first := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		second := begin(func() (*Lock, error) { return s.Lock(background, ID(1)) })
+		time.Sleep(fairness / 2)
+		server.onOpen = func(int) error { time.Sleep(fairness * 2 / 3); return nil }
+		server.session(0).hooks(nil, func() error { return errGone })
+		beginTry(background, s, ID(2)) // finds the loss
+		got := <-first
+		wantErr(t, "Lock after the loss", got, nil)
+		synctest.Wait()
+		statements := len(server.session(1).sent())
+		mustUnlock(t, got.lock)
+		wantErr(t, "the next waiter", returned(t, "Lock", second), nil)
+		if n := len(server.session(1).sent()) - statements; n != 0 {
+			t.Errorf("the hand-over took %d statements, want none", n)
+		}
+	})
+}

@@ -33,7 +33,7 @@ type keyState struct {
 	admitting bool   // readers are being let in
 	reply     *reply // of the Unlock that waits, while releasing or freeing
 
-	acquired time.Duration // while held: since when; of readers, the first
+	acquired time.Duration // while held: since when, of readers the first; after a hand-over only if the table registers
 	since    time.Duration // since when this process has kept the key, from hand to hand; 0: it has not
 
 	polls   int         // attempts of the waiters since the key was last seen to move

@@ -97,11 +97,17 @@ func (c *connection) renewLocked(at time.Duration) bool {
 	validFor := c.slot.s.options.validFor()
 	c.deadline.Store(int64(c.batch.sent + validFor))
 	c.deadlineBoot.Store(int64(c.batch.sentBoot + validFor))
+	c.endStallLocked()
+	c.armLocked()
+	return true
+}
+
+// endStallLocked lets callers in again, because the server has answered. c
+// lives.
+func (c *connection) endStallLocked() {
 	if c.stalled {
 		c.stalled, c.slot.away = false, nil
 	}
-	c.armLocked()
-	return true
 }
 
 // renew is renewLocked for a caller that does not hold the mutex.

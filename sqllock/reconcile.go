@@ -45,6 +45,7 @@ func (c *connection) reconcile(err error) bool {
 			wanted = append(wanted, g.keys...)
 		}
 	}
+	b.settled = b.mayBring() // from here on c.held counts what it has brought
 	for _, k := range wanted {
 		if holds[k.dbKey()] {
 			c.keyGrantedLocked(k, answered)
@@ -143,9 +144,15 @@ func (c *connection) accountsFor(holds map[dialect.Key]bool) bool {
 	return c.failed < tooMany
 }
 
-// maxLeft bounds the server processes that a Session remembers. The oldest is
-// forgotten.
-const maxLeft = 64
+const (
+	// maxLeft bounds the server processes that a Session remembers. The oldest is
+	// forgotten.
+	maxLeft = 64
+
+	// maxRejected is how many statements in a row, to end them, the server may
+	// reject. Then they are forgotten: the Session may have no right to end them.
+	maxRejected = 10
+)
 
 // rememberProcessLocked remembers the server process of c, which is lost. The
 // server may not have noticed, and keeps the locks. So the next connection ends
@@ -163,7 +170,8 @@ func (s *Session) rememberProcessLocked(c *connection) {
 
 // prepareEndLocked takes the server processes that lost connections have left
 // behind, to end them. Their locks have ended in this process. It does so when
-// c is new, and with each heartbeat until they are gone.
+// c is new, and with each heartbeat until they are gone or maxRejected is
+// reached.
 //
 // It also begins what is due once a heartbeat, and before the first batch.
 func (c *connection) prepareEndLocked() bool {
@@ -183,16 +191,25 @@ func (c *connection) prepareEndLocked() bool {
 // endLeft ends the processes, and returns those that are still there.
 func (c *connection) endLeft(left []dialect.Process) ([]dialect.Process, error) {
 	there, err := c.session.(dialect.Terminator).Terminate(left)
-	if err != nil && !survived(err) { // the next connection tries again
+	if err != nil { // it is tried again
 		there = left
 	}
 	return there, err
 }
 
-// completeEnd keeps the processes that are still there for the next heartbeat.
+// completeEnd keeps the processes that are still there for the next heartbeat,
+// unless the server has rejected too many statements to end them.
 func (c *connection) completeEnd(err error) (beat bool) {
 	s := c.slot.s
 	s.table.mu.Lock()
+	switch {
+	case err == nil:
+		s.leftRejected = 0
+	case survived(err):
+		if s.leftRejected++; s.leftRejected == maxRejected {
+			c.round.left, s.leftRejected = nil, 0
+		}
+	}
 	s.leftProcesses = append(c.round.left, s.leftProcesses...)
 	s.table.mu.Unlock()
 	return c.completeAside(err)
@@ -213,6 +230,9 @@ func (c *connection) completeAside(err error) (beat bool) {
 	defer s.table.mu.Unlock()
 	if err != nil {
 		c.batch.underWay = false
+		if !c.dead.Load() {
+			c.endStallLocked()
+		}
 		return false
 	}
 	if c.round.due && c.round.beat {

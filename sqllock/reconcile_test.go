@@ -1,6 +1,9 @@
 package sqllock
 
 import (
+	"context"
+	"database/sql"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,4 +91,62 @@ func TestReleaseWithoutAWaiterLeavesOthersTheirTime(t *testing.T) {
 		time.Sleep(answerTimeout / 2)
 		mustUnlock(t, mustTry(t, s, ID(2)))
 	}, WithAsyncUnlock())
+}
+
+// A fakeProcesses is a fake server whose sessions have server processes. It
+// counts the statements that end those, and rejects the first ones.
+type fakeProcesses struct {
+	*fakeServer
+	rejects int
+
+	countMu sync.Mutex
+	asked   int
+}
+
+func (f *fakeProcesses) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
+	s, err := f.fakeServer.Open(ctx, db, set)
+	if err != nil {
+		return nil, err
+	}
+	return &terminatingSession{s.(*fakeSession), f}, nil
+}
+
+type terminatingSession struct {
+	*fakeSession
+	processes *fakeProcesses
+}
+
+// Process implements dialect.Terminator.
+func (s *terminatingSession) Process() dialect.Process { return dialect.Process{PID: 1, Start: 1} }
+
+// Terminate implements dialect.Terminator.
+func (s *terminatingSession) Terminate([]dialect.Process) ([]dialect.Process, error) {
+	f := s.processes
+	f.countMu.Lock()
+	defer f.countMu.Unlock()
+	if f.asked++; f.asked <= f.rejects {
+		return nil, &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
+	}
+	return nil, nil
+}
+
+// The server process of a lost connection is ended, even if the server rejects
+// that at first. A server that always rejects it is not asked for ever.
+func TestLeftProcessIsEndedAfterARejection(t *testing.T) {
+	for _, tt := range []struct{ rejects, asked int }{{0, 1}, {1, 2}, {1 << 30, maxRejected}} {
+		processes := &fakeProcesses{rejects: tt.rejects}
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			server.session(0).hooks(nil, func() error { return errGone })
+			beginTry(background, s, ID(1)) // finds the loss
+			time.Sleep(time.Hour)
+			processes.countMu.Lock()
+			defer processes.countMu.Unlock()
+			if processes.asked != tt.asked {
+				t.Errorf("%d statements to end a process, of which %d may be rejected; want %d", processes.asked, tt.rejects, tt.asked)
+			}
+		}, func(o *options) {
+			processes.fakeServer = o.dialect.(*fakeServer)
+			o.dialect = processes
+		})
+	}
 }

@@ -112,6 +112,9 @@ func (t *keyTable) freedLocked(k *keyState, err error) {
 	case k.waiters[0].waits && now()-k.since >= fairness && t.handOver != forever && !k.tried():
 		k.since = 0
 		t.pollAfterLocked(k, yieldFor)
+	case err != nil: // another process may have had the key meanwhile
+		k.since = 0
+		t.resumeLocked(k)
 	default:
 		t.resumeLocked(k)
 	}

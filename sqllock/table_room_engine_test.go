@@ -210,6 +210,29 @@ func TestLookFails(t *testing.T) {
 	})
 }
 
+// An answer ends a stall, even if it rejects the statement. From then on calls
+// reach the server.
+func TestRejectedLookEndsAStall(t *testing.T) {
+	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		before := table.looked()
+		hook, resume := hold(t)
+		table.change(func() {
+			table.onLook = func() error {
+				_ = hook()
+				return &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
+			}
+		})
+		var last <-chan called
+		for n := int64(0); table.looked() == before; n++ { // up to the Session's share
+			last = beginTry(background, s, ID(n))
+		}
+		wantErr(t, "TryLock behind a look that is stuck", <-last, ErrUnavailable)
+		resume()
+		synctest.Wait()
+		mustTry(t, s, ID(-1))
+	})
+}
+
 // A table has no room if it is so full that the statement that reads it fails.
 func TestLookAtAFullTable(t *testing.T) {
 	withTable(t, 1000, 1, func(t *testing.T, s *Session, table *fakeTable) {

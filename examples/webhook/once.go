@@ -146,10 +146,15 @@ func poisonous(err error) bool {
 // reason returns err in words that may be logged. The driver's own words name
 // hosts and users.
 func reason(err error) string {
-	var server *pgconn.PgError
+	var (
+		server    *pgconn.PgError
+		malformed *pgconn.ParseConfigError
+	)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return "the event's row in processed_events was deleted just now"
+	case errors.As(err, &malformed):
+		return "DATABASE_URL is not understood"
 	case !errors.As(err, &server):
 		return "the database does not respond"
 	}

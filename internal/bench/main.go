@@ -1,4 +1,4 @@
-// Command bench measures this kit next to what people use instead, on a
+// Command bench measures latchkey next to what people use instead, on a
 // PostgreSQL and a Redis that it starts and removes. `make bench` runs it.
 //
 //	go run .                                       # all of it; writes docs/benchmarks.md with its plots
@@ -108,7 +108,7 @@ func parse(args []string, stderr io.Writer) (c command, err error) {
 	return c, nil
 }
 
-// choose is the scenarios to run.
+// choose returns the names of the scenarios to run.
 func choose(only string, quick bool) (names []string, err error) {
 	var all []string
 	for _, s := range scenarios {

@@ -1,5 +1,5 @@
-// Command chaos runs the fault campaign. Processes of the kit work on a real
-// PostgreSQL while faults of all kinds are injected, and everything that they saw
+// Command chaos runs the fault campaign. Processes that use latchkey work on a
+// real PostgreSQL while faults of all kinds are injected. Everything that they saw
 // is checked.
 //
 //	go run . -rows 1,2,3 -faults 5

@@ -26,7 +26,7 @@ type Orders struct {
 	Driver, DSN string
 	LeaseTable  bool          // sqllock.WithLeaseTable
 	Lease       time.Duration // sqllock.WithLease; 0 is the default
-	Arbiter     string        // contend: where to report
+	Counter     string        // contend: where to report
 	Rounds      int           // contend: grants for each of 64 callers, or of Callers
 	Callers     int           // contend; 0 is 64
 	Locks       int           // hold: how many
@@ -110,7 +110,7 @@ func hold(ctx context.Context, s *sqllock.Session, n int) error {
 }
 
 // contend makes many goroutines contend for one key. Each holder reports to the
-// arbiter.
+// counter.
 func contend(s *sqllock.Session, o Orders) error {
 	if o.Callers == 0 {
 		o.Callers = 64
@@ -130,11 +130,11 @@ func contend(s *sqllock.Session, o Orders) error {
 }
 
 func contender(s *sqllock.Session, o Orders, i int) error {
-	arbiter, err := net.Dial("tcp", o.Arbiter) //nolint:noctx // loopback
+	counter, err := net.Dial("tcp", o.Counter) //nolint:noctx // loopback
 	if err != nil {
 		return err
 	}
-	defer arbiter.Close()
+	defer counter.Close()
 	for grants := 0; grants < o.Rounds; {
 		take := s.TryLock
 		if i%2 == 0 {
@@ -150,10 +150,10 @@ func contender(s *sqllock.Session, o Orders, i int) error {
 		}
 		grants++
 		for _, report := range []byte{'+', '-'} {
-			if _, err := arbiter.Write([]byte{report}); err != nil {
+			if _, err := counter.Write([]byte{report}); err != nil {
 				return err
 			}
-			if _, err := io.ReadFull(arbiter, make([]byte, 1)); err != nil {
+			if _, err := io.ReadFull(counter, make([]byte, 1)); err != nil {
 				return err
 			}
 		}
@@ -164,22 +164,22 @@ func contender(s *sqllock.Session, o Orders, i int) error {
 	return nil
 }
 
-// An arbiter counts the holders that report to be inside. It knows nothing of
-// locks. A holder goes on only when the arbiter has confirmed its report.
-type arbiter struct {
+// A counter counts the holders that report to be inside. It knows nothing of
+// locks. A holder goes on only when the counter has confirmed its report.
+type counter struct {
 	listener net.Listener
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	entries  atomic.Int32
 }
 
-func newArbiter(t *testing.T) *arbiter {
+func newCounter(t *testing.T) *counter {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &arbiter{listener: listener}
+	c := &counter{listener: listener}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -187,17 +187,17 @@ func newArbiter(t *testing.T) *arbiter {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { a.listen(conn) })
+			wg.Go(func() { c.listen(conn) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
 		wg.Wait()
 	})
-	return a
+	return c
 }
 
-func (a *arbiter) listen(conn net.Conn) {
+func (c *counter) listen(conn net.Conn) {
 	defer conn.Close()
 	report := make([]byte, 1)
 	for {
@@ -205,12 +205,12 @@ func (a *arbiter) listen(conn net.Conn) {
 			return
 		}
 		if report[0] == '+' {
-			a.entries.Add(1)
-			if a.inside.Add(1) > 1 {
-				a.overlaps.Add(1)
+			c.entries.Add(1)
+			if c.inside.Add(1) > 1 {
+				c.overlaps.Add(1)
 			}
 		} else {
-			a.inside.Add(-1)
+			c.inside.Add(-1)
 		}
 		if _, err := conn.Write(report); err != nil {
 			return
@@ -222,11 +222,11 @@ func (a *arbiter) listen(conn net.Conn) {
 // 64 callers in each. It checks that two callers are never inside at once.
 func Processes(t *testing.T, orders ...Orders) {
 	t.Helper()
-	a := newArbiter(t)
+	c := newCounter(t)
 	var workers []*subprocess.Process
 	want := 0
 	for _, o := range orders {
-		o.Job, o.Arbiter = "contend", a.listener.Addr().String()
+		o.Job, o.Counter = "contend", c.listener.Addr().String()
 		workers = append(workers, StartWorker(t, o))
 		callers := o.Callers
 		if callers == 0 {
@@ -239,11 +239,11 @@ func Processes(t *testing.T, orders ...Orders) {
 			t.Errorf("worker %d: %v", i, err)
 		}
 	}
-	if n := a.overlaps.Load(); n > 0 {
+	if n := c.overlaps.Load(); n > 0 {
 		t.Errorf("two callers held one key %d times", n)
 	}
-	if got := int(a.entries.Load()); got != want {
+	if got := int(c.entries.Load()); got != want {
 		t.Errorf("%d grants, want %d", got, want)
 	}
-	t.Logf("%d grants in %d processes, %d overlaps", a.entries.Load(), len(workers), a.overlaps.Load())
+	t.Logf("%d grants in %d processes, %d overlaps", c.entries.Load(), len(workers), c.overlaps.Load())
 }

@@ -1,6 +1,6 @@
-// Package mutants shows that tests and campaign would catch a bug: it plants known
-// ones, each a patch in this folder, in a copy of the tree, and runs what should
-// notice.
+// Package mutants shows that the tests and the campaign would catch a bug. It
+// plants known bugs one at a time in a copy of the tree, and runs what should
+// notice. Each bug is a patch in this folder.
 package mutants
 
 import (
@@ -21,7 +21,7 @@ import (
 //	dir: internal/chaos
 //	campaign: go run . -rows 2,4,5 -faults 3
 //
-// There is a line about the campaign where that sees the bug as well.
+// The line "campaign:" is there if the campaign sees the bug as well.
 type Mutant struct {
 	Name     string // the patch's file name, without its ending
 	Wrong    string // what is wrong, for people

@@ -27,6 +27,10 @@ func Main(run func(context.Context, *Instance) error) {
 	subprocess.Main(role, func(ctx context.Context, o orders) error { return runInstance(ctx, o, run) })
 	length := flag.Duration("for", 9*time.Second, "how long the instances work, at least")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "cron: it takes flags only")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := withDatabase(ctx, func(d *database) error { return demonstrate(ctx, d, *length, os.Stdout) })
 	stop()

@@ -31,7 +31,7 @@ func Main(run func(context.Context, *Worker) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := Run(ctx, os.Args[1:], os.Stdout)
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "jobqueue:", err)
 		os.Exit(1)
 	}
@@ -69,6 +69,8 @@ func ParseFlags(args []string) (Flags, error) {
 		return Flags{}, err
 	}
 	switch {
+	case set.NArg() > 0:
+		return Flags{}, errors.New("it takes flags only")
 	case f.way != "both" && ways[f.way] == nil:
 		return Flags{}, errors.New("the way is advisory, skip or both")
 	case f.jobs < 1 || f.kills < 0 || f.atOnce < 1 || f.outage < 0:

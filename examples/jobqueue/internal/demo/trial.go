@@ -62,8 +62,12 @@ func (t *Trial) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, p := range t.Fleet {
-		<-p.ready
+	for _, p := range t.Fleet { // a worker waits for the database as long as that takes
+		select {
+		case <-p.ready:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	begin := time.Now()
 	if err := t.disturb(ctx); err != nil {

@@ -5,6 +5,7 @@ package demo
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,11 @@ const Lease = 2 * time.Second
 // a throwaway server.
 func Main(run func(ctx context.Context, databaseURL string) error) {
 	subprocess.Main(role, run)
+	flag.Parse() // there are none: -h and mistakes end the program here
+	if flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "leader: it takes no arguments")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := withDatabase(ctx, func(url string) error { return demonstrate(ctx, url, os.Stdout) })
 	stop()

@@ -32,6 +32,11 @@ func parseFlags(args []string) (flags, error) {
 	set.DurationVar(&f.load, "load", 3*time.Second, "how long to send requests")
 	set.DurationVar(&f.export, "export", 0, "how long an export takes (0: 250ms, with -serve 5s)")
 	if err := set.Parse(args); err != nil {
+		return flags{}, err // flag has printed the reason
+	}
+	if set.NArg() > 0 {
+		err := errors.New("quickstart: it takes flags only")
+		fmt.Fprintln(set.Output(), err)
 		return flags{}, err
 	}
 	if f.export == 0 {
@@ -48,8 +53,11 @@ func parseFlags(args []string) (flags, error) {
 func Main(namespace string, run func(context.Context, *Instance) error) {
 	subprocess.Main(role, run)
 	f, err := parseFlags(os.Args[1:])
-	if err != nil {
-		os.Exit(2) // flag has printed the reason
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		os.Exit(2) // the reason is printed
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = withFleet(ctx, namespace, f, func(fleet *fleet) error {

@@ -49,6 +49,9 @@ func parseFlags(args []string) (flags, error) {
 	if err := set.Parse(args); err != nil {
 		return flags{}, err
 	}
+	if set.NArg() > 0 {
+		return flags{}, errors.New("it takes flags only")
+	}
 	if f.events <= 0 || f.wait < 0 || f.timeout <= 0 {
 		return flags{}, errors.New("-events and -timeout must be positive, -wait not negative")
 	}
@@ -151,7 +154,8 @@ func runName() string {
 	return "evt-" + hex.EncodeToString(name) + "-"
 }
 
-// sendAll delivers n events, several at a time.
+// sendAll delivers n events, several at a time. If ctx ends, it begins no more of
+// them and returns the cause.
 func (s *sender) sendAll(ctx context.Context, run string, n int, out io.Writer) ([]event, error) {
 	events := make([]event, n)
 	errs := make([]error, n)
@@ -165,6 +169,9 @@ func (s *sender) sendAll(ctx context.Context, run string, n int, out io.Writer) 
 		})
 	}
 	for i := range events {
+		if ctx.Err() != nil {
+			break
+		}
 		events[i] = event{ID: fmt.Sprintf("%s%04d", run, i+1), Account: fmt.Sprintf("acct-%d", i%7), Amount: int64(100 + i)}
 		next <- i
 		if (i+1)%50 == 0 {
@@ -173,6 +180,9 @@ func (s *sender) sendAll(ctx context.Context, run string, n int, out io.Writer) 
 	}
 	close(next)
 	workers.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	return events, errors.Join(errs...)
 }
 
