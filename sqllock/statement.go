@@ -93,7 +93,7 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		switch {
 		case err == nil:
 			return c.completeBatch()
-		case survived(err):
+		case dialect.Survives(err):
 			return c.reconcile(fromDialect(err))
 		}
 		c.loseConnection(err.Error())
