@@ -55,7 +55,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	case <-ctx.Done():
 		return brought, ctx.Err()
 	}
-	race := &race[T]{ctx: ctx, b: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
+	race := &race[T]{ctx: ctx, slot: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
 	race.start()
 	return race.first(sl.s.answers(ctx))
 }
@@ -66,7 +66,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 // Invariant: every attempt either delivers its outcome to first, or undoes it.
 type race[T any] struct {
 	ctx      context.Context // ends with the race
-	b        *slot
+	slot     *slot
 	do       func(context.Context) (T, error)
 	undo     func(T)
 	outcomes chan outcome[T]
@@ -83,7 +83,7 @@ type outcome[T any] struct {
 // start starts an attempt. If the pool has no two connections for it, it
 // cancels the one before, which hangs.
 func (r *race[T]) start() {
-	if stats := r.b.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
+	if stats := r.slot.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
 		r.giveUp()
 	}
 	within, cancel := context.WithTimeout(r.ctx, connectTimeout)
@@ -91,7 +91,7 @@ func (r *race[T]) start() {
 	r.running++
 	go func() {
 		defer cancel()
-		brought, err := once(within, r.b, r.do, r.undo)
+		brought, err := once(within, r.slot, r.do, r.undo)
 		select {
 		case r.outcomes <- outcome[T]{brought, err}:
 		case <-r.ctx.Done():
@@ -111,7 +111,7 @@ func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 		case <-r.ctx.Done():
 			return none, r.ctx.Err()
 		case <-answers:
-			if r.b.inDriver.Load() < maxAbandoned {
+			if r.slot.inDriver.Load() < maxAbandoned {
 				r.start()
 			}
 		case o := <-r.outcomes:
