@@ -13,9 +13,9 @@ import (
 // connectTimeout bounds one attempt to connect.
 const connectTimeout = 5 * time.Second
 
-// maxAbandoned bounds the goroutines, and so the connections, that a stuck
+// maxInDriver bounds the goroutines, and so the connections, that a stuck
 // driver can cost. Beyond it no attempt is made.
-const maxAbandoned = 4
+const maxInDriver = 4
 
 // hangs is how long an attempt may take before the server is probed. It also
 // bounds a probe.
@@ -35,7 +35,7 @@ const maxBeside = 2
 // were lost while the network was cut. So another one starts as soon as the
 // server responds to a probe, and the first to succeed counts.
 func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
-	if sl.inDriver.Load() >= maxAbandoned {
+	if sl.inDriver.Load() >= maxInDriver {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
 	}
 	ctx, cancel := context.WithCancel(caller)
@@ -111,7 +111,7 @@ func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 		case <-r.ctx.Done():
 			return none, r.ctx.Err()
 		case <-answers:
-			if r.slot.inDriver.Load() < maxAbandoned {
+			if r.slot.inDriver.Load() < maxInDriver {
 				r.start()
 			}
 		case o := <-r.outcomes:
