@@ -158,7 +158,7 @@ func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
 	k.waiters = append(k.waiters, r)
 	r.states[i] = k
 	r.open++
-	if k.phase == idle && k.polling && !r.waits && !r.all { // only readers wait in line: mustWait says so
+	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
 		k.polling = false
 		k.timer.Stop()
 	}

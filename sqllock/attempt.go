@@ -13,9 +13,9 @@ import (
 // connectTimeout bounds one attempt to connect.
 const connectTimeout = 5 * time.Second
 
-// maxAbandoned bounds the goroutines, and so the connections, that a stuck
+// maxInDriver bounds the goroutines, and so the connections, that a stuck
 // driver can cost. Beyond it no attempt is made.
-const maxAbandoned = 4
+const maxInDriver = 4
 
 // hangs is how long an attempt may take before the server is probed. It also
 // bounds a probe.
@@ -35,7 +35,7 @@ const maxBeside = 2
 // were lost while the network was cut. So another one starts as soon as the
 // server responds to a probe, and the first to succeed counts.
 func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
-	if sl.abandoned.Load() >= maxAbandoned {
+	if sl.inDriver.Load() >= maxInDriver {
 		return brought, &dialect.Failure{Kind: dialect.Gone, Reason: "earlier attempts to connect are stuck in the driver"}
 	}
 	ctx, cancel := context.WithCancel(caller)
@@ -55,7 +55,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 	case <-ctx.Done():
 		return brought, ctx.Err()
 	}
-	race := &race[T]{ctx: ctx, b: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
+	race := &race[T]{ctx: ctx, slot: sl, do: do, undo: undo, outcomes: make(chan outcome[T])}
 	race.start()
 	return race.first(sl.s.answers(ctx))
 }
@@ -66,7 +66,7 @@ func attempt[T any](caller context.Context, sl *slot, do func(context.Context) (
 // Invariant: every attempt either delivers its outcome to first, or undoes it.
 type race[T any] struct {
 	ctx      context.Context // ends with the race
-	b        *slot
+	slot     *slot
 	do       func(context.Context) (T, error)
 	undo     func(T)
 	outcomes chan outcome[T]
@@ -83,7 +83,7 @@ type outcome[T any] struct {
 // start starts an attempt. If the pool has no two connections for it, it
 // cancels the one before, which hangs.
 func (r *race[T]) start() {
-	if stats := r.b.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
+	if stats := r.slot.s.db.Stats(); r.giveUp != nil && stats.MaxOpenConnections > 0 && stats.MaxOpenConnections-stats.InUse < 2 {
 		r.giveUp()
 	}
 	within, cancel := context.WithTimeout(r.ctx, connectTimeout)
@@ -91,7 +91,7 @@ func (r *race[T]) start() {
 	r.running++
 	go func() {
 		defer cancel()
-		brought, err := once(within, r.b, r.do, r.undo)
+		brought, err := once(within, r.slot, r.do, r.undo)
 		select {
 		case r.outcomes <- outcome[T]{brought, err}:
 		case <-r.ctx.Done():
@@ -111,7 +111,7 @@ func (r *race[T]) first(answers <-chan struct{}) (none T, err error) {
 		case <-r.ctx.Done():
 			return none, r.ctx.Err()
 		case <-answers:
-			if r.b.abandoned.Load() < maxAbandoned {
+			if r.slot.inDriver.Load() < maxInDriver {
 				r.start()
 			}
 		case o := <-r.outcomes:
@@ -138,9 +138,9 @@ func isContext(err error) bool {
 func once[T any](ctx context.Context, sl *slot, do func(context.Context) (T, error), undo func(T)) (brought T, err error) {
 	done := make(chan outcome[T])
 	abandoned := make(chan struct{})
-	sl.abandoned.Add(1)
+	sl.inDriver.Add(1)
 	go func() {
-		defer sl.abandoned.Add(-1)
+		defer sl.inDriver.Add(-1)
 		brought, err := do(ctx)
 		select {
 		case done <- outcome[T]{brought, err}:

@@ -18,7 +18,7 @@ import (
 type batch struct {
 	statement dialect.Batch
 	releases  []*keyState // beside statement.Release
-	tries     []*keyState // beside statement.Try
+	singles   []*keyState // beside statement.Try
 	groups    []group     // beside statement.Any
 	sets      []group     // beside statement.All
 	settled   int         // how many of the locks that the batch may bring the response has decided
@@ -34,6 +34,10 @@ type batch struct {
 
 // A group is what request wants together: one of keys or, in a set, all of
 // them.
+//
+// Invariant: each of keys is in phase requested, as those of the batch are. They
+// are the keys that this statement requests for request, which may want others
+// too. Meanwhile request may be decided, because its caller has left.
 type group struct {
 	keys    []*keyState
 	request *request
@@ -44,15 +48,15 @@ func (b *batch) clear() {
 	b.statement.Reset()
 	b.settled = 0
 	clear(b.releases)
-	clear(b.tries)
+	clear(b.singles)
 	clear(b.groups)
 	clear(b.sets)
-	b.releases, b.tries, b.groups, b.sets = b.releases[:0], b.tries[:0], b.groups[:0], b.sets[:0]
+	b.releases, b.singles, b.groups, b.sets = b.releases[:0], b.singles[:0], b.groups[:0], b.sets[:0]
 }
 
 // mayBring returns how many locks the batch may still bring.
 func (b *batch) mayBring() int {
-	n := len(b.tries) + len(b.groups) - b.settled
+	n := len(b.singles) + len(b.groups) - b.settled
 	for _, set := range b.sets {
 		n += len(set.keys)
 	}
@@ -79,7 +83,7 @@ func (b *batch) failLocked(t *keyTable, err error) {
 		t.replyLocked(k, err)
 		t.denyTriesLocked(k, err)
 	}
-	for _, k := range b.tries {
+	for _, k := range b.singles {
 		t.denyTriesLocked(k, err)
 	}
 	for _, groups := range [][]group{b.groups, b.sets} {

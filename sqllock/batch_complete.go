@@ -40,7 +40,7 @@ func (c *connection) completeBatchLocked() bool {
 			sessionKeyOf(k).busy = true
 		}
 	}
-	for _, k := range b.tries {
+	for _, k := range b.singles {
 		b.settled++
 		if own := sessionKeyOf(k); own.busy {
 			own.busy = false

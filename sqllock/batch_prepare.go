@@ -21,14 +21,14 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	limit = min(limit, c.session.Room())
 	limit -= c.prepareReleasesLocked(limit)
 	b.oldest, sl.oldest = sl.oldest, 0
-	if len(sl.releases)+max(len(sl.tries)-limit, 0) > 0 {
+	if len(sl.releases)+max(len(sl.singles)-limit, 0) > 0 {
 		sl.oldest = b.oldest
-		if full { // the next statement may leave some behind again: their timeout begins anew with each answer
+		if full { // left for lack of room, not of a turn: their timeout begins anew with each answer
 			sl.oldest = now()
 		}
 	}
 	room, set, beyond := c.roomLocked()
-	c.prepareTriesLocked(limit, room, beyond)
+	c.prepareSinglesLocked(limit, room, beyond)
 	c.prepareGroupsLocked(room, set, beyond)
 	checked := c.demand.checked
 	c.looked, c.demand.full, c.demand.checked = false, false, false
@@ -69,18 +69,18 @@ func (c *connection) prepareReleasesLocked(limit int) int {
 	return len(releases)
 }
 
-// prepareTriesLocked adds up to limit of the keys that are queued one by one.
+// prepareSinglesLocked adds up to limit of the keys that are queued one by one.
 // room is how many more keys may be requested, and beyond the error for the
 // others.
 //
 // A key whose secret has not been checked goes back into the queue. The check
 // is then in a statement before the next batch.
-func (c *connection) prepareTriesLocked(limit, room int, beyond error) {
+func (c *connection) prepareSinglesLocked(limit, room int, beyond error) {
 	sl, t := c.slot, c.slot.s.table
-	limit = min(limit, len(sl.tries))
-	tries, rest := sl.tries[:limit], sl.tries[limit:]
-	sl.tries, sl.spareTries = append(sl.spareTries[:0], rest...), sl.tries // what follows may queue again
-	for _, k := range tries {
+	limit = min(limit, len(sl.singles))
+	singles, rest := sl.singles[:limit], sl.singles[limit:]
+	sl.singles, sl.spareSingles = append(sl.spareSingles[:0], rest...), sl.singles // what follows may queue again
+	for _, k := range singles {
 		m := k.wantedMode()
 		switch {
 		case k.phase != queued || sessionKeyOf(k).slot != sl:
@@ -93,23 +93,23 @@ func (c *connection) prepareTriesLocked(limit, room int, beyond error) {
 			if err := c.wantSecretLocked(k); err != nil {
 				sl.s.denyKeyLocked(k, err)
 			} else {
-				sl.tries = append(sl.tries, k)
+				sl.singles = append(sl.singles, k)
 			}
-		case len(c.batch.tries) < room:
-			c.addTryLocked(k, m)
+		case len(c.batch.singles) < room:
+			c.addSingleLocked(k, m)
 		case beyond == errLookFirst:
 			c.needsLook = true
-			sl.tries = append(sl.tries, k)
+			sl.singles = append(sl.singles, k)
 		default:
 			sl.s.denyKeyLocked(k, beyond)
 		}
 	}
 }
 
-// addTryLocked adds k to the batch.
-func (c *connection) addTryLocked(k *keyState, m lockMode) {
+// addSingleLocked adds k to the batch.
+func (c *connection) addSingleLocked(k *keyState, m lockMode) {
 	c.startLocked(k, m)
-	c.batch.tries = append(c.batch.tries, k)
+	c.batch.singles = append(c.batch.singles, k)
 	c.batch.statement.Try = append(c.batch.statement.Try, k.dbKey())
 }
 
@@ -129,7 +129,7 @@ func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
 	sl, t := c.slot, c.slot.s.table
 	groups := sl.groups
 	sl.groups = nil
-	fits := c.session.Room() - len(c.batch.releases) - len(c.batch.tries)
+	fits := c.session.Room() - len(c.batch.releases) - len(c.batch.singles)
 	for _, r := range groups {
 		r.enqueued = false
 		if r.decided {
@@ -191,7 +191,7 @@ func (s *Session) denyGroupLocked(r *request, states []*keyState, err error) {
 // many they are.
 func (c *connection) addGroupLocked(r *request, states []*keyState) int {
 	if len(states) == 1 {
-		c.addTryLocked(states[0], exclusive)
+		c.addSingleLocked(states[0], exclusive)
 		return 1
 	}
 	keys := make([]dialect.Key, len(states))

@@ -94,7 +94,7 @@ func (c *ConnLocker) awaitQuiet(key Key) {
 	for {
 		c.table.mu.Lock()
 		k, stepped := c.table.keys.of(key.id()), c.stepped
-		quiet := k == nil || !k.underWay()
+		quiet := k == nil || !k.orphaned()
 		c.table.mu.Unlock()
 		if quiet {
 			return
@@ -159,7 +159,7 @@ func (c *ConnLocker) work() {
 		c.table.mu.Lock()
 		doubt := c.doubt
 		c.table.mu.Unlock()
-		if missing || (err != nil && !survived(err)) || doubt {
+		if missing || (err != nil && !dialect.Survives(err)) || doubt {
 			c.dropConnection(k, err)
 		} else {
 			c.completeStep(k, ok, err)

@@ -115,7 +115,7 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	c := newConnection(sl, session)
 	again := sl.wasLost && !t.closed
 	if t.closed {
-		c.retireLocked()
+		c.markDeadLocked()
 	} else {
 		sl.conn, sl.away, sl.wasLost = c, nil, false
 		if sl.down != nil {
@@ -150,10 +150,10 @@ func (sl *slot) closeConnection(c *connection) {
 	case <-timer.C:
 	}
 	c.session.Abort()
-	sl.abandoned.Add(1)
+	sl.inDriver.Add(1)
 	go func() {
 		<-c.stopped
-		sl.abandoned.Add(-1)
+		sl.inDriver.Add(-1)
 	}()
 }
 
@@ -182,8 +182,8 @@ func (sl *slot) unreachable(err error) {
 	}
 }
 
-// backOff pauses after a failure that followed others. It returns early when
-// the Session is closed.
+// backOff pauses after a failure, longer after each in a row. It returns early
+// when the Session is closed.
 func (sl *slot) backOff(failures int) {
 	timer := time.NewTimer(jitter(min(backoffMin<<min(failures, 10), backoffMax)))
 	defer timer.Stop()
@@ -196,7 +196,7 @@ func (sl *slot) backOff(failures int) {
 // growLocked adds a slot, which takes locks once it has connected.
 func (s *Session) growLocked() {
 	sl := newSlot(s)
-	sl.away, sl.abandoned = ErrUnavailable, &s.abandoned
+	sl.away, sl.inDriver = ErrUnavailable, &s.inDriver
 	s.slots = append(s.slots, sl)
 	s.tasks.Add(1)
 	go sl.keepConnected(nil)

@@ -17,7 +17,10 @@ import (
 // and completes it, one after the other.
 //
 // Invariant: while it is not dead, the table has a key state for every key that
-// the database holds for it. The sessionKey of that state names the connection.
+// the database has granted to it, and the sessionKey of that state names the
+// connection. Two things are not named there. The keys of the batch under way
+// are in phase requested, and their sessionKeys name the slot. The locks of
+// secret checks have no key state: secrets lists them.
 type connection struct {
 	slot    *slot
 	session dialect.Session
@@ -34,7 +37,7 @@ type connection struct {
 	tended       time.Duration // when what is due once a heartbeat was last done
 	needsLook    bool          // what is queued waits for a look at the server's lock table
 	looked       bool          // the table was looked at since the last batch
-	registered   time.Duration // when what is held was last written into the registry
+	registered   time.Duration // when the registry was last due, whether the write succeeded or not
 	unregistered bool          // that failed
 
 	// protected by table.mu
@@ -54,13 +57,23 @@ type connection struct {
 // Invariant: the fields of a kind belong to its statement from prepare to
 // complete. The goroutine of the connection alone uses them, so they need no
 // mutex.
+//
+//	drawToken      tokens: the requests; token: the answer
+//	endProcesses   left: before send the processes to end, after it those still there
+//	lookAtTable    asked: prepared; table: the answer
+//	checkSecret    dropped, wanted: what to drop, then what to use; refused: the answer
+//	writeRegistry  register: what to write
+//	exchangeKeys   none: the batch has its own
+//
+// due stays as it was when the round began. beat begins like due, and turns
+// false with the first statement that proves that the session lives.
 type round struct {
 	next statementKind // the kind to come to next
 	due  bool          // a heartbeat was due when the round began
 	beat bool          // one is still due: none of its statements has been one
 	tend bool          // what is due once a heartbeat is due in this round
 
-	// What the statement under way carries, by its kind, and its answers.
+	// What the statements carry, by their kind, and their answers.
 	tokens   []*tokenRequest
 	token    dialect.Token
 	left     []dialect.Process // to end; then those that are still there
@@ -90,6 +103,10 @@ const (
 func beginRound(due bool) round { return round{due: due, beat: due} }
 
 // A tokenRequest is a call that waits for a token of lock to replace old.
+//
+// Invariant: the goroutine of the connection alone writes err, and only before
+// it closes done. The caller reads err only after that. A caller who has left
+// reads nothing.
 type tokenRequest struct {
 	lock *Lock
 	old  *dialect.Token
@@ -121,9 +138,9 @@ func (c *connection) hasServed() bool {
 	return c.served
 }
 
-// retireLocked ends c without loss, because it holds no lock or because the
-// holders are told otherwise. table.mu is held.
-func (c *connection) retireLocked() {
+// markDeadLocked marks c as dead, and stops its timer. The caller sees to the
+// locks on it: there are none, or their holders are told. table.mu is held.
+func (c *connection) markDeadLocked() {
 	if !c.dead.Swap(true) {
 		c.timer.Stop()
 		close(c.gone)
@@ -140,7 +157,7 @@ func (c *connection) loseConnection(why string) {
 		t.mu.Unlock()
 		return
 	}
-	c.retireLocked()
+	c.markDeadLocked()
 	sl.lostLocked()
 	sl.s.rememberProcessLocked(c)
 	sl.s.counters.losses++

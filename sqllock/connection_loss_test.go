@@ -261,8 +261,8 @@ func TestStuckReconnections(t *testing.T) {
 		opens := server.opens
 		server.onOpen = nil
 		server.mu.Unlock()
-		if opens > 1+maxAbandoned {
-			t.Errorf("%d attempts are stuck, want %d at the most", opens-1, maxAbandoned)
+		if opens > 1+maxInDriver {
+			t.Errorf("%d attempts are stuck, want %d at the most", opens-1, maxInDriver)
 		}
 		close(gate)
 		time.Sleep(ticks)

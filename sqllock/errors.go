@@ -98,6 +98,23 @@ func fromDialect(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, err) // a context's: its text is constant
 }
 
+// txError returns the error of a call on a transaction: nil if ok, ErrHeld if
+// not. An error of the server keeps its SQLSTATE.
+func txError(ok bool, err error) error {
+	var failure *dialect.Failure
+	switch {
+	case err == nil && ok:
+		return nil
+	case err == nil:
+		return ErrHeld
+	case errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Closed):
+		return fmt.Errorf("sqllock: %w", failure)
+	case errors.As(err, &failure):
+		return fromDialect(err)
+	}
+	return err // the caller's context has ended
+}
+
 // ended returns the error of a call whose ctx has ended: ctx's own, after
 // ErrLost if the loss of a lock has ended ctx.
 func ended(ctx context.Context) error {

@@ -104,7 +104,7 @@ func TestWatchedAfterFence(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			"disputed claim": func(s *sqllock.Session, _ *sqllock.Lock) {
+			"disputed secret": func(s *sqllock.Session, _ *sqllock.Lock) {
 				if _, err := s.TryLock(t.Context(), secret.Key("ann")); !errors.Is(err, sqllock.ErrNotExclusive) {
 					t.Fatalf("TryLock: %v, want ErrNotExclusive", err)
 				}

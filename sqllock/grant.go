@@ -106,7 +106,8 @@ func (t *keyTable) reacquiredLocked(k *keyState) {
 //
 // Invariant: while a key is held in mode shared, it has at least one reader. If
 // a request is first in line for it, that request waits to have the key
-// exclusively, or asks for it with another secret.
+// exclusively, or asks for it with another secret. The connection has not
+// checked that secret, so the key does not suit that request.
 
 // mayJoinLocked reports whether another reader, which wants k under the name
 // key, may share it.

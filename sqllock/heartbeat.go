@@ -78,6 +78,6 @@ func (c *connection) retireIfSpare() bool {
 		return false
 	}
 	s.removeLocked(c.slot)
-	c.retireLocked()
+	c.markDeadLocked()
 	return true
 }

@@ -19,10 +19,10 @@ import (
 // Two keys exclude each other if they have the same key space and the same
 // 64-bit number, whatever their namespaces.
 type Key struct {
-	namespace Namespace
-	number    int64
-	print     uint32 // of the secret it was made with; 0: none
-	space     dialect.Space
+	namespace   Namespace
+	number      int64
+	fingerprint uint32 // of the secret it was made with; 0: none
+	space       dialect.Space
 }
 
 // id returns the key as the database sees it.
@@ -109,18 +109,18 @@ func (n Namespace) Keyed(secret []byte) KeyedNamespace {
 		panic("sqllock: Keyed needs a secret that is not empty")
 	}
 	k := KeyedNamespace{namespace: n, secret: string(secret)}
-	// The print differs between secrets and is not 0. No other hashed text
+	// The fingerprint differs between secrets and is not 0. No other hashed text
 	// begins with '#'.
-	k.print = max(binary.BigEndian.Uint32(k.mac("#")), 1)
+	k.fingerprint = max(binary.BigEndian.Uint32(k.mac("#")), 1)
 	return k
 }
 
 // A KeyedNamespace makes the keys of a [Namespace] under a secret.
 // [Namespace.Keyed] returns one. The methods of the zero value panic.
 type KeyedNamespace struct {
-	namespace Namespace
-	secret    string
-	print     uint32
+	namespace   Namespace
+	secret      string
+	fingerprint uint32
 }
 
 // Key returns the key of id, like [Namespace.Key] with HMAC-SHA-256.
@@ -137,7 +137,7 @@ func (k KeyedNamespace) SlotKey(id string, i int) Key {
 // hashed returns the key of the HMAC-SHA-256 of prefix + ":" + id.
 func (k KeyedNamespace) hashed(prefix, id string) Key {
 	key := k.namespace.key(k.mac(prefix + ":" + id))
-	key.print = k.print
+	key.fingerprint = k.fingerprint
 	return key
 }
 

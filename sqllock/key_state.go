@@ -42,7 +42,21 @@ type keyState struct {
 }
 
 // A phase is how far a key is on its way from a request to its release. The
-// page how-it-works.md has a picture.
+// page how-it-works.md has a picture. These are the transitions:
+//
+//	idle      → queued     taken; a source without a queue skips this phase
+//	queued    → requested  a statement takes it along
+//	queued    → idle       all callers have left, or it is denied before a statement
+//	idle      → requested  as one of the keys of a group, which do not queue by themselves
+//	requested → held       granted to a caller
+//	requested → releasing  granted, and no caller wants it any more
+//	requested → idle       denied, or the connection is lost
+//	held      → releasing  the last lock ends, and no caller takes the key over
+//	releasing → held       a new caller takes it over
+//	releasing → freeing    a statement takes the release along; Memory skips this phase
+//	freeing   → releasing  the statement has failed, and the key is still there
+//	freeing   → idle       freed
+//	held, releasing → idle  the connection is lost
 type phase uint8
 
 const (
@@ -158,9 +172,9 @@ func (k *keyState) drop(r *request) {
 	}
 }
 
-// underWay reports whether a statement for k is sent, or will be, and no caller
+// orphaned reports whether a statement for k is sent, or will be, and no caller
 // waits for it any more.
-func (k *keyState) underWay() bool {
+func (k *keyState) orphaned() bool {
 	switch k.phase {
 	case requested:
 		return len(k.waiters) == 0

@@ -18,9 +18,11 @@ import (
 // exclude each other too. It also keeps a session of the database from taking
 // the same advisory lock twice.
 //
-// Invariant: keys has a state for a key exactly while the key is held,
-// requested, being released or waited for. So memory is bounded by calls and
-// locks, not by the keys ever seen.
+// Invariant: keys has a state for a key exactly while the key is held, queued,
+// requested, being released or waited for. A queued key whose callers have all
+// left stays until the next batch is prepared, or until the queue fails after
+// answerTimeout. So memory is bounded by locks, by calls, and by the calls of
+// such a moment, not by the keys ever seen.
 type keyTable struct {
 	source      source
 	handOver    time.Duration // how long a key may pass between callers of this process; 0: not at all; forever: without end
@@ -69,7 +71,8 @@ type source interface {
 	// newKey makes the memory of a key state, with the source's own value in it.
 	newKey() *keyState
 
-	// take requests the key of k, which is idle, in the mode that its waiters want.
+	// take requests the key of k, which is idle, in the mode that its waiters want
+	// (wantedMode). A set may be first in line. It does not get this grant.
 	take(k *keyState)
 
 	// takeGroup requests the first free one of the idle keys of r. If r wants
@@ -79,7 +82,8 @@ type source interface {
 	// giveBack releases the key of k, which is releasing.
 	giveBack(k *keyState)
 
-	// away returns why a request for k has no chance now, or nil.
+	// away returns why a request for k has no chance now, or nil. If k is nil, it
+	// is about a key that nothing is under way for.
 	away(k *keyState) error
 }
 

@@ -16,6 +16,15 @@ import (
 // at which the last answered statement was sent, plus the lease, less what
 // clocks may differ by (options.validFor). It takes both clocks: the monotonic
 // one stands still while the system is suspended.
+//
+// These words say how far a connection, and then its slot, has come:
+//
+//	stalled  callers have waited 0.9 s for the response; they were told, and locks stay
+//	late     the deadline has passed by the monotonic clock
+//	overdue  the deadline has passed by one of the clocks
+//	dead     the connection has ended with all its locks; gone is then closed
+//	expired  dead or overdue: its locks are no longer certainly held
+//	away     of a slot: requests have no chance, because it is stalled or not connected
 type lease struct {
 	deadline     atomic.Int64 // by now
 	deadlineBoot atomic.Int64 // by options.bootTime
@@ -29,8 +38,9 @@ type lease struct {
 
 // beginLease begins the lease of c, which has just answered.
 //
-// To open it took several statements. Nothing is held yet, so a deadline that
-// is a little late does no harm until the first statement corrects it.
+// To open it took several statements. The deadline should count from when the
+// last of them was sent, and counts from its answer. Nothing is held yet, so
+// that does no harm until the first statement corrects it.
 func (c *connection) beginLease() {
 	validFor := c.slot.s.options.validFor()
 	c.alarm = now() + validFor

@@ -64,8 +64,7 @@ func (l *Lock) attachLocked() *attached {
 
 // A home is what a Lock goes back to: the key table of its locker.
 type home interface {
-	// unlock releases l, within a bound. It is called once, after l has ended with
-	// ErrReleased.
+	// unlock releases l, within a bound. It is called once, after l has ended.
 	unlock(l *Lock) error
 }
 

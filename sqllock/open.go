@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
-	"github.com/latchkey-go/latchkey/internal/dialect/mysql"
 )
 
 // Open returns a Session on db. It connects, and proves that locks exclude on
@@ -90,7 +88,7 @@ func (s *Session) Close() error {
 	locks := s.table.closeLocked()
 	for _, sl := range s.slots {
 		if sl.conn != nil {
-			sl.conn.retireLocked()
+			sl.conn.markDeadLocked()
 		}
 	}
 	s.table.mu.Unlock()
@@ -125,15 +123,10 @@ func (s *Session) Close() error {
 func (s *Session) Dialect() Dialect {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
-	switch s.options.dialect.(type) {
-	case nil:
+	if s.options.dialect == nil {
 		return s.options.named
-	case leasetable.SQLite:
-		return SQLite
-	case mysql.Dialect:
-		return MySQL
 	}
-	return PostgreSQL
+	return Dialect(s.options.dialect.Traits().Name)
 }
 
 // Stats are the figures of a [Session], for metrics and logs.
@@ -143,7 +136,7 @@ type Stats struct {
 	Connections int    // database connections in use; 0 while the database is away
 	Exchanges   uint64 // statements of locks answered, heartbeats included
 	Losses      uint64 // connections lost, with every lock on them
-	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat
+	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat; of several, the one opened last
 
 	RoundTrip    time.Duration // of a statement, smoothed; 0 before the first
 	RoundTripMax time.Duration // the longest so far

@@ -68,8 +68,9 @@ func WithMaxConns(n int) Option {
 
 // WithAsyncUnlock makes Unlock return without waiting for the database, which
 // saves a round trip for each lock. In this process the next request for the
-// key still waits for the release. Another process may be rejected while the
-// release is on its way, even after it has received the whole HTTP response.
+// key takes it over, or waits for the release if that is sent. Another process
+// may be rejected while the release is on its way, even after it has received
+// the whole HTTP response.
 // Unlock does not report a loss that shows only then.
 func WithAsyncUnlock() Option {
 	return func(o *options) { o.async = true }

@@ -145,7 +145,7 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 			t.Errorf("seed %d: a key state is stored under another key", seed)
 		case !moves(k, nil):
 			t.Errorf("seed %d: an idle key with %d waiters makes no progress", seed, len(k.waiters))
-		case k.phase == queued && !slices.Contains(sessionKeyOf(k).slot.tries, k):
+		case k.phase == queued && !slices.Contains(sessionKeyOf(k).slot.singles, k):
 			t.Errorf("seed %d: a key is queued nowhere", seed)
 		case k.phase == held && (k.lock == nil) == (len(k.readers) == 0):
 			t.Errorf("seed %d: a key is held without a holder, or by readers beside an exclusive holder", seed)

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -39,7 +38,7 @@ func (c *connection) reconcile(err error) bool {
 			c.keyFreedLocked(k)
 		}
 	}
-	wanted := b.tries
+	wanted := b.singles
 	for _, groups := range [][]group{b.groups, b.sets} {
 		for _, g := range groups {
 			wanted = append(wanted, g.keys...)
@@ -74,7 +73,7 @@ func (c *connection) releaseAgainLocked(k *keyState) {
 // The text of an error does not decide: an error that ended the session may
 // look like an error of the statement.
 func (c *connection) stillHolds(err error) bool {
-	if !survived(err) {
+	if !dialect.Survives(err) {
 		c.loseConnection(err.Error())
 		return false
 	}
@@ -105,7 +104,7 @@ func setOf(keys []dialect.Key) map[dialect.Key]bool {
 func (c *connection) heldKeys() ([]dialect.Key, error) {
 	for pause := pollMin; ; pause = min(2*pause, pollAway) {
 		keys, err := c.session.Held()
-		if err == nil || !survived(err) {
+		if err == nil || !dialect.Survives(err) {
 			return keys, err
 		}
 		timer := time.NewTimer(pause)
@@ -116,13 +115,6 @@ func (c *connection) heldKeys() ([]dialect.Key, error) {
 			return nil, err
 		}
 	}
-}
-
-// survived reports whether err is of a statement that failed on a session that
-// lives.
-func survived(err error) bool {
-	var failure *dialect.Failure
-	return errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Full)
 }
 
 // accountsFor reports whether the session holds every lock on c. After too many
@@ -205,7 +197,7 @@ func (c *connection) completeEnd(err error) (beat bool) {
 	switch {
 	case err == nil:
 		s.leftRejected = 0
-	case survived(err):
+	case dialect.Survives(err):
 		if s.leftRejected++; s.leftRejected == maxRejected {
 			c.round.left, s.leftRejected = nil, 0
 		}
@@ -213,31 +205,4 @@ func (c *connection) completeEnd(err error) (beat bool) {
 	s.leftProcesses = append(c.round.left, s.leftProcesses...)
 	s.table.mu.Unlock()
 	return c.completeAside(err)
-}
-
-// completeAside completes a statement that changes no lock. It reports whether
-// the statement was a heartbeat.
-//
-// If the server has rejected it, the locks are as they were. But that proves
-// nothing, so the deadline stays, and a heartbeat is still due.
-func (c *connection) completeAside(err error) (beat bool) {
-	if err != nil && !survived(err) {
-		c.loseConnection(err.Error())
-		return true
-	}
-	s := c.slot.s
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	if err != nil {
-		c.batch.underWay = false
-		if !c.dead.Load() {
-			c.endStallLocked()
-		}
-		return false
-	}
-	if c.round.due && c.round.beat {
-		s.counters.exchanges++
-	}
-	c.renewLocked(now())
-	return true
 }

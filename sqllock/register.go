@@ -120,7 +120,7 @@ func (s *Session) enrollLater(ctx context.Context, session dialect.Session) erro
 // withoutRegistry returns err of enroll, unless the session lives. Then it logs
 // err.
 func (s *Session) withoutRegistry(err error) error {
-	if err == nil || !survived(err) {
+	if err == nil || !dialect.Survives(err) {
 		return err
 	}
 	s.options.log.Warn(registryFails, "reason", err)

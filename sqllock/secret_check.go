@@ -26,20 +26,20 @@ import (
 //   - A connection drops a check only if no key on it needs the check, and only
 //     to make room for another one.
 type secretCheck struct {
-	namespace Namespace
-	print     uint32
+	namespace   Namespace
+	fingerprint uint32
 }
 
 // secretCheck is the check that a connection must use before it requests k.
 func (k Key) secretCheck() secretCheck {
-	if k.print == 0 {
+	if k.fingerprint == 0 {
 		return secretCheck{}
 	}
-	return secretCheck{k.namespace, k.print}
+	return secretCheck{k.namespace, k.fingerprint}
 }
 
 func (check secretCheck) dialect() dialect.SecretCheck {
-	return dialect.SecretCheckOf(string(check.namespace), check.print)
+	return dialect.SecretCheckOf(string(check.namespace), check.fingerprint)
 }
 
 // A secretConflict is a check that was refused.

@@ -50,7 +50,7 @@ type Session struct {
 
 	registrar  *registrar    // nil: without; who connects may change it, others only read it
 	connecting chan struct{} // holds a token while a slot connects: one at a time
-	abandoned  atomic.Int32  // of all slots but the first
+	inDriver   atomic.Int32  // of all slots but the first
 
 	// protected by table.mu
 	slots         []*slot       // at least one
@@ -99,9 +99,15 @@ type sessionKey struct {
 // sessionKeyOf returns what the Session keeps for k.
 func sessionKeyOf(k *keyState) *sessionKey { return k.own.(*sessionKey) }
 
-// named notes which check a connection needs before it requests the key.
+// named notes which check a connection needs before it requests the key. The
+// last name counts.
+//
+// Assumption: no two names with one number and different secrets are wanted at
+// once. Their numbers are 64 bits of hashes, so chance does not bring that
+// about. If it did, their callers might wait for each other's check without
+// end. The keys would still exclude each other.
 func (k *sessionKey) named(key Key) {
-	if key.print != 0 {
+	if key.fingerprint != 0 {
 		k.check = key.secretCheck()
 	}
 }
@@ -110,7 +116,7 @@ func (k *sessionKey) named(key Key) {
 // The key may have been requested under another name of the same number,
 // without a secret.
 func (k *sessionKey) suits(key Key) bool {
-	return key.print == 0 || k.conn.secrets[key.secretCheck()]
+	return key.fingerprint == 0 || k.conn.secrets[key.secretCheck()]
 }
 
 // expired reports whether the connection may have lost the key.
@@ -154,7 +160,7 @@ func (s *Session) take(k *keyState) {
 	}
 	k.phase = queued
 	sessionKeyOf(k).slot = sl
-	sl.tries = append(sl.tries, k)
+	sl.singles = append(sl.singles, k)
 	sl.notifyLocked()
 }
 

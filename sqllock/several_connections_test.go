@@ -172,8 +172,8 @@ func TestStuckGrowth(t *testing.T) {
 		}
 		server.mu.Lock()
 		defer server.mu.Unlock()
-		if stuck := server.opens - 1; stuck > maxAbandoned {
-			t.Errorf("%d attempts are stuck, want at most %d", stuck, maxAbandoned)
+		if stuck := server.opens - 1; stuck > maxInDriver {
+			t.Errorf("%d attempts are stuck, want at most %d", stuck, maxInDriver)
 		}
 	}, withPerConn(2), WithMaxConns(2))
 }

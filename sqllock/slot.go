@@ -13,30 +13,31 @@ import (
 // sent by then stays in the queue.
 //
 // Invariant: while oldest is not 0 and there is a connection, its goroutine is
-// at work or has a token in wake. Only the first call to queue something leaves
-// a token.
+// at work or has a token in wake. Of the calls that queue something in one turn
+// only the first needs to leave a token. A token may also be there for other
+// work: a release for which no caller waits, a token to draw, a new connection.
 type slot struct {
-	s         *Session
-	wake      chan struct{} // holds a token when there may be something to send
-	queued    atomic.Int64  // the length of the queue, a moment ago
-	abandoned *atomic.Int32 // goroutines stuck in the driver, left behind: of the first slot, or of all others
+	s        *Session
+	wake     chan struct{} // holds a token when there may be something to send
+	queued   atomic.Int64  // the length of the queue, a moment ago
+	inDriver *atomic.Int32 // attempts in progress in the driver, those that nobody waits for included: of the first slot, or of all others
 
 	// protected by s.table.mu
-	conn       *connection   // nil: none
-	away       error         // why requests have no chance: no answer for answerTimeout, or no connection
-	releases   []*keyState   // to give back; some may have been taken over since
-	tries      []*keyState   // to take
-	spareTries []*keyState   // memory for tries
-	groups     []*request    // to take some of
-	oldest     time.Duration // when the first of the queue came; 0: no caller waits for what is queued
-	down       *time.Timer   // until calls fail, while there is no connection
-	wasLost    bool          // there was a connection, or an attempt at one failed
-	retired    bool          // not needed any more
+	conn         *connection   // nil: none
+	away         error         // why requests have no chance: no answer for answerTimeout, or no connection
+	releases     []*keyState   // to give back; some may have been taken over since
+	singles      []*keyState   // keys to request one by one, for waiters too
+	spareSingles []*keyState   // memory for singles
+	groups       []*request    // to take some of
+	oldest       time.Duration // when the first of the queue came; 0: no caller waits for what is queued
+	down         *time.Timer   // until calls fail, while there is no connection
+	wasLost      bool          // there was a connection, or an attempt at one failed
+	retired      bool          // not needed any more
 }
 
 // newSlot returns a slot without a connection.
 func newSlot(s *Session) *slot {
-	return &slot{s: s, wake: make(chan struct{}, 1), abandoned: new(atomic.Int32)}
+	return &slot{s: s, wake: make(chan struct{}, 1), inDriver: new(atomic.Int32)}
 }
 
 // growPause is how long a Session goes without another connection after an
@@ -88,7 +89,7 @@ func (sl *slot) standing() int {
 
 // loadLocked returns how many locks are on sl, or may soon be.
 func (sl *slot) loadLocked() int {
-	n := len(sl.tries) + len(sl.groups)
+	n := len(sl.singles) + len(sl.groups)
 	if sl.conn != nil {
 		n += sl.conn.held + sl.conn.batch.mayBring()
 	}
@@ -133,7 +134,7 @@ func (sl *slot) signal() {
 // storeLengthLocked stores the length of the queue for coalesce, which reads it
 // often and without the mutex.
 func (sl *slot) storeLengthLocked() {
-	sl.queued.Store(int64(len(sl.releases) + len(sl.tries) + len(sl.groups)))
+	sl.queued.Store(int64(len(sl.releases) + len(sl.singles) + len(sl.groups)))
 }
 
 // lostLocked starts the time after which callers fail, unless sl is connected
@@ -162,10 +163,10 @@ func (sl *slot) lostLocked() {
 func (sl *slot) failQueueLocked(err error) {
 	t := sl.s.table
 	sl.away = err
-	tries, groups := sl.tries, sl.groups
-	sl.tries, sl.groups, sl.oldest = nil, nil, 0
+	singles, groups := sl.singles, sl.groups
+	sl.singles, sl.groups, sl.oldest = nil, nil, 0
 	sl.storeLengthLocked()
-	for _, k := range tries {
+	for _, k := range singles {
 		if k.phase == queued && sessionKeyOf(k).slot == sl {
 			sl.s.denyKeyLocked(k, err)
 		}

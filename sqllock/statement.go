@@ -93,7 +93,7 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		switch {
 		case err == nil:
 			return c.completeBatch()
-		case survived(err):
+		case dialect.Survives(err):
 			return c.reconcile(fromDialect(err))
 		}
 		c.loseConnection(err.Error())
@@ -116,6 +116,33 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		c.round.beat = false
 	}
 	return !c.dead.Load()
+}
+
+// completeAside completes a statement that changes no lock. It reports whether
+// the statement was a heartbeat.
+//
+// If the server has rejected it, the locks are as they were. But that proves
+// nothing, so the deadline stays, and a heartbeat is still due.
+func (c *connection) completeAside(err error) (beat bool) {
+	if err != nil && !dialect.Survives(err) {
+		c.loseConnection(err.Error())
+		return true
+	}
+	s := c.slot.s
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	if err != nil {
+		c.batch.underWay = false
+		if !c.dead.Load() {
+			c.endStallLocked()
+		}
+		return false
+	}
+	if c.round.due && c.round.beat {
+		s.counters.exchanges++
+	}
+	c.renewLocked(now())
+	return true
 }
 
 // coalesce gives callers time to queue their next requests, for as long as the

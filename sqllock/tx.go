@@ -82,23 +82,6 @@ func lockTx(ctx context.Context, tx Tx, key dialect.Key, wait time.Duration) err
 	return inContext(ctx, txError(ok, err))
 }
 
-// txError returns the error of a call on a transaction: nil if ok, ErrHeld if
-// not. An error of the server keeps its SQLSTATE.
-func txError(ok bool, err error) error {
-	var failure *dialect.Failure
-	switch {
-	case err == nil && ok:
-		return nil
-	case err == nil:
-		return ErrHeld
-	case errors.As(err, &failure) && (failure.Kind == dialect.Statement || failure.Kind == dialect.Closed):
-		return fmt.Errorf("sqllock: %w", failure)
-	case errors.As(err, &failure):
-		return fromDialect(err)
-	}
-	return err // the caller's context has ended
-}
-
 // inContext returns err, of a call on a transaction, with what has ended ctx.
 // After that some drivers report only that the server cancelled the statement.
 //

@@ -159,7 +159,8 @@ func (t *keyTable) denyTriesLocked(k *keyState, err error) {
 }
 
 // denyBusyLocked denies k because another session holds it. A denial of the
-// exclusive mode says nothing about readers.
+// exclusive mode says nothing to readers. One of the shared mode holds for
+// both.
 func (t *keyTable) denyBusyLocked(k *keyState) {
 	t.denyLocked(k, ErrHeld, func(r *request) bool {
 		return r.number <= k.upTo && (r.mode == exclusive || k.mode == shared)

@@ -7,9 +7,12 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Every dialect keeps every promise of Locker.
+// The Sessions of every kind of database keep every promise of Locker. Those
+// with advisory locks of PostgreSQL have this test in package sqllock, as
+// TestSessionConforms.
 func TestConformance(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind, o lockertest.Orders) {
+		sqllock.Schema(process(t, o).Dialect()) // panics if the kind's name is no constant
 		fleet := lockertest.Fleet{
 			New:    func(t *testing.T) sqllock.Locker { return process(t, o) },
 			InLine: func(l sqllock.Locker) int { return l.(*sqllock.Session).Stats().Waiting },

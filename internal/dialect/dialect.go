@@ -36,6 +36,7 @@ type Dialect interface {
 
 // Traits are the differences between kinds of databases that the engine knows.
 type Traits struct {
+	Name           string        // the kind of database: a constant of type sqllock.Dialect
 	Lease          time.Duration // the default
 	HeldPerSession int           // more locks than these are faster on another session; 0: any number is as fast on one
 	CloseTimeout   time.Duration // bounds Destroy

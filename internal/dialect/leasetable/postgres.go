@@ -26,7 +26,7 @@ type PostgreSQL struct{}
 
 // Traits says that one session serves any number of locks.
 func (PostgreSQL) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, CloseTimeout: endTimeout}
+	return dialect.Traits{Name: "postgres", Lease: dialect.DefaultLease, CloseTimeout: endTimeout}
 }
 
 // Open creates the tables if they are missing, and a session in them.

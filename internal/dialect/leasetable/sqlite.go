@@ -21,7 +21,7 @@ type SQLite struct{}
 
 // Traits has a short lease, since only the lease shows that a process is dead.
 func (SQLite) Traits() dialect.Traits {
-	return dialect.Traits{Lease: 5 * time.Second, CloseTimeout: endTimeout}
+	return dialect.Traits{Name: "sqlite", Lease: 5 * time.Second, CloseTimeout: endTimeout}
 }
 
 // Open creates the tables if they are missing, and a session in them. It sets

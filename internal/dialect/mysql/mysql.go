@@ -26,7 +26,7 @@ type Dialect struct{}
 // new lock MariaDB looks through all locks of its session. That takes twice as
 // long with 2,000 locks as with none.
 func (Dialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: dialect.HeldPerConnection, CloseTimeout: dialect.ConnectionCloseTimeout}
+	return dialect.Traits{Name: "mysql", Lease: dialect.DefaultLease, HeldPerSession: dialect.HeldPerConnection, CloseTimeout: dialect.ConnectionCloseTimeout}
 }
 
 // Open takes two connections of db and proves on them that locks exclude. Then

@@ -27,7 +27,7 @@ type Dialect struct {
 // end of each statement the server walks through all locks that the session
 // holds.
 func (Dialect) Traits() dialect.Traits {
-	return dialect.Traits{Lease: dialect.DefaultLease, HeldPerSession: dialect.HeldPerConnection, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true, Registers: true}
+	return dialect.Traits{Name: "postgres", Lease: dialect.DefaultLease, HeldPerSession: dialect.HeldPerConnection, CloseTimeout: dialect.ConnectionCloseTimeout, Readers: true, Registers: true}
 }
 
 // Open takes two connections of db and proves on them that advisory locks
