@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway internal/bench internal/chaos internal/databases)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway internal/bench internal/chaos)))
 
 # The systems that the root module must compile for, besides the one that runs
 # its tests.
@@ -27,7 +27,8 @@ demo: ## run examples/quickstart, on DATABASE_URL or a throwaway SQLite file
 
 test: deps ## run all tests, on real PostgreSQL, MariaDB and SQLite
 	$(GO) test ./...
-	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test ./..."; (cd $$m && $(GO) test ./...); done
+	@printf '%s\n' $(MODULES) | xargs -n 1 -P 2 sh -c 'out=$$(cd "$$1" && $(GO) test ./... 2>&1); status=$$?; \
+		printf "%s\n" "cd $$1 && $(GO) test ./..." "$$out"; exit $$status' sh
 
 test-matrix: deps ## run the tests on PostgreSQL 14 to 18, or on VERSIONS (fetched with npm, 10 min)
 	@GO="$(GO)" sh internal/pgtest/matrix.sh $(VERSIONS)
