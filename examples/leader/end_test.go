@@ -49,7 +49,7 @@ func frozen(t *testing.T) bool {
 // frozen. Where the program can say why it ends, it does not blame its instances.
 func TestEndInFreeze(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("no list of processes")
+		t.Skip("the test finds instances that are left over in /proc, which only Linux has")
 	}
 	for name, signal := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
 		t.Run(name, func(t *testing.T) {

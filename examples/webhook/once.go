@@ -83,7 +83,7 @@ func (rc *receiver) once(ctx context.Context, e event) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	time.Sleep(rc.work)
+	time.Sleep(rc.work) // stands for an effect that takes time; the demonstration kills and freezes here
 	rc.demo.At(demo.BeforeCommit)
 	// After an error the commit may have happened or not. The sender sends the
 	// event again, and the next call finds out.
