@@ -1,0 +1,107 @@
+package browser_test
+
+import (
+	"flag"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+var repeats = flag.Int("repeats", 1, "how often TestLive goes through its scenario")
+
+// liveWithin bounds the time from an event, as the database shows it, until an
+// open page does. The page promises two seconds. The machine of a test may be
+// busy, so the test allows more, and its log has the times.
+const liveWithin = 10 * time.Second
+
+// A delay is how long an event took from the database to an open page.
+type delay struct {
+	event string
+	took  time.Duration
+}
+
+// Two other processes hold locks, wait, deadlock and die. Each of that appears on
+// pages that are open, and is gone from them when it is over.
+func TestLive(t *testing.T) {
+	needPrograms(t)
+	dsn := pgtest.Database(t)
+	s := serve(t, dsn, nil)
+	locks, waits := s.tab(t, look{}), s.tab(t, look{})
+	locks.open(publicPrefix + "locks")
+	waits.open(publicPrefix + "waits")
+	for _, p := range []*tab{locks, waits} {
+		evaluate[bool](p, "window.opened = true") // gone after a reload
+	}
+	delays := make(map[string][]time.Duration)
+	for range *repeats {
+		for _, d := range goThrough(t, s, dsn, locks, waits) {
+			delays[d.event] = append(delays[d.event], d.took)
+		}
+	}
+	for _, p := range []*tab{locks, waits} {
+		if !evaluate[bool](p, "window.opened === true") {
+			t.Error("the page was loaded again")
+		}
+	}
+	for _, event := range []string{"hold", "wait", "deadlock", "release", "die"} {
+		d := delays[event]
+		slices.Sort(d)
+		t.Logf("%-8s on the page after: median %v, longest %v of %d", event, d[len(d)/2].Round(time.Millisecond), d[len(d)-1].Round(time.Millisecond), len(d))
+		if longest := d[len(d)-1]; longest > liveWithin {
+			t.Errorf("%s: on the page after %v", event, longest)
+		}
+	}
+}
+
+// goThrough runs the scenario once, with two new processes.
+func goThrough(t *testing.T, s *site, dsn string, locks, waits *tab) (delays []delay) {
+	t.Helper()
+	measure := func(event string, p *tab, expression string, inDatabase func(*lockwatch.Snapshot) bool) {
+		t.Helper()
+		shown := eventually(t, event+" in the database", func() bool { return inDatabase(s.snapshot()) })
+		delays = append(delays, delay{event, max(0, p.await(event, expression).Sub(shown))})
+	}
+	one := startClient(t, clientOrders{Driver: "pgx", DSN: dsn, Holder: "one", Heartbeat: 200 * time.Millisecond})
+	two := startClient(t, clientOrders{Driver: "postgres", DSN: dsn, Holder: "two", Heartbeat: 200 * time.Millisecond})
+	first, second := exportKey(1), exportKey(2)
+
+	one.hold(1)
+	measure("hold", locks, shows(first), holds(first))
+	two.hold(2)
+	measure("hold", locks, shows(second), holds(second))
+
+	one.wait(2, 1)
+	measure("wait", waits, shows(second), func(seen *lockwatch.Snapshot) bool { return len(seen.Waiters) == 1 })
+
+	two.wait(1, 2)
+	measure("deadlock", waits, "document.querySelector('main').textContent.includes('deadlock') || document.querySelector('main').textContent.includes('cycle')",
+		func(seen *lockwatch.Snapshot) bool { return len(seen.Cycles()) == 1 })
+
+	one.die()
+	measure("die", locks, "!("+shows(first)+")", func(seen *lockwatch.Snapshot) bool { return !holds(first)(seen) })
+	two.release(2)
+	measure("release", locks, "!("+shows(second)+")", func(seen *lockwatch.Snapshot) bool { return !holds(second)(seen) })
+	two.die()
+	eventually(t, "all locks are free", func() bool { return len(s.snapshot().Waiters) == 0 })
+	return delays
+}
+
+// shows is an expression that says whether the view has key.
+func shows(key sqllock.Key) string {
+	return "document.querySelector('main').textContent.includes(" + strconv.Quote(strconv.FormatInt(key.Int64(), 10)) + ")"
+}
+
+func holds(key sqllock.Key) func(*lockwatch.Snapshot) bool {
+	return func(seen *lockwatch.Snapshot) bool {
+		holders, _ := seen.Find(key)
+		return len(holders) > 0
+	}
+}
+
+var _ = strings.Contains
