@@ -72,6 +72,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/usertx",
 	},
 	"sqllock/election":  {"sqllock"},
+	"sqllock/lockui":    {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockwatch"},
 	"sqllock/lockwatch": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/postgres"},
 	"sqllock/shard":     {"sqllock"},
 	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
