@@ -2,9 +2,9 @@ package browser_test
 
 import (
 	"flag"
+	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -80,11 +80,13 @@ func goThrough(t *testing.T, s *site, dsn string, locks, waits *tab) (delays []d
 	measure("wait", waits, shows(second), func(seen *lockwatch.Snapshot) bool { return len(seen.Waiters) == 1 })
 
 	two.wait(1, 2)
-	measure("deadlock", waits, "document.querySelector('main').textContent.includes('deadlock') || document.querySelector('main').textContent.includes('cycle')",
+	measure("deadlock", waits, "document.querySelectorAll('main svg g.cycle').length === 2",
 		func(seen *lockwatch.Snapshot) bool { return len(seen.Cycles()) == 1 })
 
+	// The server gives the key of the dead process to the one that waits.
+	dead := holderOf(s.snapshot(), first)
 	one.die()
-	measure("die", locks, "!("+shows(first)+")", func(seen *lockwatch.Snapshot) bool { return !holds(first)(seen) })
+	measure("die", locks, "!"+hasProcess(dead), func(seen *lockwatch.Snapshot) bool { return holderOf(seen, first) == holderOf(seen, second) })
 	two.release(2)
 	measure("release", locks, "!("+shows(second)+")", func(seen *lockwatch.Snapshot) bool { return !holds(second)(seen) })
 	two.die()
@@ -97,11 +99,21 @@ func shows(key sqllock.Key) string {
 	return "document.querySelector('main').textContent.includes(" + strconv.Quote(strconv.FormatInt(key.Int64(), 10)) + ")"
 }
 
-func holds(key sqllock.Key) func(*lockwatch.Snapshot) bool {
-	return func(seen *lockwatch.Snapshot) bool {
-		holders, _ := seen.Find(key)
-		return len(holders) > 0
-	}
+// hasProcess is an expression that says whether a list of locks has one of the
+// server process pid.
+func hasProcess(pid int) string {
+	return fmt.Sprintf("[...document.querySelectorAll('main tbody tr')].some(r => r.cells.length > 2 && r.cells[2].textContent === '%d')", pid)
 }
 
-var _ = strings.Contains
+func holds(key sqllock.Key) func(*lockwatch.Snapshot) bool {
+	return func(seen *lockwatch.Snapshot) bool { return holderOf(seen, key) != 0 }
+}
+
+// holderOf returns the PID of the server process that holds key, or 0.
+func holderOf(seen *lockwatch.Snapshot, key sqllock.Key) int {
+	holders, _ := seen.Find(key)
+	if len(holders) == 0 {
+		return 0
+	}
+	return holders[0].Process.PID
+}
