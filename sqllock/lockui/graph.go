@@ -63,7 +63,7 @@ type graphBuilder struct {
 func drawGraph(s *lockwatch.Snapshot, cycles []lockwatch.Cycle) graph {
 	b := &graphBuilder{nodes: make(map[nodeID]*graphNode), edges: make(map[[2]*graphNode]*graphEdge), holders: make(map[sqllock.Key][]*lockwatch.Holder)}
 	for i := range s.Holders {
-		if h := &s.Holders[i]; !h.SecretCheck {
+		if h := &s.Holders[i]; !h.SecretCheck && h.Lease == nil {
 			b.holders[h.Key] = append(b.holders[h.Key], h)
 		}
 	}

@@ -14,24 +14,24 @@ const (
 
 // A sample is the figures of a Session at one moment.
 type sample struct {
-	held, waiting, roundTrip, exchanges float64
+	held, waiting, lease, roundTrip, keys float64
 }
 
 // A history keeps the last samples of a Session, for the graphs.
 //
-// Invariant: mu protects samples, which holds at most maxSamples, the oldest at
-// next once it is full.
+// Invariant: mu protects samples, next and before. There are at most maxSamples,
+// and once there are so many, next is the oldest.
 type history struct {
 	stats func() sqllock.Stats
 
 	mu      sync.Mutex
 	samples []sample
 	next    int
-	last    uint64 // exchanges at the last sample
+	before  sqllock.Stats // those of the last sample
 }
 
 func newHistory(stats func() sqllock.Stats) *history {
-	return &history{stats: stats, last: stats().Exchanges}
+	return &history{stats: stats, before: stats()}
 }
 
 // sample takes the samples of all Sessions until Close. It asks no database.
@@ -50,21 +50,28 @@ func (h *Handler) sample() {
 	}
 }
 
+// take takes a sample. Round trips and keys are means since the sample before.
 func (h *history) take() {
-	stats := h.stats()
+	now := h.stats()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := sample{
-		held: float64(stats.Held), waiting: float64(stats.Waiting), roundTrip: stats.RoundTrip.Seconds(),
-		exchanges: float64(stats.Exchanges-h.last) / samplePause.Seconds(),
+		held: float64(now.Held), waiting: float64(now.Waiting), lease: now.LeaseRemaining.Seconds(),
+		roundTrip: mean(less(now.ExchangeTime, h.before.ExchangeTime)),
+		keys:      mean(less(now.ExchangeKeys, h.before.ExchangeKeys)),
 	}
-	h.last = stats.Exchanges
+	h.before = now
 	if len(h.samples) < maxSamples {
 		h.samples = append(h.samples, s)
 		return
 	}
 	h.samples[h.next] = s
 	h.next = (h.next + 1) % maxSamples
+}
+
+// less returns the values of a that are not in b, an earlier state of it.
+func less(a, b sqllock.Histogram) sqllock.Histogram {
+	return sqllock.Histogram{Count: a.Count - b.Count, Sum: a.Sum - b.Sum}
 }
 
 // series returns one figure of all samples, the oldest first.
@@ -83,7 +90,8 @@ func (h *history) graphs() []sparkline {
 	return []sparkline{
 		drawSparkline("Held", h.series(func(s sample) float64 { return s.held }), countText),
 		drawSparkline("Waiting", h.series(func(s sample) float64 { return s.waiting }), countText),
+		drawSparkline("Lease remaining", h.series(func(s sample) float64 { return s.lease }), durationText),
 		drawSparkline("Round trip", h.series(func(s sample) float64 { return s.roundTrip }), durationText),
-		drawSparkline("Statements per second", h.series(func(s sample) float64 { return s.exchanges }), countText),
+		drawSparkline("Keys per batch", h.series(func(s sample) float64 { return s.keys }), countText),
 	}
 }

@@ -2,6 +2,7 @@ package lockui
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -21,8 +22,10 @@ type lockRow struct {
 	Start     int64    `json:"process_start_us"` // of the server process, microseconds since 1970; 0: not known
 	State     string   `json:"state"`
 	Namespace string   `json:"namespace,omitempty"`
+	Session   string   `json:"lease_session,omitempty"` // of a lease table: the session that holds the row, as a text
 	Held      *seconds `json:"held_seconds,omitempty"`
 	Heartbeat *seconds `json:"heartbeat_age_seconds,omitempty"`
+	Expires   *seconds `json:"expires_seconds,omitempty"` // of a lease table: from now to the end of the lease
 	Waiters   int      `json:"waiters"`
 
 	Name        string `json:"name,omitempty"`
@@ -118,10 +121,17 @@ func (h *Handler) lockRow(x heldLock, s *lockwatch.Snapshot) lockRow {
 		row.Namespace = string(r.Namespace)
 		row.Held, row.Heartbeat = since(r.Acquired, s.At), since(r.Heartbeat, s.At)
 	}
+	if l := x.Lease; l != nil {
+		row.Session = strconv.FormatInt(l.Session, 10)
+		row.Held, row.Expires = since(l.Acquired, s.At), since(s.At, l.Expires)
+	}
 	if !h.options.names {
 		return row
 	}
 	row.Application, row.Address = x.Process.Application, x.Process.Address
+	if l := x.Lease; l != nil {
+		row.Holder = l.Holder
+	}
 	if r := x.Registration; r != nil {
 		row.Name, row.Holder = r.Name, r.Holder
 	}
@@ -132,7 +142,7 @@ func (h *Handler) waitRow(w *lockwatch.Waiter, at time.Time) waitRow {
 	row := waitRow{Key: keyText(w.Key), Mode: mode(w.Shared), PID: w.Process.PID, Start: startOf(w.Process), State: stateText(w.Process),
 		Callers: callers(w), Waits: since(w.Since, at), BlockedBy: w.BlockedBy}
 	if w.Poll != nil {
-		row.Mode, row.State, row.Session = "polls", "", keyText(sqllock.ID(w.Poll.Session))
+		row.Mode, row.State, row.Session = "polls", "", strconv.FormatInt(w.Poll.Session, 10)
 		if w.Poll.Held != nil {
 			row.Holding = keyText(*w.Poll.Held)
 		}

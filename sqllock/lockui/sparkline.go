@@ -2,6 +2,7 @@ package lockui
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,9 +49,9 @@ func drawSparkline(title string, values []float64, text func(float64) string) sp
 	return s
 }
 
-// countText returns a count as a text.
+// countText returns a count, or a mean of counts, as a text.
 func countText(n float64) string {
-	return strconv.FormatFloat(n, 'f', -1, 64)
+	return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64)
 }
 
 // durationText returns a short duration in seconds as a text, such as a round trip.

@@ -58,13 +58,14 @@ func (s *state) old() bool {
 // A databaseView says how good the rest of a view is. It is in every view that
 // needs the database.
 type databaseView struct {
-	State  string   `json:"state"`                // "ok", "away", "waiting" or "unsupported"
-	Text   string   `json:"text"`                 // the state in a sentence
-	Taken  string   `json:"taken,omitempty"`      // when the locks were read, RFC 3339, by the database's clock; empty: never
-	Age    seconds  `json:"age_seconds"`          // since then
-	Silent seconds  `json:"silent_seconds"`       // how long the look under way has waited
-	Hidden int      `json:"hidden_registrations"` // that this role may not check
-	Notes  []string `json:"notes,omitempty"`      // what is not seen in full, and why
+	Dialect string   `json:"dialect,omitempty"`    // the kind of the database; empty: not known yet
+	State   string   `json:"state"`                // "ok", "away", "waiting" or "unsupported"
+	Text    string   `json:"text"`                 // the state in a sentence
+	Taken   string   `json:"taken,omitempty"`      // when the locks were read, RFC 3339, by the database's clock; empty: never
+	Age     seconds  `json:"age_seconds"`          // since then
+	Silent  seconds  `json:"silent_seconds"`       // how long the look under way has waited
+	Hidden  int      `json:"hidden_registrations"` // that this role may not check
+	Notes   []string `json:"notes,omitempty"`      // what is not seen in full, and why
 }
 
 // database describes s.
@@ -84,6 +85,7 @@ func (s *state) database() databaseView {
 	if s.snapshot == nil {
 		return v
 	}
+	v.Dialect = string(s.snapshot.Dialect)
 	v.Taken = s.snapshot.At.UTC().Format(time.RFC3339Nano)
 	v.Age = secondsOf(time.Since(s.taken))
 	v.Hidden = s.snapshot.Hidden
@@ -113,11 +115,14 @@ func reason(err error) (state, text string) {
 
 // notes says what s does not show in full.
 func notes(s *lockwatch.Snapshot) (all []string) {
-	if s.Heartbeats != lockwatch.TableRead {
+	if s.Heartbeats != lockwatch.TableRead && s.Heartbeats != "" {
 		all = append(all, "Namespaces, ages and heartbeats are not shown: table latchkey_heartbeats is "+string(s.Heartbeats)+".")
 	}
-	if s.Waits != lockwatch.TableRead {
+	if s.Waits != lockwatch.TableRead && s.Waits != "" {
 		all = append(all, "Callers that wait in a Session are not shown: table latchkey_waits is "+string(s.Waits)+".")
+	}
+	if s.Leases == lockwatch.TableUnreadable || s.Leases == lockwatch.TableUntrusted {
+		all = append(all, "Leases are not shown: table latchkey_locks is "+string(s.Leases)+".")
 	}
 	if s.Hidden > 0 {
 		all = append(all, "Some registrations are not shown. This page's role needs pg_read_all_stats to check them.")

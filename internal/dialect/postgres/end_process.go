@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,8 +22,8 @@ func EndProcess(ctx context.Context, db *sql.DB, pid int, start time.Time) (bool
 		return false, dialect.Fail(err)
 	}
 	defer conn.Close()
-	if err := mustBePostgreSQL(ctx, conn); err != nil {
-		return false, err
+	if genuine, err := IsGenuine(ctx, conn); !genuine && (err == nil || dialect.IsStatement(err)) {
+		return false, fmt.Errorf("only PostgreSQL's own sessions can be ended: %w", errors.ErrUnsupported)
 	}
 	if err := Tidy(ctx, conn); err != nil {
 		return false, dialect.Fail(err)
