@@ -39,7 +39,7 @@ type clientOrders struct {
 // went wrong.
 type step struct {
 	Do   string // "hold", "wait", "release", "name" or "fill"
-	Key  int    // of hold, wait, release and name; how many keys to hold, from 0 on, of fill
+	Key  int    // of hold, wait, release and name; of fill: how many keys to hold, from 0 on
 	With int    // of wait: the key that the waiting caller holds
 	Name string // of name
 }
@@ -165,12 +165,7 @@ func (h *holder) follow(s step) error {
 	case "hold":
 		return h.hold(s.Key)
 	case "fill":
-		for n := range s.Key {
-			if err := h.hold(n); err != nil {
-				return err
-			}
-		}
-		return nil
+		return h.fill(s.Key)
 	}
 	if s.Do == "wait" {
 		held := h.locks[s.With]
@@ -198,6 +193,26 @@ func (h *holder) follow(s step) error {
 		return lock.Unlock()
 	}
 	return errors.New("unknown step")
+}
+
+// fill holds n keys, as many callers would. They are never released.
+func (h *holder) fill(n int) error {
+	const callers = 50
+	results := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			var err error
+			for k := i; k < n && err == nil; k += callers {
+				_, err = h.session.TryLock(h.ctx, exportKey(k))
+			}
+			results <- err
+		}()
+	}
+	var err error
+	for range callers {
+		err = errors.Join(err, <-results)
+	}
+	return err
 }
 
 func (h *holder) hold(n int) error {

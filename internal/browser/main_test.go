@@ -12,8 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	subprocess.MainReader(clientRole, beClient)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
+	subprocess.MainReader(clientRole, beClient)
 	code := pgtest.Main(m)
 	if err := closeChromium(); err != nil {
 		println(err.Error())
