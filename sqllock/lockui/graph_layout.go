@@ -8,7 +8,7 @@ import (
 
 // The sizes of a drawing, in its own units.
 const (
-	nodeWidth  = 220
+	nodeWidth  = 264
 	nodeHeight = 46
 	columnGap  = 70
 	rowGap     = 26

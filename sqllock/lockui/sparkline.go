@@ -11,7 +11,7 @@ import (
 
 // The size of a sparkline's drawing.
 const (
-	sparkWidth  = 150
+	sparkWidth  = 180
 	sparkHeight = 32
 )
 

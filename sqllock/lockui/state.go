@@ -71,13 +71,15 @@ type databaseView struct {
 // database describes s.
 func (s *state) database() databaseView {
 	v := databaseView{State: "ok", Text: "The database answers."}
+	waits := time.Duration(0)
 	if !s.asked.IsZero() {
-		v.Silent = secondsOf(time.Since(s.asked))
+		waits = time.Since(s.asked)
 	}
-	switch waits := time.Duration(float64(v.Silent) * float64(time.Second)); {
+	v.Silent = secondsOf(waits)
+	switch {
 	case s.err != nil:
 		v.State, v.Text = reason(s.err)
-	case waits > 2*tick:
+	case waits > 3*tick:
 		v.State, v.Text = "away", "The database has not answered the last question yet."
 	case s.snapshot == nil:
 		v.State, v.Text = "waiting", "The database has not been asked yet."
