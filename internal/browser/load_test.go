@@ -44,14 +44,19 @@ func TestLoad(t *testing.T) {
 	pageDB, counts := countingDB(t, dsn)
 	s := serve(t, dsn, pageDB)
 	c := startClient(t, clientOrders{Driver: "pgx", DSN: dsn, Holder: "many"})
+
+	a := newAudience(t, s.origin)
+	began := time.Now()
+	a.begin("few locks") // a look takes a moment, so only the page itself bounds their number
+	time.Sleep(phase / 2)
+	if looks, most := counts.looks.Load(), int64(time.Since(began)/time.Second)+1; looks > most {
+		t.Errorf("with few locks: %d looks, want at most %d", looks, most)
+	}
 	c.fill(heldLocks)
 	if n := len(s.snapshot().Holders); n < heldLocks {
 		t.Fatalf("%d locks are held", n)
 	}
-
-	a := newAudience(t, s.origin)
-	began := time.Now()
-	a.begin("healthy")
+	a.begin("many locks")
 	time.Sleep(phase)
 	a.begin("database away")
 	if err := cluster.Freeze(); err != nil {
@@ -129,7 +134,6 @@ func newAudience(t *testing.T, origin string) *audience {
 	}
 	a.ctx, a.end = context.WithCancel(context.Background())
 	t.Cleanup(a.leave)
-	a.begin("start")
 	for i := range viewers {
 		view := []string{"", "locks", "waits", "findings"}[i%4]
 		a.all.Go(func() { a.note(a.stream(view)) })
@@ -247,7 +251,7 @@ func (a *audience) report(t *testing.T) {
 			t.Errorf("%s: a page took %v", phase, took[len(took)-1])
 		}
 	}
-	for _, phase := range []string{"healthy", "database away"} {
+	for _, phase := range []string{"many locks", "database away"} {
 		if a.events[phase] < viewers {
 			t.Errorf("%s: %d streams got %d events", phase, viewers, a.events[phase])
 		}
