@@ -36,8 +36,11 @@ func Check(ctx context.Context, db *sql.DB, opts ...Option) (*Report, error) {
 	if err := s.run(ctx, r, "connection", connection); err != nil {
 		return nil, err
 	}
-	checks := s.checks()
-	for _, c := range checks {
+	for _, c := range s.checks() {
+		if s.silent != "" {
+			r.Checks = append(r.Checks, Result{Name: c.name, State: Skipped, Reason: s.silent})
+			continue
+		}
 		if err := s.run(ctx, r, c.name, c.examine); err != nil {
 			return nil, err
 		}
@@ -53,7 +56,8 @@ type subject struct {
 	pool sql.DBStats // before the first connection was taken
 
 	dialect sqllock.Dialect // empty: the database does not say, and no check of its own can be made
-	silent  string          // why no further question may be asked; empty: they may
+	lease   time.Duration   // the shortest of the Sessions, or the default
+	silent  string          // why no further question may be asked; empty: they may be
 }
 
 // A check is one examination. Its result has no name yet.

@@ -14,9 +14,6 @@ import (
 // connection checks that the database responds, and notes which kind it is and
 // which lease the Sessions have on it.
 func connection(ctx context.Context, s *subject) Result {
-	for _, session := range s.sessions {
-		s.leaseTable = s.leaseTable || keepsRows(session)
-	}
 	d, err := choose.Dialect(ctx, s.db, s.leaseTable)
 	if err != nil {
 		return failed(err)
@@ -31,15 +28,18 @@ func connection(ctx context.Context, s *subject) Result {
 	return passed("the database responds")
 }
 
-// keepsRows reports whether a Session on PostgreSQL keeps its locks in a lease
-// table. Then no server process belongs to its connections.
-func keepsRows(session *sqllock.Session) bool {
-	if session.Dialect() != sqllock.PostgreSQL {
-		return false
-	}
-	for _, c := range session.Connections() {
-		if c.PID == 0 {
-			return true
+// mayKeepRows reports whether a Session on PostgreSQL may keep its locks in a
+// lease table: no server process is known of its connections. The other reason
+// for that is a pooler in session mode.
+func (s *subject) mayKeepRows() bool {
+	for _, session := range s.sessions {
+		if session.Dialect() != sqllock.PostgreSQL {
+			continue
+		}
+		for _, c := range session.Connections() {
+			if c.PID == 0 {
+				return true
+			}
 		}
 	}
 	return false
@@ -48,7 +48,7 @@ func keepsRows(session *sqllock.Session) bool {
 // needsOneConnection reports whether a Session needs one connection of the pool
 // at a time. One of advisory locks needs a second one for its proof.
 func (s *subject) needsOneConnection() bool {
-	return s.dialect == sqllock.SQLite || s.leaseTable
+	return s.dialect == sqllock.SQLite || s.leaseTable || s.mayKeepRows()
 }
 
 // read scans the one row of query. On PostgreSQL its transaction is read-only,

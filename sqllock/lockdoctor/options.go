@@ -19,8 +19,8 @@ type options struct {
 // holds the same locks for it that s believes to hold. The option may be given
 // several times, for several Sessions on the database.
 //
-// The timeouts of the database are compared with the lease of s. If s keeps its
-// locks in a lease table, WithLeaseTable is implied.
+// The timeouts of the database are compared with the lease of s. Behind a
+// transaction pooler, WithLeaseTable is implied: no other Session connects there.
 //
 // WithSession panics if s is nil.
 func WithSession(s *sqllock.Session) Option {

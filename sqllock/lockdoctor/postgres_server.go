@@ -17,9 +17,9 @@ import (
 var postgresChecks = []check{
 	{"pool", poolSize},
 	{"session", sessions},
-	{"socket", socket},
 	{"driver", postgresDriver},
 	{"exclusion", postgresExclusion},
+	{"socket", socket},
 	{"version", postgresVersion},
 	{"primary", postgresPrimary},
 	{"timeouts", postgresTimeouts},
@@ -51,6 +51,10 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 	var failure *dialect.Failure
 	if errors.As(err, &failure) && failure.Kind == dialect.NotExclusive {
 		s.hushIfPrepared(ctx)
+		if s.mayKeepRows() { // Open has refused any other Session
+			s.leaseTable = true
+			return skipped("the Sessions keep their locks in a lease table, which excludes behind any pooler")
+		}
 	}
 	if err != nil {
 		return failed(err)

@@ -3,6 +3,8 @@ package lockdoctor
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -10,6 +12,9 @@ import (
 )
 
 // The checks of Sessions that ask no database.
+
+// canWatch is whether a Session can watch a socket on this system.
+var canWatch = slices.Contains([]string{"linux", "darwin", "freebsd", "netbsd", "openbsd", "dragonfly"}, runtime.GOOS)
 
 const noSession = "no Session was given (WithSession)"
 
@@ -48,7 +53,9 @@ func socket(ctx context.Context, s *subject) Result {
 		return skipped("this system cannot watch a socket without reading from it")
 	}
 	for _, session := range s.sessions {
-		if stats := session.Stats(); stats.Connections > 0 && !stats.Watched {
+		connections := session.Connections()
+		known := len(connections) > 0 && (connections[0].PID != 0 || s.dialect != sqllock.PostgreSQL) // or a lease table
+		if known && !session.Stats().Watched {
 			return unwatched
 		}
 	}

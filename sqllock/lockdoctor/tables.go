@@ -15,13 +15,16 @@ type foundTable struct {
 	Rights        []string // those of allRights that this role has
 	Key           bool     // it has a primary key
 
-	Kind        string   // PostgreSQL's relkind; "r" elsewhere
+	Kind        string   // PostgreSQL's relkind
 	Unlogged    bool     // PostgreSQL
 	Trusted     bool     // PostgreSQL: its owner may not harm this role
 	Hidden      bool     // PostgreSQL: row security hides rows from this role
 	Constraints []string // PostgreSQL: the checks that are validated
 	Engine      string   // MySQL
 }
+
+// plainTable is the Kind of a table that is neither a view nor partitioned.
+const plainTable = "r"
 
 // compare returns what is wrong with the tables that were found, and counts
 // those that are ours.
@@ -65,7 +68,7 @@ func (t table) compare(s *subject, is foundTable) (findings []Result) {
 		}
 		findings = append(findings, Result{State: state, Reason: t.table + " " + reason, Fix: fix})
 	}
-	if is.Kind != "r" {
+	if is.Kind != plainTable {
 		add(Error, "is not a plain table", again)
 		return findings
 	}
