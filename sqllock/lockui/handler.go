@@ -60,7 +60,7 @@ func New(db *sql.DB, opts ...Option) *Handler {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return newHandler(db, o, func(ctx context.Context) (*lockwatch.Snapshot, error) { return lockwatch.Inspect(ctx, db) })
+	return newHandler(db, o, lockwatch.NewInspector(db).Inspect)
 }
 
 func newHandler(db *sql.DB, o options, look lookFunc) *Handler {

@@ -12,7 +12,6 @@ import (
 const (
 	tick        = time.Second            // the least time between the beginnings of two looks
 	lookTimeout = 5 * time.Second        // of one look
-	maxPause    = 5 * time.Second        // between looks that the database does not answer
 	idleAfter   = 10 * time.Second       // without a viewer the poller ends after this time
 	patience    = 700 * time.Millisecond // a request waits for a look at most so long
 )
@@ -188,14 +187,12 @@ type watcher struct {
 	state     *state
 	diagnosis *lockwatch.Diagnosis
 	underWay  bool
-	notBefore time.Time     // the next look
-	pause     time.Duration // of looks without an answer
 }
 
-// begins reports whether it is time for a look, and notes in that case that it is
-// under way.
+// begins reports whether a look may begin, and notes in that case that it is under
+// way.
 func (w *watcher) begins() bool {
-	if w.underWay || time.Now().Before(w.notBefore) {
+	if w.underWay {
 		return false
 	}
 	next := *w.state
@@ -204,14 +201,8 @@ func (w *watcher) begins() bool {
 	return true
 }
 
-// ends takes in the result of a look. While the database does not answer, the pause
-// between looks grows: a stuck driver may keep a connection of the pool for each.
+// ends takes in the result of a look.
 func (w *watcher) ends(r result) {
 	w.underWay = false
 	w.state = w.state.after(r, w.diagnosis)
-	w.pause = min(max(2*w.pause, tick), maxPause)
-	if !errors.Is(r.err, context.DeadlineExceeded) {
-		w.pause = 0
-	}
-	w.notBefore = time.Now().Add(w.pause)
 }
