@@ -36,6 +36,7 @@ type doctor struct {
 	runs  sync.WaitGroup
 
 	mu      sync.Mutex
+	closed  bool
 	running bool
 	report  *lockdoctor.Report // the last one; nil: none yet
 	ended   time.Time          // of the last examination
@@ -47,7 +48,7 @@ type doctor struct {
 func (d *doctor) begin(closing context.Context, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.running || closing.Err() != nil || !d.ended.IsZero() && time.Since(d.ended) < examinationPause {
+	if d.running || d.closed || !d.ended.IsZero() && time.Since(d.ended) < examinationPause {
 		return
 	}
 	d.running = true
@@ -70,8 +71,10 @@ func (d *doctor) end(report *lockdoctor.Report, err error) {
 }
 
 // wait waits until the examination under way has ended, which it does after Close.
+// No request begins another one.
 func (d *doctor) wait() {
-	d.mu.Lock() // so that no request begins one meanwhile
+	d.mu.Lock()
+	d.closed = true
 	d.mu.Unlock()
 	d.runs.Wait()
 }

@@ -245,7 +245,7 @@ func TestReason(t *testing.T) {
 		state string
 		part  string
 	}{
-		{errors.ErrUnsupported, "unsupported", "cannot be listed"},
+		{errors.ErrUnsupported, "unsupported", "does not show its locks"},
 		{sqllock.ErrUnavailable, "away", "does not answer"},
 		{context.DeadlineExceeded, "away", "does not answer"},
 		{sqllock.ErrNotExclusive, "away", "standby"},
