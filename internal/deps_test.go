@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 		"internal/histogram",
 	},
 	"sqllock/election": {"sqllock"},
-	"sqllock/lockui":   {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockwatch"},
+	"sqllock/lockui":   {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
 	"sqllock/lockwatch": {
 		"sqllock",
 		"internal/dialect",

@@ -25,7 +25,7 @@ const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` + "`{
 // everyView reads all views of a page, as HTML, as JSON and as an event.
 func everyView(t *testing.T, base string) (all string) {
 	t.Helper()
-	for _, path := range []string{"/", "/locks", "/waits", "/findings"} {
+	for _, path := range []string{"/", "/locks", "/waits", "/findings", "/doctor"} {
 		_, html := get(t, base+path)
 		_, json := get(t, base+path+"?format=json")
 		all += html + json + firstEvent(t, base+"/events?view="+path[1:])

@@ -29,6 +29,7 @@ type poller struct {
 	runs    sync.WaitGroup
 
 	mu       sync.Mutex
+	closed   bool
 	running  bool
 	streams  int       // viewers with an open stream
 	lastSeen time.Time // of the last request or end of a stream
@@ -40,9 +41,11 @@ func newPoller(closing context.Context, look lookFunc) *poller {
 	return &poller{look: look, closing: closing, state: &state{}, changed: make(chan struct{})}
 }
 
-// wait waits until the poller has ended, which it does after closing.
+// wait waits until the poller has ended, which it does after closing. No request
+// starts it again.
 func (p *poller) wait() {
-	p.mu.Lock() // so that no request starts it meanwhile
+	p.mu.Lock()
+	p.closed = true
 	p.mu.Unlock()
 	p.runs.Wait()
 }
@@ -96,7 +99,7 @@ func (p *poller) leave() {
 }
 
 func (p *poller) startLocked() {
-	if p.running || p.closing.Err() != nil {
+	if p.running || p.closed {
 		return
 	}
 	p.running = true
