@@ -65,6 +65,8 @@ func TestHostileClient(t *testing.T) {
 				p.wants(view, hostile[:5]...)
 			}
 		}
+		p.examine()
+		p.isIntact("doctor")
 		p.open(publicPrefix + "locks")
 		p.search(hostile[0], hostile[1])
 		p.isIntact("search")
@@ -154,7 +156,7 @@ func (p *tab) isIntact(what string) {
 	if n := evaluate[int](p, "document.querySelectorAll('body > *').length"); n != 4 {
 		p.t.Errorf("%s: the body has %d children, want the skip link, header, main and footer", what, n)
 	}
-	for _, selector := range []string{"script:not([src])", "img", "iframe", "style", "main link", "main script", "main main", "[onerror]", "[style]", "form:not([action=search]):not([action=terminate])"} {
+	for _, selector := range []string{"script:not([src])", "img", "iframe", "style", "main link", "main script", "main main", "[onerror]", "[style]", "form:not([action=search]):not([action=terminate]):not([action=doctor])"} {
 		if n := evaluate[int](p, "document.querySelectorAll("+strconv.Quote(selector)+").length"); n != 0 {
 			p.t.Errorf("%s: the page has %d elements %s", what, n, selector)
 		}

@@ -135,7 +135,7 @@ func newAudience(t *testing.T, origin string) *audience {
 	a.ctx, a.end = context.WithCancel(context.Background())
 	t.Cleanup(a.leave)
 	for i := range viewers {
-		view := []string{"", "locks", "waits", "findings"}[i%4]
+		view := []string{"", "locks", "waits", "findings", "doctor"}[i%5]
 		a.all.Go(func() { a.note(a.stream(view)) })
 		a.all.Go(func() {
 			pause := time.NewTimer(time.Duration(i) * 2 * time.Second / viewers)

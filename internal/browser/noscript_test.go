@@ -46,6 +46,9 @@ func TestWithoutScript(t *testing.T) {
 		}
 	}
 
+	p.examine()
+	p.wants("doctor", "The worst state is")
+
 	victim := holderOf(c.snapshot(), first)
 	p.open(publicPrefix + "locks")
 	p.follow("a[href*='pid=" + strconv.Itoa(victim) + "&']")

@@ -61,7 +61,7 @@ func (c *crowd) views(p *tab) (all []pageOfSite) {
 	p.open(publicPrefix)
 	type link struct{ Href, Text string }
 	links := evaluate[[]link](p, "[...document.querySelectorAll('nav a')].map(a => ({Href: a.getAttribute('href'), Text: a.textContent.trim()}))")
-	for _, want := range []string{"Overview", "Locks", "Waits", "Findings"} {
+	for _, want := range []string{"Overview", "Locks", "Waits", "Findings", "Doctor"} {
 		if !slices.ContainsFunc(links, func(l link) bool { return l.Text == want }) {
 			t.Fatalf("the navigation %v has no %s", links, want)
 		}
@@ -73,6 +73,7 @@ func (c *crowd) views(p *tab) (all []pageOfSite) {
 			}
 		}})
 	}
+	all = append(all, pageOfSite{"report of the doctor", p.examine})
 	for _, id := range []string{exportID(1), "nobody"} {
 		all = append(all, pageOfSite{"search for " + id, func() {
 			p.open(publicPrefix + "locks")
@@ -92,6 +93,17 @@ func (c *crowd) views(p *tab) (all []pageOfSite) {
 		}},
 	)
 	return all
+}
+
+// examine asks for an examination of the database, and loads its report.
+func (p *tab) examine() {
+	p.t.Helper()
+	p.open(publicPrefix + "doctor")
+	p.follow("main form button")
+	eventually(p.t, "the report", func() bool {
+		p.open(publicPrefix + "doctor")
+		return evaluate[bool](p, "document.querySelector('main table') !== null")
+	})
 }
 
 // search fills in the form of the page and sends it.
