@@ -63,7 +63,8 @@ func WithFleet(instances, locks int) Option {
 // WithKeyedNamespace makes Check find out whether another Session on the
 // database uses the namespace of n with another secret. For this Check opens a
 // Session and requests a random key of n, so it is a user of the secret for a
-// moment. The option may be given several times.
+// moment. Like every Session it makes its tables if they are missing, on SQLite
+// and MariaDB, and with WithLeaseTable. The option may be given several times.
 func WithKeyedNamespace(n sqllock.KeyedNamespace) Option {
 	return func(o *options) { o.namespaces = append(o.namespaces, n) }
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // The results of checks, before they have a name.
@@ -39,6 +40,8 @@ func failed(err error) Result {
 	}
 	fix := whereToLook
 	switch {
+	case errors.Is(err, dbconn.ErrNoConnection):
+		fix = "Check that the server responds. If it does, give the locks a pool of their own, which no request uses."
 	case failure.State == "42501":
 		fix = "Grant the role the right that is missing: see the check \"rights\"."
 	case failure.Kind == dialect.Full:
