@@ -49,7 +49,7 @@ func postgresAudit(ctx context.Context, s *subject) Result {
 	if connections == 0 {
 		return worst(skipped("no Session is connected, or their server processes are not known because of a pooler or a lease table"), findings)
 	}
-	return worst(passed("the server has the %s that %s hold for certain, and no other", counted(locks, "lock"), counted(connections, "connection")), findings)
+	return worst(passed("the server has exactly the locks that the Sessions hold: %s on %s", counted(locks, "lock"), counted(connections, "connection")), findings)
 }
 
 // auditSession returns in what the Session and the server differ. A discrepancy

@@ -226,7 +226,13 @@ func TestPlanted(t *testing.T) {
 					p := newPlace(t, driver, cluster, i)
 					mustBeHealthy(t, examine(t, p.db))
 					tt.plant(t, p)
-					mustFind(t, examine(t, p.db, p.opts...), tt.check, tt.state, tt.fix)
+					r := examine(t, p.db, p.opts...)
+					mustFind(t, r, tt.check, tt.state, tt.fix)
+					for _, secret := range []string{p.role, p.name, "127.0.0.1", p.dsn} {
+						if strings.Contains(r.String(), secret) {
+							t.Errorf("the report names %q:\n%v", secret, r)
+						}
+					}
 				})
 			}
 		}
