@@ -63,7 +63,7 @@ func (c *connection) reconcile(err error) bool {
 func (c *connection) releaseAgainLocked(k *keyState) {
 	c.slot.s.table.releaseLocked(k)
 	if k.reply != nil || k.tried() {
-		c.slot.oldest = min(c.slot.oldest, c.batch.oldest)
+		c.slot.waitSinceLocked(c.batch.oldest)
 	}
 }
 
