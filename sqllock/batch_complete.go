@@ -32,6 +32,7 @@ func (c *connection) completeBatchLocked() bool {
 		return false
 	}
 	c.failed = 0
+	c.answeredCrowdedLocked()
 	for _, k := range b.releases {
 		c.keyFreedLocked(k)
 	}
@@ -61,6 +62,14 @@ func (c *connection) completeBatchLocked() bool {
 	c.stats.roundTrip, c.stats.answered = answered-b.sent, len(b.wakes)
 	c.slot.s.counters.exchanged(answered - b.sent)
 	return true
+}
+
+// answeredCrowdedLocked gives the calls for which the batch had no room the time
+// of a statement of their own. It began when the batch was sent.
+func (c *connection) answeredCrowdedLocked() {
+	if sl := c.slot; c.batch.crowded && sl.oldest != 0 {
+		sl.oldest = max(sl.oldest, c.batch.sent)
+	}
 }
 
 // completeGroupLocked notes that the key at won was granted, or none if won is

@@ -31,6 +31,7 @@ func (c *connection) reconcile(err error) bool {
 	if !c.renewLocked(answered) {
 		return false
 	}
+	c.answeredCrowdedLocked()
 	for _, k := range b.releases {
 		if holds[k.dbKey()] {
 			c.releaseAgainLocked(k)
