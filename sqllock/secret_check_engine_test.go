@@ -455,6 +455,43 @@ func TestSecretAndAliasInFlight(t *testing.T) {
 	})
 }
 
+// A secret stays in use while a key is held under it, even if the number of the
+// key was first acquired by another name.
+func TestSecretOfAnAliasStays(t *testing.T) {
+	key := tenantKey(0)
+	alias := ID(key.Int64())
+	for name, acquire := range map[string]func(t *testing.T, s *Session, server *fakeServer) *Lock{
+		"taken over while it is released": func(t *testing.T, s *Session, server *fakeServer) *Lock {
+			lock := mustTry(t, s, alias)
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			beginTry(background, s, ID(1)) // the release waits for the next statement
+			beginUnlock(lock)
+			lock = mustTry(t, s, key)
+			server.session(0).hooks(nil, nil)
+			resume()
+			return lock
+		},
+		"joined as a reader": func(t *testing.T, s *Session, _ *fakeServer) *Lock {
+			mustRead(t, s, alias)
+			return mustRead(t, s, key)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				mustUnlock(t, mustTry(t, s, key))
+				lock := acquire(t, s, server)
+				for i := 1; i < 10*maxSecrets; i++ {
+					mustUnlock(t, mustTry(t, s, tenantKey(i)))
+				}
+				if lock.Err() == nil && !server.uses(0, key) {
+					t.Error("the secret of a key that is held was dropped")
+				}
+			})
+		})
+	}
+}
+
 // A caller that waits for a key whose secret is refused learns why it waited
 // without success.
 func TestWaitForKeyWithRefusedSecret(t *testing.T) {
