@@ -29,11 +29,9 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	checked := c.demand.checked
 	c.looked, c.demand.full, c.demand.checked = false, false, false
 	switch {
-	case left:
-		sl.waitSinceLocked(cmp.Or(b.oldest, now()))
-	case checked && c.demand.keys > 0: // one check at a time: the timeout of the others begins anew with each answer
+	case checked && c.demand.keys > 0 && (full || !left): // one check at a time: the timeout of the others begins anew with each answer
 		sl.oldest = now()
-	case c.demand.keys > 0, c.needsLook: // keys that need a check, or room in the lock table, are still queued
+	case left, c.demand.keys > 0, c.needsLook: // keys that need a turn, a check, or room in the lock table, are still queued
 		sl.waitSinceLocked(cmp.Or(b.oldest, now()))
 	case len(sl.groups) > 0: // they did not fit in
 		b.crowded = true

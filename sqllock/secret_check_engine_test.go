@@ -223,20 +223,23 @@ func TestSetAmongManySecrets(t *testing.T) {
 // Callers whose secrets are checked one after the other are not told that the
 // database does not answer. It does, slowly.
 func TestManySecretsOnASlowServer(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		session := server.session(0)
-		session.mu.Lock()
-		session.onUse = func() error { time.Sleep(answerTimeout / 2); return nil }
-		session.mu.Unlock()
-		var calls []<-chan called
-		for i := range 10 {
-			calls = append(calls, beginTry(background, s, tenantKey(i)))
-		}
-		time.Sleep(10 * answerTimeout)
-		for _, c := range calls {
-			wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
-		}
-	})
+	for _, room := range []int{1000, 2} { // keys in a statement
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			server.carry(room)
+			session := server.session(0)
+			session.mu.Lock()
+			session.onUse = func() error { time.Sleep(answerTimeout / 2); return nil }
+			session.mu.Unlock()
+			var calls []<-chan called
+			for i := range 10 {
+				calls = append(calls, beginTry(background, s, tenantKey(i)))
+			}
+			time.Sleep(20 * answerTimeout)
+			for _, c := range calls {
+				wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
+			}
+		})
+	}
 }
 
 // A drop whose response gets lost may have happened. The connection checks the
