@@ -142,9 +142,10 @@ const (
 	// forgotten.
 	maxLeft = 64
 
-	// maxRejected is how many statements in a row, to end them, the server may
-	// reject. Then they are forgotten: the Session may have no right to end them.
-	maxRejected = 10
+	// maxEndFailures is how many statements in a row, to end them, may fail. Then
+	// they are forgotten. The Session may have no right to end them, or the
+	// statement itself may cost the connection.
+	maxEndFailures = 10
 )
 
 // rememberProcessLocked remembers the server process of c, which is lost. The
@@ -155,6 +156,12 @@ func (s *Session) rememberProcessLocked(c *connection) {
 	if !ok || t.Process().PID == 0 {
 		return
 	}
+	if c.served { // what failed was in an earlier outage
+		s.endFailures = 0
+	}
+	if s.endFailures >= maxEndFailures {
+		return
+	}
 	if len(s.leftProcesses) >= maxLeft {
 		s.leftProcesses = slices.Delete(s.leftProcesses, 0, 1)
 	}
@@ -163,7 +170,7 @@ func (s *Session) rememberProcessLocked(c *connection) {
 
 // prepareEndLocked takes the server processes that lost connections have left
 // behind, to end them. Their locks have ended in this process. It does so when
-// c is new, and with each heartbeat until they are gone or maxRejected is
+// c is new, and with each heartbeat until they are gone or maxEndFailures is
 // reached.
 //
 // It also begins what is due once a heartbeat, and before the first batch.
@@ -191,17 +198,14 @@ func (c *connection) endLeft(left []dialect.Process) ([]dialect.Process, error) 
 }
 
 // completeEnd keeps the processes that are still there for the next heartbeat,
-// unless the server has rejected too many statements to end them.
+// unless too many statements to end them have failed.
 func (c *connection) completeEnd(err error) (beat bool) {
 	s := c.slot.s
 	s.table.mu.Lock()
-	switch {
-	case err == nil:
-		s.leftRejected = 0
-	case dialect.Survives(err):
-		if s.leftRejected++; s.leftRejected == maxRejected {
-			c.round.left, s.leftRejected = nil, 0
-		}
+	if err == nil {
+		s.endFailures = 0
+	} else if s.endFailures++; s.endFailures >= maxEndFailures {
+		c.round.left = nil
 	}
 	s.leftProcesses = append(c.round.left, s.leftProcesses...)
 	s.table.mu.Unlock()
