@@ -344,6 +344,21 @@ func TestExchangeKeys(t *testing.T) {
 	}, WithObserver(told.observer()))
 }
 
+// A look at the lock table that stands for a heartbeat counts as one.
+func TestLooksAreExchanges(t *testing.T) {
+	var told figures
+	withTable(t, 640, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		before := s.Stats().Exchanges
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := s.Stats()
+		if n := got.Exchanges - before; n < 29 || n > 31 {
+			t.Errorf("%d exchanges in an idle minute, want about 30", n)
+		}
+		told.agree(t, got)
+	}, WithObserver(told.observer()))
+}
+
 // An Observer may call Stats and Connections, and may lack any func.
 func TestObserverCallsBack(t *testing.T) {
 	var s atomic.Pointer[Session]
