@@ -2,8 +2,9 @@
 //
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
-// httpmw and grpcmw share internal/joinkey and internal/wiring, and ratelimit
-// reports to them by internal/waiting. httpmw/idempotency is in front of httpmw.
+// sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
+// internal/joinkey and internal/wiring, and ratelimit reports to them by
+// internal/waiting. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 //
@@ -57,6 +58,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres",
 	},
 	"internal/handoff":    {"sqllock"},
+	"internal/histogram":  {},
 	"internal/joinkey":    {},
 	"internal/rejection":  {},
 	"internal/subprocess": {},
@@ -70,12 +72,13 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 		"internal/dialect/usertx",
+		"internal/histogram",
 	},
 	"sqllock/election":  {"sqllock"},
 	"sqllock/lockwatch": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/postgres"},
 	"sqllock/shard":     {"sqllock"},
 	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
-	"ratelimit":         {"sqllock", "internal/waiting"},
+	"ratelimit":         {"sqllock", "internal/histogram", "internal/waiting"},
 	"httpmw": {
 		"ratelimit",
 		"sqllock",

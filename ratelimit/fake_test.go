@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -76,56 +75,39 @@ func unlock(t *testing.T, lock *sqllock.Lock) {
 	}
 }
 
-// A journal is an Observer that records its events.
+// A journal keeps the events that its Observer gets.
 type journal struct {
 	mu      sync.Mutex // protects entries
-	entries []entry
+	entries []ratelimit.Event
 }
 
-type entry struct {
-	event string
-	d     time.Duration
-	err   error
-}
-
-func (j *journal) add(event string, d time.Duration, err error) {
+func (j *journal) observe(_ context.Context, e ratelimit.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.entries = append(j.entries, entry{event, d, err})
+	j.entries = append(j.entries, e)
 }
 
-func (j *journal) observer() ratelimit.Observer {
-	return ratelimit.Observer{
-		Admitted:   func() { j.add("admitted", 0, nil) },
-		Refused:    func(err error) { j.add("refused", 0, err) },
-		FailedOpen: func(err error) { j.add("failed open", 0, err) },
-		Waited:     func(d time.Duration) { j.add("waited", d, nil) },
-		Released:   func(d time.Duration) { j.add("released", d, nil) },
-		Lost:       func(d time.Duration) { j.add("lost", d, nil) },
-	}
-}
-
-// events returns the events so far, in order.
-func (j *journal) events() []string {
+// results returns the results of the events so far, in order.
+func (j *journal) results() []ratelimit.Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var events []string
+	var results []ratelimit.Result
 	for _, e := range j.entries {
-		events = append(events, e.event)
+		results = append(results, e.Result)
 	}
-	return events
+	return results
 }
 
-// last returns the last entry for event.
-func (j *journal) last(t *testing.T, event string) entry {
+// last returns the last event with this result.
+func (j *journal) last(t *testing.T, result ratelimit.Result) ratelimit.Event {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range slices.Backward(j.entries) {
-		if e.event == event {
+		if e.Result == result {
 			return e
 		}
 	}
-	t.Fatalf("the Observer has not heard of %q", event)
-	return entry{}
+	t.Fatalf("the Observer has not heard of %q", result)
+	return ratelimit.Event{}
 }

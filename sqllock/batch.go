@@ -63,6 +63,17 @@ func (b *batch) mayBring() int {
 	return n
 }
 
+// keys returns how many keys the batch requests and releases.
+func (b *batch) keys() int {
+	n := len(b.releases) + len(b.singles)
+	for _, groups := range [][]group{b.groups, b.sets} {
+		for _, g := range groups {
+			n += len(g.keys)
+		}
+	}
+	return n
+}
+
 // wake wakes the callers that are decided. table.mu is free by now, since the
 // first thing that each of them does is to lock it.
 func (b *batch) wake() {
@@ -101,6 +112,7 @@ func (b *batch) failLocked(t *keyTable, err error) {
 type batchStats struct {
 	roundTrip time.Duration // of the last statement
 	answered  int           // callers whom it answered
+	keys      int           // that it requested and released
 	perCaller time.Duration // for a caller to get its answer and come again, beside all others; smoothed
 }
 

@@ -20,6 +20,9 @@ func (c *connection) completeBatch() bool {
 	t.wakes = nil
 	t.mu.Unlock()
 	b.wake()
+	if alive {
+		c.slot.s.options.observers.exchanged(c.stats.roundTrip, c.stats.keys)
+	}
 	return alive
 }
 
@@ -57,9 +60,9 @@ func (c *connection) completeBatchLocked() bool {
 		b.settled += len(g.keys)
 		c.completeSetLocked(g, b.statement.Missing[i], answered)
 	}
+	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
-	c.stats.roundTrip, c.stats.answered = answered-b.sent, len(b.wakes)
-	c.slot.s.counters.exchanged(answered - b.sent)
+	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
 	return true
 }
 

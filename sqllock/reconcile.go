@@ -16,7 +16,7 @@ import (
 func (c *connection) reconcile(err error) bool {
 	keys, heldErr := c.heldKeys()
 	if heldErr != nil {
-		c.loseConnection(heldErr.Error())
+		c.loseConnection(lossBy(heldErr))
 		return false
 	}
 	holds := setOf(keys)
@@ -74,12 +74,12 @@ func (c *connection) releaseAgainLocked(k *keyState) {
 // look like an error of the statement.
 func (c *connection) stillHolds(err error) bool {
 	if !dialect.Survives(err) {
-		c.loseConnection(err.Error())
+		c.loseConnection(lossBy(err))
 		return false
 	}
 	keys, err := c.heldKeys()
 	if err != nil {
-		c.loseConnection(err.Error())
+		c.loseConnection(lossBy(err))
 		return false
 	}
 	if !c.accountsFor(setOf(keys)) {

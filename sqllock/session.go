@@ -63,24 +63,6 @@ type Session struct {
 	counters      counters
 }
 
-// counters are the figures that Stats reports. table.mu protects them.
-type counters struct {
-	exchanges, losses       uint64
-	roundTrip, roundTripMax time.Duration
-}
-
-// exchanged counts a statement that took d. The smoothed time moves by an
-// eighth of the difference, like TCP's (RFC 6298).
-func (c *counters) exchanged(d time.Duration) {
-	c.exchanges++
-	if c.roundTrip == 0 {
-		c.roundTrip = d
-	} else {
-		c.roundTrip += (d - c.roundTrip) / 8
-	}
-	c.roundTripMax = max(c.roundTripMax, d)
-}
-
 // A sessionKey is what a Session keeps for a key: the source's value in the key
 // state. The key state is part of it, so that both are one allocation.
 //
