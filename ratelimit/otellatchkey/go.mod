@@ -11,6 +11,8 @@ require (
 	go.opentelemetry.io/otel/trace v1.24.0
 )
 
+require go.opentelemetry.io/otel/sdk v1.24.0
+
 require (
 	github.com/go-logr/logr v1.4.1 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -19,7 +21,6 @@ require (
 	github.com/jackc/pgx/v5 v5.5.4 // indirect
 	github.com/jackc/puddle/v2 v2.2.1 // indirect
 	github.com/lib/pq v1.10.9 // indirect
-	go.opentelemetry.io/otel/sdk v1.24.0 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/crypto v0.19.0 // indirect
 	golang.org/x/sync v0.6.0 // indirect
