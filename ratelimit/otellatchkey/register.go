@@ -34,7 +34,7 @@ func (m *Metrics) Limiter(l *ratelimit.Limiter) (remove func()) {
 }
 
 // Session shows the figures of s under name. Each Session needs a name of its
-// own: the time that is left of two leases does not add up. The name is an
+// own: two leases have no sum. The name is an
 // attribute, so it must be one of a few. Its two histograms need
 // [Metrics.SessionObserver] under the same name.
 //

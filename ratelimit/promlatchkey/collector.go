@@ -65,7 +65,7 @@ func (c *Collector) Limiter(l *ratelimit.Limiter) (remove func()) {
 }
 
 // Session shows the figures of s under name. Each Session needs a name of its
-// own: the time that is left of two leases does not add up. The name is a
+// own: two leases have no sum. The name is a
 // label, so it must be one of a few.
 //
 // remove takes s out again, and frees the name. Session panics if s is nil, or

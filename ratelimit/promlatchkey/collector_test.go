@@ -49,7 +49,9 @@ func (s subject) Exposition(t *testing.T) string {
 	return b.String()
 }
 
-func TestCollector(t *testing.T) { metricstest.Run(t, start) }
+func TestCollector(t *testing.T) {
+	metricstest.Run(t, start)
+}
 
 // everything returns a registry in which each metric has a value, if values are
 // of a Memory and of nothing that is connected.

@@ -17,5 +17,5 @@
 // number of series does not depend on ids.
 //
 // docs/metrics.md lists the metrics. A dashboard for Grafana and alert rules
-// are beside this package: dashboard.json and alerts.yml.
+// are in the same folder: dashboard.json and alerts.yml.
 package promlatchkey

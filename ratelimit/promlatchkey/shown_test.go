@@ -170,6 +170,46 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// pageRow is a row of the table of instruments on docs/metrics.md: the
+// instrument, its unit and kind, the metric and its labels.
+var pageRow = regexp.MustCompile("(?m)^\\| `(latchkey\\.[a-z._]+)` \\| (\\S+), ([a-z -]+) \\| `(latchkey_\\w+)` \\| ([^|]+) \\|")
+
+// docs/metrics.md lists what the Collector emits, and how many series that are.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	e, page := emit(t), readFile(t, "../../docs/metrics.md")
+	listed := map[string]bool{}
+	for _, row := range pageRow.FindAllStringSubmatch(page, -1) {
+		name, labels := row[4], strings.NewReplacer("`", "", " ", "").Replace(row[5])
+		listed[name] = true
+		if row[3] == "histogram" {
+			name += "_count"
+		}
+		found := ""
+		for _, series := range e.series {
+			if of, pairs, _ := strings.Cut(series, "{"); of == name {
+				found = matcher.ReplaceAllString(strings.TrimSuffix(pairs, "}"), "$1")
+			}
+		}
+		if found != labels {
+			t.Errorf("%s has the labels %q, on the page %q", name, found, labels)
+		}
+	}
+	suffix, counts := regexp.MustCompile(`_(bucket|sum|count)$`), map[string]int{}
+	for _, series := range e.series {
+		name, _, _ := strings.Cut(series, "{")
+		if name = suffix.ReplaceAllString(name, ""); !listed[name] {
+			t.Errorf("the page does not list %s", name)
+		}
+		counts[strings.Split(name, "_")[1]]++
+	}
+	for of, what := range map[string]string{"limiter": "limiter", "session": "Session", "campaign": "Campaign", "watch": "process"} {
+		if row := fmt.Sprintf("\n| %s | %d | ", what, counts[of]); !strings.Contains(page, row) {
+			t.Errorf("the page has not the row %q", row)
+		}
+	}
+}
+
 // promtool runs the program of that name in dir, and returns what it writes.
 // Without the program the test is skipped: the tests above need none.
 func promtool(t *testing.T, dir string, args ...string) (string, error) {
