@@ -138,9 +138,11 @@ func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 	case k.phase == releasing && len(k.waiters) == 0 && t.source.away(k) == nil && t.mayHandOverLocked(k, r, key):
 		t.replyLocked(k, nil)
 		t.reacquiredLocked(k)
+		k.own.named(key)
 		t.grantLocked(k, r, key)
 		return false
 	case r.mode == shared && t.mayJoinLocked(k, key):
+		k.own.named(key)
 		t.grantLocked(k, r, key)
 		return false
 	case r.waits:
