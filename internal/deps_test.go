@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres",
 		"internal/dialect/usertx",
 	},
-	"sqllock/election":  {"sqllock"},
+	"sqllock/election": {"sqllock"},
 	"sqllock/lockwatch": {
 		"sqllock",
 		"internal/dialect",

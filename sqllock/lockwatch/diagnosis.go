@@ -15,7 +15,7 @@ import (
 type diagnosis struct {
 	late, long time.Duration // as in watchOptions
 
-	open  []Finding
+	open   []Finding
 	seen   map[string]sighting     // the cycles of the last Snapshot, by their text
 	since  map[lockID]time.Time    // when each lock was first seen; only if long is set
 	leases map[int64]time.Duration // by session of a lease table: the longest time to its expiry that was seen
