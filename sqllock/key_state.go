@@ -105,7 +105,7 @@ type request struct {
 
 	// For the registry, of a request that waits.
 	since   time.Duration
-	holding []dialect.Key // what its caller holds
+	holding []heldElsewhere // what its caller holds
 
 	oneKey   [1]Key
 	oneState [1]*keyState

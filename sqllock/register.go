@@ -214,37 +214,3 @@ func (k *keyState) heldKey(at time.Duration) postgres.HeldKey {
 	}
 	return h
 }
-
-// waitingKeys counts the waiting callers, by the key and by what they hold.
-type waitingKeys map[waitingKey]*postgres.WaitingKey
-
-type waitingKey struct {
-	key, holding dialect.Key
-	holds        bool
-}
-
-// addWaiter adds r, which waits for key. For a request for any of several keys
-// it leaves out what the caller holds, since key may not be the one that it
-// gets.
-func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
-	holding := r.holding
-	if len(r.keys) > 1 && !r.all {
-		holding = nil
-	}
-	if len(holding) == 0 {
-		ws.count(waitingKey{key: key}, r, at)
-	}
-	for _, k := range holding {
-		ws.count(waitingKey{key, k, true}, r, at)
-	}
-}
-
-func (ws waitingKeys) count(k waitingKey, r *request, at time.Duration) {
-	w := ws[k]
-	if w == nil {
-		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
-		ws[k] = w
-	}
-	w.Waiters++
-	w.Age = max(w.Age, at-r.since)
-}
