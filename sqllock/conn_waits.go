@@ -13,7 +13,7 @@ import (
 func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w want) (*Lock, error) {
 	c.sendLater()
 	if w.waits {
-		defer noteDistantWait(ctx, key, c.lookLater)()
+		defer noteDistantWaits(ctx, key, c.lookLater)()
 	}
 	lock, err := c.table.acquire(ctx, key, w)
 	if err != nil && ctx.Err() != nil {

@@ -92,14 +92,13 @@ func (ws waitingKeys) count(k waitingKey, pid int64, r *request, at time.Duratio
 	w.Age = max(w.Age, at-r.since)
 }
 
-// A distantWait is a wait for a key at a ConnLocker or TxLocker, by a caller
-// that holds locks of a Session with a registry. The Session writes it down as
-// if it were its own.
+// A distantWait is a wait for a key at a ConnLocker, at a TxLocker or in LockTx,
+// by a caller that holds locks of a Session with a registry. The Session writes
+// it down as if it were its own.
 //
 // The key may be of another database. So the wait is noted only once a
-// connection of the locker has seen the server process of the Session's locks.
-// It looks for that when the wait has lasted for half a heartbeat. Nearly all
-// waits have ended by then, and cost no statement.
+// connection of the waiting side has seen the server process of the Session's
+// locks. Only waits that last for half a heartbeat look for it.
 type distantWait struct {
 	session *keyTable
 	process dialect.Process // which has the Session's locks
@@ -108,11 +107,25 @@ type distantWait struct {
 	ended   bool // protected by session.mu
 }
 
-// noteDistantWait notes a wait for key at another locker than a Session, until
-// end is called. In a goroutine of its own it calls look, which calls noted if
-// the Session's server process is in the same database.
-func noteDistantWait(ctx context.Context, key Key, look func(*distantWait)) (end func()) {
-	var waits []*distantWait
+// noteDistantWaits notes a wait for key, until end is called. After half a
+// heartbeat it calls look in a goroutine. look calls noted if the Session's
+// server process is in the same database.
+func noteDistantWaits(ctx context.Context, key Key, look func(*distantWait)) (end func()) {
+	waits := distantWaits(ctx, key)
+	for _, w := range waits {
+		w.timer = time.AfterFunc(w.session.noteAfter, func() { look(w) })
+	}
+	return func() {
+		for _, w := range waits {
+			w.timer.Stop()
+			w.end()
+		}
+	}
+}
+
+// distantWaits returns a wait for key, which begins now, for each Session with a
+// registry whose locks ctx carries.
+func distantWaits(ctx context.Context, key Key) (waits []*distantWait) {
 	for c := carrier(ctx); c != nil; c = carrier(c.parent) {
 		t, _ := c.lock.home.(*keyTable)
 		conn, _ := c.lock.life.(*connection)
@@ -121,30 +134,19 @@ func noteDistantWait(ctx context.Context, key Key, look func(*distantWait)) (end
 		}
 		i := slices.IndexFunc(waits, func(w *distantWait) bool { return w.session == t })
 		if i < 0 {
-			terminator, _ := conn.session.(dialect.Terminator)
-			if terminator == nil || terminator.Process().PID == 0 {
+			server, _ := conn.session.(dialect.Terminator)
+			if server == nil || server.Process().PID == 0 {
 				continue // a pooler is between
 			}
 			i = len(waits)
 			waits = append(waits, &distantWait{
-				session: t, process: terminator.Process(),
+				session: t, process: server.Process(),
 				request: &request{want: want{waits: true}, keys: []Key{key}, since: now()},
 			})
 		}
 		waits[i].request.holding = append(waits[i].request.holding, heldElsewhere{key: c.lock.key.id()})
 	}
-	for _, w := range waits {
-		w.timer = time.AfterFunc(w.session.noteAfter, func() { look(w) })
-	}
-	return func() {
-		for _, w := range waits {
-			w.timer.Stop()
-			w.session.mu.Lock()
-			w.ended = true
-			delete(w.session.waitingSets, w.request)
-			w.session.mu.Unlock()
-		}
-	}
+	return waits
 }
 
 // lasts reports whether the wait has not ended.
@@ -161,4 +163,12 @@ func (w *distantWait) noted() {
 	if !w.ended {
 		w.session.waitingSets[w.request] = struct{}{}
 	}
+}
+
+// end ends the wait for the registry.
+func (w *distantWait) end() {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	w.ended = true
+	delete(w.session.waitingSets, w.request)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
@@ -138,5 +139,52 @@ func TestRegistryKnowsNoOtherDatabase(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// LockTx under a Session's lock waits for that very lock. PostgreSQL does not see
+// that, and the registry does. In a transaction of another database the key is
+// another lock. After the wait the transaction can be used.
+func TestRegistryShowsLockTx(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		s := registering(t, driver, dsn)
+		a := sqllock.Pair(4, -2)
+		lock := lockOf(t, s, a)
+		other := pgtest.Database(t)
+		elsewhere := open(t, driver, other)
+		lockOf(t, session(t, driver, other), a)
+		for _, tt := range []struct {
+			db    *sql.DB
+			waits int
+		}{{elsewhere, 0}, {db, 1}} {
+			tx := dbtest.Transaction(t, tt.db)
+			bound, cancel := lock.Bind(t.Context())
+			done := make(chan error)
+			go func() { done <- sqllock.LockTx(bound, tx, a, time.Hour) }()
+			lockertest.Eventually(t, "LockTx waits", func() bool {
+				return number(t, tt.db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND waitstart < now() - interval '100 ms' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 1
+			})
+			if n := number(t, db, "SELECT count(*) FROM latchkey_waits"); n != tt.waits {
+				t.Errorf("%d waits are noted, want %d", n, tt.waits)
+			}
+			if found := cycles(t, db); len(found) != tt.waits {
+				t.Errorf("cycles: %v", found)
+			}
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("LockTx: %v", err)
+			}
+		}
+		tx := dbtest.Transaction(t, db)
+		bound, cancel := lock.Bind(t.Context())
+		defer cancel()
+		if err := sqllock.LockTx(bound, tx, a, 50*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("LockTx: %v", err)
+		}
+		if _, err := tx.Exec("SELECT 1"); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+		lockertest.Eventually(t, "the registry is empty", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 })
 	})
 }

@@ -18,6 +18,25 @@ func IsNeighbour(ctx context.Context, conn *sql.Conn, p dialect.Process) (bool, 
 	return n == 1, dialect.Fail(err)
 }
 
+// IsNeighbourXact is IsNeighbour in a transaction of the caller, which can be used
+// as before also if the question fails. It returns false then.
+func IsNeighbourXact(ctx context.Context, tx dialect.Execer, p dialect.Process) bool {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT latchkey"); err != nil {
+		return false
+	}
+	var n int64
+	result, err := tx.ExecContext(ctx, isNeighbour(p))
+	if err == nil {
+		n, err = result.RowsAffected()
+	}
+	end := "RELEASE SAVEPOINT latchkey"
+	if err != nil {
+		end = "ROLLBACK TO SAVEPOINT latchkey; " + end
+	}
+	_, endErr := tx.ExecContext(ctx, end)
+	return n == 1 && err == nil && endErr == nil
+}
+
 // IsNeighbour is IsNeighbour on the connection of c.
 func (c *Conn) IsNeighbour(p dialect.Process) (bool, error) {
 	return IsNeighbour(context.Background(), c.conn, p)
