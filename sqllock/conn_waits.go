@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Calls of a ConnLocker: how they end, and how the registry of a Session hears
-// of those that wait.
+// Calls of a ConnLocker: how they end, and how those that wait come into the
+// registry of a Session.
 
 // acquireQuietly acquires key. When it returns, no statement for key comes
 // between those of the owner.

@@ -18,6 +18,10 @@ import (
 // for which keys its callers wait. The functions lockwatch.Inspect and
 // lockwatch.Watch read this.
 //
+// It also records a wait at a ConnLocker, at a TxLocker or in LockTx in the same
+// database, if the caller's context carries a lock of the Session. A wait of this
+// kind that lasts costs a statement, or three in LockTx.
+//
 // The records go into the tables of lockwatch.Schema, in the schema of this
 // name, spelt as in the catalog. If it is empty, the search_path finds them.
 // The role needs SELECT, INSERT, UPDATE and DELETE on them. Open fails if they

@@ -12,12 +12,6 @@ import (
 // What a Session with a registry knows of waits: which of its callers wait for
 // what, and what they hold.
 
-// A heldElsewhere is a lock that a waiting caller holds.
-type heldElsewhere struct {
-	key dialect.Key
-	pid int64 // the server process that has the lock of a ConnLocker or TxLocker; 0: a lock of the Session itself
-}
-
 // noteWait notes for the registry since when r waits, and which locks its
 // caller holds. Those are the locks that its context carries. table.mu is not
 // held, because a context may be of any type.
@@ -37,9 +31,9 @@ func (t *keyTable) noteWait(r *request) {
 			pid = serverProcess(l)
 			known = pid != 0
 		}
-		same := func(h heldElsewhere) bool { return h.key == l.key.id() }
+		same := func(h heldLock) bool { return h.key == l.key.id() }
 		if known && l.ended.Load() == endNot && !slices.ContainsFunc(r.holding, same) {
-			r.holding = append(r.holding, heldElsewhere{l.key.id(), pid})
+			r.holding = append(r.holding, heldLock{l.key.id(), pid})
 		}
 	}
 }
@@ -92,9 +86,9 @@ func (ws waitingKeys) count(k waitingKey, pid int64, r *request, at time.Duratio
 	w.Age = max(w.Age, at-r.since)
 }
 
-// A distantWait is a wait for a key at a ConnLocker, at a TxLocker or in LockTx,
-// by a caller that holds locks of a Session with a registry. The Session writes
-// it down as if it were its own.
+// A distantWait is a wait for a key at a ConnLocker, at a TxLocker or in LockTx.
+// Its caller holds locks of a Session with a registry, which writes the wait
+// down as if it were its own.
 //
 // The key may be of another database. So the wait is noted only once a
 // connection of the waiting side has seen the server process of the Session's
@@ -144,7 +138,7 @@ func distantWaits(ctx context.Context, key Key) (waits []*distantWait) {
 				request: &request{want: want{waits: true}, keys: []Key{key}, since: now()},
 			})
 		}
-		waits[i].request.holding = append(waits[i].request.holding, heldElsewhere{key: c.lock.key.id()})
+		waits[i].request.holding = append(waits[i].request.holding, heldLock{key: c.lock.key.id()})
 	}
 	return waits
 }
