@@ -89,6 +89,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
+	"sqllock/lockui": {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
 	"sqllock/lockwatch": {
 		"sqllock",
 		"internal/dialect",
