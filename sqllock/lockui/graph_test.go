@@ -41,7 +41,7 @@ func TestDrawGraph(t *testing.T) {
 		{"one waits", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1)}}, 2, 1, 0, []string{"process 1", "process 2"}},
 		{"a queue", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1), waitsFor(3, 5, 1, 2)}}, 3, 2, 0, nil},
 		{"two in a cycle", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5), heldBy(2, 6)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1), waitsFor(1, 6, 2)}}, 2, 2, 2, nil},
-		{"callers of a session", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5)}, Waiters: []lockwatch.Waiter{polls(5, nil)}}, 2, 1, 0, []string{"holder of 5", "callers of session 9"}},
+		{"callers of a session", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5)}, Waiters: []lockwatch.Waiter{polls(5, nil)}}, 2, 1, 0, []string{"holder of 5", "callers of 9"}},
 		{"a caller that holds another key", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5), registered(1, 6)}, Waiters: []lockwatch.Waiter{polls(5, &six)}}, 2, 1, 0, []string{"holder of 5", "holder of 6"}},
 		{"a row", lockwatch.Snapshot{Blocked: []lockwatch.Blocked{{Process: lockwatch.Process{PID: 1}, BlockedBy: []int{2}}}}, 2, 1, 0, nil},
 		{"a prepared transaction", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(0, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 0)}}, 2, 1, 0, []string{"prepared transaction"}},
