@@ -3,16 +3,20 @@ package browser_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"flag"
 	"image"
 	"image/color"
 	"image/draw"
 	"image/png"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -30,13 +34,14 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("make screenshots writes the pictures")
 	}
 	c := newCrowd(t, lockui.WithNames())
+	c.traffic(100 * time.Second)
 	for _, s := range []struct {
 		file, path string
 		look       look
 	}{
 		{"page-light.png", "waits", look{Width: 1280, Height: 900}},
-		{"page-dark.png", "locks", look{Width: 1280, Height: 900, Dark: true}},
-		{"page-phone.png", "", look{Width: 400, Height: 860}},
+		{"page-dark.png", "", look{Width: 1280, Height: 900, Dark: true}},
+		{"page-phone.png", "findings", look{Width: 400, Height: 860}},
 	} {
 		p := c.tab(t, s.look)
 		p.open(publicPrefix + s.path)
@@ -58,6 +63,28 @@ func TestScreenshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// traffic has requests come and go, so that the graphs have something to show.
+func (c *crowd) traffic(length time.Duration) {
+	c.t.Helper()
+	dice := rand.New(rand.NewPCG(1, 2)) // the same pictures each time
+	var requests sync.WaitGroup
+	for begun := time.Now(); time.Since(begun) < length; {
+		for range dice.IntN(12) {
+			id, work := exportID(100+dice.IntN(20)), time.Duration(100+dice.IntN(3000))*time.Millisecond
+			requests.Go(func() {
+				lock, err := c.limiter.Acquire(context.Background(), id)
+				if err != nil {
+					return // the id has a request already
+				}
+				time.Sleep(work)
+				_ = lock.Unlock()
+			})
+		}
+		time.Sleep(time.Duration(100+dice.IntN(900)) * time.Millisecond)
+	}
+	c.t.Cleanup(requests.Wait)
 }
 
 // fewColours returns a PNG with a palette: the most frequent colours of the
