@@ -33,6 +33,8 @@ var hostile = []string{
 	"\u202Ereversed\u202C \u2066isolated",
 	`&lt;b&gt; &#60;script&#62;`,
 	"\x01\x1b[31m\x7f\u0085\u2028\ufeff",
+	"\x00<script>alert('latchkey')</script>", // PostgreSQL stores no NUL
+	strings.Repeat("W", 200),
 }
 
 // A client whose names are full of markup is shown as text. It runs nothing, sends
@@ -51,7 +53,7 @@ func TestHostileClient(t *testing.T) {
 	s := serve(t, dsn, nil, append(options, lockui.WithNames())...)
 	begin(t, dsn, s)
 
-	for _, l := range []look{{}, {NoScript: true}} {
+	for _, l := range []look{{}, {NoScript: true, Width: 400, Height: 800}} {
 		p := s.tab(t, l)
 		for _, view := range []string{"", "locks", "waits", "findings"} {
 			p.open(publicPrefix + view)
@@ -124,7 +126,9 @@ func begin(t *testing.T, dsn string, s *site) {
 	eventually(t, "the names are in the database", func() bool {
 		seen := s.snapshot()
 		for _, text := range hostile {
-			if !slices.ContainsFunc(seen.Holders, func(h lockwatch.Holder) bool { return h.Registration != nil && h.Registration.Name == text }) {
+			if !slices.ContainsFunc(seen.Holders, func(h lockwatch.Holder) bool {
+				return h.Registration != nil && h.Registration.Name == strings.ReplaceAll(text, "\x00", "?")
+			}) {
 				return false
 			}
 		}
@@ -144,7 +148,7 @@ func withApplication(t *testing.T, dsn, name string) string {
 		t.Fatal(err)
 	}
 	q := u.Query()
-	q.Set("application_name", name)
+	q.Set("application_name", strings.ReplaceAll(name, "\x00", ""))
 	u.RawQuery = q.Encode()
 	return u.String()
 }

@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,19 +34,26 @@ func TestAccessible(t *testing.T) {
 			p := c.tab(t, l.look)
 			for _, v := range c.views(p) {
 				v.open()
+				if kind := evaluate[string](p, "document.contentType"); kind == "text/plain" {
+					continue
+				}
 				for _, found := range p.violations() {
 					t.Errorf("%s: %v", v.name, found)
 				}
-				if wide := evaluate[int64](p, "document.documentElement.scrollWidth"); wide > p.width() {
-					t.Errorf("%s: the page is %d pixels wide on a screen of %d", v.name, wide, p.width())
-				}
+				p.fits(v.name)
 			}
 		})
 	}
 }
 
-// width returns the width of the screen.
-func (p *tab) width() int64 { return evaluate[int64](p, "window.innerWidth") }
+// fits fails the test if the page is wider than the screen.
+func (p *tab) fits(what string) {
+	p.t.Helper()
+	page, screen := evaluate[int64](p, "document.documentElement.scrollWidth"), evaluate[int64](p, "window.innerWidth")
+	if page > screen {
+		p.t.Errorf("%s: the page is %d pixels wide on a screen of %d", what, page, screen)
+	}
+}
 
 // A pageOfSite is one page that a reader can get to.
 type pageOfSite struct {
@@ -68,7 +76,7 @@ func (c *crowd) views(p *tab) (all []pageOfSite) {
 	}
 	for _, l := range links {
 		all = append(all, pageOfSite{l.Text, func() {
-			if status := p.open(publicPrefix + strings.TrimPrefix(l.Href, "./")); status != 200 {
+			if status := p.open(publicPrefix + strings.TrimPrefix(l.Href, "./")); status != http.StatusOK {
 				t.Fatalf("%s: status %d", l.Text, status)
 			}
 		}})
@@ -86,6 +94,11 @@ func (c *crowd) views(p *tab) (all []pageOfSite) {
 			p.search("", "no number")
 		}},
 		pageOfSite{"confirmation", func() { p.open(c.confirmation(holderOf(c.snapshot(), exportKey(1)))) }},
+		pageOfSite{"no such page", func() {
+			if status := p.open(publicPrefix + "nothing"); status != http.StatusNotFound {
+				t.Errorf("no such page: status %d", status)
+			}
+		}},
 		pageOfSite{"no such session", func() {
 			p.open(c.confirmation(holderOf(c.snapshot(), exportKey(1))))
 			evaluate[bool](p, "(document.querySelector('form input[name=start]').value = 1, true)")
