@@ -47,18 +47,19 @@ func open(c *cli.Command) (*database, error) {
 	if address == "" {
 		return nil, exit(exitUsage, "there is no database: set %s, or pass --db", databaseVariable)
 	}
-	return openAddress(address)
+	return openAddress(address, c.Bool(leaseTableFlag))
 }
 
 // openAddress opens the database of an address. The scheme decides on the
-// driver. The driver's own form is accepted, too.
-func openAddress(address string) (*database, error) {
+// driver. The driver's own form is accepted, too. With pooled the driver of
+// PostgreSQL prepares no statements, so that a transaction pooler may be there.
+func openAddress(address string, pooled bool) (*database, error) {
 	d := &database{sockets: &sockets{}}
 	scheme, rest, _ := strings.Cut(address, ":")
 	var err error
 	switch {
 	case scheme == "postgres", scheme == "postgresql", postgresSettings.MatchString(address):
-		err = d.openPostgres(address)
+		err = d.openPostgres(address, pooled)
 	case scheme == "mysql", scheme == "mariadb":
 		var u *url.URL
 		if u, err = url.Parse(address); err == nil {
@@ -97,12 +98,15 @@ func isFile(address string) bool {
 	return false
 }
 
-func (d *database) openPostgres(address string) error {
+func (d *database) openPostgres(address string, pooled bool) error {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		return err
 	}
 	config.DialFunc = d.sockets.remember(config.DialFunc)
+	if pooled {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	d.DB = stdlib.OpenDB(*config)
 	return nil
 }

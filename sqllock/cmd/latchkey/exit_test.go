@@ -161,9 +161,9 @@ func TestExitCodesOfLatchkey(t *testing.T) {
 			t.Parallel()
 			p := start(t, tt.address, tt.args...)
 			p.wantCode(tt.want)
-			if text := p.rest() + p.stderr.String(); strings.Contains(text, secret) && !strings.HasPrefix(tt.name, "an unknown") {
+			if text := p.rest() + p.said(); strings.Contains(text, secret) && !strings.HasPrefix(tt.name, "an unknown") {
 				t.Errorf("it printed the secret: %s", text)
-			} else if tt.want >= 64 && p.stderr.Len() == 0 && len(tt.args) > 0 {
+			} else if tt.want >= 64 && p.said() == "" && len(tt.args) > 0 {
 				t.Error("it says nothing")
 			}
 		})

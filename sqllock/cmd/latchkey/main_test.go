@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +61,7 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
-	stderr bytes.Buffer // valid once ended is closed
+	stderr string // the file with its standard error
 	ended  chan struct{}
 	err    error
 }
@@ -77,9 +76,12 @@ func startProgram(t *testing.T, env []string, name string, args ...string) *proc
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stderr = &p.stderr
-	p.cmd.WaitDelay = 10 * time.Second // its children may have the standard error
-	var err error
+	stderr, err := os.CreateTemp(t.TempDir(), "stderr") // no pipe: that would end with its children only
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stderr, p.stderr = stderr, stderr.Name()
+	defer stderr.Close()
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func (p *process) line() string {
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		p.wait()
-		p.t.Fatalf("it printed no line but %q (%v); it has ended with %v and said %s", line, err, p.err, p.stderr.String())
+		p.t.Fatalf("it printed no line but %q (%v); it has ended with %v and said %s", line, err, p.err, p.said())
 	}
 	return strings.TrimSuffix(line, "\n")
 }
@@ -151,7 +153,7 @@ func (p *process) code() int {
 func (p *process) wantCode(want int) {
 	p.t.Helper()
 	if got := p.code(); got != want {
-		p.t.Errorf("it ended with %d, want %d; it said %q", got, want, p.stderr.String())
+		p.t.Errorf("it ended with %d, want %d; it said %q", got, want, p.said())
 	}
 }
 
@@ -160,6 +162,16 @@ func (p *process) rest() string {
 	p.t.Helper()
 	p.wait()
 	text, err := io.ReadAll(p.stdout)
+	if err != nil {
+		p.t.Error(err)
+	}
+	return string(text)
+}
+
+// said returns what is in the standard error.
+func (p *process) said() string {
+	p.t.Helper()
+	text, err := os.ReadFile(p.stderr)
 	if err != nil {
 		p.t.Error(err)
 	}

@@ -30,6 +30,8 @@ type runConfig struct {
 
 const forever = time.Duration(math.MaxInt64)
 
+const leaseTableFlag = "lease-table"
+
 // defaultLockDelay is time for a holder whose connection was cut to end its
 // command, before the next holder starts one.
 const defaultLockDelay = 200 * time.Millisecond
@@ -56,7 +58,7 @@ func runCommand() *cli.Command {
 			&cli.DurationFlag{Name: "lease", Usage: "the server frees the lock of a silent process after `DURATION` (10s, SQLite 5s)", Local: true, HideDefault: true},
 			&cli.DurationFlag{Name: "lock-delay", Value: defaultLockDelay, Usage: "start the command `DURATION` after the lock was granted; must be equal in the fleet", Local: true},
 			&cli.DurationFlag{Name: "kill-after", Usage: "send SIGKILL `DURATION` after SIGTERM when the lock is lost; default: before another host can start", Local: true, HideDefault: true},
-			&cli.BoolFlag{Name: "lease-table", Usage: "keep the lock in a table of PostgreSQL, so that it outlives a connection and a restart of the server", Local: true},
+			&cli.BoolFlag{Name: leaseTableFlag, Usage: "keep the lock in a table of PostgreSQL, so that it outlives a connection and a restart of the server", Local: true},
 			&cli.BoolFlag{Name: "verbose", Usage: "report how long it took to get the lock, or why there is none", Local: true},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -83,7 +85,7 @@ func readRunConfig(c *cli.Command) (*runConfig, error) {
 		lockDelay: c.Duration("lock-delay"),
 		killAfter: c.Duration("kill-after"),
 		lease:     c.Duration("lease"),
-		table:     c.Bool("lease-table"),
+		table:     c.Bool(leaseTableFlag),
 		verbose:   c.Bool("verbose"),
 	}
 	args := c.Args().Slice()

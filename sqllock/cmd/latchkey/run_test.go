@@ -49,7 +49,7 @@ func TestOneAtATime(t *testing.T) {
 func TestSharesKeysWithServices(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
-	db, err := openAddress(address)
+	db, err := openAddress(address, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestSignalWhileWaiting(t *testing.T) {
 	address := pgtest.Database(t)
 	start(t, address, "run", "a:b", "sh", "-c", "echo held; cat").wantLine("held")
 	p := start(t, address, "run", "--verbose", "a:b", "true")
-	db, err := openAddress(address)
+	db, err := openAddress(address, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // workArgument is the argument with which this test binary is the command that
@@ -24,7 +25,9 @@ const workArgument = "work"
 //   - "stay" prints its process id and stays until a signal or the end of its
 //     input.
 //   - "stubborn" is "stay" and ignores SIGTERM.
-//   - "parent" is "stay" with a child that is "stubborn".
+//   - "lasting" prints its process id, and ignores SIGTERM and the end of its
+//     input. It ends by itself after two minutes, in case a test fails.
+//   - "parent" waits for a child that is "lasting".
 //   - "signals" prints each signal that it gets.
 func work(args []string) int {
 	file, err := os.OpenFile(args[1], os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -44,9 +47,13 @@ func work(args []string) int {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println(os.Getpid())
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "lasting":
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println(os.Getpid())
+		time.Sleep(2 * time.Minute)
 	case "parent":
-		c := exec.Command(os.Args[0], workArgument, "stubborn", args[1]+"-child")
-		c.Stdin, c.Stdout = os.Stdin, os.Stdout
+		c := exec.Command(os.Args[0], workArgument, "lasting", args[1]+"-child")
+		c.Stdout = os.Stdout
 		if c.Run() != nil {
 			return 4
 		}
