@@ -1,0 +1,69 @@
+package lockdoctor
+
+import "github.com/latchkey-go/latchkey/sqllock"
+
+// An Option changes what [Check] examines.
+type Option func(*options)
+
+type options struct {
+	sessions   []*sqllock.Session
+	namespaces []sqllock.KeyedNamespace
+	schema     string // of the registry's tables; empty: the search_path finds them
+	leaseTable bool
+	instances  int // of the fleet; 0: not known
+	locks      int // that the fleet holds at its peak
+}
+
+// WithSession makes Check examine s as well: whether it is connected, how much
+// of its lease is left, whether its socket is watched, and whether the server
+// holds the same locks for it that s believes to hold. The option may be given
+// several times, for several Sessions on the database.
+//
+// The timeouts of the database are compared with the lease of s. Behind a
+// transaction pooler, WithLeaseTable is implied: no other Session connects there.
+//
+// WithSession panics if s is nil.
+func WithSession(s *sqllock.Session) Option {
+	if s == nil {
+		panic("lockdoctor: WithSession needs a Session that is not nil")
+	}
+	return func(o *options) { o.sessions = append(o.sessions, s) }
+}
+
+// WithLeaseTable makes Check expect that locks are rows of a lease table, as
+// with [sqllock.WithLeaseTable]. A transaction pooler is no fault then.
+func WithLeaseTable() Option {
+	return func(o *options) { o.leaseTable = true }
+}
+
+// WithSchema names the schema of the registry's tables, as that of lockwatch
+// does. Without this option the search_path finds them.
+//
+// WithSchema panics if schema is empty.
+func WithSchema(schema string) Option {
+	if schema == "" {
+		panic("lockdoctor: WithSchema needs a schema's name")
+	}
+	return func(o *options) { o.schema = schema }
+}
+
+// WithFleet makes Check compare the room in the server's lock table, and its
+// connections, with what a whole fleet needs: instances is the number of its
+// processes, and locks how many locks all of them hold together at their peak.
+// Without this option only what is in use now counts.
+//
+// WithFleet panics if instances is not positive, or if locks is negative.
+func WithFleet(instances, locks int) Option {
+	if instances <= 0 || locks < 0 {
+		panic("lockdoctor: WithFleet needs a positive number of instances and a number of locks")
+	}
+	return func(o *options) { o.instances, o.locks = instances, locks }
+}
+
+// WithKeyedNamespace makes Check find out whether another Session on the
+// database uses the namespace of n with another secret. For this Check opens a
+// Session and requests a random key of n, so it is a user of the secret for a
+// moment. The option may be given several times.
+func WithKeyedNamespace(n sqllock.KeyedNamespace) Option {
+	return func(o *options) { o.namespaces = append(o.namespaces, n) }
+}
