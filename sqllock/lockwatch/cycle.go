@@ -23,8 +23,10 @@ type Cycle struct {
 	// callers had a heartbeat in between, it is a deadlock.
 	Certain bool
 
-	// EndsByItself: every wait is in the server. The server finds such a cycle
-	// after deadlock_timeout, and ends one of the waits (SQLSTATE 40P01).
+	// EndsByItself: every wait is in the server, which finds such a cycle and ends
+	// one of the waits. PostgreSQL does so after deadlock_timeout (SQLSTATE 40P01).
+	// MariaDB and MySQL do so at once: GET_LOCK fails with error 1213 or 3058. So a
+	// Snapshot of theirs hardly ever shows one.
 	EndsByItself bool
 }
 
@@ -170,7 +172,7 @@ func (c Cycle) String() string {
 	case !c.Certain:
 		return text + " (possible)"
 	case c.EndsByItself:
-		return text + " (PostgreSQL ends it)"
+		return text + " (the server ends it)"
 	}
 	return text
 }

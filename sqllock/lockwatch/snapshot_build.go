@@ -10,9 +10,14 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// snapshotOf returns i as a Snapshot, sorted.
+// snapshotOf returns i, of PostgreSQL, as a Snapshot, sorted.
 func snapshotOf(i *postgres.Inspection) *Snapshot {
-	s := &Snapshot{At: i.At, Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits)}
+	s := &Snapshot{
+		Dialect: sqllock.PostgreSQL, At: i.At,
+		Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits),
+		Leases: stateOf(i.Registry.Locks).worse(stateOf(i.Registry.Sessions)),
+	}
+	s.addLeases(i.Leases)
 	processes := make(map[int]Process, len(i.Processes))
 	for _, p := range i.Processes {
 		processes[p.PID] = Process(p)
@@ -86,8 +91,9 @@ func stateOf(t postgres.RegistryTable) TableState {
 
 func (s *Snapshot) sort() {
 	slices.SortFunc(s.Holders, func(a, b Holder) int {
-		return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Process.PID, b.Process.PID))
+		return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Process.PID, b.Process.PID), cmp.Compare(a.leaseSession(), b.leaseSession()))
 	})
+	slices.SortFunc(s.Expired, func(a, b Holder) int { return compareKeys(a.Key, b.Key) })
 	slices.SortFunc(s.Waiters, func(a, b Waiter) int {
 		return cmp.Or(compareKeys(a.Key, b.Key), a.Since.Compare(b.Since), cmp.Compare(a.Process.PID, b.Process.PID), comparePolls(a.Poll, b.Poll))
 	})

@@ -48,7 +48,8 @@ type edge struct {
 	server bool         // the wait is in the server, which sees it
 }
 
-// A waitGraph is the certain waits of a Snapshot.
+// A waitGraph is the certain waits of a Snapshot. Leases are not in it: nothing
+// shows who waits for one, and an advisory lock on the same key is another lock.
 //
 // Invariant: nodes are in the order of compareNodes and do not change. The other
 // fields name them by their index, since a queue of n waiters has n²/2 edges.
@@ -70,7 +71,9 @@ func newWaitGraph(s *Snapshot) *waitGraph {
 	}
 	g.number(s)
 	for _, h := range s.Holders {
-		g.place(h)
+		if h.Lease == nil {
+			g.place(h)
+		}
 	}
 	for i := range s.Waiters {
 		if w := &s.Waiters[i]; w.Poll == nil {
@@ -95,8 +98,10 @@ func newWaitGraph(s *Snapshot) *waitGraph {
 func (g *waitGraph) number(s *Snapshot) {
 	all := make(map[node]struct{})
 	for _, h := range s.Holders {
-		all[nodeOf(h)] = struct{}{}
-		all[node{pid: h.Process.PID}] = struct{}{}
+		if h.Lease == nil {
+			all[nodeOf(h)] = struct{}{}
+			all[node{pid: h.Process.PID}] = struct{}{}
+		}
 	}
 	for _, w := range s.Waiters {
 		if w.Poll == nil {
