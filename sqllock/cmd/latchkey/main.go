@@ -55,7 +55,7 @@ func program() *cli.Command {
 		Suggest:                         true,
 		UseShortOptionHandling:          true,
 		Flags:                           []cli.Flag{databaseFlag()},
-		Commands:                        []*cli.Command{runCommand(), psCommand(), keyCommand(), versionCommand()},
+		Commands:                        []*cli.Command{runCommand(), psCommand(), doctorCommand(), uiCommand(), keyCommand(), versionCommand()},
 		ExitErrHandler:                  func(context.Context, *cli.Command, error) {}, // execute prints and returns
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Present() {

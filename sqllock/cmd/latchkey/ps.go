@@ -98,7 +98,7 @@ func (l *listing) look(ctx context.Context, db *database) (found bool, err error
 	}
 	if l.key != nil {
 		seen.Holders, seen.Waiters = seen.Find(l.key.key())
-		seen.Blocked = nil
+		seen.Blocked, seen.Expired = nil, nil
 	}
 	found = len(seen.Holders)+len(seen.Waiters) > 0
 	w := l.c.Root().Writer

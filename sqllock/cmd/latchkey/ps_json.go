@@ -27,6 +27,7 @@ type holderJSON struct {
 	Holder    string     `json:"holder,omitempty"`
 	Acquired  *time.Time `json:"acquired,omitempty"`
 	Heartbeat *time.Time `json:"heartbeat,omitempty"`
+	Expires   *time.Time `json:"expires,omitempty"` // unless there is a heartbeat before
 }
 
 type waiterJSON struct {
@@ -54,7 +55,10 @@ func newSnapshotJSON(s *lockwatch.Snapshot) snapshotJSON {
 		line := holderJSON{Key: keyText(h.Key), Shared: h.Shared, processJSON: processOf(h.Process)}
 		if r := h.Registration; r != nil {
 			line.Namespace, line.Name, line.Holder = string(r.Namespace), r.Name, r.Holder
-			line.Acquired, line.Heartbeat = known(r.Acquired), known(r.Heartbeat)
+			line.Acquired, line.Heartbeat, line.Expires = known(r.Acquired), known(r.Heartbeat), known(r.Expires)
+		}
+		if l := h.Lease; l != nil {
+			line.Holder, line.Acquired, line.Expires = l.Holder, known(l.Acquired), known(l.Expires)
 		}
 		j.Holders = append(j.Holders, line)
 	}

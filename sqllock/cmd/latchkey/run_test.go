@@ -1,6 +1,11 @@
+//go:build unix
+
 package main
 
 import (
+	"encoding/json"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -200,31 +205,33 @@ func TestKey(t *testing.T) {
 }
 
 func TestPs(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t)
-	key := keyText(sqllock.Namespace("a").Key("b"))
-	start(t, address, "ps", "a:b").wantCode(1)
-	start(t, address, "ps").wantCode(0)
-	holder := start(t, address, "run", "a:b", "sh", "-c", "echo held; cat")
-	holder.wantLine("held")
-	if p := start(t, address, "ps"); !strings.Contains(p.rest(), key) {
-		t.Errorf("ps does not list the key %s", key)
-	}
-	if p := start(t, address, "ps", "--json", "a:b"); !strings.Contains(p.rest(), `"key":"`+key+`"`) {
-		t.Errorf("ps --json does not list the key %s", key)
-	}
-	start(t, address, "ps", "a:c").wantCode(1)
-	watch := start(t, address, "ps", "--json", "--watch", "10ms", "a:b")
-	for _, held := range []bool{true, false} {
-		for strings.Contains(watch.line(), key) != held {
+	eachDatabase(t, func(t *testing.T, address string) {
+		key := keyText(sqllock.Namespace("a").Key("b"))
+		start(t, address, "run", "a:c", "true").wantCode(0) // makes a file of SQLite
+		start(t, address, "ps", "a:b").wantCode(1)
+		start(t, address, "ps").wantCode(0)
+		holder := start(t, address, "run", "a:b", "sh", "-c", "echo held; cat")
+		holder.wantLine("held")
+		if text := start(t, address, "ps").rest(); !strings.Contains(text, key) {
+			t.Errorf("ps does not list the key %s: %s", key, text)
 		}
-		_ = holder.stdin.Close()
-	}
-	if err := watch.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = watch.rest()
-	watch.wantCode(0)
+		if text := start(t, address, "ps", "--json", "a:b").rest(); !strings.Contains(text, `"key":"`+key+`"`) {
+			t.Errorf("ps --json does not list the key %s: %s", key, text)
+		}
+		start(t, address, "ps", "a:c").wantCode(1)
+		start(t, address, "ps", "a:b").wantCode(0)
+		watch := start(t, address, "ps", "--json", "--watch", "10ms", "a:b")
+		for _, held := range []bool{true, false} {
+			for strings.Contains(watch.line(), key) != held {
+			}
+			_ = holder.stdin.Close()
+		}
+		if err := watch.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = watch.rest()
+		watch.wantCode(0)
+	})
 }
 
 // The scripts for the shells name the subcommands.
@@ -240,5 +247,56 @@ func TestCompletion(t *testing.T) {
 	p := start(t, "", "--generate-shell-completion")
 	if text := p.rest(); !strings.Contains(text, "run") || !strings.Contains(text, "ps") {
 		t.Errorf("the completion is %q", text)
+	}
+}
+
+// Doctor prints its report, and its exit code is that of the worst check.
+func TestDoctor(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, address string) {
+		start(t, address, "run", "a:b", "true").wantCode(0) // makes a file of SQLite
+		p := start(t, address, "doctor")
+		if text := p.rest(); p.code() == 2 || !strings.Contains(text, "ok") {
+			t.Errorf("exit code %d, and it printed %s", p.code(), text)
+		}
+		var report struct{ State, Dialect string }
+		p = start(t, address, "doctor", "--json", "--instances", "2", "--locks", "10")
+		if err := json.Unmarshal([]byte(p.rest()), &report); err != nil || report.State == "" || report.Dialect == "" {
+			t.Errorf("the report has state %q and dialect %q: %v", report.State, report.Dialect, err)
+		}
+		start(t, address, "doctor", "--locks", "10").wantCode(64)
+	})
+	t.Run("away", func(t *testing.T) {
+		p := start(t, "postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable", "doctor")
+		p.wantCode(2)
+		if strings.Contains(p.rest()+p.said(), "hunter2") {
+			t.Error("it printed the password")
+		}
+	})
+}
+
+// The page is on loopback. It ends with a signal, also while it is viewed.
+func TestUI(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	start(t, address, "run", "a:b", "sh", "-c", "echo held; cat").wantLine("held")
+	p := start(t, address, "ui", "--listen", "127.0.0.1:0")
+	url := p.line()
+	number := keyText(sqllock.Namespace("a").Key("b"))
+	eventually(t, "the lock is on the page", func() bool {
+		resp, err := http.Get(url + "locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(body), number)
+	})
+	http.DefaultClient.CloseIdleConnections()
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	p.wantCode(0)
+	for _, listen := range []string{"0.0.0.0:0", "[::]:0", ":0", "example.org:80", "127.0.0.1"} {
+		start(t, address, "ui", "--listen", listen).wantCode(64)
 	}
 }
