@@ -42,7 +42,7 @@ check: deps fmt vet vet-systems lint ## run before a pull request: formatting, v
 
 vet-systems: ## vet the root module and the command for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows
 	@set -e; for s in $(SYSTEMS); do echo "$$s: $(GO) vet ./..."; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...; done
-	@set -e; for s in $(filter-out linux/386,$(SYSTEMS)); do echo "$$s: cd sqllock/cmd/latchkey && $(GO) vet ./..."; \
+	@set -e; for s in $(SYSTEMS); do echo "$$s: cd sqllock/cmd/latchkey && $(GO) vet ./..."; \
 		(cd sqllock/cmd/latchkey && CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...); done
 	@set -e; for m in $(filter examples/%,$(MODULES)); do echo "windows/amd64: cd $$m && $(GO) vet ./..."; (cd $$m && CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) vet ./...); done
 
