@@ -120,6 +120,9 @@ func TestKilled(t *testing.T) {
 		if got := readWork(t, f.file); got != "begin" || !isFree(t, f.file) {
 			t.Errorf("the command wrote %q", got)
 		}
+		if !strings.Contains(p.said(), "latchkey itself has ended") { // it did not wait for the lease
+			t.Errorf("the guard says %q", p.said())
+		}
 	})
 }
 
@@ -196,6 +199,31 @@ func TestConnectionLost(t *testing.T) {
 			p.wantLost()
 		})
 	}
+}
+
+// A command is asked to end before it is killed.
+func TestConnectionLostTerminates(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	f := newFleet(t, address, "--kill-after", "1m")
+	p := f.run("signals", f.file)
+	p.wantLine("ready")
+	cut(t, address)
+	p.wantLine(syscall.SIGTERM.String())
+	p.wantLost()
+}
+
+// Latchkey kills a command that ignores SIGTERM, also if the guard is frozen.
+func TestConnectionLostWithFrozenGuard(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	f := newFleet(t, address)
+	p, _ := f.hold("stubborn")
+	f.signal(guardOf(t, p), syscall.SIGSTOP)
+	next := f.run("once", f.file)
+	cut(t, address)
+	f.wantNext(next, f.file, "begin begin end")
+	p.wantLost()
 }
 
 // The guard sees a lost connection while latchkey is frozen.
