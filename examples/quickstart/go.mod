@@ -20,9 +20,11 @@ require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	github.com/latchkey-go/latchkey/ratelimit/promlatchkey v0.0.0
 	github.com/lib/pq v1.12.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
+	github.com/prometheus/client_golang v1.23.2
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	golang.org/x/net v0.49.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
@@ -35,3 +37,5 @@ require (
 )
 
 replace github.com/latchkey-go/latchkey => ../..
+
+replace github.com/latchkey-go/latchkey/ratelimit/promlatchkey => ../../ratelimit/promlatchkey
