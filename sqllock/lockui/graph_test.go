@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -129,6 +130,25 @@ func TestHistory(t *testing.T) {
 	values := past.series(func(s sample) float64 { return s.held })
 	if len(values) != maxSamples || values[0] != maxSamples+2 || values[maxSamples-1] != 2*maxSamples+1 {
 		t.Errorf("%d values, from %v to %v", len(values), values[0], values[len(values)-1])
+	}
+}
+
+// A client cannot make the page large by a long name.
+func TestClip(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 100_000)
+	holder := heldBy(1, 2)
+	holder.Process.Application, holder.Process.Address = long, long
+	holder.Registration = &lockwatch.Registration{Namespace: sqllock.Namespace(long), Name: long, Holder: long}
+	h := &Handler{options: options{names: true}}
+	row := h.lockRow(heldLock{&holder, 0}, &lockwatch.Snapshot{})
+	for _, got := range []string{row.Namespace, row.Name, row.Holder, row.Application, row.Address, clip("x" + long)} {
+		if len(got) > maxText+len("…") || !utf8.ValidString(got) || !strings.HasSuffix(got, "ä…") {
+			t.Errorf("%q", got)
+		}
+	}
+	if got := clip("name"); got != "name" {
+		t.Errorf("%q", got)
 	}
 }
 
