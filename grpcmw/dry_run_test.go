@@ -90,7 +90,11 @@ func TestLossInDryRunKeepsMessages(t *testing.T) {
 			t.Run(source.name+"/"+tt.name, func(t *testing.T) {
 				session, lose := openSession(t, "pgx")
 				lost := make(chan struct{})
-				observed := ratelimit.WithObserver(ratelimit.Observer{Lost: func(time.Duration) { close(lost) }})
+				observed := ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+					if e.Result == ratelimit.Lost {
+						close(lost)
+					}
+				})
 				s := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
 					if _, err := stream.Recv(); err != nil {
 						return err

@@ -57,7 +57,7 @@ func (g *guard) admit(ctx context.Context, method, key string, err error) (*sqll
 	case err != nil:
 		rejected := g.keyRejection(ctx, err)
 		g.reportKey(ctx, method, rejected, err)
-		if g.limiter.Refuse(err) == nil {
+		if g.limiter.Refuse(ctx, err) == nil {
 			return nil, nil
 		}
 		return nil, rejected

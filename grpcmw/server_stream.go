@@ -104,7 +104,7 @@ func (s *serverStream) SendMsg(m any) error {
 // sendsEarly returns the error of a message that is sent while the stream is
 // undecided. It is nil in a dry run. The Observer gets it once.
 func (s *serverStream) sendsEarly() error {
-	s.early.Do(func() { s.earlyErr = s.guard.limiter.Refuse(errEarlySend) })
+	s.early.Do(func() { s.earlyErr = s.guard.limiter.Refuse(s.ctx, errEarlySend) })
 	return s.earlyErr
 }
 

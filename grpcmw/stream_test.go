@@ -178,7 +178,11 @@ func TestSendBeforeFirstMessage(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var refused atomic.Int64
-			observed := ratelimit.WithObserver(ratelimit.Observer{Refused: func(error) { refused.Add(1) }})
+			observed := ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+				if e.Err != nil {
+					refused.Add(1)
+				}
+			})
 			limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, append(tt.policy, observed)...)
 			stream := openDuplex(t, limit, "alice", func(stream duplexServer) error {
 				for range 2 {
@@ -379,9 +383,13 @@ func TestRejectionBeforeContextEnds(t *testing.T) {
 // stream.
 func TestEarlySendIsObserved(t *testing.T) {
 	var admitted, refused atomic.Int64
-	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithObserver(ratelimit.Observer{
-		Admitted: func() { admitted.Add(1) },
-		Refused:  func(error) { refused.Add(1) },
+	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+		switch e.Result {
+		case ratelimit.Admitted:
+			admitted.Add(1)
+		case ratelimit.Failed:
+			refused.Add(1)
+		}
 	}))
 	intercept := grpcmw.StreamServerInterceptor(limit, grpcmw.Field("response_status.message"))
 	err := intercept(nil, oneMessage{"alice"}, streamInfo, func(_ any, stream grpc.ServerStream) error {

@@ -168,9 +168,10 @@ func TestKeyFuncErrors(t *testing.T) {
 				t.Parallel()
 				var log logbook
 				told := 0
-				l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithObserver(ratelimit.Observer{
-					Admitted: func() { told++ },
-					Refused:  func(error) { told++ },
+				l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+					if e.Result != ratelimit.Released {
+						told++
+					}
 				}))
 				ask := a.ask(t.Context(), l, grpcmw.Join(fails(tt.err)), log.option())
 				err := ask(func(ctx context.Context) error {

@@ -187,10 +187,8 @@ func TestKeyFuncFails(t *testing.T) {
 // event.
 func TestBypass(t *testing.T) {
 	t.Parallel()
-	told := func() { t.Error("the Observer was told of a request that is not limited") }
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
-		Admitted: told,
-		Refused:  func(error) { told() },
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+		t.Errorf("the Observer was told of a request that is not limited: %+v", e)
 	}))
 	m := httpmw.New(l, func(*http.Request) (string, error) { return "", httpmw.ErrBypass })
 	for range 3 {
@@ -208,7 +206,7 @@ func TestKeyErrorIsWrapped(t *testing.T) {
 	mine := errors.New("mine")
 	var observed error
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export",
-		ratelimit.WithObserver(ratelimit.Observer{Refused: func(err error) { observed = err }}))
+		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) { observed = e.Err }))
 	_, err := httpmw.New(l, func(*http.Request) (string, error) { return "", mine }).Acquire(request("/"))
 	if !errors.Is(err, mine) || !errors.Is(observed, mine) || err.Error() != "mine" {
 		t.Errorf("got %v, the Observer %v; want mine", err, observed)

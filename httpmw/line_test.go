@@ -90,7 +90,11 @@ func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next ht
 	}
 	opts = append([]ratelimit.Option{
 		ratelimit.WithWait(patience, 100),
-		ratelimit.WithObserver(ratelimit.Observer{Refused: func(err error) { l.refused <- err }}),
+		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+			if e.Err != nil && e.Result != ratelimit.Lost {
+				l.refused <- e.Err
+			}
+		}),
 	}, opts...)
 	m := httpmw.New(ratelimit.OneAtATime(l.locks, "export", opts...), httpmw.Header(user))
 	l.Server = httptest.NewUnstartedServer(around(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -72,7 +72,11 @@ func TestLossEndsTheHandlersContext(t *testing.T) {
 			dsn := pgtest.Database(t)
 			lost := make(chan time.Duration, 1)
 			l := ratelimit.OneAtATime(openSession(t, openDB(t, driver, dsn)), "export",
-				ratelimit.WithObserver(ratelimit.Observer{Lost: func(d time.Duration) { lost <- d }}))
+				ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+					if e.Result == ratelimit.Lost {
+						lost <- e.Held
+					}
+				}))
 			inside, causes := make(chan struct{}), make(chan error, 1)
 			s := serve(t, httpmw.New(l, httpmw.Header(user)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodPut {

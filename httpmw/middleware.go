@@ -167,5 +167,5 @@ func (m *Middleware) unkeyed(r *http.Request, err keyError) error {
 	case fault:
 		m.report(r, slog.LevelError, failedText, slog.Any("error", err))
 	}
-	return m.limiter.Refuse(err)
+	return m.limiter.Refuse(r.Context(), err)
 }

@@ -30,9 +30,17 @@ func limited(locks sqllock.Locker, opts ...httpmw.Option) *httpmw.Middleware {
 // one of its locks was released.
 func ended(locks sqllock.Locker) (*httpmw.Middleware, <-chan struct{}) {
 	c := make(chan struct{}, 1000)
-	released := ratelimit.Observer{Released: func(time.Duration) { c <- struct{}{} }}
-	l := ratelimit.OneAtATime(locks, "export", ratelimit.WithObserver(released))
+	l := ratelimit.OneAtATime(locks, "export", onRelease(func() { c <- struct{}{} }))
 	return httpmw.New(l, httpmw.Header(user)), c
+}
+
+// onRelease calls f when a lock was released.
+func onRelease(f func()) ratelimit.Option {
+	return ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+		if e.Result == ratelimit.Released {
+			f()
+		}
+	})
 }
 
 // A protocol is a way to talk to a server.

@@ -225,9 +225,7 @@ func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
 			t.Parallel()
 			sent := new(recordedListener)
 			complete := make(chan bool, 1)
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
-				Released: func(time.Duration) { complete <- sent.complete(tt.method) },
-			}))
+			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", onRelease(func() { complete <- sent.complete(tt.method) }))
 			s := httptest.NewUnstartedServer(httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
 			s.Config.ErrorLog = log.New(io.Discard, "", 0)
 			sent.Listener = s.Listener
@@ -254,15 +252,13 @@ func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			whole, tooEarly := make(chan struct{}), make(chan bool, 1)
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
-				Released: func(time.Duration) {
-					select {
-					case <-whole:
-						tooEarly <- true
-					case <-time.After(50 * time.Millisecond): // a client that could have it would
-						tooEarly <- false
-					}
-				},
+			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", onRelease(func() {
+				select {
+				case <-whole:
+					tooEarly <- true
+				case <-time.After(50 * time.Millisecond): // a client that could have it would
+					tooEarly <- false
+				}
 			}))
 			s := protocols[1].serve(t, httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
 			if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
@@ -358,8 +354,7 @@ func TestContentLengthFromAround(t *testing.T) {
 	w := httptest.NewRecorder()
 	seen := ""
 	w.Header().Set("Content-Length", "4")
-	released := ratelimit.Observer{Released: func(time.Duration) { seen = w.Body.String() }}
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(released))
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", onRelease(func() { seen = w.Body.String() }))
 	httpmw.New(l, httpmw.Header(user)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "done")
 	})).ServeHTTP(w, request("/", user+": ada"))

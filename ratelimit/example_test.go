@@ -97,16 +97,17 @@ func ExampleLimiter_Acquire_incorrect() {
 // it admits the request.
 func ExampleLimiter_Refuse() {
 	errNoUser := errors.New("no user in the request")
-	refused := ratelimit.Observer{Refused: func(err error) { fmt.Println("observed:", err) }}
+	ctx := context.Background()
+	observe := func(_ context.Context, e ratelimit.Event) { fmt.Printf("%s: %v\n", e.Result, e.Err) }
 
-	strict := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(refused))
-	fmt.Println(strict.Refuse(errNoUser))
-	trial := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(refused), ratelimit.WithDryRun())
-	fmt.Println(trial.Refuse(errNoUser))
+	strict := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(observe))
+	fmt.Println(strict.Refuse(ctx, errNoUser))
+	trial := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(observe), ratelimit.WithDryRun())
+	fmt.Println(trial.Refuse(ctx, errNoUser))
 	// Output:
-	// observed: no user in the request
+	// error: no user in the request
 	// no user in the request
-	// observed: no user in the request
+	// dry_run: no user in the request
 	// <nil>
 }
 
@@ -170,13 +171,13 @@ func (databaseAway) TryLock(context.Context, sqllock.Key) (*sqllock.Lock, error)
 
 func ExampleWithFailOpen() {
 	exports := ratelimit.OneAtATime(databaseAway{}, "export", ratelimit.WithFailOpen(),
-		ratelimit.WithObserver(ratelimit.Observer{FailedOpen: func(err error) { fmt.Println("admitted:", err) }}))
+		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) { fmt.Printf("%s: %v\n", e.Result, e.Err) }))
 	lock, err := exports.Acquire(context.Background(), "user-1")
 	defer lock.Unlock() // a nil lock is safe
 	fmt.Println(err, lock == nil)
 	fmt.Println(lock.Err()) // what must not happen without the lock can still be refused
 	// Output:
-	// admitted: ratelimit: export: sqllock: database is unavailable
+	// failed_open: ratelimit: export: sqllock: database is unavailable
 	// <nil> true
 	// sqllock: database is unavailable
 }
@@ -185,7 +186,11 @@ func ExampleWithFailOpen() {
 func ExampleWithDryRun() {
 	ctx := context.Background()
 	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithDryRun(),
-		ratelimit.WithObserver(ratelimit.Observer{Refused: func(err error) { fmt.Println("would have refused:", err) }}))
+		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+			if e.Result == ratelimit.DryRun {
+				fmt.Println("would be rejected:", e.Err)
+			}
+		}))
 	for range 2 {
 		lock, err := exports.Acquire(ctx, "user-1")
 		fmt.Println(err)
@@ -193,7 +198,7 @@ func ExampleWithDryRun() {
 	}
 	// Output:
 	// <nil>
-	// would have refused: ratelimit: export: key is busy
+	// would be rejected: ratelimit: export: key is busy
 	// <nil>
 }
 
@@ -213,20 +218,30 @@ func ExampleWithMaxHold() {
 }
 
 func ExampleWithObserver() {
-	var admitted, refused int // counters of a metrics library, which are safe for concurrent use
-	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
-		Admitted: func() { admitted++ },
-		Refused:  func(error) { refused++ },
-		Released: func(held time.Duration) { fmt.Println("held for less than a minute:", held < time.Minute) },
-	}))
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export",
+		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) { // a line of a log, say, or a span event
+			fmt.Println(e.Namespace, e.Limit, e.Result, e.Held < time.Minute)
+		}))
 	ctx := context.Background()
 	lock, _ := exports.Acquire(ctx, "user-1")
 	_, _ = exports.Acquire(ctx, "user-1")
 	_ = lock.Unlock()
-	fmt.Println(admitted, refused)
 	// Output:
-	// held for less than a minute: true
-	// 1 1
+	// export 1 admitted true
+	// export 1 busy true
+	// export 1 released true
+}
+
+// Figures for metrics need no Observer.
+func ExampleLimiter_Stats() {
+	exports := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+	ctx := context.Background()
+	lock, _ := exports.Acquire(ctx, "user-1")
+	defer lock.Unlock()
+	_, _ = exports.Acquire(ctx, "user-1")
+	stats := exports.Stats()
+	fmt.Println(stats.Requests[ratelimit.Admitted], stats.Requests[ratelimit.Busy], stats.Active, stats.AtLimit)
+	// Output: 1 1 1 1
 }
 
 func ExampleWithMaxIDLen() {

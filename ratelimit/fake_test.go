@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -45,6 +46,24 @@ func away() fakeLocker {
 	}
 }
 
+// canceling is a Locker whose callers' contexts have all ended.
+func canceling() fakeLocker {
+	return fakeLocker{tryLock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+		return nil, joined{sqllock.ErrUnavailable, ctx.Err()}
+	}}
+}
+
+// waiting is a Locker whose keys other processes hold for ever.
+func waiting() fakeLocker {
+	return fakeLocker{
+		tryLock: failing(sqllock.ErrHeld).tryLock,
+		lock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}
+}
+
 // joined matches both of its errors, in one line of text.
 type joined [2]error
 
@@ -76,56 +95,83 @@ func unlock(t *testing.T, lock *sqllock.Lock) {
 	}
 }
 
-// A journal is an Observer that records its events.
+// A journal keeps the events that its Observer gets.
 type journal struct {
 	mu      sync.Mutex // protects entries
-	entries []entry
+	entries []ratelimit.Event
 }
 
-type entry struct {
-	event string
-	d     time.Duration
-	err   error
-}
-
-func (j *journal) add(event string, d time.Duration, err error) {
+func (j *journal) observe(_ context.Context, e ratelimit.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.entries = append(j.entries, entry{event, d, err})
+	j.entries = append(j.entries, e)
 }
 
-func (j *journal) observer() ratelimit.Observer {
-	return ratelimit.Observer{
-		Admitted:   func() { j.add("admitted", 0, nil) },
-		Refused:    func(err error) { j.add("refused", 0, err) },
-		FailedOpen: func(err error) { j.add("failed open", 0, err) },
-		Waited:     func(d time.Duration) { j.add("waited", d, nil) },
-		Released:   func(d time.Duration) { j.add("released", d, nil) },
-		Lost:       func(d time.Duration) { j.add("lost", d, nil) },
-	}
-}
-
-// events returns the events so far, in order.
-func (j *journal) events() []string {
+// results returns the results of the events so far, in order.
+func (j *journal) results() []ratelimit.Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var events []string
+	var results []ratelimit.Result
 	for _, e := range j.entries {
-		events = append(events, e.event)
+		results = append(results, e.Result)
 	}
-	return events
+	return results
 }
 
-// last returns the last entry for event.
-func (j *journal) last(t *testing.T, event string) entry {
+// last returns the last event with this result.
+func (j *journal) last(t *testing.T, result ratelimit.Result) ratelimit.Event {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range slices.Backward(j.entries) {
-		if e.event == event {
+		if e.Result == result {
 			return e
 		}
 	}
-	t.Fatalf("the Observer has not heard of %q", event)
-	return entry{}
+	t.Fatalf("the Observer has not heard of %q", result)
+	return ratelimit.Event{}
+}
+
+// agree reports where stats are not the sums of the events, or do not agree
+// with each other.
+func (j *journal) agree(t *testing.T, stats ratelimit.Stats) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	counts := make(map[ratelimit.Result]uint64)
+	waits, ends := uint64(0), uint64(0)
+	var waited, held time.Duration
+	for _, e := range j.entries {
+		counts[e.Result]++
+		waited += e.Waited
+		held += e.Held
+		if e.Waited > 0 {
+			waits++
+		}
+		if e.Result == ratelimit.Released || e.Result == ratelimit.Lost {
+			ends++
+		}
+	}
+	for result, n := range stats.Requests {
+		if n != counts[result] {
+			t.Errorf("%d requests are %s, the Observer heard of %d", n, result, counts[result])
+		}
+	}
+	if len(stats.Requests) != 9 {
+		t.Errorf("%d results, want 9", len(stats.Requests))
+	}
+	if n := uint64(stats.Active) + stats.Requests[ratelimit.Released] + stats.Requests[ratelimit.Lost]; n != stats.Requests[ratelimit.Admitted] {
+		t.Errorf("%d admitted, %d active, released or lost", stats.Requests[ratelimit.Admitted], n)
+	}
+	if stats.TimeInQueue.Count != waits || !about(stats.TimeInQueue.Sum, waited) {
+		t.Errorf("%d waits of %vs, the Observer heard of %d of %v", stats.TimeInQueue.Count, stats.TimeInQueue.Sum, waits, waited)
+	}
+	if stats.LeaseDuration.Count != ends || !about(stats.LeaseDuration.Sum, held) {
+		t.Errorf("%d holds of %vs, the Observer heard of %d of %v", stats.LeaseDuration.Count, stats.LeaseDuration.Sum, ends, held)
+	}
+}
+
+// about reports whether seconds are d, apart from rounding.
+func about(seconds float64, d time.Duration) bool {
+	return math.Abs(seconds-d.Seconds()) < 1e-6
 }

@@ -17,13 +17,12 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/waiting"
+	"github.com/latchkey-go/latchkey/internal/histogram"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -48,9 +47,12 @@ type Limiter struct {
 	maxIDLen   int
 	failOpen   bool
 	dryRun     bool
-	observer   Observer
+	observers  []Observer
 	retryAfter func(learnt time.Duration) time.Duration // nil for the learnt time
-	holds      holds
+
+	holds   holds
+	decided [numResults]atomic.Uint64 // decisions but Admitted, by result; holds counts the others
+	queued  *histogram.Histogram      // of the requests that waited: how long
 }
 
 // OneAtATime returns a Limiter that admits one request at a time for each id.
@@ -89,7 +91,8 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	case strings.ContainsAny(string(ns), ":#"):
 		panic("ratelimit: " + caller + " needs a namespace that holds neither ':' nor '#'")
 	}
-	l := &Limiter{locks: locks, ns: ns, keys: ns, slots: n, maxIDLen: defaultMaxIDLen}
+	l := &Limiter{locks: locks, ns: ns, keys: ns, slots: n, maxIDLen: defaultMaxIDLen, queued: histogram.New(histogram.Seconds)}
+	l.holds.lengths = histogram.New(histogram.Seconds)
 	l.any, _ = locks.(anyLocker)
 	for _, opt := range opts {
 		opt(l)
@@ -126,19 +129,27 @@ func (l *Limiter) Limit() int { return l.slots }
 // nil lock, whose methods are safe. No error holds id.
 func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error) {
 	if err := l.checkID(id); err != nil {
-		return nil, l.Refuse(err)
+		return nil, l.Refuse(ctx, err)
 	}
-	lock, waited, err := l.take(ctx, id)
+	keys := l.slotKeys(id)
+	lock, waited, err := l.take(ctx, keys)
 	if err == nil {
-		l.admit(lock, waited)
+		l.admit(ctx, lock, keys.first, waited)
 		return lock, nil
 	}
-	l.observer.waited(waited)
+	result := l.rejection(ctx, err, waited)
 	if l.failOpen && ctx.Err() == nil && errors.Is(err, sqllock.ErrUnavailable) {
-		l.observer.failedOpen(err)
-		return nil, nil
+		result = failedOpen
 	}
-	return nil, l.Refuse(err)
+	return nil, l.reject(ctx, result, err, waited)
+}
+
+// Refuse is for a middleware that rejects a request before it has an id to
+// Acquire. It counts the rejection, reports err to the Observers and returns
+// err. In a dry run it returns nil: the request is admitted. ctx is that of the
+// request.
+func (l *Limiter) Refuse(ctx context.Context, err error) error {
+	return l.reject(ctx, l.rejection(ctx, err, 0), err, 0)
 }
 
 // Carried reports whether ctx carries a lock of this limit for id that is still
@@ -160,61 +171,4 @@ func (l *Limiter) Carried(ctx context.Context, id string) bool {
 		}
 	}
 	return false
-}
-
-// Refuse is for a middleware that rejects a request before it has an id to
-// Acquire. It reports err to the Observer and returns err. In a dry run it
-// returns nil: the request is admitted.
-func (l *Limiter) Refuse(err error) error {
-	l.observer.refused(err)
-	if l.dryRun {
-		return nil
-	}
-	return err
-}
-
-// take is Acquire without the policy on errors. waited is how long it waited
-// for a busy id, or 0 if it did not.
-func (l *Limiter) take(ctx context.Context, id string) (lock *sqllock.Lock, waited time.Duration, err error) {
-	keys := l.slotKeys(id)
-	lock, err = l.try(ctx, keys)
-	if !errors.Is(err, sqllock.ErrHeld) {
-		return lock, 0, l.explain(err)
-	}
-	if l.maxWait == 0 || l.dryRun || !l.enterLine() {
-		return nil, 0, l.busy()
-	}
-	defer l.leaveLine()
-	waiting.Begin(ctx)
-	began := time.Now()
-	lock, err = l.wait(ctx, keys)
-	return lock, max(time.Since(began), 1), err
-}
-
-// admit begins the hold of a lock that was just acquired. The Observer gets the
-// admission first, as the lock may have ended already. If the Observer panics,
-// admit releases the lock, since the caller never gets it.
-func (l *Limiter) admit(lock *sqllock.Lock, waited time.Duration) {
-	start := now()
-	if l.dryRun {
-		lock.DetachContexts() // no request must end with it
-	}
-	told := false
-	defer func() {
-		if !told {
-			_ = lock.Unlock()
-		}
-	}()
-	l.observer.waited(waited)
-	l.observer.admitted()
-	l.begin(lock, start)
-	told = true
-}
-
-// explain adds to the error of a locker which limiter it comes from.
-func (l *Limiter) explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("ratelimit: %s: %w", l.ns, err)
 }

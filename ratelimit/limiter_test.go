@@ -142,16 +142,16 @@ func TestRefuse(t *testing.T) {
 	t.Parallel()
 	for _, dry := range []bool{false, true} {
 		var j journal
-		opts := []ratelimit.Option{ratelimit.WithObserver(j.observer())}
-		want := io.EOF
+		opts := []ratelimit.Option{ratelimit.WithObserver(j.observe)}
+		want, result := io.EOF, ratelimit.Failed
 		if dry {
-			opts, want = append(opts, ratelimit.WithDryRun()), nil
+			opts, want, result = append(opts, ratelimit.WithDryRun()), nil, ratelimit.DryRun
 		}
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", opts...)
-		if err := l.Refuse(io.EOF); err != want {
+		if err := l.Refuse(t.Context(), io.EOF); err != want {
 			t.Errorf("dry run %v: %v, want %v", dry, err, want)
 		}
-		if got := j.last(t, "refused").err; got != io.EOF {
+		if got := j.last(t, result).Err; got != io.EOF {
 			t.Errorf("dry run %v: the Observer heard %v, want EOF", dry, got)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // An Option changes the policy of a [Limiter]. Of two that set the same, the
-// last one counts.
+// last one counts, except for [WithObserver].
 type Option func(*Limiter)
 
 // WithWait lets a request wait up to maxWait for a busy id instead of being
@@ -52,8 +52,7 @@ func WithRetryAfter(f func(learnt time.Duration) time.Duration) Option {
 
 // WithFailOpen admits requests without a lock while the database is away. It is
 // for a limit that protects comfort, not correctness. Acquire then returns a
-// nil lock, whose Err is [sqllock.ErrUnavailable], and calls
-// Observer.FailedOpen.
+// nil lock, whose Err is [sqllock.ErrUnavailable]. The event is [FailedOpen].
 //
 // Only sqllock.ErrUnavailable fails open:
 //
@@ -66,9 +65,9 @@ func WithFailOpen() Option {
 	return func(l *Limiter) { l.failOpen = true }
 }
 
-// WithDryRun admits every request, and reports to Observer.Refused which
-// requests it would have rejected. So a limit can be tried on live traffic.
-// Those requests get a nil lock.
+// WithDryRun admits every request, and reports as [DryRun] which requests it
+// would have rejected. So a limit can be tried on live traffic. Those requests
+// get a nil lock.
 //
 // Requests that find their id free acquire and hold its lock. Otherwise the
 // Limiter would know nothing about the others. So a dry run costs as much as
@@ -98,9 +97,13 @@ func WithMaxHold(maxHold time.Duration) Option {
 	return func(l *Limiter) { l.maxHold = maxHold }
 }
 
-// WithObserver sets the Observer that gets the events of the Limiter.
+// WithObserver has o get the events of the Limiter. It may be given several
+// times, and each Observer is told, in this order. It panics if o is nil.
 func WithObserver(o Observer) Option {
-	return func(l *Limiter) { l.observer = o }
+	if o == nil {
+		panic("ratelimit: WithObserver needs a func that is not nil")
+	}
+	return func(l *Limiter) { l.observers = append(l.observers, o) }
 }
 
 // WithMaxIDLen sets how many bytes an id may have. The default is 1,024. A

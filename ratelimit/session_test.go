@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"database/sql"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,14 +65,14 @@ func TestObserverLost(t *testing.T) {
 	t.Parallel()
 	s := session(t, pgtest.Drivers()[0], pgtest.Database(t))
 	var j journal
-	lock := must(t, ratelimit.OneAtATime(s, "export", ratelimit.WithObserver(j.observer())), "ada")
+	lock := must(t, ratelimit.OneAtATime(s, "export", ratelimit.WithObserver(j.observe)), "ada")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := lock.Unlock(); !errors.Is(err, sqllock.ErrLost) {
 		t.Errorf("Unlock: %v, want ErrLost", err)
 	}
-	if got := j.events(); len(got) != 2 || got[0] != "admitted" || got[1] != "lost" {
+	if got := j.results(); !slices.Equal(got, []ratelimit.Result{ratelimit.Admitted, ratelimit.Lost}) {
 		t.Errorf("events %q, want admitted and lost", got)
 	}
 }

@@ -64,7 +64,7 @@ func TestWaitUntilFree(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var j journal
 				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
-					ratelimit.WithWait(10*time.Second, 1), ratelimit.WithObserver(j.observer()))
+					ratelimit.WithWait(10*time.Second, 1), ratelimit.WithObserver(j.observe))
 				held := fill(t, l, "ada")
 				next := acquire(t.Context(), l, "ada")
 
@@ -78,7 +78,7 @@ func TestWaitUntilFree(t *testing.T) {
 				if late := got.took - 4*time.Second; late < 0 || late > 50*time.Millisecond {
 					t.Errorf("waited %v, want 4s, and no more than a poll longer", got.took)
 				}
-				if told := j.last(t, "waited").d; told != got.took {
+				if told := j.last(t, ratelimit.Admitted).Waited; told != got.took {
 					t.Errorf("the Observer heard of %v, want %v", told, got.took)
 				}
 			})
@@ -92,14 +92,14 @@ func TestWaitInVain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var j journal
 				l := ratelimit.AtMost(tt.slots, tt.locks(), "export",
-					ratelimit.WithWait(3*time.Second, 1), ratelimit.WithObserver(j.observer()))
+					ratelimit.WithWait(3*time.Second, 1), ratelimit.WithObserver(j.observe))
 				fill(t, l, "ada")
 				got := <-acquire(t.Context(), l, "ada")
 				if !errors.Is(got.err, ratelimit.ErrBusy) || errors.Is(got.err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want ErrBusy, and no deadline that is not the caller's", got.err)
 				}
-				if got.took != 3*time.Second || j.last(t, "waited").d != got.took {
-					t.Errorf("waited %v, the Observer heard of %v; want 3s", got.took, j.last(t, "waited").d)
+				if told := j.last(t, ratelimit.WaitTimeout).Waited; got.took != 3*time.Second || told != got.took {
+					t.Errorf("waited %v, the Observer heard of %v; want 3s", got.took, told)
 				}
 			})
 		})
@@ -212,11 +212,11 @@ func TestWaitDatabaseAwayFailsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		l := ratelimit.OneAtATime(away(), "export", ratelimit.WithFailOpen(),
-			ratelimit.WithWait(time.Second, 1), ratelimit.WithObserver(j.observer()))
+			ratelimit.WithWait(time.Second, 1), ratelimit.WithObserver(j.observe))
 		if got := <-acquire(t.Context(), l, "ada"); got.err != nil || got.lock != nil {
 			t.Errorf("got %v, %v; want to be let in without a lock", got.lock, got.err)
 		}
-		if err := j.last(t, "failed open").err; !errors.Is(err, sqllock.ErrUnavailable) {
+		if err := j.last(t, ratelimit.FailedOpen).Err; !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("the Observer heard %v, want ErrUnavailable", err)
 		}
 

@@ -12,7 +12,7 @@ import (
 // which is decided at once allocates nothing for it.
 func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) {
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, t.fail(ended(ctx), w)
 	}
 	r := t.requests.Get().(*request)
 	r.ctx, r.want = ctx, w
@@ -22,6 +22,17 @@ func (t *keyTable) acquire(ctx context.Context, key Key, w want) (*Lock, error) 
 	*r = request{done: r.done}
 	t.requests.Put(r)
 	return lock, err
+}
+
+// fail counts a call that fails with err before it is on the table, and returns
+// err.
+func (t *keyTable) fail(err error, w want) error {
+	if !w.attempt {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.calledBy.count(err)
+	}
+	return err
 }
 
 // submit puts r on the table, and waits until it is decided or its context
@@ -109,9 +120,11 @@ func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 	case k.phase == releasing && len(k.waiters) == 0 && t.source.away(k) == nil && t.mayHandOverLocked(k, r, key):
 		t.replyLocked(k, nil)
 		t.reacquiredLocked(k)
+		k.own.named(key)
 		t.grantLocked(k, r, key)
 		return false
 	case r.mode == shared && t.mayJoinLocked(k, key):
+		k.own.named(key)
 		t.grantLocked(k, r, key)
 		return false
 	case r.waits:

@@ -22,6 +22,7 @@ type batch struct {
 	groups    []group     // beside statement.Any
 	sets      []group     // beside statement.All
 	settled   int         // how many of the locks that the batch may bring the response has decided
+	crowded   bool        // it had no room for all that was queued
 
 	// Of the statement under way, of whatever kind.
 	underWay bool
@@ -59,6 +60,17 @@ func (b *batch) mayBring() int {
 	n := len(b.singles) + len(b.groups) - b.settled
 	for _, set := range b.sets {
 		n += len(set.keys)
+	}
+	return n
+}
+
+// keys returns how many keys the batch requests and releases.
+func (b *batch) keys() int {
+	n := len(b.releases) + len(b.singles)
+	for _, groups := range [][]group{b.groups, b.sets} {
+		for _, g := range groups {
+			n += len(g.keys)
+		}
 	}
 	return n
 }
@@ -101,6 +113,7 @@ func (b *batch) failLocked(t *keyTable, err error) {
 type batchStats struct {
 	roundTrip time.Duration // of the last statement
 	answered  int           // callers whom it answered
+	keys      int           // that it requested and released
 	perCaller time.Duration // for a caller to get its answer and come again, beside all others; smoothed
 }
 

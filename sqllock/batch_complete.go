@@ -20,6 +20,9 @@ func (c *connection) completeBatch() bool {
 	t.wakes = nil
 	t.mu.Unlock()
 	b.wake()
+	if alive {
+		c.slot.s.options.observers.exchanged(c.stats.roundTrip, c.stats.keys)
+	}
 	return alive
 }
 
@@ -32,6 +35,7 @@ func (c *connection) completeBatchLocked() bool {
 		return false
 	}
 	c.failed = 0
+	c.answeredCrowdedLocked()
 	for _, k := range b.releases {
 		c.keyFreedLocked(k)
 	}
@@ -57,10 +61,18 @@ func (c *connection) completeBatchLocked() bool {
 		b.settled += len(g.keys)
 		c.completeSetLocked(g, b.statement.Missing[i], answered)
 	}
+	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
-	c.stats.roundTrip, c.stats.answered = answered-b.sent, len(b.wakes)
-	c.slot.s.counters.exchanged(answered - b.sent)
+	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
 	return true
+}
+
+// answeredCrowdedLocked gives the calls for which the batch had no room the time
+// of a statement of their own. It began when the batch was sent.
+func (c *connection) answeredCrowdedLocked() {
+	if sl := c.slot; c.batch.crowded && sl.oldest != 0 {
+		sl.oldest = max(sl.oldest, c.batch.sent)
+	}
 }
 
 // completeGroupLocked notes that the key at won was granted, or none if won is

@@ -125,9 +125,13 @@ func (sl *slot) serve(session dialect.Session) *connection {
 			sl.s.address = socket.RemoteAddr()
 		}
 	}
+	serves := !t.closed
 	t.mu.Unlock()
 	if again {
 		sl.s.options.log.Info("sqllock: connected again")
+	}
+	if serves {
+		sl.s.options.observers.connected()
 	}
 	sl.signal() // for what has queued up meanwhile
 	go c.run()

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -114,13 +115,6 @@ type tokenRequest struct {
 	done chan struct{} // closed when there is a token, or err
 }
 
-// Why a connection was lost, for the log. No reason holds a key or a host.
-const (
-	lossLease  = "no answer for the length of the lease"
-	lossUnlock = "a lock was not there when it was given back"
-	lossHeld   = "a lock was not there any more"
-)
-
 // newConnection returns the connection of session, which has just answered.
 func newConnection(sl *slot, session dialect.Session) *connection {
 	c := &connection{
@@ -149,8 +143,9 @@ func (c *connection) markDeadLocked() {
 
 // loseConnection ends c and every lock on it. The keys go to their waiters by
 // the next connection, and those that the lost statement requested are denied.
-// table.mu is not held.
-func (c *connection) loseConnection(why string) {
+// A call that tried for a key which that statement released requests it again,
+// with what is left of its time. table.mu is not held.
+func (c *connection) loseConnection(why loss) {
 	sl, t := c.slot, c.slot.s.table
 	t.mu.Lock()
 	if c.dead.Load() {
@@ -158,9 +153,11 @@ func (c *connection) loseConnection(why string) {
 		return
 	}
 	c.markDeadLocked()
+	if slices.ContainsFunc(c.batch.releases, (*keyState).tried) {
+		sl.waitSinceLocked(c.batch.oldest)
+	}
 	sl.lostLocked()
 	sl.s.rememberProcessLocked(c)
-	sl.s.counters.losses++
 	var locks []*Lock
 	for k := range t.keys.all() {
 		switch own := sessionKeyOf(k); {
@@ -172,9 +169,11 @@ func (c *connection) loseConnection(why string) {
 			sl.s.denyKeyLocked(k, errSessionLost)
 		}
 	}
+	sl.s.counters.lost(why.cause, len(locks))
 	t.mu.Unlock()
 	for _, lock := range locks {
 		lock.endAs(endLost)
 	}
-	sl.s.options.log.Warn("sqllock: connection lost", "reason", why, "locks", len(locks))
+	sl.s.options.log.Warn("sqllock: connection lost", "reason", why.reason, "locks", len(locks))
+	sl.s.options.observers.lost(why.cause, len(locks))
 }

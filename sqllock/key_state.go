@@ -122,6 +122,8 @@ type want struct {
 	mode  lockMode
 	waits bool // it stays in line until it gets a key; else it only tries
 	all   bool // all keys or none; else one of them. Such a request does not wait.
+
+	attempt bool // one of several of a call, which counts once, at its end
 }
 
 // newRequest returns a request for several keys.

@@ -43,6 +43,7 @@ type keyTable struct {
 	calls       uint64                // calls so far: tells which came before a statement was sent
 	held        int                   // keys that the source has granted and not got back
 	waiting     int                   // calls that wait
+	calledBy    callTally             // calls that have ended
 	waitingSets map[*request]struct{} // for the registry: calls of LockAll that wait, and waits elsewhere
 	closed      bool
 	wakes       *[]chan struct{} // while a batch is completed: the callers to wake once mu is free; nil: wake at once

@@ -62,6 +62,13 @@ func (c *connection) overdue() bool {
 	return c.late() || int64(c.slot.s.options.bootTime()) >= c.deadlineBoot.Load()
 }
 
+// remaining returns how long the locks of c are certainly held without another
+// response, or 0 if they are not.
+func (c *connection) remaining() time.Duration {
+	boot := time.Duration(c.deadlineBoot.Load()) - c.slot.s.options.bootTime()
+	return max(min(time.Duration(c.deadline.Load())-now(), boot), 0)
+}
+
 // late is overdue by the monotonic clock alone, which is much cheaper to read.
 // That is enough where no effect of a caller depends on the result.
 func (l *lease) late() bool { return int64(now()) >= l.deadline.Load() }

@@ -55,7 +55,7 @@ func (m *Memory) RLock(ctx context.Context, key Key) (*Lock, error) {
 
 // TryLockAll acquires all of keys or none, like [Session.TryLockAll].
 func (m *Memory) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
-	return m.table.acquireAll(ctx, keys)
+	return m.table.acquireAll(ctx, keys, want{all: true})
 }
 
 // LockAll waits until all of keys are free at once, or ctx ends.

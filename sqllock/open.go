@@ -26,7 +26,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	if db == nil {
 		panic("sqllock: Open needs a *sql.DB that is not nil")
 	}
-	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1), conflicts: make(map[secretCheck]secretConflict)}
+	s := &Session{db: db, options: newOptions(opts), connecting: make(chan struct{}, 1), conflicts: make(map[secretCheck]secretConflict), counters: newCounters()}
 	if err := s.options.validate(); err != nil {
 		return nil, err
 	}
@@ -128,39 +128,4 @@ func (s *Session) Dialect() Dialect {
 		return s.options.named
 	}
 	return Dialect(s.options.dialect.Traits().Name)
-}
-
-// Stats are the figures of a [Session], for metrics and logs.
-type Stats struct {
-	Held        int    // locks held, or being given back
-	Waiting     int    // calls of Lock and LockAny that wait
-	Connections int    // database connections in use; 0 while the database is away
-	Exchanges   uint64 // statements of locks answered, heartbeats included
-	Losses      uint64 // connections lost, with every lock on them
-	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat; of several, the one opened last
-
-	RoundTrip    time.Duration // of a statement, smoothed; 0 before the first
-	RoundTripMax time.Duration // the longest so far
-}
-
-// Stats returns the figures of the Session at this moment. It is cheap: it asks
-// no database.
-func (s *Session) Stats() Stats {
-	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
-	stats := Stats{
-		Held:         s.table.held,
-		Waiting:      s.table.waiting,
-		Exchanges:    s.counters.exchanges,
-		Losses:       s.counters.losses,
-		RoundTrip:    s.counters.roundTrip,
-		RoundTripMax: s.counters.roundTripMax,
-	}
-	for _, sl := range s.slots {
-		if sl.conn != nil && !sl.conn.dead.Load() {
-			stats.Connections++
-			stats.Watched = sl.conn.watch != nil
-		}
-	}
-	return stats
 }

@@ -138,6 +138,7 @@ type options struct {
 	closeTimeout time.Duration   // what the end of a connection may take
 	socket       func(any) net.Conn
 	log          *slog.Logger
+	observers    observers
 	registry     *registryOptions // nil: without
 	holder       string           // in the registry; "": host and process
 

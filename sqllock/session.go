@@ -57,28 +57,10 @@ type Session struct {
 	growAfter     time.Duration // no other connection until then; 0: none has failed
 	conflicts     map[secretCheck]secretConflict
 	leftProcesses []dialect.Process // of lost connections: the server may still have them
-	leftRejected  int               // statements in a row, to end them, that the server rejected
+	endFailures   int               // statements in a row, to end them, that failed
 	room          room              // in the server's lock table
 	address       net.Addr          // where the last connection led to; nil: not known
 	counters      counters
-}
-
-// counters are the figures that Stats reports. table.mu protects them.
-type counters struct {
-	exchanges, losses       uint64
-	roundTrip, roundTripMax time.Duration
-}
-
-// exchanged counts a statement that took d. The smoothed time moves by an
-// eighth of the difference, like TCP's (RFC 6298).
-func (c *counters) exchanged(d time.Duration) {
-	c.exchanges++
-	if c.roundTrip == 0 {
-		c.roundTrip = d
-	} else {
-		c.roundTrip += (d - c.roundTrip) / 8
-	}
-	c.roundTripMax = max(c.roundTripMax, d)
 }
 
 // A sessionKey is what a Session keeps for a key: the source's value in the key

@@ -91,6 +91,7 @@ func (s *Session) readers() error {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	if d := s.options.dialect; d != nil && !d.Traits().Readers {
+		s.table.calledBy.count(errReaders)
 		return errReaders
 	}
 	return nil
@@ -112,7 +113,7 @@ func (s *Session) readers() error {
 // a very small max_allowed_packet, single keys of other callers may keep a set
 // from its turn.
 func (s *Session) TryLockAll(ctx context.Context, keys ...Key) (Locks, error) {
-	return s.table.acquireAll(ctx, keys)
+	return s.table.acquireAll(ctx, keys, want{all: true})
 }
 
 // LockAll waits until all of keys are free at once, or ctx ends. Its errors are

@@ -20,12 +20,12 @@ func (t *keyTable) acquireAny(ctx context.Context, keys []Key, w want) (*Lock, e
 	distinct := distinctKeys(keys)
 	switch len(distinct) {
 	case 0:
-		return nil, errNoKeys
+		return nil, t.fail(errNoKeys, w)
 	case 1:
 		return t.acquire(ctx, distinct[0], w)
 	}
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, t.fail(ended(ctx), w)
 	}
 	return t.submit(newRequest(ctx, distinct, w))
 }
@@ -45,7 +45,7 @@ func distinctKeys(keys []Key) []Key {
 // acquireAll acquires all of keys or none, without waiting. It sorts them,
 // since one order of the keys in all calls keeps sets from rejecting each
 // other.
-func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
+func (t *keyTable) acquireAll(ctx context.Context, keys []Key, w want) (Locks, error) {
 	distinct := slices.Clone(keys)
 	slices.SortFunc(distinct, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.number, b.number))
@@ -53,28 +53,29 @@ func (t *keyTable) acquireAll(ctx context.Context, keys []Key) (Locks, error) {
 	distinct = slices.CompactFunc(distinct, func(a, b Key) bool { return a.id() == b.id() })
 	switch len(distinct) {
 	case 0:
-		return nil, errNoKeys
+		return nil, t.fail(errNoKeys, w)
 	case 1:
-		lock, err := t.acquire(ctx, distinct[0], want{})
+		lock, err := t.acquire(ctx, distinct[0], want{attempt: w.attempt})
 		if err != nil {
 			return nil, err
 		}
 		return Locks{lock}, nil
 	}
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, t.fail(ended(ctx), w)
 	}
-	r := newRequest(ctx, distinct, want{all: true})
+	r := newRequest(ctx, distinct, w)
 	_, err := t.submit(r)
 	return r.locks, err
 }
 
 // awaitAll acquires all of keys, and repeats that until it succeeds or ctx
 // ends. It pauses in between, and holds nothing meanwhile.
-func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
-	defer t.noteSet(ctx, keys)()
+func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (locks Locks, err error) {
+	done := t.noteSet(ctx, keys)
+	defer func() { done(err) }()
 	for n := 1; ; n++ {
-		locks, err := t.acquireAll(ctx, keys)
+		locks, err = t.acquireAll(ctx, keys, want{all: true, attempt: true})
 		pause := jitter(pollAway)
 		switch {
 		case err == nil, errors.Is(err, ErrClosed), errors.Is(err, errManyKeys), errors.Is(err, errNoKeys):
@@ -96,8 +97,8 @@ func (t *keyTable) awaitAll(ctx context.Context, keys []Key) (Locks, error) {
 }
 
 // noteSet counts a caller that waits for keys, and shows it to the registry,
-// until done is called.
-func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
+// until done is called with its result.
+func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func(error)) {
 	r := &request{want: want{all: true}, ctx: ctx, keys: keys}
 	t.noteWait(r)
 	t.mu.Lock()
@@ -106,8 +107,9 @@ func (t *keyTable) noteSet(ctx context.Context, keys []Key) (done func()) {
 		t.waitingSets[r] = struct{}{}
 	}
 	t.mu.Unlock()
-	return func() {
+	return func(err error) {
 		t.mu.Lock()
+		t.calledBy.count(err)
 		t.waiting--
 		delete(t.waitingSets, r)
 		t.mu.Unlock()

@@ -96,7 +96,7 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		case dialect.Survives(err):
 			return c.reconcile(fromDialect(err))
 		}
-		c.loseConnection(err.Error())
+		c.loseConnection(lossBy(err))
 		return false
 	}
 	beat := true
@@ -125,23 +125,29 @@ func (c *connection) complete(kind statementKind, err error) bool {
 // nothing, so the deadline stays, and a heartbeat is still due.
 func (c *connection) completeAside(err error) (beat bool) {
 	if err != nil && !dialect.Survives(err) {
-		c.loseConnection(err.Error())
+		c.loseConnection(lossBy(err))
 		return true
 	}
 	s := c.slot.s
 	s.table.mu.Lock()
-	defer s.table.mu.Unlock()
 	if err != nil {
 		c.batch.underWay = false
 		if !c.dead.Load() {
 			c.endStallLocked()
 		}
+		s.table.mu.Unlock()
 		return false
 	}
-	if c.round.due && c.round.beat {
-		s.counters.exchanges++
+	answered := now()
+	took, beats := answered-c.batch.sent, c.round.due && c.round.beat
+	if beats {
+		s.counters.counted(took, 0)
 	}
-	c.renewLocked(now())
+	c.renewLocked(answered)
+	s.table.mu.Unlock()
+	if beats {
+		s.options.observers.exchanged(took, 0)
+	}
 	return true
 }
 

@@ -49,11 +49,13 @@ var (
 type room struct {
 	known bool
 	at    time.Duration // of the last look
-	held  int           // locks that the Session had, or had asked for, at the last look; less what it has given back since beyond again
-	free  int           // places up to roomPart
-	share int           // of free, for this Session
-	again int           // of what it gives back, it may take so much again; others may have taken that
-	tight bool          // the log has said that there is none
+	size  int           // places of the table, and those in use: as last measured
+	used  int
+	held  int  // locks that the Session had, or had asked for, at the last look; less what it has given back since beyond again
+	free  int  // places up to roomPart
+	share int  // of free, for this Session
+	again int  // of what it gives back, it may take so much again; others may have taken that
+	tight bool // the log has said that there is none
 }
 
 // seenLocked notes the result of a look. When it began, the Session had held
@@ -144,6 +146,7 @@ func (c *connection) completeLook(err error) (beat bool) {
 	switch {
 	case err == nil:
 		s.room.seenLocked(table, c.round.asked, answered)
+		s.room.size, s.room.used = table.Size, table.Used
 	case isFull(err):
 		s.room.seenLocked(dialect.LockTable{}, c.round.asked, answered)
 	default: // this server does not tell

@@ -60,6 +60,9 @@ func (t *keyTable) timedOutLocked() error {
 // decideLocked decides r and takes it off the table.
 func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
 	r.decided, r.lock, r.err = true, lock, err
+	if !r.attempt {
+		t.calledBy.count(err)
+	}
 	if r.waits {
 		t.waiting--
 	}

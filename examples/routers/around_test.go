@@ -93,15 +93,16 @@ func TestSequentialFiles(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			early := make(chan bool, 1)
 			whole := make(chan struct{})
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(ratelimit.Observer{
-				Released: func(time.Duration) {
-					select {
-					case <-whole:
-						early <- true
-					case <-time.After(50 * time.Millisecond): // a client that could have it would
-						early <- false
-					}
-				},
+			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+				if e.Result != ratelimit.Released {
+					return
+				}
+				select {
+				case <-whole:
+					early <- true
+				case <-time.After(50 * time.Millisecond): // a client that could have it would
+					early <- false
+				}
 			}))
 			s := serve(t, limit(httpmw.New(l, httpmw.FromContext(userID)), func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, name) }))
 			if status, text := request(t, s); status != http.StatusOK || text != content {

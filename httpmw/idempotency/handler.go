@@ -115,7 +115,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return nil
 	}
 	if err != nil {
-		_ = m.limiter.Refuse(err) // for its Observer: a dry run rejects too, without a key nothing can be done once
+		_ = m.limiter.Refuse(r.Context(), err) // for its Observer: a dry run rejects too, without a key nothing can be done once
 		return err
 	}
 	if m.limiter.Carried(r.Context(), asked.lockID()) {
@@ -182,6 +182,6 @@ func run(ctx context.Context, w *recorder, r *http.Request, asked payload, next 
 func (m *Middleware) inFlight(r *http.Request) error {
 	m.log.WarnContext(context.WithoutCancel(r.Context()), "idempotency: rejected a request that the lock had admitted next to another with its key", "route", r.Pattern)
 	err := &ratelimit.BusyError{Namespace: string(m.limiter.Namespace()), RetryAfter: claimTimeout}
-	_ = m.limiter.Refuse(err)
+	_ = m.limiter.Refuse(r.Context(), err)
 	return err
 }

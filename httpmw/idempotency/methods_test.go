@@ -100,8 +100,8 @@ func TestMethodsWithKey(t *testing.T) {
 func TestPassesWithoutLocks(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	heard := func(error) { t.Error("the Observer heard of a request that passes") }
-	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(ratelimit.Observer{Refused: heard}))
+	heard := func(context.Context, ratelimit.Event) { t.Error("the Observer heard of a request that passes") }
+	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(heard))
 	nobody := httpmw.FromContext(func(context.Context) (string, bool) { return "", false })
 	i := idempotency.New(b.db, l, nobody)
 	mustAsk(t, serve(t, i.Handler(b.either())), demand{method: http.MethodPut}).want(t, http.StatusAccepted)

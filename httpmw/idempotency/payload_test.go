@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -179,7 +180,11 @@ func TestObserver(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	refused := make(chan error, 10)
-	observer := ratelimit.Observer{Refused: func(err error) { refused <- err }}
+	observer := func(_ context.Context, e ratelimit.Event) {
+		if e.Result != ratelimit.FailedOpen {
+			refused <- e.Err
+		}
+	}
 	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen(), ratelimit.WithObserver(observer))
 	g := newGate(t)
 	s := b.serve(b.onceBy(l), g)

@@ -41,11 +41,17 @@ type LockTable struct {
 	Sessions int // connections whose names are those of Sessions
 }
 
+// A Backend is a Session that has a server process of its own.
+type Backend interface {
+	// Process returns the session's server process. It is the same for the life
+	// of the session.
+	Process() Process
+}
+
 // A Terminator is a Session that can end the server processes of earlier
 // sessions, which still hold their locks.
 type Terminator interface {
-	// Process returns the session's server process.
-	Process() Process
+	Backend
 
 	// Terminate ends those processes of left that still exist, and returns
 	// them. The server ends each a moment later. Its error is a *Failure.
@@ -56,5 +62,5 @@ type Terminator interface {
 // later process, which has another Start.
 type Process struct {
 	PID   int64 // 0: not known, or a pooler is between
-	Start int64 // microseconds since 1970, by the server's clock
+	Start int64 // microseconds since 1970, by the server's clock; 0 where PIDs are not used again
 }

@@ -82,6 +82,10 @@ func (c rowChecks) pass(id int64) error {
 	return nil
 }
 
+// Process returns the id of the connection, which KILL takes. The server gives
+// it to no later connection until it restarts.
+func (s *session) Process() dialect.Process { return dialect.Process{PID: s.id} }
+
 // ReservedToken returns none, since a token costs a flush of the log.
 func (s *session) ReservedToken() (dialect.Token, bool) { return dialect.Token{}, false }
 

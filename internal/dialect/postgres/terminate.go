@@ -24,7 +24,7 @@ func processOf(ctx context.Context, conn *sql.Conn, pid int64) (dialect.Process,
 // startOf is the start of the process in row a, in microseconds since 1970.
 const startOf = "(extract(epoch FROM a.backend_start) * 1000000)::bigint"
 
-// Process implements dialect.Terminator.
+// Process implements dialect.Backend.
 func (s *session) Process() dialect.Process { return s.process }
 
 // terminateQuery passes over processes that have gone, and over others that

@@ -1,0 +1,103 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/waiting"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A request gets its lock or not, and the policy decides what follows. Each
+// decision is counted and reported once.
+
+// take is Acquire without the policy on errors. waited is how long it waited
+// for a busy id, or 0 if it did not.
+func (l *Limiter) take(ctx context.Context, keys slotSet) (lock *sqllock.Lock, waited time.Duration, err error) {
+	lock, err = l.try(ctx, keys)
+	if !errors.Is(err, sqllock.ErrHeld) {
+		return lock, 0, l.explain(err)
+	}
+	if l.maxWait == 0 || l.dryRun || !l.enterLine() {
+		return nil, 0, l.busy()
+	}
+	defer l.leaveLine()
+	waiting.Begin(ctx)
+	began := time.Now()
+	lock, err = l.wait(ctx, keys)
+	return lock, max(time.Since(began), 1), err
+}
+
+// admit begins the hold of a lock that was just acquired, by a request whose
+// first slot is key. The Observers get the admission first, as the lock may
+// have ended already. If one of them panics, admit releases the lock, since the
+// caller never gets it. Then nothing is counted.
+func (l *Limiter) admit(ctx context.Context, lock *sqllock.Lock, key sqllock.Key, waited time.Duration) {
+	start := now()
+	if l.dryRun {
+		lock.DetachContexts() // no request must end with it
+	}
+	told := false
+	defer func() {
+		if !told {
+			_ = lock.Unlock()
+		}
+	}()
+	l.tell(ctx, admitted, Event{Waited: waited})
+	l.noteWait(waited)
+	l.begin(ctx, lock, key, start)
+	told = true
+}
+
+// reject completes a request that err has kept from its lock, with this result.
+// It returns nil if the request is admitted without one.
+func (l *Limiter) reject(ctx context.Context, result int, err error, waited time.Duration) error {
+	l.decided[result].Add(1)
+	l.noteWait(waited)
+	l.tell(ctx, result, Event{Waited: waited, Err: err})
+	if result == failedOpen || result == dryRun {
+		return nil
+	}
+	return err
+}
+
+// rejection returns the result of a request that err has kept from its lock,
+// apart from [WithFailOpen].
+func (l *Limiter) rejection(ctx context.Context, err error, waited time.Duration) int {
+	switch {
+	case l.dryRun:
+		return dryRun
+	case isBusy(err) && waited == 0:
+		return busy
+	case isBusy(err):
+		return waitTimeout
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return canceled
+	}
+	return failed
+}
+
+// isBusy is errors.Is(err, ErrBusy), and faster for the Limiter's own error.
+func isBusy(err error) bool {
+	if _, own := err.(*BusyError); own { //nolint:errorlint // what wraps one is looked at below
+		return true
+	}
+	return errors.Is(err, ErrBusy)
+}
+
+// noteWait counts a request that has waited, with or without success.
+func (l *Limiter) noteWait(waited time.Duration) {
+	if waited > 0 {
+		l.queued.Observe(int64(waited))
+	}
+}
+
+// explain adds to the error of a locker which limiter it comes from.
+func (l *Limiter) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("ratelimit: %s: %w", l.ns, err)
+}

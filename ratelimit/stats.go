@@ -1,0 +1,41 @@
+package ratelimit
+
+import (
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Stats are the figures of a [Limiter] in this process, for metrics and logs.
+// Totals begin with the Limiter, and only grow. No figure is about a single id.
+type Stats struct {
+	// Requests counts the decisions and the ends of holds. It always has each
+	// Result, also with 0. The first seven add up to the calls of Acquire and
+	// Refuse that have ended.
+	//
+	// Requests[Admitted] is the sum of Active, Requests[Released] and
+	// Requests[Lost].
+	Requests map[Result]uint64
+
+	Active  int           // locks held now
+	Queued  int           // requests that wait now for a busy id
+	AtLimit int           // ids with as many locks of this process as the limit allows
+	Oldest  time.Duration // age of the oldest of the locks held now; 0: there is none
+
+	LeaseDuration sqllock.Histogram // how long the locks that have ended were held, in seconds
+	TimeInQueue   sqllock.Histogram // how long requests waited for a busy id, with or without success, in seconds; those that did not wait are not in it
+}
+
+// Stats returns the figures of l at this moment. It is cheap: it needs no
+// query, and its cost does not depend on the number of locks.
+func (l *Limiter) Stats() Stats {
+	s := Stats{Requests: make(map[Result]uint64, numResults)}
+	for i := busy; i < numResults; i++ {
+		s.Requests[results[i]] = l.decided[i].Load()
+	}
+	l.holds.describe(&s, l.slots)
+	s.Queued = int(min(l.waiters.Load(), l.maxWaiters))
+	s.LeaseDuration = sqllock.Histogram(l.holds.lengths.Snapshot())
+	s.TimeInQueue = sqllock.Histogram(l.queued.Snapshot())
+	return s
+}
