@@ -56,6 +56,12 @@ func TestRegistryShowsCyclesThroughOtherLockers(t *testing.T) {
 		db := registry(t, driver, dsn)
 		s := registering(t, driver, dsn)
 		other := open(t, driver, dsn)
+		reported := make(chan lockwatch.Finding, 100)
+		watch(t, db, func(f lockwatch.Finding) {
+			if f.Kind == lockwatch.WaitCycle {
+				reported <- f
+			}
+		})
 		for _, tt := range []struct {
 			name string
 			l    sqllock.Locker
@@ -79,11 +85,17 @@ func TestRegistryShowsCyclesThroughOtherLockers(t *testing.T) {
 			if len(found) != 1 || !found[0].Certain || found[0].EndsByItself || len(found[0].Waits) != 2 {
 				t.Errorf("%s: %v", tt.name, found)
 			}
+			if f := <-reported; f.Over || f.Cycle.String() != found[0].String() {
+				t.Errorf("%s: Watch reports %+v", tt.name, f)
+			}
 			two.stop()
 			if err := <-two.err; !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 			lockertest.Eventually(t, tt.name+": the cycle is over", func() bool { return len(cycles(t, db)) == 0 })
+			if f := <-reported; !f.Over || f.Cycle.String() != found[0].String() {
+				t.Errorf("%s: Watch reports %+v", tt.name, f)
+			}
 			one.stop()
 			<-one.err
 
@@ -92,8 +104,10 @@ func TestRegistryShowsCyclesThroughOtherLockers(t *testing.T) {
 				found = cycles(t, db)
 				return len(found) == 1 && len(found[0].Waits) == 1 && strings.Contains(found[0].String(), "waits for key")
 			})
+			<-reported
 			self.stop()
 			<-self.err
+			<-reported
 			lockertest.Eventually(t, tt.name+": the registry is empty", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 })
 			for _, l := range []*sqllock.Lock{onSession, onOther} {
 				if err := l.Unlock(); err != nil {
