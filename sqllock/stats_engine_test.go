@@ -320,12 +320,12 @@ func TestExchangeKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		any, err := s.TryAny(background, ID(4), ID(5), ID(6)) // 3
+		one, err := s.TryAny(background, ID(4), ID(5), ID(6)) // 3
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustUnlock(t, lock)                  // 1
-		mustUnlock(t, any)                   // 1
+		mustUnlock(t, one)                   // 1
 		if err := set.Unlock(); err != nil { // 2
 			t.Fatal(err)
 		}
