@@ -167,7 +167,9 @@ func TestLeaseRemaining(t *testing.T) {
 		if got := s.Connections(); len(got) != 1 || got[0].LeaseRemaining != validFor-4*time.Second {
 			t.Errorf("connections %+v", got)
 		}
+		server.mu.Lock()
 		server.onOpen = func(int) error { return errGone }
+		server.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		remaining(0)
 		if got := s.Connections(); len(got) != 0 {
