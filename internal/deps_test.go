@@ -7,6 +7,8 @@
 // internal/waiting. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
+// ratelimit/otellatchkey and ratelimit/promlatchkey use public packages only, so
+// that a program may combine any of their versions (docs/decisions/0029).
 //
 // internal/dialect has a road of its own:
 //
@@ -86,7 +88,19 @@ var mayImport = map[string][]string{
 		"modernc.org/sqlite",
 	},
 	"sqllock/election": {"sqllock"},
-	"sqllock/lockui":   {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockwatch"},
+	"sqllock/lockdoctor": {
+		"sqllock",
+		"sqllock/lockwatch",
+		"sqllock/watermark",
+		"internal/dialect",
+		"internal/dialect/choose",
+		"internal/dialect/dbconn",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+	},
+	"sqllock/lockui": {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
 	"sqllock/lockwatch": {
 		"sqllock",
 		"internal/dialect",
@@ -99,6 +113,20 @@ var mayImport = map[string][]string{
 	"sqllock/shard":     {"sqllock"},
 	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
 	"ratelimit":         {"sqllock", "internal/histogram", "internal/waiting"},
+	"ratelimit/otellatchkey": {
+		"ratelimit",
+		"sqllock",
+		"sqllock/election",
+		"sqllock/lockwatch",
+		"go.opentelemetry.io/otel",
+	},
+	"ratelimit/promlatchkey": {
+		"ratelimit",
+		"sqllock",
+		"sqllock/election",
+		"sqllock/lockwatch",
+		"github.com/prometheus/client_golang/prometheus",
+	},
 	"httpmw": {
 		"ratelimit",
 		"sqllock",
@@ -130,8 +158,12 @@ var mayImport = map[string][]string{
 	},
 }
 
-// drivers are database drivers and their wrappers. The user chooses them.
-var drivers = []string{"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite"}
+// drivers are database drivers and their wrappers, and the SDK of OpenTelemetry.
+// The user chooses them.
+var drivers = []string{
+	"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite",
+	"go.opentelemetry.io/otel/sdk",
+}
 
 // offence returns why a file at path must not import imported, or "" if it may.
 // path has slashes and is relative to the module's root.
@@ -283,6 +315,10 @@ func TestOffence(t *testing.T) {
 		{"sqllock/lockwatch/a.go", module + "/sqllock", true},
 		{"sqllock/lockwatch/a.go", module + "/internal/dialect", true},
 		{"sqllock/lockwatch/a.go", module + "/ratelimit", false},
+		{"sqllock/lockdoctor/a.go", module + "/sqllock/lockwatch", true},
+		{"sqllock/lockdoctor/a.go", module + "/internal/dialect/choose", true},
+		{"sqllock/lockdoctor/a.go", module + "/httpmw/idempotency", false},
+		{"sqllock/lockdoctor/a.go", "github.com/jackc/pgx/v5", false},
 		{"sqllock/a_test.go", "github.com/lib/pq", true},
 		{"sqllock/a_test.go", module + "/examples/quickstart", false},
 
@@ -290,6 +326,16 @@ func TestOffence(t *testing.T) {
 		{"ratelimit/a.go", module + "/internal/dialect", false},
 		{"ratelimit/a.go", module + "/httpmw", false},
 		{"ratelimit/a.go", module, false},
+
+		{"ratelimit/otellatchkey/a.go", module + "/ratelimit", true},
+		{"ratelimit/otellatchkey/a.go", "go.opentelemetry.io/otel/metric", true},
+		{"ratelimit/otellatchkey/a.go", "go.opentelemetry.io/otel/sdk/metric", false},
+		{"ratelimit/otellatchkey/a_test.go", "go.opentelemetry.io/otel/sdk/metric", true},
+		{"ratelimit/otellatchkey/a.go", module + "/internal/histogram", false},
+		{"ratelimit/otellatchkey/a.go", module + "/ratelimit/promlatchkey", false},
+		{"ratelimit/promlatchkey/a.go", "github.com/prometheus/client_golang/prometheus", true},
+		{"ratelimit/promlatchkey/a.go", "github.com/prometheus/common/expfmt", false},
+		{"ratelimit/a.go", module + "/ratelimit/promlatchkey", false},
 
 		{"httpmw/a.go", "net/http", true},
 		{"httpmw/a.go", module + "/ratelimit", true},

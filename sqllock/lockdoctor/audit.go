@@ -49,20 +49,22 @@ func postgresAudit(ctx context.Context, s *subject) Result {
 	if connections == 0 {
 		return worst(skipped("no Session is connected, or their server processes are not known because of a pooler or a lease table"), findings)
 	}
-	return worst(passed("the server has the %s that %s hold for certain, and no other", counted(locks, "lock"), counted(connections, "connection")), findings)
+	return worst(passed("the server has exactly the locks that the Sessions hold: %s on %s", counted(locks, "lock"), counted(connections, "connection")), findings)
 }
 
 // auditSession returns in what the Session and the server differ. A discrepancy
 // counts if it shows in every look. The number is that of locks that were held
 // at the first look.
 func (s *subject) auditSession(ctx context.Context, session *sqllock.Session) (found map[discrepancy]bool, held int, err error) {
+	var last []sqllock.Connection
 	for look := range auditLooks {
 		before := session.Connections()
 		seen, err := s.look(ctx, before)
 		if err != nil {
 			return nil, 0, err
 		}
-		now := compare(before, seen, session.Connections())
+		after := session.Connections()
+		now := compare(before, seen, after)
 		if look == 0 {
 			found = now
 			for _, c := range before {
@@ -74,14 +76,15 @@ func (s *subject) auditSession(ctx context.Context, session *sqllock.Session) (f
 				delete(found, d)
 			}
 		}
-		if len(found) == 0 {
+		if len(suspects(found, after)) == 0 {
 			return nil, held, nil
 		}
+		last = after
 		if err := sleep(ctx, rand.N(auditPause)); err != nil { //nolint:gosec // to be out of step with callers
 			return nil, 0, err
 		}
 	}
-	return found, held, nil
+	return suspects(found, last), held, nil
 }
 
 // auditFindings returns a finding for each kind of discrepancy, without keys.
@@ -110,8 +113,8 @@ func auditFindings(found map[discrepancy]bool) (findings []Result) {
 			"End the connection, so that its holders are told, and find the program that releases locks on it:\n" + end(missing)},
 		{orphan, counted(count[orphan], "lock") + " on a Session's connection belong to no caller, and keep others out until the connection ends",
 			"End the connection; its holders are told, and the Session connects again:\n" + end(orphan)},
-		{checks, "a Session's connection has more shared locks than its readers and key secrets account for",
-			"End the connection; its holders are told, and the Session connects again:\n" + end(checks)},
+		{secret, "a Session's connection has more shared locks than its readers and key secrets account for",
+			"End the connection; its holders are told, and the Session connects again:\n" + end(secret)},
 		{gone, "the server has no process for " + counted(count[gone], "connection") + " that a Session believes to have",
 			"Let the pool that is examined and the Session lead to the same server: this one may be another node."},
 		{away, counted(count[away], "connection") + " of a Session are in another database, whose locks do not exclude those here",

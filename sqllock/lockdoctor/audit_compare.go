@@ -10,7 +10,7 @@ import (
 type discrepancy struct {
 	kind kind
 	pid  int64
-	key  sqllock.Key // of missing and orphan
+	key  sqllock.Key // of missing, orphan and secret
 }
 
 // A kind of discrepancy.
@@ -19,7 +19,7 @@ type kind int
 const (
 	missing kind = iota // the Session believes to hold a lock that the server does not have
 	orphan              // the server has a lock that no caller of the Session holds or waits for
-	checks              // the server has more shared locks than readers and secret checks account for
+	secret              // a shared lock that may be a secret check: see suspects
 	gone                // the server has no such process
 	away                // the process is in another database
 )
@@ -60,19 +60,15 @@ func compareOne(before sqllock.Connection, server serverProcess, after sqllock.C
 		}
 	}
 	has := map[serverLock]bool{}
-	unexplained := 0
 	for _, l := range server.Locks {
 		has[l] = true
 		switch {
 		case known[l.key()]:
 		case l.Pair && l.Shared: // as a secret check is
-			unexplained++
+			found[discrepancy{secret, pid, l.key()}] = true
 		default:
 			found[discrepancy{orphan, pid, l.key()}] = true
 		}
-	}
-	if unexplained > max(before.SecretChecks, after.SecretChecks) {
-		found[discrepancy{kind: checks, pid: pid}] = true
 	}
 	for _, k := range both(before.Held, after.Held) {
 		if !has[lockOf(k, false)] {
@@ -84,6 +80,28 @@ func compareOne(before sqllock.Connection, server serverProcess, after sqllock.C
 			found[discrepancy{missing, pid, k}] = true
 		}
 	}
+}
+
+// suspects returns what remains of found without the secret checks that the
+// connections account for. Which shared locks are secret checks is not known,
+// only how many.
+func suspects(found map[discrepancy]bool, connections []sqllock.Connection) map[discrepancy]bool {
+	locks := map[int64]int{}
+	for d := range found {
+		if d.kind == secret {
+			locks[d.pid]++
+		}
+	}
+	remain := map[discrepancy]bool{}
+	for d := range found {
+		remain[d] = true
+		for _, c := range connections {
+			if d.kind == secret && d.pid == c.PID && locks[d.pid] <= c.SecretChecks {
+				delete(remain, d)
+			}
+		}
+	}
+	return remain
 }
 
 // lockOf returns the lock on k as the server shows it.

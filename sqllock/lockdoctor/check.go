@@ -3,6 +3,7 @@ package lockdoctor
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -36,8 +37,8 @@ func Check(ctx context.Context, db *sql.DB, opts ...Option) (*Report, error) {
 	if err := s.run(ctx, r, "connection", connection); err != nil {
 		return nil, err
 	}
-	for _, c := range s.checks() {
-		if s.silent != "" {
+	for i, c := range s.checks() {
+		if s.silent != "" && i >= len(local) {
 			r.Checks = append(r.Checks, Result{Name: c.name, State: Skipped, Reason: s.silent})
 			continue
 		}
@@ -66,6 +67,9 @@ type check struct {
 	examine func(ctx context.Context, s *subject) Result
 }
 
+// local are the checks that ask no database.
+var local = []check{{"pool", poolSize}, {"session", sessions}}
+
 // checks returns the checks of the subject's kind of database, in their order.
 // What the later ones ask makes sense only if the earlier ones have passed.
 func (s *subject) checks() []check {
@@ -75,9 +79,9 @@ func (s *subject) checks() []check {
 		sqllock.SQLite:     sqliteChecks,
 	}[s.dialect]
 	if kind == nil {
-		return []check{{"pool", poolSize}, {"session", sessions}}
+		return local
 	}
-	return kind
+	return append(slices.Clone(local), kind...)
 }
 
 // run makes one check and adds its result to r. It returns the error of ctx.
@@ -85,6 +89,8 @@ func (s *subject) checks() []check {
 // If the check does not end in time, run leaves it behind: a driver may be
 // stuck. Its result is then that the server did not respond.
 func (s *subject) run(ctx context.Context, r *Report, name string, examine func(context.Context, *subject) Result) error {
+	const slow = questionTimeout * 4 / 5
+	began := time.Now()
 	own := *s // so that a check that was left behind changes nothing
 	type outcome struct {
 		is Result
@@ -101,6 +107,9 @@ func (s *subject) run(ctx context.Context, r *Report, name string, examine func(
 		*s = o.of
 	} else {
 		o.is = failed(err)
+	}
+	if time.Since(began) > slow {
+		s.silent = "not asked, since the question before got no response in time"
 	}
 	o.is.Name = name
 	r.Checks = append(r.Checks, o.is)

@@ -15,8 +15,6 @@ import (
 
 // mysqlChecks are the checks of MySQL and MariaDB.
 var mysqlChecks = []check{
-	{"pool", poolSize},
-	{"session", sessions},
 	{"socket", socket},
 	{"primary", mysqlPrimary},
 	{"exclusion", mysqlExclusion},

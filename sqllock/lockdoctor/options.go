@@ -14,10 +14,11 @@ type options struct {
 	locks      int // that the fleet holds at its peak
 }
 
-// WithSession makes Check examine s as well: whether it is connected, how much
-// of its lease is left, whether its socket is watched, and whether the server
-// holds the same locks for it that s believes to hold. The option may be given
-// several times, for several Sessions on the database.
+// WithSession makes Check examine s as well. It reports whether s is connected,
+// how much of its lease is left and whether its socket is watched. The audit
+// reports whether the server has the locks that s believes to hold, and no
+// other. The option may be given several times, for several Sessions on the
+// database.
 //
 // The timeouts of the database are compared with the lease of s. Behind a
 // transaction pooler, WithLeaseTable is implied: no other Session connects there.
@@ -47,9 +48,9 @@ func WithSchema(schema string) Option {
 	return func(o *options) { o.schema = schema }
 }
 
-// WithFleet makes Check compare the room in the server's lock table, and its
-// connections, with what a whole fleet needs: instances is the number of its
-// processes, and locks how many locks all of them hold together at their peak.
+// WithFleet makes Check compare the server's connections, and the room in its
+// lock table, with what a whole fleet needs. instances is the number of
+// processes. locks is how many locks all of them together hold at their peak.
 // Without this option only what is in use now counts.
 //
 // WithFleet panics if instances is not positive, or if locks is negative.
@@ -63,7 +64,13 @@ func WithFleet(instances, locks int) Option {
 // WithKeyedNamespace makes Check find out whether another Session on the
 // database uses the namespace of n with another secret. For this Check opens a
 // Session and requests a random key of n, so it is a user of the secret for a
-// moment. The option may be given several times.
+// moment. Like every Session it makes its tables if they are missing, on SQLite
+// and MariaDB, and with WithLeaseTable. The option may be given several times.
+//
+// WithKeyedNamespace panics if n is not of Keyed.
 func WithKeyedNamespace(n sqllock.KeyedNamespace) Option {
+	if n == (sqllock.KeyedNamespace{}) {
+		panic("lockdoctor: WithKeyedNamespace needs a namespace of sqllock.Namespace.Keyed")
+	}
 	return func(o *options) { o.namespaces = append(o.namespaces, n) }
 }

@@ -2,7 +2,6 @@ package lockdoctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 // postgresChecks are the checks of PostgreSQL. Those that ask the server come
 // after exclusion, which finds out whether questions are harmless.
 var postgresChecks = []check{
-	{"pool", poolSize},
-	{"session", sessions},
 	{"driver", postgresDriver},
 	{"exclusion", postgresExclusion},
 	{"socket", socket},
@@ -48,8 +45,7 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 		return skipped("the proof needs two connections of the pool")
 	}
 	err := postgres.Dialect{}.Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout})
-	var failure *dialect.Failure
-	if errors.As(err, &failure) && failure.Kind == dialect.NotExclusive {
+	if postgres.IsBehindPooler(err) {
 		s.hushIfPrepared(ctx)
 		if s.mayKeepRows() { // Open has refused any other Session
 			s.leaseTable = true

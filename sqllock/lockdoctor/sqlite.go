@@ -11,8 +11,6 @@ import (
 
 // sqliteChecks are the checks of SQLite. They read the file, and set nothing.
 var sqliteChecks = []check{
-	{"pool", poolSize},
-	{"session", sessions},
 	{"version", sqliteVersion},
 	{"file", sqliteFile},
 	{"journal", sqliteJournal},

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // The results of checks, before they have a name.
@@ -34,12 +37,17 @@ func failed(err error) Result {
 	case !errors.As(err, &failure):
 		return wrong("the question was interrupted", whereToLook)
 	}
+	if slices.Contains(unknownHere, failure.State) {
+		return skipped("this system does not have what the check asks for (SQLSTATE " + failure.State + ")")
+	}
 	if reason, fix, ok := splitReason(failure); ok {
 		return wrong(reason, fix)
 	}
 	fix := whereToLook
 	switch {
-	case failure.State == "42501":
+	case errors.Is(err, dbconn.ErrNoConnection):
+		fix = "Check that the server responds. If it does, give the locks a pool of their own, which no request uses."
+	case failure.State == errcode.Forbidden:
 		fix = "Grant the role the right that is missing: see the check \"rights\"."
 	case failure.Kind == dialect.Full:
 		fix = "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."
@@ -50,6 +58,10 @@ func failed(err error) Result {
 	}
 	return wrong(failure.Reason, fix)
 }
+
+// unknownHere are the errors of a system that only resembles PostgreSQL: it has
+// not all of PostgreSQL's catalog.
+var unknownHere = []string{errcode.UndefinedFunction, errcode.UndefinedTable, errcode.UndefinedColumn, errcode.FeatureNotSupported, "42704", "42601"}
 
 const whereToLook = "Check that the server runs, and that the connection string and the network lead to it."
 

@@ -57,5 +57,4 @@ var meanings = map[lockwatch.FindingKind]string{
 	lockwatch.LateHeartbeat:      "The holder has sent no heartbeat for half of its lease, and its server process is idle. It may be frozen or cut off. The server ends its session after the lease.",
 	lockwatch.RegistryNotWritten: "The holder's session works, but its heartbeats are not written. Look at the log of that process.",
 	lockwatch.WaitCycle:          "Each of these waits for the next one. None goes on until one gives up or is ended.",
-	lockwatch.HeldLong:           "The lock is held for long.",
 }

@@ -30,6 +30,7 @@ type Handler struct {
 	options   options
 	db        *sql.DB
 	poller    *poller
+	doctor    doctor
 	histories []*history // of options.sessions
 	crossSite *http.CrossOriginProtection
 	routes    map[string]route // by the path below the mount point
@@ -60,12 +61,13 @@ func New(db *sql.DB, opts ...Option) *Handler {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return newHandler(db, o, func(ctx context.Context) (*lockwatch.Snapshot, error) { return lockwatch.Inspect(ctx, db) })
+	return newHandler(db, o, lockwatch.NewInspector(db).Inspect, newCheck(db, o.sessions))
 }
 
-func newHandler(db *sql.DB, o options, look lookFunc) *Handler {
+func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
 	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
+	h.doctor.check = check
 	h.poller = newPoller(h.closing, look)
 	h.routes = h.newRoutes()
 	for _, s := range o.sessions {
@@ -82,6 +84,7 @@ func newHandler(db *sql.DB, o options, look lookFunc) *Handler {
 func (h *Handler) Close() error {
 	h.cancel()
 	h.poller.wait()
+	h.doctor.wait()
 	h.running.Wait()
 	return nil
 }
@@ -102,6 +105,14 @@ func (h *Handler) newRoutes() map[string]route {
 		v := &views[i]
 		routes[v.path] = route{"GET", func(w http.ResponseWriter, r *http.Request) { h.view(w, r, v) }}
 	}
+	seen := routes["doctor"].serve
+	routes["doctor"] = route{"GET, POST", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			h.examine(w, r)
+			return
+		}
+		seen(w, r)
+	}}
 	for _, a := range assets {
 		routes[a.path] = route{"GET", a.serve}
 	}

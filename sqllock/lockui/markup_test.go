@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -24,7 +25,7 @@ const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` + "`{
 // everyView reads all views of a page, as HTML, as JSON and as an event.
 func everyView(t *testing.T, base string) (all string) {
 	t.Helper()
-	for _, path := range []string{"/", "/locks", "/waits", "/findings"} {
+	for _, path := range []string{"/", "/locks", "/waits", "/findings", "/doctor"} {
 		_, html := get(t, base+path)
 		_, json := get(t, base+path+"?format=json")
 		all += html + json + firstEvent(t, base+"/events?view="+path[1:])
@@ -62,9 +63,9 @@ func TestHostileNames(t *testing.T) {
 		lock.SetName(hostile)
 		conn := dbtest.Conn(t, db)
 		dbtest.ExecuteOn(t, conn, "SELECT set_config('application_name', '"+strings.ReplaceAll(hostile, "'", "''")+"', false), pg_advisory_lock(2)")
-		for dbtest.Number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE name <> ''") == 0 { // the next heartbeat writes it
-			t.Context()
-		}
+		lockertest.Eventually(t, "the heartbeat with the name", func() bool {
+			return dbtest.Number(t, db, "SELECT count(*) FROM latchkey_heartbeats WHERE name <> ''") == 1
+		})
 		shown := everyView(t, serve(t, lockui.New(db, lockui.WithNames(), lockui.WithSession(hostile, locks))).URL)
 		contains(t, shown, "&lt;script&gt;alert(1)", `\u003cscript\u003e`)
 		for _, live := range []string{"<script>alert", "<img src=x"} {

@@ -12,7 +12,6 @@ import (
 const (
 	tick        = time.Second            // the least time between the beginnings of two looks
 	lookTimeout = 5 * time.Second        // of one look
-	maxPause    = 5 * time.Second        // between looks that the database does not answer
 	idleAfter   = 10 * time.Second       // without a viewer the poller ends after this time
 	patience    = 700 * time.Millisecond // a request waits for a look at most so long
 )
@@ -30,6 +29,7 @@ type poller struct {
 	runs    sync.WaitGroup
 
 	mu       sync.Mutex
+	closed   bool
 	running  bool
 	streams  int       // viewers with an open stream
 	lastSeen time.Time // of the last request or end of a stream
@@ -41,9 +41,11 @@ func newPoller(closing context.Context, look lookFunc) *poller {
 	return &poller{look: look, closing: closing, state: &state{}, changed: make(chan struct{})}
 }
 
-// wait waits until the poller has ended, which it does after closing.
+// wait waits until the poller has ended, which it does after closing. No request
+// starts it again.
 func (p *poller) wait() {
-	p.mu.Lock() // so that no request starts it meanwhile
+	p.mu.Lock()
+	p.closed = true
 	p.mu.Unlock()
 	p.runs.Wait()
 }
@@ -97,7 +99,7 @@ func (p *poller) leave() {
 }
 
 func (p *poller) startLocked() {
-	if p.running || p.closing.Err() != nil {
+	if p.running || p.closed {
 		return
 	}
 	p.running = true
@@ -188,14 +190,12 @@ type watcher struct {
 	state     *state
 	diagnosis *lockwatch.Diagnosis
 	underWay  bool
-	notBefore time.Time     // the next look
-	pause     time.Duration // of looks without an answer
 }
 
-// begins reports whether it is time for a look, and notes in that case that it is
-// under way.
+// begins reports whether a look may begin, and notes in that case that it is under
+// way.
 func (w *watcher) begins() bool {
-	if w.underWay || time.Now().Before(w.notBefore) {
+	if w.underWay {
 		return false
 	}
 	next := *w.state
@@ -204,14 +204,8 @@ func (w *watcher) begins() bool {
 	return true
 }
 
-// ends takes in the result of a look. While the database does not answer, the pause
-// between looks grows: a stuck driver may keep a connection of the pool for each.
+// ends takes in the result of a look.
 func (w *watcher) ends(r result) {
 	w.underWay = false
 	w.state = w.state.after(r, w.diagnosis)
-	w.pause = min(max(2*w.pause, tick), maxPause)
-	if !errors.Is(r.err, context.DeadlineExceeded) {
-		w.pause = 0
-	}
-	w.notBefore = time.Now().Add(w.pause)
 }

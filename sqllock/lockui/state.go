@@ -100,7 +100,7 @@ func (s *state) database() databaseView {
 func reason(err error) (state, text string) {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return "unsupported", "The locks of this kind of database cannot be listed."
+		return "unsupported", "This database does not show its locks to this page. The documentation of lockwatch.Inspect says what to change."
 	case errors.Is(err, sqllock.ErrNotExclusive):
 		return "away", "The database is a standby, whose locks are its own. Connect this page to the primary."
 	case errors.Is(err, sqllock.ErrConfig):

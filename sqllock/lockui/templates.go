@@ -31,7 +31,8 @@ func parseTemplates() map[string]*template.Template {
 	}).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
 	all := make(map[string]*template.Template)
 	for path, file := range map[string]string{
-		"": "overview", "locks": "locks", "waits": "waits", "findings": "findings", "search": "search", "terminate": "terminate",
+		"": "overview", "locks": "locks", "waits": "waits", "findings": "findings", "doctor": "doctor",
+		"search": "search", "terminate": "terminate",
 	} {
 		all[path] = template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, "templates/"+file+".html"))
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock/lockui"
 )
@@ -57,9 +58,7 @@ func TestTerminate(t *testing.T) {
 			t.Fatalf("status %d: %s", response.StatusCode, body)
 		}
 		contains(t, body, "The session has been ended")
-		for dbtest.AdvisoryLocks(t, db) != 0 {
-			t.Context() // the server process ends a moment later
-		}
+		lockertest.Eventually(t, "the server process has ended", func() bool { return dbtest.AdvisoryLocks(t, db) == 0 })
 		if text := log.String(); !strings.Contains(text, "an operator has ended") || !strings.Contains(text, "pid="+form.Get("pid")) || strings.Contains(text, "127.0.0.1") {
 			t.Errorf("the log is %s", text)
 		}

@@ -24,6 +24,7 @@ var views = []view{
 	{"locks", "Locks", (*Handler).locks},
 	{"waits", "Waits", (*Handler).waits},
 	{"findings", "Findings", (*Handler).findings},
+	{"doctor", "Doctor", (*Handler).examined},
 }
 
 func viewOf(path string) *view {

@@ -142,12 +142,14 @@ type Waiter struct {
 	Poll      *Poll // callers of a Session; nil: a server process
 }
 
-// A Poll is a row of latchkey_waits: callers of one Session that wait for one key.
-// The Session tries the key for them again and again.
+// A Poll is a row of latchkey_waits: callers that wait for one key. Their Session
+// tries the key for them again and again. Or they hold a lock of that Session, and
+// wait at a ConnLocker, at a TxLocker or in LockTx. A wait in LockTx is a Waiter
+// with a Process too.
 type Poll struct {
-	Session   int64 // the random number of the Session
+	Session   int64 // the random number of the Session that has written the row
 	Callers   int
-	Held      *sqllock.Key // a lock that these callers hold while they wait; nil: not known
+	Held      *sqllock.Key // a lock that these callers hold while they wait, of that Session or another locker; nil: not known
 	Heartbeat time.Time
 	Expires   time.Time
 }

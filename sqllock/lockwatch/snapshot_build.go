@@ -64,9 +64,12 @@ func holderOf(l postgres.InspectedLock, key sqllock.Key, p Process) Holder {
 			Acquired: r.Acquired, Heartbeat: r.Heartbeat, Expires: r.Expires,
 		}
 	}
-	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && strings.HasSuffix(p.Application, "latchkey")
+	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && p.ofSession()
 	return h
 }
+
+// ofSession reports whether p is named like the connection of a Session.
+func (p Process) ofSession() bool { return strings.HasSuffix(p.Application, "latchkey") }
 
 func pollOf(p postgres.InspectedPoll) Waiter {
 	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
