@@ -7,6 +7,8 @@
 // internal/waiting. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
+// ratelimit/otellatchkey and ratelimit/promlatchkey use public packages only, so
+// that a program may combine any of their versions (docs/decisions/0029).
 //
 // internal/dialect has a road of its own:
 //
@@ -74,7 +76,18 @@ var mayImport = map[string][]string{
 		"internal/dialect/usertx",
 		"internal/histogram",
 	},
-	"sqllock/election":  {"sqllock"},
+	"sqllock/cmd/latchkey": { // the command brings the drivers
+		"sqllock",
+		"sqllock/lockdoctor",
+		"sqllock/lockui",
+		"sqllock/lockwatch",
+		"github.com/go-sql-driver/mysql",
+		"github.com/jackc/pgx",
+		"github.com/urfave/cli",
+		"golang.org/x/sys",
+		"modernc.org/sqlite",
+	},
+	"sqllock/election": {"sqllock"},
 	"sqllock/lockdoctor": {
 		"sqllock",
 		"sqllock/lockwatch",
@@ -87,10 +100,33 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"sqllock/lockwatch": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/postgres"},
+	"sqllock/lockui": {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
+	"sqllock/lockwatch": {
+		"sqllock",
+		"internal/dialect",
+		"internal/dialect/choose",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+	},
 	"sqllock/shard":     {"sqllock"},
 	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
 	"ratelimit":         {"sqllock", "internal/histogram", "internal/waiting"},
+	"ratelimit/otellatchkey": {
+		"ratelimit",
+		"sqllock",
+		"sqllock/election",
+		"sqllock/lockwatch",
+		"go.opentelemetry.io/otel",
+	},
+	"ratelimit/promlatchkey": {
+		"ratelimit",
+		"sqllock",
+		"sqllock/election",
+		"sqllock/lockwatch",
+		"github.com/prometheus/client_golang/prometheus",
+	},
 	"httpmw": {
 		"ratelimit",
 		"sqllock",
@@ -122,8 +158,12 @@ var mayImport = map[string][]string{
 	},
 }
 
-// drivers are database drivers and their wrappers. The user chooses them.
-var drivers = []string{"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite"}
+// drivers are database drivers and their wrappers, and the SDK of OpenTelemetry.
+// The user chooses them.
+var drivers = []string{
+	"github.com/jackc", "github.com/lib/pq", "github.com/jmoiron/sqlx", "github.com/go-sql-driver", "modernc.org/sqlite",
+	"go.opentelemetry.io/otel/sdk",
+}
 
 // offence returns why a file at path must not import imported, or "" if it may.
 // path has slashes and is relative to the module's root.
@@ -142,7 +182,7 @@ func offence(path, imported string) string {
 	case test:
 		return "" // tests import pgtest, drivers and each other's packages
 	case slices.ContainsFunc(drivers, func(d string) bool { return within(imported, d) }) &&
-		!within(pkg, "internal") && !within(pkg, "examples"):
+		!within(pkg, "internal") && !within(pkg, "examples") && !within(pkg, "sqllock/cmd"):
 		return "only the user imports a driver"
 	}
 	from, to := layerOf(pkg), layerOf(ours)
@@ -286,6 +326,16 @@ func TestOffence(t *testing.T) {
 		{"ratelimit/a.go", module + "/internal/dialect", false},
 		{"ratelimit/a.go", module + "/httpmw", false},
 		{"ratelimit/a.go", module, false},
+
+		{"ratelimit/otellatchkey/a.go", module + "/ratelimit", true},
+		{"ratelimit/otellatchkey/a.go", "go.opentelemetry.io/otel/metric", true},
+		{"ratelimit/otellatchkey/a.go", "go.opentelemetry.io/otel/sdk/metric", false},
+		{"ratelimit/otellatchkey/a_test.go", "go.opentelemetry.io/otel/sdk/metric", true},
+		{"ratelimit/otellatchkey/a.go", module + "/internal/histogram", false},
+		{"ratelimit/otellatchkey/a.go", module + "/ratelimit/promlatchkey", false},
+		{"ratelimit/promlatchkey/a.go", "github.com/prometheus/client_golang/prometheus", true},
+		{"ratelimit/promlatchkey/a.go", "github.com/prometheus/common/expfmt", false},
+		{"ratelimit/a.go", module + "/ratelimit/promlatchkey", false},
 
 		{"httpmw/a.go", "net/http", true},
 		{"httpmw/a.go", module + "/ratelimit", true},

@@ -69,14 +69,22 @@ func (l *Limiter) rejection(ctx context.Context, err error, waited time.Duration
 	switch {
 	case l.dryRun:
 		return dryRun
-	case errors.Is(err, ErrBusy) && waited == 0:
+	case isBusy(err) && waited == 0:
 		return busy
-	case errors.Is(err, ErrBusy):
+	case isBusy(err):
 		return waitTimeout
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return canceled
 	}
 	return failed
+}
+
+// isBusy is errors.Is(err, ErrBusy), and faster for the Limiter's own error.
+func isBusy(err error) bool {
+	if _, own := err.(*BusyError); own { //nolint:errorlint // what wraps one is looked at below
+		return true
+	}
+	return errors.Is(err, ErrBusy)
 }
 
 // noteWait counts a request that has waited, with or without success.

@@ -1,6 +1,9 @@
 package ratelimit_test
 
 import (
+	"context"
+	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -49,8 +52,25 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-func BenchmarkAcquire(b *testing.B) {
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+func BenchmarkAcquire(b *testing.B) { benchmarkAcquire(b) }
+
+// BenchmarkRefuse is a request that is rejected in the process.
+func BenchmarkRefuse(b *testing.B) { benchmarkRefuse(b) }
+
+// BenchmarkObserver is the same with an Observer that counts. Its excess over
+// BenchmarkAcquire is that of two events, and over BenchmarkRefuse that of one.
+func BenchmarkObserver(b *testing.B) {
+	var n atomic.Uint64
+	observed := ratelimit.WithObserver(func(context.Context, ratelimit.Event) { n.Add(1) })
+	b.Run("acquire", func(b *testing.B) { benchmarkAcquire(b, observed) })
+	b.Run("refuse", func(b *testing.B) { benchmarkRefuse(b, observed) })
+	if n.Load() == 0 {
+		b.Error("the Observer got no event")
+	}
+}
+
+func benchmarkAcquire(b *testing.B, opts ...ratelimit.Option) {
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", opts...)
 	b.ReportAllocs()
 	for b.Loop() {
 		lock, err := l.Acquire(b.Context(), "ada")
@@ -61,8 +81,8 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-func BenchmarkRefuse(b *testing.B) {
-	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+func benchmarkRefuse(b *testing.B, opts ...ratelimit.Option) {
+	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", opts...)
 	lock, err := l.Acquire(b.Context(), "ada")
 	if err != nil {
 		b.Fatal(err)
@@ -71,5 +91,21 @@ func BenchmarkRefuse(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _ = l.Acquire(b.Context(), "ada")
+	}
+}
+
+// BenchmarkStats is what a scrape costs.
+func BenchmarkStats(b *testing.B) {
+	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export")
+	for i := range 1000 {
+		lock, err := l.Acquire(b.Context(), strconv.Itoa(i))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer lock.Unlock()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = l.Stats()
 	}
 }

@@ -2,9 +2,11 @@ package ratelimit_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -40,6 +42,24 @@ func away() fakeLocker {
 		lock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
 			<-ctx.Done()
 			return nil, joined{sqllock.ErrUnavailable, ctx.Err()}
+		},
+	}
+}
+
+// canceling is a Locker whose callers' contexts have all ended.
+func canceling() fakeLocker {
+	return fakeLocker{tryLock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+		return nil, joined{sqllock.ErrUnavailable, ctx.Err()}
+	}}
+}
+
+// waiting is a Locker whose keys other processes hold for ever.
+func waiting() fakeLocker {
+	return fakeLocker{
+		tryLock: failing(sqllock.ErrHeld).tryLock,
+		lock: func(ctx context.Context, _ sqllock.Key) (*sqllock.Lock, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
 		},
 	}
 }
@@ -110,4 +130,48 @@ func (j *journal) last(t *testing.T, result ratelimit.Result) ratelimit.Event {
 	}
 	t.Fatalf("the Observer has not heard of %q", result)
 	return ratelimit.Event{}
+}
+
+// agree reports where stats are not the sums of the events, or do not agree
+// with each other.
+func (j *journal) agree(t *testing.T, stats ratelimit.Stats) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	counts := make(map[ratelimit.Result]uint64)
+	waits, ends := uint64(0), uint64(0)
+	var waited, held time.Duration
+	for _, e := range j.entries {
+		counts[e.Result]++
+		waited += e.Waited
+		held += e.Held
+		if e.Waited > 0 {
+			waits++
+		}
+		if e.Result == ratelimit.Released || e.Result == ratelimit.Lost {
+			ends++
+		}
+	}
+	for result, n := range stats.Requests {
+		if n != counts[result] {
+			t.Errorf("%d requests are %s, the Observer heard of %d", n, result, counts[result])
+		}
+	}
+	if len(stats.Requests) != 9 {
+		t.Errorf("%d results, want 9", len(stats.Requests))
+	}
+	if n := uint64(stats.Active) + stats.Requests[ratelimit.Released] + stats.Requests[ratelimit.Lost]; n != stats.Requests[ratelimit.Admitted] {
+		t.Errorf("%d admitted, %d active, released or lost", stats.Requests[ratelimit.Admitted], n)
+	}
+	if stats.TimeInQueue.Count != waits || !about(stats.TimeInQueue.Sum, waited) {
+		t.Errorf("%d waits of %vs, the Observer heard of %d of %v", stats.TimeInQueue.Count, stats.TimeInQueue.Sum, waits, waited)
+	}
+	if stats.LeaseDuration.Count != ends || !about(stats.LeaseDuration.Sum, held) {
+		t.Errorf("%d holds of %vs, the Observer heard of %d of %v", stats.LeaseDuration.Count, stats.LeaseDuration.Sum, ends, held)
+	}
+}
+
+// about reports whether seconds are d, apart from rounding.
+func about(seconds float64, d time.Duration) bool {
+	return math.Abs(seconds-d.Seconds()) < 1e-6
 }

@@ -68,6 +68,7 @@ func TestObserver(t *testing.T) {
 				if got := j.results(); !slices.Equal(got, tt.want) {
 					t.Errorf("events %q, want %q", got, tt.want)
 				}
+				j.agree(t, l.Stats())
 				if tt.err == nil {
 					return
 				}
@@ -81,6 +82,68 @@ func TestObserver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Why a request has waited in vain decides its result.
+func TestObserverOfWaits(t *testing.T) {
+	const maxWait, within = time.Second, time.Millisecond
+	tests := []struct {
+		name   string
+		locks  sqllock.Locker
+		policy []ratelimit.Option
+		within time.Duration // the deadline of the request; 0: none
+		result ratelimit.Result
+		waited time.Duration
+	}{
+		{"to the end", waiting(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1)}, 0, ratelimit.WaitTimeout, maxWait},
+		{"its context ended in line", waiting(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1)}, within, ratelimit.Canceled, within},
+		{"the database went away", away(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1)}, 0, ratelimit.Failed, maxWait},
+		{"it fails open", away(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1), ratelimit.WithFailOpen()}, 0, ratelimit.FailedOpen, maxWait},
+		{"its context ended while the database was away", away(), []ratelimit.Option{ratelimit.WithWait(maxWait, 1), ratelimit.WithFailOpen()}, within, ratelimit.Canceled, within},
+		{"its context had ended before", canceling(), []ratelimit.Option{ratelimit.WithFailOpen()}, -1, ratelimit.Canceled, 0},
+		{"another context has ended", failing(context.DeadlineExceeded), nil, 0, ratelimit.Failed, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var j journal
+				ctx := t.Context()
+				if tt.within != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.within)
+					defer cancel()
+				}
+				l := ratelimit.OneAtATime(tt.locks, "export", append(tt.policy, ratelimit.WithObserver(j.observe))...)
+				_, err := l.Acquire(ctx, "ada")
+				if got := j.results(); !slices.Equal(got, []ratelimit.Result{tt.result}) || j.entries[0].Waited != tt.waited {
+					t.Errorf("events %+v, want %q after %v; Acquire: %v", j.entries, tt.result, tt.waited, err)
+				}
+				j.agree(t, l.Stats())
+			})
+		})
+	}
+}
+
+// If all places of waiting requests are taken, a request is rejected as busy.
+func TestObserverOfAFullLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Minute, 1), ratelimit.WithObserver(j.observe))
+		lock := must(t, l, "ada")
+		waits := acquire(t.Context(), l, "ada")
+		if _, err := l.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
+			t.Errorf("Acquire: %v, want ErrBusy", err)
+		}
+		if got := l.Stats(); got.Queued != 1 || got.Requests[ratelimit.Busy] != 1 {
+			t.Errorf("%d wait, %d are busy; want 1 and 1", got.Queued, got.Requests[ratelimit.Busy])
+		}
+		unlock(t, lock)
+		unlock(t, (<-waits).lock)
+		if got := l.Stats(); got.Queued != 0 || got.TimeInQueue.Count != 1 {
+			t.Errorf("%d wait, %d have waited; want 0 and 1", got.Queued, got.TimeInQueue.Count)
+		}
+		j.agree(t, l.Stats())
+	})
 }
 
 func TestObserverDurations(t *testing.T) {

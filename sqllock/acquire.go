@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -66,23 +65,6 @@ func (t *keyTable) submit(r *request) (*Lock, error) {
 	}
 }
 
-// noteWait notes for the registry since when r waits, and which locks of this
-// table its caller holds. Those are the locks that its context carries. A lock
-// of another Session may be in another database, where its key means something
-// else. table.mu is not held, because a context may be of any type.
-func (t *keyTable) noteWait(r *request) {
-	if !t.registers {
-		return
-	}
-	r.since = now()
-	for c := carrier(r.ctx); c != nil; c = carrier(c.parent) {
-		key := c.lock.key.id()
-		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(r.holding, key) {
-			r.holding = append(r.holding, key)
-		}
-	}
-}
-
 // placeLocked decides r from the table where it can. Otherwise it puts r among
 // the waiters of its keys, and sees that they are requested.
 //
@@ -138,9 +120,11 @@ func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 	case k.phase == releasing && len(k.waiters) == 0 && t.source.away(k) == nil && t.mayHandOverLocked(k, r, key):
 		t.replyLocked(k, nil)
 		t.reacquiredLocked(k)
+		k.own.named(key)
 		t.grantLocked(k, r, key)
 		return false
 	case r.mode == shared && t.mayJoinLocked(k, key):
+		k.own.named(key)
 		t.grantLocked(k, r, key)
 		return false
 	case r.waits:

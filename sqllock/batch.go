@@ -22,6 +22,7 @@ type batch struct {
 	groups    []group     // beside statement.Any
 	sets      []group     // beside statement.All
 	settled   int         // how many of the locks that the batch may bring the response has decided
+	crowded   bool        // it had no room for all that was queued
 
 	// Of the statement under way, of whatever kind.
 	underWay bool

@@ -35,6 +35,7 @@ func (c *connection) completeBatchLocked() bool {
 		return false
 	}
 	c.failed = 0
+	c.answeredCrowdedLocked()
 	for _, k := range b.releases {
 		c.keyFreedLocked(k)
 	}
@@ -64,6 +65,14 @@ func (c *connection) completeBatchLocked() bool {
 	b.clear()
 	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
 	return true
+}
+
+// answeredCrowdedLocked gives the calls for which the batch had no room the time
+// of a statement of their own. It began when the batch was sent.
+func (c *connection) answeredCrowdedLocked() {
+	if sl := c.slot; c.batch.crowded && sl.oldest != 0 {
+		sl.oldest = max(sl.oldest, c.batch.sent)
+	}
 }
 
 // completeGroupLocked notes that the key at won was granted, or none if won is

@@ -21,25 +21,21 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	limit = min(limit, c.session.Room())
 	limit -= c.prepareReleasesLocked(limit)
 	b.oldest, sl.oldest = sl.oldest, 0
-	if len(sl.releases)+max(len(sl.singles)-limit, 0) > 0 {
-		sl.oldest = b.oldest
-		if full { // left for lack of room, not of a turn: their timeout begins anew with each answer
-			sl.oldest = now()
-		}
-	}
+	left := len(sl.releases)+max(len(sl.singles)-limit, 0) > 0
+	b.crowded = left && full
 	room, set, beyond := c.roomLocked()
 	c.prepareSinglesLocked(limit, room, beyond)
 	c.prepareGroupsLocked(room, set, beyond)
 	checked := c.demand.checked
 	c.looked, c.demand.full, c.demand.checked = false, false, false
 	switch {
-	case sl.oldest != 0:
-	case checked && c.demand.keys > 0: // one check at a time: the timeout of the others begins anew with each answer
+	case checked && c.demand.keys > 0 && (full || !left): // one check at a time: the timeout of the others begins anew with each answer
 		sl.oldest = now()
-	case c.demand.keys > 0, c.needsLook: // keys that need a check, or room in the lock table, are still queued
-		sl.oldest = cmp.Or(b.oldest, now())
+	case left, c.demand.keys > 0, c.needsLook: // keys that need a turn, a check, or room in the lock table, are still queued
+		sl.waitSinceLocked(cmp.Or(b.oldest, now()))
 	case len(sl.groups) > 0: // they did not fit in
-		sl.oldest = now()
+		b.crowded = true
+		sl.waitSinceLocked(cmp.Or(b.oldest, now()))
 	}
 	sl.storeLengthLocked()
 	if !beat && len(b.releases)+b.mayBring() == 0 {

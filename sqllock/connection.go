@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -142,7 +143,8 @@ func (c *connection) markDeadLocked() {
 
 // loseConnection ends c and every lock on it. The keys go to their waiters by
 // the next connection, and those that the lost statement requested are denied.
-// table.mu is not held.
+// A call that tried for a key which that statement released requests it again,
+// with what is left of its time. table.mu is not held.
 func (c *connection) loseConnection(why loss) {
 	sl, t := c.slot, c.slot.s.table
 	t.mu.Lock()
@@ -151,6 +153,9 @@ func (c *connection) loseConnection(why loss) {
 		return
 	}
 	c.markDeadLocked()
+	if slices.ContainsFunc(c.batch.releases, (*keyState).tried) {
+		sl.waitSinceLocked(c.batch.oldest)
+	}
 	sl.lostLocked()
 	sl.s.rememberProcessLocked(c)
 	var locks []*Lock

@@ -10,8 +10,8 @@ import (
 // database says.
 
 // A Connection is what a [Session] believes of one of its connections. An audit
-// compares it with what the database has for that session: each key of Held and
-// Shared must be there, each other lock must be in Pending or be a secret check.
+// compares it with what the database has for that session. Each key of Held and
+// Shared must be there. Each other lock must be in Pending or be a secret check.
 //
 // Invariant: no key is in two of the lists, or twice in one. The keys are
 // numbers, without a namespace: they equal those of [ID] and [Pair].
@@ -35,13 +35,16 @@ type Connection struct {
 }
 
 // Connections returns what the Session believes of each of its connections, all
-// of one moment. It asks no database. A connection that is lost is not in the
-// list, nor is one that is being opened.
+// of one moment. A connection that is lost is not in the list, nor is one that
+// is being opened. It asks no database. It takes some 50 µs for each thousand
+// locks, and calls for locks wait meanwhile.
 func (s *Session) Connections() []Connection {
-	t := s.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var list []Connection
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	return s.connectionsLocked()
+}
+
+func (s *Session) connectionsLocked() (list []Connection) {
 	place := make(map[*connection]int)
 	for _, sl := range s.slots {
 		if c := sl.conn; c != nil && !c.dead.Load() {
@@ -49,7 +52,7 @@ func (s *Session) Connections() []Connection {
 			list = append(list, c.describeLocked())
 		}
 	}
-	for k := range t.keys.all() {
+	for k := range s.table.keys.all() {
 		own := sessionKeyOf(k)
 		c := own.conn
 		if k.phase == requested {

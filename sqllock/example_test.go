@@ -139,7 +139,8 @@ func ExampleSession_LockAny() {
 	// Output: true <nil>
 }
 
-// Stats counts locks, connections and events.
+// Stats has what metrics need: what is held, what was asked for with which
+// result, what was lost, and how the database responds.
 func ExampleSession_Stats() {
 	locks, done := exampleSession()
 	defer done()
@@ -150,7 +151,10 @@ func ExampleSession_Stats() {
 	defer lock.Unlock()
 	stats := locks.Stats()
 	fmt.Println(stats.Held, "lock on", stats.Connections, "connection")
-	// Output: 1 lock on 1 connection
+	fmt.Println(stats.Granted, "granted,", stats.Denied, "denied,", stats.LossesBy["connection"], "connections broke")
+	// Output:
+	// 1 lock on 1 connection
+	// 1 granted, 0 denied, 0 connections broke
 }
 
 // Close releases all locks, and their contexts end.

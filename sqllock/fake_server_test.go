@@ -74,7 +74,7 @@ func (f *fakeServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.S
 			return nil, err
 		}
 	}
-	s := &fakeSession{server: f, closed: make(chan struct{})}
+	s := &fakeSession{server: f, number: n, closed: make(chan struct{})}
 	f.mu.Lock()
 	f.sessions = append(f.sessions, s)
 	if f.onSession != nil {
@@ -117,6 +117,7 @@ func (f *fakeServer) set(key Key, owner *fakeSession) {
 // A fakeSession is a session of a fakeServer.
 type fakeSession struct {
 	server *fakeServer
+	number int // from 1
 	closed chan struct{}
 	once   sync.Once
 
@@ -290,6 +291,11 @@ func (s *fakeSession) Held() ([]dialect.Key, error) {
 }
 
 func (s *fakeSession) Socket() net.Conn { return nil }
+
+// Process implements dialect.Backend.
+func (s *fakeSession) Process() dialect.Process {
+	return dialect.Process{PID: int64(s.number), Start: int64(s.number) * 1e6}
+}
 
 func (s *fakeSession) Abort() {
 	s.mu.Lock()

@@ -36,9 +36,11 @@ func randomSchedule(t *testing.T, seed uint64) {
 	var (
 		sessions []*Session
 		asleep   [2]atomic.Int64
+		told     [2]figures
+		calls    [2]atomic.Uint64
 	)
 	for i := range asleep {
-		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2), suspended(&asleep[i]))
+		s, err := Open(background, new(sql.DB), withFake(server), withoutLog(), WithMaxHeld(6), WithMaxConns(3), withPerConn(2), suspended(&asleep[i]), WithObserver(told[i].observer()))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -58,6 +60,7 @@ func randomSchedule(t *testing.T, seed uint64) {
 				}
 				for _, s := range sessions {
 					checkInvariants(t, seed, s.table)
+					checkConnections(t, seed, s, server)
 				}
 			}
 		}
@@ -65,10 +68,11 @@ func randomSchedule(t *testing.T, seed uint64) {
 	holders := newHolders(t, seed)
 	var callers sync.WaitGroup
 	for range 12 {
-		s := sessions[rng.intn(2)]
+		i := rng.intn(2)
 		callers.Go(func() {
 			for range 40 {
-				randomCall(rng, s, holders)
+				calls[i].Add(1)
+				randomCall(rng, sessions[i], holders)
 			}
 		})
 	}
@@ -81,6 +85,12 @@ func randomSchedule(t *testing.T, seed uint64) {
 		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || s.table.keys.len() != 0 {
 			t.Errorf("seed %d: session %d holds %d, %d wait, %d key states", seed, i, got.Held, got.Waiting, s.table.keys.len())
 		}
+		synctest.Wait() // an Observer is told a moment after the figures
+		got := s.Stats()
+		if n := got.Granted + got.Denied + got.Failed; n != calls[i].Load() {
+			t.Errorf("seed %d: %d results of %d calls", seed, n, calls[i].Load())
+		}
+		told[i].agree(t, got)
 		mustUnlock(t, mustTry(t, s, ID(1)))
 		_ = s.Close()
 	}

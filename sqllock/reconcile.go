@@ -31,6 +31,7 @@ func (c *connection) reconcile(err error) bool {
 	if !c.renewLocked(answered) {
 		return false
 	}
+	c.answeredCrowdedLocked()
 	for _, k := range b.releases {
 		if holds[k.dbKey()] {
 			c.releaseAgainLocked(k)
@@ -63,7 +64,7 @@ func (c *connection) reconcile(err error) bool {
 func (c *connection) releaseAgainLocked(k *keyState) {
 	c.slot.s.table.releaseLocked(k)
 	if k.reply != nil || k.tried() {
-		c.slot.oldest = min(c.slot.oldest, c.batch.oldest)
+		c.slot.waitSinceLocked(c.batch.oldest)
 	}
 }
 
@@ -141,9 +142,10 @@ const (
 	// forgotten.
 	maxLeft = 64
 
-	// maxRejected is how many statements in a row, to end them, the server may
-	// reject. Then they are forgotten: the Session may have no right to end them.
-	maxRejected = 10
+	// maxEndFailures is how many statements in a row, to end them, may fail. Then
+	// they are forgotten. The Session may have no right to end them, or the
+	// statement itself may cost the connection.
+	maxEndFailures = 10
 )
 
 // rememberProcessLocked remembers the server process of c, which is lost. The
@@ -154,6 +156,12 @@ func (s *Session) rememberProcessLocked(c *connection) {
 	if !ok || t.Process().PID == 0 {
 		return
 	}
+	if c.served { // what failed was in an earlier outage
+		s.endFailures = 0
+	}
+	if s.endFailures >= maxEndFailures {
+		return
+	}
 	if len(s.leftProcesses) >= maxLeft {
 		s.leftProcesses = slices.Delete(s.leftProcesses, 0, 1)
 	}
@@ -162,7 +170,7 @@ func (s *Session) rememberProcessLocked(c *connection) {
 
 // prepareEndLocked takes the server processes that lost connections have left
 // behind, to end them. Their locks have ended in this process. It does so when
-// c is new, and with each heartbeat until they are gone or maxRejected is
+// c is new, and with each heartbeat until they are gone or maxEndFailures is
 // reached.
 //
 // It also begins what is due once a heartbeat, and before the first batch.
@@ -190,17 +198,14 @@ func (c *connection) endLeft(left []dialect.Process) ([]dialect.Process, error) 
 }
 
 // completeEnd keeps the processes that are still there for the next heartbeat,
-// unless the server has rejected too many statements to end them.
+// unless too many statements to end them have failed.
 func (c *connection) completeEnd(err error) (beat bool) {
 	s := c.slot.s
 	s.table.mu.Lock()
-	switch {
-	case err == nil:
-		s.leftRejected = 0
-	case dialect.Survives(err):
-		if s.leftRejected++; s.leftRejected == maxRejected {
-			c.round.left, s.leftRejected = nil, 0
-		}
+	if err == nil {
+		s.endFailures = 0
+	} else if s.endFailures++; s.endFailures >= maxEndFailures {
+		c.round.left = nil
 	}
 	s.leftProcesses = append(c.round.left, s.leftProcesses...)
 	s.table.mu.Unlock()

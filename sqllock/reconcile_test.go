@@ -98,6 +98,7 @@ func TestReleaseWithoutAWaiterLeavesOthersTheirTime(t *testing.T) {
 type fakeProcesses struct {
 	*fakeServer
 	rejects int
+	with    error // how the first ones fail
 
 	countMu sync.Mutex
 	asked   int
@@ -125,20 +126,29 @@ func (s *terminatingSession) Terminate([]dialect.Process) ([]dialect.Process, er
 	f.countMu.Lock()
 	defer f.countMu.Unlock()
 	if f.asked++; f.asked <= f.rejects {
-		return nil, &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
+		return nil, f.with
 	}
 	return nil, nil
 }
 
-// The server process of a lost connection is ended, even if the server rejects
-// that at first. A server that always rejects it is not asked for ever.
-func TestLeftProcessIsEndedAfterARejection(t *testing.T) {
-	for _, tt := range []struct{ rejects, asked int }{{0, 1}, {1, 2}, {1 << 30, maxRejected}} {
-		processes := &fakeProcesses{rejects: tt.rejects}
+// The server process of a lost connection is ended, even if that fails at first.
+// A server where it always fails is not asked for ever, and serves: also one where
+// it costs the connection each time.
+func TestLeftProcessIsEndedAfterAFailure(t *testing.T) {
+	rejected := &dialect.Failure{Kind: dialect.Statement, Reason: "simulated"}
+	for _, tt := range []struct {
+		rejects, asked int
+		with           error
+	}{
+		{0, 1, nil}, {1, 2, rejected}, {1 << 30, maxEndFailures, rejected},
+		{1, 2, errGone}, {1 << 30, maxEndFailures, errGone},
+	} {
+		processes := &fakeProcesses{rejects: tt.rejects, with: tt.with}
 		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 			server.session(0).hooks(nil, func() error { return errGone })
 			beginTry(background, s, ID(1)) // finds the loss
 			time.Sleep(time.Hour)
+			mustTry(t, s, ID(2))
 			processes.countMu.Lock()
 			defer processes.countMu.Unlock()
 			if processes.asked != tt.asked {

@@ -223,20 +223,23 @@ func TestSetAmongManySecrets(t *testing.T) {
 // Callers whose secrets are checked one after the other are not told that the
 // database does not answer. It does, slowly.
 func TestManySecretsOnASlowServer(t *testing.T) {
-	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		session := server.session(0)
-		session.mu.Lock()
-		session.onUse = func() error { time.Sleep(answerTimeout / 2); return nil }
-		session.mu.Unlock()
-		var calls []<-chan called
-		for i := range 10 {
-			calls = append(calls, beginTry(background, s, tenantKey(i)))
-		}
-		time.Sleep(10 * answerTimeout)
-		for _, c := range calls {
-			wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
-		}
-	})
+	for _, room := range []int{1000, 2} { // keys in a statement
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			server.carry(room)
+			session := server.session(0)
+			session.mu.Lock()
+			session.onUse = func() error { time.Sleep(answerTimeout / 2); return nil }
+			session.mu.Unlock()
+			var calls []<-chan called
+			for i := range 10 {
+				calls = append(calls, beginTry(background, s, tenantKey(i)))
+			}
+			time.Sleep(20 * answerTimeout)
+			for _, c := range calls {
+				wantErr(t, "TryLock", returned(t, "TryLock", c), nil)
+			}
+		})
+	}
 }
 
 // A drop whose response gets lost may have happened. The connection checks the
@@ -453,6 +456,43 @@ func TestSecretAndAliasInFlight(t *testing.T) {
 			t.Errorf("%d locks in the database", n)
 		}
 	})
+}
+
+// A secret stays in use while a key is held under it, even if the number of the
+// key was first acquired by another name.
+func TestSecretOfAnAliasStays(t *testing.T) {
+	key := tenantKey(0)
+	alias := ID(key.Int64())
+	for name, acquire := range map[string]func(t *testing.T, s *Session, server *fakeServer) *Lock{
+		"taken over while it is released": func(t *testing.T, s *Session, server *fakeServer) *Lock {
+			lock := mustTry(t, s, alias)
+			hook, resume := hold(t)
+			server.session(0).hooks(hook, nil)
+			beginTry(background, s, ID(1)) // the release waits for the next statement
+			beginUnlock(lock)
+			lock = mustTry(t, s, key)
+			server.session(0).hooks(nil, nil)
+			resume()
+			return lock
+		},
+		"joined as a reader": func(t *testing.T, s *Session, _ *fakeServer) *Lock {
+			mustRead(t, s, alias)
+			return mustRead(t, s, key)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				mustUnlock(t, mustTry(t, s, key))
+				lock := acquire(t, s, server)
+				for i := 1; i < 10*maxSecrets; i++ {
+					mustUnlock(t, mustTry(t, s, tenantKey(i)))
+				}
+				if lock.Err() == nil && !server.uses(0, key) {
+					t.Error("the secret of a key that is held was dropped")
+				}
+			})
+		})
+	}
 }
 
 // A caller that waits for a key whose secret is refused learns why it waited

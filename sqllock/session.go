@@ -57,7 +57,7 @@ type Session struct {
 	growAfter     time.Duration // no other connection until then; 0: none has failed
 	conflicts     map[secretCheck]secretConflict
 	leftProcesses []dialect.Process // of lost connections: the server may still have them
-	leftRejected  int               // statements in a row, to end them, that the server rejected
+	endFailures   int               // statements in a row, to end them, that failed
 	room          room              // in the server's lock table
 	address       net.Addr          // where the last connection led to; nil: not known
 	counters      counters

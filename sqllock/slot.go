@@ -123,6 +123,14 @@ func (sl *slot) notifyLocked() {
 	}
 }
 
+// waitSinceLocked notes that a caller of what is queued, or is about to be, has
+// waited since then, in a statement that did not do its work.
+func (sl *slot) waitSinceLocked(then time.Duration) {
+	if sl.oldest == 0 || then < sl.oldest {
+		sl.oldest = then
+	}
+}
+
 // signal leaves a token for the goroutine of the connection, if there is none.
 func (sl *slot) signal() {
 	select {

@@ -64,16 +64,16 @@ func (s *surveyingSession) LockTable() (dialect.LockTable, error) {
 }
 
 // withTable runs test in virtual time with a Session on a server with a lock table.
-func withTable(t *testing.T, size, peers int, test func(t *testing.T, s *Session, table *fakeTable)) {
+func withTable(t *testing.T, size, peers int, test func(t *testing.T, s *Session, table *fakeTable), opts ...Option) {
 	t.Helper()
 	table := &fakeTable{size: size, peers: peers}
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		synctest.Wait()
 		test(t, s, table)
-	}, func(o *options) {
+	}, append(opts, func(o *options) {
 		table.fakeServer = o.dialect.(*fakeServer)
 		o.dialect = table
-	})
+	})...)
 }
 
 // takeUntilFull takes keys from first on until there is no room. It returns how

@@ -47,6 +47,7 @@ var scenarios = []struct {
 	{scenario{"in-process", inProcess}, true},
 	{scenario{"fleet", fleet}, false},
 	{scenario{"requests", requests}, false},
+	{scenario{"metrics", withMetrics}, false},
 	{scenario{"waiting", waiting}, false},
 }
 

@@ -54,10 +54,7 @@ func (b *bench) pairContestants(contenders []locks.Contender, env locks.Env, cal
 // measurePairs has so many callers take and give back locks, each that of a name of
 // its own: users who send one request after the other.
 func (b *bench) measurePairs(ctx context.Context, l locks.Locks, callers int) (results.Round, error) {
-	names := make([]string, callers)
-	for i := range names {
-		names[i] = fmt.Sprintf("user-%d", i)
-	}
+	names := callerNames(callers)
 	// Of thousands of callers the slow contenders serve each once in half a
 	// second.
 	turns := time.Duration(callers) * time.Second / 4096
@@ -75,4 +72,13 @@ func (b *bench) measurePairs(ctx context.Context, l locks.Locks, callers int) (r
 		return results.Round{}, m.FirstErr
 	}
 	return round(m), nil
+}
+
+// callerNames are names of locks, one for each caller.
+func callerNames(callers int) []string {
+	names := make([]string, callers)
+	for i := range names {
+		names[i] = fmt.Sprintf("user-%d", i)
+	}
+	return names
 }

@@ -17,9 +17,17 @@ import (
 	"testing"
 )
 
-// doesNotCompile is the one mark that a Go block may have: an HTML comment
-// "go: does not compile" on the line above its fence.
-const doesNotCompile = "does not compile"
+// The marks that a Go block may have, in an HTML comment on the line above its
+// fence:
+//
+//   - "go: does not compile"
+//   - "go: is in PATH": the code needs a module that this one does not. It is a
+//     part of the file at PATH below the root, which the tests of its own module
+//     compile.
+const (
+	doesNotCompile = "does not compile"
+	isIn           = "is in "
+)
 
 // A checker type-checks the Go blocks of pages against the module.
 //
@@ -63,6 +71,9 @@ func newChecker(t *testing.T) *checker {
 
 // check returns what is wrong with a block, or nil.
 func (c *checker) check(b block) error {
+	if path, ok := strings.CutPrefix(b.mark, isIn); ok {
+		return partOf(filepath.Join(root, filepath.FromSlash(path)), b.code)
+	}
 	err := c.compile(b.code)
 	switch b.mark {
 	case "":
@@ -73,7 +84,33 @@ func (c *checker) check(b block) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("unknown mark %q: the only one is %q", b.mark, doesNotCompile)
+	return fmt.Errorf("unknown mark %q: it is neither %q nor %q", b.mark, doesNotCompile, isIn+"PATH")
+}
+
+// partOf reports whether the lines of code follow each other in the file at
+// path. Indentation and empty lines do not count.
+func partOf(path, code string) error {
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(flush(string(file)), flush(code)) {
+		return fmt.Errorf("the code is not in %s", path)
+	}
+	return nil
+}
+
+// flush is text without indentation and empty lines. It begins and ends with a
+// line break, so that only whole lines match.
+func flush(text string) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // compile type-checks a whole file, declarations, or statements. Names that the
@@ -191,6 +228,10 @@ func TestCheckBlock(t *testing.T) {
 		{"code that is marked", "locks.TryLock(ctx)", doesNotCompile, true},
 		{"a mark that is not true", "locks.Stats()", doesNotCompile, false},
 		{"a mark that is not known", "locks.Stats()", "wrong", false},
+		{"a part of a file", "type checker struct {\n\n\t\tfset     *token.FileSet", isIn + "internal/pages/gocode_test.go", true},
+		{"not a part of the file", "type checker struct {\nno such line", isIn + "internal/pages/gocode_test.go", false},
+		{"half a line of the file", "type check", isIn + "internal/pages/gocode_test.go", false},
+		{"a part of no file", "locks.Stats()", isIn + "internal/pages/none.go", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,6 +15,9 @@ const (
 	HoldersApart    = "on a connection of its own"
 )
 
+// Limiter is the contender of the scenario of metrics.
+const Limiter = "a limiter on latchkey, pgx"
+
 // A goal is a target of the project for one figure: a floor that must hold, and
 // the goal that we work towards. A ratio is taken within a round, in which both
 // sides ran shortly after each other.

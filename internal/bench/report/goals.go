@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/bench/locks"
+	"github.com/latchkey-go/latchkey/internal/bench/metered"
 	"github.com/latchkey-go/latchkey/internal/bench/results"
 )
 
 // goals are the project's targets, in the order in which Print lists them.
 func goals() []goal {
-	return slices.Concat(pairGoals(), redisGoals(), processorGoals(), connectionGoals(), inProcessGoals())
+	return slices.Concat(pairGoals(), redisGoals(), processorGoals(), connectionGoals(), metricsGoals(), inProcessGoals())
 }
 
 func pairGoals() []goal {
@@ -138,6 +139,23 @@ func connectionGoals() []goal {
 			measure: ratio("refusals", 64, locks.KitPgx, locks.PerConnectionPgx, results.Rate),
 		},
 	}
+}
+
+func metricsGoals() (all []goal) {
+	for _, kind := range []metered.Kind{metered.OpenTelemetry, metered.Prometheus} {
+		for _, q := range []struct {
+			name   string
+			figure results.Figure
+		}{{"p50", results.P50}, {"p99", results.P99}} {
+			all = append(all, goal{
+				what: q.name + " of a pair through a limiter, 64 callers, " + string(kind) + " against no metrics", floor: 1.03, goal: 1.01, less: true, unit: times,
+				measure: func(r *results.Results) results.Spread {
+					return r.Find("metrics", Limiter, string(kind), 64).Ratio(r.Find("metrics", Limiter, string(metered.Off), 64), q.figure)
+				},
+			})
+		}
+	}
+	return all
 }
 
 func inProcessGoals() []goal {

@@ -61,6 +61,11 @@ var sections = []section{
 	},
 	{scenario: "grpc", title: "gRPC, end to end", text: "The same as a unary call."},
 	{
+		scenario: "metrics", title: "With metrics", x: "callers",
+		text: "Pairs through a limiter on a Session over pgx, whose figures a module for metrics shows, or none.\n" +
+			"They are read ten times a second. The three take turns of 10 ms.",
+	},
+	{
 		scenario: "waiting", title: "Waiting",
 		text: "Four processes with 64 callers each wait for 16 keys. p50 and p99 are those of the wait.",
 	},

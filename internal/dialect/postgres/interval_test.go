@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"database/sql"
 	"math"
 	"testing"
 	"time"
@@ -13,11 +12,7 @@ import (
 // interval of more than 2^31 microseconds or seconds that is written in one unit.
 func TestInterval(t *testing.T) {
 	t.Parallel()
-	db, err := sql.Open("pgx", pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openPool(t, "pgx", pgtest.Database(t))
 	for _, d := range []time.Duration{
 		-time.Hour, 0, time.Microsecond, 999999 * time.Microsecond, time.Second,
 		2147483647 * time.Microsecond, 2147483648 * time.Microsecond, time.Hour,

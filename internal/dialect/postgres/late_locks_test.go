@@ -90,11 +90,7 @@ func TestTerminateLooksAgain(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(driver+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				db, err := sql.Open(driver, pgtest.Database(t))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = db.Close() })
+				db := openPool(t, driver, pgtest.Database(t))
 				l, alive := lateLock(t, db)
 				if tt.look != nil {
 					tt.look(&l)

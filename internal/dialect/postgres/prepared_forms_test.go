@@ -1,10 +1,7 @@
 package postgres
 
 import (
-	"context"
-	"database/sql"
 	"testing"
-	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -14,16 +11,7 @@ import (
 // is prepared.
 func TestNoMoreThanMaxPrepared(t *testing.T) {
 	t.Parallel()
-	db, err := sql.Open("pgx", pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	s, err := Dialect{}.Open(context.Background(), db, dialect.Settings{Lease: time.Minute, StatementTimeout: time.Minute, Proof: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Destroy()
+	s := opened(t, "pgx", pgtest.Database(t))
 	kinds := []dialect.Key{{Space: dialect.Bigint, ID: 1}, {Space: dialect.TwoInts, ID: 1}, dialect.Key{Space: dialect.Bigint, ID: 2}.Shared(), dialect.Key{Space: dialect.TwoInts, ID: 2}.Shared()}
 	var held []dialect.Key
 	for shape := range 1 << (2 * len(kinds)) {
@@ -43,7 +31,7 @@ func TestNoMoreThanMaxPrepared(t *testing.T) {
 			t.Fatalf("shape %b: %v, not held %v, busy %v", shape, err, b.NotHeld, b.Busy)
 		}
 	}
-	if n := len(s.(*session).statements.prepared); n != maxPrepared+1 {
+	if n := len(s.statements.prepared); n != maxPrepared+1 {
 		t.Errorf("%d statements are prepared, want %d", n, maxPrepared+1)
 	}
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,22 +11,6 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
-
-// opened is a session on a database.
-func opened(t *testing.T, driver, dsn string) dialect.Session {
-	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	s, err := Dialect{}.Open(t.Context(), db, dialect.Settings{Lease: time.Hour, StatementTimeout: time.Minute, Proof: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Destroy)
-	return s
-}
 
 // uses reports whether s uses c after UseSecret.
 func uses(t *testing.T, s dialect.Session, c dialect.SecretCheck) bool {
@@ -217,7 +200,7 @@ func TestSecretCheckLeftByAnError(t *testing.T) {
 		t.Fatal("the first session is refused")
 	}
 	// The statement between the two looks at a moment at which there was no fleet.
-	if _, err := s.(*session).conn.ExecContext(t.Context(), "SELECT pg_advisory_lock_shared($1::int, $2::int)", wrong.Class, wrong.Fingerprint); err != nil {
+	if _, err := s.conn.ExecContext(t.Context(), "SELECT pg_advisory_lock_shared($1::int, $2::int)", wrong.Class, wrong.Fingerprint); err != nil {
 		t.Fatal(err)
 	}
 	if uses(t, opened(t, "pgx", dsn), right) {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"testing"
@@ -11,20 +10,32 @@ import (
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
+// openPool returns a pool of connections to a database.
+func openPool(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// opened returns a session on a database.
+func opened(t *testing.T, driver, dsn string) *session {
+	t.Helper()
+	s, err := Dialect{}.Open(t.Context(), openPool(t, driver, dsn), dialect.Settings{Lease: time.Hour, StatementTimeout: time.Minute, Proof: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Destroy)
+	return s.(*session)
+}
+
 // A session does not accept a response of another server process.
 func TestOtherProcessAnswers(t *testing.T) {
 	t.Parallel()
-	db, err := sql.Open("pgx", pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	opened, err := Dialect{}.Open(context.Background(), db, dialect.Settings{Lease: time.Minute, StatementTimeout: time.Minute, Proof: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Destroy()
-	s := opened.(*session)
+	s := opened(t, "pgx", pgtest.Database(t))
 	s.pid++ // as if a pooler had moved it
 	var failure *dialect.Failure
 	if err := s.Exchange(&dialect.Batch{}); !errors.As(err, &failure) || failure.Kind != dialect.NotExclusive {
@@ -39,16 +50,7 @@ func TestOtherProcessAnswers(t *testing.T) {
 // and tried at once is reported as not held.
 func TestReleasesAreCarriedOutFirst(t *testing.T) {
 	t.Parallel()
-	db, err := sql.Open("pgx", pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	s, err := Dialect{}.Open(context.Background(), db, dialect.Settings{Lease: time.Minute, StatementTimeout: time.Minute, Proof: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Destroy()
+	s := opened(t, "pgx", pgtest.Database(t))
 	for _, keys := range [][]dialect.Key{{{Space: dialect.Bigint, ID: 1}, {Space: dialect.Bigint, ID: 2}}, {{Space: dialect.TwoInts, ID: 1}}} {
 		b := &dialect.Batch{Release: keys, Try: keys}
 		if err := s.Exchange(b); err != nil {

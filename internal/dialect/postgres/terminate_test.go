@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"database/sql"
 	"slices"
 	"strings"
 	"testing"
@@ -17,21 +16,13 @@ import (
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
-	admin := openPool(t, dsn)
+	admin := openPool(t, "pgx", dsn)
 	if _, err := admin.Exec("DO $$ BEGIN CREATE ROLE left_outsider LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$"); err != nil {
 		t.Fatal(err)
 	}
-	opened := func(dsn string) *session {
-		s, err := Dialect{}.Open(t.Context(), openPool(t, dsn), dialect.Settings{Lease: time.Minute, StatementTimeout: time.Minute, Proof: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Destroy)
-		return s.(*session)
-	}
 	scheme, rest, _ := strings.Cut(dsn, "://")
 	_, rest, _ = strings.Cut(rest, "@")
-	one, two, outsider := opened(dsn), opened(dsn), opened(scheme+"://left_outsider@"+rest)
+	one, two, outsider := opened(t, "pgx", dsn), opened(t, "pgx", dsn), opened(t, "pgx", scheme+"://left_outsider@"+rest)
 	lives := func(s *session) bool {
 		var n int
 		if err := admin.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", s.pid).Scan(&n); err != nil {
@@ -41,7 +32,7 @@ func TestTerminate(t *testing.T) {
 	}
 	later := two.Process()
 	later.Start--
-	renamed := opened(dsn) // as by a pooler, before another client gets the process
+	renamed := opened(t, "pgx", dsn) // as by a pooler, before another client gets the process
 	if _, err := renamed.conn.ExecContext(t.Context(), "RESET application_name"); err != nil {
 		t.Fatal(err)
 	}
@@ -70,14 +61,4 @@ func TestTerminate(t *testing.T) {
 	if !lives(one) || !lives(two) || !lives(renamed) {
 		t.Error("a process was ended that was not meant")
 	}
-}
-
-func openPool(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
 }

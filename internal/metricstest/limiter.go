@@ -1,0 +1,158 @@
+package metricstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// requests is the series of the requests of a limiter with a result.
+func requests(limiter, result string) string {
+	return fmt.Sprintf(`latchkey_limiter_requests_total{limiter=%q,result=%q}`, limiter, result)
+}
+
+// of is the series name of a limiter.
+func of(name, limiter string) string { return fmt.Sprintf(`%s{limiter=%q}`, name, limiter) }
+
+// limit returns a limiter that s shows.
+func limit(s Subject, locks sqllock.Locker, ns sqllock.Namespace, opts ...ratelimit.Option) *ratelimit.Limiter {
+	l := ratelimit.OneAtATime(locks, ns, append(s.LimiterOptions(), opts...)...)
+	s.Limiter(l)
+	return l
+}
+
+// open opens a Session that s shows.
+func open(t *testing.T, s Subject, name, driver, dsn string, opts ...sqllock.Option) *sqllock.Session {
+	t.Helper()
+	locks := dbtest.Session(t, driver, dsn, append(s.SessionOptions(name), opts...)...)
+	s.Session(name, locks)
+	return locks
+}
+
+func acquire(t *testing.T, l *ratelimit.Limiter, id string) *sqllock.Lock {
+	t.Helper()
+	lock, err := l.Acquire(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	return lock
+}
+
+// Each result of a request counts once, under its own word. Every other word is
+// there too, and is 0.
+func results(t *testing.T, start func(*testing.T) Subject) {
+	tests := []struct {
+		result string
+		opts   []ratelimit.Option
+		busy   bool // another process holds the id
+		id     string
+	}{
+		{result: "admitted", id: "ada"},
+		{result: "busy", id: "ada", busy: true},
+		{result: "wait_timeout", id: "ada", busy: true, opts: []ratelimit.Option{ratelimit.WithWait(5*time.Millisecond, 1)}},
+		{result: "dry_run", id: "ada", busy: true, opts: []ratelimit.Option{ratelimit.WithDryRun()}},
+		{result: "error", id: ""},
+	}
+	words := []string{"admitted", "busy", "wait_timeout", "canceled", "failed_open", "dry_run", "error"}
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := start(t)
+		locks, elsewhere := dbtest.Session(t, driver, dsn), dbtest.Session(t, driver, dsn)
+		for _, tt := range tests {
+			l := limit(s, locks, sqllock.Namespace(tt.result), tt.opts...)
+			for _, word := range words {
+				want(t, s, figures{requests(tt.result, word): 0})
+			}
+			if tt.busy {
+				dbtest.Lock(t, elsewhere, l.Namespace().Key(tt.id))
+			}
+			_, _ = l.Acquire(t.Context(), tt.id) // the figures say how it ended
+			for _, word := range words {
+				n := 0.
+				if word == tt.result {
+					n = 1
+				}
+				want(t, s, figures{requests(tt.result, word): n})
+			}
+		}
+	})
+}
+
+// A lock that is held is active. When it is released or lost it has a duration.
+func hold(t *testing.T, start func(*testing.T) Subject) {
+	const active, durations = "latchkey_limiter_active_leases", "latchkey_limiter_lease_duration_seconds_count"
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := start(t)
+		locks := dbtest.Session(t, driver, dsn)
+		l := limit(s, locks, "export")
+		released, lost := acquire(t, l, "ada"), acquire(t, l, "bob")
+		want(t, s, figures{of(active, "export"): 2})
+		dbtest.Unlock(t, released)
+		want(t, s, figures{of(active, "export"): 1, of(durations, "export"): 1})
+		terminate(t, driver, dsn)
+		<-lost.Context().Done()
+		eventually(t, s, of(durations, "export"), 2)
+		want(t, s, figures{of(active, "export"): 0, requests("export", "admitted"): 2})
+		if sum := read(t, s)[of("latchkey_limiter_lease_duration_seconds_sum", "export")]; sum <= 0 {
+			t.Errorf("both locks were held for %v s", sum)
+		}
+	})
+}
+
+// A request that waits is queued, and has a time in the queue at its end.
+func queue(t *testing.T, start func(*testing.T) Subject) {
+	const queued, times = "latchkey_limiter_queued_requests", "latchkey_limiter_request_time_in_queue_seconds_count"
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := start(t)
+		l := limit(s, dbtest.Session(t, driver, dsn), "export", ratelimit.WithWait(time.Hour, 2))
+		held := acquire(t, l, "ada")
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := func(ctx context.Context) <-chan error {
+			done := make(chan error, 1)
+			go func() { _, err := l.Acquire(ctx, "ada"); done <- err }()
+			return done
+		}
+		canceled := wait(ctx)
+		eventually(t, s, of(queued, "export"), 1)
+		admitted := wait(t.Context())
+		eventually(t, s, of(queued, "export"), 2)
+		cancel()
+		if err := <-canceled; !errors.Is(err, context.Canceled) {
+			t.Fatalf("Acquire: %v", err)
+		}
+		want(t, s, figures{of(queued, "export"): 1, requests("export", "canceled"): 1, of(times, "export"): 1})
+		dbtest.Unlock(t, held)
+		if err := <-admitted; err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		want(t, s, figures{of(queued, "export"): 0, requests("export", "admitted"): 2, of(times, "export"): 2})
+		if sum := read(t, s)[of("latchkey_limiter_request_time_in_queue_seconds_sum", "export")]; sum <= 0 {
+			t.Errorf("both waited for %v s", sum)
+		}
+	})
+}
+
+// The figures of limiters of one namespace are added up. One that is given twice
+// counts once.
+func sameNamespace(t *testing.T, start func(*testing.T) Subject) {
+	s := start(t)
+	locks := sqllock.NewMemory()
+	one, two := limit(s, locks, "export"), limit(s, locks, "export")
+	s.Limiter(one)
+	dbtest.Unlock(t, acquire(t, one, "ada"))
+	acquire(t, two, "ada")
+	if _, err := one.Acquire(t.Context(), "ada"); !errors.Is(err, ratelimit.ErrBusy) {
+		t.Fatalf("Acquire: %v", err)
+	}
+	want(t, s, figures{
+		requests("export", "admitted"):                                2,
+		requests("export", "busy"):                                    1,
+		of("latchkey_limiter_active_leases", "export"):                1,
+		of("latchkey_limiter_lease_duration_seconds_count", "export"): 1,
+	})
+}

@@ -1,0 +1,111 @@
+package metricstest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// main is the series name of the Session main.
+func main(name string) string { return name + `{session="main"}` }
+
+// terminate ends the server processes of Sessions on the database of dsn.
+func terminate(t *testing.T, driver, dsn string) {
+	t.Helper()
+	const sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity" +
+		" WHERE datname = current_database() AND application_name LIKE '%latchkey'"
+	if n := dbtest.Number(t, dbtest.Open(t, driver, dsn), sessions); n == 0 {
+		t.Fatal("no Session is there")
+	}
+}
+
+// Locks, waiters, connections, exchanges and the lease of a Session. Then it
+// loses its connection.
+func session(t *testing.T, start func(*testing.T) Subject) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := start(t)
+		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(5*time.Second))
+		want(t, s, figures{main("latchkey_session_locks"): 0, main("latchkey_session_connections"): 1, main("latchkey_session_heartbeat_seconds"): 1})
+
+		before := read(t, s)
+		lock := dbtest.Lock(t, locks, sqllock.ID(1))
+		want(t, s, figures{main("latchkey_session_locks"): 1})
+		for _, name := range []string{"latchkey_session_exchange_duration_seconds_count", "latchkey_session_exchange_duration_seconds_sum", "latchkey_session_exchange_keys_sum"} {
+			eventuallyIs(t, s, name+" grows", func(f figures) bool { return f[main(name)] > before[main(name)] }) // told after the caller
+		}
+		if left := read(t, s)[main("latchkey_session_lease_remaining_seconds")]; left <= 0 || left > 5 {
+			t.Errorf("%v s are left of a lease of 5 s", left)
+		}
+
+		waited := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, err := locks.Lock(ctx, sqllock.ID(1)); waited <- err }()
+		eventually(t, s, main("latchkey_session_waiters"), 1)
+		cancel()
+		<-waited
+		want(t, s, figures{main("latchkey_session_waiters"): 0})
+
+		terminate(t, driver, dsn)
+		<-lock.Context().Done()
+		eventually(t, s, main("latchkey_session_locks_lost_total"), 1)
+		if n := read(t, s).sum("latchkey_session_losses_total{"); n != 1 {
+			t.Errorf("%v losses were counted, want 1", n)
+		}
+		eventually(t, s, main("latchkey_session_connections"), 1)
+	})
+}
+
+// With a server that answers no more the lease runs out. Then the server is
+// gone, and a limiter that may fails open.
+func away(t *testing.T, start func(*testing.T) Subject) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		dsn, err := cluster.CreateDatabase(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start(t)
+		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(2*time.Second))
+		if err := cluster.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		eventuallyIs(t, s, "less than two heartbeats are left", func(f figures) bool {
+			left, two := f[main("latchkey_session_lease_remaining_seconds")], 2*f[main("latchkey_session_heartbeat_seconds")]
+			return f[main("latchkey_session_connections")] == 1 && left > 0 && left < two
+		})
+		if err := cluster.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, s, main("latchkey_session_connections"), 0)
+		want(t, s, figures{main("latchkey_session_lease_remaining_seconds"): 0})
+
+		l := limit(s, locks, "export", ratelimit.WithFailOpen())
+		if _, err := l.Acquire(t.Context(), "ada"); err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		want(t, s, figures{requests("export", "failed_open"): 1, requests("export", "admitted"): 0})
+	})
+}
+
+// The lock table counts what other clients of the server hold.
+func lockTable(t *testing.T, start func(*testing.T) Subject) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		dsn, err := cluster.CreateDatabase(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := start(t)
+		open(t, s, "main", driver, dsn, sqllock.WithLease(2*time.Second))
+		tx := dbtest.Transaction(t, dbtest.Open(t, driver, dsn))
+		if _, err := tx.Exec("SELECT pg_advisory_xact_lock(i) FROM generate_series(1, 150) i"); err != nil {
+			t.Fatal(err)
+		}
+		eventuallyIs(t, s, "the lock table is over 70 % full", func(f figures) bool {
+			return f[main("latchkey_session_lock_table_utilization_ratio")] > 0.7
+		})
+	}, pgtest.WithSettings(map[string]string{"max_connections": "20", "max_locks_per_transaction": "10"}))
+}

@@ -1,0 +1,118 @@
+package otellatchkey
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+)
+
+// The attributes. They are spelled like the labels of package promlatchkey, so
+// one dashboard and one set of rules serve both.
+const (
+	limiterKey  = attribute.Key("limiter")
+	resultKey   = attribute.Key("result")
+	sessionKey  = attribute.Key("session")
+	causeKey    = attribute.Key("cause")
+	kindKey     = attribute.Key("kind")
+	stateKey    = attribute.Key("state")
+	campaignKey = attribute.Key("campaign")
+)
+
+// results are those of the decisions, without the ends of a hold.
+var results = []ratelimit.Result{
+	ratelimit.Admitted, ratelimit.Busy, ratelimit.WaitTimeout, ratelimit.Canceled,
+	ratelimit.FailedOpen, ratelimit.DryRun, ratelimit.Failed,
+}
+
+// collect is the callback of the observable instruments. It asks no database.
+func (m *Metrics) collect(_ context.Context, o metric.Observer) error {
+	r, out := m.registered(), collection{&m.instruments, o}
+	for namespace, sum := range sumByNamespace(r.limiters) {
+		out.limiter(namespace, sum)
+	}
+	for name, s := range r.sessions {
+		out.session(name, s.Stats())
+	}
+	for name, c := range r.campaigns {
+		out.campaign(name, c.Status())
+	}
+	for f, n := range r.findings {
+		o.ObserveInt64(m.instruments.findings, n, metric.WithAttributes(kindKey.String(f.kind), stateKey.String(f.state)))
+	}
+	return nil
+}
+
+// A collection is one call of the callback.
+type collection struct {
+	*instruments
+	metric.Observer
+}
+
+// limiter observes the figures of the limiters of one namespace. Every result
+// is there from the first collection on, so that a rule sees the first request
+// as an increase.
+func (c collection) limiter(namespace sqllock.Namespace, f limiterFigures) {
+	name := limiterKey.String(string(namespace))
+	for _, result := range results {
+		c.ObserveInt64(c.requests, f.requests[result], metric.WithAttributes(name, resultKey.String(string(result))))
+	}
+	of := metric.WithAttributes(name)
+	c.ObserveInt64(c.activeLeases, f.active, of)
+	c.ObserveInt64(c.queued, f.queued, of)
+}
+
+func (c collection) session(name string, s sqllock.Stats) {
+	of := metric.WithAttributes(sessionKey.String(name))
+	c.ObserveInt64(c.locks, int64(s.Held), of)
+	c.ObserveInt64(c.waiters, int64(s.Waiting), of)
+	c.ObserveInt64(c.connections, int64(s.Connections), of)
+	for cause, n := range s.LossesBy {
+		c.ObserveInt64(c.losses, int64(n), metric.WithAttributes(sessionKey.String(name), causeKey.String(cause)))
+	}
+	c.ObserveInt64(c.locksLost, int64(s.LocksLost), of)
+	c.ObserveFloat64(c.leaseRemaining, s.LeaseRemaining.Seconds(), of)
+	c.ObserveFloat64(c.heartbeat, s.Heartbeat.Seconds(), of)
+	if s.TableSize > 0 {
+		c.ObserveFloat64(c.utilization, float64(s.TableUsed)/float64(s.TableSize), of)
+	}
+}
+
+func (c collection) campaign(name string, s election.Status) {
+	of := metric.WithAttributes(campaignKey.String(name))
+	leads := int64(0)
+	if s.Leader {
+		leads = 1
+	}
+	c.ObserveInt64(c.leader, leads, of)
+	c.ObserveInt64(c.terms, int64(s.Terms), of)
+}
+
+// limiterFigures are the figures of the limiters of one namespace.
+type limiterFigures struct {
+	requests       map[ratelimit.Result]int64
+	active, queued int64
+}
+
+// sumByNamespace adds up the figures of limiters that share their limit.
+func sumByNamespace(limiters []*ratelimit.Limiter) map[sqllock.Namespace]limiterFigures {
+	sums := make(map[sqllock.Namespace]limiterFigures)
+	for _, l := range limiters {
+		sum, ok := sums[l.Namespace()]
+		if !ok {
+			sum.requests = make(map[ratelimit.Result]int64)
+		}
+		s := l.Stats()
+		for _, result := range results {
+			sum.requests[result] += int64(s.Requests[result])
+		}
+		sum.active += int64(s.Active)
+		sum.queued += int64(s.Queued)
+		sums[l.Namespace()] = sum
+	}
+	return sums
+}

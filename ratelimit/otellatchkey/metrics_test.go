@@ -1,0 +1,153 @@
+package otellatchkey_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/ratelimit/otellatchkey"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// The histograms have the bounds of the figures that package promlatchkey shows.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	reader := sdk.NewManualReader()
+	m, err := otellatchkey.New(otellatchkey.WithMeterProvider(sdk.NewMeterProvider(sdk.WithReader(reader))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range []ratelimit.Result{ratelimit.Released, ratelimit.Admitted} {
+		m.Observe(t.Context(), ratelimit.Event{Namespace: "export", Result: result, Held: 1, Waited: 1})
+	}
+	m.SessionObserver("main").Exchanged(time.Millisecond, 1)
+	session := dbtest.Session(t, "pgx", pgtest.Database(t)).Stats()
+	if l := ratelimit.OneAtATime(sqllock.NewMemory(), "export").Stats(); !slices.Equal(l.LeaseDuration.Bounds, session.ExchangeTime.Bounds) || !slices.Equal(l.TimeInQueue.Bounds, session.ExchangeTime.Bounds) {
+		t.Errorf("a limiter has the bounds %v and %v", l.LeaseDuration.Bounds, l.TimeInQueue.Bounds)
+	}
+	seen := 0
+	for _, i := range collect(t, reader) {
+		var got, want []float64
+		switch data := i.Data.(type) {
+		case metricdata.Histogram[float64]:
+			got, want = data.DataPoints[0].Bounds, session.ExchangeTime.Bounds
+		case metricdata.Histogram[int64]:
+			got, want = data.DataPoints[0].Bounds, session.ExchangeKeys.Bounds
+		default:
+			continue
+		}
+		seen++
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the bounds %v, want %v", i.Name, got, want)
+		}
+	}
+	if seen != 4 {
+		t.Errorf("%d histograms, want 4", seen)
+	}
+}
+
+// After Close nothing is collected any more.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.Limiter(ratelimit.OneAtATime(sqllock.NewMemory(), "export"))
+	if s.Exposition(t) == "" {
+		t.Fatal("nothing is collected")
+	}
+	for range 2 {
+		if err := s.(subject).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if text := s.Exposition(t); text != "" {
+			t.Errorf("it is collected after Close:\n%s", text)
+		}
+	}
+}
+
+// Without an option the instruments are those of the global MeterProvider.
+func TestGlobalProvider(t *testing.T) { // not parallel: it sets a global
+	before := otel.GetMeterProvider()
+	defer otel.SetMeterProvider(before)
+	reader := sdk.NewManualReader()
+	otel.SetMeterProvider(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	m, err := otellatchkey.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	if got := collect(t, reader); len(got) == 0 {
+		t.Error("nothing is collected")
+	}
+}
+
+// A meterProvider rejects an instrument, or the callback if that is named "".
+type meterProvider struct {
+	noop.MeterProvider
+	rejected string
+}
+
+type meter struct {
+	noop.Meter
+	rejected string
+}
+
+var errRejected = errors.New("rejected")
+
+func (p meterProvider) Meter(string, ...metric.MeterOption) metric.Meter {
+	return meter{rejected: p.rejected}
+}
+
+func (m meter) Float64Histogram(name string, opts ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	h, _ := m.Meter.Float64Histogram(name, opts...)
+	if name == m.rejected {
+		return h, errRejected
+	}
+	return h, nil
+}
+
+func (m meter) Int64ObservableCounter(name string, opts ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+	c, _ := m.Meter.Int64ObservableCounter(name, opts...)
+	if name == m.rejected {
+		return c, errRejected
+	}
+	return c, nil
+}
+
+func (m meter) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
+	if m.rejected == "" {
+		return nil, errRejected
+	}
+	return noop.Registration{}, nil
+}
+
+// New returns the error of the MeterProvider.
+func TestRejected(t *testing.T) {
+	t.Parallel()
+	for _, rejected := range []string{"latchkey.limiter.lease.duration", "latchkey.campaign.terms", ""} {
+		_, err := otellatchkey.New(otellatchkey.WithMeterProvider(meterProvider{rejected: rejected}))
+		if !errors.Is(err, errRejected) || !strings.HasPrefix(err.Error(), "otellatchkey: ") {
+			t.Errorf("%q is rejected: %v", rejected, err)
+		}
+	}
+}
+
+func TestNoProvider(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("WithMeterProvider(nil) does not panic")
+		}
+	}()
+	otellatchkey.WithMeterProvider(nil)
+}

@@ -1,0 +1,76 @@
+package promlatchkey_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/latchkey-go/latchkey/internal/metricstest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/ratelimit/promlatchkey"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+)
+
+// A subject is a Collector under test, with a registry of its own. A pedantic
+// registry compares what is collected with what is described.
+type subject struct {
+	*promlatchkey.Collector
+	registry *prometheus.Registry
+}
+
+func start(t *testing.T) metricstest.Subject {
+	t.Helper()
+	s := subject{promlatchkey.New(), prometheus.NewPedanticRegistry()}
+	if err := s.registry.Register(s.Collector); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (subject) LimiterOptions() []ratelimit.Option     { return nil }
+func (subject) SessionOptions(string) []sqllock.Option { return nil }
+
+func (s subject) Exposition(t *testing.T) string {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func TestCollector(t *testing.T) {
+	metricstest.Run(t, start)
+}
+
+// everything returns a registry in which each metric has a value, if values are
+// of a Memory and of nothing that is connected.
+func everything(t *testing.T) *promlatchkey.Collector {
+	t.Helper()
+	c := promlatchkey.New()
+	c.Limiter(ratelimit.OneAtATime(sqllock.NewMemory(), "export"))
+	c.Campaign("nightly", election.New(sqllock.NewMemory(), sqllock.ID(1)))
+	return c
+}
+
+// The names and texts follow Prometheus's rules.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	problems, err := testutil.CollectAndLint(everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}

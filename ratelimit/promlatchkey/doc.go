@@ -1,0 +1,21 @@
+// Package promlatchkey shows the figures of latchkey to Prometheus:
+//
+//	metrics := promlatchkey.New()
+//	prometheus.MustRegister(metrics)
+//
+//	metrics.Session("main", session)
+//	metrics.Limiter(ratelimit.OneAtATime(session, "export"))
+//	metrics.Campaign("nightly", campaign)
+//	go lockwatch.Watch(ctx, db, metrics.Finding)
+//
+// A [Collector] counts nothing by itself, except findings. It reads the Stats
+// and Status of what it was given, once for each scrape. A request costs
+// nothing more than without it.
+//
+// A label holds the namespace of a limiter, a name that the caller chose, or a
+// word of a fixed list. So no label holds an id, a key or a host, and the
+// number of series does not depend on ids.
+//
+// docs/metrics.md lists the metrics. A dashboard for Grafana and alert rules
+// are in the same folder: dashboard.json and alerts.yml.
+package promlatchkey

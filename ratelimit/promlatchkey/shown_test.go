@@ -1,0 +1,292 @@
+package promlatchkey_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+)
+
+// emitted are the series of a Collector with one of each, and their names,
+// labels and label values.
+type emitted struct {
+	series        []string
+	names, values map[string]bool // a value stands as label=value
+}
+
+func emit(t *testing.T) emitted {
+	t.Helper()
+	s := start(t).(subject)
+	locks := dbtest.Session(t, "pgx", pgtest.Database(t))
+	lockertest.Eventually(t, "the Session knows its lock table", func() bool { return locks.Stats().TableSize > 0 })
+	s.Session("main", locks)
+	s.Limiter(ratelimit.OneAtATime(locks, "export"))
+	s.Campaign("nightly", election.New(locks, sqllock.ID(1)))
+
+	e := emitted{names: map[string]bool{}, values: map[string]bool{}}
+	for line := range strings.Lines(s.Exposition(t)) {
+		if line[0] == '#' {
+			continue
+		}
+		series, _, _ := strings.Cut(line, " ")
+		e.series = append(e.series, series)
+		name, labels, _ := strings.Cut(series, "{")
+		e.names[name] = true
+		for _, m := range matcher.FindAllStringSubmatch(labels, -1) {
+			e.values[m[1]+"="+m[3]] = true
+		}
+	}
+	return e
+}
+
+var (
+	metricName = regexp.MustCompile(`\blatchkey_\w+`)
+	matcher    = regexp.MustCompile(`(\w+)\s*(=~?)\s*"([^"]*)"`)
+	alertName  = regexp.MustCompile(`(?m)^ *- alert: (\w+)$`)
+	alertExpr  = regexp.MustCompile(`(?ms)^        expr: (.*?)\n        (?:for|labels):`)
+)
+
+// check checks that expr asks for what the Collector emits: a metric's name, and
+// a label's value if it is not a variable or chosen by the caller.
+func (e emitted) check(t *testing.T, where, expr string) {
+	t.Helper()
+	names := metricName.FindAllString(expr, -1)
+	if len(names) == 0 {
+		t.Errorf("%s asks for no metric: %s", where, expr)
+	}
+	for _, name := range names {
+		if !e.names[name] {
+			t.Errorf("%s: the Collector does not emit %s", where, name)
+		}
+	}
+	for _, m := range matcher.FindAllStringSubmatch(expr, -1) {
+		if strings.HasPrefix(m[3], "$") {
+			continue
+		}
+		for value := range strings.SplitSeq(m[3], "|") {
+			if !e.values[m[1]+"="+value] {
+				t.Errorf("%s: the Collector emits no label %s=%q", where, m[1], value)
+			}
+		}
+	}
+}
+
+// A panel is a panel of dashboard.json.
+type panel struct {
+	Title, Type, Description string
+	Targets                  []struct{ Expr string }
+}
+
+type dashboard struct {
+	Templating struct {
+		List []struct{ Query any }
+	}
+	Panels []panel
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(readFile(t, "dashboard.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Every metric of the Collector is on the dashboard, and everything that the
+// dashboard asks for is emitted.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	e, d := emit(t), readDashboard(t)
+	shown := ""
+	for _, p := range d.Panels {
+		if p.Type == "row" {
+			continue
+		}
+		if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
+			t.Errorf("the panel %q is not complete", p.Title)
+		}
+		for _, target := range p.Targets {
+			e.check(t, p.Title, target.Expr)
+			shown += target.Expr + "\n"
+		}
+	}
+	for _, v := range d.Templating.List {
+		if query := fmt.Sprint(v.Query); strings.Contains(query, "latchkey") {
+			e.check(t, "a variable", query)
+		}
+	}
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for name := range e.names {
+		if name = suffix.ReplaceAllString(name, ""); !strings.Contains(shown, name) {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+}
+
+// Everything that the rules ask for is emitted. Each alert has a test, and an
+// entry on the page to which it leads.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	e, rules, tests, page := emit(t), readFile(t, "alerts.yml"), readFile(t, "alerts_test.yml"), readFile(t, "../../docs/metrics.md")
+	alerts, exprs := alertName.FindAllStringSubmatch(rules, -1), alertExpr.FindAllStringSubmatch(rules, -1)
+	if len(alerts) != 7 || len(exprs) != len(alerts) {
+		t.Fatalf("%d alerts and %d expressions", len(alerts), len(exprs))
+	}
+	for i, alert := range alerts {
+		name := alert[1]
+		e.check(t, name, exprs[i][1])
+		if !strings.Contains(tests, `alertname="`+name+`"`) {
+			t.Errorf("no test expects %s", name)
+		}
+		if !strings.Contains(page, "\n### "+name+"\n") || !strings.Contains(rules, "docs/metrics.md#"+strings.ToLower(name)+"\n") {
+			t.Errorf("%s does not lead to an entry of docs/metrics.md", name)
+		}
+	}
+	for _, series := range metricName.FindAllString(tests, -1) {
+		if !e.names[series] {
+			t.Errorf("alerts_test.yml has a series of %s, which the Collector does not emit", series)
+		}
+	}
+}
+
+// pageRow is a row of the table of instruments on docs/metrics.md: the
+// instrument, its unit and kind, the metric and its labels.
+var pageRow = regexp.MustCompile("(?m)^\\| `(latchkey\\.[a-z._]+)` \\| (\\S+), ([a-z -]+) \\| `(latchkey_\\w+)` \\| ([^|]+) \\|")
+
+// docs/metrics.md lists what the Collector emits, and how many series that are.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	e, page := emit(t), readFile(t, "../../docs/metrics.md")
+	listed := map[string]bool{}
+	for _, row := range pageRow.FindAllStringSubmatch(page, -1) {
+		name, labels := row[4], strings.NewReplacer("`", "", " ", "").Replace(row[5])
+		listed[name] = true
+		if row[3] == "histogram" {
+			name += "_count"
+		}
+		found := ""
+		for _, series := range e.series {
+			if of, pairs, _ := strings.Cut(series, "{"); of == name {
+				found = matcher.ReplaceAllString(strings.TrimSuffix(pairs, "}"), "$1")
+			}
+		}
+		if found != labels {
+			t.Errorf("%s has the labels %q, on the page %q", name, found, labels)
+		}
+	}
+	suffix, counts := regexp.MustCompile(`_(bucket|sum|count)$`), map[string]int{}
+	for _, series := range e.series {
+		name, _, _ := strings.Cut(series, "{")
+		if name = suffix.ReplaceAllString(name, ""); !listed[name] {
+			t.Errorf("the page does not list %s", name)
+		}
+		counts[strings.Split(name, "_")[1]]++
+	}
+	for of, what := range map[string]string{"limiter": "limiter", "session": "Session", "campaign": "Campaign", "watch": "process"} {
+		if row := fmt.Sprintf("\n| %s | %d | ", what, counts[of]); !strings.Contains(page, row) {
+			t.Errorf("the page has not the row %q", row)
+		}
+	}
+}
+
+// promtool runs the program of that name in dir, and returns what it writes.
+// Without the program the test is skipped: the tests above need none.
+func promtool(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed: it is in Debian's package prometheus")
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+		if out, err := promtool(t, ".", args...); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// The tests of the rules notice an alert that never fires, and one that always
+// does.
+func TestRulesAreTested(t *testing.T) {
+	t.Parallel()
+	rules := readFile(t, "alerts.yml")
+	for _, at := range alertExpr.FindAllStringSubmatchIndex(rules, -1) {
+		for _, expr := range []string{"vector(1) > 1", "vector(1)"} {
+			dir := t.TempDir()
+			write(t, dir, "alerts.yml", rules[:at[2]]+expr+rules[at[3]:])
+			write(t, dir, "alerts_test.yml", readFile(t, "alerts_test.yml"))
+			out, err := promtool(t, dir, "test", "rules", "alerts_test.yml")
+			if err == nil || !strings.Contains(out, "FAILED:") {
+				t.Errorf("no test fails with %s in place of %s: %v\n%s", expr, rules[at[2]:at[3]], err, out)
+			}
+		}
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each panel of the dashboard gets something to show from the series that the
+// Collector emits. Prometheus evaluates them, with values that grow.
+func TestPanelsShowSomething(t *testing.T) {
+	t.Parallel()
+	var rules, tests bytes.Buffer
+	rules.WriteString("groups:\n- name: panels\n  rules:\n")
+	tests.WriteString("rule_files: [rules.yml]\nevaluation_interval: 30s\ntests:\n- interval: 30s\n  input_series:\n")
+	for _, series := range emit(t).series {
+		labels := strings.Replace(series, "{", `{job="api",instance="a",`, 1)
+		fmt.Fprintf(&tests, "  - {series: '%s', values: '1+1x40'}\n", labels)
+	}
+	tests.WriteString("  promql_expr_test:\n")
+	variables := regexp.MustCompile(`"\$\w+"`)
+	for i, p := range readDashboard(t).Panels {
+		for j, target := range p.Targets {
+			expr := variables.ReplaceAllString(target.Expr, `".*"`)
+			expr = strings.NewReplacer("$__rate_interval", "5m", "$__range", "5m").Replace(expr)
+			quoted, err := json.Marshal(fmt.Sprintf("count(%s) > bool 0", expr))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&rules, "  - {record: 'panel:%d_%d', expr: %s}\n", i, j, quoted)
+			fmt.Fprintf(&tests, "  - {expr: 'panel:%d_%d', eval_time: 10m, exp_samples: [{labels: 'panel:%d_%d', value: 1}]}\n", i, j, i, j)
+		}
+	}
+	dir := t.TempDir()
+	write(t, dir, "rules.yml", rules.String())
+	write(t, dir, "test.yml", tests.String())
+	if out, err := promtool(t, dir, "test", "rules", "test.yml"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

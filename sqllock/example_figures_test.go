@@ -1,0 +1,40 @@
+package sqllock_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// An Observer is for what should be known at once. Figures for metrics come from
+// Stats, and need none.
+func ExampleWithObserver() {
+	db, done := exampleDatabase()
+	defer done()
+	locks, err := sqllock.Open(context.Background(), db, sqllock.WithObserver(sqllock.Observer{
+		Connected: func() { fmt.Println("connected") },
+		Lost:      func(cause string, locks int) { fmt.Println("lost", locks, "locks by", cause) },
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close() // no loss
+	// Output: connected
+}
+
+// The locks of each connection, as the database has them: key.Int64() is the
+// number in pg_locks.
+func ExampleSession_Connections() {
+	locks, done := exampleSession()
+	defer done()
+	if _, err := locks.TryLock(context.Background(), sqllock.ID(7)); err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range locks.Connections() {
+		fmt.Println(c.PID != 0, c.LeaseRemaining > time.Second, len(c.Held), c.Held[0].Int64())
+	}
+	// Output: true true 1 7
+}
