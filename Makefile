@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/chaos)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/chaos)))
 
 # The systems that the root module must compile for, besides the one that runs
 # its tests.
@@ -40,8 +40,10 @@ check: deps fmt vet vet-systems lint ## run before a pull request: formatting, v
 	$(GO) test -race ./...
 	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 
-vet-systems: ## vet the root module for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows
+vet-systems: ## vet the root module and the command for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows
 	@set -e; for s in $(SYSTEMS); do echo "$$s: $(GO) vet ./..."; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...; done
+	@set -e; for s in $(SYSTEMS); do echo "$$s: cd sqllock/cmd/latchkey && $(GO) vet ./..."; \
+		(cd sqllock/cmd/latchkey && CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...); done
 	@set -e; for m in $(filter examples/%,$(MODULES)); do echo "windows/amd64: cd $$m && $(GO) vet ./..."; (cd $$m && CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) vet ./...); done
 
 bench: deps-bench ## measure against the alternatives, and write docs/benchmarks.md (20 min)

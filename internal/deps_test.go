@@ -76,8 +76,40 @@ var mayImport = map[string][]string{
 		"internal/dialect/usertx",
 		"internal/histogram",
 	},
-	"sqllock/election":  {"sqllock"},
-	"sqllock/lockwatch": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/postgres"},
+	"sqllock/cmd/latchkey": { // the command brings the drivers
+		"sqllock",
+		"sqllock/lockdoctor",
+		"sqllock/lockui",
+		"sqllock/lockwatch",
+		"github.com/go-sql-driver/mysql",
+		"github.com/jackc/pgx",
+		"github.com/urfave/cli",
+		"golang.org/x/sys",
+		"modernc.org/sqlite",
+	},
+	"sqllock/election": {"sqllock"},
+	"sqllock/lockdoctor": {
+		"sqllock",
+		"sqllock/lockwatch",
+		"sqllock/watermark",
+		"internal/dialect",
+		"internal/dialect/choose",
+		"internal/dialect/dbconn",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+	},
+	"sqllock/lockui": {"ratelimit", "sqllock", "sqllock/election", "sqllock/lockdoctor", "sqllock/lockwatch"},
+	"sqllock/lockwatch": {
+		"sqllock",
+		"internal/dialect",
+		"internal/dialect/choose",
+		"internal/dialect/errcode",
+		"internal/dialect/leasetable",
+		"internal/dialect/mysql",
+		"internal/dialect/postgres",
+	},
 	"sqllock/shard":     {"sqllock"},
 	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
 	"ratelimit":         {"sqllock", "internal/histogram", "internal/waiting"},
@@ -150,7 +182,7 @@ func offence(path, imported string) string {
 	case test:
 		return "" // tests import pgtest, drivers and each other's packages
 	case slices.ContainsFunc(drivers, func(d string) bool { return within(imported, d) }) &&
-		!within(pkg, "internal") && !within(pkg, "examples"):
+		!within(pkg, "internal") && !within(pkg, "examples") && !within(pkg, "sqllock/cmd"):
 		return "only the user imports a driver"
 	}
 	from, to := layerOf(pkg), layerOf(ours)
@@ -283,6 +315,10 @@ func TestOffence(t *testing.T) {
 		{"sqllock/lockwatch/a.go", module + "/sqllock", true},
 		{"sqllock/lockwatch/a.go", module + "/internal/dialect", true},
 		{"sqllock/lockwatch/a.go", module + "/ratelimit", false},
+		{"sqllock/lockdoctor/a.go", module + "/sqllock/lockwatch", true},
+		{"sqllock/lockdoctor/a.go", module + "/internal/dialect/choose", true},
+		{"sqllock/lockdoctor/a.go", module + "/httpmw/idempotency", false},
+		{"sqllock/lockdoctor/a.go", "github.com/jackc/pgx/v5", false},
 		{"sqllock/a_test.go", "github.com/lib/pq", true},
 		{"sqllock/a_test.go", module + "/examples/quickstart", false},
 

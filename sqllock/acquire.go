@@ -2,7 +2,6 @@ package sqllock
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -63,23 +62,6 @@ func (t *keyTable) submit(r *request) (*Lock, error) {
 		return t.withdraw(r, ended(r.ctx))
 	case <-timeout:
 		return t.withdraw(r, nil)
-	}
-}
-
-// noteWait notes for the registry since when r waits, and which locks of this
-// table its caller holds. Those are the locks that its context carries. A lock
-// of another Session may be in another database, where its key means something
-// else. table.mu is not held, because a context may be of any type.
-func (t *keyTable) noteWait(r *request) {
-	if !t.registers {
-		return
-	}
-	r.since = now()
-	for c := carrier(r.ctx); c != nil; c = carrier(c.parent) {
-		key := c.lock.key.id()
-		if c.lock.home == home(t) && c.lock.ended.Load() == endNot && !slices.Contains(r.holding, key) {
-			r.holding = append(r.holding, key)
-		}
 	}
 }
 

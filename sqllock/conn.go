@@ -31,11 +31,12 @@ type ConnLocker struct {
 	table *keyTable
 
 	// protected by table.mu
-	queue   []*keyState   // to take or to give back
-	later   []*keyState   // what could not be given back: with the next call
-	running bool          // a goroutine sends
-	stepped chan struct{} // closed, and made anew, when a statement was answered: stepLocked
-	doubt   bool          // a call ended without an answer
+	queue   []*keyState    // to take or to give back
+	distant []*distantWait // to look whether they are in the same database
+	later   []*keyState    // what could not be given back: with the next call
+	running bool           // a goroutine sends
+	stepped chan struct{}  // closed, and made anew, when a statement was answered: stepLocked
+	doubt   bool           // a call ended without an answer
 }
 
 // OnConn returns a ConnLocker on conn. It panics if conn is nil.
@@ -77,39 +78,6 @@ func (c *ConnLocker) RLock(ctx context.Context, key Key) (*Lock, error) {
 	return c.acquireQuietly(ctx, key, want{mode: shared, waits: true})
 }
 
-func (c *ConnLocker) acquireQuietly(ctx context.Context, key Key, w want) (*Lock, error) {
-	c.sendLater()
-	lock, err := c.table.acquire(ctx, key, w)
-	if err != nil && ctx.Err() != nil {
-		c.awaitQuiet(key)
-	}
-	return lock, err
-}
-
-// awaitQuiet waits until no statement for key, whose call was given up, is
-// under way. Such a statement would come between those of the owner.
-func (c *ConnLocker) awaitQuiet(key Key) {
-	timer := time.NewTimer(answerTimeout)
-	defer timer.Stop()
-	for {
-		c.table.mu.Lock()
-		k, stepped := c.table.keys.of(key.id()), c.stepped
-		quiet := k == nil || !k.orphaned()
-		c.table.mu.Unlock()
-		if quiet {
-			return
-		}
-		select {
-		case <-stepped:
-		case <-timer.C:
-			c.table.mu.Lock()
-			c.mistrustLocked()
-			c.table.mu.Unlock()
-			return
-		}
-	}
-}
-
 // mistrustLocked has the connection destroyed if a statement is still under
 // way.
 func (c *ConnLocker) mistrustLocked() { c.doubt = c.doubt || c.running }
@@ -131,7 +99,7 @@ func (c *ConnLocker) giveBack(k *keyState) { c.sendLocked(k) }
 func (c *ConnLocker) sendLocked(keys ...*keyState) {
 	c.queue = append(append(c.queue, c.later...), keys...)
 	c.later = nil
-	if len(c.queue) > 0 && !c.running {
+	if len(c.queue)+len(c.distant) > 0 && !c.running {
 		c.running = true
 		go c.work()
 	}
@@ -148,7 +116,10 @@ func (c *ConnLocker) work() {
 	for {
 		k, key, release := c.next()
 		if k == nil {
-			return
+			if !c.lookForSession() {
+				return
+			}
+			continue
 		}
 		step := c.conn.Try
 		if release {
@@ -187,7 +158,7 @@ func (c *ConnLocker) next() (k *keyState, key dialect.Key, release bool) {
 			return k, k.dbKey(), false
 		}
 	}
-	c.queue, c.running = nil, false
+	c.queue = nil
 	return nil, dialect.Key{}, false
 }
 

@@ -10,8 +10,8 @@ import (
 // database says.
 
 // A Connection is what a [Session] believes of one of its connections. An audit
-// compares it with what the database has for that session: each key of Held and
-// Shared must be there, each other lock must be in Pending or be a secret check.
+// compares it with what the database has for that session. Each key of Held and
+// Shared must be there. Each other lock must be in Pending or be a secret check.
 //
 // Invariant: no key is in two of the lists, or twice in one. The keys are
 // numbers, without a namespace: they equal those of [ID] and [Pair].

@@ -105,10 +105,16 @@ type request struct {
 
 	// For the registry, of a request that waits.
 	since   time.Duration
-	holding []dialect.Key // what its caller holds
+	holding []heldLock // what its caller holds
 
 	oneKey   [1]Key
 	oneState [1]*keyState
+}
+
+// A heldLock is a lock that a waiting caller holds.
+type heldLock struct {
+	key dialect.Key
+	pid int64 // the server process that has the lock of a ConnLocker or TxLocker; 0: a lock of the Session itself
 }
 
 // A want is what a call wants. The zero value tries for one key, exclusively.

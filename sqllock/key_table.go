@@ -30,6 +30,7 @@ type keyTable struct {
 	onTimeout   func()        // called with mu held when the timeout has passed; may be nil
 	asyncUnlock bool          // Unlock does not wait for the source
 	registers   bool          // the source writes down who holds and who waits
+	noteAfter   time.Duration // a wait elsewhere is noted after so long; only if registers
 
 	// For reuse. They belong to the table, not to the package: a channel made in
 	// the synctest bubble of one test is of no use to another.
@@ -43,7 +44,7 @@ type keyTable struct {
 	held        int                   // keys that the source has granted and not got back
 	waiting     int                   // calls that wait
 	calledBy    callTally             // calls that have ended
-	waitingSets map[*request]struct{} // calls of LockAll that wait, for the registry
+	waitingSets map[*request]struct{} // for the registry: calls of LockAll that wait, and waits elsewhere
 	closed      bool
 	wakes       *[]chan struct{} // while a batch is completed: the callers to wake once mu is free; nil: wake at once
 }

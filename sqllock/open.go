@@ -35,6 +35,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	if s.options.registry != nil {
 		s.registrar = newRegistrar(s.options)
 		s.table.registers, s.table.waitingSets = true, make(map[*request]struct{})
+		s.table.noteAfter = s.options.heartbeat / 2
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := newSlot(s)

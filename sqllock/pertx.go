@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -25,6 +26,8 @@ type TxLocker struct {
 	db    *sql.DB
 	lease time.Duration // 0: a transaction may be idle without end
 	table *keyTable
+
+	neighbour atomic.Pointer[dialect.Process] // of a Session in the same database: the last one that was looked for and found
 }
 
 // PerTx returns a TxLocker on db. It sends nothing to the database.
@@ -68,6 +71,7 @@ func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // first to be served. Lock tries from time to time, and occupies no connection
 // in between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
+	defer noteDistantWaits(ctx, key, p.lookForSession)()
 	return p.table.acquire(ctx, key, want{waits: true})
 }
 
@@ -82,9 +86,40 @@ func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
 	return l.tx, true
 }
 
+// lookForSession looks, on a connection of the pool, whether w is in the
+// database of its Session.
+func (p *TxLocker) lookForSession(w *distantWait) {
+	if known := p.neighbour.Load(); known != nil && *known == w.process {
+		w.noted()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	conn, err := p.db.Conn(ctx)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if same, err := postgres.IsNeighbour(ctx, conn, w.process); same && err == nil {
+		p.neighbour.Store(&w.process)
+		w.noted()
+	}
+}
+
+// serverProcess returns the process that has l, or 0 if it is not known.
+func (p *TxLocker) serverProcess(l *Lock) int64 {
+	p.table.mu.Lock()
+	defer p.table.mu.Unlock()
+	if holder := txKeyOf(l.state).holder; holder != nil {
+		return holder.pid
+	}
+	return 0
+}
+
 // A txHolder is the transaction that holds a lock, and its connection.
 type txHolder struct {
 	conn   *sql.Conn
+	pid    int64 // of the server process; 0: not known
 	tx     *sql.Tx
 	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
 }
@@ -162,7 +197,7 @@ func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 		_ = conn.Close()
 		return nil, attemptError(err)
 	}
-	h := &txHolder{conn, tx, endLife}
+	h := &txHolder{conn, postgres.ServerPID(conn), tx, endLife}
 	ok, err := postgres.TryXact(ctx, tx, key)
 	if ok && err == nil && p.lease > 0 {
 		err = postgres.SetIdleTimeout(ctx, tx, p.lease)

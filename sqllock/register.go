@@ -18,6 +18,10 @@ import (
 // for which keys its callers wait. The functions lockwatch.Inspect and
 // lockwatch.Watch read this.
 //
+// It also records a wait at a ConnLocker, at a TxLocker or in LockTx in the same
+// database, if the caller's context carries a lock of the Session. A wait of this
+// kind that lasts costs a statement, or three in LockTx.
+//
 // The records go into the tables of lockwatch.Schema, in the schema of this
 // name, spelt as in the catalog. If it is empty, the search_path finds them.
 // The role needs SELECT, INSERT, UPDATE and DELETE on them. Open fails if they
@@ -213,38 +217,4 @@ func (k *keyState) heldKey(at time.Duration) postgres.HeldKey {
 		}
 	}
 	return h
-}
-
-// waitingKeys counts the waiting callers, by the key and by what they hold.
-type waitingKeys map[waitingKey]*postgres.WaitingKey
-
-type waitingKey struct {
-	key, holding dialect.Key
-	holds        bool
-}
-
-// addWaiter adds r, which waits for key. For a request for any of several keys
-// it leaves out what the caller holds, since key may not be the one that it
-// gets.
-func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
-	holding := r.holding
-	if len(r.keys) > 1 && !r.all {
-		holding = nil
-	}
-	if len(holding) == 0 {
-		ws.count(waitingKey{key: key}, r, at)
-	}
-	for _, k := range holding {
-		ws.count(waitingKey{key, k, true}, r, at)
-	}
-}
-
-func (ws waitingKeys) count(k waitingKey, r *request, at time.Duration) {
-	w := ws[k]
-	if w == nil {
-		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds}
-		ws[k] = w
-	}
-	w.Waiters++
-	w.Age = max(w.Age, at-r.since)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a Session says of itself: its figures, for metrics and logs.
+// The figures of a Session, for metrics and logs.
 
 // Stats are the figures of a [Session], for metrics and logs. Totals begin with
 // the Session, and only grow. No figure is about a single key.

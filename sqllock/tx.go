@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
@@ -61,25 +60,48 @@ func TryRTx(ctx context.Context, tx Tx, key Key) error {
 //
 // PostgreSQL finds a deadlock with another session (SQLSTATE 40P01). It does
 // not find one that leads through this process. So the holder of a Session's
-// lock must not wait here for what only its own next step releases.
+// lock must not wait here for what only its own next step releases. If ctx
+// carries a lock of a Session with [WithRegistry], lockwatch sees such a wait.
 func LockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
-	return lockTx(ctx, tx, key.id(), wait)
+	return lockTx(ctx, tx, key, exclusive, wait)
 }
 
 // RLockTx is TryRTx that waits as LockTx does. Two readers that both wait for
 // the exclusive lock wait for each other, and PostgreSQL ends one of them
 // (40P01).
 func RLockTx(ctx context.Context, tx Tx, key Key, wait time.Duration) error {
-	return lockTx(ctx, tx, key.id().Shared(), wait)
+	return lockTx(ctx, tx, key, shared, wait)
 }
 
 // lockTx tries first without a savepoint, which is enough for most calls.
-func lockTx(ctx context.Context, tx Tx, key dialect.Key, wait time.Duration) error {
-	ok, err := postgres.TryXact(ctx, tx, key)
+func lockTx(ctx context.Context, tx Tx, key Key, mode lockMode, wait time.Duration) error {
+	id := key.id()
+	if mode == shared {
+		id = id.Shared()
+	}
+	ok, err := postgres.TryXact(ctx, tx, id)
 	if err == nil && !ok && wait > 0 {
-		ok, err = postgres.LockXact(ctx, tx, key, wait)
+		end := noteTxWait(ctx, tx, key, wait)
+		ok, err = postgres.LockXact(ctx, tx, id, wait)
+		end()
 	}
 	return inContext(ctx, txError(ok, err))
+}
+
+// noteTxWait notes for the registry of a Session that a caller with its locks
+// waits in tx, until end is called. Short waits are not worth the statements.
+func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end func()) {
+	waits := distantWaits(ctx, key)
+	for _, w := range waits {
+		if wait > w.session.noteAfter && postgres.IsNeighbourXact(ctx, tx, w.process) {
+			w.noted()
+		}
+	}
+	return func() {
+		for _, w := range waits {
+			w.end()
+		}
+	}
 }
 
 // inContext returns err, of a call on a transaction, with what has ended ctx.

@@ -65,7 +65,13 @@ func instance(ctx context.Context, d *demo.Instance) error {
 	mux := http.NewServeMux()
 	perUser := httpmw.New(limit, httpmw.FromContext(userFrom))
 	mux.Handle("POST /exports", authenticate(perUser.Handler(exports)))
+	page, err := observe(mux, db, session, limit)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
 	httpServer := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	httpServer.RegisterOnShutdown(func() { page.Close() }) // ends the event streams of viewers
 
 	grpcServer := grpc.NewServer(grpc.ChainUnaryInterceptor(
 		authenticateCall,

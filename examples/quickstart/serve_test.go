@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -23,6 +24,7 @@ type serving struct {
 	tempDir     string
 	stderr      bytes.Buffer
 	http, grpc  []string // of the instances: URLs and addresses
+	pages       []string // URLs of their pages about the locks
 	ended       chan error
 }
 
@@ -42,6 +44,7 @@ func startServing(t *testing.T, databaseURL string) *serving {
 	t.Cleanup(func() { _ = s.command.Process.Kill() })
 	curl := regexp.MustCompile(`^ *curl .* (http://\S+)$`)
 	grpcurl := regexp.MustCompile(`^ *grpcurl .* (\S+) latchkey\.quickstart\.v1\.ExportService/Export$`)
+	page := regexp.MustCompile(`^ *(http://\S+/locks/)$`)
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() && !strings.Contains(lines.Text(), "Ctrl-C") {
 		if found := curl.FindStringSubmatch(lines.Text()); found != nil {
@@ -50,13 +53,16 @@ func startServing(t *testing.T, databaseURL string) *serving {
 		if found := grpcurl.FindStringSubmatch(lines.Text()); found != nil {
 			s.grpc = append(s.grpc, found[1])
 		}
+		if found := page.FindStringSubmatch(lines.Text()); found != nil {
+			s.pages = append(s.pages, found[1])
+		}
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, stdout)
 		s.ended <- s.command.Wait()
 	}()
-	if len(s.http) != 2 || len(s.grpc) != 2 {
-		t.Fatalf("it prints %v and %v to try, want two of each", s.http, s.grpc)
+	if len(s.http) != 2 || len(s.grpc) != 2 || len(s.pages) != 2 {
+		t.Fatalf("it prints %v, %v and %v to try, want two of each", s.http, s.grpc, s.pages)
 	}
 	return s
 }
@@ -93,16 +99,48 @@ func TestServe(t *testing.T) {
 					t.Parallel()
 					s := startServing(t, place.url(t))
 					askAll(t, s)
+					viewer := openPage(t, s.pages[0])
+					defer viewer.Close()
 					if err := s.command.Process.Signal(signal); err != nil {
 						t.Fatal(err)
 					}
 					if err := s.wait(t); err != nil || s.stderr.Len() > 0 {
 						t.Errorf("it ends with %v\n%s", err, &s.stderr)
 					}
+					if _, err := io.Copy(io.Discard, viewer); err != nil {
+						t.Errorf("the page was cut off, not ended: %v", err)
+					}
 				})
 			}
 		})
 	}
+}
+
+// openPage loads a page and returns its stream of events, which the page keeps
+// open.
+func openPage(t *testing.T, url string) io.ReadCloser {
+	t.Helper()
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport}
+	var events io.ReadCloser
+	for _, address := range []string{url, url + "events"} {
+		if events != nil {
+			events.Close()
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events = response.Body; response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", address, response.Status)
+		}
+	}
+	return events
 }
 
 // However the parent dies, the instances do not outlive it.

@@ -29,6 +29,7 @@ var imports = map[string]string{
 	"httpmw":      module + "httpmw",
 	"ratelimit":   module + "ratelimit",
 	"sqllock":     module + "sqllock",
+	"lockdoctor":  module + "sqllock/lockdoctor",
 	"lockwatch":   module + "sqllock/lockwatch",
 	"idempotency": module + "httpmw/idempotency",
 }

@@ -12,7 +12,7 @@ import (
 
 // prefixes is how messages of the kit begin.
 var prefixes = []string{
-	"sqllock: ", "election: ", "lockwatch: ", "shard: ", "watermark: ",
+	"sqllock: ", "election: ", "lockdoctor: ", "lockwatch: ", "shard: ", "watermark: ",
 	"ratelimit: ", "httpmw: ", "grpcmw: ", "idempotency: ",
 }
 

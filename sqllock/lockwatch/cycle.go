@@ -23,8 +23,10 @@ type Cycle struct {
 	// callers had a heartbeat in between, it is a deadlock.
 	Certain bool
 
-	// EndsByItself: every wait is in the server. The server finds such a cycle
-	// after deadlock_timeout, and ends one of the waits (SQLSTATE 40P01).
+	// EndsByItself: every wait is in the server, which finds such a cycle and ends
+	// one of the waits. PostgreSQL does so after deadlock_timeout (SQLSTATE 40P01).
+	// MariaDB and MySQL do so at once: GET_LOCK fails with error 1213 or 3058. So a
+	// Snapshot of theirs hardly ever shows one.
 	EndsByItself bool
 }
 
@@ -48,11 +50,17 @@ type Wait struct {
 // first.
 //
 // Waits of server processes are those of pg_blocking_pids. Callers are known if
-// their Session writes heartbeats ([sqllock.WithRegistry]).
+// their Session writes heartbeats ([sqllock.WithRegistry]). A caller that holds a
+// lock of such a Session is also known while it waits on another connection: at a
+// ConnLocker, at a TxLocker or in LockTx. So is the holder of a ConnLocker's or
+// TxLocker's lock while it waits for the Session. In each case the context of the
+// call must carry the lock ([sqllock.Lock.Bind]), and both must be in one database.
 //
-// Cycles does not find a deadlock through a second connection of one program. For
-// example, a caller holds a lock of a Session and waits for the same key in a
-// transaction of its own.
+// Cycles does not find these deadlocks:
+//   - All locks in it are of ConnLockers and TxLockers.
+//   - A program waits on a second connection in a way of its own, with a statement
+//     of SQL for example, or the context does not carry the lock.
+//   - It leads through a lease table, or through polling callers on MySQL.
 func (s *Snapshot) Cycles() []Cycle {
 	g := newWaitGraph(s)
 	found := cycleSet{graph: g, seen: make(map[string]bool), certain: make(map[int]bool)}
@@ -170,7 +178,7 @@ func (c Cycle) String() string {
 	case !c.Certain:
 		return text + " (possible)"
 	case c.EndsByItself:
-		return text + " (PostgreSQL ends it)"
+		return text + " (the server ends it)"
 	}
 	return text
 }

@@ -78,28 +78,28 @@ func TestCycles(t *testing.T) {
 		{
 			name: "two backends", holders: holders{held(1, 10), held(2, 20)},
 			waiters: waiters{waits(1, 20, 2), waits(2, 10, 1)},
-			want:    []string{"process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)"},
+			want:    []string{"process 1 waits for key 20 -> process 2 waits for key 10 (the server ends it)"},
 		},
 		{
 			name: "three backends", holders: holders{held(1, 10), held(2, 20), held(3, 30)},
 			waiters: waiters{waits(3, 20, 2), waits(1, 30, 3), waits(2, 10, 1)},
-			want:    []string{"process 1 waits for key 30 -> process 3 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)"},
+			want:    []string{"process 1 waits for key 30 -> process 3 waits for key 20 -> process 2 waits for key 10 (the server ends it)"},
 		},
 		{
 			name: "through a row", holders: holders{held(1, 10)}, waiters: waiters{waits(2, 10, 1)}, blocked: []lockwatch.Blocked{blocked(1, 2)},
-			want: []string{"process 1 waits for a row, a table or the like -> process 2 waits for key 10 (PostgreSQL ends it)"},
+			want: []string{"process 1 waits for a row, a table or the like -> process 2 waits for key 10 (the server ends it)"},
 		},
 		{
 			name: "waiters behind a cycle are not in it", holders: holders{held(1, 10), held(2, 20), held(3, 30)},
 			waiters: waiters{waits(1, 20, 2), waits(2, 10, 1), waits(3, 10, 1, 2), waits(4, 30, 3)},
-			want:    []string{"process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)"},
+			want:    []string{"process 1 waits for key 20 -> process 2 waits for key 10 (the server ends it)"},
 		},
 		{
 			name: "two cycles that share a process", holders: holders{held(1, 10), shared(held(2, 20)), shared(held(3, 20))},
 			waiters: waiters{waits(1, 20, 2, 3), waits(2, 10, 1), waits(3, 10, 1)},
 			want: []string{
-				"process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)",
-				"process 1 waits for key 20 -> process 3 waits for key 10 (PostgreSQL ends it)",
+				"process 1 waits for key 20 -> process 2 waits for key 10 (the server ends it)",
+				"process 1 waits for key 20 -> process 3 waits for key 10 (the server ends it)",
 			},
 		},
 		{
@@ -150,7 +150,7 @@ func TestCycles(t *testing.T) {
 			name: "certain cycles come first", holders: holders{registered(5, 50), held(1, 10), held(7, 70), held(8, 80)},
 			waiters: waiters{waits(1, 50, 5), polls(5, 0, 10), waits(7, 80, 8), waits(8, 70, 7)},
 			want: []string{
-				"process 7 waits for key 80 -> process 8 waits for key 70 (PostgreSQL ends it)",
+				"process 7 waits for key 80 -> process 8 waits for key 70 (the server ends it)",
 				"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for key 10 (possible)",
 			},
 		},
@@ -169,7 +169,7 @@ func TestCycles(t *testing.T) {
 		},
 		{
 			name: "a Session that cannot release", holders: holders{registered(5, 50)}, waiters: waiters{waits(1, 50, 5)}, blocked: []lockwatch.Blocked{blocked(5, 1)},
-			want: []string{"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for that process -> process 5 waits for a row, a table or the like (PostgreSQL ends it)"},
+			want: []string{"process 1 waits for key 50 -> the holder of key 50 on process 5 waits for that process -> process 5 waits for a row, a table or the like (the server ends it)"},
 		},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,7 @@
 package lockwatch
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -14,14 +15,15 @@ import (
 type diagnosis struct {
 	late, long time.Duration // as in watchOptions
 
-	open  []Finding
-	seen  map[string]sighting  // the cycles of the last Snapshot, by their text
-	since map[lockID]time.Time // when each lock was first seen; only if long is set
+	open   []Finding
+	seen   map[string]sighting     // the cycles of the last Snapshot, by their text
+	since  map[lockID]time.Time    // when each lock was first seen; only if long is set
+	leases map[int64]time.Duration // by session of a lease table: the longest time to its expiry that was seen
 }
 
 // look takes in s and returns the findings that have begun and those that are over.
 func (d *diagnosis) look(s *Snapshot) (begun, over []Finding) {
-	found := slices.Concat(d.lateLocks(s), d.cycles(s), d.longHeld(s))
+	found := slices.Concat(d.lateLocks(s), d.lateLeases(s), d.cycles(s), d.longHeld(s))
 	now := make(map[findingID]Finding, len(found))
 	for _, f := range found {
 		now[f.id()] = f
@@ -62,6 +64,30 @@ func (d *diagnosis) lateLocks(s *Snapshot) (found []Finding) {
 			kind = LateHeartbeat
 		}
 		found = append(found, Finding{Kind: kind, Holder: h})
+	}
+	return found
+}
+
+// lateLeases finds the locks of a lease table that were not renewed in time, or
+// have expired. The table does not say how long a lease is. Each renewal puts its
+// end that far ahead, so the longest time to an end that was seen is close to it.
+func (d *diagnosis) lateLeases(s *Snapshot) (found []Finding) {
+	leases := make(map[int64]time.Duration)
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		if h.Lease == nil {
+			continue
+		}
+		left := h.Lease.Expires.Sub(s.At)
+		lease := max(left, d.leases[h.Lease.Session])
+		leases[h.Lease.Session] = lease
+		if lease-left >= cmp.Or(d.late, lease/2) {
+			found = append(found, Finding{Kind: LateHeartbeat, Holder: h})
+		}
+	}
+	d.leases = leases
+	for i := range s.Expired {
+		found = append(found, Finding{Kind: LateHeartbeat, Holder: &s.Expired[i]})
 	}
 	return found
 }
@@ -137,8 +163,11 @@ func (d *diagnosis) longHeld(s *Snapshot) (found []Finding) {
 			first = s.At
 		}
 		since[id] = first
-		if h.Registration != nil {
+		switch {
+		case h.Registration != nil:
 			first = h.Registration.Acquired
+		case h.Lease != nil:
+			first = h.Lease.Acquired
 		}
 		if s.At.Sub(first) >= d.long {
 			found = append(found, Finding{Kind: HeldLong, Holder: h})

@@ -143,3 +143,36 @@ func TestCycleNeedsNewHeartbeats(t *testing.T) {
 		}
 	}
 }
+
+// A lease is late when its session has not renewed it for half of its length, or
+// for a given age. Its length is the longest time to its end that was seen.
+func TestLateLease(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	held := func(left time.Duration) *Snapshot {
+		return &Snapshot{At: at, Holders: []Holder{{Key: sqllock.ID(1), Lease: &Lease{Session: 7, Acquired: at.Add(-time.Hour), Expires: at.Add(left)}}}}
+	}
+	expired := &Snapshot{At: at, Expired: held(-time.Second).Holders}
+	type step struct {
+		shows      *Snapshot
+		news, over int
+	}
+	for _, tt := range []struct {
+		name  string
+		late  time.Duration
+		steps []step
+	}{
+		{"half of the lease", 0, []step{{held(8 * time.Second), 0, 0}, {held(10 * time.Second), 0, 0}, {held(5001 * time.Millisecond), 0, 0}, {held(5 * time.Second), 1, 0},
+			{held(time.Second), 0, 0}, {expired, 0, 0}, {&Snapshot{At: at}, 0, 1}}},
+		{"renewed in time", 0, []step{{held(time.Second), 0, 0}, {held(10 * time.Second), 0, 0}, {held(4 * time.Second), 1, 0}, {held(9 * time.Second), 0, 1}}},
+		{"a given age", 2 * time.Second, []step{{held(10 * time.Second), 0, 0}, {held(8001 * time.Millisecond), 0, 0}, {held(8 * time.Second), 1, 0}}},
+		{"expired before it was seen", 0, []step{{expired, 1, 0}, {expired, 0, 0}}},
+	} {
+		d := diagnosis{late: tt.late}
+		for i, s := range tt.steps {
+			if news, over := d.look(s.shows); len(news) != s.news || len(over) != s.over {
+				t.Errorf("%s: look %d: %d new and %d over, want %d and %d", tt.name, i+1, len(news), len(over), s.news, s.over)
+			}
+		}
+	}
+}

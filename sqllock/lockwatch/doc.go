@@ -1,5 +1,5 @@
-// Package lockwatch reports which sessions hold the advisory locks of a
-// PostgreSQL database, and which sessions wait for them:
+// Package lockwatch reports who holds the locks of a database, and who waits for
+// them:
 //
 //	seen, err := lockwatch.Inspect(ctx, db) // db is a *sql.DB of any driver
 //	if err != nil {
@@ -12,6 +12,7 @@
 // each [Finding]: a late heartbeat, a cycle of waits, a lock held for long. It
 // can also end a stuck session.
 //
-// Both see the locks of every program and need no tables. The tables of [Schema]
-// add what a Session with [sqllock.WithRegistry] writes there.
+// Both see PostgreSQL's advisory locks, lease tables, and the locks of MariaDB and
+// MySQL. On PostgreSQL the tables of [Schema] add what a Session with
+// [sqllock.WithRegistry] writes there.
 package lockwatch

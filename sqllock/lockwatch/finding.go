@@ -36,6 +36,10 @@ type FindingKind string
 const (
 	// LateHeartbeat: the last heartbeat of a held lock is older than [WithLate]
 	// allows. Its server process has been idle for as long.
+	//
+	// In a lease table: the session of the lock has not renewed its lease for as
+	// long, or the lease has expired. It is over when the lease is renewed, or when
+	// the row of the lock is gone.
 	LateHeartbeat FindingKind = "late heartbeat"
 
 	// RegistryNotWritten: the last heartbeat of a held lock is too old, but its
@@ -69,9 +73,11 @@ type findingID struct {
 	text string // of a cycle
 }
 
-// A lockID is a lock while one server process holds it.
+// A lockID is a lock while one server process, or one session of a lease table,
+// holds it.
 type lockID struct {
 	process processID
+	session int64 // of a lease; else 0
 	key     sqllock.Key
 	shared  bool
 }
@@ -83,7 +89,9 @@ type processID struct {
 	start int64 // in microseconds, as the database counts
 }
 
-func (h *Holder) lockID() lockID { return lockID{h.processID(), h.Key, h.Shared} }
+func (h *Holder) lockID() lockID {
+	return lockID{h.processID(), h.leaseSession(), h.Key, h.Shared}
+}
 
 func (h *Holder) processID() processID {
 	return processID{h.Process.PID, h.Process.Start.UnixMicro()}

@@ -7,26 +7,31 @@ import (
 	"fmt"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// Inspect reports which server processes hold the advisory locks of db's
-// database, and which processes and callers wait for them. It sees the locks of
-// every program. If the tables of [Schema] exist, it adds what Sessions have
-// written there.
+// Inspect reports who holds the locks of db's database, and who waits for them. It
+// finds the kind of the database as [sqllock.Open] does. A [Snapshot] says what
+// each kind shows. If the tables of [Schema] exist, Inspect adds what Sessions
+// have written there.
 //
-// Inspect reads and never writes: its transaction is read-only for the server
-// too. It uses one connection of the pool. That must not be a connection on which
-// the caller holds locks ([sqllock.OnConn]).
+// Inspect reads and never writes: on PostgreSQL its transaction is read-only for
+// the server too. It uses one connection of the pool. That must not be a
+// connection on which the caller holds locks ([sqllock.OnConn]).
 //
-// An ordinary role sees which process holds which key. States, addresses and
-// registrations of other roles need pg_read_all_stats. The locks of a lease table
-// are not advisory locks, and Inspect does not see them.
+// The rights that it needs:
+//   - PostgreSQL: an ordinary role sees which process holds which key. States,
+//     addresses and registrations of other roles need pg_read_all_stats. A lease
+//     table needs SELECT.
+//   - MariaDB: someone must have run INSTALL SONAME 'metadata_lock_info' once.
+//     Addresses and states, and connections that wait, need PROCESS.
+//   - MySQL: SELECT on performance_schema, whose instrument
+//     wait/lock/metadata/sql/mdl is on by default. MariaDB has it too.
 //
 // Inspect returns when ctx ends, even if the driver is stuck. Its error matches
-//   - errors.ErrUnsupported if the database is not PostgreSQL 14 or newer
-//   - sqllock.ErrNotExclusive on a standby
+//   - errors.ErrUnsupported if the database is of another kind, is PostgreSQL 13
+//     or older, or does not show its locks; the text says what to change
+//   - sqllock.ErrNotExclusive on a standby or replica
 //   - sqllock.ErrUnavailable if the database is away
 //   - the error of ctx if ctx has ended
 //
@@ -36,11 +41,11 @@ func Inspect(ctx context.Context, db *sql.DB, opts ...InspectOption) (*Snapshot,
 		panic("lockwatch: Inspect needs a *sql.DB that is not nil")
 	}
 	o := newInspectOptions(opts)
-	i, err := bounded(ctx, func() (*postgres.Inspection, error) { return postgres.Inspect(ctx, db, o.schema) })
+	seen, err := bounded(ctx, func() (look, error) { return lookAt(ctx, db, o.schema) })
 	if err != nil {
 		return nil, publicError(err)
 	}
-	return snapshotOf(i), nil
+	return seen.Snapshot, nil
 }
 
 // bounded calls question and returns its answer. If ctx ends first, bounded

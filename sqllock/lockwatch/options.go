@@ -15,7 +15,7 @@ type InspectOption interface {
 type WatchOption interface{ setWatch(o *watchOptions) }
 
 type inspectOptions struct {
-	schema string // of the registry's tables; empty: the search_path finds them
+	schema string // of the registry's and the lease tables; empty: the search_path finds them
 }
 
 type watchOptions struct {
@@ -39,9 +39,10 @@ func (f watchOption) setWatch(o *watchOptions) { f(o) }
 
 const defaultInterval = 5 * time.Second
 
-// WithSchema names the database schema that holds the tables of [Schema]. Spell
-// it as the catalog does, without quotes. Without this option the search_path
-// finds the tables.
+// WithSchema names the database schema that holds the tables of [Schema], and the
+// lease tables if it has some. Spell it as the catalog does, without quotes.
+// Without this option the search_path finds the tables. WithSchema is for
+// PostgreSQL, and has no effect elsewhere.
 //
 // A table that the search_path finds is read only if its owner is this role, the
 // owner of the database or a superuser. In a named schema every owner is trusted.
@@ -55,7 +56,7 @@ func WithSchema(schema string) InspectOption {
 }
 
 // WithInterval sets the pause between two looks of Watch. The default is 5
-// seconds. Each look reads the server's lock table, and the server makes all other
+// seconds. Each look reads the server's lock table, and PostgreSQL makes all other
 // lock operations wait for that moment.
 //
 // WithInterval panics if every is not positive.
@@ -70,6 +71,10 @@ func WithInterval(every time.Duration) WatchOption {
 // Its server process must also have been idle for that long. The default is half
 // of the lease of the lock's Session. That is two and a half heartbeats, unless
 // [sqllock.WithHeartbeat] says otherwise.
+//
+// In a lease table age counts from the last renewal, as far as Watch can tell. The
+// table has the end of a lease and not its length. Watch learns that from what it
+// sees, and it may be up to a heartbeat too short.
 //
 // An age below the heartbeat makes every idle Session late, and WithTerminate may
 // end it. With an age above the lease Watch finds nothing late, because the
@@ -89,6 +94,8 @@ func WithLate(age time.Duration) WatchOption {
 // The registry says since when a lock is held. PostgreSQL does not: a lock that is
 // not in the registry counts from the first look that finds it. If its session
 // released it and took it again between two looks, it counts as held throughout.
+// A lease table has the time, too; the locks of MySQL count like those that are
+// not in the registry.
 // The lock under which Watch itself runs counts too.
 //
 // WithLongHeld panics if limit is not positive.
@@ -102,6 +109,9 @@ func WithLongHeld(limit time.Duration) WatchOption {
 // WithTerminate lets Watch end the server session of a [LateHeartbeat] if should
 // returns true for it. Watch calls pg_terminate_backend. Every lock on that
 // connection ends with the session. Without this option Watch ends no session.
+// WithTerminate is for the advisory locks of PostgreSQL, and has no effect on
+// others. A lease ends by itself. On MariaDB and MySQL nothing shows that a
+// session is late, so Watch never KILLs a connection.
 //
 // Watch calls should only after it has itself seen the session silent for the age
 // of WithLate. That takes at least two looks and counts by the clock of this

@@ -8,23 +8,21 @@ type step struct {
 	edge edge
 }
 
-// paths holds shortest paths from one node to others, and back to itself.
+// paths holds shortest paths from one node to others, and back to itself. Its size
+// is that of what was reached: most nodes of a graph wait for little.
 type paths struct {
 	start   int
-	last    []step // by node: the last step of its path; from is -1: there is none
-	reached []int  // nodes with a path, the nearest first
+	last    map[int]step // by node: the last step of its path
+	reached []int        // nodes with a path, the nearest first
 }
 
 // paths returns the paths from start to the nodes in within; nil stands for all. It
 // stops as soon as it has reached stop; with -1 it goes on to the end.
 func (g *waitGraph) paths(start, stop int, within []bool) *paths {
-	p := &paths{start: start, last: make([]step, len(g.nodes))}
-	for i := range p.last {
-		p.last[i].from = -1
-	}
+	p := &paths{start: start, last: make(map[int]step)}
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 		for _, e := range g.edges[queue[0]] {
-			if p.last[e.to].from >= 0 || within != nil && !within[e.to] {
+			if _, known := p.last[e.to]; known || within != nil && !within[e.to] {
 				continue
 			}
 			p.last[e.to] = step{queue[0], e}
@@ -42,8 +40,8 @@ func (g *waitGraph) paths(start, stop int, within []bool) *paths {
 // is no path.
 func (p *paths) to(end int) (path []step) {
 	for at := end; ; {
-		s := p.last[at]
-		if s.from < 0 {
+		s, ok := p.last[at]
+		if !ok {
 			return nil
 		}
 		path = append(path, s)

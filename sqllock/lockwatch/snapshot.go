@@ -6,8 +6,12 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Snapshot lists the holders and the waiters of all advisory locks of a
-// PostgreSQL database at one moment. [Inspect] returns it.
+// A Snapshot lists the holders and the waiters of all locks of a database at one
+// moment. [Inspect] returns it. The kind of the database decides what it has:
+//   - PostgreSQL: the advisory locks of every program, and the rows of a lease
+//     table.
+//   - SQLite: the rows of a lease table.
+//   - MySQL and MariaDB: the locks of GET_LOCK that have a key of package sqllock.
 //
 // A Snapshot may hold names and hosts. Show it to operators, and keep it out of
 // logs.
@@ -15,13 +19,20 @@ import (
 // Invariant: the keys are as the database has them, without a namespace. They
 // equal those of [sqllock.ID] and [sqllock.Pair]. Find accepts any key.
 type Snapshot struct {
-	At      time.Time // by the database's clock
-	Holders []Holder  // by key, then PID
-	Waiters []Waiter  // by key, the longest wait first
-	Blocked []Blocked // processes that wait for another kind of lock, by PID
+	Dialect sqllock.Dialect // the kind of the database
+	At      time.Time       // by the database's clock
+	Holders []Holder        // by key, then PID, then session of a lease table
+	Waiters []Waiter        // by key, the longest wait first
+	Blocked []Blocked       // processes that wait for another kind of lock, by PID; PostgreSQL only
+
+	// Expired are locks of a lease table whose lease has passed. Their holders did
+	// not give them back, and have lost them: each is free for the next caller. A
+	// Session that needs one of them deletes the rows.
+	Expired []Holder
 
 	Heartbeats TableState // of latchkey_heartbeats; not read: no Holder has a Registration
 	Waits      TableState // of latchkey_waits; not read: no Waiter has a Poll
+	Leases     TableState // of latchkey_locks and latchkey_sessions; not read: no Holder has a Lease
 
 	// Hidden counts locks with a registration that could not be checked. This
 	// role may not see when their server processes started. It needs
@@ -29,7 +40,8 @@ type Snapshot struct {
 	Hidden int
 }
 
-// A TableState says whether a table of the registry was read.
+// A TableState says whether a table was read. It is empty if there is no such
+// table in this kind of database.
 type TableState string
 
 // The states of a table.
@@ -52,8 +64,18 @@ func (t TableState) reason() string {
 	return string(t)
 }
 
-// A Holder is a server process that holds one advisory lock. A process with
-// several locks appears once for each.
+// worse returns the state of two tables that are only of use together.
+func (t TableState) worse(other TableState) TableState {
+	for _, state := range []TableState{TableMissing, TableUntrusted, TableUnreadable} {
+		if t == state || other == state {
+			return state
+		}
+	}
+	return t
+}
+
+// A Holder holds one lock. It is a server process, or a session in a lease table
+// if Lease is not nil. A holder of several locks appears once for each.
 type Holder struct {
 	Key     sqllock.Key
 	Process Process
@@ -66,6 +88,20 @@ type Holder struct {
 	SecretCheck bool
 
 	Registration *Registration // what the holder's own heartbeat has written; nil: nothing
+	Lease        *Lease        // the row of a lease table; nil: the server process of Process holds the lock
+}
+
+// A Lease is a lock in a lease table, with the session that holds it. Times are by
+// the database's clock.
+//
+// A lock of a lease table and an advisory lock never exclude each other, also if
+// their keys are equal. No server process belongs to a lease, so Process of its
+// Holder is zero.
+type Lease struct {
+	Session  int64     // id of the row in latchkey_sessions
+	Holder   string    // for people: host and process
+	Acquired time.Time // when the row of the lock was written
+	Expires  time.Time // when the lock is lost, unless the session renews its row
 }
 
 // A Registration is a row of latchkey_heartbeats. Times are by the database's
@@ -83,17 +119,18 @@ type Registration struct {
 // A Process is a server process of the database, which serves one client. Fields
 // that this role may not see are zero.
 type Process struct {
-	PID         int       // 0: none, the holder is a prepared transaction
-	Start       time.Time // the server uses a PID again, but never with the same Start
-	Application string    // application_name; that of a Session ends in "latchkey"
+	PID         int       // of MySQL: the id of the connection; 0: none, the holder is a prepared transaction or a lease
+	Start       time.Time // the server uses a PID again, but never with the same Start; of MySQL: zero
+	Application string    // application_name; that of a Session ends in "latchkey"; of MySQL: empty
 	Address     string    // of the client; empty on a Unix socket
-	State       string    // as in pg_stat_activity: "idle", "active", "idle in transaction", …
+	State       string    // as in pg_stat_activity: "idle", "active", "idle in transaction", …; of MySQL: the command, "Sleep" or "Query"
 	StateSince  time.Time // when State began; of an idle process: the end of its last statement
-	WaitEvent   string    // what the process waits for, as in pg_stat_activity; "ClientRead" is its client
+	WaitEvent   string    // what the process waits for, as in pg_stat_activity; "ClientRead" is its client; of MySQL: the state in the process list
 }
 
-// A Waiter waits for an advisory lock. It is a server process in
-// pg_advisory_lock, or callers of a Session, which polls.
+// A Waiter waits for a lock. It is a server process in pg_advisory_lock or
+// GET_LOCK, or callers in a program, which poll. Nothing shows who waits for a
+// lock of a lease table, and on MySQL callers of a Session do not appear.
 //
 // Invariant: Process, Shared and BlockedBy are zero if Poll is not nil.
 type Waiter struct {
@@ -101,16 +138,18 @@ type Waiter struct {
 	Since     time.Time // of several callers the longest wait; zero: not known
 	Process   Process
 	Shared    bool
-	BlockedBy []int // PIDs of pg_blocking_pids: holders, and waiters ahead in the queue
+	BlockedBy []int // PIDs of pg_blocking_pids: holders, and waiters ahead in the queue; of MySQL: the holder
 	Poll      *Poll // callers of a Session; nil: a server process
 }
 
-// A Poll is a row of latchkey_waits: callers of one Session that wait for one key.
-// The Session tries the key for them again and again.
+// A Poll is a row of latchkey_waits: callers that wait for one key. Their Session
+// tries the key for them again and again. Or they hold a lock of that Session, and
+// wait at a ConnLocker, at a TxLocker or in LockTx. A wait in LockTx is a Waiter
+// with a Process too.
 type Poll struct {
-	Session   int64 // the random number of the Session
+	Session   int64 // the random number of the Session that has written the row
 	Callers   int
-	Held      *sqllock.Key // a lock that these callers hold while they wait; nil: not known
+	Held      *sqllock.Key // a lock that these callers hold while they wait, of that Session or another locker; nil: not known
 	Heartbeat time.Time
 	Expires   time.Time
 }

@@ -10,9 +10,14 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// snapshotOf returns i as a Snapshot, sorted.
+// snapshotOf returns i, of PostgreSQL, as a Snapshot, sorted.
 func snapshotOf(i *postgres.Inspection) *Snapshot {
-	s := &Snapshot{At: i.At, Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits)}
+	s := &Snapshot{
+		Dialect: sqllock.PostgreSQL, At: i.At,
+		Heartbeats: stateOf(i.Registry.Heartbeats), Waits: stateOf(i.Registry.Waits),
+		Leases: stateOf(i.Registry.Locks).worse(stateOf(i.Registry.Sessions)),
+	}
+	s.addLeases(i.Leases)
 	processes := make(map[int]Process, len(i.Processes))
 	for _, p := range i.Processes {
 		processes[p.PID] = Process(p)
@@ -59,9 +64,12 @@ func holderOf(l postgres.InspectedLock, key sqllock.Key, p Process) Holder {
 			Acquired: r.Acquired, Heartbeat: r.Heartbeat, Expires: r.Expires,
 		}
 	}
-	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && strings.HasSuffix(p.Application, "latchkey")
+	h.SecretCheck = l.Shared && l.Space == dialect.TwoInts && h.Registration == nil && p.ofSession()
 	return h
 }
+
+// ofSession reports whether p is named like the connection of a Session.
+func (p Process) ofSession() bool { return strings.HasSuffix(p.Application, "latchkey") }
 
 func pollOf(p postgres.InspectedPoll) Waiter {
 	poll := &Poll{Session: p.Process, Callers: p.Waiters, Heartbeat: p.Heartbeat, Expires: p.Expires}
@@ -86,8 +94,9 @@ func stateOf(t postgres.RegistryTable) TableState {
 
 func (s *Snapshot) sort() {
 	slices.SortFunc(s.Holders, func(a, b Holder) int {
-		return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Process.PID, b.Process.PID))
+		return cmp.Or(compareKeys(a.Key, b.Key), cmp.Compare(a.Process.PID, b.Process.PID), cmp.Compare(a.leaseSession(), b.leaseSession()))
 	})
+	slices.SortFunc(s.Expired, func(a, b Holder) int { return compareKeys(a.Key, b.Key) })
 	slices.SortFunc(s.Waiters, func(a, b Waiter) int {
 		return cmp.Or(compareKeys(a.Key, b.Key), a.Since.Compare(b.Since), cmp.Compare(a.Process.PID, b.Process.PID), comparePolls(a.Poll, b.Poll))
 	})

@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // String returns s as tables for people: holders, waiters, and at the end the
@@ -23,10 +25,13 @@ func (s *Snapshot) String() string {
 	for _, table := range []struct {
 		name  string
 		state TableState
-	}{{"latchkey_heartbeats", s.Heartbeats}, {"latchkey_waits", s.Waits}} {
-		if table.state != TableRead {
+	}{{"latchkey_heartbeats", s.Heartbeats}, {"latchkey_waits", s.Waits}, {"latchkey_sessions or latchkey_locks", s.unreadLeases()}} {
+		if table.state != TableRead && table.state != "" {
 			fmt.Fprintf(&b, "table %s: %s\n", table.name, table.state.reason())
 		}
+	}
+	if len(s.Expired) > 0 {
+		fmt.Fprintf(&b, "locks whose lease has expired, so that they are free: %d\n", len(s.Expired))
 	}
 	if s.Hidden > 0 {
 		fmt.Fprintf(&b, "registrations that this role may not check: %d (grant pg_read_all_stats)\n", s.Hidden)
@@ -37,6 +42,15 @@ func (s *Snapshot) String() string {
 	return b.String()
 }
 
+// unreadLeases returns the state of the lease tables, if they should have been
+// read. Few databases of PostgreSQL have some.
+func (s *Snapshot) unreadLeases() TableState {
+	if s.Dialect == sqllock.PostgreSQL && s.Leases == TableMissing {
+		return ""
+	}
+	return s.Leases
+}
+
 func (s *Snapshot) writeHolders(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row(table, "HELD KEY", "MODE", "PID", "APPLICATION", "ADDRESS", "STATE", "FOR", "HEARTBEAT", "NAMESPACE", "NAME", "HOLDER")
@@ -45,11 +59,13 @@ func (s *Snapshot) writeHolders(w io.Writer) {
 			continue
 		}
 		p := h.Process
-		cells := []string{keyText(h.Key), mode(h.Shared), strconv.Itoa(p.PID), p.Application, p.Address, p.State}
+		cells := []string{keyText(h.Key), mode(h.Shared), strconv.Itoa(p.PID), p.Application, p.Address, p.State, "", "", "", "", ""}
 		if r := h.Registration; r != nil {
-			cells = append(cells, s.age(r.Acquired), s.age(r.Heartbeat)+" ago", string(r.Namespace), r.Name, r.Holder)
-		} else {
-			cells = append(cells, "", "", "", "", "")
+			cells = append(cells[:6], s.age(r.Acquired), s.age(r.Heartbeat)+" ago", string(r.Namespace), r.Name, r.Holder)
+		}
+		if l := h.Lease; l != nil {
+			left := l.Expires.Sub(s.At).Round(time.Millisecond).String()
+			cells = []string{keyText(h.Key), "lease", "", "", "", "", s.age(l.Acquired), "ends in " + left, "", "", l.Holder}
 		}
 		row(table, cells...)
 	}

@@ -41,7 +41,7 @@ func TestSnapshotString(t *testing.T) {
 		}
 	}
 	cycle := &lockwatch.Snapshot{At: noon, Holders: holders{held(1, 10), held(2, 20)}, Waiters: waiters{waits(1, 20, 2), waits(2, 10, 1)}}
-	if text := cycle.String(); !strings.HasSuffix(text, "cycle: process 1 waits for key 20 -> process 2 waits for key 10 (PostgreSQL ends it)\n") {
+	if text := cycle.String(); !strings.HasSuffix(text, "cycle: process 1 waits for key 20 -> process 2 waits for key 10 (the server ends it)\n") {
 		t.Errorf("no cycle at the end of\n%s", text)
 	}
 }

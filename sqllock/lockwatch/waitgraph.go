@@ -8,9 +8,9 @@ import (
 )
 
 // A node can wait, and others can wait for it. It is a server process, or a caller
-// of a Session, which is known by the lock that it holds.
+// in a program, which is known by the lock that it holds.
 //
-// Invariant: a lock with a Registration has a node of its own. A lock without one
+// Invariant: a lock has a node of its own if hasNode says so. Any other lock
 // belongs to the node of its process.
 type node struct {
 	pid  int
@@ -18,11 +18,18 @@ type node struct {
 	key  sqllock.Key // only if held
 }
 
-func nodeOf(h Holder) node {
-	if h.Registration == nil {
+func (g *waitGraph) nodeOf(h Holder) node {
+	if !g.hasNode(h) {
 		return node{pid: h.Process.PID}
 	}
 	return node{h.Process.PID, true, h.Key}
+}
+
+// hasNode reports whether h has a node of its own. Without a registration, that is
+// a lock of a ConnLocker or TxLocker. One on a Session's connection is too young to
+// be registered, so no Poll is about it.
+func (g *waitGraph) hasNode(h Holder) bool {
+	return h.Registration != nil || !h.Shared && g.named[h.Key] && !h.Process.ofSession()
 }
 
 func compareNodes(a, b node) int {
@@ -48,7 +55,8 @@ type edge struct {
 	server bool         // the wait is in the server, which sees it
 }
 
-// A waitGraph is the certain waits of a Snapshot.
+// A waitGraph is the certain waits of a Snapshot. Leases are not in it: nothing
+// shows who waits for one, and an advisory lock on the same key is another lock.
 //
 // Invariant: nodes are in the order of compareNodes and do not change. The other
 // fields name them by their index, since a queue of n waiters has n²/2 edges.
@@ -56,21 +64,29 @@ type waitGraph struct {
 	nodes     []node
 	edges     [][]edge                    // by node
 	processes map[int]int                 // nodes of server processes, by PID
+	named     map[sqllock.Key]bool        // keys that a Poll names as Held
 	holders   map[sqllock.Key][]Holder    // by key
-	holding   map[node]int                // nodes of registered locks
-	callers   map[int][]int               // nodes of registered locks, by PID
-	sessions  []int64                     // by node: the number of its Session; 0 for a server process
-	owners    map[sqllock.Key]map[int]int // nodes of registered locks, by key and PID
+	holding   map[node]int                // nodes of locks
+	callers   map[int][]int               // nodes of locks, by PID
+	sessions  []int64                     // by node: the number of its Session; 0 if it is of none
+	owners    map[sqllock.Key]map[int]int // nodes of locks, by key and PID
 }
 
 func newWaitGraph(s *Snapshot) *waitGraph {
 	g := &waitGraph{
 		processes: make(map[int]int), holders: make(map[sqllock.Key][]Holder), holding: make(map[node]int),
-		callers: make(map[int][]int), owners: make(map[sqllock.Key]map[int]int),
+		callers: make(map[int][]int), owners: make(map[sqllock.Key]map[int]int), named: make(map[sqllock.Key]bool),
+	}
+	for _, w := range s.Waiters {
+		if w.Poll != nil && w.Poll.Held != nil {
+			g.named[*w.Poll.Held] = true
+		}
 	}
 	g.number(s)
 	for _, h := range s.Holders {
-		g.place(h)
+		if h.Lease == nil {
+			g.place(h)
+		}
 	}
 	for i := range s.Waiters {
 		if w := &s.Waiters[i]; w.Poll == nil {
@@ -95,8 +111,10 @@ func newWaitGraph(s *Snapshot) *waitGraph {
 func (g *waitGraph) number(s *Snapshot) {
 	all := make(map[node]struct{})
 	for _, h := range s.Holders {
-		all[nodeOf(h)] = struct{}{}
-		all[node{pid: h.Process.PID}] = struct{}{}
+		if h.Lease == nil {
+			all[g.nodeOf(h)] = struct{}{}
+			all[node{pid: h.Process.PID}] = struct{}{}
+		}
 	}
 	for _, w := range s.Waiters {
 		if w.Poll == nil {
@@ -124,11 +142,13 @@ func (g *waitGraph) number(s *Snapshot) {
 // place notes that h holds its key.
 func (g *waitGraph) place(h Holder) {
 	g.holders[h.Key] = append(g.holders[h.Key], h)
-	if h.Registration == nil {
+	if !g.hasNode(h) {
 		return
 	}
 	i := g.indexOf(h)
-	g.sessions[i] = h.Registration.Session
+	if h.Registration != nil {
+		g.sessions[i] = h.Registration.Session
+	}
 	if g.owners[h.Key] == nil {
 		g.owners[h.Key] = make(map[int]int)
 	}
@@ -137,10 +157,10 @@ func (g *waitGraph) place(h Holder) {
 
 // indexOf returns the node of h.
 func (g *waitGraph) indexOf(h Holder) int {
-	if h.Registration == nil {
+	if !g.hasNode(h) {
 		return g.processes[h.Process.PID]
 	}
-	return g.holding[nodeOf(h)]
+	return g.holding[g.nodeOf(h)]
 }
 
 func (g *waitGraph) add(from int, e edge) { g.edges[from] = append(g.edges[from], e) }
@@ -181,8 +201,8 @@ func (g *waitGraph) pollWait(w *Waiter) {
 
 // poller returns the node of p.Held, which the callers of p held at their last
 // heartbeat. There is none if another caller has acquired the key since. The lock
-// may be on another Session of their process, but only an exclusive lock is
-// certainly theirs then.
+// may be on another Session of their process, or on a connection or transaction of
+// their own, but only an exclusive lock is certainly theirs then.
 func (g *waitGraph) poller(p *Poll) (int, bool) {
 	for _, own := range []bool{true, false} {
 		for _, h := range g.holders[*p.Held] {
@@ -193,6 +213,11 @@ func (g *waitGraph) poller(p *Poll) (int, bool) {
 			if own && r.Session == p.Session || !own && !h.Shared {
 				return g.indexOf(h), true
 			}
+		}
+	}
+	for _, h := range g.holders[*p.Held] {
+		if h.Registration == nil && g.hasNode(h) {
+			return g.indexOf(h), true
 		}
 	}
 	return 0, false

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Watch looks at the locks of db's database until ctx ends, and reports each
-// [Finding]. It finds locks with a late heartbeat and cycles of waits, and with
-// [WithLongHeld] locks that are held for long. Watch ends a session only if
+// [Finding]. It finds locks with a late heartbeat or lease and cycles of waits, and
+// with [WithLongHeld] locks that are held for long. Watch ends a session only if
 // [WithTerminate] says so.
 //
 // Watch calls report from its own goroutine, one call at a time. It reports what
@@ -31,9 +30,9 @@ import (
 // driver is stuck beyond that, Watch does not look again until it returns. See
 // [Inspect] for the rights that Watch needs, and [Schema] for those on its tables.
 //
-// Watch returns the cause of ctx's end. If the database is not PostgreSQL, it
-// returns an error that matches errors.ErrUnsupported at once. It panics if db is
-// nil.
+// Watch returns the cause of ctx's end. If [Inspect] can see nothing in this
+// database, Watch returns its error, which matches errors.ErrUnsupported. It
+// panics if db is nil.
 func Watch(ctx context.Context, db *sql.DB, report func(Finding), opts ...WatchOption) error {
 	if db == nil {
 		panic("lockwatch: Watch needs a *sql.DB that is not nil")
@@ -94,6 +93,7 @@ type part string
 const (
 	partLook      part = "look"
 	partRegistry  part = "registry"
+	partLeases    part = "leases"
 	partHidden    part = "hidden"
 	partTerminate part = "terminate"
 	partSweep     part = "sweep"
@@ -102,9 +102,7 @@ const (
 // look looks at the locks once. An error ends Watch.
 func (w *watchdog) look(ctx context.Context) error {
 	requested := time.Now()
-	i, err := query(ctx, w, func(ctx context.Context) (*postgres.Inspection, error) {
-		return postgres.Inspect(ctx, w.db, w.options.schema)
-	})
+	seen, err := query(ctx, w, func(ctx context.Context) (look, error) { return lookAt(ctx, w.db, w.options.schema) })
 	switch {
 	case ctx.Err() != nil:
 		return nil // the loop of Watch finds it
@@ -115,21 +113,34 @@ func (w *watchdog) look(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	s := snapshotOf(i)
+	s := seen.Snapshot
 	w.notePart(partRegistry, registryError(s))
+	w.notePart(partLeases, leasesError(s))
 	w.notePart(partHidden, hiddenError(s))
 	w.reportAll(w.diagnosis.look(s))
-	w.terminate(ctx, i.Registry, s, requested)
-	w.sweep(ctx, i.Registry)
+	w.terminate(ctx, seen.registry, s, requested)
+	w.sweep(ctx, seen.registry)
 	return nil
 }
 
+// registryError returns what is missing of the registry. Nothing is missing in
+// a database that can have none, or that uses a lease table instead.
 func registryError(s *Snapshot) error {
-	if s.Heartbeats == TableRead && s.Waits == TableRead {
+	switch {
+	case s.Heartbeats == TableRead && s.Waits == TableRead, s.Heartbeats == "" && s.Waits == "",
+		s.Leases == TableRead && s.Heartbeats == TableMissing && s.Waits == TableMissing:
 		return nil
 	}
 	return fmt.Errorf("lockwatch: late heartbeats and callers that poll are not seen in full: table latchkey_heartbeats is %s; latchkey_waits is %s (see lockwatch.Schema and lockwatch.WithSchema)",
 		s.Heartbeats.reason(), s.Waits.reason())
+}
+
+// leasesError returns why the lease tables, which are there, were not read.
+func leasesError(s *Snapshot) error {
+	if s.Leases != TableUnreadable && s.Leases != TableUntrusted {
+		return nil
+	}
+	return fmt.Errorf("lockwatch: the locks of the lease table are not seen: a table of latchkey_sessions and latchkey_locks is %s", s.Leases.reason())
 }
 
 func hiddenError(s *Snapshot) error {

@@ -39,7 +39,7 @@ func sameReason(a, b error) bool {
 }
 
 // reportAll reports findings one by one. The log has one line for all findings of
-// one kind and one server process.
+// one kind and one server process, or one session of a lease table.
 func (w *watchdog) reportAll(begun, over []Finding) {
 	for _, findings := range [][]Finding{over, begun} {
 		w.log(findings)
@@ -53,6 +53,7 @@ func (w *watchdog) reportAll(begun, over []Finding) {
 type line struct {
 	kind       FindingKind
 	pid        int
+	session    int64 // of a lease table; else 0
 	over       bool
 	terminated bool
 }
@@ -65,7 +66,7 @@ func (w *watchdog) log(findings []Finding) {
 			w.logCycle(f)
 			continue
 		}
-		l := line{f.Kind, f.Holder.Process.PID, f.Over, f.Terminated}
+		l := line{f.Kind, f.Holder.Process.PID, f.Holder.leaseSession(), f.Over, f.Terminated}
 		if locks[l]++; locks[l] == 1 {
 			lines = append(lines, l)
 		}
@@ -73,6 +74,9 @@ func (w *watchdog) log(findings []Finding) {
 	for _, l := range lines {
 		level, text := l.words()
 		attributes := []any{"pid", l.pid}
+		if l.session != 0 {
+			attributes = []any{"session", l.session}
+		}
 		if !l.terminated { // all locks of the session end with it, reported or not
 			attributes = append(attributes, "locks", locks[l])
 		}

@@ -50,7 +50,7 @@ func (w *watchdog) terminate(ctx context.Context, registry postgres.Registry, s 
 	var failed error
 	tried := make(map[processID]bool)
 	for _, f := range w.diagnosis.open {
-		if f.Kind != LateHeartbeat {
+		if f.Kind != LateHeartbeat || f.Holder.Lease != nil { // a lease ends by itself
 			continue
 		}
 		id := f.Holder.processID()

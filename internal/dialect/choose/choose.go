@@ -30,6 +30,12 @@ func Dialect(ctx context.Context, db *sql.DB, leaseTable bool) (dialect.Dialect,
 		return nil, dialect.Fail(err)
 	}
 	defer conn.Close()
+	return OnConn(ctx, conn, leaseTable)
+}
+
+// OnConn is Dialect for a connection that the caller has. The driver does not
+// bring its own dialect.
+func OnConn(ctx context.Context, conn *sql.Conn, leaseTable bool) (dialect.Dialect, error) {
 	d, err := choose(ctx, conn, leaseTable)
 	return d, dialect.Fail(err)
 }

@@ -76,6 +76,9 @@ func (p *Pool) Once(ctx context.Context, f func(*sql.Conn) error) error {
 	return err
 }
 
+// ErrNoConnection is the failure of a pool that lends no connection in time.
+var ErrNoConnection error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time"}
+
 // Lend returns a connection of db, which the caller closes. It gives up shortly
 // before the deadline of ctx and then says why.
 func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
@@ -86,7 +89,7 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	defer cancel()
 	conn, err := db.Conn(bounded)
 	if err != nil && bounded.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		err = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time"}
+		err = ErrNoConnection
 	}
 	return conn, err
 }

@@ -23,7 +23,7 @@ func (t *postgresTables) prove(ctx context.Context) error {
 		if err := t.server(ctx, conn); err != nil {
 			return err
 		}
-		if err := unprepared(ctx, conn); err != nil {
+		if err := Unprepared(ctx, conn); err != nil {
 			return err
 		}
 		if err := makeTables(ctx, conn); err != nil {
@@ -58,13 +58,13 @@ func (t *postgresTables) server(ctx context.Context, conn *sql.Conn) (err error)
 	return err
 }
 
-// unprepared rejects a driver that sends a query without arguments in two
+// Unprepared rejects a driver that sends a query without arguments in two
 // steps, or prepares it under a name.
 //
 // Behind a transaction pooler the second step may reach another server process,
 // where the name belongs to another client. Also, each statement has another
 // text, so the server would keep all of them.
-func unprepared(ctx context.Context, conn *sql.Conn) error {
+func Unprepared(ctx context.Context, conn *sql.Conn) error {
 	if mode, known := dbconn.PgxQueryMode(conn); known {
 		if !slices.Contains([]string{"exec", "simple protocol", "cache describe"}, mode) {
 			return dialect.Refuse(pgxPrepares)

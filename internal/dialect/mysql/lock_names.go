@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 )
@@ -31,6 +33,18 @@ func (n lockNames) appendName(text []byte, key dialect.Key) []byte {
 		text = append(text, "0123456789abcdef"[id>>shift&0xf])
 	}
 	return append(text, '\'')
+}
+
+// key returns the key whose lock has this name. Other programs' locks, those of
+// other databases and those of sessions have none.
+func (n lockNames) key(name string) (key dialect.Key, ok bool) {
+	rest, ok := strings.CutPrefix(name, n.prefix)
+	if !ok || len(rest) != len("0.0123456789abcdef") || rest[1] != '.' || rest[0] != '0' && rest[0] != '1' {
+		return key, false
+	}
+	id, err := strconv.ParseUint(rest[2:], 16, 64)
+	key = dialect.Key{Space: dialect.Space(rest[0] - '0'), ID: int64(id)} //nolint:gosec // its bits
+	return key, err == nil
 }
 
 // ofSession returns the name of the lock that a session holds while it lives.

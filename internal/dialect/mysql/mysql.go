@@ -35,16 +35,8 @@ func (Dialect) Traits() dialect.Traits {
 // It SETs nothing before the proof. Behind a proxy that would reach the session
 // of another client.
 func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	if db.Stats().MaxOpenConnections == 1 {
-		return nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
-	}
-	conn, err := dbconn.Take(ctx, db, set.Socket, "")
+	conn, witness, err := take(ctx, db, set)
 	if err != nil {
-		return nil, dialect.Fail(err)
-	}
-	witness, err := dbconn.Take(ctx, db, set.Socket, "")
-	if err != nil {
-		conn.Discard()
 		return nil, dialect.Fail(err)
 	}
 	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof}
@@ -71,6 +63,40 @@ func (Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dial
 		return nil, dialect.Fail(err)
 	}
 	return s, nil
+}
+
+// Prove proves that locks exclude on two connections of db, as Open does, and
+// gives both back. It changes nothing on them. Its error is like that of Open.
+func (Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
+	conn, witness, err := take(ctx, db, set)
+	if err != nil {
+		return dialect.Fail(err)
+	}
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof}
+	_, err = p.run(ctx)
+	for _, c := range []*dbconn.Taken{conn, witness} {
+		if err == nil {
+			_ = c.Close()
+		} else {
+			c.Discard() // a question may be unanswered
+		}
+	}
+	return dialect.Fail(err)
+}
+
+// take takes the connection of a session and a witness for the proof.
+func take(ctx context.Context, db *sql.DB, set dialect.Settings) (conn, witness *dbconn.Taken, err error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	if conn, err = dbconn.Take(ctx, db, set.Socket, ""); err != nil {
+		return nil, nil, err
+	}
+	if witness, err = dbconn.Take(ctx, db, set.Socket, ""); err != nil {
+		conn.Discard()
+		return nil, nil, err
+	}
+	return conn, witness, nil
 }
 
 // setUp makes the connection a session of locks:

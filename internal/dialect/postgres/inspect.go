@@ -6,20 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// An Inspection is the state of the advisory locks of a database at one moment.
+// An Inspection is the state of the locks of a database at one moment.
 type Inspection struct {
 	At        time.Time // by the database's clock
 	Processes []InspectedProcess
 	Locks     []InspectedLock
 	Blocked   []InspectedWait
 	Polls     []InspectedPoll
-	Registry  Registry `json:"-"`
+	Leases    []dialect.LeasedLock // also of sessions that have expired
+	Registry  Registry             `json:"-"`
 }
 
 // An InspectedProcess is a server process that holds a lock, waits for one, or
@@ -72,34 +74,30 @@ type InspectedPoll struct {
 	Expires          time.Time
 }
 
-// A Registry says where the tables of heartbeats and of waits are.
+// A Registry says where the tables of heartbeats and of waits are, and for
+// Inspect also the lease tables.
 type Registry struct {
 	Heartbeats, Waits RegistryTable
+	Sessions, Locks   RegistryTable // of leases
 
 	UTF8 bool // the database's encoding is UTF8
 }
 
-// A RegistryTable is one of the two tables.
+// A RegistryTable is one of these tables.
 type RegistryTable struct {
 	Name      string // with its schema, quoted; empty: it is not there
 	Untrusted bool   // found by the search_path, and this role should not run code of its owner
 	Readable  bool   // this role may read the table, which is not Untrusted
 }
 
-// Inspect reads the advisory locks of db's database and the registry. With an
-// empty schema it looks for the registry in the search_path.
+// Inspect reads the advisory locks of conn's database, the registry and the
+// lease tables. conn is known to be PostgreSQL's own. The search_path finds the
+// tables that are not in schema. Those of the registry are only looked for there,
+// unless schema is empty.
 //
 // The server lets it do nothing but read. Its error is a *Failure, that of ctx,
 // or one that wraps errors.ErrUnsupported.
-func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, dialect.Fail(err)
-	}
-	defer conn.Close()
-	if err := mustBePostgreSQL(ctx, conn); err != nil {
-		return nil, err
-	}
+func Inspect(ctx context.Context, conn *sql.Conn, schema string) (*Inspection, error) {
 	if err := Tidy(ctx, conn); err != nil {
 		return nil, dialect.Fail(err)
 	}
@@ -110,21 +108,6 @@ func Inspect(ctx context.Context, db *sql.DB, schema string) (*Inspection, error
 	return registry.inspect(ctx, conn)
 }
 
-// mustBePostgreSQL returns errNotPostgreSQL for another database.
-func mustBePostgreSQL(ctx context.Context, conn *sql.Conn) error {
-	genuine, err := IsGenuine(ctx, conn)
-	_, _, isMySQL := errcode.MySQL(err)
-	switch {
-	case err == nil && genuine:
-		return nil
-	case err == nil, dialect.IsStatement(err) && (isMySQL || errcode.SQLState(err) == ""):
-		return errNotPostgreSQL
-	}
-	return dialect.Fail(err)
-}
-
-var errNotPostgreSQL = fmt.Errorf("this database has no advisory locks of PostgreSQL to inspect: %w", errors.ErrUnsupported)
-
 // findRegistry finds the registry's tables. It fails on a standby and on an old
 // server.
 func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registry, err error) {
@@ -133,7 +116,7 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 		version int
 		text    string
 	)
-	query := fmt.Sprintf(registryQuery, dialect.Quoted(schema), dialect.Quoted(schema), dialect.Quoted(schema))
+	query := strings.ReplaceAll(registryQuery, "SCHEMA", dialect.Quoted(schema))
 	if err := conn.QueryRowContext(ctx, query).Scan(&standby, &version, &text); err != nil {
 		return r, dialect.Fail(err)
 	}
@@ -147,7 +130,10 @@ func findRegistry(ctx context.Context, conn *sql.Conn, schema string) (r Registr
 	if err := json.Unmarshal([]byte(text), &tables); err != nil {
 		return r, dialect.ErrNonsense
 	}
-	return Registry{Heartbeats: tables["latchkey_heartbeats"], Waits: tables["latchkey_waits"]}, nil
+	return Registry{
+		Heartbeats: tables["latchkey_heartbeats"], Waits: tables["latchkey_waits"],
+		Sessions: tables["latchkey_sessions"], Locks: tables["latchkey_locks"],
+	}, nil
 }
 
 // inspect reads everything in one statement.
@@ -184,5 +170,5 @@ func readWithoutChange(ctx context.Context, conn *sql.Conn, query string) (text 
 // columns.
 func foreignTable(state string) error {
 	return &dialect.Failure{Kind: dialect.Statement, State: state,
-		Reason: "latchkey_heartbeats or latchkey_waits is not a table made by lockwatch.Schema: name the schema of those that are (lockwatch.WithSchema)"}
+		Reason: "latchkey_heartbeats or latchkey_waits is not a table made by lockwatch.Schema, or latchkey_locks or latchkey_sessions none made by sqllock.Schema: name the schema of those that are (lockwatch.WithSchema)"}
 }

@@ -2,8 +2,9 @@ package postgres
 
 import "strings"
 
-// registryQuery finds the registry's tables in the catalog. A role that may not
-// use their schema sees them there, too.
+// registryQuery finds the registry's tables and the lease tables in the catalog.
+// A role that may not use their schema sees them there, too. SCHEMA stands for
+// the schema that was named, or the empty string.
 //
 // Only tables count. A view or a foreign table is code of its owner, which
 // would run with the rights of the reader.
@@ -13,33 +14,39 @@ import "strings"
 // role owns it, since the other questions need shared catalogs; see
 // inspectQuery.
 const registryQuery = `SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('server_version_num')::int,
-	(SELECT coalesce(pg_catalog.json_object_agg(c.relname, pg_catalog.json_build_object('Name', pg_catalog.format('%%I.%%I', n.nspname, c.relname),
+	(SELECT coalesce(pg_catalog.json_object_agg(c.relname, pg_catalog.json_build_object('Name', pg_catalog.format('%I.%I', c.nspname, c.relname),
 		'Untrusted', NOT t.trusted,
-		'Readable', t.trusted AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT'))), '{}')::text
-	FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace,
-	LATERAL (SELECT CASE WHEN %s <> '' THEN true
+		'Readable', t.trusted AND pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT'))), '{}')::text
+	FROM (SELECT DISTINCT ON (c.relname) c.oid, c.relname, c.relowner, c.relnamespace, n.nspname, n.nspname = SCHEMA AS named
+		FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.relname IN ('latchkey_heartbeats', 'latchkey_waits', 'latchkey_sessions', 'latchkey_locks') AND c.relkind = 'r'
+		AND CASE WHEN n.nspname = SCHEMA THEN true
+			WHEN SCHEMA = '' OR c.relname IN ('latchkey_sessions', 'latchkey_locks') THEN pg_catalog.pg_table_is_visible(c.oid) END
+		ORDER BY c.relname, named DESC) AS c,
+	LATERAL (SELECT CASE WHEN c.named THEN true
 		WHEN c.relowner = (SELECT usesysid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())) AND pg_catalog.current_setting('role') = 'none' THEN true
 		ELSE pg_catalog.pg_get_userbyid(c.relowner) = current_user
 			OR c.relowner = (SELECT datdba FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
-			OR (SELECT rolsuper FROM pg_catalog.pg_roles WHERE oid = c.relowner) END AS trusted) AS t
-	WHERE c.relname IN ('latchkey_heartbeats', 'latchkey_waits') AND c.relkind = 'r'
-	AND CASE WHEN %s = '' THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = %s END)`
+			OR (SELECT rolsuper FROM pg_catalog.pg_roles WHERE oid = c.relowner) END AS trusted) AS t)`
 
 // inspectQuery returns the statement that reads everything: pg_locks once, and
-// all rows of the registry in one snapshot. Only pg_blocking_pids looks at the
+// all rows of the tables in one snapshot. Only pg_blocking_pids looks at the
 // lock table again, a moment later.
 //
 // It touches no shared catalog, for which a full lock table has no room. Then
 // the inspection is needed most.
 func (r Registry) inspectQuery() string {
-	heartbeats, waits := noHeartbeats, noWaits
+	heartbeats, waits, leases := noHeartbeats, noWaits, noLeases
 	if r.Heartbeats.Readable {
 		heartbeats = "(SELECT * FROM ONLY " + r.Heartbeats.Name + " WHERE " + between("acquired", "heartbeat", "expires") + ")"
 	}
 	if r.Waits.Readable {
 		waits = "(SELECT * FROM ONLY " + r.Waits.Name + " WHERE key_space IN (0, 1) AND " + between("since", "heartbeat", "expires") + ")"
 	}
-	return strings.NewReplacer("HEARTBEATS", heartbeats, "WAITS", waits).Replace(inspectQuery)
+	if r.Locks.Readable && r.Sessions.Readable {
+		leases = strings.NewReplacer("LOCKS", r.Locks.Name, "SESSIONS", r.Sessions.Name, "BETWEEN", between("acquired", "expires")).Replace(leasesQuery)
+	}
+	return strings.NewReplacer("HEARTBEATS", heartbeats, "WAITS", waits, "LEASES", leases).Replace(inspectQuery)
 }
 
 // between leaves out rows with times like infinity. One of them would make all
@@ -58,7 +65,13 @@ const (
 		'' AS holder, pg_catalog.now() AS acquired, pg_catalog.now() AS expires, pg_catalog.now() AS heartbeat, false AS shared WHERE false)`
 	noWaits = `(SELECT 0::bigint AS process, 0 AS key_space, 0::bigint AS key_id, 0 AS held_space, 0::bigint AS held_id, 0 AS waiters,
 		pg_catalog.now() AS since, pg_catalog.now() AS heartbeat, pg_catalog.now() AS expires WHERE false)`
+	noLeases = `NULL`
 )
+
+// leasesQuery reads the lease tables. A lock whose session has no row is free.
+const leasesQuery = `(SELECT pg_catalog.json_agg(pg_catalog.json_build_object('Space', l.key_space, 'ID', l.key_id, 'Session', s.id, 'Holder', s.holder,
+			'Acquired', l.acquired, 'Expires', s.expires))
+		FROM ONLY LOCKS AS l JOIN ONLY SESSIONS AS s ON s.id = l.session WHERE l.key_space IN (0, 1) AND BETWEEN)`
 
 // inspectQuery has the key's halves in classid and objid: see heldQuery.
 const inspectQuery = `WITH
@@ -87,6 +100,7 @@ SELECT pg_catalog.json_build_object(
 	'Polls', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('Process', w.process, 'Space', w.key_space, 'ID', w.key_id, 'HeldSpace', w.held_space,
 			'HeldID', w.held_id, 'Waiters', w.waiters, 'Since', w.since, 'Heartbeat', w.heartbeat, 'Expires', w.expires))
 		FROM WAITS AS w WHERE w.expires > pg_catalog.statement_timestamp()),
+	'Leases', LEASES,
 	'Processes', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('PID', pid, 'Start', backend_start, 'Application', application_name,
 			'Address', pg_catalog.host(client_addr), 'State', state, 'StateSince', state_change, 'WaitEvent', wait_event))
 		FROM activity WHERE pid IN (SELECT pid FROM advisory UNION SELECT pid FROM blocked UNION SELECT pg_catalog.unnest(by) FROM blocked))

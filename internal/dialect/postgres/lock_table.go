@@ -1,6 +1,11 @@
 package postgres
 
-import "github.com/latchkey-go/latchkey/internal/dialect"
+import (
+	"context"
+	"database/sql"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
 
 // lockTableQuery leaves out the locks that are elsewhere: those of the fast
 // path, and those of serializable transactions. It touches no shared catalog,
@@ -11,14 +16,19 @@ const lockTableQuery = `SELECT pg_catalog.pg_backend_pid(),
 	(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_activity(NULL) WHERE application_name LIKE '%latchkey')`
 
 // LockTable implements dialect.Surveyor.
-func (s *session) LockTable() (t dialect.LockTable, err error) {
-	var pid int64
-	err = s.conn.QueryRowContext(s.statements.ctx, lockTableQuery).Scan(&pid, &t.Size, &t.Used, &t.Sessions)
-	switch {
-	case err != nil:
-		return dialect.LockTable{}, dialect.Fail(err)
-	case pid != s.pid:
+func (s *session) LockTable() (dialect.LockTable, error) {
+	t, pid, err := LockTableOf(s.statements.ctx, s.conn)
+	if err == nil && pid != s.pid {
 		return dialect.LockTable{}, errOtherProcess
 	}
-	return t, nil
+	return t, err
+}
+
+// LockTableOf reads the lock table of the server of conn, and the id of the
+// server process that responded. Its error is a *Failure or that of ctx.
+func LockTableOf(ctx context.Context, conn *sql.Conn) (t dialect.LockTable, pid int64, err error) {
+	if err := conn.QueryRowContext(ctx, lockTableQuery).Scan(&pid, &t.Size, &t.Used, &t.Sessions); err != nil {
+		return dialect.LockTable{}, 0, dialect.Fail(err)
+	}
+	return t, pid, nil
 }

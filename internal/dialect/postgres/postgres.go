@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
@@ -36,24 +37,11 @@ func (Dialect) Traits() dialect.Traits {
 // It changes nothing on a connection before the proof. Behind a transaction
 // pooler a SET would reach the session of another client.
 func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
-	if db.Stats().MaxOpenConnections == 1 {
-		return nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
-	}
-	conn, err := dbconn.Take(ctx, db, set.Socket, terminateOwn)
+	conn, witness, err := take(ctx, db, set)
 	if err != nil {
 		return nil, dialect.Fail(err)
 	}
-	witness, err := dbconn.Take(ctx, db, set.Socket, terminateOwn)
-	if err != nil {
-		conn.Discard()
-		return nil, dialect.Fail(err)
-	}
-	p := proof{session: conn.Conn, witness: witness.Conn, timeout: set.Proof, anyVersion: d.AnyVersionString}
-	pid, err := p.run(ctx)
-	if state := errcode.SQLState(err); state == errcode.FeatureNotSupported || state == errcode.UndefinedFunction {
-		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
-	}
-	err = advisory(err)
+	pid, err := d.prove(ctx, conn, witness, set.Proof)
 	if err == nil {
 		err = witness.Close() // clean: it goes back to the pool
 	} else {
@@ -79,6 +67,51 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	}
 	s.exchangeOn = s.exchangeRaw
 	return s, nil
+}
+
+// Prove proves that advisory locks exclude on two connections of db, as Open
+// does, and gives both back. It changes nothing on them. Its error is like that
+// of Open.
+func (d Dialect) Prove(ctx context.Context, db *sql.DB, set dialect.Settings) error {
+	conn, witness, err := take(ctx, db, set)
+	if err != nil {
+		return dialect.Fail(err)
+	}
+	_, err = d.prove(ctx, conn, witness, set.Proof)
+	for _, c := range []*dbconn.Taken{conn, witness} {
+		if err == nil {
+			_ = c.Close()
+		} else {
+			c.Discard() // a question may be unanswered
+		}
+	}
+	return dialect.Fail(err)
+}
+
+// take takes the connection of a session and a witness for the proof.
+func take(ctx context.Context, db *sql.DB, set dialect.Settings) (conn, witness *dbconn.Taken, err error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, nil, dialect.Misconfigured("the pool may open one connection only (SetMaxOpenConns), and the proof that locks exclude needs two: allow two or more")
+	}
+	if conn, err = dbconn.Take(ctx, db, set.Socket, terminateOwn); err != nil {
+		return nil, nil, err
+	}
+	if witness, err = dbconn.Take(ctx, db, set.Socket, terminateOwn); err != nil {
+		conn.Discard()
+		return nil, nil, err
+	}
+	return conn, witness, nil
+}
+
+// prove proves that locks on conn exclude witness. It returns the process id of
+// conn's server process.
+func (d Dialect) prove(ctx context.Context, conn, witness *dbconn.Taken, timeout time.Duration) (pid int64, err error) {
+	p := proof{session: conn.Conn, witness: witness.Conn, timeout: timeout, anyVersion: d.AnyVersionString}
+	pid, err = p.run(ctx)
+	if state := errcode.SQLState(err); state == errcode.FeatureNotSupported || state == errcode.UndefinedFunction {
+		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
+	}
+	return pid, advisory(err)
 }
 
 // setUp makes conn a session of locks:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
@@ -77,6 +78,12 @@ const rounds = 8
 
 // behindPooler is the reason to reject a transaction pooler.
 const behindPooler = "a transaction pooler (PgBouncer or the like) is between, which moves a session from one server process to another: connect to the database itself or through a pool in session mode, or pass WithLeaseTable(), or use PerTx"
+
+// IsBehindPooler reports whether err is the refusal of a transaction pooler.
+func IsBehindPooler(err error) bool {
+	var failure *dialect.Failure
+	return errors.As(err, &failure) && strings.HasSuffix(failure.Reason, behindPooler)
+}
 
 // ownProcesses checks that each connection keeps a server process of its own.
 // Behind a transaction pooler, the transaction of a second client takes the

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,12 @@ type WaitingKey struct {
 	Holding dialect.Key // what each caller holds, if Holds
 	Holds   bool
 	Waiters int
-	Age     time.Duration // of the longest wait
+
+	// HoldingPID is not 0 if the lock Holding is not the session's own. If this
+	// server process does not have it in this database, the record says that it is
+	// not known what the callers hold.
+	HoldingPID int64
+	Age        time.Duration // of the longest wait
 }
 
 // FindRegistry finds the registry's tables. With an empty schema it looks for
@@ -121,7 +127,7 @@ func (r Registry) register(pid int64, what *Register) string {
 	if !what.NoWaits && len(what.Waits) > 0 {
 		statements = append(statements, fmt.Sprintf(`INSERT INTO %s AS w (process, key_space, key_id, held_space, held_id, waiters, since, heartbeat, expires)
 			SELECT %d, s, k, hs, hk, waiters, pg_catalog.statement_timestamp() - age, pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp() + %s
-			FROM (VALUES %s) AS v (s, k, hs, hk, waiters, age)
+			FROM %s
 			ON CONFLICT (process, key_space, key_id, held_space, held_id) DO UPDATE SET waiters = excluded.waiters, since = excluded.since,
 			heartbeat = excluded.heartbeat, expires = excluded.expires`,
 			r.Waits.Name, what.Process, Interval(what.Lease), what.waitRows()))
@@ -191,14 +197,26 @@ func (r *Register) waitKeys() (all []string) {
 	return all
 }
 
-// waitRows returns Waits as rows of SQL.
+// waitRows returns Waits as a table of SQL.
 func (r *Register) waitRows() string {
 	var all []string
 	for _, w := range r.Waits {
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %d, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding(), w.Waiters, Interval(w.Age)))
+		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s, %d, %s, %d)", w.Key.Exclusive().Space, w.Key.ID, w.holding(), w.Waiters, Interval(w.Age), w.HoldingPID))
 	}
-	return strings.Join(all, ",")
+	values := "(VALUES " + strings.Join(all, ",") + ") AS v (s, k, hs, hk, waiters, age, pid)"
+	if !slices.ContainsFunc(r.Waits, func(w WaitingKey) bool { return w.HoldingPID != 0 }) {
+		return values
+	}
+	return fmt.Sprintf(checkedWaits, values)
 }
+
+// checkedWaits forgets the locks that are not where they should be.
+const checkedWaits = `(SELECT s, k, CASE WHEN there THEN hs ELSE -1 END AS hs, CASE WHEN there THEN hk ELSE 0 END AS hk,
+			pg_catalog.sum(waiters)::int AS waiters, pg_catalog.max(age) AS age
+		FROM %s, LATERAL (SELECT v.pid = 0 OR EXISTS (SELECT FROM pg_catalog.pg_locks AS l
+			WHERE l.pid = v.pid AND l.locktype = 'advisory' AND l.granted AND l.objsubid = v.hs + 1 AND (l.classid::bigint << 32) | l.objid::bigint = v.hk
+			AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))) AS there) AS t
+		GROUP BY 1, 2, 3, 4) AS checked`
 
 // longestText bounds a text for people, in bytes.
 const longestText = 200

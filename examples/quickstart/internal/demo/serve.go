@@ -22,6 +22,10 @@ func serve(ctx context.Context, fleet *fleet, out io.Writer) error {
 		fmt.Fprintf(out, "  curl -i -X POST -H 'Authorization: Bearer alice-token' http://%s/exports\n", p.http)
 		fmt.Fprintf(out, "  grpcurl -plaintext -H 'authorization: Bearer alice-token' %s latchkey.quickstart.v1.ExportService/Export\n", p.grpc)
 	}
+	fmt.Fprintf(out, "\nSee the locks in a browser. Each instance also has /metrics, /debug/vars and /readyz.\n")
+	for _, p := range fleet.instances {
+		fmt.Fprintf(out, "  http://%s/locks/\n", p.http)
+	}
 	fmt.Fprintf(out, "\nbob-token is the token of another user. Press Ctrl-C to end, or kill %d.\n", os.Getpid())
 
 	gone := make(chan struct{}, len(fleet.instances))

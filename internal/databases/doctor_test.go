@@ -1,0 +1,181 @@
+package databases
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+func doctor(t *testing.T, db *sql.DB, opts ...lockdoctor.Option) *lockdoctor.Report {
+	t.Helper()
+	r, err := lockdoctor.Check(t.Context(), db, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The doctor has nothing to say of a healthy system of any kind, before a
+// Session was ever opened and while one holds locks.
+func TestDoctorHealthy(t *testing.T) {
+	healthy := func(t *testing.T, db *sql.DB, opts ...lockdoctor.Option) {
+		t.Helper()
+		if r := doctor(t, db, opts...); r.Worst() != lockdoctor.OK {
+			t.Errorf("%v", r)
+		}
+	}
+	eachKind(t, func(t *testing.T, _ kind, o lockertest.Orders) {
+		if o.Driver == "postgres" {
+			o.DSN += "&connect_timeout=5"
+		}
+		db := pool(t, o)
+		var opts []lockdoctor.Option
+		if o.LeaseTable {
+			opts = append(opts, lockdoctor.WithLeaseTable())
+		}
+		healthy(t, db, opts...)
+		s := process(t, o)
+		for _, schema := range []func(sqllock.Dialect) []string{sqllock.Schema, sqllock.FenceSchema, watermark.Schema, idempotency.Schema, lockwatch.Schema} {
+			if s.Dialect() != sqllock.PostgreSQL { // whose throwaway servers do not wait for the disk
+				create(t, db, schema(s.Dialect()))
+			}
+		}
+		mustLock(t, s, sqllock.ID(1))
+		keyed := sqllock.Namespace("export").Keyed([]byte("a secret of sixteen"))
+		mustLock(t, s, keyed.Key("user"))
+		opts = append(opts, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(keyed))
+		healthy(t, db, opts...)
+		if r := doctor(t, db, opts...); r.Dialect != s.Dialect() {
+			t.Errorf("dialect %q, want %q", r.Dialect, s.Dialect())
+		}
+	})
+}
+
+// Misconfigurations of MariaDB and SQLite.
+func TestDoctorPlanted(t *testing.T) {
+	on := func(o lockertest.Orders, opts ...lockdoctor.Option) func(*testing.T) (*sql.DB, []lockdoctor.Option) {
+		return func(t *testing.T) (*sql.DB, []lockdoctor.Option) { return open(t, o.Driver, o.DSN), opts }
+	}
+	// changed plants by statements on a database with all tables.
+	changed := func(orders func(*testing.T) lockertest.Orders, d sqllock.Dialect, statements ...string) func(*testing.T) (*sql.DB, []lockdoctor.Option) {
+		return func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			o := orders(t)
+			db := open(t, o.Driver, o.DSN)
+			create(t, db, sqllock.Schema(d), sqllock.FenceSchema(d), watermark.Schema(d), statements)
+			return db, nil
+		}
+	}
+	for _, tt := range []struct {
+		name, check string
+		state       lockdoctor.State
+		fix         string
+		plant       func(*testing.T) (*sql.DB, []lockdoctor.Option)
+	}{
+		{"MariaDB: a pool of one", "pool", lockdoctor.Error, "SetMaxOpenConns(5)", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			db := open(t, "mysql", mariadbtest.Database(t))
+			db.SetMaxOpenConns(1)
+			return db, nil
+		}},
+		{"MariaDB: a short wait_timeout", "timeouts", lockdoctor.Warning, "SET GLOBAL wait_timeout", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			return open(t, "mysql", mariadbtest.Database(t)+"?wait_timeout=5"), nil
+		}},
+		{"MariaDB: short statements", "timeouts", lockdoctor.Warning, "SET GLOBAL max_statement_time", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			return open(t, "mysql", mariadbtest.Database(t)+"?max_statement_time=0.5"), nil
+		}},
+		{"MariaDB: a fence without transactions", "tables", lockdoctor.Error, "ENGINE = InnoDB", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence ENGINE = Aria")},
+		{"MariaDB: a column of another type", "tables", lockdoctor.Error, "watermark.Schema", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_watermarks MODIFY mark INT")},
+		{"MariaDB: no column", "tables", lockdoctor.Error, "FenceSchema", changed(mariadb, sqllock.MySQL, "ALTER TABLE latchkey_fence DROP lsn")},
+		{"MariaDB: another secret", "secrets", lockdoctor.Error, "the same secret", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			o := mariadb(t)
+			mustLock(t, process(t, o), sqllock.Namespace("export").Keyed([]byte("theirs")).Key("user"))
+			return open(t, o.Driver, o.DSN), []lockdoctor.Option{lockdoctor.WithKeyedNamespace(sqllock.Namespace("export").Keyed([]byte("ours")))}
+		}},
+		{"MariaDB: more instances than connections", "connections", lockdoctor.Warning, "Raise max_connections", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			return on(mariadb(t), lockdoctor.WithFleet(100, 1))(t)
+		}},
+		{"SQLite: in memory", "file", lockdoctor.Error, "NewMemory", on(lockertest.Orders{Driver: "sqlite", DSN: ":memory:"})},
+		{"SQLite: read only", "file", lockdoctor.Error, "query_only", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			return open(t, "sqlite", file(t)+"&_pragma=query_only(1)"), nil
+		}},
+		{"SQLite: no busy_timeout", "timeouts", lockdoctor.Warning, "busy_timeout", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "app.db")), nil
+		}},
+		{"SQLite: a journal that is not write-ahead", "journal", lockdoctor.Warning, "journal_mode = WAL", changed(sqlite, sqllock.SQLite, "PRAGMA journal_mode = DELETE")},
+		{"SQLite: an older table", "tables", lockdoctor.Error, "sqllock.Schema", changed(sqlite, sqllock.SQLite, "ALTER TABLE latchkey_sessions DROP COLUMN holder")},
+		{"SQLite: no file", "connection", lockdoctor.Error, "", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+			return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "missing", "app.db")), nil
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			db, opts := tt.plant(t)
+			r := doctor(t, db, opts...)
+			if c, _ := r.Find(tt.check); c.State != tt.state || c.Fix == "" || !strings.Contains(c.Fix, tt.fix) {
+				t.Errorf("%s is %q with the fix %q, want %q with %q in:\n%v", tt.check, c.State, c.Fix, tt.state, tt.fix, r)
+			}
+		})
+	}
+}
+
+// Misconfigurations of servers and users of MariaDB.
+func TestDoctorPlantedServers(t *testing.T) {
+	t.Parallel()
+	server := mariadbtest.New(t, "--max-allowed-packet=65536")
+	dsn := server.Database(t)
+	db := open(t, "mysql", dsn)
+	create(t, db, sqllock.FenceSchema(sqllock.MySQL))
+	find := func(db *sql.DB, check string, state lockdoctor.State, fix string) {
+		t.Helper()
+		r := doctor(t, db)
+		if c, _ := r.Find(check); c.State != state || !strings.Contains(c.Fix, fix) {
+			t.Errorf("%s is %q with the fix %q, want %q with %q in:\n%v", check, c.State, c.Fix, state, fix, r)
+		}
+	}
+	find(db, "packet", lockdoctor.Warning, "max_allowed_packet")
+
+	database := dsn[strings.LastIndex(strings.Split(dsn, "?")[0], "/")+1:]
+	database, _, _ = strings.Cut(database, "?")
+	for _, statement := range []string{
+		"CREATE USER clerk IDENTIFIED BY '' WITH MAX_USER_CONNECTIONS 1",
+		fmt.Sprintf("GRANT SELECT ON %s.* TO clerk", database),
+	} {
+		execute(t, db, statement)
+	}
+	clerk := open(t, "mysql", server.DSNOf("clerk", database))
+	find(clerk, "connections", lockdoctor.Error, "MAX_USER_CONNECTIONS")
+	find(clerk, "rights", lockdoctor.Error, "GRANT INSERT, UPDATE ON latchkey_fence")
+
+	execute(t, db, "SET GLOBAL read_only = ON")
+	find(db, "primary", lockdoctor.Error, "SET GLOBAL read_only = OFF")
+}
+
+// The newest lib/pq knows several hosts.
+func TestDoctorSeveralHosts(t *testing.T) {
+	t.Parallel()
+	for _, driver := range pgtest.Drivers() {
+		u, err := url.Parse(pgtest.Database(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The words of a connection string, which both drivers read.
+		dsn := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=1,%s user=%s dbname=%s sslmode=disable connect_timeout=5", u.Port(), u.User.Username(), strings.TrimPrefix(u.Path, "/"))
+		for addition, want := range map[string]lockdoctor.State{"": lockdoctor.Warning, " target_session_attrs=read-write": lockdoctor.OK} {
+			r := doctor(t, open(t, driver, dsn+addition))
+			if c, _ := r.Find("driver"); c.State != want || want != lockdoctor.OK && !strings.Contains(c.Fix, "target_session_attrs=read-write") {
+				t.Errorf("%s, %q:\n%v", driver, addition, r)
+			}
+		}
+	}
+}

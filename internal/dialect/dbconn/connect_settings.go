@@ -1,0 +1,81 @@
+package dbconn
+
+import (
+	"database/sql"
+	"reflect"
+	"time"
+)
+
+// ConnectSettings are the settings of a connection string that decide whether a
+// Session finds its way back after an outage. They hold no host, user or
+// password.
+type ConnectSettings struct {
+	Timeout   time.Duration // of a connection attempt; 0: none
+	HasHosts  bool          // the string names several hosts
+	AnyServer bool          // a server that is no primary is accepted, too
+	MayHang   bool          // without a Timeout the driver waits for ever in a handshake
+}
+
+// ConnectSettingsOf reads the settings that conn, of pgx v5 or lib/pq, was made
+// with. known is false for another driver.
+func ConnectSettingsOf(conn *sql.Conn) (s ConnectSettings, known bool) {
+	_ = conn.Raw(func(c any) error {
+		defer func() {
+			if recover() != nil { // a driver that looks like one we know, and is not
+				s, known = ConnectSettings{}, false
+			}
+		}()
+		c = unwrap(c)
+		if s, known = pgxSettings(c); !known {
+			s, known = pqSettings(c)
+		}
+		return nil
+	})
+	return s, known
+}
+
+// pgxSettings reads the exported fields of the configuration of pgx. A fallback
+// is another host, or the same one with or without TLS.
+func pgxSettings(c any) (s ConnectSettings, known bool) {
+	config := pgxConn(c)
+	if config.IsValid() {
+		config = result(config.MethodByName("Config"))
+	}
+	if !config.IsValid() {
+		return s, false
+	}
+	config = config.Elem().FieldByName("Config")
+	s.Timeout = time.Duration(config.FieldByName("ConnectTimeout").Int())
+	s.AnyServer = config.FieldByName("ValidateConnect").IsNil()
+	fallbacks := config.FieldByName("Fallbacks")
+	for i := range fallbacks.Len() {
+		other := fallbacks.Index(i).Elem()
+		if other.FieldByName("Host").String() != config.FieldByName("Host").String() ||
+			other.FieldByName("Port").Uint() != config.FieldByName("Port").Uint() {
+			s.HasHosts = true
+		}
+	}
+	return s, true
+}
+
+// pqSettings reads unexported fields of lib/pq. Versions before 1.11 keep the
+// settings as texts, and know one host only.
+func pqSettings(c any) (s ConnectSettings, known bool) {
+	s.MayHang = true
+	if texts := pqField(c, "opts"); texts.IsValid() && texts.Kind() == reflect.Map {
+		s.AnyServer = true
+		if text := texts.MapIndex(reflect.ValueOf("connect_timeout")); text.IsValid() {
+			s.Timeout, _ = time.ParseDuration(text.String() + "s")
+		}
+		return s, true
+	}
+	config := pqField(c, "cfg")
+	if !config.IsValid() || config.Kind() != reflect.Struct {
+		return s, false
+	}
+	s.Timeout = time.Duration(config.FieldByName("ConnectTimeout").Int())
+	s.HasHosts = config.FieldByName("Multi").Len() > 0
+	attributes := config.FieldByName("TargetSessionAttrs").String()
+	s.AnyServer = attributes == "" || attributes == "any"
+	return s, true
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const scriptShell = "/bin/sh"
+
+// A job is the process group of the child. It has the terminal while it runs,
+// if this program has it.
+type job struct{ terminal bool }
+
+// prepare gives the child a process group of its own, so that its children can
+// be ended with it, and not this program. The system kills the child when this
+// program ends, however that ends. The system counts the end of the thread that
+// starts the child, and such a thread ends only if a goroutine is locked to it.
+// This program locks none.
+func (j *job) prepare(c *exec.Cmd) {
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if j.terminal = inForeground(); j.terminal {
+		c.SysProcAttr.Foreground, c.SysProcAttr.Ctty = true, 0
+	}
+}
+
+// inForeground reports whether a person uses this program at a terminal: it may
+// read from it, and its output is not piped to a program that may want to.
+func inForeground() bool {
+	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
+	if err != nil || group != unix.Getpgrp() {
+		return false
+	}
+	_, err = unix.IoctlGetInt(1, unix.TIOCGPGRP)
+	return err == nil
+}
+
+// awaitExit waits for the end of the child, and leaves it to wait to reap it. It
+// notices meanwhile when the terminal stops the child.
+func (c *child) awaitExit() {
+	defer close(c.exited)
+	for {
+		var info unix.Siginfo
+		options := unix.WEXITED | unix.WNOWAIT
+		if c.job.terminal {
+			options |= unix.WSTOPPED
+		}
+		if err := unix.Waitid(unix.P_PID, c.pid(), &info, options, nil); err == unix.EINTR {
+			continue
+		} else if err != nil {
+			return
+		}
+		if info.Code != cldStopped {
+			return
+		}
+		// The stop stays until it is collected.
+		if err := unix.Waitid(unix.P_PID, c.pid(), &info, unix.WSTOPPED|unix.WNOHANG, nil); err == nil {
+			select {
+			case c.suspended <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+const cldStopped = 5 // CLD_STOPPED of waitid(2)
+
+// wait reaps the child, which has ended, and returns its exit code.
+func (c *child) wait() int {
+	_ = c.command.Wait()
+	if c.job.terminal {
+		c.giveTerminal(unix.Getpgrp())
+	}
+	return exitCode(c.command.ProcessState)
+}
+
+func exitCode(state *os.ProcessState) int {
+	status := state.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+func (c *child) pid() int { return c.command.Process.Pid }
+
+// pass gives the child a signal that this program has got. If it is the one to
+// stop, this program stops, too. The guard ends the child if that lasts for
+// longer than the lease.
+func (c *child) pass(s os.Signal) {
+	number := s.(syscall.Signal)
+	if number == syscall.SIGCONT && c.job.terminal && mayTakeTerminal() {
+		c.giveTerminal(c.pid())
+	}
+	c.signal(number)
+	if number == syscall.SIGTSTP {
+		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+	}
+}
+
+// suspendWithIt stops this program, after the terminal has stopped the child.
+// The shell then sees a stopped job, and continues it with SIGCONT.
+func (c *child) suspendWithIt() {
+	c.giveTerminal(unix.Getpgrp())
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+}
+
+// terminate asks the child and its process group to end. A stopped process
+// stays stopped: it would go on without the lock.
+func (c *child) terminate() { c.signal(syscall.SIGTERM) }
+
+// kill ends the child and its process group at once, also if they are stopped.
+func (c *child) kill() { c.signal(syscall.SIGKILL) }
+
+func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid(), s) }
+
+// mayTakeTerminal reports whether the shell has given the terminal to this
+// program again.
+func mayTakeTerminal() bool {
+	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// giveTerminal makes group the one that reads from the terminal. A process in
+// the background may do that if it ignores SIGTTOU.
+func (c *child) giveTerminal(group int) {
+	signal.Ignore(syscall.SIGTTOU)
+	_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group)
+	signal.Reset(syscall.SIGTTOU)
+}

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package main
+
+import "time"
+
+// A guard is a process that ends the command when this program cannot. There is
+// none on this system.
+type guard struct{ gone chan struct{} }
+
+// guardCommand is no argument of this program here.
+const guardCommand = ""
+
+func beGuard() int { return exitUsage }
+
+func startGuard() (*guard, error) { return &guard{}, nil }
+
+func (*guard) hold(*watchedLock, *sockets) {}
+func (*guard) protect(*child)              {}
+func (*guard) extend(time.Duration)        {}
+func (*guard) release()                    {}
+
+var started = time.Now()
+
+// bootTime is the time since this program has started. Only differences matter.
+func bootTime() time.Duration { return time.Since(started) }

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os/signal"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// lookTimeout bounds one look at the locks.
+const lookTimeout = 10 * time.Second
+
+func psCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ps",
+		Usage:     "list the locks of the database: who holds them, and who waits",
+		ArgsUsage: "[KEY]",
+		Description: "With a KEY, as in latchkey run, the list has this key alone, and the exit code is 1 if there is neither\n" +
+			"a holder nor a waiter. Keys appear as numbers. Names and hosts appear where sessions write them (WithRegistry).",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print an object for each look, as JSON", Local: true},
+			&cli.DurationFlag{Name: "watch", Usage: "look again every `DURATION`, until a signal", Local: true, HideDefault: true},
+			&cli.StringFlag{Name: "schema", Usage: "`SCHEMA` with the registry's tables; the default is the search_path", Local: true},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			l := &listing{c: c}
+			if c.Args().Len() > 1 {
+				return exit(exitUsage, "latchkey ps takes one KEY")
+			}
+			if text := c.Args().First(); text != "" {
+				name, err := parseKey(text)
+				if err != nil {
+					return err
+				}
+				l.key = &name
+			}
+			if schema := c.String("schema"); schema != "" {
+				l.opts = append(l.opts, lockwatch.WithSchema(schema))
+			}
+			db, err := open(c)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			if every := c.Duration("watch"); every > 0 {
+				return l.watch(ctx, db, every)
+			}
+			found, err := l.look(ctx, db)
+			if err == nil && !found && l.key != nil {
+				return silent(exitFailure)
+			}
+			return err
+		},
+	}
+}
+
+// A listing prints the locks of a database.
+type listing struct {
+	c    *cli.Command
+	key  *keyName // nil: all locks
+	opts []lockwatch.InspectOption
+}
+
+// watch looks until a signal comes. A look that fails is reported, and the next
+// one may succeed.
+func (l *listing) watch(ctx context.Context, db *database, every time.Duration) error {
+	ctx, stop := signal.NotifyContext(ctx, endingSignals...)
+	defer stop()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if _, err := l.look(ctx, db); ctx.Err() != nil {
+			return nil
+		} else if code := codeOf(err); code != 0 && code != exitNoDatabase {
+			return err
+		} else if err != nil {
+			report("%v", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look prints the locks as they are now. It reports whether there is one.
+func (l *listing) look(ctx context.Context, db *database) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	seen, err := lockwatch.Inspect(ctx, db.DB, l.opts...)
+	if err != nil {
+		return false, err
+	}
+	if l.key != nil {
+		seen.Holders, seen.Waiters = seen.Find(l.key.key())
+		seen.Blocked, seen.Expired = nil, nil
+	}
+	found = len(seen.Holders)+len(seen.Waiters) > 0
+	w := l.c.Root().Writer
+	if !l.c.Bool("json") {
+		return found, print(w, "%s%s", seen, map[bool]string{true: "\n"}[l.c.Duration("watch") > 0])
+	}
+	return found, json.NewEncoder(w).Encode(newSnapshotJSON(seen))
+}

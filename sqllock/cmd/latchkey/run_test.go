@@ -1,0 +1,302 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/mariadbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// eachDatabase runs test on each kind of database.
+func eachDatabase(t *testing.T, test func(t *testing.T, address string)) {
+	t.Parallel()
+	for name, address := range map[string]func(t *testing.T) string{
+		"PostgreSQL": func(t *testing.T) string { return pgtest.Database(t) },
+		"MariaDB":    func(t *testing.T) string { return mariadbtest.Database(t) },
+		"SQLite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, address(t))
+		})
+	}
+}
+
+// A second command is rejected, waits, and runs when the first has ended.
+func TestOneAtATime(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, address string) {
+		file := filepath.Join(t.TempDir(), "work")
+		first := start(t, address, append([]string{"run", "a:b"}, worker("stay", file)...)...)
+		first.line()
+		start(t, address, "run", "-n", "a:b", "true").wantCode(1)
+		start(t, address, "run", "-n", "a:c", "true").wantCode(0)
+		second := start(t, address, append([]string{"run", "a:b"}, worker("once", file)...)...)
+		start(t, address, "run", "-w", "0.1", "a:b", "true").wantCode(1)
+		_ = first.stdin.Close()
+		first.wantCode(0)
+		second.wantCode(0)
+		if got, want := readWork(t, file), "begin end begin end"; got != want {
+			t.Errorf("the commands wrote %q, want %q", got, want)
+		}
+	})
+}
+
+// The lock of a command is that of a service which names the key in the same way.
+func TestSharesKeysWithServices(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	db, err := openAddress(address, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	session, err := sqllock.Open(t.Context(), db.DB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	lock, err := session.TryLock(t.Context(), sqllock.Namespace("export").Key("ada:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, address, "run", "-n", "export:ada:1", "true").wantCode(1)
+	number := start(t, "", "key", "-q", "export", "ada:1").line()
+	start(t, address, "run", "-n", number, "true").wantCode(1)
+	start(t, address, "run", "-n", "--at-most", "2", "export:ada:1", "true").wantCode(0)
+	start(t, address, "ps", "export:ada:1").wantCode(0)
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	start(t, address, "run", "-n", "export:ada:1", "true").wantCode(0)
+}
+
+// Two of three commands run at once, in the slots of ratelimit.AtMost.
+func TestAtMost(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	for range 2 {
+		start(t, address, "run", "-n", "--at-most", "2", "a:b", "sh", "-c", "echo held; cat").wantLine("held")
+	}
+	start(t, address, "run", "-n", "--at-most", "2", "a:b", "true").wantCode(1)
+	start(t, address, "run", "-n", "--at-most", "3", "a:b", "true").wantCode(0)
+}
+
+// Readers run together, and a writer runs alone.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	start(t, address, "run", "-s", "a:b", "sh", "-c", "echo held; cat").wantLine("held")
+	start(t, address, "run", "-s", "-n", "a:b", "sh", "-c", "echo ${LATCHKEY_TOKEN-none}").wantLine("none")
+	start(t, address, "run", "-n", "a:b", "true").wantCode(1)
+}
+
+// The command gets the standard input, and its token is greater than that of the
+// command before it. A token of an outer lock does not reach it.
+func TestInputAndToken(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, address string) {
+		last := ""
+		for range 3 {
+			p := start(t, address, "run", "a:b", "sh", "-c", `read line; echo "$line"; echo $LATCHKEY_TOKEN; env | grep -c ^LATCHKEY`)
+			if _, err := p.stdin.Write([]byte("hello\n")); err != nil {
+				t.Fatal(err)
+			}
+			p.wantLine("hello")
+			token := p.line()
+			if token <= last {
+				t.Errorf("the token %q does not come after %q", token, last)
+			}
+			last = token
+			p.wantLine("1")
+			p.wantCode(0)
+		}
+	})
+}
+
+// Signals reach the command. Latchkey goes on until the command has ended.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	file := filepath.Join(t.TempDir(), "work")
+	p := start(t, address, append([]string{"run", "a:b"}, worker("signals", file)...)...)
+	p.wantLine("ready")
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTERM} {
+		if err := p.cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		p.wantLine(s.String())
+	}
+	p.wantCode(7)
+}
+
+// A signal ends the wait for the lock.
+func TestSignalWhileWaiting(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	start(t, address, "run", "a:b", "sh", "-c", "echo held; cat").wantLine("held")
+	p := start(t, address, "run", "--verbose", "a:b", "true")
+	db, err := openAddress(address, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	eventually(t, "two sessions", func() bool { return sessions(t, db) == 2 })
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.wantCode(128 + int(syscall.SIGTERM))
+	eventually(t, "one session", func() bool { return sessions(t, db) == 1 })
+}
+
+// sessions counts the server processes with a lock of latchkey run, or that wait
+// for one.
+func sessions(t *testing.T, db *database) (n int) {
+	t.Helper()
+	const query = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%latchkey'`
+	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A signal that the caller ignores is ignored by the command, too.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, []string{databaseVariable + "=" + pgtest.Database(t)},
+		"sh", "-c", `trap "" HUP; exec "$@"`, "sh", latchkeyPath, "run", "a:b", "sh", "-c", "echo $$; cat; echo end")
+	p.line()
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.stdin.Close()
+	p.wantLine("end")
+	p.wantCode(0)
+}
+
+func TestKey(t *testing.T) {
+	t.Parallel()
+	const want = "key       3173073593436799565\nclassid   738788767\nobjid     519635533\nobjsubid  1\n"
+	if p := start(t, "", "key", "export", "ada"); p.rest() != want {
+		t.Errorf("it printed %q, want %q", p.rest(), want)
+	}
+	p := start(t, "", "key", "export", "-")
+	if _, err := p.stdin.Write([]byte("ada\n")); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.stdin.Close()
+	if got := p.rest(); got != want {
+		t.Errorf("from its input it printed %q, want %q", got, want)
+	}
+	slot := start(t, "", "key", "-q", "--slot", "3", "export", "ada").line()
+	if want := keyText(sqllock.Namespace("export").SlotKey("ada", 3)); slot != want {
+		t.Errorf("slot 3 is %s, want %s", slot, want)
+	}
+	start(t, "", "key", "export").wantCode(64)
+	start(t, "", "key", "", "ada").wantCode(64)
+	start(t, "", "key", "--slot", "-1", "export", "ada").wantCode(64)
+}
+
+func TestPs(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, address string) {
+		key := keyText(sqllock.Namespace("a").Key("b"))
+		start(t, address, "run", "a:c", "true").wantCode(0) // makes a file of SQLite
+		start(t, address, "ps", "a:b").wantCode(1)
+		start(t, address, "ps").wantCode(0)
+		holder := start(t, address, "run", "a:b", "sh", "-c", "echo held; cat")
+		holder.wantLine("held")
+		if text := start(t, address, "ps").rest(); !strings.Contains(text, key) {
+			t.Errorf("ps does not list the key %s: %s", key, text)
+		}
+		if text := start(t, address, "ps", "--json", "a:b").rest(); !strings.Contains(text, `"key":"`+key+`"`) {
+			t.Errorf("ps --json does not list the key %s: %s", key, text)
+		}
+		start(t, address, "ps", "a:c").wantCode(1)
+		start(t, address, "ps", "a:b").wantCode(0)
+		watch := start(t, address, "ps", "--json", "--watch", "10ms", "a:b")
+		for _, held := range []bool{true, false} {
+			for strings.Contains(watch.line(), key) != held {
+			}
+			_ = holder.stdin.Close()
+		}
+		if err := watch.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = watch.rest()
+		watch.wantCode(0)
+	})
+}
+
+// The scripts for the shells name the subcommands.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		p := start(t, "", "completion", shell)
+		if text := p.rest(); !strings.Contains(text, "latchkey") {
+			t.Errorf("%s: it printed %q", shell, text)
+		}
+		p.wantCode(0)
+	}
+	p := start(t, "", "--generate-shell-completion")
+	if text := p.rest(); !strings.Contains(text, "run") || !strings.Contains(text, "ps") {
+		t.Errorf("the completion is %q", text)
+	}
+}
+
+// Doctor prints its report, and its exit code is that of the worst check.
+func TestDoctor(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, address string) {
+		start(t, address, "run", "a:b", "true").wantCode(0) // makes a file of SQLite
+		p := start(t, address, "doctor")
+		if text := p.rest(); p.code() == 2 || !strings.Contains(text, "ok") {
+			t.Errorf("exit code %d, and it printed %s", p.code(), text)
+		}
+		var report struct{ State, Dialect string }
+		p = start(t, address, "doctor", "--json", "--instances", "2", "--locks", "10")
+		if err := json.Unmarshal([]byte(p.rest()), &report); err != nil || report.State == "" || report.Dialect == "" {
+			t.Errorf("the report has state %q and dialect %q: %v", report.State, report.Dialect, err)
+		}
+		start(t, address, "doctor", "--locks", "10").wantCode(64)
+	})
+	t.Run("away", func(t *testing.T) {
+		p := start(t, "postgres://u:hunter2@127.0.0.1:1/x?sslmode=disable", "doctor")
+		p.wantCode(2)
+		if strings.Contains(p.rest()+p.said(), "hunter2") {
+			t.Error("it printed the password")
+		}
+	})
+}
+
+// The page is on loopback. It ends with a signal, also while it is viewed.
+func TestUI(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	start(t, address, "run", "a:b", "sh", "-c", "echo held; cat").wantLine("held")
+	p := start(t, address, "ui", "--listen", "127.0.0.1:0")
+	url := p.line()
+	number := keyText(sqllock.Namespace("a").Key("b"))
+	eventually(t, "the lock is on the page", func() bool {
+		resp, err := http.Get(url + "locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(body), number)
+	})
+	http.DefaultClient.CloseIdleConnections()
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	p.wantCode(0)
+	for _, listen := range []string{"0.0.0.0:0", "[::]:0", ":0", "example.org:80", "127.0.0.1"} {
+		start(t, address, "ui", "--listen", listen).wantCode(64)
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+)
+
+// signals are those that this program gets. Before the command runs, one that
+// ends a program ends the wait for the lock. Then all are passed on.
+type signals struct{ c chan os.Signal }
+
+// catchSignals begins to catch the signals that end a program. One that the
+// parent ignores stays ignored, as nohup wants it, also in the command.
+func catchSignals() *signals {
+	s := &signals{c: make(chan os.Signal, 16)}
+	s.notify(endingSignals)
+	return s
+}
+
+func (s *signals) notify(wanted []os.Signal) {
+	for _, w := range wanted {
+		if !signal.Ignored(w) {
+			signal.Notify(s.c, w)
+		}
+	}
+}
+
+func (s *signals) stop() { signal.Stop(s.c) }
+
+// endOn returns a context that a signal ends. Its cause has the exit code.
+// After release, which may be called again, the signals stay in s.c.
+func (s *signals) endOn(parent context.Context) (ctx context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	released, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case got := <-s.c:
+			cancel(silent(128 + signalNumber(got)))
+		case <-released:
+		}
+	}()
+	return ctx, sync.OnceFunc(func() {
+		close(released)
+		<-done
+		cancel(nil)
+		s.notify(passedSignals)
+	})
+}

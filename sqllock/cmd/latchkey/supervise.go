@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// How a command runs under its lock, and how it ends when the lock is lost.
+
+// runUnderLock acquires the lock and runs the command. The error has the exit
+// code, that of the command included.
+func runUnderLock(parent context.Context, db *database, r *runConfig) error {
+	signals := catchSignals()
+	defer signals.stop()
+	ctx, stopWaiting := signals.endOn(parent)
+	defer stopWaiting()
+
+	session, err := r.session(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	g, err := startGuard()
+	if err != nil {
+		return exit(exitSystem, "no process can be started: %w", err)
+	}
+	defer g.release()
+	lock, err := r.acquire(ctx, session)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock() //nolint:errcheck // a second call; finish reports the first
+
+	w := newWatchedLock(session, lock, r)
+	env := r.environment(ctx, lock)
+	g.hold(w, db.sockets)
+	if err := w.delay(ctx); err != nil {
+		return err
+	}
+	stopWaiting()
+	r.say("executing %s", r.command[0])
+	child, err := startChild(r.command, env)
+	if err != nil {
+		return exit(exitCodeOfStart(err), "failed to execute %s: %w", r.command[0], reason(err))
+	}
+	g.protect(child)
+	w.supervise(child, signals, g)
+	g.release() // before the child is reaped: its process group could be another's then
+	code := child.wait()
+	if unlockErr := lock.Unlock(); w.lost == nil && errors.Is(unlockErr, sqllock.ErrLost) {
+		return exit(exitLost, "the lock was lost before the command ended: another one may have run at the same time")
+	}
+	if w.lost != nil {
+		return exit(exitLost, "the lock was lost, and the command was ended (%w)", w.lost)
+	}
+	return silent(code)
+}
+
+// A watchedLock is the lock of a command, and what is known of its lease.
+//
+// Invariant: killAt is no later than the moment at which the server may grant
+// the lock to another, unless --kill-after says otherwise. It only rises, until
+// the lock is lost.
+type watchedLock struct {
+	session *sqllock.Session
+	lock    *sqllock.Lock
+	lease   time.Duration // of the server
+	margin  time.Duration // from the end of the lease here to SIGKILL
+	sudden  time.Duration // from a loss without warning to SIGKILL
+	start   time.Duration // from the grant to the start of the command
+	rows    bool          // the lock is a row of a table, and outlives a connection
+
+	giveUpAt time.Duration // by bootTime: the lock is given up here
+	lost     error         // why the command was ended; nil: it was not
+}
+
+func newWatchedLock(s *sqllock.Session, lock *sqllock.Lock, r *runConfig) *watchedLock {
+	lease := s.Stats().Lease
+	// The lock is given up a fifth of the lease before the server frees it. Half of
+	// that is for the command to end, and half for clocks and late timers.
+	w := &watchedLock{session: s, lock: lock, lease: lease, margin: lease / 10, sudden: r.lockDelay / 2, start: r.lockDelay,
+		rows: r.table || s.Dialect() == sqllock.SQLite}
+	if r.killAfter > 0 {
+		w.margin, w.sudden = r.killAfter, r.killAfter
+	}
+	w.renew()
+	return w
+}
+
+// renew looks at the lease. It reports whether the lock is held.
+func (w *watchedLock) renew() bool {
+	now := bootTime() // first: what remains is then counted from too early
+	remaining := w.session.Stats().LeaseRemaining
+	if w.lock.Err() != nil { // after it: what remained was that of the lock's connection
+		return false
+	}
+	w.giveUpAt = max(w.giveUpAt, now+remaining)
+	return true
+}
+
+// killAt is when the guard sends SIGKILL.
+func (w *watchedLock) killAt() time.Duration { return w.giveUpAt + w.margin }
+
+// delay waits for --lock-delay. A holder whose connection was cut has ended its
+// command by then.
+func (w *watchedLock) delay(ctx context.Context) error {
+	timer := time.NewTimer(w.start)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := w.lock.Err(); err != nil {
+		return exit(exitLost, "the lock was lost before the command began: %w", err)
+	}
+	return nil
+}
+
+// supervise returns when the child has ended. It passes signals on, and ends the
+// child if the lock is lost.
+func (w *watchedLock) supervise(child *child, signals *signals, g *guard) {
+	beat := time.NewTicker(max(w.lease/40, 10*time.Millisecond))
+	defer beat.Stop()
+	ended := w.lock.Context().Done()
+	var kill <-chan time.Time
+	for {
+		var lost error
+		select {
+		case <-child.exited:
+			if w.lost != nil {
+				child.kill() // what is left of its process group
+			}
+			return
+		case s := <-signals.c:
+			if isContinue(s) && w.lost == nil && !w.renew() {
+				lost = w.lock.Err() // lost while it was stopped: it must not go on
+				break
+			}
+			child.pass(s)
+			continue
+		case <-child.suspended:
+			child.suspendWithIt()
+			continue
+		case <-beat.C:
+			if w.lost == nil && !w.renew() {
+				lost = w.lock.Err()
+				break
+			}
+			g.extend(w.killAt())
+			continue
+		case <-ended:
+			lost = w.lock.Err()
+		case <-g.gone:
+			g.gone = nil
+			lost = errGuard
+		case <-kill:
+			child.kill()
+			continue
+		}
+		if w.lost == nil {
+			w.lost, ended = lost, nil
+			child.terminate()
+			kill = time.After(w.grace())
+		}
+	}
+}
+
+var errGuard = errors.New("the guard process has ended")
+
+// grace is the time from SIGTERM to SIGKILL. If the lease has run out, the
+// server still keeps the lock for a while. Otherwise it was freed without
+// warning, and the next holder waits for its --lock-delay.
+func (w *watchedLock) grace() time.Duration {
+	if bootTime() >= w.giveUpAt {
+		return max(0, w.killAt()-bootTime())
+	}
+	return w.sudden
+}

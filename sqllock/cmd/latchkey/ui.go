@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os/signal"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/latchkey-go/latchkey/sqllock/lockui"
+)
+
+func uiCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "ui",
+		Usage: "serve a page about the locks on this machine, until a signal",
+		Description: "The page shows who holds and who waits, and what is wrong. It changes nothing.\n" +
+			"It answers on loopback alone. From another machine: ssh -L 7070:127.0.0.1:7070 HOST.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:7070", Usage: "`ADDRESS` and port on loopback; port 0 is a free one", Local: true},
+			&cli.BoolFlag{Name: "names", Usage: "show what clients have written about themselves: names, holders, applications, addresses", Local: true},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			address, err := netip.ParseAddrPort(c.String("listen"))
+			if err != nil || !address.Addr().IsLoopback() {
+				return exit(exitUsage, "--listen needs an address on loopback, such as 127.0.0.1:7070 or [::1]:0")
+			}
+			db, err := open(c)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			opts := []lockui.Option{lockui.WithLogger(slog.New(slog.DiscardHandler))}
+			if c.Bool("names") {
+				opts = append(opts, lockui.WithNames())
+			}
+			listener, err := net.Listen("tcp", address.String())
+			if err != nil {
+				return exit(exitSystem, "--listen: %w", reasonOfListen(err))
+			}
+			page := lockui.New(db.DB, opts...)
+			defer page.Close()
+			return serve(ctx, c, listener, page)
+		},
+	}
+}
+
+// serve serves the page until a signal comes. Open pages are told that it ends,
+// and requests under way are answered.
+func serve(ctx context.Context, c *cli.Command, listener net.Listener, page *lockui.Handler) error {
+	ctx, stop := signal.NotifyContext(ctx, endingSignals...)
+	defer stop()
+	server := &http.Server{Handler: page, ReadHeaderTimeout: 10 * time.Second}
+	server.RegisterOnShutdown(func() { _ = page.Close() })
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	if err := print(c.Root().Writer, "http://%s/\n", listener.Addr()); err != nil {
+		return errors.Join(err, server.Close())
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ending); err != nil {
+		return server.Close() // a request took too long
+	}
+	return nil
+}
+
+// reasonOfListen returns what the system said, without the address.
+func reasonOfListen(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package lockdoctor
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// questionTimeout bounds each check, so that one that gets no response does not
+// keep the others from theirs.
+const questionTimeout = 5 * time.Second
+
+// Check examines the database of db, the pool itself and the Sessions that are
+// given, and reports each finding with the reason and the fix.
+//
+// Check changes nothing in the database, apart from [WithKeyedNamespace]. It
+// uses two connections of the pool at a time. It takes advisory locks with
+// random keys for some milliseconds, as sqllock.Open does, to see whether they
+// exclude. A database that is away, or a pool that is full, is a Result too.
+//
+// The error is that of ctx if ctx ends before the report is complete, even if
+// the driver is stuck. Otherwise it is nil. Check may be called at any time,
+// also under load, and by several goroutines. It panics if db is nil.
+func Check(ctx context.Context, db *sql.DB, opts ...Option) (*Report, error) {
+	if db == nil {
+		panic("lockdoctor: Check needs a *sql.DB that is not nil")
+	}
+	s := &subject{db: db, pool: db.Stats()}
+	for _, opt := range opts {
+		opt(&s.options)
+	}
+	r := &Report{At: time.Now()}
+	if err := s.run(ctx, r, "connection", connection); err != nil {
+		return nil, err
+	}
+	for i, c := range s.checks() {
+		if s.silent != "" && i >= len(local) {
+			r.Checks = append(r.Checks, Result{Name: c.name, State: Skipped, Reason: s.silent})
+			continue
+		}
+		if err := s.run(ctx, r, c.name, c.examine); err != nil {
+			return nil, err
+		}
+	}
+	r.Dialect = s.dialect
+	return r, nil
+}
+
+// A subject is what Check examines, and what it has learnt so far.
+type subject struct {
+	options
+	db   *sql.DB
+	pool sql.DBStats // before the first connection was taken
+
+	dialect sqllock.Dialect // empty: the database does not say, and no check of its own can be made
+	lease   time.Duration   // the shortest of the Sessions, or the default
+	silent  string          // why no further question may be asked; empty: they may be
+}
+
+// A check is one examination. Its result has no name yet.
+type check struct {
+	name    string
+	examine func(ctx context.Context, s *subject) Result
+}
+
+// local are the checks that ask no database.
+var local = []check{{"pool", poolSize}, {"session", sessions}}
+
+// checks returns the checks of the subject's kind of database, in their order.
+// What the later ones ask makes sense only if the earlier ones have passed.
+func (s *subject) checks() []check {
+	kind := map[sqllock.Dialect][]check{
+		sqllock.PostgreSQL: postgresChecks,
+		sqllock.MySQL:      mysqlChecks,
+		sqllock.SQLite:     sqliteChecks,
+	}[s.dialect]
+	if kind == nil {
+		return local
+	}
+	return append(slices.Clone(local), kind...)
+}
+
+// run makes one check and adds its result to r. It returns the error of ctx.
+//
+// If the check does not end in time, run leaves it behind: a driver may be
+// stuck. Its result is then that the server did not respond.
+func (s *subject) run(ctx context.Context, r *Report, name string, examine func(context.Context, *subject) Result) error {
+	const slow = questionTimeout * 4 / 5
+	began := time.Now()
+	own := *s // so that a check that was left behind changes nothing
+	type outcome struct {
+		is Result
+		of subject
+	}
+	o, err := dbconn.Within(ctx, questionTimeout, func(ctx context.Context) (outcome, error) {
+		is := examine(ctx, &own)
+		return outcome{is, own}, nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		*s = o.of
+	} else {
+		o.is = failed(err)
+	}
+	if time.Since(began) > slow {
+		s.silent = "not asked, since the question before got no response in time"
+	}
+	o.is.Name = name
+	r.Checks = append(r.Checks, o.is)
+	return nil
+}

@@ -1,0 +1,140 @@
+package lockdoctor_test
+
+import (
+	"database/sql"
+	"net/url"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// with returns dsn with a further parameter.
+func with(dsn, name, value string) string {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		panic(err)
+	}
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// fit returns dsn as the pages recommend it for a driver.
+func fit(driver, dsn string) string {
+	if driver == "postgres" {
+		return with(dsn, "connect_timeout", "5")
+	}
+	return dsn
+}
+
+// examine returns the report on db.
+func examine(tb testing.TB, db *sql.DB, opts ...lockdoctor.Option) *lockdoctor.Report {
+	tb.Helper()
+	r, err := lockdoctor.Check(tb.Context(), db, opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// mustBeHealthy checks that no check of r warns.
+func mustBeHealthy(tb testing.TB, r *lockdoctor.Report) {
+	tb.Helper()
+	if r.Worst() != lockdoctor.OK || r.ExitCode() != 0 {
+		tb.Errorf("a healthy system, exit code %d:\n%v", r.ExitCode(), r)
+	}
+	for _, c := range r.Checks {
+		if c.Reason == "" || c.Fix != "" && (c.State == lockdoctor.OK || c.State == lockdoctor.Skipped) {
+			tb.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestHealthy(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, fit(driver, dsn))
+		mustBeHealthy(t, examine(t, db))
+
+		s := dbtest.Session(t, driver, dsn)
+		keyed := sqllock.Namespace("export").Keyed([]byte("a secret of sixteen"))
+		for _, key := range []sqllock.Key{sqllock.ID(1), sqllock.Pair(2, -3), keyed.Key("user")} {
+			dbtest.Lock(t, s, key)
+		}
+		if _, err := s.TryRLock(t.Context(), sqllock.Pair(4, 5)); err != nil {
+			t.Fatal(err)
+		}
+		r := examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(keyed), lockdoctor.WithFleet(10, 1000))
+		mustBeHealthy(t, r)
+		if audit, _ := r.Find("audit"); audit.State != lockdoctor.OK {
+			t.Errorf("audit: %+v", audit)
+		}
+		if r.Dialect != sqllock.PostgreSQL {
+			t.Errorf("dialect %q", r.Dialect)
+		}
+	})
+}
+
+// Every table of latchkey is there, the Session uses the registry, and the
+// server keeps what it has committed.
+func TestHealthyWithAllTables(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		dsn := fit(driver, cluster.DSN(""))
+		db := dbtest.Open(t, driver, dsn)
+		createAll(t, db)
+		s := dbtest.Session(t, driver, dsn, sqllock.WithRegistry(""))
+		dbtest.Lock(t, s, sqllock.ID(1))
+		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s)))
+		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithSchema("public")))
+	}, pgtest.WithSettings(map[string]string{"fsync": "on", "synchronous_commit": "on"}))
+}
+
+// createAll makes the tables of every feature.
+func createAll(tb testing.TB, db *sql.DB) {
+	tb.Helper()
+	for _, schema := range []func(sqllock.Dialect) []string{
+		sqllock.Schema, sqllock.FenceSchema, watermark.Schema, lockwatch.Schema, idempotency.Schema,
+	} {
+		dbtest.Create(tb, db, schema(sqllock.PostgreSQL))
+	}
+}
+
+// A pool in session mode is as good as none.
+func TestHealthyBehindPgBouncer(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		bouncer, err := cluster.PgBouncer("session", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dsn := fit(driver, bouncer.DSN(""))
+		s := dbtest.Session(t, driver, dsn)
+		dbtest.Lock(t, s, sqllock.ID(1))
+		mustBeHealthy(t, examine(t, dbtest.Open(t, driver, dsn), lockdoctor.WithSession(s)))
+	})
+}
+
+// A lease table makes a transaction pooler no fault.
+func TestHealthyLeaseTable(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		bouncer, err := cluster.PgBouncer("transaction", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dsn := fit(driver, bouncer.DSN(""))
+		if driver == "pgx" {
+			dsn = with(dsn, "default_query_exec_mode", "exec")
+		}
+		db := dbtest.Open(t, driver, dsn)
+		db.SetMaxOpenConns(1)
+		mustBeHealthy(t, examine(t, db, lockdoctor.WithLeaseTable())) // no table yet, and the right to make them
+		s := dbtest.Session(t, driver, dsn, sqllock.WithLeaseTable())
+		dbtest.Lock(t, s, sqllock.ID(1))
+		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s)))
+	})
+}

@@ -1,0 +1,224 @@
+package lockdoctor_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
+)
+
+// Misconfigurations that need a server of their own.
+
+func TestPlantedPooler(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		bouncer, err := cluster.PgBouncer("transaction", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := examine(t, dbtest.Open(t, driver, fit(driver, bouncer.DSN(""))))
+		mustFind(t, r, "exclusion", lockdoctor.Error, "WithLeaseTable()")
+		if clock, _ := r.Find("clock"); (clock.State == lockdoctor.Skipped) != (driver == "pgx") {
+			t.Errorf("pgx prepares statements, lib/pq does not; the clock: %+v", clock)
+		}
+	})
+}
+
+func TestPlantedStandby(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		standby, err := cluster.Standby()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := dbtest.Session(t, driver, cluster.DSN(""))
+		r := examine(t, dbtest.Open(t, driver, standby.DSN("")), lockdoctor.WithSession(s))
+		mustFind(t, r, "primary", lockdoctor.Error, "target_session_attrs=read-write")
+		mustFind(t, r, "exclusion", lockdoctor.Error, "onnect to the primary")
+		mustFind(t, r, "audit", lockdoctor.Error, "lead to the same server")
+	})
+}
+
+// The table of locks is filled by another program. The places that it takes at
+// rest differ between versions, so the test fills it up to a part.
+func TestPlantedFullLockTable(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		db := dbtest.Open(t, driver, fit(driver, cluster.DSN("")))
+		size := 10 * 40
+		hog := dbtest.Conn(t, db)
+		for _, tt := range []struct {
+			places int
+			state  lockdoctor.State
+		}{
+			{size * 55 / 100, lockdoctor.Warning},
+			{size * 70 / 100, lockdoctor.Error},
+		} {
+			if _, err := hog.ExecContext(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := hog.ExecContext(t.Context(), "SELECT pg_advisory_lock(n) FROM generate_series(1, $1::int) AS n", tt.places); err != nil {
+				t.Fatal(err)
+			}
+			mustFind(t, examine(t, db), "lock-table", tt.state, "Raise max_locks_per_transaction to at least ")
+		}
+	}, pgtest.WithSettings(map[string]string{"max_locks_per_transaction": "10", "max_connections": "40"}))
+}
+
+func TestPlantedClock(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t, pgtest.WithClock())
+	db := dbtest.Open(t, "pgx", cluster.DSN(""))
+	mustBeHealthy(t, examine(t, db))
+	for _, step := range []time.Duration{time.Minute, -2 * time.Minute} {
+		if err := cluster.StepClock(step); err != nil {
+			t.Fatal(err)
+		}
+		mustFind(t, examine(t, db), "clock", lockdoctor.Warning, "NTP")
+	}
+}
+
+// The database of the Session is away, and so is the one that is examined.
+func TestPlantedOutage(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		dsn := fit(driver, cluster.DSN(""))
+		s := dbtest.Session(t, driver, dsn)
+		if err := cluster.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		lost := func() bool { return s.Stats().Connections == 0 }
+		for deadline := time.Now().Add(20 * time.Second); !lost() && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond) // polling, not hoping
+		}
+		r := examine(t, dbtest.Open(t, driver, dsn), lockdoctor.WithSession(s))
+		mustFind(t, r, "connection", lockdoctor.Error, "the server runs")
+		mustFind(t, r, "session", lockdoctor.Error, "the log of the Session")
+		if r.Dialect != "" {
+			t.Errorf("dialect %q of a server that is away", r.Dialect)
+		}
+		other := dbtest.Open(t, driver, pgtest.Database(t))
+		mustFind(t, examine(t, other, lockdoctor.WithSession(s)), "session", lockdoctor.Error, "the log of the Session")
+	})
+}
+
+// A pool whose connections are all in use cannot be examined any further.
+func TestPlantedFullPool(t *testing.T) {
+	t.Parallel()
+	db := dbtest.Open(t, "pgx", pgtest.Database(t))
+	db.SetMaxOpenConns(2)
+	dbtest.Conn(t, db)
+	dbtest.Conn(t, db)
+	r := examine(t, db)
+	mustFind(t, r, "pool", lockdoctor.Warning, "a pool of its own")
+	mustFind(t, r, "connection", lockdoctor.Error, "pool")
+}
+
+// A driver that is stuck does not keep Check from returning.
+func TestFrozenServer(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		db := dbtest.Open(t, driver, cluster.DSN(""))
+		if err := db.Ping(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := cluster.Thaw(); err != nil {
+				t.Error(err)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		switch r, err := lockdoctor.Check(ctx, db); { // shortly before the deadline, or at it
+		case err == nil:
+			mustFind(t, r, "connection", lockdoctor.Error, "the server responds")
+		case r != nil || err != context.DeadlineExceeded: //nolint:errorlint // the error itself
+			t.Errorf("Check: %v, %v", r, err)
+		}
+	})
+}
+
+// A tap is a way to the driver's connections of a Session: that of its locks,
+// and the witness of its proof. A hostile program would need one to change locks.
+type tap struct{ conns []driver.QueryerContext }
+
+func (t *tap) option() sqllock.Option {
+	return sqllock.WithSocket(func(c any) net.Conn {
+		t.conns = append(t.conns, c.(driver.QueryerContext))
+		return nil
+	})
+}
+
+// exec runs a statement on the connection of s that has its locks, and which
+// must be idle.
+func (t *tap) exec(tb testing.TB, s *sqllock.Session, query string) {
+	tb.Helper()
+	for _, conn := range t.conns {
+		if pid := value(tb, conn, "SELECT pg_backend_pid()"); pid == s.Connections()[0].PID {
+			value(tb, conn, query)
+			return
+		}
+	}
+	tb.Fatal("the connection of the Session was not found")
+}
+
+// value returns the first value of the first row of query.
+func value(tb testing.TB, conn driver.QueryerContext, query string) driver.Value {
+	tb.Helper()
+	rows, err := conn.QueryContext(context.Background(), query, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer rows.Close()
+	row := make([]driver.Value, len(rows.Columns()))
+	if err := rows.Next(row); err != nil {
+		tb.Fatal(err)
+	}
+	return row[0]
+}
+
+// The server and the Session differ in one lock.
+func TestPlantedLocks(t *testing.T) {
+	t.Parallel()
+	keyed := sqllock.Namespace("export").Keyed([]byte("a secret of sixteen"))
+	for _, tt := range []struct{ name, statement, reason string }{
+		{"a lock that no caller has", "SELECT pg_advisory_lock(77)", "1 lock on a Session's connection belong to no caller"},
+		{"a reader's lock that no caller has", "SELECT pg_advisory_lock_shared(77)", "1 lock on a Session's connection"},
+		{"a pair that no caller has", "SELECT pg_advisory_lock(7, 7)", "1 lock on a Session's connection"},
+		{"a lock that the server does not have", "SELECT pg_advisory_unlock(1)", "1 lock that a Session believes to hold"},
+		{"a reader's lock that the server does not have", "SELECT pg_advisory_unlock_shared(2)", "1 lock that a Session believes to hold"},
+		{"a lock in the wrong mode", "SELECT pg_advisory_unlock(1), pg_advisory_lock_shared(1)", "1 lock that a Session believes to hold"},
+		{"a secret check too many", "SELECT pg_advisory_lock_shared(7, 7)", "more shared locks than"},
+		{"all locks gone", "SELECT pg_advisory_unlock_all()", "2 locks that a Session believes to hold"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+				var connection tap
+				s := dbtest.Session(t, driver, dsn, connection.option(), sqllock.WithLease(time.Hour)) // no heartbeat soon
+				dbtest.Lock(t, s, sqllock.ID(1))
+				if _, err := s.TryRLock(t.Context(), sqllock.ID(2)); err != nil {
+					t.Fatal(err)
+				}
+				if err := dbtest.Lock(t, s, keyed.Key("user")).Unlock(); err != nil { // leaves a secret check
+					t.Fatal(err)
+				}
+				db := dbtest.Open(t, driver, dsn)
+				before := examine(t, db, lockdoctor.WithSession(s))
+				if audit, _ := before.Find("audit"); audit.State != lockdoctor.OK {
+					t.Fatalf("before: %+v", audit)
+				}
+				connection.exec(t, s, tt.statement)
+				r := examine(t, db, lockdoctor.WithSession(s))
+				mustFind(t, r, "audit", lockdoctor.Error, "SELECT pg_terminate_backend(")
+				if audit, _ := r.Find("audit"); !strings.Contains(audit.Reason, tt.reason) {
+					t.Errorf("reason %q, want %q in it", audit.Reason, tt.reason)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,30 @@
+package lockdoctor
+
+import (
+	"context"
+	"fmt"
+)
+
+// The checks of the pool and of the driver below it.
+
+// poolSize checks that the pool may open the connections that a Session needs.
+// How long its connections may live (SetConnMaxLifetime) cannot be read. A
+// Session does not depend on it.
+func poolSize(_ context.Context, s *subject) Result {
+	most := s.pool.MaxOpenConnections
+	needed := 2
+	if s.needsOneConnection() {
+		needed = 1
+	}
+	switch {
+	case most == 0:
+		return passed("the pool may open any number of connections, %d are in use", s.pool.InUse)
+	case most < needed:
+		return wrong("the pool may open one connection only, and a Session needs a second one for a moment to prove that locks exclude",
+			"Call db.SetMaxOpenConns(5) for the pool of the locks.")
+	case s.pool.InUse >= most:
+		return warning(fmt.Sprintf("all %d connections of the pool are in use, so a Session could not reconnect", most),
+			"Give the Session a pool of its own with SetMaxOpenConns(5), which no request uses.")
+	}
+	return passed("the pool may open %d connections, %d are in use", most, s.pool.InUse)
+}

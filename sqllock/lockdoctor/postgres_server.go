@@ -1,0 +1,191 @@
+package lockdoctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
+	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
+)
+
+// postgresChecks are the checks of PostgreSQL. Those that ask the server come
+// after exclusion, which finds out whether questions are harmless.
+var postgresChecks = []check{
+	{"driver", postgresDriver},
+	{"exclusion", postgresExclusion},
+	{"socket", socket},
+	{"version", postgresVersion},
+	{"primary", postgresPrimary},
+	{"timeouts", postgresTimeouts},
+	{"lock-table", postgresLockTable},
+	{"connections", postgresConnections},
+	{"clock", clock("SELECT (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint")},
+	{"tables", postgresTables},
+	{"rights", postgresRights},
+	{"durability", postgresDurability},
+	{"registry", postgresRegistry},
+	{"secrets", secrets},
+	{"neighbours", postgresNeighbours},
+	{"audit", postgresAudit},
+}
+
+// proofTimeout bounds each question of the proof that locks exclude.
+const proofTimeout = 2 * time.Second
+
+// postgresExclusion makes the proof that Open makes, and says what is between
+// the pool and the server.
+func postgresExclusion(ctx context.Context, s *subject) Result {
+	switch {
+	case s.leaseTable:
+		return skipped("the rows of a lease table exclude behind any pooler")
+	case s.pool.MaxOpenConnections == 1:
+		return skipped("the proof needs two connections of the pool")
+	}
+	err := postgres.Dialect{}.Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout})
+	if postgres.IsBehindPooler(err) {
+		s.hushIfPrepared(ctx)
+		if s.mayKeepRows() { // Open has refused any other Session
+			s.leaseTable = true
+			return skipped("the Sessions keep their locks in a lease table, which excludes behind any pooler")
+		}
+	}
+	if err != nil {
+		return failed(err)
+	}
+	conn, err := dbconn.Lend(ctx, s.db)
+	if err != nil {
+		return failed(err)
+	}
+	defer conn.Close()
+	var pid int64
+	if err := conn.QueryRowContext(ctx, "SELECT pg_catalog.pg_backend_pid()").Scan(&pid); err != nil {
+		return failed(err)
+	}
+	switch handshake, known := dbconn.HandshakePID(conn); {
+	case !known:
+		return passed("locks on one connection exclude another one")
+	case handshake == pid:
+		return passed("locks on one connection exclude another one, and no pooler is between")
+	}
+	return passed("locks on one connection exclude another one: a pooler is between, in session mode")
+}
+
+// hushIfPrepared stops all further questions if the driver prepares statements.
+// Behind a transaction pooler it might carry out those of another client.
+func (s *subject) hushIfPrepared(ctx context.Context) {
+	conn, err := dbconn.Lend(ctx, s.db)
+	if err == nil {
+		defer conn.Close()
+		err = leasetable.Unprepared(ctx, conn)
+	}
+	if err != nil {
+		s.silent = "not asked, since the driver prepares statements and a pooler may mix them up"
+	}
+}
+
+// postgresDriver checks the settings of the connection string that decide
+// whether a Session finds its way back after an outage.
+func postgresDriver(ctx context.Context, s *subject) Result {
+	conn, err := dbconn.Lend(ctx, s.db)
+	if err != nil {
+		return failed(err)
+	}
+	defer conn.Close()
+	var findings []Result
+	if s.leaseTable {
+		if err := leasetable.Unprepared(ctx, conn); err != nil {
+			s.silent = "not asked, since the driver prepares statements, which a pooler may mix up"
+			findings = append(findings, failed(err))
+		}
+	}
+	settings, known := dbconn.ConnectSettingsOf(conn)
+	if known && settings.HasHosts && settings.AnyServer {
+		findings = append(findings, warning("the connection string names several hosts and accepts a standby",
+			"Add target_session_attrs=read-write to the connection string."))
+	}
+	if known && settings.MayHang && settings.Timeout == 0 {
+		findings = append(findings, warning("the connection string has no connect_timeout, so lib/pq may hang for ever in a handshake",
+			"Add connect_timeout=5 to the connection string."))
+	}
+	if !known {
+		return worst(skipped("the settings of this driver cannot be read"), findings)
+	}
+	return worst(passed("the settings of the driver are fit for locks"), findings)
+}
+
+func postgresVersion(ctx context.Context, s *subject) Result {
+	var (
+		version string
+		number  int
+	)
+	err := s.read(ctx, "SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_setting('server_version_num')::int", &version, &number)
+	switch {
+	case err != nil:
+		return failed(err)
+	case number < 140000 && !s.leaseTable:
+		return wrong("the server is older than PostgreSQL 14, and cannot free the locks of a dead process", "Upgrade the server to PostgreSQL 14 or newer.")
+	}
+	return passed("PostgreSQL %s", version)
+}
+
+// postgresPrimary checks that the server is the primary and that transactions
+// may write.
+func postgresPrimary(ctx context.Context, s *subject) Result {
+	var (
+		standby bool
+		setting setting
+	)
+	err := s.read(ctx, `SELECT pg_catalog.pg_is_in_recovery(), setting, source FROM pg_catalog.pg_settings
+		WHERE name = 'default_transaction_read_only'`, &standby, &setting.Value, &setting.Source)
+	setting.Name = "default_transaction_read_only"
+	switch {
+	case err != nil:
+		return failed(err)
+	case standby:
+		return wrong("this server is a standby, which grants locks on its own",
+			"Let the connection string lead to the primary: add target_session_attrs=read-write.")
+	case setting.Value == "on" && s.leaseTable:
+		return wrong("transactions are read-only here ("+setting.origin()+"), and a lease table must be written to", setting.reset())
+	case setting.Value == "on":
+		return warning("transactions are read-only here ("+setting.origin()+"): Fence, watermarks and the service's own writes fail", setting.reset())
+	}
+	return passed("the server is a primary, and takes writes")
+}
+
+// A setting of the server, as pg_settings shows it.
+type setting struct{ Name, Value, Source string }
+
+// origin says in words where the value comes from.
+func (s setting) origin() string {
+	switch s.Source {
+	case "user", "database user":
+		return "set for the role"
+	case "database":
+		return "set for the database"
+	case "client":
+		return "set by the connection string"
+	case "session":
+		return "set on a connection of the pool, or leaked by a pooler"
+	}
+	return "set for the server"
+}
+
+// reset returns how to take the setting back where it was set.
+func (s setting) reset() string {
+	switch s.Source {
+	case "user":
+		return fmt.Sprintf("ALTER ROLE CURRENT_USER RESET %s;", s.Name)
+	case "database user":
+		return fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE … RESET %s; with the name of this database", s.Name)
+	case "database":
+		return fmt.Sprintf("ALTER DATABASE … RESET %s; with the name of this database", s.Name)
+	case "client":
+		return fmt.Sprintf("Take %s out of the connection string.", s.Name)
+	case "session":
+		return fmt.Sprintf("Use SET LOCAL %s in a transaction, so that a pooled connection does not keep it.", s.Name)
+	}
+	return fmt.Sprintf("ALTER SYSTEM RESET %s; or correct postgresql.conf, then SELECT pg_reload_conf();", s.Name)
+}

@@ -1,0 +1,118 @@
+package lockui
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
+)
+
+const (
+	examinationTimeout = 30 * time.Second
+	examinationPause   = 10 * time.Second // an older report only is made again
+)
+
+type checkFunc func(ctx context.Context) (*lockdoctor.Report, error)
+
+// newCheck returns the examination of db and of the Sessions.
+func newCheck(db *sql.DB, sessions []namedSession) checkFunc {
+	var opts []lockdoctor.Option
+	for _, n := range sessions {
+		opts = append(opts, lockdoctor.WithSession(n.session))
+	}
+	return func(ctx context.Context) (*lockdoctor.Report, error) { return lockdoctor.Check(ctx, db, opts...) }
+}
+
+// A doctor examines the database when a viewer asks for it, and keeps the report for
+// all viewers. An examination needs more queries than a look, so it never begins by
+// itself, and only one is under way at a time.
+//
+// Invariant: mu protects the fields below it, and is not held during an examination.
+type doctor struct {
+	check checkFunc
+	runs  sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	running bool
+	report  *lockdoctor.Report // the last one; nil: none yet
+	ended   time.Time          // of the last examination
+	failed  bool               // it gave no report
+}
+
+// begin begins an examination, unless one is under way or was a moment ago. It calls
+// done after the end.
+func (d *doctor) begin(closing context.Context, done func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running || d.closed || !d.ended.IsZero() && time.Since(d.ended) < examinationPause {
+		return
+	}
+	d.running = true
+	d.runs.Go(func() {
+		ctx, cancel := context.WithTimeout(closing, examinationTimeout)
+		defer cancel()
+		report, err := d.check(ctx)
+		d.end(report, err)
+		done()
+	})
+}
+
+func (d *doctor) end(report *lockdoctor.Report, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running, d.ended, d.failed = false, time.Now(), err != nil
+	if err == nil {
+		d.report = report
+	}
+}
+
+// wait waits until the examination under way has ended, which it does after Close.
+// No request begins another one.
+func (d *doctor) wait() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.runs.Wait()
+}
+
+type doctorView struct {
+	Database databaseView        `json:"database"`
+	Running  bool                `json:"running"`
+	Problem  string              `json:"problem,omitempty"` // why the last examination has no report
+	Taken    string              `json:"taken,omitempty"`   // RFC 3339, by this process's clock; empty: never
+	Age      *seconds            `json:"age_seconds,omitempty"`
+	State    string              `json:"state,omitempty"` // the worst of Checks
+	Checks   []lockdoctor.Result `json:"checks"`
+}
+
+// examined shows the last report of the doctor.
+func (h *Handler) examined(s *state, _ int) any {
+	d := &h.doctor
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := doctorView{Database: s.database(), Running: d.running, Checks: []lockdoctor.Result{}}
+	if d.failed {
+		v.Problem = "The last examination took too long, and was given up."
+	}
+	if d.report != nil {
+		v.Taken, v.Age = d.report.At.UTC().Format(time.RFC3339), since(d.report.At, time.Now())
+		v.State, v.Checks = string(d.report.Worst()), d.report.Checks
+	}
+	return v
+}
+
+// examine begins an examination after a POST, and leads to the view, which shows the
+// report when it is there.
+func (h *Handler) examine(w http.ResponseWriter, r *http.Request) {
+	h.doctor.begin(h.closing, h.poller.wake)
+	address := "doctor"
+	if wantsJSON(r) {
+		address += "?format=json"
+	}
+	w.Header().Set("Location", address)
+	w.WriteHeader(http.StatusSeeOther)
+}

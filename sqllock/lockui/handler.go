@@ -1,0 +1,209 @@
+package lockui
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// A Handler serves the page. [New] makes one, and Close ends it. It is safe for
+// concurrent use.
+//
+// It may be mounted under any prefix that ends in a slash, with or without
+// [http.StripPrefix], and behind a reverse proxy. All its links are relative.
+//
+// Without [WithAuthorize] it answers a request only if all of this is true, and
+// otherwise with 403:
+//   - The connection comes from a loopback address.
+//   - The Host is localhost or a loopback address.
+//   - No header shows that the request came through a proxy.
+//
+// The event streams of open pages end with Close. To end them when a server shuts
+// down, call server.RegisterOnShutdown(func() { page.Close() }).
+type Handler struct {
+	options   options
+	db        *sql.DB
+	poller    *poller
+	doctor    doctor
+	histories []*history // of options.sessions
+	crossSite *http.CrossOriginProtection
+	routes    map[string]route // by the path below the mount point
+	fragments fragments
+	streams   chan struct{} // holds a token for each open stream
+
+	closing context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // the sampler
+}
+
+// maxStreams bounds the event streams of one Handler, and so their memory.
+const maxStreams = 1000
+
+// New returns a Handler for the locks of db's database. It makes no request until
+// the page is viewed. If there are Sessions, it samples their figures from memory
+// until Close.
+//
+// A look at the locks takes one connection of db's pool for a moment. See
+// [lockwatch.Inspect] for the rights that it needs.
+//
+// New panics if db is nil.
+func New(db *sql.DB, opts ...Option) *Handler {
+	if db == nil {
+		panic("lockui: New needs a *sql.DB that is not nil")
+	}
+	o := options{log: slog.Default()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return newHandler(db, o, lockwatch.NewInspector(db).Inspect, newCheck(db, o.sessions))
+}
+
+func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
+	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
+	h.closing, h.cancel = context.WithCancel(context.Background())
+	h.doctor.check = check
+	h.poller = newPoller(h.closing, look)
+	h.routes = h.newRoutes()
+	for _, s := range o.sessions {
+		h.histories = append(h.histories, newHistory(s.session.Stats))
+	}
+	if len(h.histories) > 0 {
+		h.running.Go(h.sample)
+	}
+	return h
+}
+
+// Close ends the poller and all event streams, and waits for the poller. Requests
+// after it get 503. A second call does nothing. The error is always nil.
+func (h *Handler) Close() error {
+	h.cancel()
+	h.poller.wait()
+	h.doctor.wait()
+	h.running.Wait()
+	return nil
+}
+
+// A route serves one path.
+type route struct {
+	methods string // those allowed besides HEAD, with commas between them
+	serve   http.HandlerFunc
+}
+
+func (h *Handler) newRoutes() map[string]route {
+	routes := map[string]route{
+		"search":     {"POST", h.search},
+		"events":     {"GET", h.stream},
+		"robots.txt": {"GET", robots},
+	}
+	for i := range views {
+		v := &views[i]
+		routes[v.path] = route{"GET", func(w http.ResponseWriter, r *http.Request) { h.view(w, r, v) }}
+	}
+	seen := routes["doctor"].serve
+	routes["doctor"] = route{"GET, POST", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			h.examine(w, r)
+			return
+		}
+		seen(w, r)
+	}}
+	for _, a := range assets {
+		routes[a.path] = route{"GET", a.serve}
+	}
+	if h.options.terminate != nil {
+		routes["terminate"] = route{"GET, POST", h.terminate}
+	}
+	return routes
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
+	if why := h.refusal(r); why != "" {
+		http.Error(w, why, http.StatusForbidden)
+		return
+	}
+	if h.crossSite.Check(r) != nil || fromOtherSite(r) {
+		http.Error(w, "This request came from another web site.", http.StatusForbidden)
+		return
+	}
+	if r.URL.Path == "" {
+		redirectToFolder(w, r)
+		return
+	}
+	matched, ok := h.routes[pathBelow(r)]
+	if !ok {
+		http.Error(w, "There is no such page.", http.StatusNotFound)
+		return
+	}
+	if !allows(matched.methods, r.Method) {
+		w.Header().Set("Allow", strings.Replace(matched.methods, "GET", "GET, HEAD", 1))
+		http.Error(w, "This page does not have that method.", http.StatusMethodNotAllowed)
+		return
+	}
+	if h.closing.Err() != nil {
+		http.Error(w, "This page is closed.", http.StatusServiceUnavailable)
+		return
+	}
+	matched.serve(w, r)
+}
+
+func allows(methods, method string) bool {
+	for m := range strings.SplitSeq(methods, ", ") {
+		if m == method || m == http.MethodGet && method == http.MethodHead {
+			return true
+		}
+	}
+	return false
+}
+
+// pathBelow returns the path of r below the mount point: "" for the first page. A
+// path that is none of this page's is "/".
+//
+// Without http.StripPrefix the pattern of the ServeMux is the mount point. The
+// escaped path must be the path, so no escape stands for a slash or a dot.
+func pathBelow(r *http.Request) string {
+	path := r.URL.Path
+	if r.URL.EscapedPath() != path {
+		return "/"
+	}
+	mount := r.Pattern[strings.IndexByte(r.Pattern, '/')+1:] // without the method, the host and the first slash
+	if strings.HasSuffix(mount, "/") {
+		if below, ok := strings.CutPrefix(path, "/"+mount); ok {
+			return below
+		}
+	}
+	below, ok := strings.CutPrefix(path, "/")
+	if !ok {
+		return "/"
+	}
+	return below
+}
+
+// redirectToFolder sends a request for the mount point without its slash to the one
+// with it. The address is relative, so it holds behind a proxy that shows another
+// prefix.
+func redirectToFolder(w http.ResponseWriter, r *http.Request) {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	if name == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		http.Error(w, "There is no such page.", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Location", "./"+name+"/")
+	w.WriteHeader(http.StatusPermanentRedirect)
+}
+
+func robots(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("User-agent: *\nDisallow: /\n"))
+}
+
+// writeTimeout bounds each write to a client.
+const writeTimeout = 10 * time.Second

@@ -1,0 +1,115 @@
+package lockui
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+)
+
+// An Option adds to what [New] shows, or says who may see it.
+type Option func(*options)
+
+type options struct {
+	sessions  []namedSession
+	limiters  []*ratelimit.Limiter
+	campaigns []namedCampaign
+	authorize func(*http.Request) bool // nil: loopback only
+	terminate func(*http.Request) bool // nil: nobody may
+	names     bool
+	log       *slog.Logger
+}
+
+type namedSession struct {
+	name    string
+	session *sqllock.Session
+}
+
+type namedCampaign struct {
+	name     string
+	campaign *election.Campaign
+}
+
+// WithSession shows s under name, with graphs of its last minutes. It may be given
+// several times. The page shows name to every viewer.
+//
+// WithSession panics if name is empty or s is nil.
+func WithSession(name string, s *sqllock.Session) Option {
+	if name == "" || s == nil {
+		panic("lockui: WithSession needs a name and a Session")
+	}
+	return func(o *options) { o.sessions = append(o.sessions, namedSession{name, s}) }
+}
+
+// WithLimiter shows l under its namespace. It may be given several times. A search
+// in that namespace covers all places of l's limit.
+//
+// WithLimiter panics if l is nil.
+func WithLimiter(l *ratelimit.Limiter) Option {
+	if l == nil {
+		panic("lockui: WithLimiter needs a Limiter")
+	}
+	return func(o *options) { o.limiters = append(o.limiters, l) }
+}
+
+// WithCampaign shows under name whether this process leads. It may be given several
+// times. The page shows name to every viewer.
+//
+// WithCampaign panics if name is empty or c is nil.
+func WithCampaign(name string, c *election.Campaign) Option {
+	if name == "" || c == nil {
+		panic("lockui: WithCampaign needs a name and a Campaign")
+	}
+	return func(o *options) { o.campaigns = append(o.campaigns, namedCampaign{name, c}) }
+}
+
+// WithAuthorize makes the page answer exactly the requests for which may returns
+// true, from any address. The page calls may for each request, before it does
+// anything else; may must be safe for concurrent use.
+//
+// Without this option the page answers requests from this machine only: see
+// [Handler].
+//
+// WithAuthorize panics if may is nil.
+func WithAuthorize(may func(*http.Request) bool) Option {
+	if may == nil {
+		panic("lockui: WithAuthorize needs a function that decides")
+	}
+	return func(o *options) { o.authorize = may }
+}
+
+// WithTerminate lets a viewer end a server session of PostgreSQL, with all its
+// locks, if may returns true for the request. The page calls may for the form that
+// asks for confirmation, and again for the POST that ends the session; may must be
+// safe for concurrent use. It counts in addition to [WithAuthorize].
+//
+// The role of the page's *sql.DB must be the role of the session, a member of it,
+// or a member of pg_signal_backend. The log has a line for each session that was
+// ended.
+//
+// WithTerminate panics if may is nil.
+func WithTerminate(may func(*http.Request) bool) Option {
+	if may == nil {
+		panic("lockui: WithTerminate needs a function that decides")
+	}
+	return func(o *options) { o.terminate = may }
+}
+
+// WithNames shows what clients have written about themselves: the name and the
+// holder of a registered lock, the application name and the address of a client.
+// These may be personal data. Without this option no view has them, nor has the
+// JSON.
+func WithNames() Option { return func(o *options) { o.names = true } }
+
+// WithLogger sets the logger of the page. The default is slog.Default(). No log
+// line holds a key, an id, a name or a host.
+//
+// WithLogger panics if log is nil.
+func WithLogger(log *slog.Logger) Option {
+	if log == nil {
+		panic("lockui: WithLogger needs a logger")
+	}
+	return func(o *options) { o.log = log }
+}

@@ -1,0 +1,211 @@
+package lockui
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+const (
+	tick        = time.Second            // the least time between the beginnings of two looks
+	lookTimeout = 5 * time.Second        // of one look
+	idleAfter   = 10 * time.Second       // without a viewer the poller ends after this time
+	patience    = 700 * time.Millisecond // a request waits for a look at most so long
+)
+
+type lookFunc func(ctx context.Context) (*lockwatch.Snapshot, error)
+
+// A poller looks at the locks for all viewers. It runs while there are viewers, and
+// has at most one look under way.
+//
+// Invariant: mu protects the fields below it, and is not held during a look. A
+// state is never changed after it was set.
+type poller struct {
+	look    lookFunc
+	closing context.Context
+	runs    sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	running  bool
+	streams  int       // viewers with an open stream
+	lastSeen time.Time // of the last request or end of a stream
+	state    *state
+	changed  chan struct{} // closed when the streams should show the state again
+}
+
+func newPoller(closing context.Context, look lookFunc) *poller {
+	return &poller{look: look, closing: closing, state: &state{}, changed: make(chan struct{})}
+}
+
+// wait waits until the poller has ended, which it does after closing. No request
+// starts it again.
+func (p *poller) wait() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.runs.Wait()
+}
+
+// viewed notes a request and returns the state. If the state is old, viewed waits a
+// moment for the look that the request has caused.
+func (p *poller) viewed(ctx context.Context) *state {
+	p.mu.Lock()
+	p.lastSeen = time.Now()
+	p.startLocked()
+	p.mu.Unlock()
+	s, changed := p.current()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for before := s.looks; s.looks == before && s.old(); {
+		select {
+		case <-changed:
+			s, changed = p.current()
+		case <-timer.C:
+			return s
+		case <-ctx.Done():
+			return s
+		case <-p.closing.Done():
+			return s
+		}
+	}
+	return s
+}
+
+// current returns the state, and a channel that is closed when the streams should
+// show it again.
+func (p *poller) current() (*state, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state, p.changed
+}
+
+// enter notes a viewer with a stream, and leave its end.
+func (p *poller) enter() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.streams++
+	p.startLocked()
+}
+
+func (p *poller) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.streams--
+	p.lastSeen = time.Now()
+}
+
+func (p *poller) startLocked() {
+	if p.running || p.closed {
+		return
+	}
+	p.running = true
+	p.runs.Go(p.run)
+}
+
+// endsIdle reports whether there are no viewers, and notes in that case that the
+// poller ends.
+func (p *poller) endsIdle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams > 0 || time.Since(p.lastSeen) < idleAfter {
+		return false
+	}
+	p.running = false
+	return true
+}
+
+func (p *poller) set(s *state) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = s
+}
+
+func (p *poller) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// run begins a look at each tick until there are no viewers. It wakes the streams
+// when the result arrives, and at each tick that begins no look.
+func (p *poller) run() {
+	now, _ := p.current()
+	w := &watcher{state: now, diagnosis: lockwatch.NewDiagnosis()}
+	results := make(chan result, 1)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for due := true; ; {
+		if due && w.begins() {
+			p.set(w.state)
+			go func() { results <- p.lookOnce() }()
+		} else if due {
+			p.wake()
+		}
+		due = false
+		select {
+		case <-p.closing.Done():
+			if w.underWay {
+				<-results
+			}
+			return
+		case r := <-results:
+			w.ends(r)
+			p.set(w.state)
+			p.wake()
+		case <-ticker.C:
+			if !w.underWay && p.endsIdle() {
+				return
+			}
+			due = true
+		}
+	}
+}
+
+// A result is what a look has seen, or why it has seen nothing.
+type result struct {
+	snapshot *lockwatch.Snapshot
+	err      error
+}
+
+// lookOnce returns within lookTimeout, even if the driver is stuck: the look itself
+// does. Close ends it at once.
+func (p *poller) lookOnce() result {
+	ctx, cancel := context.WithTimeout(p.closing, lookTimeout)
+	defer cancel()
+	s, err := p.look(ctx)
+	if err == nil && s == nil {
+		err = errors.ErrUnsupported
+	}
+	return result{s, err}
+}
+
+// A watcher decides when to look, and makes a state from each result. Only the
+// goroutine of run uses it.
+type watcher struct {
+	state     *state
+	diagnosis *lockwatch.Diagnosis
+	underWay  bool
+}
+
+// begins reports whether a look may begin, and notes in that case that it is under
+// way.
+func (w *watcher) begins() bool {
+	if w.underWay {
+		return false
+	}
+	next := *w.state
+	next.asked = time.Now()
+	w.state, w.underWay = &next, true
+	return true
+}
+
+// ends takes in the result of a look.
+func (w *watcher) ends(r result) {
+	w.underWay = false
+	w.state = w.state.after(r, w.diagnosis)
+}

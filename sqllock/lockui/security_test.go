@@ -1,0 +1,290 @@
+package lockui_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock/lockui"
+)
+
+// unopened returns a page on a database that no request of the test reaches.
+func unopened(t *testing.T, opts ...lockui.Option) *lockui.Handler {
+	t.Helper()
+	page := lockui.New(dbtest.Open(t, "pgx", pgtest.Database(t)), opts...)
+	t.Cleanup(func() { _ = page.Close() })
+	return page
+}
+
+// ask sends a request from loopback to page, after change.
+func ask(page http.Handler, method, target string, change func(*http.Request)) *http.Response {
+	r := httptest.NewRequest(method, target, nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:4711", "localhost:8080"
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// Without WithAuthorize only this machine gets the page, and no header of the
+// request can pretend to be it.
+func TestLoopbackOnly(t *testing.T) {
+	t.Parallel()
+	page := unopened(t)
+	tests := []struct {
+		name   string
+		change func(*http.Request)
+		want   int
+	}{
+		{"localhost", nil, http.StatusOK},
+		{"localhost in capitals", func(r *http.Request) { r.Host = "LOCALHOST" }, http.StatusOK},
+		{"address", func(r *http.Request) { r.Host = "127.0.0.1:8080" }, http.StatusOK},
+		{"IPv6", func(r *http.Request) { r.Host, r.RemoteAddr = "[::1]:8080", "[::1]:4711" }, http.StatusOK},
+		{"IPv6 without a port", func(r *http.Request) { r.Host = "[::1]" }, http.StatusOK},
+		{"IPv4 in IPv6", func(r *http.Request) { r.RemoteAddr = "[::ffff:127.0.0.1]:4711" }, http.StatusOK},
+		{"from the network", func(r *http.Request) { r.RemoteAddr = "192.0.2.1:4711" }, http.StatusForbidden},
+		{"from the network, with a header that lies", func(r *http.Request) {
+			r.RemoteAddr = "192.0.2.1:4711"
+			r.Header.Set("X-Forwarded-For", "127.0.0.1")
+		}, http.StatusForbidden},
+		{"unix socket", func(r *http.Request) { r.RemoteAddr = "@" }, http.StatusForbidden},
+		{"another host (DNS rebinding)", func(r *http.Request) { r.Host = "evil.example" }, http.StatusForbidden},
+		{"another host with our port", func(r *http.Request) { r.Host = "evil.example:8080" }, http.StatusForbidden},
+		{"a host that begins like ours", func(r *http.Request) { r.Host = "localhost.evil.example" }, http.StatusForbidden},
+		{"a host that begins like an address", func(r *http.Request) { r.Host = "127.0.0.1.evil.example" }, http.StatusForbidden},
+		{"no host", func(r *http.Request) { r.Host = "" }, http.StatusForbidden},
+		{"any address", func(r *http.Request) { r.Host = "0.0.0.0:8080" }, http.StatusForbidden},
+		{"through a proxy", func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }, http.StatusForbidden},
+		{"through a proxy, RFC 7239", func(r *http.Request) { r.Header.Set("Forwarded", "for=192.0.2.1") }, http.StatusForbidden},
+		{"through a proxy that says nothing", func(r *http.Request) { r.Header["X-Forwarded-For"] = []string{""} }, http.StatusForbidden},
+		{"through nginx", func(r *http.Request) { r.Header.Set("X-Real-IP", "192.0.2.1") }, http.StatusForbidden},
+		{"fetched by another site", func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Sec-Fetch-Mode", "no-cors")
+		}, http.StatusForbidden},
+		{"a link on another site", func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+		}, http.StatusOK},
+	}
+	for _, tt := range tests {
+		for _, target := range []string{"/robots.txt", "/findings"} {
+			if got := ask(page, http.MethodGet, target, tt.change); got.StatusCode != tt.want {
+				t.Errorf("%s: %s is %d, want %d", tt.name, target, got.StatusCode, tt.want)
+			}
+		}
+	}
+	response, body := func() (*http.Response, string) {
+		response := ask(page, http.MethodGet, "/", func(r *http.Request) { r.Host = "evil.example" })
+		return read(t, response, nil)
+	}()
+	if response.StatusCode != http.StatusForbidden || !strings.Contains(body, "lockui.WithAuthorize") {
+		t.Errorf("the response does not say what to set: %s", body)
+	}
+}
+
+// WithAuthorize decides alone, for every path.
+func TestAuthorize(t *testing.T) {
+	t.Parallel()
+	page := unopened(t, lockui.WithAuthorize(func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer operator" }))
+	away := func(r *http.Request) { r.RemoteAddr, r.Host = "192.0.2.1:4711", "ops.example" }
+	for _, target := range []string{"/", "/locks", "/search", "/events", "/robots.txt", "/nowhere", ""} {
+		r := func(r *http.Request) { away(r); r.URL.Path = target }
+		if got := ask(page, http.MethodGet, "/", r); got.StatusCode != http.StatusForbidden {
+			t.Errorf("%q without a token is %d, want 403", target, got.StatusCode)
+		}
+	}
+	if got := ask(page, http.MethodGet, "/locks", func(r *http.Request) { away(r); r.Header.Set("Authorization", "Bearer operator") }); got.StatusCode != http.StatusOK {
+		t.Errorf("with a token: %d, want 200", got.StatusCode)
+	}
+}
+
+// Every response has the headers, errors included. The page has nothing inline.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	page := unopened(t)
+	for _, tt := range []struct{ method, target string }{
+		{"GET", "/"}, {"GET", "/locks"}, {"GET", "/nowhere"}, {"DELETE", "/"}, {"GET", "/search"}, {"GET", "/robots.txt"}, {"GET", "/locks?format=json"},
+	} {
+		h := ask(page, tt.method, tt.target, nil).Header
+		policy := h.Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("%v: the policy %q lacks %s", tt, policy, part)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+			t.Errorf("%v: the policy is %q", tt, policy)
+		}
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
+			"Referrer-Policy": "same-origin", "X-Robots-Tag": "noindex, nofollow", "Cross-Origin-Resource-Policy": "same-origin"} {
+			if h.Get(name) != want {
+				t.Errorf("%v: %s is %q, want %q", tt, name, h.Get(name), want)
+			}
+		}
+	}
+	_, body := read(t, ask(page, http.MethodGet, "/", nil), nil)
+	if found := regexp.MustCompile(`<style|\sstyle=|\son\w+=|javascript:|https?://`).FindString(body); found != "" {
+		t.Errorf("%q is in the page", found)
+	}
+}
+
+// Nothing but the page's own paths and their methods gets a response.
+func TestPathsAndMethods(t *testing.T) {
+	t.Parallel()
+	page := unopened(t)
+	for _, target := range []string{"//", "//locks", "/./locks", "/locks/", "/locks/../locks", "/..", "/../locks", "/%2e%2e/locks", "/%6cocks", "/locks%2f", "/locks%00",
+		"/LOCKS", "/static/style.css", "/templates/layout.html", "/terminate", "/style-0000000000000000.css", "/\\locks"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:4711", "localhost"
+		u, err := url.Parse(target)
+		if err != nil {
+			u = &url.URL{Path: target}
+		}
+		if strings.HasPrefix(target, "//") {
+			u = &url.URL{Path: target}
+		}
+		r.URL = u
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		if w.Code != http.StatusNotFound {
+			t.Errorf("%s is %d, want 404", target, w.Code)
+		}
+	}
+	for _, tt := range []struct {
+		method, target string
+		want           int
+	}{
+		{"HEAD", "/", 200}, {"HEAD", "/locks", 200}, {"HEAD", "/events?view=locks", 200}, {"POST", "/", 405}, {"PUT", "/locks", 405}, {"GET", "/search", 405},
+		{"OPTIONS", "/", 405}, {"TRACE", "/", 405}, {"POST", "/events", 405}, {"POST", "/search", 422}, {"GET", "/events?view=nothing", 404},
+	} {
+		got := ask(page, tt.method, tt.target, nil)
+		if got.StatusCode != tt.want {
+			t.Errorf("%s %s is %d, want %d", tt.method, tt.target, got.StatusCode, tt.want)
+		}
+		if tt.want == 405 && got.Header.Get("Allow") == "" {
+			t.Errorf("%s %s has no Allow", tt.method, tt.target)
+		}
+	}
+}
+
+// A form on another site reaches nothing.
+func TestCrossSitePost(t *testing.T) {
+	t.Parallel()
+	called := false
+	page := unopened(t, lockui.WithTerminate(func(*http.Request) bool { called = true; return true }))
+	for _, change := range []func(*http.Request){
+		func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+		},
+		func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
+		func(r *http.Request) { r.Header.Set("Origin", "null") },
+	} {
+		for _, target := range []string{"/terminate?pid=1&start=1", "/search"} {
+			if got := ask(page, http.MethodPost, target, change); got.StatusCode != http.StatusForbidden {
+				t.Errorf("POST %s is %d, want 403", target, got.StatusCode)
+			}
+		}
+	}
+	if called {
+		t.Error("a cross-site POST reached the authorization of WithTerminate")
+	}
+}
+
+// The page works wherever it is mounted: all its links are relative.
+func TestMounting(t *testing.T) {
+	t.Parallel()
+	yes := lockui.WithAuthorize(func(*http.Request) bool { return true })
+	page := unopened(t, yes)
+	backend := httptest.NewServer(page)
+	t.Cleanup(backend.Close)
+	target, err := url.Parse(backend.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := http.StripPrefix("/p", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.SetXForwarded() }})
+	tests := []struct {
+		name, prefix string
+		mount        func(*http.ServeMux)
+	}{
+		{"at the root", "/", func(m *http.ServeMux) { m.Handle("/", page) }},
+		{"below a pattern", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", page) }},
+		{"below a pattern with a method and a host", "/locks/", func(m *http.ServeMux) { m.Handle("GET /locks/", page) }},
+		{"with StripPrefix", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", http.StripPrefix("/debug/locks", page)) }},
+		{"with StripPrefix in front of a mux", "/a/locks/", func(m *http.ServeMux) {
+			inner := http.NewServeMux()
+			inner.Handle("/locks/", page)
+			m.Handle("/a/", http.StripPrefix("/a", inner))
+		}},
+		{"behind a reverse proxy", "/p/", func(m *http.ServeMux) { m.Handle("/p/", proxy) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			tt.mount(mux)
+			server := httptest.NewServer(mux)
+			t.Cleanup(server.Close)
+			base, err := url.Parse(server.URL + tt.prefix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for queue := []string{""}; len(queue) > 0; queue = queue[1:] {
+				address := base.ResolveReference(&url.URL{Path: queue[0]}).String()
+				if seen[queue[0]] {
+					continue
+				}
+				seen[queue[0]] = true
+				response, body := get(t, address)
+				if response.StatusCode != http.StatusOK {
+					t.Errorf("%s is %d", address, response.StatusCode)
+				}
+				for _, link := range linksOf(body) {
+					if strings.HasPrefix(link, "/") || strings.Contains(link, "..") {
+						t.Errorf("%s has the link %q", address, link)
+					}
+					queue = append(queue, strings.TrimPrefix(link, "./"))
+				}
+			}
+			if len(seen) < 6 {
+				t.Errorf("only %v was found", seen)
+			}
+		})
+	}
+}
+
+// The mount point without its slash leads to the one with it, by a relative address.
+func TestRedirectToFolder(t *testing.T) {
+	t.Parallel()
+	mounted := http.StripPrefix("/ops/locks", unopened(t))
+	response := ask(mounted, http.MethodGet, "/ops/locks", nil)
+	if at := response.Header.Get("Location"); response.StatusCode != http.StatusPermanentRedirect || at != "./locks/" {
+		t.Errorf("status %d, Location %q", response.StatusCode, at)
+	}
+	if response := ask(mounted, http.MethodGet, "/ops/locks?next=//evil.example/", nil); response.Header.Get("Location") != "./locks/" {
+		t.Errorf("Location %q", response.Header.Get("Location"))
+	}
+}
+
+// linksOf returns the addresses of links, scripts and style sheets in body.
+func linksOf(body string) (links []string) {
+	for _, attribute := range []string{`href="`, `src="`} {
+		for _, part := range strings.Split(body, attribute)[1:] {
+			if link, _, _ := strings.Cut(part, `"`); link != "" && link[0] != '#' {
+				links = append(links, link)
+			}
+		}
+	}
+	return links
+}

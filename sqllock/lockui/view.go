@@ -1,0 +1,180 @@
+package lockui
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A view is one page of the Handler, as HTML and as JSON.
+type view struct {
+	path  string // below the mount point
+	title string
+	build func(h *Handler, s *state, page int) any // what the templates and the JSON show
+}
+
+// views are in the order of the page's navigation.
+var views = []view{
+	{"", "Overview", (*Handler).overview},
+	{"locks", "Locks", (*Handler).locks},
+	{"waits", "Waits", (*Handler).waits},
+	{"findings", "Findings", (*Handler).findings},
+	{"doctor", "Doctor", (*Handler).examined},
+}
+
+func viewOf(path string) *view {
+	for i := range views {
+		if views[i].path == path {
+			return &views[i]
+		}
+	}
+	return nil
+}
+
+// view serves v.
+func (h *Handler) view(w http.ResponseWriter, r *http.Request, v *view) {
+	s := h.poller.viewed(r.Context())
+	body := v.build(h, s, pageNumber(r.URL.Query()))
+	if wantsJSON(r) {
+		writeJSON(w, http.StatusOK, body)
+		return
+	}
+	h.writePage(w, http.StatusOK, v.path, h.page(v.path, v.title, s, body))
+}
+
+// writePage writes a whole HTML page with one of the templates.
+func (h *Handler) writePage(w http.ResponseWriter, status int, name string, p page) {
+	var b bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&b, "layout", p); err != nil {
+		h.options.log.Error("lockui: a template failed", "view", name)
+		http.Error(w, "The page cannot be shown.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Vary", "Accept")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes())
+}
+
+// A page is what the templates get.
+type page struct {
+	Title      string
+	Path       string
+	Views      []view
+	Script     string // its address
+	Style      string
+	Live       bool // the script opens a stream
+	Names      bool
+	CanEnd     bool
+	Namespaces []string
+	Body       any
+	Database   databaseView
+	Summary    string // for screen readers: it changes only with what matters
+}
+
+// Address returns the link to v, relative to every page.
+func (v view) Address() string {
+	if v.path == "" {
+		return "./"
+	}
+	return v.path
+}
+
+// Name returns the text of the link.
+func (v view) Name() string { return v.title }
+
+func (h *Handler) page(path, title string, s *state, body any) page {
+	p := page{
+		Title: title, Path: path, Views: views, Script: scriptAsset.path, Style: styleAsset.path, Live: viewOf(path) != nil,
+		Names: h.options.names, CanEnd: h.options.terminate != nil, Body: body, Database: s.database(),
+	}
+	for _, l := range h.options.limiters {
+		p.Namespaces = append(p.Namespaces, string(l.Namespace()))
+	}
+	p.Summary = summary(p.Database, s)
+	return p
+}
+
+// summary says in a sentence or two what an operator must know.
+func summary(d databaseView, s *state) string {
+	text := d.Text
+	if n := len(s.open); n > 0 {
+		text += " " + counted(n, "finding", "findings") + "."
+	}
+	return text
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// pageNumber returns the number of the page of a list, from 1.
+func pageNumber(q url.Values) int {
+	n, err := strconv.Atoi(q.Get("page"))
+	if err != nil || n < 1 {
+		return 1
+	}
+	return n
+}
+
+// seconds is a duration in views and in JSON.
+type seconds float64
+
+func secondsOf(d time.Duration) seconds { return seconds(d.Round(time.Millisecond).Seconds()) }
+
+// since returns the time from t to at, or nil if t is not known. It is not negative.
+func since(t, at time.Time) *seconds {
+	if t.IsZero() {
+		return nil
+	}
+	s := secondsOf(max(at.Sub(t), 0))
+	return &s
+}
+
+// keyText returns key as the arguments of PostgreSQL's functions.
+func keyText(key sqllock.Key) string {
+	if class, object, isPair := key.Pair(); isPair {
+		return strconv.Itoa(int(class)) + ", " + strconv.Itoa(int(object))
+	}
+	return strconv.FormatInt(key.Int64(), 10)
+}
+
+// fragments keeps what the streams send for one version of the state, so that a
+// fragment is rendered once for all viewers.
+//
+// Invariant: mu protects the fields, and is not held while a fragment is rendered.
+type fragments struct {
+	mu      sync.Mutex
+	version <-chan struct{} // of the poller's state
+	kept    map[string]*fragment
+}
+
+type fragment struct {
+	once sync.Once
+	text []byte
+}
+
+// get returns the fragment called name of a version, and renders it if it is the
+// first to ask.
+func (f *fragments) get(version <-chan struct{}, name string, render func() []byte) []byte {
+	f.mu.Lock()
+	if f.version != version {
+		f.version, f.kept = version, make(map[string]*fragment)
+	}
+	one := f.kept[name]
+	if one == nil {
+		one = &fragment{}
+		f.kept[name] = one
+	}
+	f.mu.Unlock()
+	one.once.Do(func() { one.text = render() })
+	return one.text
+}

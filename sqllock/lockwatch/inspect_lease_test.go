@@ -1,0 +1,69 @@
+package lockwatch_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// One Snapshot has the advisory locks and the leases of a database. A lock of one
+// kind and one of the other on an equal key are two locks, and no cycle leads from
+// one to the other.
+func TestInspectAdvisoryLocksAndLeases(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := withRegistry(t, driver, dsn)
+		tx, pid := patient(t, db, "SELECT pg_advisory_xact_lock(1)")
+		patient(t, db, "SELECT pg_advisory_xact_lock(2)")
+		dbtest.Create(t, db, sqllock.Schema(sqllock.PostgreSQL))
+		dbtest.Execute(t, db, `INSERT INTO latchkey_sessions VALUES (7, now() + interval '1 hour', 1, 'host/1'), (8, 'infinity', 1, 'host/2')`)
+		dbtest.Execute(t, db, `INSERT INTO latchkey_locks VALUES (0, 1, 7, now()), (0, 2, 7, now()), (1, -1, 7, now()), (0, 3, 8, now()), (0, 4, 9, now())`)
+		inBackground(t, tx, "SELECT pg_advisory_xact_lock(2)")
+		lockertest.Eventually(t, "a process waits", func() bool { return len(inspect(t, db).Waiters) == 1 })
+		s := inspect(t, db)
+		if s.Dialect != sqllock.PostgreSQL || s.Leases != lockwatch.TableRead || s.Heartbeats != lockwatch.TableRead || len(s.Holders) != 5 {
+			t.Fatalf("%+v", s)
+		}
+		holders, waiters := s.Find(sqllock.ID(1))
+		if len(holders) != 2 || len(waiters) != 0 || holders[0].Lease == nil || holders[0].Lease.Session != 7 || holders[1].Lease != nil || holders[1].Process.PID != pid {
+			t.Errorf("key 1: %+v, %+v", holders, waiters)
+		}
+		if holders, _ := s.Find(sqllock.Pair(-1, -1)); len(holders) != 1 {
+			t.Errorf("a pair: %+v", holders)
+		}
+		if cycles := s.Cycles(); len(cycles) != 0 {
+			t.Errorf("cycles: %v", cycles)
+		}
+	})
+}
+
+func TestInspectLeaseTablesOfOthers(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	admin := dbtest.Open(t, "pgx", cluster.DSN(""))
+	if s := inspect(t, admin); s.Leases != lockwatch.TableMissing || strings.Contains(s.String(), "latchkey_locks") {
+		t.Errorf("none: %s\n%v", s.Leases, s)
+	}
+	dbtest.Execute(t, admin, "CREATE ROLE mallory LOGIN; CREATE ROLE reader LOGIN; GRANT CREATE ON SCHEMA public TO mallory")
+	mallory, asReader := as(t, "pgx", cluster.DSN(""), "mallory"), as(t, "pgx", cluster.DSN(""), "reader")
+	dbtest.Create(t, mallory, sqllock.Schema(sqllock.PostgreSQL))
+	if s := inspect(t, admin); s.Leases != lockwatch.TableUntrusted || !strings.Contains(s.String(), "WithSchema") {
+		t.Errorf("another role's: %s\n%v", s.Leases, s)
+	}
+	for name, s := range map[string]*lockwatch.Snapshot{"by name": inspect(t, admin, lockwatch.WithSchema("public")), "its own": inspect(t, mallory)} {
+		if s.Leases != lockwatch.TableRead {
+			t.Errorf("%s: %s", name, s.Leases)
+		}
+	}
+	dbtest.Execute(t, admin, "ALTER TABLE latchkey_locks OWNER TO CURRENT_USER; ALTER TABLE latchkey_sessions OWNER TO CURRENT_USER; CREATE SCHEMA registry")
+	if s := inspect(t, asReader); s.Leases != lockwatch.TableUnreadable {
+		t.Errorf("without SELECT: %s", s.Leases)
+	}
+	if s := inspect(t, admin, lockwatch.WithSchema("registry")); s.Leases != lockwatch.TableRead {
+		t.Errorf("in another schema than the registry: %s", s.Leases)
+	}
+}

@@ -1,0 +1,190 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// cycles returns the cycles of waits in db.
+func cycles(t *testing.T, db *sql.DB) []lockwatch.Cycle {
+	t.Helper()
+	s, err := lockwatch.Inspect(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Cycles()
+}
+
+// A waitingCaller waits for a lock until it is stopped.
+type waitingCaller struct {
+	stop func()
+	err  chan error
+}
+
+func waitFor(t *testing.T, holding *sqllock.Lock, l sqllock.Locker, key sqllock.Key) waitingCaller {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	bound, unbind := holding.Bind(ctx)
+	w := waitingCaller{stop: cancel, err: make(chan error, 1)}
+	go func() {
+		defer unbind()
+		lock, err := l.Lock(bound, key)
+		if err == nil {
+			_ = lock.Unlock()
+		}
+		w.err <- err
+	}()
+	t.Cleanup(cancel)
+	return w
+}
+
+// A ring of waits through a lock of a transaction or of the caller's own connection
+// is a certain cycle, although each of the callers polls. So is a caller that waits
+// there for the key that it holds. When a wait ends, the cycle is over.
+func TestRegistryShowsCyclesThroughOtherLockers(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		s := registering(t, driver, dsn)
+		other := open(t, driver, dsn)
+		for _, tt := range []struct {
+			name string
+			l    sqllock.Locker
+		}{
+			{"a transaction", sqllock.PerTx(other)},
+			{"a connection", sqllock.OnConn(dbtest.Conn(t, other))},
+		} {
+			a, b := sqllock.Namespace("ring").Key(tt.name), sqllock.ID(-5)
+			onSession := lockOf(t, s, a)
+			onOther, err := tt.l.TryLock(t.Context(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := waitFor(t, onSession, tt.l, b)
+			two := waitFor(t, onOther, s, a)
+			var found []lockwatch.Cycle
+			lockertest.Eventually(t, tt.name+": the cycle is found", func() bool {
+				found = cycles(t, db)
+				return len(found) > 0
+			})
+			if len(found) != 1 || !found[0].Certain || found[0].EndsByItself || len(found[0].Waits) != 2 {
+				t.Errorf("%s: %v", tt.name, found)
+			}
+			two.stop()
+			if err := <-two.err; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			lockertest.Eventually(t, tt.name+": the cycle is over", func() bool { return len(cycles(t, db)) == 0 })
+			one.stop()
+			<-one.err
+
+			self := waitFor(t, onSession, tt.l, a)
+			lockertest.Eventually(t, tt.name+": it waits for itself", func() bool {
+				found = cycles(t, db)
+				return len(found) == 1 && len(found[0].Waits) == 1 && strings.Contains(found[0].String(), "waits for key")
+			})
+			self.stop()
+			<-self.err
+			lockertest.Eventually(t, tt.name+": the registry is empty", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 })
+			for _, l := range []*sqllock.Lock{onSession, onOther} {
+				if err := l.Unlock(); err != nil {
+					t.Errorf("%s: %v", tt.name, err)
+				}
+			}
+		}
+	})
+}
+
+// A wait in another database is not noted, and a lock of another database is not
+// named: their keys mean something else there.
+func TestRegistryKnowsNoOtherDatabase(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		s := registering(t, driver, dsn)
+		elsewhere := open(t, driver, pgtest.Database(t))
+		for _, l := range []sqllock.Locker{sqllock.PerTx(elsewhere), sqllock.OnConn(dbtest.Conn(t, elsewhere))} {
+			a, b := sqllock.ID(1), sqllock.ID(2)
+			onSession := lockOf(t, s, a)
+			onOther, err := l.TryLock(t.Context(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			witness, decoy := lockOf(t, s, sqllock.ID(3)), lockOf(t, s, b) // the same key here is another lock
+			waits := []waitingCaller{waitFor(t, onSession, l, b), waitFor(t, onOther, s, a), waitFor(t, witness, s, a)}
+			lockertest.Eventually(t, "the witness waits", func() bool {
+				return number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_id = 3 AND since < now() - interval '100 ms'") == 1
+			})
+			if n := number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space >= 0 AND held_id <> 3"); n != 0 {
+				t.Errorf("%d rows of another database", n)
+			}
+			if n := number(t, db, "SELECT count(*) FROM latchkey_waits WHERE held_space = -1"); n != 1 { // of the caller that waits for a, holding what is not known here
+				t.Errorf("%d rows of callers that hold nothing known", n)
+			}
+			for _, w := range waits {
+				w.stop()
+				<-w.err
+			}
+			for _, lock := range []*sqllock.Lock{onSession, onOther, witness, decoy} {
+				if err := lock.Unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+// LockTx under a Session's lock waits for that very lock. PostgreSQL does not see
+// that, and the registry does. In a transaction of another database the key is
+// another lock. After the wait the transaction can be used.
+func TestRegistryShowsLockTx(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := registry(t, driver, dsn)
+		s := registering(t, driver, dsn)
+		a := sqllock.Pair(4, -2)
+		lock := lockOf(t, s, a)
+		other := pgtest.Database(t)
+		elsewhere := open(t, driver, other)
+		lockOf(t, session(t, driver, other), a)
+		for _, tt := range []struct {
+			db    *sql.DB
+			waits int
+		}{{elsewhere, 0}, {db, 1}} {
+			tx := dbtest.Transaction(t, tt.db)
+			bound, cancel := lock.Bind(t.Context())
+			done := make(chan error)
+			go func() { done <- sqllock.LockTx(bound, tx, a, time.Hour) }()
+			lockertest.Eventually(t, "LockTx waits", func() bool {
+				return number(t, tt.db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND waitstart < now() - interval '100 ms' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 1
+			})
+			if n := number(t, db, "SELECT count(*) FROM latchkey_waits"); n != tt.waits {
+				t.Errorf("%d waits are noted, want %d", n, tt.waits)
+			}
+			if found := cycles(t, db); len(found) != tt.waits {
+				t.Errorf("cycles: %v", found)
+			}
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("LockTx: %v", err)
+			}
+		}
+		tx := dbtest.Transaction(t, db)
+		bound, cancel := lock.Bind(t.Context())
+		defer cancel()
+		if err := sqllock.LockTx(bound, tx, a, 50*time.Millisecond); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("LockTx: %v", err)
+		}
+		if _, err := tx.Exec("SELECT 1"); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+		lockertest.Eventually(t, "the registry is empty", func() bool { return number(t, db, "SELECT count(*) FROM latchkey_waits") == 0 })
+	})
+}
