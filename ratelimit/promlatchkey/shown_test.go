@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,6 +194,12 @@ func TestPage(t *testing.T) {
 		}
 		if found != labels {
 			t.Errorf("%s has the labels %q, on the page %q", name, found, labels)
+		}
+	}
+	for label := range e.values {
+		name, value, _ := strings.Cut(label, "=")
+		if slices.Contains([]string{"result", "cause", "kind", "state"}, name) && !strings.Contains(page, "`"+value+"`") {
+			t.Errorf("the page does not list the value %q of the label %s", value, name)
 		}
 	}
 	suffix, counts := regexp.MustCompile(`_(bucket|sum|count)$`), map[string]int{}
