@@ -30,8 +30,8 @@ var mysqlChecks = []check{
 // mysqlExclusion makes the proof that Open makes. Its refusals name the version,
 // a cluster with several primaries, or a proxy.
 func mysqlExclusion(ctx context.Context, s *subject) Result {
-	if s.pool.MaxOpenConnections == 1 {
-		return skipped("the proof needs two connections of the pool")
+	if s.lacksTwo() {
+		return skipped(noProof)
 	}
 	if err := (mysql.Dialect{}).Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout}); err != nil {
 		return failed(err)

@@ -41,8 +41,8 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 	switch {
 	case s.leaseTable:
 		return skipped("the rows of a lease table exclude behind any pooler")
-	case s.pool.MaxOpenConnections == 1:
-		return skipped("the proof needs two connections of the pool")
+	case s.lacksTwo():
+		return skipped(noProof)
 	}
 	err := postgres.Dialect{}.Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout})
 	if postgres.IsBehindPooler(err) {
