@@ -3,6 +3,7 @@ package browser_test
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -52,6 +53,10 @@ func TestLoad(t *testing.T) {
 	}
 	a.begin("many locks")
 	time.Sleep(phase)
+	eventually(t, "the page shows all locks", func() bool {
+		page := a.get("locks")
+		return strings.Contains(page, "Database: ok") && strings.Contains(page, strconv.Itoa(heldLocks)+" held")
+	})
 	a.begin("database away")
 	if err := cluster.Freeze(); err != nil {
 		t.Fatal(err)
