@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	viewers   = 200
 	heldLocks = 10000
 	phase     = 10 * time.Second
 
