@@ -2,6 +2,7 @@ package otellatchkey
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -64,6 +65,7 @@ func (c collection) limiter(namespace sqllock.Namespace, f limiterFigures) {
 	of := metric.WithAttributes(name)
 	c.ObserveInt64(c.activeLeases, f.active, of)
 	c.ObserveInt64(c.queued, f.queued, of)
+	c.ObserveFloat64(c.oldestLease, f.oldest.Seconds(), of)
 }
 
 func (c collection) session(name string, s sqllock.Stats) {
@@ -96,6 +98,7 @@ func (c collection) campaign(name string, s election.Status) {
 type limiterFigures struct {
 	requests       map[ratelimit.Result]int64
 	active, queued int64
+	oldest         time.Duration
 }
 
 // sumByNamespace adds up the figures of limiters that share their limit.
@@ -112,6 +115,7 @@ func sumByNamespace(limiters []*ratelimit.Limiter) map[sqllock.Namespace]limiter
 		}
 		sum.active += int64(s.Active)
 		sum.queued += int64(s.Queued)
+		sum.oldest = max(sum.oldest, s.Oldest)
 		sums[l.Namespace()] = sum
 	}
 	return sums

@@ -22,6 +22,7 @@ func (m metrics) limiter(namespace string, s ratelimit.Stats) {
 	}
 	m.gauge(activeLeases, float64(s.Active), namespace)
 	m.gauge(queued, float64(s.Queued), namespace)
+	m.gauge(oldestLease, s.Oldest.Seconds(), namespace)
 	m.histogram(leaseDuration, s.LeaseDuration, namespace)
 	m.histogram(timeInQueue, s.TimeInQueue, namespace)
 }
@@ -45,6 +46,7 @@ func add(a, b ratelimit.Stats) ratelimit.Stats {
 		Requests:      make(map[ratelimit.Result]uint64),
 		Active:        a.Active + b.Active,
 		Queued:        a.Queued + b.Queued,
+		Oldest:        max(a.Oldest, b.Oldest),
 		LeaseDuration: addHistograms(a.LeaseDuration, b.LeaseDuration),
 		TimeInQueue:   addHistograms(a.TimeInQueue, b.TimeInQueue),
 	}
