@@ -42,7 +42,7 @@ type Stats struct {
 	// LossesBy has Losses by their cause. It always has each of these, also
 	// with 0:
 	//
-	//	lease          no response for the length of the lease
+	//	lease          no response for four fifths of the lease, or this process stood still as long
 	//	connection     the connection ended, or the row of the Session in a lease table
 	//	not_exclusive  another server process responded, or the server is no primary any more
 	//	lock_missing   the server did not have a lock that it had granted
