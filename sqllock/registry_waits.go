@@ -101,19 +101,24 @@ type distantWait struct {
 	ended   bool // protected by session.mu
 }
 
-// noteDistantWaits notes a wait for key, until end is called. After half a
-// heartbeat it calls look in a goroutine. look calls noted if the Session's
+// noteDistantWaits notes waits for key, until endWaits. After half a heartbeat
+// it calls look in a goroutine for each. look calls noted if the Session's
 // server process is in the same database.
-func noteDistantWaits(ctx context.Context, key Key, look func(*distantWait)) (end func()) {
+func noteDistantWaits(ctx context.Context, key Key, look func(*distantWait)) []*distantWait {
 	waits := distantWaits(ctx, key)
 	for _, w := range waits {
 		w.timer = time.AfterFunc(w.session.noteAfter, func() { look(w) })
 	}
-	return func() {
-		for _, w := range waits {
+	return waits
+}
+
+// endWaits ends waits for the registry. A second call does nothing.
+func endWaits(waits []*distantWait) {
+	for _, w := range waits {
+		if w.timer != nil {
 			w.timer.Stop()
-			w.end()
 		}
+		w.end()
 	}
 }
 
