@@ -189,9 +189,13 @@ func (w WaitingKey) holding() string {
 	return fmt.Sprintf("%d, (%d)::bigint", w.Holding.Exclusive().Space, w.Holding.ID)
 }
 
-// waitKeys returns the keys of Waits as rows of SQL.
+// waitKeys returns the keys of Waits whose rows are written for certain, as rows of
+// SQL. Those with a HoldingPID may be written as another row.
 func (r *Register) waitKeys() (all []string) {
 	for _, w := range r.Waits {
+		if w.HoldingPID != 0 {
+			continue
+		}
 		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
 	}
 	return all
