@@ -13,9 +13,10 @@ import (
 // did. It is for an operator who has read a [Snapshot] and decided. It goes by p.PID
 // and p.Start, since the server uses a PID again.
 //
-// Terminate returns false without an error if the session has ended meanwhile, and
-// if it neither holds an advisory lock of db's database nor takes part in a wait. It
-// also returns false if p.Start is zero: this role may not see the start.
+// Terminate returns false without an error in these cases:
+//   - The session has ended meanwhile.
+//   - It neither holds an advisory lock of db's database nor takes part in a wait.
+//   - p.Start is zero, because this role may not see it.
 //
 // The role of db must be the role of the session, a member of it, or a member of
 // pg_signal_backend. Only a superuser can end the session of a superuser. The errors
