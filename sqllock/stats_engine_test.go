@@ -167,7 +167,9 @@ func TestLeaseRemaining(t *testing.T) {
 		if got := s.Connections(); len(got) != 1 || got[0].LeaseRemaining != validFor-4*time.Second {
 			t.Errorf("connections %+v", got)
 		}
+		server.mu.Lock()
 		server.onOpen = func(int) error { return errGone }
+		server.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		remaining(0)
 		if got := s.Connections(); len(got) != 0 {
@@ -320,12 +322,12 @@ func TestExchangeKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		any, err := s.TryAny(background, ID(4), ID(5), ID(6)) // 3
+		one, err := s.TryAny(background, ID(4), ID(5), ID(6)) // 3
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustUnlock(t, lock)                  // 1
-		mustUnlock(t, any)                   // 1
+		mustUnlock(t, one)                   // 1
 		if err := set.Unlock(); err != nil { // 2
 			t.Fatal(err)
 		}

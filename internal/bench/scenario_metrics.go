@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/bench/load"
@@ -41,65 +40,71 @@ func withMetrics(ctx context.Context, b *bench) error {
 
 // measureInTurns measures a round of each kind.
 func (b *bench) measureInTurns(ctx context.Context, callers int) (rounds []results.Round, err error) {
-	all := make([]locks.Locks, len(metered.Kinds))
-	for k, kind := range metered.Kinds {
+	t := turns{names: callerNames(callers)}
+	for _, kind := range metered.Kinds {
 		l, err := metered.Open(ctx, b.env, kind)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, l.Close()) }()
-		all[k] = l
 		if _, err := b.measurePairs(ctx, l, callers); err != nil { // it is warm afterwards
 			return nil, err
 		}
+		t.kinds = append(t.kinds, l)
+		t.took = append(t.took, make([][]time.Duration, callers))
 	}
-	names := callerNames(callers)
-	took := make([][][]time.Duration, len(all)) // by kind and caller
-	for k := range took {
-		took[k] = make([][]time.Duration, callers)
-	}
-	var turn atomic.Int64
-	ticks := time.NewTicker(metricsTurn)
-	defer ticks.Stop()
-	stopped := make(chan struct{})
-	defer close(stopped)
-	go func() {
-		for {
-			select {
-			case <-ticks.C:
-				turn.Add(1)
-			case <-stopped:
-				return
-			}
-		}
-	}()
-	m := load.Run(ctx, load.Load{Callers: callers, Measure: b.plan.measure * time.Duration(len(all)), Op: func(ctx context.Context, caller, _ int) error {
-		now := turn.Load()
-		k, began := int(now)%len(all), time.Now()
-		held, err := all[k].Acquire(ctx, names[caller])
-		if err != nil {
-			return err
-		}
-		err = held.Release(ctx)
-		if d := time.Since(began); err == nil && turn.Load() == now { // not at the change of turns
-			took[k][caller] = append(took[k][caller], d)
-		}
-		return err
-	}})
+	t.began = time.Now()
+	m := load.Run(ctx, load.Load{Callers: callers, Measure: b.plan.measure * time.Duration(len(t.kinds)), Op: t.pair})
 	if m.FirstErr != nil {
 		return nil, m.FirstErr
 	}
-	for _, byCaller := range took {
-		h := load.NewHistogram()
-		for _, of := range byCaller {
-			for _, d := range of {
-				_ = h.RecordValue(max(d.Nanoseconds(), 1)) // beyond a minute: not recorded
-			}
-		}
-		rounds = append(rounds, results.Round{
-			Rate: float64(h.TotalCount()) * float64(len(all)) / m.Elapsed.Seconds(),
-			P50:  time.Duration(h.ValueAtQuantile(50)), P99: time.Duration(h.ValueAtQuantile(99)),
-		})
+	for k := range t.kinds {
+		rounds = append(rounds, t.round(k, m.Elapsed))
 	}
 	return rounds, nil
+}
+
+// turns are callers who all make pairs of one kind, and then all of the next.
+//
+// Invariant: took[k][c] is written by caller c only.
+type turns struct {
+	kinds []locks.Locks
+	names []string // of the callers
+	began time.Time
+	took  [][][]time.Duration // by kind and caller
+}
+
+// turn is the number of the turn now.
+func (t *turns) turn() int { return int(time.Since(t.began) / metricsTurn) }
+
+// pair makes a pair, which counts if its turn is not over at its end.
+func (t *turns) pair(ctx context.Context, caller, _ int) error {
+	turn, began := t.turn(), time.Now()
+	k := turn % len(t.kinds)
+	held, err := t.kinds[k].Acquire(ctx, t.names[caller])
+	if err != nil {
+		return err
+	}
+	if err := held.Release(ctx); err != nil {
+		return err
+	}
+	if took := time.Since(began); t.turn() == turn {
+		t.took[k][caller] = append(t.took[k][caller], took)
+	}
+	return nil
+}
+
+// round is what kind k did in its turns.
+func (t *turns) round(k int, elapsed time.Duration) results.Round {
+	h := load.NewHistogram()
+	for _, took := range t.took[k] {
+		for _, d := range took {
+			_ = h.RecordValue(max(d.Nanoseconds(), 1)) // beyond a minute: not recorded
+		}
+	}
+	return results.Round{
+		Rate: float64(h.TotalCount()) * float64(len(t.kinds)) / elapsed.Seconds(),
+		P50:  time.Duration(h.ValueAtQuantile(50)),
+		P99:  time.Duration(h.ValueAtQuantile(99)),
+	}
 }

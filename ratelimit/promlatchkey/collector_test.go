@@ -2,6 +2,7 @@ package promlatchkey_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +52,30 @@ func (s subject) Exposition(t *testing.T) string {
 
 func TestCollector(t *testing.T) {
 	metricstest.Run(t, start)
+}
+
+// The buckets of limiters of one namespace are added up, and each has the values
+// below its bound.
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for range 2 {
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+		s.Limiter(l)
+		lock, err := l.Acquire(t.Context(), "ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := s.Exposition(t)
+	for _, bucket := range []string{`le="300"} 2`, `le="+Inf"} 2`} {
+		if want := `latchkey_limiter_lease_duration_seconds_bucket{limiter="export",` + bucket + "\n"; !strings.Contains(text, want) {
+			t.Errorf("the exposition has not the line %s\n%s", want, text)
+		}
+	}
 }
 
 // everything returns a registry in which each metric has a value, if values are

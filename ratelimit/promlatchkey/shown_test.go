@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,6 +196,12 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s has the labels %q, on the page %q", name, found, labels)
 		}
 	}
+	for label := range e.values {
+		name, value, _ := strings.Cut(label, "=")
+		if slices.Contains([]string{"result", "cause", "kind", "state"}, name) && !strings.Contains(page, "`"+value+"`") {
+			t.Errorf("the page does not list the value %q of the label %s", value, name)
+		}
+	}
 	suffix, counts := regexp.MustCompile(`_(bucket|sum|count)$`), map[string]int{}
 	for _, series := range e.series {
 		name, _, _ := strings.Cut(series, "{")
@@ -233,19 +240,24 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The tests of the rules notice an alert that never fires, and one that always
+// The tests of the rules notice each alert that never fires, and each that always
 // does.
 func TestRulesAreTested(t *testing.T) {
 	t.Parallel()
 	rules := readFile(t, "alerts.yml")
-	for _, at := range alertExpr.FindAllStringSubmatchIndex(rules, -1) {
-		for _, expr := range []string{"vector(1) > 1", "vector(1)"} {
-			dir := t.TempDir()
-			write(t, dir, "alerts.yml", rules[:at[2]]+expr+rules[at[3]:])
-			write(t, dir, "alerts_test.yml", readFile(t, "alerts_test.yml"))
-			out, err := promtool(t, dir, "test", "rules", "alerts_test.yml")
-			if err == nil || !strings.Contains(out, "FAILED:") {
-				t.Errorf("no test fails with %s in place of %s: %v\n%s", expr, rules[at[2]:at[3]], err, out)
+	for expr, line := range map[string]string{"vector(1) > 1": "exp: ", "vector(1)": "got: "} {
+		dir := t.TempDir()
+		write(t, dir, "alerts.yml", alertExpr.ReplaceAllStringFunc(rules, func(found string) string {
+			return strings.Replace(found, alertExpr.FindStringSubmatch(found)[1], expr, 1)
+		}))
+		write(t, dir, "alerts_test.yml", readFile(t, "alerts_test.yml"))
+		out, err := promtool(t, dir, "test", "rules", "alerts_test.yml")
+		if err == nil {
+			t.Errorf("no test fails with %s as each expression", expr)
+		}
+		for _, alert := range alertName.FindAllStringSubmatch(rules, -1) {
+			if !regexp.MustCompile(line + `.*alertname="` + alert[1] + `"`).MatchString(out) {
+				t.Errorf("no test fails with %s for %s:\n%s", expr, alert[1], out)
 			}
 		}
 	}

@@ -81,6 +81,20 @@ func TestHealthy(t *testing.T) {
 	})
 }
 
+// A pool of two is enough for a Session, and the doctor needs no third one.
+func TestHealthySmallPool(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, fit(driver, dsn))
+		db.SetMaxOpenConns(2)
+		s, err := sqllock.Open(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s), lockdoctor.WithKeyedNamespace(sqllock.Namespace("export").Keyed([]byte("secret")))))
+	})
+}
+
 // Every table of latchkey is there, the Session uses the registry, and the
 // server keeps what it has committed.
 func TestHealthyWithAllTables(t *testing.T) {

@@ -119,7 +119,11 @@ var plantings = []planting{
 		statement("ALTER ROLE ROLE CONNECTION LIMIT 1")},
 	{"a database that may have one connection", "connections", lockdoctor.Error, "ALTER DATABASE … CONNECTION LIMIT", func(t *testing.T, p *place) {
 		statement("ALTER DATABASE DATABASE CONNECTION LIMIT 1")(t, p)
-		_ = p.admin.Close() // superusers count, too
+		_ = p.admin.Close() // its connection would count, too
+		server := dbtest.Open(t, p.driver, p.cluster.DSN(""))
+		lockertest.Eventually(t, "the database has no connection", func() bool {
+			return dbtest.Number(t, server, "SELECT count(*) FROM pg_stat_activity WHERE datname = '"+p.name+"'") == 0
+		})
 	}},
 	{"more instances than connections", "connections", lockdoctor.Warning, "Raise max_connections", func(_ *testing.T, p *place) {
 		p.opts = append(p.opts, lockdoctor.WithFleet(100, 1))

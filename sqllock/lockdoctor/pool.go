@@ -28,3 +28,12 @@ func poolSize(_ context.Context, s *subject) Result {
 	}
 	return passed("the pool may open %d connections, %d are in use", most, s.pool.InUse)
 }
+
+const noProof = "the proof needs two free connections of the pool"
+
+// lacksTwo reports whether the pool has fewer than two free connections, which a
+// Session needs that begins. The Sessions that are open may use the others.
+func (s *subject) lacksTwo() bool {
+	most := s.pool.MaxOpenConnections
+	return most > 0 && most-s.pool.InUse < 2
+}

@@ -41,8 +41,8 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 	switch {
 	case s.leaseTable:
 		return skipped("the rows of a lease table exclude behind any pooler")
-	case s.pool.MaxOpenConnections == 1:
-		return skipped("the proof needs two connections of the pool")
+	case s.lacksTwo():
+		return skipped(noProof)
 	}
 	err := postgres.Dialect{}.Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout})
 	if postgres.IsBehindPooler(err) {
@@ -116,6 +116,8 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 	return worst(passed("the settings of the driver are fit for locks"), findings)
 }
 
+// postgresVersion checks that the server has idle_session_timeout, by which it
+// frees the locks of a process that is gone.
 func postgresVersion(ctx context.Context, s *subject) Result {
 	var (
 		version string

@@ -15,6 +15,9 @@ func secrets(ctx context.Context, s *subject) Result {
 	if len(s.namespaces) == 0 {
 		return skipped("no namespace was given (WithKeyedNamespace)")
 	}
+	if s.dialect != sqllock.SQLite && !s.leaseTable && s.lacksTwo() {
+		return skipped(noProof)
+	}
 	opts := []sqllock.Option{sqllock.WithLogger(slog.New(slog.DiscardHandler)), sqllock.WithMaxConns(1)}
 	if s.leaseTable {
 		opts = append(opts, sqllock.WithLeaseTable())

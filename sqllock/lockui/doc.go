@@ -1,6 +1,6 @@
-// Package lockui serves a page about the locks of a database: who holds them, who
-// waits, which waits form a cycle, and how the Sessions, limiters and campaigns of
-// this process are.
+// Package lockui serves a page about the locks of a database. It shows holders,
+// waiters and cycles of waits, and the Sessions, limiters and campaigns of this
+// process:
 //
 //	page := lockui.New(db, lockui.WithSession("main", locks)) // db is a *sql.DB, locks a *sqllock.Session
 //	defer page.Close()

@@ -44,6 +44,9 @@ func findingOf(f lockwatch.Finding, at time.Time) findingView {
 	v := findingView{Kind: string(f.Kind), Over: f.Over, Since: f.Since.UTC().Format(time.RFC3339), Age: since(f.Since, at), Text: meanings[f.Kind]}
 	if f.Holder != nil {
 		v.Key, v.PID = keyText(f.Holder.Key), f.Holder.Process.PID
+		if f.Holder.Lease != nil {
+			v.Text = "The session of this lock in the lease table has not renewed its lease, or the lease has expired. An expired lock is free for the next caller."
+		}
 	}
 	if f.Cycle != nil {
 		c := cycleOf(*f.Cycle)

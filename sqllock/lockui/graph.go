@@ -98,7 +98,7 @@ func (id nodeID) text() string {
 	case id.held:
 		return "holder of " + keyText(id.key)
 	case id.session != 0:
-		return "callers of session " + strconv.FormatInt(id.session, 10)
+		return "callers of " + strconv.FormatInt(id.session, 10)
 	case id.pid == 0:
 		return "prepared transaction"
 	}

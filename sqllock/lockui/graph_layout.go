@@ -9,11 +9,10 @@ import (
 // The sizes of a drawing, in its own units.
 const (
 	nodeWidth  = 264
-	nodeHeight = 46
+	nodeHeight = 60
 	columnGap  = 70
 	rowGap     = 26
-	margin     = 12
-	loopDepth  = 22 // how far an arrow that goes back swings below its nodes
+	margin     = 14
 )
 
 // place gives nodes and edges their places. A column has the nodes of one rank. The
@@ -75,13 +74,14 @@ func rankOf(n *graphNode, visits map[*graphNode]visit) {
 	visits[n] = visited
 }
 
-// path returns the line of e: forward from side to side, and back below the nodes.
+// path returns the line of e. Forward it goes from side to side. Back it goes below
+// the row of its start, and then up or down on the left of its end, so that it
+// crosses no node.
 func (e *graphEdge) path() string {
 	from, to := e.from, e.to
 	if from.X < to.X {
 		x1, y1, x2, y2 := from.X+nodeWidth, from.Y+nodeHeight/2, to.X, to.Y+nodeHeight/2
 		return fmt.Sprintf("M%d,%d C%d,%d %d,%d %d,%d", x1, y1, x1+columnGap/2, y1, x2-columnGap/2, y2, x2-4, y2)
 	}
-	x1, y1, x2, y2 := from.X+nodeWidth/2-20, from.Y+nodeHeight, to.X+nodeWidth/2+20, to.Y+nodeHeight
-	return fmt.Sprintf("M%d,%d C%d,%d %d,%d %d,%d", x1, y1, x1, y1+loopDepth, x2, y2+loopDepth, x2, y2+4)
+	return fmt.Sprintf("M%d,%d V%d H%d V%d H%d", from.X+nodeWidth/2, from.Y+nodeHeight, from.Y+nodeHeight+rowGap/2, to.X-8, to.Y+nodeHeight/2+12, to.X-2)
 }

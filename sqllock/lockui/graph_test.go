@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
@@ -41,7 +42,7 @@ func TestDrawGraph(t *testing.T) {
 		{"one waits", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1)}}, 2, 1, 0, []string{"process 1", "process 2"}},
 		{"a queue", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1), waitsFor(3, 5, 1, 2)}}, 3, 2, 0, nil},
 		{"two in a cycle", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(1, 5), heldBy(2, 6)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 1), waitsFor(1, 6, 2)}}, 2, 2, 2, nil},
-		{"callers of a session", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5)}, Waiters: []lockwatch.Waiter{polls(5, nil)}}, 2, 1, 0, []string{"holder of 5", "callers of session 9"}},
+		{"callers of a session", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5)}, Waiters: []lockwatch.Waiter{polls(5, nil)}}, 2, 1, 0, []string{"holder of 5", "callers of 9"}},
 		{"a caller that holds another key", lockwatch.Snapshot{Holders: []lockwatch.Holder{registered(1, 5), registered(1, 6)}, Waiters: []lockwatch.Waiter{polls(5, &six)}}, 2, 1, 0, []string{"holder of 5", "holder of 6"}},
 		{"a row", lockwatch.Snapshot{Blocked: []lockwatch.Blocked{{Process: lockwatch.Process{PID: 1}, BlockedBy: []int{2}}}}, 2, 1, 0, nil},
 		{"a prepared transaction", lockwatch.Snapshot{Holders: []lockwatch.Holder{heldBy(0, 5)}, Waiters: []lockwatch.Waiter{waitsFor(2, 5, 0)}}, 2, 1, 0, []string{"prepared transaction"}},
@@ -129,6 +130,25 @@ func TestHistory(t *testing.T) {
 	values := past.series(func(s sample) float64 { return s.held })
 	if len(values) != maxSamples || values[0] != maxSamples+2 || values[maxSamples-1] != 2*maxSamples+1 {
 		t.Errorf("%d values, from %v to %v", len(values), values[0], values[len(values)-1])
+	}
+}
+
+// A client cannot make the page large by a long name.
+func TestClip(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", 100_000)
+	holder := heldBy(1, 2)
+	holder.Process.Application, holder.Process.Address = long, long
+	holder.Registration = &lockwatch.Registration{Namespace: sqllock.Namespace(long), Name: long, Holder: long}
+	h := &Handler{options: options{names: true}}
+	row := h.lockRow(heldLock{&holder, 0}, &lockwatch.Snapshot{})
+	for _, got := range []string{row.Namespace, row.Name, row.Holder, row.Application, row.Address, clip("x" + long)} {
+		if len(got) > maxText+len("…") || !utf8.ValidString(got) || !strings.HasSuffix(got, "ä…") {
+			t.Errorf("%q", got)
+		}
+	}
+	if got := clip("name"); got != "name" {
+		t.Errorf("%q", got)
 	}
 }
 

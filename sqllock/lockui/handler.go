@@ -105,13 +105,13 @@ func (h *Handler) newRoutes() map[string]route {
 		v := &views[i]
 		routes[v.path] = route{"GET", func(w http.ResponseWriter, r *http.Request) { h.view(w, r, v) }}
 	}
-	seen := routes["doctor"].serve
+	examined := routes["doctor"].serve
 	routes["doctor"] = route{"GET, POST", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			h.examine(w, r)
-			return
+		} else {
+			examined(w, r)
 		}
-		seen(w, r)
 	}}
 	for _, a := range assets {
 		routes[a.path] = route{"GET", a.serve}

@@ -3,6 +3,7 @@ package lockui
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -118,7 +119,7 @@ func callers(w *lockwatch.Waiter) int {
 func (h *Handler) lockRow(x heldLock, s *lockwatch.Snapshot) lockRow {
 	row := lockRow{Key: keyText(x.Key), Mode: mode(x.Shared), PID: x.Process.PID, Start: startOf(x.Process), State: stateText(x.Process), Waiters: x.waiters}
 	if r := x.Registration; r != nil {
-		row.Namespace = string(r.Namespace)
+		row.Namespace = clip(string(r.Namespace))
 		row.Held, row.Heartbeat = since(r.Acquired, s.At), since(r.Heartbeat, s.At)
 	}
 	if l := x.Lease; l != nil {
@@ -128,12 +129,12 @@ func (h *Handler) lockRow(x heldLock, s *lockwatch.Snapshot) lockRow {
 	if !h.options.names {
 		return row
 	}
-	row.Application, row.Address = x.Process.Application, x.Process.Address
+	row.Application, row.Address = clip(x.Process.Application), clip(x.Process.Address)
 	if l := x.Lease; l != nil {
-		row.Holder = l.Holder
+		row.Holder = clip(l.Holder)
 	}
 	if r := x.Registration; r != nil {
-		row.Name, row.Holder = r.Name, r.Holder
+		row.Name, row.Holder = clip(r.Name), clip(r.Holder)
 	}
 	return row
 }
@@ -148,7 +149,7 @@ func (h *Handler) waitRow(w *lockwatch.Waiter, at time.Time) waitRow {
 		}
 	}
 	if h.options.names {
-		row.Application, row.Address = w.Process.Application, w.Process.Address
+		row.Application, row.Address = clip(w.Process.Application), clip(w.Process.Address)
 	}
 	return row
 }
@@ -156,9 +157,21 @@ func (h *Handler) waitRow(w *lockwatch.Waiter, at time.Time) waitRow {
 func (h *Handler) blockedRow(b *lockwatch.Blocked) waitRow {
 	row := waitRow{PID: b.Process.PID, Start: startOf(b.Process), State: stateText(b.Process), Callers: 1, BlockedBy: b.BlockedBy}
 	if h.options.names {
-		row.Application, row.Address = b.Process.Application, b.Process.Address
+		row.Application, row.Address = clip(b.Process.Application), clip(b.Process.Address)
 	}
 	return row
+}
+
+// maxText bounds the texts of clients, in bytes. A client may write a name of any
+// length.
+const maxText = 200
+
+// clip returns text, or its beginning if it is too long.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
 func mode(shared bool) string {

@@ -137,8 +137,8 @@ func (p *poller) run() {
 	now, _ := p.current()
 	w := &watcher{state: now, diagnosis: lockwatch.NewDiagnosis()}
 	results := make(chan result, 1)
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
+	timer := time.NewTimer(tick) // not a Ticker, which makes up for a late tick with an early one
+	defer timer.Stop()
 	for due := true; ; {
 		if due && w.begins() {
 			p.set(w.state)
@@ -157,7 +157,8 @@ func (p *poller) run() {
 			w.ends(r)
 			p.set(w.state)
 			p.wake()
-		case <-ticker.C:
+		case <-timer.C:
+			timer.Reset(tick)
 			if !w.underWay && p.endsIdle() {
 				return
 			}

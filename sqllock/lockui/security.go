@@ -14,9 +14,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // setSecurityHeaders sets the headers that every response has, errors included.
 //
-// The Referrer-Policy is not "no-referrer": browsers would then send the forms of
-// this page with "Origin: null", and the check for cross-site requests would
-// reject them on plain HTTP.
+// The Referrer-Policy is not "no-referrer". Browsers would then send the forms of
+// this page with "Origin: null". On plain HTTP the check for cross-site requests
+// would reject them.
 func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -30,6 +30,9 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events back
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // the write deadline of send would hold for the next response on it
+	}
 	if r.Method == http.MethodHead {
 		return
 	}

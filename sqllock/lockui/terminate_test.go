@@ -75,6 +75,8 @@ func TestTerminateRefuses(t *testing.T) {
 	db, form := holderOf(t, "pgx", pgtest.Database(t))
 	idle := dbtest.Conn(t, db)
 	idlePID := dbtest.BackendPID(t, idle)
+	dbtest.ExecuteOn(t, idle, "BEGIN")
+	dbtest.ExecuteOn(t, idle, "SELECT count(*) FROM pg_class") // it holds locks, and no advisory one
 	later, err := strconv.ParseInt(form.Get("start"), 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +95,7 @@ func TestTerminateRefuses(t *testing.T) {
 	}{
 		{"another start", change("start", strconv.FormatInt(later+1, 10)), http.StatusConflict},
 		{"another pid", change("pid", "1"), http.StatusConflict},
-		{"no lock", url.Values{"pid": {strconv.Itoa(idlePID)}, "start": {startOf(t, db, idlePID)}}, http.StatusConflict},
+		{"no advisory lock", url.Values{"pid": {strconv.Itoa(idlePID)}, "start": {startOf(t, db, idlePID)}}, http.StatusConflict},
 		{"no start", url.Values{"pid": form["pid"]}, http.StatusBadRequest},
 		{"no pid", url.Values{"start": form["start"]}, http.StatusBadRequest},
 		{"nonsense", change("pid", "1; SELECT 1"), http.StatusBadRequest},

@@ -20,7 +20,7 @@ type cycleView struct {
 	EndsByItself bool     `json:"ends_by_itself"`
 }
 
-// waits shows who waits for whom: as a drawing, and the same as a table.
+// waits shows the waits as a drawing, and the same as a table.
 func (h *Handler) waits(s *state, _ int) any {
 	v := waitsView{Database: s.database(), Waiters: []waitRow{}, Cycles: []cycleView{}}
 	if s.snapshot == nil {

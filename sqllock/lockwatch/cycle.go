@@ -70,7 +70,7 @@ func (s *Snapshot) Cycles() []Cycle {
 			within[n] = true
 		}
 		for _, n := range component {
-			found.add(g.paths(n, n, within).to(n), true)
+			found.add(g.paths(n, n, within).toStop(), true)
 		}
 	}
 	slices.SortStableFunc(found.cycles, compareCycles)
@@ -96,10 +96,11 @@ func (g *waitGraph) possible(w *Waiter, known map[int]*paths, found *cycleSet) {
 		if known[from] == nil {
 			known[from] = g.paths(from, -1, nil)
 		}
-		for _, caller := range known[from].reached {
+		for i, a := range known[from].arrivals {
+			caller := a.last.edge.to
 			if caller != from && g.nodes[caller].held && g.sessions[caller] == w.Poll.Session {
 				closing := step{caller, edge{to: from, key: &w.Key, poll: w.Poll}}
-				found.add(append(known[from].to(caller), closing), false)
+				found.add(append(known[from].to(i), closing), false)
 			}
 		}
 	}

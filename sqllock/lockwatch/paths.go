@@ -10,44 +10,52 @@ type step struct {
 
 // paths holds shortest paths from one node to others, and back to itself. Its size
 // is that of what was reached: most nodes of a graph wait for little.
-type paths struct {
-	start   int
-	last    map[int]step // by node: the last step of its path
-	reached []int        // nodes with a path, the nearest first
+type paths struct{ arrivals []arrival } // the nearest first
+
+// An arrival is a node with a path.
+type arrival struct {
+	last   step // the last one of its path
+	before int  // the arrival where last begins; -1: at the start
 }
 
 // paths returns the paths from start to the nodes in within; nil stands for all. It
-// stops as soon as it has reached stop; with -1 it goes on to the end.
+// stops as soon as it has reached stop, which is its last arrival then. With -1 it
+// goes on to the end.
 func (g *waitGraph) paths(start, stop int, within []bool) *paths {
-	p := &paths{start: start, last: make(map[int]step)}
-	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
-		for _, e := range g.edges[queue[0]] {
-			if _, known := p.last[e.to]; known || within != nil && !within[e.to] {
+	p := new(paths)
+	if g.reached == nil {
+		g.reached = make([]bool, len(g.nodes))
+	}
+	defer func() {
+		for _, a := range p.arrivals {
+			g.reached[a.last.edge.to] = false
+		}
+	}()
+	for at, from := -1, start; ; from = p.arrivals[at].last.edge.to {
+		for _, e := range g.edges[from] {
+			if g.reached[e.to] || within != nil && !within[e.to] {
 				continue
 			}
-			p.last[e.to] = step{queue[0], e}
-			p.reached = append(p.reached, e.to)
+			g.reached[e.to] = true
+			p.arrivals = append(p.arrivals, arrival{step{from, e}, at})
 			if e.to == stop {
 				return p
 			}
-			queue = append(queue, e.to)
+		}
+		if at++; at == len(p.arrivals) {
+			return p
 		}
 	}
-	return p
 }
 
-// to returns the steps from the start to end, at least one. It returns nil if there
-// is no path.
-func (p *paths) to(end int) (path []step) {
-	for at := end; ; {
-		s, ok := p.last[at]
-		if !ok {
-			return nil
-		}
-		path = append(path, s)
-		if at = s.from; at == p.start {
-			slices.Reverse(path)
-			return path
-		}
+// to returns the steps from the start to an arrival, at least one.
+func (p *paths) to(i int) (path []step) {
+	for ; i >= 0; i = p.arrivals[i].before {
+		path = append(path, p.arrivals[i].last)
 	}
+	slices.Reverse(path)
+	return path
 }
+
+// toStop returns the steps to the last arrival.
+func (p *paths) toStop() []step { return p.to(len(p.arrivals) - 1) }

@@ -40,6 +40,16 @@ func TestSnapshotString(t *testing.T) {
 			t.Errorf("name %q is not written %s:\n%s", name, want, text)
 		}
 	}
+	lease := lockwatch.Holder{Key: sqllock.ID(7), Lease: &lockwatch.Lease{Session: 1, Holder: "host/1", Acquired: noon, Expires: noon.Add(3 * time.Second)}}
+	text = (&lockwatch.Snapshot{Dialect: sqllock.SQLite, At: noon.Add(time.Second), Holders: holders{lease}, Expired: holders{lease}}).String()
+	for _, want := range []string{"7         lease", "1s   ends in 2s", "host/1", "locks whose lease has expired, so that they are free: 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "table") {
+		t.Errorf("it misses a table:\n%s", text)
+	}
 	cycle := &lockwatch.Snapshot{At: noon, Holders: holders{held(1, 10), held(2, 20)}, Waiters: waiters{waits(1, 20, 2), waits(2, 10, 1)}}
 	if text := cycle.String(); !strings.HasSuffix(text, "cycle: process 1 waits for key 20 -> process 2 waits for key 10 (the server ends it)\n") {
 		t.Errorf("no cycle at the end of\n%s", text)

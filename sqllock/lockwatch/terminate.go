@@ -16,7 +16,7 @@ import (
 // Terminate returns false without an error in these cases:
 //   - The session has ended meanwhile.
 //   - It neither holds an advisory lock of db's database nor takes part in a wait.
-//   - p.Start is zero, because this role may not see it.
+//   - p.Start is zero: this role may not see the start.
 //
 // The role of db must be the role of the session, a member of it, or a member of
 // pg_signal_backend. Only a superuser can end the session of a superuser. The errors

@@ -58,11 +58,13 @@ type edge struct {
 // A waitGraph is the certain waits of a Snapshot. Leases are not in it: nothing
 // shows who waits for one, and an advisory lock on the same key is another lock.
 //
-// Invariant: nodes are in the order of compareNodes and do not change. The other
+// Invariant: nodes are in the order of compareNodes and do not change. reached has
+// no true value between two calls of paths. The other
 // fields name them by their index, since a queue of n waiters has n²/2 edges.
 type waitGraph struct {
 	nodes     []node
 	edges     [][]edge                    // by node
+	reached   []bool                      // by node: for the use of paths
 	processes map[int]int                 // nodes of server processes, by PID
 	named     map[sqllock.Key]bool        // keys that a Poll names as Held
 	holders   map[sqllock.Key][]Holder    // by key

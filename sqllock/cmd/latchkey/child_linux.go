@@ -27,8 +27,8 @@ func (j *job) prepare(c *exec.Cmd) {
 	}
 }
 
-// inForeground reports whether a person uses this program at a terminal: it may
-// read from it, and its output is not piped to a program that may want to.
+// inForeground reports whether a person uses this program at a terminal. It may
+// read from the terminal, and no other program reads its output and may want to.
 func inForeground() bool {
 	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
 	if err != nil || group != unix.Getpgrp() {

@@ -139,9 +139,9 @@ func (g *guarding) closed() bool {
 	return false
 }
 
-// kill ends the process group, and waits until it has gone, for at most a
-// second: one that nobody reaps stays in the table. It reports whether there was
-// one.
+// kill ends the process group, and waits until it has gone. It waits for at most
+// a second, because a process stays in the table until its parent reaps it. kill
+// reports whether there was a group.
 func (g *guarding) kill() bool {
 	if err := syscall.Kill(-g.orders.group, syscall.SIGKILL); err != nil {
 		return false

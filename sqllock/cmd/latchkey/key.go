@@ -12,9 +12,9 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A keyName is what names a key on the command line: NAMESPACE:ID, as a service
-// makes it with sqllock.Namespace and ratelimit, or the number that stands for
-// the key in the database. The ID may hold colons, too.
+// A keyName is what names a key on the command line. NAMESPACE:ID is the key that
+// a service makes with sqllock.Namespace and ratelimit; the ID may hold colons,
+// too. A number is the one that stands for the key in the database.
 type keyName struct {
 	namespace sqllock.Namespace // "" for a number
 	id        string

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -238,6 +239,23 @@ func TestConnectionLostWhileFrozen(t *testing.T) {
 	f.wantNext(next, f.file, "begin begin end")
 	f.signal(p.cmd.Process.Pid, syscall.SIGCONT)
 	p.wantLost()
+}
+
+// The guard has nothing of the caller's: neither the address of the database,
+// nor a standard file but that of errors.
+func TestGuardIsBare(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t))
+	p, _ := f.hold("stay")
+	proc := fmt.Sprintf("/proc/%d/", guardOf(t, p))
+	if env, err := os.ReadFile(proc + "environ"); err != nil || len(env) > 0 {
+		t.Errorf("its environment is %q, %v", env, err)
+	}
+	for _, fd := range []string{"0", "1"} {
+		if file, err := os.Readlink(proc + "fd/" + fd); err != nil || file != os.DevNull {
+			t.Errorf("file %s is %s, %v", fd, file, err)
+		}
+	}
 }
 
 // Without its guard a command is not safe, so it ends.
