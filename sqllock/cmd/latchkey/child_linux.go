@@ -13,18 +13,34 @@ const scriptShell = "/bin/sh"
 
 // A job is the process group of the child. It has the terminal while it runs,
 // if this program has it.
-type job struct{ terminal bool }
+type job struct {
+	terminal bool
+	gate     int // this end of the socket of the gate
+}
 
-// prepare gives the child a process group of its own, so that its children can
+// start gives the child a process group of its own, so that its children can
 // be ended with it, and not this program. The system kills the child when this
 // program ends, however that ends. The system counts the end of the thread that
 // starts the child, and such a thread ends only if a goroutine is locked to it.
 // This program locks none.
-func (j *job) prepare(c *exec.Cmd) {
+func (j *job) start(c *exec.Cmd) error {
+	if c.Err != nil { // there is no such command
+		return c.Err
+	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if j.terminal = inForeground(); j.terminal {
 		c.SysProcAttr.Foreground, c.SysProcAttr.Ctty = true, 0
 	}
+	ours, theirs, err := throughGate(c)
+	if err == nil {
+		err = c.Start()
+	}
+	_ = unix.Close(theirs)
+	if err != nil {
+		_ = unix.Close(ours)
+	}
+	j.gate = ours
+	return err
 }
 
 // inForeground reports whether a person uses this program at a terminal. It may
