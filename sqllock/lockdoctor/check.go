@@ -91,7 +91,7 @@ func (s *subject) checks() []check {
 func (s *subject) run(ctx context.Context, r *Report, name string, examine func(context.Context, *subject) Result) error {
 	const slow = questionTimeout * 4 / 5
 	began := time.Now()
-	own := *s // so that a check that was left behind changes nothing
+	own := *s // a copy, so that a check that was left behind changes nothing
 	type outcome struct {
 		is Result
 		of subject

@@ -2,7 +2,6 @@ package lockdoctor
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,8 +42,8 @@ func mysqlExclusion(ctx context.Context, s *subject) Result {
 	return passed("locks on one connection exclude another one, on version %s", version)
 }
 
-// variables returns the global variables of the names that the server has, and
-// those of the session with the same names.
+// variables returns those of the named variables that the server has. The scope
+// is what SHOW calls it.
 func (s *subject) variables(ctx context.Context, scope string, names ...string) (map[string]string, error) {
 	conn, err := dbconn.Lend(ctx, s.db)
 	if err != nil {
@@ -150,70 +149,4 @@ func mysqlConnections(ctx context.Context, s *subject) Result {
 		findings = append(findings, s.connectionFindings(connectionLimit{"the user", ofUser, byUser, "ALTER USER … WITH MAX_USER_CONNECTIONS 0; with this user, or a limit with room for the fleet"})...)
 	}
 	return worst(passed("%d of %d connections of the server are in use", used, most), findings)
-}
-
-// findMySQLTables describes the tables of our names in the connection's
-// database. A column shows the rights of this user, without DELETE.
-func (s *subject) findMySQLTables(ctx context.Context) (found []foundTable, err error) {
-	conn, err := dbconn.Lend(ctx, s.db)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	rows, err := conn.QueryContext(ctx, `SELECT t.table_name, t.table_type, t.engine, c.column_name, LOWER(c.data_type), c.column_key, LOWER(c.privileges)
-		FROM information_schema.tables AS t JOIN information_schema.columns AS c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
-		WHERE t.table_schema = DATABASE() AND t.table_name LIKE 'latchkey%' ORDER BY t.table_name, c.ordinal_position`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name, kind, column, columnType, key, rights string
-		var engine sql.NullString
-		if err := rows.Scan(&name, &kind, &engine, &column, &columnType, &key, &rights); err != nil {
-			return nil, err
-		}
-		if len(found) == 0 || found[len(found)-1].Table != name {
-			t := foundTable{Table: name, Engine: engine.String, Trusted: true, Rights: allRights}
-			if kind == "BASE TABLE" {
-				t.Kind = plainTable
-			}
-			found = append(found, t)
-		}
-		found[len(found)-1].add(column, columnType, key == "PRI", rights)
-	}
-	return found, rows.Err()
-}
-
-// add notes a column. This role has a right on the table if it has it on each
-// column.
-func (t *foundTable) add(name, columnType string, key bool, rights string) {
-	t.Columns = append(t.Columns, column{name, columnType})
-	t.Key = t.Key || key
-	has := []string{"DELETE"} // which columns do not show
-	for _, r := range t.Rights {
-		if strings.Contains(rights, strings.ToLower(r)) {
-			has = append(has, r)
-		}
-	}
-	t.Rights = has
-}
-
-func mysqlTables(ctx context.Context, s *subject) Result {
-	found, err := s.findMySQLTables(ctx)
-	if err != nil {
-		return failed(err)
-	}
-	return s.tablesResult(found)
-}
-
-func mysqlRights(ctx context.Context, s *subject) Result {
-	found, err := s.findMySQLTables(ctx)
-	if err != nil {
-		return failed(err)
-	}
-	findings := s.missingRights(found, func(rights, table string) string {
-		return fmt.Sprintf("GRANT %s ON %s TO …; with this user", rights, table)
-	})
-	return worst(passed("the user has the rights that are needed on the tables that it sees"), findings)
 }

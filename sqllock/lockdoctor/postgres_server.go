@@ -142,6 +142,8 @@ func postgresDriver(ctx context.Context, s *subject) Result {
 	return worst(passed("the settings of the driver are fit for locks"), findings)
 }
 
+// postgresVersion checks that the server has idle_session_timeout, by which it
+// frees the locks of a process that is gone.
 func postgresVersion(ctx context.Context, s *subject) Result {
 	var (
 		version string

@@ -46,6 +46,8 @@ func (s *subject) findPostgresTables(ctx context.Context) (found []foundTable, e
 	return found, nil
 }
 
+// postgresTables compares the tables with those that this version makes. Lease
+// tables in two schemas would be two sets of locks.
 func postgresTables(ctx context.Context, s *subject) Result {
 	found, err := s.findPostgresTables(ctx)
 	if err != nil {

@@ -19,6 +19,7 @@ var sqliteChecks = []check{
 	{"secrets", secrets},
 }
 
+// sqliteVersion checks that the library below the driver has what leases need.
 func sqliteVersion(ctx context.Context, s *subject) Result {
 	var version string
 	if err := s.read(ctx, "SELECT sqlite_version()", &version); err != nil {
@@ -119,6 +120,8 @@ func (s *subject) findSQLiteTables(ctx context.Context) (found []foundTable, err
 	return found, rows.Err()
 }
 
+// sqliteTables compares the tables with those that this version makes. Types are
+// not compared: SQLite does not enforce them.
 func sqliteTables(ctx context.Context, s *subject) Result {
 	found, err := s.findSQLiteTables(ctx)
 	if err != nil {

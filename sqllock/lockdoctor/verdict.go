@@ -12,7 +12,8 @@ import (
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
-// The results of checks, before they have a name.
+// The results of checks, before they have a name. A reason is a sentence without
+// a full stop. A fix is one or more sentences or SQL statements, one to a line.
 
 func passed(reason string, args ...any) Result {
 	return Result{State: OK, Reason: fmt.Sprintf(reason, args...)}
