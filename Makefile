@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/chaos)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/browser internal/chaos)))
 
 # The systems that the root module must compile for, besides the one that runs
 # its tests.
@@ -70,6 +70,14 @@ mutants: deps ## plant each known bug in a copy of the tree, and check that only
 repro-%: deps ## plant the known bug of this name in internal/chaos/mutants, and show which test catches it
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 30m -v -run '^TestMutants$$/^$*$$' -mutants
 
+browser: deps ## test the page of lockui in Chromium with axe-core; both are found or installed
+	@sh internal/browser/deps.sh
+	cd internal/browser && LATCHKEY_TEST_BROWSER=required $(GO) test -count 1 ./...
+
+screenshots: deps ## take the pictures of the page in docs/ again, in Chromium
+	@sh internal/browser/deps.sh
+	cd internal/browser && LATCHKEY_TEST_BROWSER=required $(GO) test -count 1 -run '^TestScreenshots$$' -screenshots ../../docs .
+
 fuzz: deps ## fuzz each Fuzz target for FUZZTIME (10s)
 	@set -e; grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort -u | while IFS=: read -r file func; do \
 		name=$${func#func }; \
@@ -109,4 +117,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak mutants fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint

@@ -12,7 +12,8 @@ const (
 	nodeHeight = 60
 	columnGap  = 70
 	rowGap     = 26
-	margin     = 14
+	margin     = 30 // on the sides, with room for an arrow that goes back
+	top        = 6
 )
 
 // place gives nodes and edges their places. A column has the nodes of one rank. The
@@ -30,12 +31,12 @@ func (g *graph) place() {
 	most := 0
 	for _, n := range g.Nodes {
 		n.X = margin + (ranks-1-n.rank)*(nodeWidth+columnGap)
-		n.Y = margin + rows[n.rank]*(nodeHeight+rowGap)
+		n.Y = top + rows[n.rank]*(nodeHeight+rowGap)
 		rows[n.rank]++
 		most = max(most, rows[n.rank])
 	}
 	g.Width = 2*margin + ranks*nodeWidth + max(ranks-1, 0)*columnGap
-	g.Height = 2*margin + most*(nodeHeight+rowGap)
+	g.Height = top + most*(nodeHeight+rowGap)
 	for _, e := range g.Edges {
 		e.Path = e.path()
 	}
@@ -83,5 +84,5 @@ func (e *graphEdge) path() string {
 		x1, y1, x2, y2 := from.X+nodeWidth, from.Y+nodeHeight/2, to.X, to.Y+nodeHeight/2
 		return fmt.Sprintf("M%d,%d C%d,%d %d,%d %d,%d", x1, y1, x1+columnGap/2, y1, x2-columnGap/2, y2, x2-4, y2)
 	}
-	return fmt.Sprintf("M%d,%d V%d H%d V%d H%d", from.X+nodeWidth/2, from.Y+nodeHeight, from.Y+nodeHeight+rowGap/2, to.X-8, to.Y+nodeHeight/2+12, to.X-2)
+	return fmt.Sprintf("M%d,%d V%d H%d V%d H%d", from.X+nodeWidth/2, from.Y+nodeHeight, from.Y+nodeHeight+rowGap/2, to.X-22, to.Y+nodeHeight/2+12, to.X-2)
 }

@@ -1,0 +1,78 @@
+package browser_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The tab notices what it exists to notice. Without this test a harness that
+// sees nothing would find every page faultless.
+func TestHarnessNotices(t *testing.T) {
+	elsewhere := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(elsewhere.Close)
+	for _, tt := range []struct{ name, body, want string }{
+		{"dialog", `<script nonce=n>setTimeout(() => alert("hello"))</script>`, "dialog: hello"},
+		{"inline script", `<script>document.title = "run"</script>`, "policy violated: script-src"},
+		{"inline handler", `<img src=/none alt="" onerror="document.title = 'run'">`, "policy violated: script-src"},
+		{"inline style", `<p style="color: red">x</p>`, "policy violated: style-src"},
+		{"image of another origin", fmt.Sprintf(`<img alt="" src="%s/pixel">`, elsewhere.URL), "policy violated: img-src"},
+		{"script of another origin", fmt.Sprintf(`<script nonce=n src="%s/x.js"></script>`, elsewhere.URL), "request to another origin"},
+		{"exception", `<script nonce=n>throw new Error("oops")</script>`, "exception: "},
+		{"console", `<script nonce=n>console.error("oops")</script>`, "console: oops"},
+		{"window", `<script nonce=n>window.open("/other")</script>`, "window: "},
+		{"nothing", `<p>hello</p>`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/" {
+					http.NotFound(w, r)
+					return
+				}
+				w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'nonce-n'; style-src 'self'; img-src 'self'")
+				_, _ = fmt.Fprintf(w, "<!doctype html><html lang=en><title>Harness</title><main><h1>Harness</h1>%s</main>", tt.body)
+			}))
+			t.Cleanup(server.Close)
+			p := newTab(t, server.URL, look{})
+			p.open("/")
+			if tt.want == "" {
+				evaluate[bool](p, "new Promise(done => setTimeout(() => done(true), 100))")
+				return
+			}
+			var seen []string
+			eventually(t, tt.want, func() bool {
+				seen = append(seen, p.take()...)
+				return slices.ContainsFunc(seen, func(s string) bool { return strings.HasPrefix(s, tt.want) })
+			})
+		})
+	}
+}
+
+// axe-core finds what is wrong with a page, and with nothing else.
+func TestHarnessFindsViolations(t *testing.T) {
+	for _, tt := range []struct{ name, body, want string }{
+		{"contrast", `<p><span class=pale>pale</span></p>`, "color-contrast"},
+		{"label", `<input type=text>`, "label"},
+		{"nothing", `<p>hello</p>`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'nonce-n'; img-src 'self'")
+				_, _ = fmt.Fprintf(w, "<!doctype html><html lang=en><title>Harness</title><style nonce=n>.pale { color: #ccc }</style><main><h1>Harness</h1>%s</main>", tt.body)
+			}))
+			t.Cleanup(server.Close)
+			p := newTab(t, server.URL, look{})
+			p.open("/")
+			var got []string
+			for _, v := range p.violations() {
+				got = append(got, v.ID)
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("violations %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package browser_test
+
+// viewers of TestLoad. The race detector makes each page many times dearer.
+const viewers = 20

@@ -1,0 +1,6 @@
+//go:build !race
+
+package browser_test
+
+// viewers of TestLoad.
+const viewers = 200
