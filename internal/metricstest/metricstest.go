@@ -46,6 +46,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		{"OldestLease", oldest},
 		{"Queue", queue},
 		{"SameNamespace", sameNamespace},
+		{"RemovedLimiter", removedLimiter},
 		{"Session", session},
 		{"Away", away},
 		{"LockTable", lockTable},

@@ -35,6 +35,9 @@ type namedCampaign struct {
 // WithSession shows s under name, with graphs of its last minutes. It may be given
 // several times. The page shows name to every viewer.
 //
+// s should be on the database of the page: the doctor reports a Session that is on
+// another one.
+//
 // WithSession panics if name is empty or s is nil.
 func WithSession(name string, s *sqllock.Session) Option {
 	if name == "" || s == nil {
@@ -67,7 +70,8 @@ func WithCampaign(name string, c *election.Campaign) Option {
 
 // WithAuthorize makes the page answer exactly the requests for which may returns
 // true, from any address. The page calls may for each request, before it does
-// anything else; may must be safe for concurrent use.
+// anything else, and once a minute for an open event stream. may must be safe for
+// concurrent use.
 //
 // Without this option the page answers requests from this machine only: see
 // [Handler].
