@@ -67,7 +67,8 @@ func WithCampaign(name string, c *election.Campaign) Option {
 
 // WithAuthorize makes the page answer exactly the requests for which may returns
 // true, from any address. The page calls may for each request, before it does
-// anything else; may must be safe for concurrent use.
+// anything else, and once a minute for an open event stream. may must be safe for
+// concurrent use.
 //
 // Without this option the page answers requests from this machine only: see
 // [Handler].

@@ -32,7 +32,7 @@ type totals struct {
 // A sessionView is a Session of this process, at the moment of the request.
 type sessionView struct {
 	Name           string            `json:"name"`
-	Dialect        string            `json:"dialect"`
+	Dialect        string            `json:"dialect,omitempty"`
 	Held           int               `json:"held"`
 	Waiting        int               `json:"waiting"`
 	Connections    int               `json:"connections"` // 0 while the database is away
@@ -49,8 +49,8 @@ type sessionView struct {
 	Losses         uint64            `json:"losses"` // of connections
 	LocksLost      uint64            `json:"locks_lost"`
 	LossesBy       map[string]uint64 `json:"losses_by"`
-	TableUsed      int               `json:"lock_table_used"`
-	TableSize      int               `json:"lock_table_size"` // 0: not known
+	TableUsed      int               `json:"lock_table_used,omitempty"`
+	TableSize      int               `json:"lock_table_size,omitempty"` // 0: not known
 	Watched        bool              `json:"watched"`
 
 	Graphs []sparkline `json:"-"`

@@ -2,6 +2,7 @@ package lockui
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 	"time"
@@ -13,10 +14,26 @@ const (
 	tick        = time.Second            // the least time between the beginnings of two looks
 	lookTimeout = 5 * time.Second        // of one look
 	idleAfter   = 10 * time.Second       // without a viewer the poller ends after this time
-	patience    = 700 * time.Millisecond // a request waits for a look at most so long
+	viewTimeout = 700 * time.Millisecond // a request waits for a look at most this long
 )
 
 type lookFunc func(ctx context.Context) (*lockwatch.Snapshot, error)
+
+// errPoolFull is the error of a look that ended without an answer while all
+// connections of the pool were in use.
+var errPoolFull = errors.New("lockui: no answer in time, with all connections of the pool in use")
+
+// newLook returns the look at db's locks.
+func newLook(db *sql.DB) lookFunc {
+	inspector := lockwatch.NewInspector(db)
+	return func(ctx context.Context) (*lockwatch.Snapshot, error) {
+		s, err := inspector.Inspect(ctx)
+		if stats := db.Stats(); err != nil && ctx.Err() != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+			err = errPoolFull
+		}
+		return s, err
+	}
+}
 
 // A poller looks at the locks for all viewers. It runs while there are viewers, and
 // has at most one look under way.
@@ -58,7 +75,7 @@ func (p *poller) viewed(ctx context.Context) *state {
 	p.startLocked()
 	p.mu.Unlock()
 	s, changed := p.current()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(viewTimeout)
 	defer timer.Stop()
 	for before := s.looks; s.looks == before && s.old(); {
 		select {

@@ -51,21 +51,21 @@ func (s *state) after(r result, d *lockwatch.Diagnosis) *state {
 // old reports whether a request should wait for a newer state. It should not while
 // the database is slow to answer.
 func (s *state) old() bool {
-	slow := !s.asked.IsZero() && time.Since(s.asked) > patience
+	slow := !s.asked.IsZero() && time.Since(s.asked) > viewTimeout
 	return time.Since(s.ended) > 2*tick && !slow
 }
 
 // A databaseView says how good the rest of a view is. It is in every view that
 // needs the database.
 type databaseView struct {
-	Dialect string   `json:"dialect,omitempty"`    // the kind of the database; empty: not known yet
-	State   string   `json:"state"`                // "ok", "away", "waiting" or "unsupported"
-	Text    string   `json:"text"`                 // the state in a sentence
-	Taken   string   `json:"taken,omitempty"`      // when the locks were read, RFC 3339, by the database's clock; empty: never
-	Age     seconds  `json:"age_seconds"`          // since then
-	Silent  seconds  `json:"silent_seconds"`       // how long the look under way has waited
-	Hidden  int      `json:"hidden_registrations"` // that this role may not check
-	Notes   []string `json:"notes,omitempty"`      // what is not seen in full, and why
+	Dialect string   `json:"dialect,omitempty"`     // the kind of the database; empty: not known yet
+	State   string   `json:"state"`                 // "ok", "away", "waiting" or "unsupported"
+	Text    string   `json:"text"`                  // the state in a sentence
+	Taken   string   `json:"taken,omitempty"`       // when the locks were read, RFC 3339, by the database's clock; empty: never
+	Age     *seconds `json:"age_seconds,omitempty"` // since then
+	Silent  seconds  `json:"silent_seconds"`        // how long the look under way has waited
+	Hidden  int      `json:"hidden_registrations"`  // that this role may not check
+	Notes   []string `json:"notes,omitempty"`       // what is not seen in full, and why
 }
 
 // database describes s.
@@ -89,7 +89,7 @@ func (s *state) database() databaseView {
 	}
 	v.Dialect = string(s.snapshot.Dialect)
 	v.Taken = s.snapshot.At.UTC().Format(time.RFC3339Nano)
-	v.Age = secondsOf(time.Since(s.taken))
+	v.Age = since(s.taken, time.Now())
 	v.Hidden = s.snapshot.Hidden
 	v.Notes = notes(s.snapshot)
 	return v
@@ -99,6 +99,8 @@ func (s *state) database() databaseView {
 // one of a few: an error of a driver may name a host.
 func reason(err error) (state, text string) {
 	switch {
+	case errors.Is(err, errPoolFull):
+		return "away", "The database does not answer, and all connections of this page's pool are in use: the pool is too small, or the database is slow."
 	case errors.Is(err, errors.ErrUnsupported):
 		return "unsupported", "This database does not show its locks to this page. The documentation of lockwatch.Inspect says what to change."
 	case errors.Is(err, sqllock.ErrNotExclusive):
