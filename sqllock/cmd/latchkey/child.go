@@ -25,10 +25,9 @@ type child struct {
 // startChild starts the command with the standard files of this process.
 func startChild(args, env []string) (*child, error) {
 	c, err := startProcess(args, env)
-	if errors.Is(err, syscall.ENOEXEC) && scriptShell != "" { // a script without "#!", as execvp has it
+	if errors.Is(err, syscall.ENOEXEC) && scriptShell != "" {
 		if path, lookErr := exec.LookPath(args[0]); lookErr == nil {
-			args = append([]string{scriptShell, path}, args[1:]...)
-			c, err = startProcess(args, env)
+			c, err = startProcess(asScript(path, args), env)
 		}
 	}
 	if err != nil {
@@ -46,8 +45,13 @@ func startProcess(args, env []string) (*child, error) {
 	}
 	c.command.Stdin, c.command.Stdout, c.command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.command.Env = env
-	c.job.prepare(c.command)
-	return c, c.command.Start()
+	return c, c.job.start(c.command)
+}
+
+// asScript returns the arguments that run a script without "#!", as execvp has
+// it.
+func asScript(path string, args []string) []string {
+	return append([]string{scriptShell, path}, args[1:]...)
 }
 
 // exitCodeOfStart returns the exit code for an error of startChild.

@@ -12,30 +12,52 @@ import (
 const scriptShell = "/bin/sh"
 
 // A job is the process group of the child. It has the terminal while it runs,
-// if this program has it.
-type job struct{ terminal bool }
+// whenever this program would have it.
+type job struct {
+	terminal bool // a person uses this program at a terminal, now or after fg
+	gate     int  // this end of the socket of the gate
+}
 
-// prepare gives the child a process group of its own, so that its children can
+// start gives the child a process group of its own, so that its children can
 // be ended with it, and not this program. The system kills the child when this
 // program ends, however that ends. The system counts the end of the thread that
 // starts the child, and such a thread ends only if a goroutine is locked to it.
 // This program locks none.
-func (j *job) prepare(c *exec.Cmd) {
+func (j *job) start(c *exec.Cmd) error {
+	if c.Err != nil { // there is no such command
+		return c.Err
+	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if j.terminal = inForeground(); j.terminal {
+	j.terminal = atTerminal()
+	if j.terminal && foreground() == unix.Getpgrp() {
 		c.SysProcAttr.Foreground, c.SysProcAttr.Ctty = true, 0
 	}
+	ours, theirs, err := throughGate(c)
+	if err == nil {
+		err = c.Start()
+	}
+	_ = unix.Close(theirs)
+	if err != nil {
+		_ = unix.Close(ours)
+	}
+	j.gate = ours
+	return err
 }
 
-// inForeground reports whether a person uses this program at a terminal. It may
-// read from the terminal, and no other program reads its output and may want to.
-func inForeground() bool {
+// atTerminal reports whether a person uses this program at a terminal. No other
+// program reads its output, which could want to read the terminal as well.
+func atTerminal() bool {
+	_, err := unix.IoctlGetInt(1, unix.TIOCGPGRP)
+	return err == nil && foreground() != 0
+}
+
+// foreground returns the process group that has the terminal, or 0.
+func foreground() int {
 	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
-	if err != nil || group != unix.Getpgrp() {
-		return false
+	if err != nil {
+		return 0
 	}
-	_, err = unix.IoctlGetInt(1, unix.TIOCGPGRP)
-	return err == nil
+	return group
 }
 
 // awaitExit waits for the end of the child, and leaves it to wait to reap it. It
@@ -71,9 +93,7 @@ const cldStopped = 5 // CLD_STOPPED of waitid(2)
 // wait reaps the child, which has ended, and returns its exit code.
 func (c *child) wait() int {
 	_ = c.command.Wait()
-	if c.job.terminal {
-		c.giveTerminal(unix.Getpgrp())
-	}
+	c.takeTerminal()
 	return exitCode(c.command.ProcessState)
 }
 
@@ -92,8 +112,8 @@ func (c *child) pid() int { return c.command.Process.Pid }
 // longer than the lease.
 func (c *child) pass(s os.Signal) {
 	number := s.(syscall.Signal)
-	if number == syscall.SIGCONT && c.job.terminal && mayTakeTerminal() {
-		c.giveTerminal(c.pid())
+	if number == syscall.SIGCONT && c.job.terminal && foreground() == unix.Getpgrp() { // fg, and not bg
+		giveTerminal(c.pid())
 	}
 	c.signal(number)
 	if number == syscall.SIGTSTP {
@@ -104,7 +124,7 @@ func (c *child) pass(s os.Signal) {
 // suspendWithIt stops this program, after the terminal has stopped the child.
 // The shell then sees a stopped job, and continues it with SIGCONT.
 func (c *child) suspendWithIt() {
-	c.giveTerminal(unix.Getpgrp())
+	c.takeTerminal()
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 }
 
@@ -117,16 +137,17 @@ func (c *child) kill() { c.signal(syscall.SIGKILL) }
 
 func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid(), s) }
 
-// mayTakeTerminal reports whether the shell has given the terminal to this
-// program again.
-func mayTakeTerminal() bool {
-	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+// takeTerminal takes the terminal back, if the child has it. That of a child in
+// the background belongs to the shell, which would end without it.
+func (c *child) takeTerminal() {
+	if c.job.terminal && foreground() == c.pid() {
+		giveTerminal(unix.Getpgrp())
+	}
 }
 
 // giveTerminal makes group the one that reads from the terminal. A process in
 // the background may do that if it ignores SIGTTOU.
-func (c *child) giveTerminal(group int) {
+func giveTerminal(group int) {
 	signal.Ignore(syscall.SIGTTOU)
 	_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group)
 	signal.Reset(syscall.SIGTTOU)

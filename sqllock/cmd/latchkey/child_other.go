@@ -12,7 +12,9 @@ const scriptShell = ""
 // A job is empty: this system has no process groups that a signal reaches.
 type job struct{}
 
-func (j *job) prepare(*exec.Cmd) {}
+func (j *job) start(c *exec.Cmd) error { return c.Start() }
+
+func (j *job) refused() error { return nil }
 
 // awaitExit waits for the end of the child.
 func (c *child) awaitExit() {

@@ -17,11 +17,14 @@ const scriptShell = "/bin/sh"
 // signals itself.
 type job struct{ terminal bool }
 
-func (j *job) prepare(c *exec.Cmd) {
+func (j *job) start(c *exec.Cmd) error {
 	_, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
 	j.terminal = err == nil
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: !j.terminal}
+	return c.Start()
 }
+
+func (j *job) refused() error { return nil }
 
 // awaitExit waits for the end of the child.
 func (c *child) awaitExit() {

@@ -32,6 +32,7 @@ const ordersFile = 3
 type guarding struct {
 	orders  orders
 	sockets []unix.PollFd // the first is that of the orders, the others those of the lock
+	gate    int           // of the command, until it is open; 0: none
 }
 
 // errReleased says that the command has ended, and the guard is not needed.
@@ -39,7 +40,7 @@ var errReleased = errors.New("released")
 
 // beGuard is the guard process. It returns its exit code.
 func beGuard() int {
-	if kind, err := unix.GetsockoptInt(ordersFile, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_SEQPACKET {
+	if !isPacketSocket(ordersFile) {
 		report("%s is for latchkey run alone, which starts it", guardCommand)
 		return exitUsage
 	}
@@ -67,6 +68,7 @@ func (g *guarding) watch() error {
 		if timeout <= 0 {
 			return errors.New("the lease has run out, and latchkey did not end it in time")
 		}
+		g.openGate()
 		for i := range g.sockets {
 			g.sockets[i].Revents = 0
 		}
@@ -86,7 +88,19 @@ func (g *guarding) watch() error {
 	}
 }
 
-// receive reads the next orders, and the sockets that come with the first.
+// openGate lets the command begin. The lease has not run out, and the guard
+// knows the process group. A command whose lock is lost does not begin.
+func (g *guarding) openGate() {
+	if g.gate == 0 || g.closed() {
+		return
+	}
+	_ = unix.Sendmsg(g.gate, []byte{1}, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	_ = unix.Close(g.gate)
+	g.gate = 0
+}
+
+// receive reads the next orders. The first ones come with the sockets of the
+// lock, and those that name the process group with its gate.
 func (g *guarding) receive() error {
 	var b [orderBytes]byte
 	control := make([]byte, unix.CmsgSpace(4*maxSockets))
@@ -99,15 +113,19 @@ func (g *guarding) receive() error {
 	case n < orderBytes:
 		return errors.New("latchkey itself has ended")
 	}
+	next := decode(b[:])
 	if messages, err := unix.ParseSocketControlMessage(control[:controlBytes]); err == nil {
 		for _, m := range messages {
 			fds, _ := unix.ParseUnixRights(&m)
 			for _, fd := range fds {
+				if next.group != 0 {
+					g.gate = fd
+					continue
+				}
 				g.sockets = append(g.sockets, unix.PollFd{Fd: int32(fd), Events: unix.POLLRDHUP}) // #nosec G115
 			}
 		}
 	}
-	next := decode(b[:])
 	if next.killAt == 0 {
 		return errReleased
 	}

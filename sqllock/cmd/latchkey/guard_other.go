@@ -8,15 +8,17 @@ import "time"
 // none on this system.
 type guard struct{ gone chan struct{} }
 
-// guardCommand is no argument of this program here.
-const guardCommand = ""
+// guardCommand and gateCommand are no arguments of this program here.
+const guardCommand, gateCommand = "", ""
 
 func beGuard() int { return exitUsage }
+
+func beGate([]string) int { return exitUsage }
 
 func startGuard() (*guard, error) { return &guard{}, nil }
 
 func (*guard) hold(*watchedLock, *sockets) {}
-func (*guard) protect(*child)              {}
+func (*guard) protect(*child) error        { return nil }
 func (*guard) extend(time.Duration)        {}
 func (*guard) release()                    {}
 

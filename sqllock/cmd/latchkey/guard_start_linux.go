@@ -93,10 +93,12 @@ func duplicate(conn net.Conn) (fd int, err error) {
 	return fd, err
 }
 
-// protect tells the guard which process group to end.
-func (g *guard) protect(c *child) {
+// protect tells the guard which process group to end, and hands it the gate of
+// the command. An error says that the guard does not know the command, which
+// then stays behind its gate.
+func (g *guard) protect(c *child) error {
 	g.orders.group = c.pid()
-	g.send(g.orders)
+	return g.sendWith(g.orders, unix.UnixRights(c.job.gate))
 }
 
 // extend tells the guard that the lease goes on.
@@ -107,6 +109,8 @@ func (g *guard) extend(killAt time.Duration) {
 
 // send does not wait. A guard that is frozen misses orders, and one that has
 // ended closes g.gone.
-func (g *guard) send(o orders) {
-	_ = unix.Sendmsg(g.socket, o.encode(), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+func (g *guard) send(o orders) { _ = g.sendWith(o, nil) }
+
+func (g *guard) sendWith(o orders, rights []byte) error {
+	return unix.Sendmsg(g.socket, o.encode(), rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }

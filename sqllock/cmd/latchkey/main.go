@@ -22,8 +22,11 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == guardCommand {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == guardCommand:
 		os.Exit(beGuard())
+	case len(os.Args) > 4 && os.Args[1] == gateCommand:
+		os.Exit(beGate(os.Args[2:]))
 	}
 	os.Exit(execute(os.Args))
 }

@@ -29,9 +29,10 @@ func (s *signals) notify(wanted []os.Signal) {
 
 func (s *signals) stop() { signal.Stop(s.c) }
 
-// endOn returns a context that a signal ends. Its cause has the exit code.
-// After release, which may be called again, the signals stay in s.c.
-func (s *signals) endOn(parent context.Context) (ctx context.Context, release func()) {
+// endOn returns a context that a signal ends. Its cause has the exit code, and
+// is the error of release. After release, which may be called again, the
+// signals stay in s.c.
+func (s *signals) endOn(parent context.Context) (ctx context.Context, release func() error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	released, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -42,10 +43,12 @@ func (s *signals) endOn(parent context.Context) (ctx context.Context, release fu
 		case <-released:
 		}
 	}()
-	return ctx, sync.OnceFunc(func() {
+	return ctx, sync.OnceValue(func() error {
 		close(released)
 		<-done
+		err := context.Cause(ctx)
 		cancel(nil)
 		s.notify(passedSignals)
+		return err
 	})
 }

@@ -16,7 +16,7 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 	signals := catchSignals()
 	defer signals.stop()
 	ctx, stopWaiting := signals.endOn(parent)
-	defer stopWaiting()
+	defer stopWaiting() //nolint:errcheck // a second call
 
 	session, err := r.session(ctx, db)
 	if err != nil {
@@ -37,19 +37,27 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 	w := newWatchedLock(session, lock, r)
 	env := r.environment(ctx, lock)
 	g.hold(w, db.sockets)
-	if err := w.delay(ctx); err != nil {
+	if err := w.delay(ctx, g); err != nil {
 		return err
 	}
-	stopWaiting()
+	if err := stopWaiting(); err != nil {
+		return err
+	}
 	r.say("executing %s", r.command[0])
 	child, err := startChild(r.command, env)
 	if err != nil {
 		return exit(exitCodeOfStart(err), "failed to execute %s: %w", r.command[0], reason(err))
 	}
-	g.protect(child)
+	if err := g.protect(child); err != nil {
+		w.lost = errGuard
+		child.kill()
+	}
 	w.supervise(child, signals, g)
 	g.release() // before the child is reaped: its process group could be another's then
 	code := child.wait()
+	if err := child.job.refused(); err != nil && w.lost == nil {
+		return exit(exitCodeOfStart(err), "failed to execute %s: %w", r.command[0], err)
+	}
 	if unlockErr := lock.Unlock(); w.lost == nil && errors.Is(unlockErr, sqllock.ErrLost) {
 		return exit(exitLost, "the lock was lost before the command ended: another one may have run at the same time")
 	}
@@ -105,25 +113,38 @@ func (w *watchedLock) renew() bool {
 func (w *watchedLock) killAt() time.Duration { return w.giveUpAt + w.margin }
 
 // delay waits for --lock-delay. A holder whose connection was cut has ended its
-// command by then.
-func (w *watchedLock) delay(ctx context.Context) error {
-	timer := time.NewTimer(w.start)
+// command by then. The guard learns meanwhile that the lease goes on.
+func (w *watchedLock) delay(ctx context.Context, g *guard) error {
+	timer, beat := time.NewTimer(w.start), w.newBeat()
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if err := w.lock.Err(); err != nil {
-		return exit(exitLost, "the lock was lost before the command began: %w", err)
+	defer beat.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-timer.C:
+			waiting = false
+		case <-beat.C:
+		case <-g.gone:
+			return exit(exitLost, "the lock was lost before the command began: %w", errGuard)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if !w.renew() {
+			return exit(exitLost, "the lock was lost before the command began: %w", w.lock.Err())
+		}
+		g.extend(w.killAt())
 	}
 	return nil
+}
+
+// newBeat returns a ticker for looks at the lease.
+func (w *watchedLock) newBeat() *time.Ticker {
+	return time.NewTicker(max(w.lease/40, 10*time.Millisecond))
 }
 
 // supervise returns when the child has ended. It passes signals on, and ends the
 // child if the lock is lost.
 func (w *watchedLock) supervise(child *child, signals *signals, g *guard) {
-	beat := time.NewTicker(max(w.lease/40, 10*time.Millisecond))
+	beat := w.newBeat()
 	defer beat.Stop()
 	ended := w.lock.Context().Done()
 	var kill <-chan time.Time

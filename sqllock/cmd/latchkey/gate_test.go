@@ -1,0 +1,139 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// childrenOf returns the process ids of the children of a process.
+func childrenOf(pid int) (children []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, child := range strings.Fields(string(text)) {
+			number, _ := strconv.Atoi(child)
+			children = append(children, number)
+		}
+	}
+	return children
+}
+
+// A command does not begin before the guard knows its process group. So a kill
+// of latchkey at this moment leaves nothing behind.
+func TestNoCommandWithoutItsGuard(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
+			t.Parallel()
+			address := pgtest.Database(t)
+			f := newFleet(t, address, "--lock-delay", "1s")
+			p := f.run("parent", f.file)
+			eventually(t, "it has a guard", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 1 })
+			guard := guardOf(t, p)
+			f.signal(guard, syscall.SIGSTOP)
+			eventually(t, "it has a command", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 2 })
+			start(t, address, "run", "-n", "another:key", "true").wantCode(0) // time for the command to begin
+			if got := readWork(t, f.file); got != "" {
+				t.Errorf("while the guard was frozen the command wrote %q", got)
+			}
+			if killed {
+				f.signal(p.cmd.Process.Pid, syscall.SIGKILL)
+			}
+			f.signal(guard, syscall.SIGCONT)
+			if killed {
+				f.wantNext(f.run("once", f.file+"-child"), f.file+"-child", "begin end")
+				return
+			}
+			p.line()
+		})
+	}
+}
+
+// A lock delay may be longer than the lease: the guard learns meanwhile that
+// the lease goes on.
+func TestDelayLongerThanLease(t *testing.T) {
+	t.Parallel()
+	start(t, pgtest.Database(t), "run", "--lease", "2s", "--lock-delay", "3s", "a:b", "true").wantCode(0)
+}
+
+// The command has the files of the caller under their numbers, and no socket: it
+// could keep the lock's connection open, or speak to the guard.
+func TestFilesOfTheCommand(t *testing.T) {
+	t.Parallel()
+	p := startProgram(t, []string{databaseVariable + "=" + pgtest.Database(t)},
+		"sh", "-c", `exec 3</dev/zero 5</dev/full; exec "$@"`, "sh", latchkeyPath, "run", "a:b", "sh", "-c", "echo $$; cat")
+	pid := p.line()
+	want := map[string]string{"3": "/dev/zero", "5": "/dev/full"}
+	files, err := os.ReadDir("/proc/" + pid + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		got, _ := os.Readlink("/proc/" + pid + "/fd/" + file.Name())
+		if strings.HasPrefix(got, "socket:") {
+			t.Errorf("file %s of the command is a socket", file.Name())
+		}
+		if got == want[file.Name()] {
+			delete(want, file.Name())
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("the command has not got %v", want)
+	}
+}
+
+// A command that is killed with the process of latchkey has this signal from
+// the system also after the gate.
+func TestParentDeathSignal(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, pgtest.Database(t))
+	p, child := f.hold("stubborn")
+	guard := guardOf(t, p)
+	f.signal(guard, syscall.SIGSTOP)
+	defer f.signal(guard, syscall.SIGCONT)
+	f.signal(p.cmd.Process.Pid, syscall.SIGKILL)
+	p.wait()
+	eventually(t, "the command has ended", func() bool { return syscall.Kill(child, 0) != nil || isFree(t, f.file) })
+}
+
+// A signal that comes while latchkey gets ready ends it, also if the command
+// would start at this moment.
+func TestSignalRightBeforeTheCommand(t *testing.T) {
+	t.Parallel()
+	s := &signals{c: make(chan os.Signal, 1)}
+	defer s.stop()
+	ctx, release := s.endOn(t.Context())
+	s.c <- syscall.SIGTERM
+	<-ctx.Done()
+	if err := release(); codeOf(err) != 128+int(syscall.SIGTERM) {
+		t.Errorf("release returns %v, want the exit code of the signal", err)
+	}
+	if err := release(); codeOf(err) != 128+int(syscall.SIGTERM) {
+		t.Errorf("the second call returns %v", err)
+	}
+	_, release = s.endOn(t.Context())
+	if err := release(); err != nil {
+		t.Errorf("without a signal: %v", err)
+	}
+}
+
+// A gate of a person is rejected.
+func TestGateOfAPerson(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"0", "77", "x"} {
+		c := exec.Command(latchkeyPath, gateCommand, file, "/bin/true", "true")
+		if out, _ := c.CombinedOutput(); c.ProcessState.ExitCode() != exitUsage {
+			t.Errorf("file %s: exit code %d, %s", file, c.ProcessState.ExitCode(), out)
+		}
+	}
+}
