@@ -169,7 +169,10 @@ func evaluate[T any](p *tab, expression string) T {
 func (p *tab) await(what, expression string) time.Time {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if evaluate[bool](p, "Boolean("+expression+")") {
+		ctx, cancel := p.within()
+		shown, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		cancel()
+		if err == nil && shown { // an error: another page is being loaded
 			return time.Now()
 		}
 		if time.Now().After(deadline) {
