@@ -30,7 +30,7 @@ func uiCommand() *cli.Command {
 			if err != nil || !address.Addr().IsLoopback() {
 				return exit(exitUsage, "--listen needs an address on loopback, such as 127.0.0.1:7070 or [::1]:0")
 			}
-			db, err := open(c)
+			db, err := open(c, false)
 			if err != nil {
 				return err
 			}
