@@ -3,8 +3,10 @@ package lockdoctor
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/choose"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
@@ -15,6 +17,11 @@ import (
 // which lease the Sessions have on it.
 func connection(ctx context.Context, s *subject) Result {
 	d, err := choose.Dialect(ctx, s.db, s.leaseTable)
+	var failure *dialect.Failure
+	if errors.As(err, &failure) && failure.Kind == dialect.NotExclusive && s.mayKeepRows() { // Open has refused any other Session
+		s.leaseTable = true
+		d, err = choose.Dialect(ctx, s.db, s.leaseTable)
+	}
 	if err != nil {
 		return failed(err)
 	}

@@ -35,6 +35,9 @@ type namedCampaign struct {
 // WithSession shows s under name, with graphs of its last minutes. It may be given
 // several times. The page shows name to every viewer.
 //
+// s should be on the database of the page: the doctor reports a Session that is on
+// another one.
+//
 // WithSession panics if name is empty or s is nil.
 func WithSession(name string, s *sqllock.Session) Option {
 	if name == "" || s == nil {
