@@ -156,3 +156,26 @@ func sameNamespace(t *testing.T, start func(*testing.T) Subject) {
 		of("latchkey_limiter_lease_duration_seconds_count", "export"): 1,
 	})
 }
+
+// A counter never falls while its series is shown: a reader would take the rest
+// for an increase.
+func removedLimiter(t *testing.T, start func(*testing.T) Subject) {
+	s := start(t)
+	locks := sqllock.NewMemory()
+	one := ratelimit.OneAtATime(locks, "export", s.LimiterOptions()...)
+	limit(s, locks, "export")
+	remove := s.Limiter(one)
+	for range 3 {
+		dbtest.Unlock(t, acquire(t, one, "ada"))
+	}
+	acquire(t, one, "eve")
+	counters := figures{
+		requests("export", "admitted"):                                4,
+		of("latchkey_limiter_active_leases", "export"):                1,
+		of("latchkey_limiter_lease_duration_seconds_count", "export"): 3,
+	}
+	want(t, s, counters)
+	remove()
+	counters[of("latchkey_limiter_active_leases", "export")] = 0
+	want(t, s, counters)
+}

@@ -45,6 +45,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		{"Hold", hold},
 		{"Queue", queue},
 		{"SameNamespace", sameNamespace},
+		{"RemovedLimiter", removedLimiter},
 		{"Session", session},
 		{"Away", away},
 		{"LockTable", lockTable},

@@ -6,7 +6,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/election"
 )
@@ -23,16 +22,10 @@ const (
 	campaignKey = attribute.Key("campaign")
 )
 
-// results are those of the decisions, without the ends of a hold.
-var results = []ratelimit.Result{
-	ratelimit.Admitted, ratelimit.Busy, ratelimit.WaitTimeout, ratelimit.Canceled,
-	ratelimit.FailedOpen, ratelimit.DryRun, ratelimit.Failed,
-}
-
 // collect is the callback of the observable instruments. It asks no database.
 func (m *Metrics) collect(_ context.Context, o metric.Observer) error {
 	r, out := m.registered(), collection{&m.instruments, o}
-	for namespace, sum := range sumByNamespace(r.limiters) {
+	for namespace, sum := range sumByNamespace(r.limiters, r.removed) {
 		out.limiter(namespace, sum)
 	}
 	for name, s := range r.sessions {
@@ -90,29 +83,4 @@ func (c collection) campaign(name string, s election.Status) {
 	}
 	c.ObserveInt64(c.leader, leads, of)
 	c.ObserveInt64(c.terms, int64(s.Terms), of)
-}
-
-// limiterFigures are the figures of the limiters of one namespace.
-type limiterFigures struct {
-	requests       map[ratelimit.Result]int64
-	active, queued int64
-}
-
-// sumByNamespace adds up the figures of limiters that share their limit.
-func sumByNamespace(limiters []*ratelimit.Limiter) map[sqllock.Namespace]limiterFigures {
-	sums := make(map[sqllock.Namespace]limiterFigures)
-	for _, l := range limiters {
-		sum, ok := sums[l.Namespace()]
-		if !ok {
-			sum.requests = make(map[ratelimit.Result]int64)
-		}
-		s := l.Stats()
-		for _, result := range results {
-			sum.requests[result] += int64(s.Requests[result])
-		}
-		sum.active += int64(s.Active)
-		sum.queued += int64(s.Queued)
-		sums[l.Namespace()] = sum
-	}
-	return sums
 }

@@ -23,8 +23,9 @@ type Metrics struct {
 	registration metric.Registration
 	byNamespace  atomic.Pointer[map[sqllock.Namespace][]metric.RecordOption] // copied on write
 
-	mu        sync.Mutex                 // protects what follows; not held while figures are read
+	mu        sync.Mutex                 // protects what follows; not held while a collection reads figures
 	limiters  map[*ratelimit.Limiter]int // how often each was registered
+	removed   map[sqllock.Namespace]limiterFigures
 	sessions  map[string]*sqllock.Session
 	campaigns map[string]*election.Campaign
 	findings  map[findingState]int64
@@ -61,6 +62,7 @@ func New(opts ...Option) (*Metrics, error) {
 	}
 	m := &Metrics{
 		limiters:  make(map[*ratelimit.Limiter]int),
+		removed:   make(map[sqllock.Namespace]limiterFigures),
 		sessions:  make(map[string]*sqllock.Session),
 		campaigns: make(map[string]*election.Campaign),
 		findings:  make(map[findingState]int64),

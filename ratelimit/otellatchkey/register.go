@@ -15,8 +15,10 @@ import (
 // of one namespace are added up, since they share their limit. A Limiter counts
 // once, however often it is given. Its two histograms need [Metrics.Observe].
 //
-// remove takes l out again. A process whose limiters last as long as itself
-// never needs it. Limiter panics if l is nil.
+// remove takes l out again, for good. What l has counted stays in the sum of its
+// namespace, which never falls, until the last limiter of the namespace is taken
+// out. A process whose limiters last as long as itself never needs it. Limiter
+// panics if l is nil.
 func (m *Metrics) Limiter(l *ratelimit.Limiter) (remove func()) {
 	if l == nil {
 		panic("otellatchkey: Limiter needs a *ratelimit.Limiter that is not nil")
@@ -29,6 +31,7 @@ func (m *Metrics) Limiter(l *ratelimit.Limiter) (remove func()) {
 		defer m.mu.Unlock()
 		if m.limiters[l]--; m.limiters[l] == 0 {
 			delete(m.limiters, l)
+			m.keepLocked(l)
 		}
 	})
 }
@@ -87,6 +90,7 @@ func (m *Metrics) Finding(f lockwatch.Finding) {
 // registered is a copy of what a Metrics was given.
 type registered struct {
 	limiters  []*ratelimit.Limiter
+	removed   map[sqllock.Namespace]limiterFigures
 	sessions  map[string]*sqllock.Session
 	campaigns map[string]*election.Campaign
 	findings  map[findingState]int64
@@ -96,6 +100,6 @@ func (m *Metrics) registered() registered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return registered{
-		slices.Collect(maps.Keys(m.limiters)), maps.Clone(m.sessions), maps.Clone(m.campaigns), maps.Clone(m.findings),
+		slices.Collect(maps.Keys(m.limiters)), maps.Clone(m.removed), maps.Clone(m.sessions), maps.Clone(m.campaigns), maps.Clone(m.findings),
 	}
 }

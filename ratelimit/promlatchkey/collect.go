@@ -10,7 +10,7 @@ import (
 // Collect implements [prometheus.Collector]. It asks no database.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	r, out := c.registered(), metrics(ch)
-	for namespace, sum := range sumByNamespace(r.limiters) {
+	for namespace, sum := range sumByNamespace(r.limiters, r.removed) {
 		out.limiter(string(namespace), sum)
 	}
 	for name, s := range r.sessions {

@@ -17,8 +17,9 @@ import (
 // Campaigns and findings. New makes one. Its methods are safe for concurrent
 // use.
 type Collector struct {
-	mu        sync.Mutex                 // protects what follows; not held while figures are read
+	mu        sync.Mutex                 // protects what follows; not held while a scrape reads figures
 	limiters  map[*ratelimit.Limiter]int // how often each was registered
+	removed   map[sqllock.Namespace]ratelimit.Stats
 	sessions  map[string]*sqllock.Session
 	campaigns map[string]*election.Campaign
 	findings  map[findingState]uint64
@@ -30,6 +31,7 @@ var _ prometheus.Collector = (*Collector)(nil)
 func New() *Collector {
 	c := &Collector{
 		limiters:  make(map[*ratelimit.Limiter]int),
+		removed:   make(map[sqllock.Namespace]ratelimit.Stats),
 		sessions:  make(map[string]*sqllock.Session),
 		campaigns: make(map[string]*election.Campaign),
 		findings:  make(map[findingState]uint64),
@@ -46,8 +48,10 @@ func New() *Collector {
 // of one namespace are added up, since they share their limit. A Limiter counts
 // once, however often it is given.
 //
-// remove takes l out again. A process whose limiters last as long as itself
-// never needs it. Limiter panics if l is nil.
+// remove takes l out again, for good. What l has counted stays in the sum of its
+// namespace, which never falls, until the last limiter of the namespace is taken
+// out. A process whose limiters last as long as itself never needs it. Limiter
+// panics if l is nil.
 func (c *Collector) Limiter(l *ratelimit.Limiter) (remove func()) {
 	if l == nil {
 		panic("promlatchkey: Limiter needs a *ratelimit.Limiter that is not nil")
@@ -60,6 +64,7 @@ func (c *Collector) Limiter(l *ratelimit.Limiter) (remove func()) {
 		defer c.mu.Unlock()
 		if c.limiters[l]--; c.limiters[l] == 0 {
 			delete(c.limiters, l)
+			c.keepLocked(l)
 		}
 	})
 }
@@ -117,6 +122,7 @@ func (c *Collector) Finding(f lockwatch.Finding) {
 // registered is a copy of what a Collector was given.
 type registered struct {
 	limiters  []*ratelimit.Limiter
+	removed   map[sqllock.Namespace]ratelimit.Stats
 	sessions  map[string]*sqllock.Session
 	campaigns map[string]*election.Campaign
 	findings  map[findingState]uint64
@@ -126,6 +132,6 @@ func (c *Collector) registered() registered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return registered{
-		slices.Collect(maps.Keys(c.limiters)), maps.Clone(c.sessions), maps.Clone(c.campaigns), maps.Clone(c.findings),
+		slices.Collect(maps.Keys(c.limiters)), maps.Clone(c.removed), maps.Clone(c.sessions), maps.Clone(c.campaigns), maps.Clone(c.findings),
 	}
 }

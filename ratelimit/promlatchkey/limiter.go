@@ -26,9 +26,28 @@ func (m metrics) limiter(namespace string, s ratelimit.Stats) {
 	m.histogram(timeInQueue, s.TimeInQueue, namespace)
 }
 
-// sumByNamespace adds up the figures of limiters that share their limit.
-func sumByNamespace(limiters []*ratelimit.Limiter) map[sqllock.Namespace]ratelimit.Stats {
-	sums := make(map[sqllock.Namespace]ratelimit.Stats)
+// keepLocked keeps what l has counted, which was taken out, if other limiters of
+// its namespace are there. Without it the sum would fall.
+func (c *Collector) keepLocked(l *ratelimit.Limiter) {
+	namespace := l.Namespace()
+	for other := range c.limiters {
+		if other.Namespace() != namespace {
+			continue
+		}
+		s := l.Stats()
+		s.Active, s.Queued = 0, 0 // they are not shown any more
+		if sum, ok := c.removed[namespace]; ok {
+			s = add(sum, s)
+		}
+		c.removed[namespace] = s
+		return
+	}
+	delete(c.removed, namespace)
+}
+
+// sumByNamespace adds up the figures of limiters that share their limit. sums
+// has what those counted that were taken out.
+func sumByNamespace(limiters []*ratelimit.Limiter, sums map[sqllock.Namespace]ratelimit.Stats) map[sqllock.Namespace]ratelimit.Stats {
 	for _, l := range limiters {
 		s := l.Stats()
 		if sum, ok := sums[l.Namespace()]; ok {

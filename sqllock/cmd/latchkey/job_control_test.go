@@ -39,7 +39,7 @@ func startShell(t *testing.T) *shellAtTerminal {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = program.Close()                                                      // a read of the other end fails when the shell has ended
+	_ = program.Close() // a read of the other end fails when the shell has ended
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	s.press("stty -echo; echo shell is 'ready'\n")
 	s.wait("shell is ready")

@@ -65,6 +65,16 @@ func (k keyName) slots(n int) ([]sqllock.Key, error) {
 	return keys, nil
 }
 
+// withoutNewline returns text less one newline at its end, which may be that of
+// Windows.
+func withoutNewline(text string) string {
+	line, ok := strings.CutSuffix(text, "\n")
+	if !ok {
+		return text
+	}
+	return strings.TrimSuffix(line, "\r")
+}
+
 func keyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "key",
@@ -92,7 +102,7 @@ func keyCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				id = strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+				id = withoutNewline(string(text))
 			}
 			number := sqllock.Namespace(namespace).SlotKey(id, slot).Int64()
 			if c.Bool("quiet") {

@@ -204,6 +204,23 @@ func TestKey(t *testing.T) {
 	start(t, "", "key", "--slot", "-1", "export", "ada").wantCode(64)
 }
 
+// One newline at the end of an id does not count. All else does.
+func TestIDFromInput(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ input, want string }{
+		{"", ""}, {"ada", "ada"}, {"ada\n", "ada"}, {"ada\r\n", "ada"}, {"ada\r", "ada\r"}, {"ada\n\n", "ada\n"}, {"a\x00b\n", "a\x00b"},
+	} {
+		p := start(t, "", "key", "-q", "export", "-")
+		if _, err := p.stdin.Write([]byte(tt.input)); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.stdin.Close()
+		if got, want := p.line(), keyText(sqllock.Namespace("export").Key(tt.want)); got != want {
+			t.Errorf("%q is key %s, want that of %q", tt.input, got, tt.want)
+		}
+	}
+}
+
 func TestPs(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, address string) {
 		key := keyText(sqllock.Namespace("a").Key("b"))
