@@ -33,6 +33,7 @@ type ConnLocker struct {
 	// protected by table.mu
 	queue   []*keyState    // to take or to give back
 	distant []*distantWait // to look whether they are in the same database
+	looking *distantWait   // for which a statement may be under way; nil: none
 	later   []*keyState    // what could not be given back: with the next call
 	running bool           // a goroutine sends
 	stepped chan struct{}  // closed, and made anew, when a statement was answered: stepLocked

@@ -111,10 +111,10 @@ type request struct {
 	oneState [1]*keyState
 }
 
-// A heldLock is a lock that a waiting caller holds.
+// A heldLock is a lock that a caller held when it began to wait.
 type heldLock struct {
-	key dialect.Key
-	pid int64 // the server process that has the lock of a ConnLocker or TxLocker; 0: a lock of the Session itself
+	lock *Lock
+	pid  int64 // the server process that has the lock of a ConnLocker or TxLocker; 0: a lock of the Session itself
 }
 
 // A want is what a call wants. The zero value tries for one key, exclusively.

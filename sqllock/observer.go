@@ -5,9 +5,10 @@ import "time"
 // An Observer is told what happens to the connections of a [Session], for
 // metrics and logs. Each func may be nil.
 //
-// The Session calls the funcs one after the other, and waits for them. So they
-// must not block or panic. They may be called at the same time, and may call
-// Stats. They get no key.
+// A connection calls the funcs one after the other, and sends nothing meanwhile.
+// So they must not block or panic, and must not acquire or unlock a lock. They
+// may call Stats and Connections. Several connections may call them at the same
+// time. They get no key.
 type Observer struct {
 	// Exchanged: the database has answered a statement of locks, which took so
 	// long and requested or released so many keys. A heartbeat has none. These

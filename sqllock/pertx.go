@@ -71,7 +71,7 @@ func (p *TxLocker) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // first to be served. Lock tries from time to time, and occupies no connection
 // in between.
 func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
-	defer noteDistantWaits(ctx, key, p.lookForSession)()
+	defer endWaits(noteDistantWaits(ctx, key, p.lookForSession))
 	return p.table.acquire(ctx, key, want{waits: true})
 }
 

@@ -31,10 +31,18 @@ func (t *keyTable) noteWait(r *request) {
 			pid = serverProcess(l)
 			known = pid != 0
 		}
-		same := func(h heldLock) bool { return h.key == l.key.id() }
-		if known && l.ended.Load() == endNot && !slices.ContainsFunc(r.holding, same) {
-			r.holding = append(r.holding, heldLock{l.key.id(), pid})
+		if known {
+			r.noteHolding(l, pid)
 		}
+	}
+}
+
+// noteHolding notes that the caller of r holds l, which the server process pid
+// has. Readers' locks of one key count once.
+func (r *request) noteHolding(l *Lock, pid int64) {
+	same := func(h heldLock) bool { return h.lock.key.id() == l.key.id() && h.pid == pid }
+	if l.ended.Load() == endNot && !slices.ContainsFunc(r.holding, same) {
+		r.holding = append(r.holding, heldLock{l, pid})
 	}
 }
 
@@ -55,32 +63,31 @@ type waitingKeys map[waitingKey]*postgres.WaitingKey
 type waitingKey struct {
 	key, holding dialect.Key
 	holds        bool
+	pid          int64 // that of heldLock: the same key may be held in several databases
 }
 
-// addWaiter adds r, which waits for key. For a request for any of several keys
-// it leaves out what the caller holds, since key may not be the one that it
-// gets.
+// addWaiter adds r, which waits for key. It leaves out locks that have ended
+// since the wait began. For a request for any of several keys it leaves out
+// what the caller holds, since key may not be the one that it gets.
 func (ws waitingKeys) addWaiter(key dialect.Key, r *request, at time.Duration) {
-	holding := r.holding
-	if len(r.keys) > 1 && !r.all {
-		holding = nil
+	one := len(r.keys) == 1 || r.all
+	holds := false
+	for _, h := range r.holding {
+		if one && h.lock.ended.Load() == endNot {
+			ws.count(waitingKey{key, h.lock.key.id(), true, h.pid}, r, at)
+			holds = true
+		}
 	}
-	if len(holding) == 0 {
-		ws.count(waitingKey{key: key}, 0, r, at)
-	}
-	for _, h := range holding {
-		ws.count(waitingKey{key, h.key, true}, h.pid, r, at)
+	if !holds {
+		ws.count(waitingKey{key: key}, r, at)
 	}
 }
 
-func (ws waitingKeys) count(k waitingKey, pid int64, r *request, at time.Duration) {
+func (ws waitingKeys) count(k waitingKey, r *request, at time.Duration) {
 	w := ws[k]
 	if w == nil {
-		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds, HoldingPID: pid}
+		w = &postgres.WaitingKey{Key: k.key, Holding: k.holding, Holds: k.holds, HoldingPID: k.pid}
 		ws[k] = w
-	}
-	if pid == 0 {
-		w.HoldingPID = 0
 	}
 	w.Waiters++
 	w.Age = max(w.Age, at-r.since)
@@ -101,19 +108,24 @@ type distantWait struct {
 	ended   bool // protected by session.mu
 }
 
-// noteDistantWaits notes a wait for key, until end is called. After half a
-// heartbeat it calls look in a goroutine. look calls noted if the Session's
+// noteDistantWaits notes waits for key, until endWaits. After half a heartbeat
+// it calls look in a goroutine for each. look calls noted if the Session's
 // server process is in the same database.
-func noteDistantWaits(ctx context.Context, key Key, look func(*distantWait)) (end func()) {
+func noteDistantWaits(ctx context.Context, key Key, look func(*distantWait)) []*distantWait {
 	waits := distantWaits(ctx, key)
 	for _, w := range waits {
 		w.timer = time.AfterFunc(w.session.noteAfter, func() { look(w) })
 	}
-	return func() {
-		for _, w := range waits {
+	return waits
+}
+
+// endWaits ends waits for the registry. A second call does nothing.
+func endWaits(waits []*distantWait) {
+	for _, w := range waits {
+		if w.timer != nil {
 			w.timer.Stop()
-			w.end()
 		}
+		w.end()
 	}
 }
 
@@ -138,7 +150,7 @@ func distantWaits(ctx context.Context, key Key) (waits []*distantWait) {
 				request: &request{want: want{waits: true}, keys: []Key{key}, since: now()},
 			})
 		}
-		waits[i].request.holding = append(waits[i].request.holding, heldLock{key: c.lock.key.id()})
+		waits[i].request.noteHolding(c.lock, 0)
 	}
 	return waits
 }

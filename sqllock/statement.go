@@ -163,7 +163,7 @@ func (c *connection) completeAside(err error) (beat bool) {
 func (c *connection) coalesce() (limit int) {
 	const (
 		all     = math.MaxInt
-		patient = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
+		timeout = time.Millisecond // thousands of callers take less; a busy processor's turn takes more
 	)
 	queued := int(c.slot.queued.Load())
 	if queued >= fullStatement && c.stats.halves(queued+c.stats.answered) {
@@ -173,7 +173,7 @@ func (c *connection) coalesce() (limit int) {
 	for range 16 { // callers may keep coming
 		runtime.Gosched()
 		before := queued
-		if queued = int(c.slot.queued.Load()); queued == before || now()-began > patient {
+		if queued = int(c.slot.queued.Load()); queued == before || now()-began > timeout {
 			break
 		}
 	}

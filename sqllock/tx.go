@@ -97,11 +97,7 @@ func noteTxWait(ctx context.Context, tx Tx, key Key, wait time.Duration) (end fu
 			w.noted()
 		}
 	}
-	return func() {
-		for _, w := range waits {
-			w.end()
-		}
-	}
+	return func() { endWaits(waits) }
 }
 
 // inContext returns err, of a call on a transaction, with what has ended ctx.

@@ -132,8 +132,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This request came from another web site.", http.StatusForbidden)
 		return
 	}
-	if r.URL.Path == "" {
-		redirectToFolder(w, r)
+	if name := folderWithoutSlash(r); name != "" {
+		redirectToFolder(w, r, name)
 		return
 	}
 	matched, ok := h.routes[pathBelow(r)]

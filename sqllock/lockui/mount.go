@@ -2,6 +2,7 @@ package lockui
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -13,9 +14,9 @@ import (
 func pathBelow(r *http.Request) string {
 	below, ok := cutMount(r.URL.Path, r.Pattern)
 	if !ok {
-		below, ok = strings.CutPrefix(r.URL.Path, "/")
+		below = strings.TrimPrefix(r.URL.Path, "/") // which a StripPrefix may have taken too
 	}
-	if !ok || !strings.HasSuffix(r.URL.EscapedPath(), "/"+below) {
+	if !strings.HasSuffix("/"+strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/"+below) {
 		return "/"
 	}
 	return below
@@ -42,13 +43,21 @@ func cutMount(path, pattern string) (below string, ok bool) {
 	return below, ok
 }
 
-// redirectToFolder sends a request for the mount point without its slash to the one
-// with it. The address is relative, so it holds behind a proxy that shows another
-// prefix.
-func redirectToFolder(w http.ResponseWriter, r *http.Request) {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	if name == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+// folderWithoutSlash returns the last segment of the mount point if r is for the mount
+// point without its slash, as http.StripPrefix leaves it, and "" otherwise.
+func folderWithoutSlash(r *http.Request) string {
+	asked, err := url.ParseRequestURI(r.RequestURI)
+	if r.URL.Path != "" || err != nil {
+		return ""
+	}
+	path := asked.EscapedPath()
+	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
+// redirectToFolder sends a request for the folder called name to the address with a
+// slash. That is relative, so it holds behind a proxy that shows another prefix.
+func redirectToFolder(w http.ResponseWriter, r *http.Request, name string) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.Error(w, "There is no such page.", http.StatusNotFound)
 		return
 	}

@@ -37,3 +37,15 @@ func TestPatterns(t *testing.T) {
 		})
 	}
 }
+
+// A request target with a host and no path is for the root.
+func TestAbsoluteTarget(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, _ *fakeDatabase) {
+		for target, want := range map[string]int{"http://example.com": 200, "http://example.com/": 200, "http://example.com/locks": 200, "http://example.com/example.com/": 404} {
+			if w := request(h, target); w.Code != want {
+				t.Errorf("%s is %d, want %d", target, w.Code, want)
+			}
+		}
+	})
+}

@@ -227,6 +227,7 @@ func TestMounting(t *testing.T) {
 		{"below a pattern", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", page) }},
 		{"below a pattern with a method and a host", "/locks/", func(m *http.ServeMux) { m.Handle("GET /locks/", page) }},
 		{"with StripPrefix", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", http.StripPrefix("/debug/locks", page)) }},
+		{"with StripPrefix that takes the slash", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", http.StripPrefix("/debug/locks/", page)) }},
 		{"with StripPrefix in front of a mux", "/a/locks/", func(m *http.ServeMux) {
 			inner := http.NewServeMux()
 			inner.Handle("/locks/", page)

@@ -42,6 +42,9 @@ func (n lockNames) key(name string) (key dialect.Key, ok bool) {
 	if !ok || len(rest) != len("0.0123456789abcdef") || rest[1] != '.' || rest[0] != '0' && rest[0] != '1' {
 		return key, false
 	}
+	if strings.ToLower(rest) != rest { // MariaDB tells such a name from ours
+		return key, false
+	}
 	id, err := strconv.ParseUint(rest[2:], 16, 64)
 	key = dialect.Key{Space: dialect.Space(rest[0] - '0'), ID: int64(id)} //nolint:gosec // its bits
 	return key, err == nil

@@ -22,7 +22,7 @@ func TestLockNamesLeadBack(t *testing.T) {
 		}
 	}
 	other := string(newLockNames([]byte("other")).appendName(nil, dialect.Key{}))
-	for _, name := range []string{"", names.prefix, names.ofSession(1), other[1 : len(other)-1], names.prefix + "0.000000000000000g", names.prefix + "2.0000000000000000", names.prefix + "0.00"} {
+	for _, name := range []string{"", names.prefix, names.ofSession(1), other[1 : len(other)-1], names.prefix + "0.000000000000000g", names.prefix + "2.0000000000000000", names.prefix + "0.00", names.prefix + "0.000000000000000A"} {
 		if key, ok := names.key(name); ok {
 			t.Errorf("%q: %v", name, key)
 		}

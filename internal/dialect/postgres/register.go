@@ -189,10 +189,13 @@ func (w WaitingKey) holding() string {
 	return fmt.Sprintf("%d, (%d)::bigint", w.Holding.Exclusive().Space, w.Holding.ID)
 }
 
-// waitKeys returns the keys of Waits as rows of SQL.
+// waitKeys returns the keys of Waits whose rows are written for certain, as rows of
+// SQL. Those with a HoldingPID may be written as another row.
 func (r *Register) waitKeys() (all []string) {
 	for _, w := range r.Waits {
-		all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
+		if w.HoldingPID == 0 {
+			all = append(all, fmt.Sprintf("(%d, (%d)::bigint, %s)", w.Key.Exclusive().Space, w.Key.ID, w.holding()))
+		}
 	}
 	return all
 }
@@ -210,12 +213,14 @@ func (r *Register) waitRows() string {
 	return fmt.Sprintf(checkedWaits, values)
 }
 
-// checkedWaits forgets the locks that are not where they should be.
+// checkedWaits forgets the locks that are not where they should be. The IN makes
+// the server read its locks once, and not for each row.
 const checkedWaits = `(SELECT s, k, CASE WHEN there THEN hs ELSE -1 END AS hs, CASE WHEN there THEN hk ELSE 0 END AS hk,
 			pg_catalog.sum(waiters)::int AS waiters, pg_catalog.max(age) AS age
-		FROM %s, LATERAL (SELECT v.pid = 0 OR EXISTS (SELECT FROM pg_catalog.pg_locks AS l
-			WHERE l.pid = v.pid AND l.locktype = 'advisory' AND l.granted AND l.objsubid = v.hs + 1 AND (l.classid::bigint << 32) | l.objid::bigint = v.hk
-			AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))) AS there) AS t
+		FROM (SELECT v.*, v.pid = 0 OR (v.pid, v.hs + 1, v.hk) IN (
+			SELECT l.pid, l.objsubid::int, (l.classid::bigint << 32) | l.objid::bigint FROM pg_catalog.pg_locks AS l
+			WHERE l.locktype = 'advisory' AND l.granted AND l.pid IS NOT NULL
+			AND l.database = (SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()))) AS there FROM %s) AS t
 		GROUP BY 1, 2, 3, 4) AS checked`
 
 // longestText bounds a text for people, in bytes.
