@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -28,9 +30,9 @@ import (
 func TestHandlerFaults(t *testing.T) {
 	t.Parallel()
 	for i, driver := range pgtest.Drivers() {
-		for _, p := range protocols {
-			conflict := (i+p.major)%2 == 0
-			t.Run(fmt.Sprintf("%s/%s/conflict=%t", driver, p.name, conflict), func(t *testing.T) {
+		for _, p := range httptesting.Protocols {
+			conflict := (i+p.Major)%2 == 0
+			t.Run(fmt.Sprintf("%s/%s/conflict=%t", driver, p.Name, conflict), func(t *testing.T) {
 				t.Parallel()
 				testHandlerFaults(t, driver, p, conflict)
 			})
@@ -38,9 +40,9 @@ func TestHandlerFaults(t *testing.T) {
 	}
 }
 
-func testHandlerFaults(t *testing.T, driver string, p protocol, conflict bool) {
-	db := openDB(t, driver, pgtest.Database(t))
-	serving, other := openSession(t, db), openSession(t, db)
+func testHandlerFaults(t *testing.T, driver string, p httptesting.Protocol, conflict bool) {
+	db := dbtest.Open(t, driver, pgtest.Database(t))
+	serving, other := httptesting.Session(t, db), httptesting.Session(t, db)
 	w := newFaultyServer(t, p, serving, conflict)
 	ids := make([]string, 16)
 	for i := range ids {
@@ -61,7 +63,7 @@ func testHandlerFaults(t *testing.T, driver string, p protocol, conflict bool) {
 // becomesFree fails the test unless s can take key within a while.
 func becomesFree(t *testing.T, s *sqllock.Session, key sqllock.Key) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
 	defer cancel()
 	lock, err := s.Lock(ctx, key)
 	if err != nil {
@@ -89,7 +91,7 @@ const faultKeys = sqllock.Namespace("handler faults")
 // as the request says.
 type faultyServer struct {
 	*httptest.Server
-	p      protocol
+	p      httptesting.Protocol
 	busy   int      // the status of a rejected request
 	calls  sync.Map // *handlerCall by number
 	number atomic.Int64
@@ -103,7 +105,7 @@ type handlerCall struct {
 	leave   chan struct{}      // closed to let a handler end that waits
 }
 
-func newFaultyServer(t *testing.T, p protocol, locks sqllock.Locker, conflict bool) *faultyServer {
+func newFaultyServer(t *testing.T, p httptesting.Protocol, locks sqllock.Locker, conflict bool) *faultyServer {
 	w := &faultyServer{p: p, busy: http.StatusTooManyRequests}
 	var opts []httpmw.Option
 	if conflict {
@@ -115,7 +117,7 @@ func newFaultyServer(t *testing.T, p protocol, locks sqllock.Locker, conflict bo
 	mux := http.NewServeMux()
 	mux.Handle("/", limited)
 	mux.Handle(timeoutPath, http.TimeoutHandler(limited, 50*time.Millisecond, "timeout"))
-	w.Server = p.serve(t, mux)
+	w.Server = p.Serve(t, mux)
 	return w
 }
 
@@ -168,7 +170,7 @@ func (w *faultyServer) status(ctx context.Context, id string, which int) int {
 // in its handler, and is served before and after it.
 func (w *faultyServer) oneAtATime(t *testing.T, other *sqllock.Session, id string) {
 	t.Helper()
-	bounded, cancel := context.WithTimeout(t.Context(), patience)
+	bounded, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
 	defer cancel()
 	ctx, first, number := w.newCall(bounded)
 	firstStatus := make(chan int, 1)
@@ -217,7 +219,7 @@ func (w *faultyServer) storm(t *testing.T, ids []string) {
 
 // sendUntilServed sends requests until a handler has misbehaved.
 func (w *faultyServer) sendUntilServed(ctx context.Context, ids []string, which int) {
-	if misbehaviors[which].http1 && w.p.major != 1 {
+	if misbehaviors[which].http1 && w.p.Major != 1 {
 		return
 	}
 	for ctx.Err() == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -19,24 +20,24 @@ import (
 // It admits a request of another user.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			locks, g := sqllock.NewMemory(), newGate(t)
-			here := p.serve(t, limited(locks).Handler(g))
-			there := p.serve(t, limited(locks).Handler(g))
+			locks, g := sqllock.NewMemory(), httptesting.NewGate(t)
+			here := p.Serve(t, limited(locks).Handler(g))
+			there := p.Serve(t, limited(locks).Handler(g))
 
 			first := start(t, here)
-			r := receive(t, g.inside, "first request")
-			if r.ProtoMajor != p.major {
-				t.Errorf("the server speaks %s, want %s", r.Proto, p.name)
+			r := httptesting.Receive(t, g.Inside, "first request")
+			if r.ProtoMajor != p.Major {
+				t.Errorf("the server speaks %s, want %s", r.Proto, p.Name)
 			}
-			get(t, here).want(t, http.StatusTooManyRequests)
-			get(t, there).want(t, http.StatusTooManyRequests)
+			get(t, here).Want(t, http.StatusTooManyRequests)
+			get(t, there).Want(t, http.StatusTooManyRequests)
 
-			close(g.leave)
-			receive(t, first, "first response").want(t, http.StatusOK)
-			get(t, there).want(t, http.StatusOK)
+			close(g.Leave)
+			httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
+			get(t, there).Want(t, http.StatusOK)
 		})
 	}
 }
@@ -107,17 +108,17 @@ func TestWithoutLock(t *testing.T) {
 // A waiting request is admitted when the one before it ends.
 func TestWait(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
+	g := httptesting.NewGate(t)
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", ratelimit.WithWait(time.Minute, 1))
-	s := serve(t, httpmw.New(l, httpmw.Header(user)).Handler(g))
+	s := httptesting.Serve(t, httpmw.New(l, httpmw.Header(user)).Handler(g))
 	first := start(t, s)
-	receive(t, g.inside, "first request")
+	httptesting.Receive(t, g.Inside, "first request")
 	second := start(t, s)
-	g.leave <- struct{}{}
-	receive(t, first, "first response").want(t, http.StatusOK)
-	receive(t, g.inside, "second request")
-	g.leave <- struct{}{}
-	receive(t, second, "second response").want(t, http.StatusOK)
+	g.Leave <- struct{}{}
+	httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
+	httptesting.Receive(t, g.Inside, "second request")
+	g.Leave <- struct{}{}
+	httptesting.Receive(t, second, "second response").Want(t, http.StatusOK)
 }
 
 // The server and handlers around find what the handler leaves in its copy of

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -30,7 +31,7 @@ func dial(t *testing.T, s *httptest.Server, request string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(httptesting.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	transmit(t, conn, request)
@@ -50,7 +51,7 @@ func post(fields string) string {
 }
 
 // response reads a response with its whole body.
-func response(t *testing.T, conn net.Conn) reply {
+func response(t *testing.T, conn net.Conn) httptesting.Reply {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -61,7 +62,7 @@ func response(t *testing.T, conn net.Conn) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reply{resp, string(text)}
+	return httptesting.Reply{Response: resp, Text: string(text)}
 }
 
 // readingAll reads the body, and sends the error at its end to ends.
@@ -79,17 +80,17 @@ func readingAll(ends chan<- error) http.HandlerFunc {
 func TestMaxHoldEndsReadOfBody(t *testing.T) {
 	t.Parallel()
 	ends := make(chan error, 1)
-	s := serve(t, held().Handler(readingAll(ends)))
+	s := httptesting.Serve(t, held().Handler(readingAll(ends)))
 	for _, fields := range []string{"Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"} {
 		conn := dial(t, s, post(fields))
-		if err := receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
+		if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
 			t.Errorf("%s: Read: %v, want ErrMaxHold", fields, err)
 		}
 		if strings.Contains(fields, "Expect") {
 			continue // its response comes after "100 Continue"
 		}
 		r := response(t, conn)
-		r.want(t, http.StatusRequestTimeout)
+		r.Want(t, http.StatusRequestTimeout)
 		if !r.Close {
 			t.Errorf("%s: the connection may be used again", fields)
 		}
@@ -100,7 +101,7 @@ func TestMaxHoldEndsReadOfBody(t *testing.T) {
 func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
 	t.Parallel()
 	ends := make(chan error, 1)
-	s := protocols[1].serve(t, held().Handler(readingAll(ends)))
+	s := httptesting.Protocols[1].Serve(t, held().Handler(readingAll(ends)))
 	for i := range 3 {
 		body, never := io.Pipe()
 		reused := false
@@ -110,8 +111,8 @@ func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.want(t, http.StatusRequestTimeout)
-		if err := receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
+		r.Want(t, http.StatusRequestTimeout)
+		if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
 			t.Errorf("Read: %v, want ErrMaxHold", err)
 		}
 		if reused != (i > 0) {
@@ -124,7 +125,7 @@ func TestMaxHoldEndsReadOfBodyHTTP2(t *testing.T) {
 // next request on it has a live context, and its body.
 func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 	t.Parallel()
-	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := r.Context().Err(); err != nil {
 			t.Errorf("the context had ended before: %v", err)
 		}
@@ -146,7 +147,7 @@ func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.want(t, http.StatusAccepted)
+		r.Want(t, http.StatusAccepted)
 		if reused != (i > 0) {
 			t.Errorf("request %d: connection used again: %v", i, reused)
 		}
@@ -158,7 +159,7 @@ func TestMaxHoldAfterBodyLeavesConnection(t *testing.T) {
 func TestBodyOutlivesRequestContext(t *testing.T) {
 	t.Parallel()
 	m := limited(sqllock.NewMemory())
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			first := make([]byte, 1)
@@ -169,22 +170,22 @@ func TestBodyOutlivesRequestContext(t *testing.T) {
 		})).ServeHTTP(w, r.WithContext(ctx))
 	}))
 	r, err := fetch(t.Context(), s, http.MethodPost, s.URL, strings.NewReader("body"))
-	if err != nil || r.text != "body <nil>" {
-		t.Errorf("%q, %v; want the whole body", r.text, err)
+	if err != nil || r.Text != "body <nil>" {
+		t.Errorf("%q, %v; want the whole body", r.Text, err)
 	}
 }
 
 // A trailer that the client has not announced reaches the handler.
 func TestUndeclaredTrailer(t *testing.T) {
 	t.Parallel()
-	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, r.Trailer.Get("X-Sum"))
 	})))
 	for _, announced := range []string{"", "Trailer: X-Sum\r\n"} {
 		conn := dial(t, s, post(announced+"Transfer-Encoding: chunked")+"4\r\nbody\r\n0\r\nX-Sum: 7\r\n\r\n")
-		if r := response(t, conn); r.text != "7" {
-			t.Errorf("announced by %q: trailer %q, want 7", announced, r.text)
+		if r := response(t, conn); r.Text != "7" {
+			t.Errorf("announced by %q: trailer %q, want 7", announced, r.Text)
 		}
 	}
 }
@@ -200,7 +201,7 @@ func TestFormFilesAfterPanic(t *testing.T) {
 		files <- uploaded(t, r)
 		panic("broken")
 	})))
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if recover() != nil {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -209,7 +210,7 @@ func TestFormFilesAfterPanic(t *testing.T) {
 		mux.ServeHTTP(w, r)
 	}))
 	upload(t, s)
-	file := receive(t, files, "file")
+	file := httptesting.Receive(t, files, "file")
 	s.Close() // waits until the server has cleaned up
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
@@ -262,7 +263,7 @@ func upload(t *testing.T, s *httptest.Server) {
 // A handler may replace its request while a Read begins and ends.
 func TestHandlerReplacesItsRequest(t *testing.T) {
 	t.Parallel()
-	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := make([]byte, 1)
 		body := r.Body
 		read := make(chan struct{})
@@ -275,5 +276,5 @@ func TestHandlerReplacesItsRequest(t *testing.T) {
 		_, _ = io.WriteString(w, "done")
 	})))
 	conn := dial(t, s, post("Content-Length: 1")+"x")
-	response(t, conn).want(t, http.StatusOK)
+	response(t, conn).Want(t, http.StatusOK)
 }

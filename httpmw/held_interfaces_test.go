@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -106,11 +107,11 @@ func TestOptionalInterfaces(t *testing.T) {
 // The same holds for the ResponseWriters of a server.
 func TestServersOptionalInterfaces(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			m := limited(sqllock.NewMemory())
-			s := p.serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := p.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				m.Handler(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
 					if got, want := optional(inner), optional(w); got != want {
 						t.Errorf("inside %q, outside %q", got, want)
@@ -120,7 +121,7 @@ func TestServersOptionalInterfaces(t *testing.T) {
 					}
 				})).ServeHTTP(w, r)
 			}))
-			get(t, s).want(t, http.StatusOK)
+			get(t, s).Want(t, http.StatusOK)
 		})
 	}
 }

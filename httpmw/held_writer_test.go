@@ -10,20 +10,21 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // Flushed bytes arrive while the handler runs.
 func TestFlush(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			leave := make(chan struct{})
-			s := p.serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			s := p.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, "begun ")
 				w.(http.Flusher).Flush()
-				stay(t.Context(), leave)
+				httptesting.Stay(t.Context(), leave)
 				_, _ = io.WriteString(w, "ended")
 			})))
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
@@ -40,12 +41,12 @@ func TestFlush(t *testing.T) {
 			if _, err := io.ReadFull(resp.Body, first); err != nil {
 				t.Fatal(err)
 			}
-			get(t, s).want(t, http.StatusTooManyRequests) // it still runs
+			get(t, s).Want(t, http.StatusTooManyRequests) // it still runs
 			close(leave)
 			if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "ended" {
 				t.Errorf("rest %q, %v; want ended", rest, err)
 			}
-			get(t, s).want(t, http.StatusOK)
+			get(t, s).Want(t, http.StatusOK)
 		})
 	}
 }
@@ -54,7 +55,7 @@ func TestFlush(t *testing.T) {
 func TestHijack(t *testing.T) {
 	t.Parallel()
 	m, back := ended(sqllock.NewMemory())
-	s := serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
 			return
 		}
@@ -83,13 +84,13 @@ func TestHijack(t *testing.T) {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("status %d, want 101", resp.StatusCode)
 	}
-	get(t, s).want(t, http.StatusTooManyRequests)
+	get(t, s).Want(t, http.StatusTooManyRequests)
 
 	_, _ = io.WriteString(conn, "hello\n")
 	if line, err := from.ReadString('\n'); err != nil || line != "hello\n" {
 		t.Errorf("echo %q, %v; want hello", line, err)
 	}
-	receive(t, back, "lock of the hijacked connection")
+	httptesting.Receive(t, back, "lock of the hijacked connection")
 	eventually(t, s, http.StatusOK)
 }
 
@@ -101,17 +102,17 @@ func TestFile(t *testing.T) {
 	if err := os.WriteFile(name, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			s := p.serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if _, ok := w.(io.ReaderFrom); !ok && p.major == 1 {
+			s := p.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, ok := w.(io.ReaderFrom); !ok && p.Major == 1 {
 					t.Error("no ReadFrom")
 				}
 				http.ServeFile(w, r, name)
 			})))
-			if got := get(t, s); got.text != string(content) {
-				t.Errorf("%d bytes came, want the %d of the file", len(got.text), len(content))
+			if got := get(t, s); got.Text != string(content) {
+				t.Errorf("%d bytes came, want the %d of the file", len(got.Text), len(content))
 			}
 		})
 	}
@@ -121,7 +122,7 @@ func TestFile(t *testing.T) {
 // Middleware.
 func TestStreamsBothWays(t *testing.T) {
 	t.Parallel()
-	s := protocols[1].serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Protocols[1].Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Count")
 		lines := bufio.NewScanner(r.Body)
 		n := "0"

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -22,9 +24,9 @@ import (
 
 // wantInterrupted fails the test unless r says that its request was
 // interrupted.
-func wantInterrupted(t *testing.T, r reply) {
+func wantInterrupted(t *testing.T, r httptesting.Reply) {
 	t.Helper()
-	r.want(t, http.StatusServiceUnavailable)
+	r.Want(t, http.StatusServiceUnavailable)
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
@@ -32,8 +34,8 @@ func wantInterrupted(t *testing.T, r reply) {
 		Status int
 		Detail string
 	}
-	if err := json.Unmarshal([]byte(r.text), &problem); err != nil || problem.Status != http.StatusServiceUnavailable || problem.Detail == "" {
-		t.Errorf("body %q, %v; want a problem", r.text, err)
+	if err := json.Unmarshal([]byte(r.Text), &problem); err != nil || problem.Status != http.StatusServiceUnavailable || problem.Detail == "" {
+		t.Errorf("body %q, %v; want a problem", r.Text, err)
 	}
 	for _, name := range []string{"Content-Encoding", "Etag"} {
 		if got := r.Header.Get(name); got != "" {
@@ -62,11 +64,11 @@ func TestLossWithoutResponseIs503(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.Database(t)
 			inside := make(chan struct{}, 1)
-			s := serve(t, limited(openSession(t, openDB(t, driver, dsn))).Handler(ignoring(inside)))
+			s := httptesting.Serve(t, limited(httptesting.Session(t, dbtest.Open(t, driver, dsn))).Handler(ignoring(inside)))
 			response := start(t, s)
-			receive(t, inside, "request")
-			terminate(t, openDB(t, driver, dsn))
-			wantInterrupted(t, receive(t, response, "response"))
+			httptesting.Receive(t, inside, "request")
+			httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
+			wantInterrupted(t, httptesting.Receive(t, response, "response"))
 		})
 	}
 }
@@ -80,10 +82,10 @@ func held(opts ...httpmw.Option) *httpmw.Middleware {
 // The response is 503 also after WithMaxHold.
 func TestMaxHoldWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			s := p.serve(t, held().Handler(ignoring(make(chan struct{}, 2))))
+			s := p.Serve(t, held().Handler(ignoring(make(chan struct{}, 2))))
 			wantInterrupted(t, get(t, s))
 			wantInterrupted(t, get(t, s)) // the lock is back
 		})
@@ -102,9 +104,9 @@ func TestShutdownWithoutResponseIs503(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	response := start(t, s)
-	receive(t, inside, "request")
+	httptesting.Receive(t, inside, "request")
 	stop()
-	wantInterrupted(t, receive(t, response, "response"))
+	wantInterrupted(t, httptesting.Receive(t, response, "response"))
 }
 
 // A handler that has begun a response keeps it. A handler whose context has not
@@ -132,7 +134,7 @@ func TestResponseBegunIsLeftAlone(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			get(t, serve(t, tt.m.Handler(tt.h))).want(t, tt.want)
+			get(t, httptesting.Serve(t, tt.m.Handler(tt.h))).Want(t, tt.want)
 		})
 	}
 }
@@ -146,8 +148,8 @@ func TestRejectHandlerIsToldOfInterruption(t *testing.T) {
 		told <- err
 		w.WriteHeader(http.StatusGatewayTimeout)
 	}))
-	get(t, serve(t, m.Handler(ignoring(make(chan struct{}, 1))))).want(t, http.StatusGatewayTimeout)
-	if err := receive(t, told, "error"); !errors.Is(err, httpmw.ErrInterrupted) || !errors.Is(err, ratelimit.ErrMaxHold) {
+	get(t, httptesting.Serve(t, m.Handler(ignoring(make(chan struct{}, 1))))).Want(t, http.StatusGatewayTimeout)
+	if err := httptesting.Receive(t, told, "error"); !errors.Is(err, httpmw.ErrInterrupted) || !errors.Is(err, ratelimit.ErrMaxHold) {
 		t.Errorf("error %v, want ErrInterrupted and ErrMaxHold", err)
 	}
 }
@@ -165,7 +167,7 @@ func TestWaitInsideOfAnotherMiddleware(t *testing.T) {
 			l := newLineInside(t, around, func(http.ResponseWriter, *http.Request) {})
 			conn := l.wait(t, post(fields))
 			close(l.leave)
-			response(t, conn).want(t, http.StatusOK)
+			response(t, conn).Want(t, http.StatusOK)
 		})
 	}
 }
@@ -192,12 +194,12 @@ func TestInterruptedAfterHijackBehindUnwrap(t *testing.T) {
 		defer conn.Close()
 		<-r.Context().Done()
 	}))
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
 		h.ServeHTTP(unwrapper{w}, r)
 	}))
 	dial(t, s, "GET / HTTP/1.1\r\nHost: x\r\n"+user+": ada\r\n\r\n")
-	receive(t, ended, "end")
+	httptesting.Receive(t, ended, "end")
 	select {
 	case err := <-rejected:
 		t.Errorf("a hijacked connection was rejected: %v", err)
@@ -212,16 +214,16 @@ func TestInterruptedInsideOfCompression(t *testing.T) {
 		w.Header().Set("X-A", "1")
 		<-r.Context().Done()
 	}))
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		gz := gzip.NewWriter(w)
 		defer gz.Close()
 		h.ServeHTTP(compressed{w, gz}, r)
 	}))
 	r := get(t, s)
-	r.want(t, http.StatusServiceUnavailable)
-	if !strings.Contains(r.text, "interrupted") {
-		t.Errorf("header %v, body %q", r.Header, r.text)
+	r.Want(t, http.StatusServiceUnavailable)
+	if !strings.Contains(r.Text, "interrupted") {
+		t.Errorf("header %v, body %q", r.Header, r.Text)
 	}
 }
 
@@ -240,7 +242,7 @@ func TestInterruptedWithRejectHandler(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, "try again")
 		}))
-	s := serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "3")
 		w.Header().Set("Content-Type", "image/png")
 		<-r.Context().Done()
@@ -249,7 +251,7 @@ func TestInterruptedWithRejectHandler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.text != "try again" || r.Header.Get("Content-Type") == "image/png" {
-		t.Errorf("%v %q", r.Header, r.text)
+	if r.Text != "try again" || r.Header.Get("Content-Type") == "image/png" {
+		t.Errorf("%v %q", r.Header, r.Text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -89,7 +90,7 @@ func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next ht
 		locks: &watchedLocks{sqllock.NewMemory(), make(chan struct{}, 100)},
 	}
 	opts = append([]ratelimit.Option{
-		ratelimit.WithWait(patience, 100),
+		ratelimit.WithWait(httptesting.Patience, 100),
 		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
 			if e.Err != nil && e.Result != ratelimit.Lost {
 				l.refused <- e.Err
@@ -100,7 +101,7 @@ func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next ht
 	l.Server = httptest.NewUnstartedServer(around(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.entered <- r.URL.Path
 		if r.URL.Path == "/first" {
-			stay(t.Context(), l.leave)
+			httptesting.Stay(t.Context(), l.leave)
 			return
 		}
 		next(w, r)
@@ -112,7 +113,7 @@ func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next ht
 	t.Cleanup(l.Close)
 	conn := dial(t, l.Server, "GET /first HTTP/1.1\r\nHost: x\r\n"+user+": ada\r\n\r\n")
 	t.Cleanup(func() { _ = conn.Close() })
-	receive(t, l.entered, "first request")
+	httptesting.Receive(t, l.entered, "first request")
 	return l
 }
 
@@ -132,6 +133,6 @@ func (l *line) wait(t *testing.T, request string) net.Conn {
 func (l *line) begin(t *testing.T, request string) net.Conn {
 	t.Helper()
 	conn := dial(t, l.Server, request)
-	receive(t, l.locks.waits, "wait")
+	httptesting.Receive(t, l.locks.waits, "wait")
 	return conn
 }

@@ -1,6 +1,7 @@
 package httpmw_test
 
 import (
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"io"
 	"net/http"
 	"runtime"
@@ -24,7 +25,7 @@ const (
 
 var misbehaviors = []misbehavior{
 	responds: {do: func(_ *handlerCall, w http.ResponseWriter, _ *http.Request) { writePart(w) }},
-	waits:    {do: func(c *handlerCall, _ http.ResponseWriter, r *http.Request) { stay(r.Context(), c.leave) }},
+	waits:    {do: func(c *handlerCall, _ http.ResponseWriter, r *http.Request) { httptesting.Stay(r.Context(), c.leave) }},
 	{do: func(*handlerCall, http.ResponseWriter, *http.Request) { panic("a bug in a handler") }},
 	{do: func(*handlerCall, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	{do: func(_ *handlerCall, w http.ResponseWriter, _ *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -42,14 +43,14 @@ func TestPathValueAndMux(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, tt.h)
+			s := httptesting.Serve(t, tt.h)
 			r, err := fetch(t.Context(), s, http.MethodGet, s.URL+tt.path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.want(t, tt.want)
-			if tt.text != "" && r.text != tt.text {
-				t.Errorf("body %q, want %q", r.text, tt.text)
+			r.Want(t, tt.want)
+			if tt.text != "" && r.Text != tt.text {
+				t.Errorf("body %q, want %q", r.Text, tt.text)
 			}
 		})
 	}

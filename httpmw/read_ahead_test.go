@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -44,12 +45,12 @@ func TestClientThatLeavesLosesItsPlace(t *testing.T) {
 				_ = l.wait(t, request).Close()
 			}
 			for range clients {
-				if err := receive(t, l.refused, "end of a wait"); !errors.Is(err, context.Canceled) {
+				if err := httptesting.Receive(t, l.refused, "end of a wait"); !errors.Is(err, context.Canceled) {
 					t.Errorf("the wait ended with %v, want Canceled", err)
 				}
 			}
 			close(l.leave)
-			get(t, l.Server).want(t, http.StatusOK)
+			get(t, l.Server).Want(t, http.StatusOK)
 			if n := len(l.entered); n != 1 {
 				t.Errorf("%d handlers ran, want that of the last request alone", n)
 			}
@@ -69,9 +70,9 @@ func TestClientThatLeavesAfterWaiting(t *testing.T) {
 	})
 	conn := l.wait(t, post("Content-Length: 4")+"body")
 	close(l.leave)
-	receive(t, l.entered, "request")
+	httptesting.Receive(t, l.entered, "request")
 	_ = conn.Close()
-	if err := receive(t, causes, "end of the context"); !errors.Is(err, context.Canceled) {
+	if err := httptesting.Receive(t, causes, "end of the context"); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want Canceled", err)
 	}
 }
@@ -100,13 +101,13 @@ func TestBodyAfterWaiting(t *testing.T) {
 					sent <- err
 				}()
 				close(l.leave)
-				receive(t, l.entered, "request")
-				if err := receive(t, sent, "first part"); err != nil {
+				httptesting.Receive(t, l.entered, "request")
+				if err := httptesting.Receive(t, sent, "first part"); err != nil {
 					t.Fatal(err)
 				}
 				transmit(t, conn, string(random[early:size]))
 				want := fmt.Sprintf("%d %x <nil>", size, sha256.Sum256(random[:size]))
-				if got := response(t, conn).text; got != want {
+				if got := response(t, conn).Text; got != want {
 					t.Errorf("got %s, want %s", got, want)
 				}
 			})
@@ -123,11 +124,11 @@ func TestChunksAfterWaiting(t *testing.T) {
 	})
 	conn := l.wait(t, post("Transfer-Encoding: chunked")+"4\r\nbody\r\n")
 	close(l.leave)
-	receive(t, l.entered, "request")
+	httptesting.Receive(t, l.entered, "request")
 	transmit(t, conn, "1\r\n!\r\n0\r\nX-Sum: 7\r\n\r\n")
 	for range 2 {
-		if r := response(t, conn); r.text != "body! 7 <nil>" {
-			t.Errorf("got %q", r.text)
+		if r := response(t, conn); r.Text != "body! 7 <nil>" {
+			t.Errorf("got %q", r.Text)
 		}
 		transmit(t, conn, post("Transfer-Encoding: chunked")+"5\r\nbody!\r\n0\r\nX-Sum: 7\r\n\r\n")
 	}
@@ -158,7 +159,7 @@ func TestResponseDoesNotWaitForBody(t *testing.T) {
 				conn := l.wait(t, post(fields))
 				close(l.leave)
 				r := response(t, conn)
-				r.want(t, http.StatusOK)
+				r.Want(t, http.StatusOK)
 				if !r.Close {
 					t.Error("the connection may be used again")
 				}
@@ -169,12 +170,12 @@ func TestResponseDoesNotWaitForBody(t *testing.T) {
 		t.Parallel()
 		l := newLine(t, nil, ratelimit.WithWait(time.Millisecond, 1))
 		r := response(t, l.begin(t, post("Content-Length: 1000000")))
-		r.want(t, http.StatusTooManyRequests)
+		r.Want(t, http.StatusTooManyRequests)
 		if !r.Close {
 			t.Error("the connection may be used again")
 		}
 		r = response(t, l.begin(t, post("Content-Length: 4")+"body"))
-		r.want(t, http.StatusTooManyRequests)
+		r.Want(t, http.StatusTooManyRequests)
 		close(l.leave)
 	})
 }
@@ -191,7 +192,7 @@ func TestFullDuplexAfterWaiting(t *testing.T) {
 	})
 	conn := l.wait(t, post("Content-Length: 8"))
 	close(l.leave)
-	receive(t, l.entered, "request")
+	httptesting.Receive(t, l.entered, "request")
 	var head bytes.Buffer
 	for !strings.HasSuffix(head.String(), "\r\n\r\n") { // until the header of the response has come
 		if _, err := io.CopyN(&head, conn, 1); err != nil {
@@ -200,8 +201,8 @@ func TestFullDuplexAfterWaiting(t *testing.T) {
 	}
 	transmit(t, conn, "the body")
 	resp := response(t, &prefixedConn{conn, io.MultiReader(&head, conn)})
-	if resp.text != "the body" {
-		t.Errorf("got %q, want the body", resp.text)
+	if resp.Text != "the body" {
+		t.Errorf("got %q, want the body", resp.Text)
 	}
 }
 
@@ -219,10 +220,10 @@ func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
 	l := newLine(t, readingAll(ends), ratelimit.WithMaxHold(20*time.Millisecond))
 	conn := l.wait(t, post("Content-Length: 10"))
 	close(l.leave)
-	if err := receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
+	if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
 		t.Errorf("Read: %v, want ErrMaxHold", err)
 	}
-	response(t, conn).want(t, http.StatusRequestTimeout)
+	response(t, conn).Want(t, http.StatusRequestTimeout)
 }
 
 // A limit on the body's size around the Middleware also holds for a request
@@ -244,10 +245,10 @@ func TestMaxBytesAroundTheWait(t *testing.T) {
 	})
 	conn := l.wait(t, post("Content-Length: 100")+"body")
 	close(l.leave)
-	receive(t, l.entered, "request")
+	httptesting.Receive(t, l.entered, "request")
 	transmit(t, conn, strings.Repeat("x", 96))
 	r := response(t, conn)
-	r.want(t, http.StatusRequestEntityTooLarge)
+	r.Want(t, http.StatusRequestEntityTooLarge)
 	if !r.Close || r.Header.Get("X-Before") == "" {
 		t.Errorf("header %v, close %v", r.Header, r.Close)
 	}
@@ -263,7 +264,7 @@ func TestMaxHoldAroundTheWait(t *testing.T) {
 	}, ratelimit.WithMaxHold(20*time.Millisecond))
 	conn := l.wait(t, post("Content-Length: 100")+"body")
 	close(l.leave)
-	response(t, conn).want(t, http.StatusAccepted)
+	response(t, conn).Want(t, http.StatusAccepted)
 }
 
 // A handler that has waited may respond without the body, whose rest never
@@ -277,10 +278,10 @@ func TestResponseInsideOfAnotherDoesNotWaitForBody(t *testing.T) {
 	})
 	conn := l.wait(t, post("Content-Length: 100000"))
 	close(l.leave)
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(httptesting.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	response(t, conn).want(t, http.StatusForbidden)
+	response(t, conn).Want(t, http.StatusForbidden)
 }
 
 // A trailer that was not declared arrives while the request waits. The
@@ -294,9 +295,9 @@ func TestUndeclaredTrailerAfterWaiting(t *testing.T) {
 	conn := l.wait(t, post("Transfer-Encoding: chunked")+"4\r\nbody\r\n0\r\nX-Sum: 5\r\n\r\n")
 	close(l.leave)
 	got := response(t, conn)
-	got.want(t, http.StatusOK)
-	if got.text != "5" {
-		t.Errorf("the handler saw the trailer %q, want 5", got.text)
+	got.Want(t, http.StatusOK)
+	if got.Text != "5" {
+		t.Errorf("the handler saw the trailer %q, want 5", got.Text)
 	}
 }
 
@@ -315,7 +316,7 @@ func (countedBody) Close() error { return nil }
 func TestReadAheadIsBounded(t *testing.T) {
 	const requests = 80
 	locks := &watchedLocks{sqllock.NewMemory(), make(chan struct{}, requests)}
-	m := httpmw.New(ratelimit.OneAtATime(locks, "export", ratelimit.WithWait(patience, requests)), httpmw.Header(user))
+	m := httpmw.New(ratelimit.OneAtATime(locks, "export", ratelimit.WithWait(httptesting.Patience, requests)), httpmw.Header(user))
 	round := func() int64 {
 		lock, err := m.Acquire(request("/", user+": ada"))
 		if err != nil {
@@ -335,7 +336,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 					canDelay
 				}{httptest.NewRecorder(), canDelay{}}, r)
 			}()
-			receive(t, locks.waits, "wait")
+			httptesting.Receive(t, locks.waits, "wait")
 		}
 		last := int64(-1)
 		for all.Load() != last {
@@ -344,7 +345,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 		}
 		_ = lock.Unlock()
 		for range requests {
-			receive(t, ends, "end")
+			httptesting.Receive(t, ends, "end")
 		}
 		return last
 	}
@@ -367,7 +368,7 @@ func TestPipelinedAfterWaiting(t *testing.T) {
 	close(l.leave)
 	all := make([]byte, 0, 4096)
 	buf := make([]byte, 4096)
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(httptesting.Patience))
 	for !strings.Contains(string(all), "last <nil>") {
 		n, err := conn.Read(buf)
 		all = append(all, buf[:n]...)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/rejection"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -273,16 +274,16 @@ func TestWithRejectHandler(t *testing.T) {
 				}
 				tt.reject(w)
 			}))
-			r := get(t, serve(t, m.Handler(http.NotFoundHandler())))
-			r.want(t, tt.want)
+			r := get(t, httptesting.Serve(t, m.Handler(http.NotFoundHandler())))
+			r.Want(t, tt.want)
 			if !errors.Is(given, ratelimit.ErrBusy) {
 				t.Errorf("given %v, want ErrBusy", given)
 			}
 			if tt.want == own {
-				r.Body = io.NopCloser(strings.NewReader(r.text))
+				r.Body = io.NopCloser(strings.NewReader(r.Text))
 				checkProblem(t, r.Response, own)
-			} else if r.text != tt.text {
-				t.Errorf("body %q, want %q", r.text, tt.text)
+			} else if r.Text != tt.text {
+				t.Errorf("body %q, want %q", r.Text, tt.text)
 			}
 		})
 	}
@@ -294,7 +295,7 @@ func TestRejectHandlerAborts(t *testing.T) {
 	m := limited(locker{sqllock.ErrHeld}, httpmw.WithRejectHandler(func(http.ResponseWriter, *http.Request, error) {
 		panic(http.ErrAbortHandler)
 	}))
-	s := serve(t, m.Handler(http.NotFoundHandler()))
+	s := httptesting.Serve(t, m.Handler(http.NotFoundHandler()))
 	if r, err := fetch(t.Context(), s, http.MethodGet, s.URL, nil); err == nil {
 		t.Errorf("status %d, want no response", r.StatusCode)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -48,12 +49,12 @@ func TestReleasedBeforeTheResponse(t *testing.T) {
 		{"with a length, early", 2, unlockEarly(big)},
 	}
 	for _, tt := range tests {
-		p := protocols[tt.major-1]
+		p := httptesting.Protocols[tt.major-1]
 		for _, fleet := range lockertest.Instances {
-			t.Run(p.name+"/"+tt.name+"/"+fleet.Name, func(t *testing.T) {
+			t.Run(p.Name+"/"+tt.name+"/"+fleet.Name, func(t *testing.T) {
 				t.Parallel()
 				a, b := fleet.New(t)
-				neverRejected(t, p.serve(t, limited(a).Handler(tt.h)), p.serve(t, limited(b).Handler(tt.h)))
+				neverRejected(t, p.Serve(t, limited(a).Handler(tt.h)), p.Serve(t, limited(b).Handler(tt.h)))
 			})
 		}
 	}
@@ -92,11 +93,11 @@ func unlockEarly(body []byte) http.HandlerFunc {
 // waiting for the last byte. After Unlock it goes out with the next Flush.
 func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			leave := make(chan struct{})
-			s := p.serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s := p.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodPut {
 					return
 				}
@@ -104,7 +105,7 @@ func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 				lock, _ := sqllock.FromContext(r.Context())
 				_ = lock.Unlock()
 				flush(w)
-				stay(t.Context(), leave)
+				httptesting.Stay(t.Context(), leave)
 			})))
 			defer close(leave)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.URL, nil)
@@ -122,7 +123,7 @@ func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 				t.Errorf("body %q, %v; want done while the handler runs", body, err)
 			}
 			s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
-			get(t, s).want(t, http.StatusOK)  // beside it
+			get(t, s).Want(t, http.StatusOK)  // beside it
 		})
 	}
 }
@@ -130,7 +131,7 @@ func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 // The context of a handler does not end with an early Unlock.
 func TestEarlyUnlockKeepsContext(t *testing.T) {
 	t.Parallel()
-	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lock, _ := sqllock.FromContext(r.Context())
 		if err := lock.Unlock(); err != nil {
 			t.Error(err)
@@ -140,7 +141,7 @@ func TestEarlyUnlockKeepsContext(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "done")
 	})))
-	if r := get(t, s); r.text != "done" {
-		t.Errorf("body %q, want done", r.text)
+	if r := get(t, s); r.Text != "done" {
+		t.Errorf("body %q, want done", r.Text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -24,14 +25,14 @@ func TestPanics(t *testing.T) {
 		"Goexit":          runtime.Goexit,
 	}
 	for name, end := range ends {
-		for _, p := range protocols {
-			if name == "Goexit" && p.major == 2 {
+		for _, p := range httptesting.Protocols {
+			if name == "Goexit" && p.Major == 2 {
 				continue // net/http leaves such a stream open: its client would wait
 			}
-			t.Run(name+"/"+p.name, func(t *testing.T) {
+			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				m, back := ended(sqllock.NewMemory())
-				s := p.serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s := p.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Method == http.MethodDelete {
 						end()
 					}
@@ -39,7 +40,7 @@ func TestPanics(t *testing.T) {
 				if r, err := fetch(t.Context(), s, http.MethodDelete, s.URL, nil); err == nil {
 					t.Errorf("status %d, want a broken connection", r.StatusCode)
 				}
-				receive(t, back, "lock")
+				httptesting.Receive(t, back, "lock")
 				eventually(t, s, http.StatusOK)
 			})
 		}
@@ -64,13 +65,13 @@ func TestPanicGoesOn(t *testing.T) {
 // the handler returns, not before.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
+	for _, p := range httptesting.Protocols {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			t.Run(p.name+"/"+method, func(t *testing.T) {
+			t.Run(p.Name+"/"+method, func(t *testing.T) {
 				t.Parallel()
 				m, back := ended(sqllock.NewMemory())
 				inside, told, leave := make(chan struct{}), make(chan error, 1), make(chan struct{})
-				s := p.serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s := p.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Stay") == "" {
 						return
 					}
@@ -78,7 +79,7 @@ func TestClientGoesAway(t *testing.T) {
 					close(inside)
 					<-r.Context().Done()
 					told <- context.Cause(r.Context())
-					stay(t.Context(), leave)
+					httptesting.Stay(t.Context(), leave)
 				})))
 				ctx, cancel := context.WithCancel(t.Context())
 				gone := make(chan struct{})
@@ -92,15 +93,15 @@ func TestClientGoesAway(t *testing.T) {
 						t.Errorf("status %d, want a canceled request", resp.StatusCode)
 					}
 				}()
-				receive(t, inside, "request")
+				httptesting.Receive(t, inside, "request")
 				cancel()
-				receive(t, gone, "client")
-				if cause := receive(t, told, "handler's context"); !errors.Is(cause, context.Canceled) {
+				httptesting.Receive(t, gone, "client")
+				if cause := httptesting.Receive(t, told, "handler's context"); !errors.Is(cause, context.Canceled) {
 					t.Errorf("cause %v, want Canceled", cause)
 				}
-				get(t, s).want(t, http.StatusTooManyRequests)
+				get(t, s).Want(t, http.StatusTooManyRequests)
 				close(leave)
-				receive(t, back, "lock")
+				httptesting.Receive(t, back, "lock")
 				eventually(t, s, http.StatusOK)
 			})
 		}
@@ -111,12 +112,12 @@ func TestClientGoesAway(t *testing.T) {
 // locks.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
-	locks, g := sqllock.NewMemory(), newGate(t)
-	old, next := serve(t, limited(locks).Handler(g)), serve(t, limited(locks).Handler(g))
+	locks, g := sqllock.NewMemory(), httptesting.NewGate(t)
+	old, next := httptesting.Serve(t, limited(locks).Handler(g)), httptesting.Serve(t, limited(locks).Handler(g))
 	first := start(t, old)
-	r := receive(t, g.inside, "first request")
+	r := httptesting.Receive(t, g.Inside, "first request")
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
 	defer cancel()
 	down := make(chan error, 1)
 	go func() { down <- old.Config.Shutdown(ctx) }()
@@ -128,35 +129,35 @@ func TestShutdown(t *testing.T) {
 	if err := r.Context().Err(); err != nil {
 		t.Errorf("the request's context ended: %v", err)
 	}
-	get(t, next).want(t, http.StatusTooManyRequests)
-	close(g.leave)
-	receive(t, first, "first response").want(t, http.StatusOK)
-	if err := receive(t, down, "Shutdown"); err != nil {
+	get(t, next).Want(t, http.StatusTooManyRequests)
+	close(g.Leave)
+	httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
+	if err := httptesting.Receive(t, down, "Shutdown"); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	get(t, next).want(t, http.StatusOK)
+	get(t, next).Want(t, http.StatusOK)
 }
 
 // TimeoutHandler responds while its handler still runs. With the lock inside of
 // it, that handler keeps the next request out.
 func TestInsideTimeoutHandler(t *testing.T) {
 	t.Parallel()
-	locks, g := sqllock.NewMemory(), newGate(t)
+	locks, g := sqllock.NewMemory(), httptesting.NewGate(t)
 	m, back := ended(locks)
-	timed := serve(t, http.TimeoutHandler(m.Handler(g), 20*time.Millisecond, "timed out"))
-	other := serve(t, limited(locks).Handler(g)) // without a timeout, so that nothing depends on speed
+	timed := httptesting.Serve(t, http.TimeoutHandler(m.Handler(g), 20*time.Millisecond, "timed out"))
+	other := httptesting.Serve(t, limited(locks).Handler(g)) // without a timeout, so that nothing depends on speed
 
 	timeOut(t, timed, g, 1, http.StatusServiceUnavailable, http.StatusTooManyRequests)
-	r := receive(t, g.inside, "first request")
+	r := httptesting.Receive(t, g.Inside, "first request")
 	if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
 		t.Errorf("the request's context: %v, want DeadlineExceeded", r.Context().Err())
 	}
-	get(t, other).want(t, http.StatusTooManyRequests)
-	close(g.leave)
+	get(t, other).Want(t, http.StatusTooManyRequests)
+	close(g.Leave)
 	for { // the last lock to go back is that of the request inside; others timed out before they came so far
-		receive(t, back, "lock")
+		httptesting.Receive(t, back, "lock")
 		if last := get(t, other); last.StatusCode != http.StatusTooManyRequests {
-			last.want(t, http.StatusOK)
+			last.Want(t, http.StatusOK)
 			return
 		}
 	}
@@ -165,24 +166,24 @@ func TestInsideTimeoutHandler(t *testing.T) {
 // With the lock outside, two requests run at a time.
 func TestOutsideTimeoutHandlerOverlaps(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	s := serve(t, limited(sqllock.NewMemory()).Handler(http.TimeoutHandler(g, 20*time.Millisecond, "timed out")))
+	g := httptesting.NewGate(t)
+	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.TimeoutHandler(g, 20*time.Millisecond, "timed out")))
 	timeOut(t, s, g, 2, http.StatusServiceUnavailable) // both are inside: the first has not left
-	close(g.leave)
+	close(g.Leave)
 }
 
 // timeOut sends requests until n are inside of g, each with one of statuses as
 // its response. On a busy machine a request may be timed out before it gets
 // there, and even hold its lock by then.
-func timeOut(t *testing.T, s *httptest.Server, g *gate, n int, statuses ...int) {
+func timeOut(t *testing.T, s *httptest.Server, g *httptesting.Gate, n int, statuses ...int) {
 	t.Helper()
 	for range 1000 {
-		if len(g.inside) == n {
+		if len(g.Inside) == n {
 			return
 		}
 		if r := get(t, s); !slices.Contains(statuses, r.StatusCode) {
 			t.Fatalf("status %d, want one of %v", r.StatusCode, statuses)
 		}
 	}
-	t.Fatalf("%d requests came inside, want %d", len(g.inside), n)
+	t.Fatalf("%d requests came inside, want %d", len(g.Inside), n)
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
 
@@ -53,8 +55,8 @@ func TestSequentialClientIsNeverRejected(t *testing.T) {
 	dsn := pgtest.Database(t)
 	drivers := pgtest.Drivers()
 	instances := [2]*httpmw.Middleware{
-		limited(openSession(t, openDB(t, drivers[0], dsn))),
-		limited(openSession(t, openDB(t, drivers[1], dsn))),
+		limited(httptesting.Session(t, dbtest.Open(t, drivers[0], dsn))),
+		limited(httptesting.Session(t, dbtest.Open(t, drivers[1], dsn))),
 	}
 	all := append(shapes(), fileShapes(t)...)
 	all = append(all, proxied(t, all)...)
@@ -100,7 +102,7 @@ func TestSequentialClientIsNeverRejected(t *testing.T) {
 // Content-Length, it does not wait for the end of the stream.
 func sequentialRequest(t *testing.T, c *http.Client, method, url, id string) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -235,7 +236,7 @@ func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
 			if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
 				t.Fatal(err)
 			}
-			if receive(t, complete, "release") {
+			if httptesting.Receive(t, complete, "release") {
 				t.Error("the client had the whole response before the lock was back")
 			}
 			if !sent.complete(tt.method) {
@@ -260,12 +261,12 @@ func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
 					tooEarly <- false
 				}
 			}))
-			s := protocols[1].serve(t, httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
+			s := httptesting.Protocols[1].Serve(t, httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
 			if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
 				t.Fatal(err)
 			}
 			close(whole)
-			if receive(t, tooEarly, "release") {
+			if httptesting.Receive(t, tooEarly, "release") {
 				t.Error("the client had the whole response before the lock was back")
 			}
 		})
@@ -276,11 +277,11 @@ func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
 func TestResponsesAreAsWithout(t *testing.T) {
 	t.Parallel()
 	all := append(shapes(), fileShapes(t)...)
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			for _, tt := range all {
-				bare, behind := p.serve(t, tt.h), p.serve(t, limited(sqllock.NewMemory()).Handler(tt.h))
+				bare, behind := p.Serve(t, tt.h), p.Serve(t, limited(sqllock.NewMemory()).Handler(tt.h))
 				want, err := fetch(t.Context(), bare, tt.method, bare.URL, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -298,9 +299,9 @@ func TestResponsesAreAsWithout(t *testing.T) {
 }
 
 // described returns a response without what changes each time.
-func described(r reply) string {
+func described(r httptesting.Reply) string {
 	r.Header.Del("Date")
-	text := r.text
+	text := r.Text
 	contentType := r.Header.Get("Content-Type")
 	if _, boundary, ok := strings.Cut(contentType, "boundary="); ok { // is random
 		r.Header.Set("Content-Type", "multipart/byteranges")
@@ -317,7 +318,7 @@ func described(r reply) string {
 func TestWrongContentLength(t *testing.T) {
 	t.Parallel()
 	wrote := make(chan error, 1)
-	s := serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "4")
 		var err error
 		switch r.URL.Path {
@@ -338,11 +339,11 @@ func TestWrongContentLength(t *testing.T) {
 	})))
 	for path, want := range map[string]error{"/more": http.ErrContentLength, "/more-later": http.ErrContentLength, "/less": nil, "/panic": nil} {
 		r, err := fetch(t.Context(), s, http.MethodGet, s.URL+path, nil)
-		if got := receive(t, wrote, "Write"); !errors.Is(got, want) {
+		if got := httptesting.Receive(t, wrote, "Write"); !errors.Is(got, want) {
 			t.Errorf("%s: Write: %v, want %v", path, got, want)
 		}
 		if (err == nil) != (path == "/more-later") {
-			t.Errorf("%s: %q, %v", path, r.text, err)
+			t.Errorf("%s: %q, %v", path, r.Text, err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package httpmw_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,37 +12,10 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// A logbook is a log that a test reads.
-type logbook struct{ bytes.Buffer }
-
-func (l *logbook) option() httpmw.Option {
-	return httpmw.WithLogger(slog.New(slog.NewTextHandler(&l.Buffer, nil)))
-}
-
-// want fails the test unless lines have been logged since the last look, each
-// with all of parts. None may hold what is in the requests of these tests.
-func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
-	t.Helper()
-	got := l.String()
-	l.Reset()
-	if strings.Count(got, "\n") != lines {
-		t.Errorf("%s: logged %q, want %d lines", when, got, lines)
-	}
-	for line := range strings.Lines(got) {
-		for _, part := range parts {
-			if !strings.Contains(line, part) {
-				t.Errorf("%s: logged %q, want it to hold %q", when, line, part)
-			}
-		}
-	}
-	if strings.Contains(got, "ada") {
-		t.Errorf("%s: the log holds an id: %q", when, got)
-	}
-}
 
 // put puts m around h, on a mux.
 func put(m *httpmw.Middleware, h http.Handler) http.Handler {
@@ -71,8 +43,8 @@ func TestReportsNoKey(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var log logbook
-				h := tt.wrap(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), tt.key, log.option()), http.NotFoundHandler())
+				var log httptesting.Logbook
+				h := tt.wrap(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), tt.key, httpmw.WithLogger(log.Logger())), http.NotFoundHandler())
 				ask := func() {
 					t.Helper()
 					w := httptest.NewRecorder()
@@ -83,14 +55,14 @@ func TestReportsNoKey(t *testing.T) {
 				}
 				parts := append(tt.want, "level=WARN", "httpmw: a request has no key", "authentication", "namespace=export")
 				ask()
-				log.want(t, "the first request", 1, parts...)
+				log.Want(t, "the first request", 1, parts...)
 				ask()
 				time.Sleep(time.Minute - 1)
 				ask()
-				log.want(t, "within the minute", 0)
+				log.Want(t, "within the minute", 0)
 				time.Sleep(time.Nanosecond)
 				ask()
-				log.want(t, "after the minute", 1, append(parts, "times=3")...)
+				log.Want(t, "after the minute", 1, append(parts, "times=3")...)
 			})
 		})
 	}
@@ -99,11 +71,11 @@ func TestReportsNoKey(t *testing.T) {
 // Each route has its own line.
 func TestReportsEachRoute(t *testing.T) {
 	t.Parallel()
-	var log logbook
-	h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty, log.option()), http.NotFoundHandler())
+	var log httptesting.Logbook
+	h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty, httpmw.WithLogger(log.Logger())), http.NotFoundHandler())
 	for _, route := range []string{"/export/{id}", "/other/{id}"} {
 		h.ServeHTTP(httptest.NewRecorder(), request(strings.Replace(route, "{id}", "ada", 1)))
-		log.want(t, route, 1, route)
+		log.Want(t, route, 1, route)
 	}
 }
 
@@ -123,12 +95,12 @@ func TestReportsTwice(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var log logbook
+				var log httptesting.Logbook
 				locks := sqllock.NewMemory()
 				// Two Middlewares, each with a Limiter of its own, share the
 				// limit by its namespace.
-				outer := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
-				inner := httpmw.New(tt.make(locks), httpmw.Header(user), log.option())
+				outer := httpmw.New(tt.make(locks), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
+				inner := httpmw.New(tt.make(locks), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
 				between := limited(sqllock.NewMemory()) // of another namespace's locks
 				teapot := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 				h := put(outer, between.Handler(inner.Handler(teapot)))
@@ -139,10 +111,10 @@ func TestReportsTwice(t *testing.T) {
 						t.Errorf("status %d, want %d", w.Code, tt.want)
 					}
 				}
-				log.want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=export", `route="GET /export/{id}"`)
+				log.Want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=export", `route="GET /export/{id}"`)
 				time.Sleep(time.Minute)
 				h.ServeHTTP(httptest.NewRecorder(), request("/export/ada", user+": ada"))
-				log.want(t, "after a minute", 1, "times=2")
+				log.Want(t, "after a minute", 1, "times=2")
 			})
 		})
 	}
@@ -153,10 +125,10 @@ func TestReportsTwice(t *testing.T) {
 func TestReportsNothingElse(t *testing.T) {
 	t.Parallel()
 	locks := sqllock.NewMemory()
-	var log logbook
-	byUser := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.Header(user), log.option())
-	byPath := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.PathValue("id"), log.option())
-	other := httpmw.New(ratelimit.OneAtATime(locks, "other"), httpmw.Header(user), log.option())
+	var log httptesting.Logbook
+	byUser := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
+	byPath := httpmw.New(ratelimit.OneAtATime(locks, "export"), httpmw.PathValue("id"), httpmw.WithLogger(log.Logger()))
+	other := httpmw.New(ratelimit.OneAtATime(locks, "other"), httpmw.Header(user), httpmw.WithLogger(log.Logger()))
 	teapot := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	again := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lock, _ := sqllock.FromContext(r.Context())
@@ -185,7 +157,7 @@ func TestReportsNothingElse(t *testing.T) {
 		if w.Code != tt.want {
 			t.Errorf("%s: status %d, want %d", tt.name, w.Code, tt.want)
 		}
-		log.want(t, tt.name, 0)
+		log.Want(t, tt.name, 0)
 	}
 }
 
@@ -207,24 +179,24 @@ func TestReportsKeyFunc(t *testing.T) {
 		{"bypass", httpmw.ErrBypass, 0},
 	}
 	for _, tt := range tests {
-		var log logbook
+		var log httptesting.Logbook
 		w := httptest.NewRecorder()
-		h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), fails(tt.err), log.option()), http.NotFoundHandler())
+		h := put(httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), fails(tt.err), httpmw.WithLogger(log.Logger())), http.NotFoundHandler())
 		h.ServeHTTP(w, request("/export/ada"))
 		if strings.Contains(w.Body.String(), tt.err.Error()) {
 			t.Errorf("%s: the client reads the error: %s", tt.name, w.Body)
 		}
-		log.want(t, tt.name, tt.lines, "level=ERROR", "httpmw: a KeyFunc failed", tt.err.Error(), "namespace=export", `route="GET /export/{id}"`)
+		log.Want(t, tt.name, tt.lines, "level=ERROR", "httpmw: a KeyFunc failed", tt.err.Error(), "namespace=export", `route="GET /export/{id}"`)
 	}
 }
 
 // Without WithLogger reports go to the current default log.
 func TestReportsToDefault(t *testing.T) {
-	var log logbook
+	var log httptesting.Logbook
 	m := httpmw.New(ratelimit.OneAtATime(sqllock.NewMemory(), "export"), empty)
 	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log.Buffer, nil)))
+	slog.SetDefault(log.Logger())
 	t.Cleanup(func() { slog.SetDefault(before) })
 	put(m, http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), request("/export/ada"))
-	log.want(t, "the first request", 1, "a request has no key")
+	log.Want(t, "the first request", 1, "a request has no key")
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -55,7 +57,7 @@ func newBank(t *testing.T, driver, dsn string) *bank {
 
 func bankWithoutTable(t *testing.T, driver, dsn string) *bank {
 	t.Helper()
-	b := &bank{t: t, driver: driver, dsn: dsn, db: openDB(t, driver, dsn)}
+	b := &bank{t: t, driver: driver, dsn: dsn, db: dbtest.Open(t, driver, dsn)}
 	b.do("CREATE TABLE ledger (note text NOT NULL)")
 	return b
 }
@@ -79,7 +81,7 @@ func (b *bank) setUp(statements string) {
 		b.do(statement)
 	}
 	_ = b.db.Close()
-	b.db = openDB(b.t, b.driver, b.dsn)
+	b.db = dbtest.Open(b.t, b.driver, b.dsn)
 }
 
 func (b *bank) number(query string, args ...any) (n int) {
@@ -101,7 +103,7 @@ func (b *bank) wantEffects(want int) {
 // locks returns a new Session, like that of another instance.
 func (b *bank) locks() *sqllock.Session {
 	b.t.Helper()
-	return openSession(b.t, openDB(b.t, b.driver, b.dsn))
+	return httptesting.Session(b.t, dbtest.Open(b.t, b.driver, b.dsn))
 }
 
 // once returns a Middleware over locks, for the user of the tests.
@@ -120,7 +122,7 @@ func (b *bank) serve(m *idempotency.Middleware, h http.Handler) *httptest.Server
 	mux := http.NewServeMux()
 	mux.Handle("/", m.Handler(h))
 	mux.Handle("/other", m.Handler(h))
-	return serve(b.t, mux)
+	return httptesting.Serve(b.t, mux)
 }
 
 // pay returns a handler that writes the request's body to the ledger, and
@@ -162,12 +164,12 @@ type demand struct {
 }
 
 // ask sends d and reads the whole response.
-func ask(ctx context.Context, s *httptest.Server, d demand) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func ask(ctx context.Context, s *httptest.Server, d demand) (httptesting.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, httptesting.Patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, cmp.Or(d.method, http.MethodPost), s.URL+d.path, strings.NewReader(d.body))
 	if err != nil {
-		return reply{}, err
+		return httptesting.Reply{}, err
 	}
 	if d.chunked {
 		r.Body, r.ContentLength, r.GetBody = io.NopCloser(strings.NewReader(d.body)), -1, nil
@@ -182,14 +184,14 @@ func ask(ctx context.Context, s *httptest.Server, d demand) (reply, error) {
 	}
 	resp, err := s.Client().Do(r)
 	if err != nil {
-		return reply{}, err
+		return httptesting.Reply{}, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return reply{resp, string(text)}, err
+	return httptesting.Reply{Response: resp, Text: string(text)}, err
 }
 
-func mustAsk(t *testing.T, s *httptest.Server, d demand) reply {
+func mustAsk(t *testing.T, s *httptest.Server, d demand) httptesting.Reply {
 	t.Helper()
 	r, err := ask(t.Context(), s, d)
 	if err != nil {
@@ -199,9 +201,9 @@ func mustAsk(t *testing.T, s *httptest.Server, d demand) reply {
 }
 
 // asking sends a demand from another goroutine.
-func asking(t *testing.T, s *httptest.Server, d demand) <-chan reply {
+func asking(t *testing.T, s *httptest.Server, d demand) <-chan httptesting.Reply {
 	t.Helper()
-	c := make(chan reply, 1)
+	c := make(chan httptesting.Reply, 1)
 	go func() {
 		r, err := ask(t.Context(), s, d)
 		if err != nil {
@@ -213,10 +215,10 @@ func asking(t *testing.T, s *httptest.Server, d demand) <-chan reply {
 }
 
 // wantReplay fails the test unless r is first, replayed.
-func (r reply) wantReplay(t *testing.T, first reply) {
+func wantReplay(t *testing.T, r, first httptesting.Reply) {
 	t.Helper()
-	if r.StatusCode != first.StatusCode || r.text != first.text {
-		t.Errorf("replayed %d %q, want %d %q", r.StatusCode, r.text, first.StatusCode, first.text)
+	if r.StatusCode != first.StatusCode || r.Text != first.Text {
+		t.Errorf("replayed %d %q, want %d %q", r.StatusCode, r.Text, first.StatusCode, first.Text)
 	}
 	if r.Header.Get("Idempotency-Replayed") != "true" || first.Header.Get("Idempotency-Replayed") != "" {
 		t.Errorf("Idempotency-Replayed: first %q, then %q", first.Header.Get("Idempotency-Replayed"), r.Header.Get("Idempotency-Replayed"))

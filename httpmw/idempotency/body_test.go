@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -31,11 +32,11 @@ func around(do func(w http.ResponseWriter, r *http.Request), next http.Handler) 
 }
 
 // eachSending runs test over both protocols, with and without a Content-Length.
-func eachSending(t *testing.T, test func(t *testing.T, p protocol, chunked bool)) {
+func eachSending(t *testing.T, test func(t *testing.T, p httptesting.Protocol, chunked bool)) {
 	t.Parallel()
-	for _, p := range protocols {
+	for _, p := range httptesting.Protocols {
 		for _, chunked := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/chunked=%v", p.name, chunked), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/chunked=%v", p.Name, chunked), func(t *testing.T) {
 				t.Parallel()
 				test(t, p, chunked)
 			})
@@ -110,13 +111,13 @@ func TestBodyConsumed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachSending(t, func(t *testing.T, p protocol, chunked bool) {
+			eachSending(t, func(t *testing.T, p httptesting.Protocol, chunked bool) {
 				b := oneBank(t)
 				mux := http.NewServeMux()
 				mux.Handle("/", around(tt.consume, b.once(b.locks()).Handler(b.pay(http.StatusCreated))))
-				s := p.serve(t, mux)
+				s := p.Serve(t, mux)
 				for _, body := range tt.bodies {
-					mustAsk(t, s, demand{key: "k-1", header: tt.header, body: body, chunked: chunked}).want(t, http.StatusInternalServerError)
+					mustAsk(t, s, demand{key: "k-1", header: tt.header, body: body, chunked: chunked}).Want(t, http.StatusInternalServerError)
 				}
 				b.wantEffects(0)
 				b.wantLog("put the middleware outside")
@@ -129,14 +130,14 @@ func TestBodyConsumed(t *testing.T) {
 // and the body is net/http's own.
 func TestBodyConsumedInPart(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			b := oneBank(t)
 			peek := func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 2)) }
 			mux := http.NewServeMux()
 			mux.Handle("/", around(peek, b.once(b.locks()).Handler(b.pay(http.StatusCreated))))
-			mustAsk(t, p.serve(t, mux), demand{key: "k-1", body: "to=bob"}).want(t, http.StatusInternalServerError)
+			mustAsk(t, p.Serve(t, mux), demand{key: "k-1", body: "to=bob"}).Want(t, http.StatusInternalServerError)
 			b.wantEffects(0)
 			b.wantLog("put the middleware outside")
 		})
@@ -152,14 +153,14 @@ func TestBodyConsumedAroundMiddleware(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/", b.once(locks).Handler(b.pay(http.StatusCreated)))
 	limit := httpmw.New(ratelimit.OneAtATime(locks, "user"), httpmw.Header(user))
-	s := serve(t, around(func(_ http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, around(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadFull(r.Body, make([]byte, len(r.Header.Get("X-Peek"))))
 	}, limit.Handler(mux)))
 	d := demand{key: "k-1", body: "to=bob", header: http.Header{"X-Peek": {"12"}}}
-	mustAsk(t, s, d).want(t, http.StatusInternalServerError)
+	mustAsk(t, s, d).Want(t, http.StatusInternalServerError)
 	b.wantEffects(0)
 	d.header = nil
-	mustAsk(t, s, d).want(t, http.StatusCreated)
+	mustAsk(t, s, d).Want(t, http.StatusCreated)
 	b.wantEffects(1)
 }
 
@@ -175,14 +176,14 @@ func TestBodyConsumedBelowMiddleware(t *testing.T) {
 	peek := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadFull(r.Body, make([]byte, len(r.Header.Get("X-Peek"))))
 	}
-	s := serve(t, limit.Handler(around(peek, mux)))
+	s := httptesting.Serve(t, limit.Handler(around(peek, mux)))
 	for _, chunked := range []bool{false, true} {
 		d := demand{key: "k-1", body: "to=bob", chunked: chunked, header: http.Header{"X-Peek": {"12"}}}
-		mustAsk(t, s, d).want(t, http.StatusInternalServerError)
+		mustAsk(t, s, d).Want(t, http.StatusInternalServerError)
 	}
 	b.wantEffects(0)
 	b.wantLog("put the middleware outside")
-	mustAsk(t, s, demand{key: "k-1", body: "to=bob", chunked: true}).want(t, http.StatusCreated)
+	mustAsk(t, s, demand{key: "k-1", body: "to=bob", chunked: true}).Want(t, http.StatusCreated)
 	b.wantEffects(1)
 }
 
@@ -258,12 +259,12 @@ func TestBodyRestored(t *testing.T) {
 		"gunzipped, long": {gunzip(t, func(*http.Request) {}), nil, gzipped, [2]string{long, long + "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachSending(t, func(t *testing.T, p protocol, chunked bool) {
+			eachSending(t, func(t *testing.T, p httptesting.Protocol, chunked bool) {
 				b := oneBank(t)
 				mux := http.NewServeMux()
 				mux.Handle("/", around(tt.around, b.once(b.locks()).Handler(b.pay(http.StatusCreated))))
-				s := p.serve(t, mux)
-				send := func(text string) reply {
+				s := p.Serve(t, mux)
+				send := func(text string) httptesting.Reply {
 					d := demand{key: "k-1", header: maps.Clone(tt.header), body: text, chunked: chunked}
 					if tt.encode != nil {
 						d.body, d.header = tt.encode(text), http.Header{"Content-Encoding": {"gzip"}}
@@ -271,9 +272,9 @@ func TestBodyRestored(t *testing.T) {
 					return mustAsk(t, s, d)
 				}
 				first := send(tt.bodies[0])
-				first.want(t, http.StatusCreated)
-				send(tt.bodies[0]).wantReplay(t, first)
-				send(tt.bodies[1]).want(t, http.StatusUnprocessableEntity)
+				first.Want(t, http.StatusCreated)
+				wantReplay(t, send(tt.bodies[0]), first)
+				send(tt.bodies[1]).Want(t, http.StatusUnprocessableEntity)
 				if n := b.number("SELECT count(*) FROM ledger WHERE note = $1", tt.bodies[0]); n != 1 {
 					t.Errorf("%d effects of the body, want 1", n)
 				}
@@ -285,19 +286,19 @@ func TestBodyRestored(t *testing.T) {
 // Parsing a form from an empty body consumes nothing.
 func TestBodyEmpty(t *testing.T) {
 	t.Parallel()
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			b := oneBank(t)
 			parse := func(_ http.ResponseWriter, r *http.Request) { _ = r.FormValue("to") }
 			mux := http.NewServeMux()
 			mux.Handle("/", around(parse, b.once(b.locks()).Handler(b.pay(http.StatusCreated))))
-			s := p.serve(t, http.MaxBytesHandler(mux, 1))
+			s := p.Serve(t, http.MaxBytesHandler(mux, 1))
 			for _, h := range []http.Header{nil, contentType(formType)} {
 				d := demand{key: "k-1", header: h, path: "/?to=bob", who: "ada-" + h.Get("Content-Type")}
 				first := mustAsk(t, s, d)
-				first.want(t, http.StatusCreated)
-				mustAsk(t, s, d).wantReplay(t, first)
+				first.Want(t, http.StatusCreated)
+				wantReplay(t, mustAsk(t, s, d), first)
 			}
 		})
 	}
@@ -359,7 +360,7 @@ func TestFormFilesAfterPanic(t *testing.T) {
 		files <- uploaded(t, r)
 		panic("broken")
 	})))
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if recover() != nil {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -368,7 +369,7 @@ func TestFormFilesAfterPanic(t *testing.T) {
 		mux.ServeHTTP(w, r)
 	}))
 	upload(t, s)
-	file := receive(t, files, "file")
+	file := httptesting.Receive(t, files, "file")
 	s.Close() // waits until the server has cleaned up
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)

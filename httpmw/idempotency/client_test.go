@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -12,9 +13,9 @@ import (
 // on and writes a response. The retry gets that response.
 func TestClientGone(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			g.inside <- r
+			g.Inside <- r
 			<-r.Context().Done()
 			b.record(r)
 			w.WriteHeader(http.StatusCreated)
@@ -25,9 +26,9 @@ func TestClientGone(t *testing.T) {
 			_, err := ask(ctx, s, demand{key: "k-1"})
 			gone <- err
 		}()
-		receive(t, g.inside, "request")
+		httptesting.Receive(t, g.Inside, "request")
 		cancel()
-		if err := receive(t, gone, "end of the client"); err == nil {
+		if err := httptesting.Receive(t, gone, "end of the client"); err == nil {
 			t.Error("the client got a response")
 		}
 		lockertest.Eventually(t, "the retry gets the response", func() bool {
@@ -43,8 +44,8 @@ func TestFirstByte(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
 		here := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
-		meanwhile := make(chan reply, 1)
-		around := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		meanwhile := make(chan httptesting.Reply, 1)
+		around := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			here.Config.Handler.ServeHTTP(beginning{w, func() {
 				if response, err := ask(t.Context(), there, demand{key: "k-1"}); err == nil {
 					meanwhile <- response
@@ -52,7 +53,7 @@ func TestFirstByte(t *testing.T) {
 			}}, r)
 		}))
 		first := mustAsk(t, around, demand{key: "k-1"})
-		receive(t, meanwhile, "response of the meantime").wantReplay(t, first)
+		wantReplay(t, httptesting.Receive(t, meanwhile, "response of the meantime"), first)
 	})
 }
 

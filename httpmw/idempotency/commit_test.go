@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 )
 
@@ -91,7 +92,7 @@ func TestCommitUnknown(t *testing.T) {
 
 				m.next.Store(int32(tt.fault))
 				r := mustAsk(t, s, demand{key: "k-1"})
-				r.want(t, http.StatusServiceUnavailable)
+				r.Want(t, http.StatusServiceUnavailable)
 				if r.Header.Get("Retry-After") == "" {
 					t.Error("503 without Retry-After")
 				}
@@ -113,7 +114,7 @@ func TestCommitUnknown(t *testing.T) {
 // everything.
 func TestSerializationFailure(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelSerializable})),
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				tx, _ := idempotency.Tx(r.Context())
@@ -126,17 +127,17 @@ func TestSerializationFailure(t *testing.T) {
 				}
 			}))
 		one, two := asking(t, s, demand{key: "k-1", body: "1"}), asking(t, s, demand{key: "k-2", body: "2"})
-		receive(t, g.inside, "first request")
-		receive(t, g.inside, "second request")
-		close(g.leave)
-		codes := []int{receive(t, one, "first response").StatusCode, receive(t, two, "second response").StatusCode}
+		httptesting.Receive(t, g.Inside, "first request")
+		httptesting.Receive(t, g.Inside, "second request")
+		close(g.Leave)
+		codes := []int{httptesting.Receive(t, one, "first response").StatusCode, httptesting.Receive(t, two, "second response").StatusCode}
 		if codes[0]+codes[1] != http.StatusOK+http.StatusServiceUnavailable {
 			t.Errorf("responses %v, want 200 and 503", codes)
 		}
 		b.wantEffects(1)
 		b.wantLog("40001")
 		for _, d := range []demand{{key: "k-1", body: "1"}, {key: "k-2", body: "2"}} {
-			mustAsk(t, s, d).want(t, http.StatusOK)
+			mustAsk(t, s, d).Want(t, http.StatusOK)
 		}
 		b.wantEffects(2)
 	})

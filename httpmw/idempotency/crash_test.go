@@ -14,6 +14,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/subprocess"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -92,7 +93,7 @@ func (c crash) start(t *testing.T) (*httptest.Server, *subprocess.Process) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, http.NotFoundHandler()) // for its client
+	s := httptesting.Serve(t, http.NotFoundHandler()) // for its client
 	s.URL = "http://" + address
 	return s, p
 }
@@ -116,21 +117,21 @@ func TestCrash(t *testing.T) {
 				if r, err := ask(t.Context(), doomed, demand{key: "k-1"}); err == nil {
 					t.Fatalf("status %d, want a crash", r.StatusCode)
 				}
-				receive(t, process.Ended(), "end of the instance")
+				httptesting.Receive(t, process.Ended(), "end of the instance")
 				if err := process.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 					t.Fatalf("the instance ended with %v, want a kill", err)
 				}
 				b.wantEffects(tt.effects)
 
 				s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
-				var r reply
+				var r httptesting.Reply
 				lockertest.Eventually(t, "the dead one's lock is free", func() bool {
 					r = mustAsk(t, s, demand{key: "k-1"})
 					return r.StatusCode != http.StatusConflict
 				})
-				r.want(t, http.StatusCreated)
-				if got := r.Header.Get("Idempotency-Replayed"); got != tt.replayed || r.text != "paid" {
-					t.Errorf("replayed %q, %q; want %q, paid", got, r.text, tt.replayed)
+				r.Want(t, http.StatusCreated)
+				if got := r.Header.Get("Idempotency-Replayed"); got != tt.replayed || r.Text != "paid" {
+					t.Errorf("replayed %q, %q; want %q, paid", got, r.Text, tt.replayed)
 				}
 				b.wantEffects(1)
 			})

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -24,30 +25,30 @@ func TestDatabaseAway(t *testing.T) {
 			t.Parallel()
 			c := pgtest.New(t, pgtest.WithSettings(map[string]string{"synchronous_commit": "on"}))
 			b := newBank(t, driver, c.DSN(""))
-			g := newGate(t)
+			g := httptesting.NewGate(t)
 			i := b.once(b.locks())
 			gated := b.serve(i, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				b.record(r)
 				g.ServeHTTP(w, r)
 			}))
 			s := b.serve(i, b.pay(http.StatusOK))
-			mustAsk(t, s, demand{key: "k-0"}).want(t, http.StatusOK)
+			mustAsk(t, s, demand{key: "k-0"}).Want(t, http.StatusOK)
 
 			first := asking(t, gated, demand{key: "k-1"})
-			receive(t, g.inside, "first request")
+			httptesting.Receive(t, g.Inside, "first request")
 			if err := c.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			close(g.leave)
-			receive(t, first, "response without a server").want(t, http.StatusServiceUnavailable)
+			close(g.Leave)
+			httptesting.Receive(t, first, "response without a server").Want(t, http.StatusServiceUnavailable)
 			for _, key := range []string{"k-0", "k-1"} {
-				mustAsk(t, s, demand{key: key}).want(t, http.StatusServiceUnavailable)
+				mustAsk(t, s, demand{key: key}).Want(t, http.StatusServiceUnavailable)
 			}
 			b.wantLog("unavailable")
 			if err := c.StartAgain(); err != nil {
 				t.Fatal(err)
 			}
-			var r reply
+			var r httptesting.Reply
 			lockertest.Eventually(t, "the retry is served", func() bool {
 				r = mustAsk(t, s, demand{key: "k-1"})
 				return r.StatusCode == http.StatusOK

@@ -19,14 +19,14 @@ func (b *bank) wantDisposition(t *testing.T, i *idempotency.Middleware, status, 
 	before, runs := b.number("SELECT count(*) FROM ledger"), b.runs.Load()
 	d := demand{key: fmt.Sprint("k-", status)}
 	first := mustAsk(t, s, d)
-	first.want(t, status)
+	first.Want(t, status)
 	again := mustAsk(t, s, d)
-	again.want(t, status)
+	again.Want(t, status)
 	if got := b.number("SELECT count(*) FROM ledger") - before; got != effects {
 		t.Errorf("%d effects, want %d", got, effects)
 	}
 	if replayed {
-		again.wantReplay(t, first)
+		wantReplay(t, again, first)
 	}
 	if got := b.runs.Load() - runs; got != map[bool]int32{true: 1, false: 2}[replayed] {
 		t.Errorf("%d runs, want a replay: %v", got, replayed)
@@ -82,10 +82,10 @@ func TestErrorWhenInterrupted(t *testing.T) {
 				d, inside := demand{key: "k-1"}, make(chan struct{}, 1)
 				end := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 				if r := b.interrupt(in, i.Handler(b.waits(inside, end)), inside, d); r != nil {
-					r.want(t, status)
+					r.Want(t, status)
 				}
 				again := b.retry(b.serve(i, b.pay(http.StatusCreated)), d)
-				if again.want(t, http.StatusCreated); again.Header.Get("Idempotency-Replayed") != "" {
+				if again.Want(t, http.StatusCreated); again.Header.Get("Idempotency-Replayed") != "" {
 					t.Error("the error of an interrupted handler was stored")
 				}
 				b.wantEffects(1)
@@ -101,9 +101,9 @@ func TestCorrectedPayload(t *testing.T) {
 	i := b.once(b.locks())
 	for _, status := range []int{400, 403, 404, 415, 422} {
 		d := demand{key: fmt.Sprint("k-", status), body: "10 to nobody"}
-		mustAsk(t, b.serve(i, b.pay(status)), d).want(t, status)
+		mustAsk(t, b.serve(i, b.pay(status)), d).Want(t, status)
 		d.body = "10 to bob"
-		mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), d).want(t, http.StatusCreated)
+		mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), d).Want(t, http.StatusCreated)
 	}
 	b.wantEffects(5)
 }

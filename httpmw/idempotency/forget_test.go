@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ func TestForget(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		s := b.serve(i, b.pay(http.StatusCreated))
-		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 		b.do(`INSERT INTO latchkey_responses (key, fingerprint, status, created_at)
 			SELECT sha256(n::text::bytea), '', 200, now() - interval '2 days' FROM generate_series(1, 2500) n`)
 		for _, want := range []int64{2500, 0} {
@@ -28,7 +29,7 @@ func TestForget(t *testing.T) {
 		if n, err := i.Forget(t.Context(), time.Microsecond); n != 1 || err != nil {
 			t.Errorf("forgot %d, %v; want 1", n, err)
 		}
-		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 		b.wantEffects(2)
 
 		if _, err := i.Forget(t.Context(), 0); err == nil {
@@ -60,7 +61,7 @@ func TestForgetTwice(t *testing.T) {
 		if _, err := tx.Exec("DELETE FROM latchkey_responses WHERE key IN (SELECT key FROM latchkey_responses ORDER BY created_at LIMIT 500)"); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), httptesting.Patience)
 		defer cancel()
 		if n, err := i.Forget(ctx, time.Hour); n != 2000 || err != nil {
 			t.Errorf("forgot %d, %v; want 2000, without a wait for the other", n, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -56,10 +57,10 @@ func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 		}
 		w.WriteHeader(status)
 	}))
-	mustAsk(b.t, s, demand{key: "k-1"}).want(b.t, response)
+	mustAsk(b.t, s, demand{key: "k-1"}).Want(b.t, response)
 	again := b.serve(i, b.pay(http.StatusCreated))
 	busy := mustAsk(b.t, again, demand{key: "k-1"}) // the lock is free; the row is not
-	busy.want(b.t, http.StatusConflict)
+	busy.Want(b.t, http.StatusConflict)
 	if got := busy.Header.Get("Retry-After"); got != "2" {
 		b.t.Errorf("Retry-After %q, want 2: the lock knows no better", got)
 	}
@@ -73,10 +74,10 @@ func (b *bank) frozen(c *pgtest.Cluster, status, response int) {
 	})
 	r := mustAsk(b.t, again, demand{key: "k-1"})
 	if r.Header.Get("Idempotency-Replayed") == "" { // it was rolled back
-		r.want(b.t, http.StatusCreated)
+		r.Want(b.t, http.StatusCreated)
 		status = http.StatusCreated
 	}
-	r.want(b.t, status)
+	r.Want(b.t, status)
 	b.wantEffects(map[int]int{http.StatusCreated: 1}[status])
 }
 
@@ -95,15 +96,15 @@ func TestServerFrozen(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, key := range []string{"k-0", "k-1"} { // a connection of the pool, a new one
-				mustAsk(t, s, demand{key: key}).want(t, http.StatusServiceUnavailable)
+				mustAsk(t, s, demand{key: key}).Want(t, http.StatusServiceUnavailable)
 			}
 			b.wantLog("unavailable")
 			if err := c.Thaw(); err != nil {
 				t.Fatal(err)
 			}
 			lockertest.Eventually(t, "no connection is kept", func() bool { return b.db.Stats().InUse == 0 })
-			mustAsk(t, s, demand{key: "k-0"}).wantReplay(t, first)
-			mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
+			wantReplay(t, mustAsk(t, s, demand{key: "k-0"}), first)
+			mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 			b.wantEffects(2)
 		})
 	}
@@ -113,7 +114,7 @@ func TestServerFrozen(t *testing.T) {
 // Then another request does the effect, and the holder's response is an error.
 func TestHolderFrozen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		open := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen()) // as if its lock were lost
 		frozen := b.serve(b.onceBy(open, idempotency.WithMaxIdle(100*time.Millisecond)), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
@@ -121,16 +122,16 @@ func TestHolderFrozen(t *testing.T) {
 		}))
 		other := b.serve(b.onceBy(open), b.pay(http.StatusCreated))
 		first := asking(t, frozen, demand{key: "k-1"})
-		receive(t, g.inside, "first request")
-		var r reply
+		httptesting.Receive(t, g.Inside, "first request")
+		var r httptesting.Reply
 		lockertest.Eventually(t, "the key is free", func() bool {
 			r = mustAsk(t, other, demand{key: "k-1"})
 			return r.StatusCode != http.StatusConflict
 		})
-		r.want(t, http.StatusCreated)
-		close(g.leave)
-		receive(t, first, "first response").want(t, http.StatusServiceUnavailable)
-		mustAsk(t, frozen, demand{key: "k-1"}).wantReplay(t, r)
+		r.Want(t, http.StatusCreated)
+		close(g.Leave)
+		httptesting.Receive(t, first, "first response").Want(t, http.StatusServiceUnavailable)
+		wantReplay(t, mustAsk(t, frozen, demand{key: "k-1"}), r)
 		b.wantEffects(1)
 	})
 }
@@ -155,7 +156,7 @@ func TestSettings(t *testing.T) {
 					}
 					_, _ = io.WriteString(w, settings)
 				}))
-				if got := mustAsk(t, s, demand{key: "k-" + name}).text; got != tt.want {
+				if got := mustAsk(t, s, demand{key: "k-" + name}).Text; got != tt.want {
 					t.Errorf("settings %q, want %q", got, tt.want)
 				}
 			})

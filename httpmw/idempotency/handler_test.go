@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -40,7 +41,7 @@ func TestPanic(t *testing.T) {
 					t.Errorf("%d effects of a handler that panicked", n)
 				}
 				r := mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), d)
-				r.want(t, http.StatusCreated)
+				r.Want(t, http.StatusCreated)
 				if r.Header.Get("Idempotency-Replayed") != "" {
 					t.Error("the response of a handler that panicked was stored")
 				}
@@ -67,18 +68,18 @@ func TestSizes(t *testing.T) {
 	s := b.serve(b.once(locks, idempotency.WithMaxResponse(5), idempotency.WithMaxBody(3)), h)
 	more := func(text string) http.Header { return http.Header{"X-More": {text}} }
 
-	mustAsk(t, s, demand{key: "k-1", body: "1234"}).want(t, http.StatusRequestEntityTooLarge)
-	mustAsk(t, s, demand{key: "k-2", header: more("56")}).want(t, http.StatusInternalServerError)
+	mustAsk(t, s, demand{key: "k-1", body: "1234"}).Want(t, http.StatusRequestEntityTooLarge)
+	mustAsk(t, s, demand{key: "k-2", header: more("56")}).Want(t, http.StatusInternalServerError)
 	if !errors.Is(wrote, idempotency.ErrResponseTooLarge) {
 		t.Errorf("Write: %v, want ErrResponseTooLarge", wrote)
 	}
 	b.wantLog("WithMaxResponse")
 	b.wantEffects(0)
-	mustAsk(t, s, demand{key: "k-2", body: "123", header: more("5")}).want(t, http.StatusOK)
+	mustAsk(t, s, demand{key: "k-2", body: "123", header: more("5")}).Want(t, http.StatusOK)
 	b.wantEffects(1)
 
-	around := serve(t, http.MaxBytesHandler(s.Config.Handler, 1)) // a limit of another handler
-	mustAsk(t, around, demand{key: "k-3", body: "12"}).want(t, http.StatusRequestEntityTooLarge)
+	around := httptesting.Serve(t, http.MaxBytesHandler(s.Config.Handler, 1)) // a limit of another handler
+	mustAsk(t, around, demand{key: "k-3", body: "12"}).Want(t, http.StatusRequestEntityTooLarge)
 }
 
 // The handler's ResponseWriter is like net/http's, without the methods that
@@ -119,7 +120,7 @@ func TestResponseWriter(t *testing.T) {
 	}))
 	for _, replayed := range []string{"", "true"} {
 		r := mustAsk(t, s, demand{key: "k-1"})
-		r.want(t, http.StatusNoContent)
+		r.Want(t, http.StatusNoContent)
 		if r.Header.Get("X-Early") != "1" || r.Header.Get("X-Late") != "" || r.Header.Get("Idempotency-Replayed") != replayed {
 			t.Errorf("header %v", r.Header)
 		}
@@ -178,9 +179,9 @@ func TestWithRejectionInFlight(t *testing.T) {
 	} {
 		s := b.serve(b.once(locker{sqllock.ErrHeld}, tt.opts...), b.pay(http.StatusCreated))
 		r := mustAsk(t, s, demand{key: "k-1"})
-		r.want(t, http.StatusConflict)
-		if got := r.Header.Get("RateLimit-Policy"); r.text != tt.body+"\n" || got != tt.policy || r.Header.Get("Retry-After") != "1" {
-			t.Errorf("%s: %s %v, want %s", name, r.text, r.Header, tt.body)
+		r.Want(t, http.StatusConflict)
+		if got := r.Header.Get("RateLimit-Policy"); r.Text != tt.body+"\n" || got != tt.policy || r.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %s %v, want %s", name, r.Text, r.Header, tt.body)
 		}
 	}
 }
@@ -192,8 +193,8 @@ func TestRejectHandlerGetsSQLState(t *testing.T) {
 	errs := make(chan error, 1)
 	seen := httpmw.WithRejectHandler(func(_ http.ResponseWriter, _ *http.Request, err error) { errs <- err })
 	s := b.serve(b.once(sqllock.NewMemory(), idempotency.WithRejection(seen)), b.pay(http.StatusCreated))
-	mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
-	err := receive(t, errs, "error")
+	mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
+	err := httptesting.Receive(t, errs, "error")
 	var server interface{ SQLState() string }
 	if !errors.As(err, &server) || server.SQLState() != "42P01" || strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("the reject handler gets %v, want SQLSTATE 42P01", err)
@@ -239,9 +240,9 @@ func TestSwitchingProtocols(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		i := b.once(b.locks())
 		s := b.serve(i, b.pay(http.StatusSwitchingProtocols))
-		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
 		b.wantLog("cannot switch protocols")
 		b.wantEffects(0)
-		mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
+		mustAsk(t, b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -39,14 +40,14 @@ func TestHeadersAround(t *testing.T) {
 	inner := http.NewServeMux()
 	inner.Handle("/", b.once(b.locks()).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	id := 0
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id++
 		w.Header().Set("X-Request-Id", string(rune('0'+id)))
 		inner.ServeHTTP(w, r)
 	}))
 	for _, want := range []string{"1", "2"} {
 		r := mustAsk(t, s, demand{key: "k-1"})
-		r.want(t, http.StatusOK)
+		r.Want(t, http.StatusOK)
 		if got := r.Header.Get("X-Request-Id"); got != want {
 			t.Errorf("request id %q, want %s", got, want)
 		}
@@ -107,7 +108,7 @@ func TestHeadersRemoved(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 			h.Del("X-Too-Late")
 		})))
-		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := httptesting.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, name := range []string{
 				"Cache-Control", "Content-Security-Policy", "Set-Cookie", "X-Emptied", "X-Changed", "X-Too-Late", "X-Kept",
 			} {
@@ -116,7 +117,7 @@ func TestHeadersRemoved(t *testing.T) {
 			route.ServeHTTP(w, r)
 		}))
 		first, again := mustAsk(t, s, demand{key: "k-1"}), mustAsk(t, s, demand{key: "k-1"})
-		again.wantReplay(t, first)
+		wantReplay(t, again, first)
 		for name, want := range map[string][2]string{
 			"Cache-Control":           {},
 			"Content-Security-Policy": {},
@@ -143,8 +144,8 @@ func TestHeadersWithoutValues(t *testing.T) {
 			_, _ = io.WriteString(w, "<html>")
 		}))
 		first, again := mustAsk(t, s, demand{key: "k-1"}), mustAsk(t, s, demand{key: "k-1"})
-		again.wantReplay(t, first)
-		for _, r := range []reply{first, again} {
+		wantReplay(t, again, first)
+		for _, r := range []httptesting.Reply{first, again} {
 			if r.Header["Content-Type"] != nil || r.Header["Date"] != nil {
 				t.Errorf("header %v, want neither Content-Type nor Date", r.Header)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -27,7 +28,7 @@ type interruption struct {
 
 var interruptions = []interruption{
 	{"client leaves", false, context.Canceled, func(_ *bank, leave, _ context.CancelFunc) { leave() }},
-	{"lock lost", true, sqllock.ErrLost, func(b *bank, _, _ context.CancelFunc) { terminate(b.t, b.db) }},
+	{"lock lost", true, sqllock.ErrLost, func(b *bank, _, _ context.CancelFunc) { httptesting.Terminate(b.t, b.db) }},
 	{"shutdown", true, context.Canceled, func(_ *bank, _, shutdown context.CancelFunc) { shutdown() }},
 }
 
@@ -43,7 +44,7 @@ func eachInterruption(t *testing.T, test func(t *testing.T, b *bank, in interrup
 
 // interrupt sends d to h, and interrupts the request once inside has a token
 // from h. The reply is nil if the client has left.
-func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}, d demand) *reply {
+func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}, d demand) *httptesting.Reply {
 	b.t.Helper()
 	base, shutdown := context.WithCancel(b.t.Context())
 	defer shutdown()
@@ -57,7 +58,7 @@ func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}
 	client, leave := context.WithCancel(b.t.Context())
 	defer leave()
 	type outcome struct {
-		reply reply
+		reply httptesting.Reply
 		err   error
 	}
 	outcomes := make(chan outcome, 1)
@@ -65,9 +66,9 @@ func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}
 		r, err := ask(client, s, d)
 		outcomes <- outcome{r, err}
 	}()
-	receive(b.t, inside, "start of the handler")
+	httptesting.Receive(b.t, inside, "start of the handler")
 	in.now(b, leave, shutdown)
-	o := receive(b.t, outcomes, "end of the request")
+	o := httptesting.Receive(b.t, outcomes, "end of the request")
 	switch {
 	case !in.clientStays:
 		return nil
@@ -78,7 +79,7 @@ func (b *bank) interrupt(in interruption, h http.Handler, inside <-chan struct{}
 }
 
 // retry sends d to s until no earlier lock or transaction blocks it.
-func (b *bank) retry(s *httptest.Server, d demand) (r reply) {
+func (b *bank) retry(s *httptest.Server, d demand) (r httptesting.Reply) {
 	b.t.Helper()
 	lockertest.Eventually(b.t, "the retry is served", func() bool {
 		r = mustAsk(b.t, s, d)
@@ -118,16 +119,16 @@ func TestInterrupted(t *testing.T) {
 				i, d, inside := b.once(b.locks(), told), demand{key: "k-1", body: "debit"}, make(chan struct{}, 1)
 				r := b.interrupt(in, i.Handler(b.waits(inside, end)), inside, d)
 				if r != nil {
-					r.want(t, http.StatusServiceUnavailable)
+					r.Want(t, http.StatusServiceUnavailable)
 					if r.Header.Get("Retry-After") == "" || r.Header.Get("X-Receipt") != "" {
 						t.Errorf("header %v, want Retry-After and nothing of the handler's", r.Header)
 					}
 				}
-				if err := receive(t, reasons, "reason"); !errors.Is(err, in.cause) {
+				if err := httptesting.Receive(t, reasons, "reason"); !errors.Is(err, in.cause) {
 					t.Errorf("reason %v, want %v", err, in.cause)
 				}
 				again := b.retry(b.serve(i, b.pay(http.StatusCreated)), d)
-				again.want(t, http.StatusCreated)
+				again.Want(t, http.StatusCreated)
 				if again.Header.Get("Idempotency-Replayed") != "" {
 					t.Error("the response of an interrupted handler was stored")
 				}
@@ -173,7 +174,7 @@ func TestInterruptedPanic(t *testing.T) {
 				end()
 			})), inside, d)
 			r := b.retry(b.serve(i, b.pay(http.StatusCreated)), d)
-			if r.want(t, http.StatusCreated); r.Header.Get("Idempotency-Replayed") != "" {
+			if r.Want(t, http.StatusCreated); r.Header.Get("Idempotency-Replayed") != "" {
 				t.Error("the response of a handler that panicked was stored")
 			}
 			b.wantEffects(1)
@@ -188,12 +189,12 @@ func TestLockLostSeenFirst(t *testing.T) {
 		i, d := b.once(b.locks()), demand{key: "k-1"}
 		s := b.serve(i, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			b.record(r)
-			terminate(t, b.db)
+			httptesting.Terminate(t, b.db)
 			lock, _ := sqllock.FromContext(r.Context())
 			lockertest.Eventually(t, "the lock is lost", func() bool { return lock.Err() != nil })
 		}))
-		mustAsk(t, s, d).want(t, http.StatusServiceUnavailable)
-		b.retry(b.serve(i, b.pay(http.StatusCreated)), d).want(t, http.StatusCreated)
+		mustAsk(t, s, d).Want(t, http.StatusServiceUnavailable)
+		b.retry(b.serve(i, b.pay(http.StatusCreated)), d).Want(t, http.StatusCreated)
 		b.wantEffects(1)
 	})
 }
@@ -209,8 +210,8 @@ func TestUnlockedEarly(t *testing.T) {
 			}
 		}))
 		first := mustAsk(t, s, demand{key: "k-1"})
-		first.want(t, http.StatusOK)
-		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, first)
+		first.Want(t, http.StatusOK)
+		wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
 		b.wantEffects(1)
 	})
 }

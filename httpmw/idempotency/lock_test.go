@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -18,7 +19,7 @@ func TestFailsClosed(t *testing.T) {
 	b := oneBank(t)
 	s := b.serve(b.once(locker{err: sqllock.ErrUnavailable}), b.pay(http.StatusCreated))
 	r := mustAsk(t, s, demand{key: "k-1"})
-	r.want(t, http.StatusServiceUnavailable)
+	r.Want(t, http.StatusServiceUnavailable)
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("503 without Retry-After")
 	}
@@ -33,10 +34,10 @@ func TestDryRun(t *testing.T) {
 	b := oneBank(t)
 	l := ratelimit.OneAtATime(locker{err: sqllock.ErrHeld}, "pay", ratelimit.WithDryRun())
 	s := b.serve(b.onceBy(l), b.pay(http.StatusCreated))
-	mustAsk(t, s, demand{}).want(t, http.StatusBadRequest)
+	mustAsk(t, s, demand{}).Want(t, http.StatusBadRequest)
 	first := mustAsk(t, s, demand{key: "k-1"})
-	first.want(t, http.StatusCreated)
-	mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, first)
+	first.Want(t, http.StatusCreated)
+	wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
 	b.wantEffects(1)
 }
 
@@ -44,20 +45,20 @@ func TestDryRun(t *testing.T) {
 // request, and gets its response. The primary key of the table makes it wait.
 func TestFailsOpen(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
 		s := b.serve(b.onceBy(away), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			g.ServeHTTP(w, r)
 		}))
 		first := asking(t, s, demand{key: "k-1"})
-		receive(t, g.inside, "first request")
-		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusConflict) // it has waited without success
+		httptesting.Receive(t, g.Inside, "first request")
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusConflict) // it has waited without success
 		second := asking(t, s, demand{key: "k-1"})
 		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.leave)
-		replay := receive(t, second, "second response")
-		replay.wantReplay(t, receive(t, first, "first response"))
+		close(g.Leave)
+		replay := httptesting.Receive(t, second, "second response")
+		wantReplay(t, replay, httptesting.Receive(t, first, "first response"))
 		b.wantEffects(1)
 		if n := b.runs.Load(); n != 1 {
 			t.Errorf("the handler ran %d times", n)
@@ -69,23 +70,23 @@ func TestFailsOpen(t *testing.T) {
 // effect.
 func TestFailsOpenAfterRollback(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
 		s := b.serve(b.onceBy(away), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			if b.runs.Load() == 1 {
-				g.inside <- r
-				stay(g.test, g.leave)
+				g.Inside <- r
+				g.Stay()
 				w.WriteHeader(http.StatusInternalServerError)
 			}
 		}))
 		first := asking(t, s, demand{key: "k-1"})
-		receive(t, g.inside, "first request")
+		httptesting.Receive(t, g.Inside, "first request")
 		second := asking(t, s, demand{key: "k-1"})
 		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.leave)
-		receive(t, first, "first response").want(t, http.StatusInternalServerError)
-		receive(t, second, "second response").want(t, http.StatusOK)
+		close(g.Leave)
+		httptesting.Receive(t, first, "first response").Want(t, http.StatusInternalServerError)
+		httptesting.Receive(t, second, "second response").Want(t, http.StatusOK)
 		b.wantEffects(1)
 	})
 }
@@ -94,24 +95,24 @@ func TestFailsOpenAfterRollback(t *testing.T) {
 // request comes between.
 func TestStoredErrorIsNotOvertaken(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		away := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen())
 		s := b.serve(b.onceBy(away), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			if b.runs.Load() == 1 {
-				g.inside <- r
-				stay(g.test, g.leave)
+				g.Inside <- r
+				g.Stay()
 				w.WriteHeader(http.StatusPaymentRequired)
 			}
 		}))
 		first := asking(t, s, demand{key: "k-1"})
-		receive(t, g.inside, "first request")
+		httptesting.Receive(t, g.Inside, "first request")
 		second := asking(t, s, demand{key: "k-1"})
 		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.leave)
-		one, two := receive(t, first, "first response"), receive(t, second, "second response")
-		one.want(t, http.StatusPaymentRequired)
-		two.wantReplay(t, one)
+		close(g.Leave)
+		one, two := httptesting.Receive(t, first, "first response"), httptesting.Receive(t, second, "second response")
+		one.Want(t, http.StatusPaymentRequired)
+		wantReplay(t, two, one)
 		b.wantEffects(0)
 	})
 }
@@ -120,27 +121,27 @@ func TestStoredErrorIsNotOvertaken(t *testing.T) {
 // waits for the transaction, and there is one effect.
 func TestLockLost(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
-			g.inside <- r
+			g.Inside <- r
 			<-r.Context().Done()
 			lock, _ := sqllock.FromContext(r.Context())
 			if !errors.Is(lock.Err(), sqllock.ErrLost) {
 				t.Errorf("the lock's error is %v, want ErrLost", lock.Err())
 			}
-			stay(g.test, g.leave)
+			g.Stay()
 			w.WriteHeader(http.StatusCreated)
 		})
 		first := asking(t, b.serve(b.once(b.locks()), h), demand{key: "k-1"})
-		receive(t, g.inside, "first request")
-		terminate(t, b.db)
+		httptesting.Receive(t, g.Inside, "first request")
+		httptesting.Terminate(t, b.db)
 		second := asking(t, b.serve(b.once(b.locks()), h), demand{key: "k-1"})
 		lockertest.Eventually(t, "the duplicate waits", func() bool { return b.waiters() == 1 })
-		close(g.leave)
-		response := receive(t, first, "first response")
-		response.want(t, http.StatusCreated)
-		receive(t, second, "second response").wantReplay(t, response)
+		close(g.Leave)
+		response := httptesting.Receive(t, first, "first response")
+		response.Want(t, http.StatusCreated)
+		wantReplay(t, httptesting.Receive(t, second, "second response"), response)
 		b.wantEffects(1)
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -54,23 +55,23 @@ func TestMethods(t *testing.T) {
 				return demand{method: tt.method, header: http.Header{"Idempotency-Key": values}}
 			}
 			for range 2 {
-				mustAsk(t, s, header()).want(t, tt.without)
-				mustAsk(t, optional, header()).want(t, tt.optional)
+				mustAsk(t, s, header()).Want(t, tt.without)
+				mustAsk(t, optional, header()).Want(t, tt.optional)
 			}
 			for _, d := range []demand{header("a b"), header("a", "b"), header("")} {
-				mustAsk(t, s, d).want(t, tt.spoiled)
-				mustAsk(t, optional, d).want(t, tt.spoiled)
+				mustAsk(t, s, d).Want(t, tt.spoiled)
+				mustAsk(t, optional, d).Want(t, tt.spoiled)
 			}
 			b.do("DELETE FROM ledger")
 			first := mustAsk(t, s, header("k-1"))
-			first.want(t, tt.with)
+			first.Want(t, tt.with)
 			again := mustAsk(t, optional, header("k-1"))
 			if tt.with == passes {
-				again.want(t, passes)
+				again.Want(t, passes)
 				b.wantEffects(2)
 				return
 			}
-			again.wantReplay(t, first)
+			wantReplay(t, again, first)
 			b.wantEffects(1)
 		})
 	}
@@ -85,14 +86,14 @@ func TestMethodsWithKey(t *testing.T) {
 	event := func(values ...string) demand {
 		return demand{method: http.MethodPut, header: http.Header{"X-Event": values}}
 	}
-	mustAsk(t, s, event()).want(t, http.StatusAccepted)
-	mustAsk(t, s, event("1", "2")).want(t, http.StatusBadRequest)
+	mustAsk(t, s, event()).Want(t, http.StatusAccepted)
+	mustAsk(t, s, event("1", "2")).Want(t, http.StatusBadRequest)
 	first := mustAsk(t, s, event("1"))
-	first.want(t, http.StatusCreated)
-	mustAsk(t, s, event("1")).wantReplay(t, first)
+	first.Want(t, http.StatusCreated)
+	wantReplay(t, mustAsk(t, s, event("1")), first)
 
 	empty := idempotency.WithKey(func(*http.Request) (string, error) { return "", nil })
-	mustAsk(t, b.serve(b.once(b.locks(), empty), b.either()), demand{}).want(t, http.StatusBadRequest)
+	mustAsk(t, b.serve(b.once(b.locks(), empty), b.either()), demand{}).Want(t, http.StatusBadRequest)
 }
 
 // A request that passes needs neither locks nor a principal nor a route, and
@@ -104,6 +105,6 @@ func TestPassesWithoutLocks(t *testing.T) {
 	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithObserver(heard))
 	nobody := httpmw.FromContext(func(context.Context) (string, bool) { return "", false })
 	i := idempotency.New(b.db, l, nobody)
-	mustAsk(t, serve(t, i.Handler(b.either())), demand{method: http.MethodPut}).want(t, http.StatusAccepted)
+	mustAsk(t, httptesting.Serve(t, i.Handler(b.either())), demand{method: http.MethodPut}).Want(t, http.StatusAccepted)
 	b.wantEffects(1)
 }

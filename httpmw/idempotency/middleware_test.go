@@ -11,6 +11,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -24,13 +25,13 @@ func TestReplays(t *testing.T) {
 		there := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
 		d := demand{key: "k-1", body: "10 to bob"}
 		first := mustAsk(t, here, d)
-		first.want(t, http.StatusCreated)
+		first.Want(t, http.StatusCreated)
 		if first.Header.Get("Set-Cookie") == "" {
 			t.Error("the first response has lost its cookie")
 		}
 		for _, s := range []*httptest.Server{here, there} {
 			r := mustAsk(t, s, d)
-			r.wantReplay(t, first)
+			wantReplay(t, r, first)
 			if r.Header.Get("X-Receipt") != "r-1" || r.Header.Get("Set-Cookie") != "" {
 				t.Errorf("replayed header %v, want the receipt and no cookie", r.Header)
 			}
@@ -46,7 +47,7 @@ func TestReplays(t *testing.T) {
 func TestStoresNoNames(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	mustAsk(t, b.serve(b.once(b.locks()), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
+	mustAsk(t, b.serve(b.once(b.locks()), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated)
 	var row string
 	if err := b.db.QueryRow("SELECT a::text || encode(key, 'escape') || encode(fingerprint, 'escape') || encode(header, 'escape') || encode(body, 'escape') FROM latchkey_responses a").Scan(&row); err != nil {
 		t.Fatal(err)
@@ -108,17 +109,17 @@ func TestKeyHeader(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := mustAsk(t, s, demand{header: http.Header{"Idempotency-Key": tt.values}, who: "ada-" + tt.name})
-			r.want(t, tt.want)
-			if tt.want == bad && (!strings.Contains(r.text, "Idempotency-Key") || r.Header.Get("Retry-After") != "") {
-				t.Errorf("response %v %s, want one that names the header and no Retry-After", r.Header, r.text)
+			r.Want(t, tt.want)
+			if tt.want == bad && (!strings.Contains(r.Text, "Idempotency-Key") || r.Header.Get("Retry-After") != "") {
+				t.Errorf("response %v %s, want one that names the header and no Retry-After", r.Header, r.Text)
 			}
 		})
 	}
 	quoted := mustAsk(t, s, demand{key: `"k-1"`})
 	for _, spelling := range []string{"k-1", `"k-1";p=1`, `"k-1";q`} { // of one key
-		mustAsk(t, s, demand{key: spelling}).wantReplay(t, quoted)
+		wantReplay(t, mustAsk(t, s, demand{key: spelling}), quoted)
 	}
-	mustAsk(t, s, demand{key: `"k-1;p=1"`}).want(t, http.StatusCreated)
+	mustAsk(t, s, demand{key: `"k-1;p=1"`}).Want(t, http.StatusCreated)
 	b.wantEffects(int(b.runs.Load()))
 }
 
@@ -149,7 +150,7 @@ func TestOtherPayload(t *testing.T) {
 				t.Errorf("another %s: %d, Retry-After %q; want 422 without", name, r.StatusCode, r.Header.Get("Retry-After"))
 			}
 		}
-		mustAsk(t, s, same()).wantReplay(t, first)
+		wantReplay(t, mustAsk(t, s, same()), first)
 		b.wantEffects(1)
 		b.wantLog("another payload")
 	})
@@ -159,7 +160,7 @@ func TestOtherPayload(t *testing.T) {
 // instance. After that they get its response.
 func TestInFlight(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			g.ServeHTTP(w, r)
@@ -167,18 +168,18 @@ func TestInFlight(t *testing.T) {
 		here, there := b.serve(b.once(b.locks()), h), b.serve(b.once(b.locks()), h)
 		d := demand{key: "k-1"}
 		first := asking(t, here, d)
-		receive(t, g.inside, "first request")
+		httptesting.Receive(t, g.Inside, "first request")
 		for _, s := range []*httptest.Server{here, there} {
 			r := mustAsk(t, s, d)
-			r.want(t, http.StatusConflict)
-			checkProblem(t, &http.Response{Header: r.Header, Body: io.NopCloser(strings.NewReader(r.text))}, http.StatusConflict)
+			r.Want(t, http.StatusConflict)
+			checkProblem(t, &http.Response{Header: r.Header, Body: io.NopCloser(strings.NewReader(r.Text))}, http.StatusConflict)
 			if r.Header.Get("Retry-After") == "" {
 				t.Error("409 without Retry-After")
 			}
 		}
-		close(g.leave)
-		response := receive(t, first, "first response")
-		mustAsk(t, there, d).wantReplay(t, response)
+		close(g.Leave)
+		response := httptesting.Receive(t, first, "first response")
+		wantReplay(t, mustAsk(t, there, d), response)
 		b.wantEffects(1)
 	})
 }
@@ -186,7 +187,7 @@ func TestInFlight(t *testing.T) {
 // With WithWait the others wait, and get the first response.
 func TestWaits(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			g.ServeHTTP(w, r)
@@ -200,15 +201,15 @@ func TestWaits(t *testing.T) {
 		}
 		d := demand{key: "k-1"}
 		first := asking(t, servers[0], d)
-		receive(t, g.inside, "first request")
-		waiting := []<-chan reply{asking(t, servers[0], d), asking(t, servers[1], d)}
+		httptesting.Receive(t, g.Inside, "first request")
+		waiting := []<-chan httptesting.Reply{asking(t, servers[0], d), asking(t, servers[1], d)}
 		for i, s := range sessions {
 			lockertest.Eventually(t, fmt.Sprint("the duplicate waits in instance ", i), func() bool { return s.Stats().Waiting == 1 })
 		}
-		close(g.leave)
-		response := receive(t, first, "first response")
+		close(g.Leave)
+		response := httptesting.Receive(t, first, "first response")
 		for _, c := range waiting {
-			receive(t, c, "response to a duplicate").wantReplay(t, response)
+			wantReplay(t, httptesting.Receive(t, c, "response to a duplicate"), response)
 		}
 		b.wantEffects(1)
 	})
@@ -234,13 +235,13 @@ func TestScope(t *testing.T) {
 		{shifted, demand{key: "k-1", who: "bo", header: http.Header{"X-Route": {"b/"}}}}, // bo + b/ is not bob + /
 	} {
 		r := mustAsk(t, try.s, try.d)
-		r.want(t, http.StatusCreated)
+		r.Want(t, http.StatusCreated)
 		if r.Header.Get("Idempotency-Replayed") != "" {
 			t.Errorf("request %d got another one's response", i)
 		}
 	}
 	b.wantEffects(6)
-	mustAsk(t, pay, demand{key: "k-1", who: "-"}).want(t, http.StatusCreated)
+	mustAsk(t, pay, demand{key: "k-1", who: "-"}).Want(t, http.StatusCreated)
 	r, err := http.Post(pay.URL, "", nil) //nolint:noctx // loopback; a request without a user
 	if err != nil {
 		t.Fatal(err)
@@ -257,17 +258,17 @@ func TestRoute(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	locks := b.locks()
-	around := serve(t, b.once(locks).Handler(b.pay(http.StatusCreated)))
-	mustAsk(t, around, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+	around := httptesting.Serve(t, b.once(locks).Handler(b.pay(http.StatusCreated)))
+	mustAsk(t, around, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
 	b.wantLog("WithRoute")
 	none := idempotency.WithRoute(func(*http.Request) (string, error) { return "", nil })
-	mustAsk(t, serve(t, b.once(locks, none).Handler(b.pay(http.StatusCreated))), demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+	mustAsk(t, httptesting.Serve(t, b.once(locks, none).Handler(b.pay(http.StatusCreated))), demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
 	b.wantEffects(0)
 
 	named := idempotency.WithRoute(func(r *http.Request) (string, error) { return r.URL.Path, nil })
-	s := serve(t, b.once(locks, named).Handler(b.pay(http.StatusCreated)))
+	s := httptesting.Serve(t, b.once(locks, named).Handler(b.pay(http.StatusCreated)))
 	for _, path := range []string{"/a", "/b", "/a"} {
-		mustAsk(t, s, demand{key: "k-1", path: path}).want(t, http.StatusCreated)
+		mustAsk(t, s, demand{key: "k-1", path: path}).Want(t, http.StatusCreated)
 	}
 	b.wantEffects(2)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -99,7 +100,7 @@ func TestFingerprintHeaders(t *testing.T) {
 				for who, s := range map[string]*httptest.Server{"usual": usual, "more": more} {
 					want := map[string]int{"usual": tt.wantUsual, "more": tt.wantBy}[who]
 					d := demand{key: "k-1", who: who + name, header: tt.first, body: "x"}
-					mustAsk(t, s, d).want(t, http.StatusCreated)
+					mustAsk(t, s, d).Want(t, http.StatusCreated)
 					d.header = tt.then
 					if r := mustAsk(t, s, d); r.StatusCode != want {
 						t.Errorf("%s: %d, want %d", who, r.StatusCode, want)
@@ -108,13 +109,13 @@ func TestFingerprintHeaders(t *testing.T) {
 			})
 		}
 		// A body that looks like the encoding of a field is not taken for it.
-		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).want(t, same)
-		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).want(t, other)
+		mustAsk(t, usual, demand{key: "k-3", body: "x", header: http.Header{"If-Match": {"1"}}}).Want(t, same)
+		mustAsk(t, usual, demand{key: "k-3", body: "x\x08If-Match\x011"}).Want(t, other)
 
 		// Instances with and without the option store the same for a request
 		// without such a field.
 		first := mustAsk(t, usual, demand{key: "k-2"})
-		mustAsk(t, more, demand{key: "k-2"}).wantReplay(t, first)
+		wantReplay(t, mustAsk(t, more, demand{key: "k-2"}), first)
 	})
 }
 
@@ -152,13 +153,13 @@ func TestWithKey(t *testing.T) {
 	event := func(id string) http.Header { return http.Header{"X-Event": {id}} }
 	long := strings.Repeat("é ", 1000) + "1"
 	first := mustAsk(t, s, demand{header: event(long)})
-	first.want(t, http.StatusCreated)
-	mustAsk(t, s, demand{header: event(long)}).wantReplay(t, first)
-	mustAsk(t, s, demand{header: event("2"), key: "k-1"}).want(t, http.StatusCreated)
+	first.Want(t, http.StatusCreated)
+	wantReplay(t, mustAsk(t, s, demand{header: event(long)}), first)
+	mustAsk(t, s, demand{header: event("2"), key: "k-1"}).Want(t, http.StatusCreated)
 	none := mustAsk(t, s, demand{key: "k-1"})
-	none.want(t, http.StatusBadRequest)
-	if strings.Contains(none.text, "Idempotency-Key") {
-		t.Errorf("told of a header that does not count: %s", none.text)
+	none.Want(t, http.StatusBadRequest)
+	if strings.Contains(none.Text, "Idempotency-Key") {
+		t.Errorf("told of a header that does not count: %s", none.Text)
 	}
 	b.wantEffects(2)
 }
@@ -168,10 +169,10 @@ func TestShortIDs(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
 	l := ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(63))
-	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
 	b.wantLog("WithMaxIDLen")
 	l = ratelimit.OneAtATime(sqllock.NewMemory(), "pay", ratelimit.WithMaxIDLen(64))
-	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated)
+	mustAsk(t, b.serve(b.onceBy(l), b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated)
 }
 
 // The limiter's Observer gets an event for each request that the Middleware
@@ -186,16 +187,16 @@ func TestObserver(t *testing.T) {
 		}
 	}
 	l := ratelimit.OneAtATime(locker{err: sqllock.ErrUnavailable}, "pay", ratelimit.WithFailOpen(), ratelimit.WithObserver(observer))
-	g := newGate(t)
+	g := httptesting.NewGate(t)
 	s := b.serve(b.onceBy(l), g)
-	mustAsk(t, s, demand{}).want(t, http.StatusBadRequest)
+	mustAsk(t, s, demand{}).Want(t, http.StatusBadRequest)
 	first := asking(t, s, demand{key: "k-1"})
-	receive(t, g.inside, "first request")
-	mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusConflict)
-	close(g.leave)
-	receive(t, first, "first response").want(t, http.StatusOK)
+	httptesting.Receive(t, g.Inside, "first request")
+	mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusConflict)
+	close(g.Leave)
+	httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
 	for _, want := range []error{httpmw.ErrNoKey, ratelimit.ErrBusy} {
-		if err := receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
+		if err := httptesting.Receive(t, refused, "word of a refusal"); !errors.Is(err, want) {
 			t.Errorf("the Observer hears of %v, want %v", err, want)
 		}
 	}

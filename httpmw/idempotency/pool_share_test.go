@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -29,7 +30,7 @@ func TestPoolOfHandlers(t *testing.T) {
 			if inside.Add(1) == size-1 {
 				close(most)
 			}
-			stay(r.Context(), most)
+			httptesting.Stay(r.Context(), most)
 			if _, err := b.db.ExecContext(r.Context(), "SELECT 1"); err != nil {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
@@ -45,7 +46,7 @@ func TestPoolOfHandlers(t *testing.T) {
 				if r, err := ask(t.Context(), servers[n%2], d); err != nil {
 					t.Errorf("request %d: %v", n, err)
 				} else {
-					r.want(t, http.StatusCreated)
+					r.Want(t, http.StatusCreated)
 				}
 			})
 		}
@@ -60,14 +61,14 @@ func TestPoolOfHandlers(t *testing.T) {
 func TestPoolShareInUse(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(2)
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		i := b.once(sqllock.NewMemory())
 		gated, s := b.serve(i, g), b.serve(i, b.pay(http.StatusCreated))
 		first := asking(t, gated, demand{key: "k-1"})
-		receive(t, g.inside, "first request")
+		httptesting.Receive(t, g.Inside, "first request")
 
 		r := mustAsk(t, s, demand{key: "k-2"})
-		r.want(t, http.StatusServiceUnavailable)
+		r.Want(t, http.StatusServiceUnavailable)
 		if r.Header.Get("Retry-After") == "" {
 			t.Error("503 without Retry-After")
 		}
@@ -78,10 +79,10 @@ func TestPoolShareInUse(t *testing.T) {
 
 		for n, size := range []int{3, 0} {
 			b.db.SetMaxOpenConns(size)
-			mustAsk(t, s, demand{key: fmt.Sprint("k-3-", n)}).want(t, http.StatusCreated)
+			mustAsk(t, s, demand{key: fmt.Sprint("k-3-", n)}).Want(t, http.StatusCreated)
 		}
-		close(g.leave)
-		receive(t, first, "first response").want(t, http.StatusOK)
+		close(g.Leave)
+		httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
 	})
 }
 
@@ -97,7 +98,7 @@ func TestPoolOfOne(t *testing.T) {
 				if r, err := ask(t.Context(), s, demand{key: fmt.Sprint("k-", n)}); err != nil {
 					t.Error(err)
 				} else {
-					r.want(t, http.StatusCreated)
+					r.Want(t, http.StatusCreated)
 				}
 			})
 		}
@@ -140,7 +141,7 @@ func TestPoolOfOneStarves(t *testing.T) {
 			return strings.Contains(b.log.String(), "pool's only connection")
 		})
 		b.wantLog("Tx")
-		b.retry(b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).want(t, http.StatusCreated) // once the lock is free
+		b.retry(b.serve(i, b.pay(http.StatusCreated)), demand{key: "k-1"}).Want(t, http.StatusCreated) // once the lock is free
 	})
 }
 
@@ -148,14 +149,14 @@ func TestPoolOfOneStarves(t *testing.T) {
 func TestPoolInUse(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		s := b.serve(b.once(b.locks()), g)
 		first := asking(t, s, demand{key: "k-1"})
-		receive(t, g.inside, "first request")
-		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusServiceUnavailable)
+		httptesting.Receive(t, g.Inside, "first request")
+		mustAsk(t, s, demand{key: "k-2"}).Want(t, http.StatusServiceUnavailable)
 		b.wantLog("SetMaxOpenConns")
-		close(g.leave)
-		receive(t, first, "first response").want(t, http.StatusOK)
-		mustAsk(t, s, demand{key: "k-2"}).want(t, http.StatusOK)
+		close(g.Leave)
+		httptesting.Receive(t, first, "first response").Want(t, http.StatusOK)
+		mustAsk(t, s, demand{key: "k-2"}).Want(t, http.StatusOK)
 	})
 }

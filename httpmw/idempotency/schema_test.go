@@ -50,7 +50,7 @@ func TestSchemaMissing(t *testing.T) {
 				b := bankWithoutTable(t, driver, pgtest.Database(t))
 				b.setUp(tt.setup)
 				s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
-				mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusInternalServerError)
+				mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusInternalServerError)
 				b.wantLog(tt.log)
 				b.wantLog("SQLSTATE")
 				if b.runs.Load() != 0 {
@@ -67,8 +67,8 @@ func TestOtherSchema(t *testing.T) {
 		b.setUp("CREATE SCHEMA other; ALTER TABLE latchkey_responses SET SCHEMA other; ALTER DATABASE %s SET search_path = public, other")
 		s := b.serve(b.once(sqllock.NewMemory()), b.pay(http.StatusCreated))
 		first := mustAsk(t, s, demand{key: "k-1"})
-		first.want(t, http.StatusCreated)
-		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, first)
+		first.Want(t, http.StatusCreated)
+		wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), first)
 		b.wantEffects(1)
 	})
 }

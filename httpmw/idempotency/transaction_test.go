@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -43,7 +44,7 @@ func TestTxUnusable(t *testing.T) {
 					w.WriteHeader(http.StatusCreated)
 				}))
 				for range 2 {
-					mustAsk(t, s, demand{key: `"` + tt.name + `"`}).want(t, http.StatusInternalServerError)
+					mustAsk(t, s, demand{key: `"` + tt.name + `"`}).Want(t, http.StatusInternalServerError)
 				}
 				b.wantEffects(tt.effects)
 				b.wantLog("must not commit")
@@ -64,7 +65,7 @@ func TestRowsLeftOpen(t *testing.T) {
 				t.Errorf("no rows: %v", err)
 			}
 		}))
-		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusServiceUnavailable)
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusServiceUnavailable)
 		b.wantEffects(0)
 		b.wantLog("left rows of it open")
 	})
@@ -76,19 +77,19 @@ func TestRowsLeftOpen(t *testing.T) {
 func TestStoredError(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.db.SetMaxOpenConns(1)
-		g := newGate(t)
+		g := httptesting.NewGate(t)
 		s := b.serve(b.once(b.locks()), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.record(r)
 			tx, _ := idempotency.Tx(r.Context())
 			if _, err := tx.ExecContext(r.Context(), "SELECT 1/0"); err == nil {
 				t.Error("no error")
 			}
-			g.inside <- r
-			stay(g.test, g.leave)
+			g.Inside <- r
+			g.Stay()
 			w.WriteHeader(http.StatusPaymentRequired)
 		}))
 		first := asking(t, s, demand{key: "k-1"})
-		receive(t, g.inside, "first request")
+		httptesting.Receive(t, g.Inside, "first request")
 		waiting := make(chan *sql.Conn, 1)
 		go func() { // the next waiter for the connection
 			conn, err := b.db.Conn(t.Context())
@@ -98,14 +99,14 @@ func TestStoredError(t *testing.T) {
 			waiting <- conn
 		}()
 		lockertest.Eventually(t, "a caller waits for a connection", func() bool { return b.db.Stats().WaitCount > 0 })
-		close(g.leave)
-		response := receive(t, first, "first response")
-		response.want(t, http.StatusPaymentRequired)
-		conn := receive(t, waiting, "connection")
+		close(g.Leave)
+		response := httptesting.Receive(t, first, "first response")
+		response.Want(t, http.StatusPaymentRequired)
+		conn := httptesting.Receive(t, waiting, "connection")
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
-		mustAsk(t, s, demand{key: "k-1"}).wantReplay(t, response)
+		wantReplay(t, mustAsk(t, s, demand{key: "k-1"}), response)
 		b.wantEffects(0)
 	})
 }
@@ -138,9 +139,9 @@ func TestHandlerSets(t *testing.T) {
 				}))
 				d := demand{key: `"` + tt.name + `"`}
 				first := mustAsk(t, s, d)
-				first.want(t, tt.got)
+				first.Want(t, tt.got)
 				if tt.log == "" {
-					mustAsk(t, s, d).wantReplay(t, first)
+					wantReplay(t, mustAsk(t, s, d), first)
 				} else {
 					b.wantLog(tt.log)
 				}
@@ -166,9 +167,9 @@ func TestConstraintAtCommit(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		b.do("ALTER TABLE ledger ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED")
 		s := b.serve(b.once(b.locks()), b.pay(http.StatusCreated))
-		mustAsk(t, s, demand{key: "k-0", body: "10 to bob"}).want(t, http.StatusCreated)
+		mustAsk(t, s, demand{key: "k-0", body: "10 to bob"}).Want(t, http.StatusCreated)
 		for range 2 {
-			mustAsk(t, s, demand{key: "k-1", body: "10 to bob"}).want(t, http.StatusInternalServerError)
+			mustAsk(t, s, demand{key: "k-1", body: "10 to bob"}).Want(t, http.StatusInternalServerError)
 		}
 		b.wantLog("23505")
 		b.wantEffects(1)
@@ -181,7 +182,7 @@ func TestUnknownIsolation(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks(), idempotency.WithTxOptions(sql.TxOptions{Isolation: sql.LevelLinearizable})), b.pay(http.StatusCreated))
 		r := mustAsk(t, s, demand{key: "k-1"})
-		r.want(t, http.StatusInternalServerError)
+		r.Want(t, http.StatusInternalServerError)
 		if r.Header.Get("Retry-After") != "" {
 			t.Error("500 with Retry-After")
 		}
@@ -193,6 +194,6 @@ func TestUnknownIsolation(t *testing.T) {
 func TestLongMaxIdle(t *testing.T) {
 	eachBank(t, func(t *testing.T, b *bank) {
 		s := b.serve(b.once(b.locks(), idempotency.WithMaxIdle(1000*time.Hour)), b.pay(http.StatusCreated))
-		mustAsk(t, s, demand{key: "k-1"}).want(t, http.StatusCreated)
+		mustAsk(t, s, demand{key: "k-1"}).Want(t, http.StatusCreated)
 	})
 }

@@ -1,48 +1,18 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"database/sql"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
-
-// A logbook is a log that a test reads.
-type logbook struct{ bytes.Buffer }
-
-func (l *logbook) option() idempotency.Option {
-	return idempotency.WithLogger(slog.New(slog.NewTextHandler(&l.Buffer, nil)))
-}
-
-// want fails the test unless lines have been logged since the last look, each
-// with all of parts. None may hold what is in the requests of these tests.
-func (l *logbook) want(t *testing.T, when string, lines int, parts ...string) {
-	t.Helper()
-	got := l.String()
-	l.Reset()
-	if strings.Count(got, "\n") != lines {
-		t.Errorf("%s: logged %q, want %d lines", when, got, lines)
-	}
-	for line := range strings.Lines(got) {
-		for _, part := range parts {
-			if !strings.Contains(line, part) {
-				t.Errorf("%s: logged %q, want it to hold %q", when, line, part)
-			}
-		}
-	}
-	if strings.Contains(got, "ada") {
-		t.Errorf("%s: the log holds an id: %q", when, got)
-	}
-}
 
 // The error of the principal's KeyFunc decides on the response as in an
 // httpmw.Middleware, before any query.
@@ -68,9 +38,9 @@ func TestKeyFuncFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var log logbook
+			var log httptesting.Logbook
 			i := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "payments"),
-				func(*http.Request) (string, error) { return "", tt.err }, log.option())
+				func(*http.Request) (string, error) { return "", tt.err }, idempotency.WithLogger(log.Logger()))
 			mux := http.NewServeMux()
 			mux.Handle("POST /payments", i.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if _, ok := idempotency.Tx(r.Context()); ok {
@@ -89,7 +59,7 @@ func TestKeyFuncFails(t *testing.T) {
 			if tt.logged != "" {
 				lines = 1
 			}
-			log.want(t, tt.name, lines, tt.logged)
+			log.Want(t, tt.name, lines, tt.logged)
 		})
 	}
 }
@@ -98,12 +68,12 @@ func TestKeyFuncFails(t *testing.T) {
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	b := oneBank(t)
-	var log logbook
+	var log httptesting.Logbook
 	locks := sqllock.NewMemory()
-	inner := b.once(locks, log.option()).Handler(b.pay(http.StatusCreated))
-	h := serve(t, around(func(_ http.ResponseWriter, r *http.Request) { r.Pattern = "POST /" }, b.once(locks, log.option()).Handler(inner)))
+	inner := b.once(locks, idempotency.WithLogger(log.Logger())).Handler(b.pay(http.StatusCreated))
+	h := httptesting.Serve(t, around(func(_ http.ResponseWriter, r *http.Request) { r.Pattern = "POST /" }, b.once(locks, idempotency.WithLogger(log.Logger())).Handler(inner)))
 	for _, key := range []string{"k-1", "k-2"} {
-		mustAsk(t, h, demand{key: key}).want(t, http.StatusConflict)
+		mustAsk(t, h, demand{key: key}).Want(t, http.StatusConflict)
 	}
-	log.want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=pay", `route="POST /"`)
+	log.Want(t, "two requests", 1, "level=ERROR", "two places of one limit", "namespace=pay", `route="POST /"`)
 }

@@ -15,8 +15,17 @@ import (
 
 // connection checks that the database responds, and notes which kind it is and
 // which lease the Sessions have on it.
+//
+// A restart of the server leaves idle connections in the pool that fail once
+// each. That is no fault of the database, so another one is tried.
 func connection(ctx context.Context, s *subject) Result {
 	d, err := choose.Dialect(ctx, s.db, s.leaseTable)
+	for range s.pool.Idle {
+		if !isGone(err) {
+			break
+		}
+		d, err = choose.Dialect(ctx, s.db, s.leaseTable)
+	}
 	var failure *dialect.Failure
 	if errors.As(err, &failure) && failure.Kind == dialect.NotExclusive && s.mayKeepRows() { // Open has refused any other Session
 		s.leaseTable = true
@@ -33,6 +42,12 @@ func connection(ctx context.Context, s *subject) Result {
 		}
 	}
 	return passed("the database responds")
+}
+
+// isGone reports whether err is that of a connection that has ended.
+func isGone(err error) bool {
+	var failure *dialect.Failure
+	return errors.As(dialect.Fail(err), &failure) && failure.Kind == dialect.Gone
 }
 
 // mayKeepRows reports whether a Session on PostgreSQL may keep its locks in a

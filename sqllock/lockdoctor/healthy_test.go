@@ -152,3 +152,19 @@ func TestHealthyLeaseTable(t *testing.T) {
 		mustBeHealthy(t, examine(t, db, lockdoctor.WithSession(s)))
 	})
 }
+
+// A restart leaves connections in the pool that have ended. The database is
+// healthy all the same.
+func TestHealthyAfterRestart(t *testing.T) {
+	dbtest.EachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		db := dbtest.Open(t, driver, fit(driver, cluster.DSN("")))
+		mustBeHealthy(t, examine(t, db)) // leaves two idle connections
+		if n := db.Stats().Idle; n < 2 {
+			t.Fatalf("%d idle connections", n)
+		}
+		if err := cluster.Restart(true); err != nil {
+			t.Fatal(err)
+		}
+		mustBeHealthy(t, examine(t, db))
+	})
+}

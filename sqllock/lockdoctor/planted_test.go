@@ -115,6 +115,10 @@ var plantings = []planting{
 		statement("ALTER ROLE ROLE IN DATABASE DATABASE SET lock_timeout = '10ms'")},
 	{"a short idle_session_timeout in the connection string", "timeouts", lockdoctor.Warning, "Take idle_session_timeout out of the connection string",
 		inDSN("idle_session_timeout", "9000")},
+	{"a short transaction_timeout of the role", "timeouts", lockdoctor.Warning, "ALTER ROLE CURRENT_USER RESET transaction_timeout", func(t *testing.T, p *place) {
+		since(t, p.admin, 17)
+		statement("ALTER ROLE ROLE SET transaction_timeout = '8s'")(t, p)
+	}},
 	{"a role that may have one connection", "connections", lockdoctor.Error, "ALTER ROLE CURRENT_USER CONNECTION LIMIT",
 		statement("ALTER ROLE ROLE CONNECTION LIMIT 1")},
 	{"a database that may have one connection", "connections", lockdoctor.Error, "ALTER DATABASE … CONNECTION LIMIT", func(t *testing.T, p *place) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 	"github.com/latchkey-go/latchkey/internal/dialect/leasetable"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
@@ -32,6 +33,10 @@ var postgresChecks = []check{
 	{"audit", postgresAudit},
 }
 
+// tooManyConnections is the SQLSTATE of a server, role or database whose
+// connections are all in use.
+const tooManyConnections = "53300"
+
 // proofTimeout bounds each question of the proof that locks exclude.
 const proofTimeout = 2 * time.Second
 
@@ -45,6 +50,9 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 		return skipped(noProof)
 	}
 	err := postgres.Dialect{}.Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout})
+	if errcode.SQLState(err) == tooManyConnections {
+		s.awaitConnection(ctx)
+	}
 	if postgres.IsBehindPooler(err) {
 		s.hushIfPrepared(ctx)
 		if s.mayKeepRows() { // Open has refused any other Session
@@ -71,6 +79,24 @@ func postgresExclusion(ctx context.Context, s *subject) Result {
 		return passed("locks on one connection exclude another one, and no pooler is between")
 	}
 	return passed("locks on one connection exclude another one: a pooler is between, in session mode")
+}
+
+// awaitConnection returns when the server accepts a connection, or after a
+// second. The proof has closed the one that it had, and the server counts it
+// until its process ends. The next checks would not get one before that.
+func (s *subject) awaitConnection(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		conn, err := dbconn.Lend(ctx, s.db)
+		if err == nil {
+			_ = conn.Close() // to the pool, for the next check
+			return
+		}
+		if sleep(ctx, 10*time.Millisecond) != nil {
+			return
+		}
+	}
 }
 
 // hushIfPrepared stops all further questions if the driver prepares statements.

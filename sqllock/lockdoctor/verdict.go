@@ -55,7 +55,7 @@ func failed(err error) Result {
 	case failure.Kind == dialect.Full:
 		fix = "End the session that holds the most locks, then raise max_locks_per_transaction and restart the server."
 	case strings.HasPrefix(failure.State, "53"):
-		fix = "Close connections of other clients, or raise max_connections and restart the server."
+		fix = "Close connections of other clients, or raise the limit: max_connections of the server, or the CONNECTION LIMIT of the role or the database."
 	case failure.Permanent:
 		fix = "Correct the user, the password or the database in the connection string."
 	}

@@ -144,7 +144,7 @@ func TestOneLookASecond(t *testing.T) {
 		}
 		clients, end := streams(h, 200)
 		for range 60 {
-			for range 200 {
+			for range 20 {
 				request(h, "/locks")
 			}
 			time.Sleep(time.Second)

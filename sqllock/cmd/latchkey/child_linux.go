@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -122,8 +124,17 @@ func (c *child) pass(s os.Signal) {
 }
 
 // suspendWithIt stops this program, after the terminal has stopped the child.
-// The shell then sees a stopped job, and continues it with SIGCONT.
+// The shell then sees a stopped job, and continues it with SIGCONT. If the shell
+// has given the terminal to this program meanwhile, the child gets it instead.
 func (c *child) suspendWithIt() {
+	switch {
+	case !c.stopped(): // it was continued since
+		return
+	case foreground() == unix.Getpgrp():
+		giveTerminal(c.pid())
+		c.signal(syscall.SIGCONT)
+		return
+	}
 	c.takeTerminal()
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 }
@@ -136,6 +147,12 @@ func (c *child) terminate() { c.signal(syscall.SIGTERM) }
 func (c *child) kill() { c.signal(syscall.SIGKILL) }
 
 func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid(), s) }
+
+// stopped reports whether a signal has stopped the child.
+func (c *child) stopped() bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.pid()))
+	return bytes.Contains(text, []byte(") T ")) // its name comes before, in parentheses
+}
 
 // takeTerminal takes the terminal back, if the child has it. That of a child in
 // the background belongs to the shell, which would end without it.

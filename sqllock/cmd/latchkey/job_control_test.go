@@ -18,9 +18,10 @@ import (
 
 // A shellAtTerminal is an interactive bash, and a person who types.
 type shellAtTerminal struct {
-	t      *testing.T
-	person *os.File
-	output *bufio.Reader
+	t       *testing.T
+	person  *os.File
+	output  *bufio.Reader
+	address string
 }
 
 // startShell starts a bash in which $LATCHKEY is the program.
@@ -31,9 +32,9 @@ func startShell(t *testing.T) *shellAtTerminal {
 		t.Skip("there is no bash: ", err)
 	}
 	person, program := openTerminal(t)
-	s := &shellAtTerminal{t: t, person: person, output: bufio.NewReader(person)}
+	s := &shellAtTerminal{t: t, person: person, output: bufio.NewReader(person), address: pgtest.Database(t)}
 	c := exec.Command(bash, "--norc", "--noprofile", "--noediting", "-i")
-	c.Env = append(os.Environ(), databaseVariable+"="+pgtest.Database(t), "PS1=", "HISTFILE=", "LATCHKEY="+latchkeyPath)
+	c.Env = append(os.Environ(), databaseVariable+"="+s.address, "PS1=", "HISTFILE=", "LATCHKEY="+latchkeyPath)
 	c.Stdin, c.Stdout, c.Stderr = program, program, program
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	if err := c.Start(); err != nil {
@@ -91,26 +92,41 @@ func TestBackground(t *testing.T) {
 	if err := os.WriteFile(end, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.press("wait; echo shell has the terminal\n")
+	eventually(t, "the lock is free, so latchkey has left the terminal", func() bool {
+		return start(t, s.address, "run", "-n", "a:b", "true").code() == 0
+	})
+	s.press("echo shell has the terminal\n")
 	s.wait("shell has the terminal")
 	s.press("exit\n")
 }
 
-// A job that was started in the background gets the terminal with fg.
+// A job that was started in the background gets the terminal with fg, before and
+// after it was stopped because it wanted to read.
 func TestForeground(t *testing.T) {
 	t.Parallel()
-	s := startShell(t)
-	s.press("$LATCHKEY run a:b sh -c 'echo is ready; read line; echo got $line; read line; echo got $line' &\n")
-	s.wait("is ready")
-	s.press("echo shell has the terminal\n")
-	s.wait("shell has the terminal")
-	s.press("fg\n")
-	s.wait("run")
-	s.press("one\n")
-	s.wait("got one")
-	s.press("two\n")
-	s.wait("got two")
-	s.press("echo shell has it again\n")
-	s.wait("shell has it again")
-	s.press("exit\n")
+	for name, reads := range map[string]string{"stopped": "", "running": "while test ! -e $END; do sleep 0.01; done; "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, end := startShell(t), filepath.Join(t.TempDir(), "end")
+			s.press("export END=" + end + "\n")
+			s.press("$LATCHKEY run a:b sh -c 'echo is ready; " + reads + "read line; echo got $line; read line; echo got $line' &\n")
+			s.wait("is ready")
+			if reads == "" {
+				s.press("while ! jobs | grep Stopped; do sleep 0.01; done\n")
+				s.wait("Stopped")
+			}
+			s.press("fg\n")
+			s.wait("LATCHKEY run") // printed by fg
+			if err := os.WriteFile(end, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.press("one\n")
+			s.wait("got one")
+			s.press("two\n")
+			s.wait("got two")
+			s.press("echo shell has it again\n")
+			s.wait("shell has it again")
+			s.press("exit\n")
+		})
+	}
 }

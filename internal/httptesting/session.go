@@ -1,0 +1,31 @@
+package httptesting
+
+import (
+	"database/sql"
+	"log/slog"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Session opens a Session on db, whose log is discarded.
+func Session(tb testing.TB, db *sql.DB) *sqllock.Session {
+	tb.Helper()
+	s, err := sqllock.Open(tb.Context(), db, sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Terminate ends the server processes of the Sessions in db's database.
+func Terminate(tb testing.TB, db *sql.DB) {
+	tb.Helper()
+	var n int
+	err := db.QueryRow(`SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE '%latchkey%'`).Scan(&n)
+	if err != nil || n == 0 {
+		tb.Fatalf("terminated %d sessions, %v", n, err)
+	}
+}
