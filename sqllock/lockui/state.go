@@ -126,11 +126,14 @@ func reason(err error) (state, text string) {
 // notes says what s does not show in full.
 func notes(s *lockwatch.Snapshot) (all []string) {
 	advice := map[lockwatch.TableState]string{
-		lockwatch.TableMissing:   " Create it with lockwatch.Schema and open each Session with sqllock.WithRegistry, or name its schema with lockui.WithSchema.",
+		lockwatch.TableMissing:   " Create the registry with lockwatch.Schema and open each Session with sqllock.WithRegistry, or name its schema with lockui.WithSchema.",
 		lockwatch.TableUntrusted: " If you trust its owner, name its schema with lockui.WithSchema.",
 	}
 	if s.Heartbeats != lockwatch.TableRead && s.Heartbeats != "" {
 		all = append(all, "Namespaces, ages and heartbeats are not known: table latchkey_heartbeats is "+string(s.Heartbeats)+"."+advice[s.Heartbeats])
+	}
+	if s.Waits == s.Heartbeats { // the advice is there already
+		advice = nil
 	}
 	switch {
 	case s.Waits == "":
