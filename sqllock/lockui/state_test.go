@@ -77,28 +77,27 @@ func TestNothingIsKnownYet(t *testing.T) {
 func TestWaitsAreNotKnown(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
-		waiting := 0
-		state := lockwatch.TableMissing
-		d.set(func(ctx context.Context) (*lockwatch.Snapshot, error) {
-			s, err := answers(1)(ctx)
-			s.Heartbeats, s.Waits = state, state
-			s.Waiters = make([]lockwatch.Waiter, waiting)
-			return s, err
-		})
+		show := func(waiting int, state lockwatch.TableState) {
+			d.set(func(ctx context.Context) (*lockwatch.Snapshot, error) {
+				s, err := answers(1)(ctx)
+				s.Heartbeats, s.Waits = state, state
+				s.Waiters = make([]lockwatch.Waiter, waiting)
+				return s, err
+			})
+			time.Sleep(3 * tick)
+		}
+		show(0, lockwatch.TableMissing)
 		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>not known</dd>", "<dt>Cycles of waits</dt><dd>not known</dd>", "lockwatch.Schema", "sqllock.WithRegistry"}, nil)
 		wants(t, h, "/waits", []string{"No wait is seen, so there is nothing to draw.", "None is seen.", "No wait is seen. Callers may wait in Sessions."},
 			[]string{"Nothing waits", "There is none."})
 		wants(t, h, "/findings", []string{"are not known."}, nil)
 		wants(t, h, "/waits?format=json", []string{`"waits_known": false`}, nil)
-		waiting = 2 // in the server's own queue
-		time.Sleep(3 * tick)
+		show(2, lockwatch.TableMissing) // in the server's own queue
 		wants(t, h, "/", []string{"<dd>2 or more</dd>"}, nil)
-		waiting, state = 0, lockwatch.TableRead
-		time.Sleep(3 * tick)
+		show(0, lockwatch.TableRead)
 		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>0</dd>"}, []string{"not known"})
 		wants(t, h, "/waits", []string{"Nothing waits, so", "There is none."}, nil)
-		state = "" // MariaDB and SQLite have no registry
-		time.Sleep(3 * tick)
+		show(0, "") // MariaDB and SQLite have no registry
 		wants(t, h, "/waits", []string{"this kind of database has no registry", "None is seen."}, []string{"Nothing waits"})
 	})
 }
@@ -167,7 +166,7 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// A Session's server processes are texts of the JSON's list only if they are known.
+// A Session whose server processes are not known has no list of them in JSON.
 func TestUnknownProcesses(t *testing.T) {
 	t.Parallel()
 	if text, err := json.Marshal(sessionView{}); err != nil || strings.Contains(string(text), "pids") {
