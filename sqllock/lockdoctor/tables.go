@@ -141,7 +141,11 @@ func (s *subject) missingRights(found []foundTable, fix func(rights, table strin
 // tablesResult is the result of the check of tables on every database.
 func (s *subject) tablesResult(found []foundTable) Result {
 	findings, count := s.compare(found)
-	if count == 0 {
+	switch {
+	case count > 0:
+	case s.dialect == sqllock.PostgreSQL && s.schema == "":
+		return worst(passed("no table of latchkey is in the search_path; if the registry is in another schema, pass it with WithSchema"), findings)
+	default:
 		return worst(passed("no feature that has tables is set up"), findings)
 	}
 	return worst(passed("%s of latchkey as this version makes them", counted(count, "table")), findings)

@@ -60,14 +60,14 @@ func New(db *sql.DB, opts ...Option) *Handler {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return newHandler(db, o, newLook(db), newCheck(db, o.sessions))
+	return newHandler(db, o, newLook(db, o.schema), newCheck(db, o))
 }
 
 func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
 	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	h.doctor.check = check
-	h.poller = newPoller(h.closing, look)
+	h.poller = newPoller(h.closing, look, o.diagnosis)
 	h.routes = h.newRoutes()
 	for _, s := range o.sessions {
 		h.histories = append(h.histories, newHistory(s.session.Stats))

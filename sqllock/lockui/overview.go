@@ -15,7 +15,7 @@ import (
 
 type overviewView struct {
 	Database  databaseView   `json:"database"`
-	Totals    totals         `json:"totals"`
+	Totals    *totals        `json:"totals,omitempty"` // nil: the database has not answered yet
 	Sessions  []sessionView  `json:"sessions"`
 	Limiters  []limiterView  `json:"limiters"`
 	Campaigns []campaignView `json:"campaigns"`
@@ -35,7 +35,8 @@ type sessionView struct {
 	Dialect        string            `json:"dialect,omitempty"`
 	Held           int               `json:"held"`
 	Waiting        int               `json:"waiting"`
-	Connections    int               `json:"connections"` // 0 while the database is away
+	Connections    int               `json:"connections"`    // 0 while the database is away
+	Processes      []int64           `json:"pids,omitempty"` // server processes of its connections, as far as they are known
 	Lease          seconds           `json:"lease_seconds"`
 	Heartbeat      seconds           `json:"heartbeat_seconds"`
 	LeaseRemaining seconds           `json:"lease_remaining_seconds"`
@@ -79,8 +80,8 @@ type campaignView struct {
 // overview shows this process from memory, and the figures of the database.
 func (h *Handler) overview(s *state, _ int) any {
 	v := overviewView{Database: s.database(), Sessions: []sessionView{}, Limiters: []limiterView{}, Campaigns: []campaignView{}}
-	v.Totals = totals{Held: len(s.locks), Cycles: len(s.cycles), Findings: len(s.open)}
 	if s.snapshot != nil {
+		v.Totals = &totals{Held: len(s.locks), Cycles: len(s.cycles), Findings: len(s.open)}
 		for i := range s.snapshot.Waiters {
 			v.Totals.Waiting += callers(&s.snapshot.Waiters[i])
 		}
@@ -88,6 +89,11 @@ func (h *Handler) overview(s *state, _ int) any {
 	}
 	for i, n := range h.options.sessions {
 		v.Sessions = append(v.Sessions, sessionOf(n.name, n.session.Dialect(), n.session.Stats(), h.histories[i]))
+		for _, c := range n.session.Connections() {
+			if c.PID != 0 {
+				v.Sessions[i].Processes = append(v.Sessions[i].Processes, c.PID)
+			}
+		}
 	}
 	for _, l := range h.options.limiters {
 		v.Limiters = append(v.Limiters, limiterOf(l))
@@ -111,6 +117,15 @@ func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats, past *histor
 
 // LeaseLow reports whether the lease ends before two heartbeats have had their time.
 func (v sessionView) LeaseLow() bool { return v.Lease > 0 && v.LeaseRemaining < 2*v.Heartbeat }
+
+// tableFull is the part of the lock table above which Sessions deny new keys: see
+// [sqllock.WithMaxHeld].
+const tableFull = 0.6
+
+// TableFull reports whether the server's lock table has no room for new keys.
+func (v sessionView) TableFull() bool {
+	return v.TableSize > 0 && float64(v.TableUsed) >= tableFull*float64(v.TableSize)
+}
 
 // Causes lists the causes of losses that have happened, with their numbers.
 func (v sessionView) Causes() string { return pairsText(v.LossesBy) }

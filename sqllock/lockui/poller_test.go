@@ -340,8 +340,8 @@ func TestPagesBeyondTheLast(t *testing.T) {
 		request(h, "/locks")
 		s, version := h.poller.current()
 		for page := range 100 {
-			h.event(viewOf("locks"), s, version, page+1)
-			h.event(viewOf("waits"), s, version, page+1)
+			h.event(viewOf("locks"), s, version, page+1, false)
+			h.event(viewOf("waits"), s, version, page+1, false)
 		}
 		if n := len(h.fragments.kept); n != 4 {
 			t.Errorf("%d texts, want those of three pages of locks and one of waits", n)
