@@ -46,6 +46,7 @@ type sessionView struct {
 	Exchanges      uint64            `json:"exchanges"`
 	Granted        uint64            `json:"granted"`
 	Denied         uint64            `json:"denied"`
+	Canceled       uint64            `json:"canceled"`
 	Failed         uint64            `json:"failed"`
 	Losses         uint64            `json:"losses"` // of connections
 	LocksLost      uint64            `json:"locks_lost"`
@@ -109,7 +110,7 @@ func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats, past *histor
 		Name: name, Dialect: string(d), Held: stats.Held, Waiting: stats.Waiting, Connections: stats.Connections,
 		Lease: secondsOf(stats.Lease), Heartbeat: secondsOf(stats.Heartbeat), LeaseRemaining: secondsOf(stats.LeaseRemaining),
 		RoundTrip: seconds(stats.RoundTrip.Seconds()), RoundTripMax: seconds(stats.RoundTripMax.Seconds()),
-		KeysPerBatch: mean(stats.ExchangeKeys), Exchanges: stats.Exchanges, Granted: stats.Granted, Denied: stats.Denied, Failed: stats.Failed,
+		KeysPerBatch: mean(stats.ExchangeKeys), Exchanges: stats.Exchanges, Granted: stats.Granted, Denied: stats.Denied, Canceled: stats.Canceled, Failed: stats.Failed,
 		Losses: stats.Losses, LocksLost: stats.LocksLost, LossesBy: stats.LossesBy, TableUsed: stats.TableUsed, TableSize: stats.TableSize,
 		Watched: stats.Watched, Graphs: past.graphs(),
 	}
