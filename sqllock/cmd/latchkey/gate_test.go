@@ -7,10 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -136,4 +140,46 @@ func TestGateOfAPerson(t *testing.T) {
 			t.Errorf("file %s: exit code %d, %s", file, c.ProcessState.ExitCode(), out)
 		}
 	}
+}
+
+// A signal that reaches the gate is never lost, also if the gate opens at this
+// moment: it ends the gate or the command.
+func TestSignalAtTheGate(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		c := exec.Command("/bin/cat")
+		stdin, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs, err := throughGate(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Path = latchkeyPath
+		err = c.Start()
+		_ = unix.Close(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the gate waits", func() bool { return reads(c.Process.Pid, theirs) })
+		_ = c.Process.Signal(syscall.SIGTERM)
+		_, _ = unix.Write(ours, []byte{1})
+		lost := time.AfterFunc(5*time.Second, func() { _ = stdin.Close() })
+		_ = c.Wait()
+		lost.Stop()
+		_ = unix.Close(ours)
+		if got := exitCode(c.ProcessState); got != 128+int(syscall.SIGTERM) {
+			t.Fatalf("the exit code is %d", got)
+		}
+	}
+}
+
+// reads reports whether a thread of a process waits in read(2) for a file.
+func reads(pid, file int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	return slices.ContainsFunc(threads, func(thread string) bool {
+		text, _ := os.ReadFile(thread)
+		return strings.HasPrefix(string(text), fmt.Sprintf("%d %#x ", unix.SYS_READ, file))
+	})
 }
