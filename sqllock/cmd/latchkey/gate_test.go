@@ -42,7 +42,6 @@ func TestNoCommandWithoutItsGuard(t *testing.T) {
 			address := pgtest.Database(t)
 			f := newFleet(t, address, "--lock-delay", "1s")
 			p := f.run("parent", f.file)
-			eventually(t, "it has a guard", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 1 })
 			guard := guardOf(t, p)
 			f.signal(guard, syscall.SIGSTOP)
 			eventually(t, "it has a command", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 2 })
@@ -182,4 +181,47 @@ func reads(pid, file int) bool {
 		text, _ := os.ReadFile(thread)
 		return strings.HasPrefix(string(text), fmt.Sprintf("%d %#x ", unix.SYS_READ, file))
 	})
+}
+
+// A guard that cannot receive a file of latchkey ends, and latchkey with it.
+// Otherwise it would guard without the lock's connection, or the command would
+// never begin.
+func TestGuardWithoutFiles(t *testing.T) {
+	t.Parallel()
+	for file, received := range map[string]bool{"the connection": false, "the gate": true} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, pgtest.Database(t), "--lock-delay", "1s")
+			holder, _ := f.hold("stay")
+			p := f.run("once", f.file+"-next")
+			guard := guardOf(t, p)
+			eventually(t, "the guard waits for orders", func() bool { return ignores(guard, syscall.SIGTERM) })
+			files := func() int {
+				open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", guard))
+				return len(open)
+			}
+			before := files()
+			if received {
+				_ = holder.stdin.Close()
+				eventually(t, "the guard has the connection", func() bool { return files() > before })
+			}
+			if err := unix.Prlimit(guard, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 2, Max: 2}, nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = holder.stdin.Close()
+			p.wantLost()
+			if got := readWork(t, f.file+"-next"); got != "" || !strings.Contains(p.said(), errNoFile.Error()) {
+				t.Errorf("the command wrote %q, and latchkey says %q", got, p.said())
+			}
+		})
+	}
+}
+
+// ignores reports whether a process ignores a signal.
+func ignores(pid int, s syscall.Signal) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(status), "SigIgn:\t")
+	mask, _, _ := strings.Cut(rest, "\n")
+	signals, _ := strconv.ParseUint(mask, 16, 64)
+	return signals&(1<<(s-1)) != 0
 }
