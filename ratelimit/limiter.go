@@ -29,6 +29,7 @@ import (
 // A Limiter admits a fixed number of requests at a time for each id. It is made
 // by [OneAtATime] or [AtMost], has nothing to close, and is safe for concurrent
 // use. Limiters of one namespace share their limit, in this process and others.
+// Each has [Stats] of its own.
 //
 // A Limiter rejects at once, unless there is [WithWait]. It fails closed,
 // unless there is [WithFailOpen]: it rejects a request if it cannot find out

@@ -8,6 +8,10 @@ import (
 
 // Stats are the figures of a [Limiter] in this process, for metrics and logs.
 // Totals begin with the Limiter, and only grow. No figure is about a single id.
+//
+// They are the figures of this Limiter alone. Another one of the same namespace
+// shares its limit, and has figures of its own. So read those of the Limiter
+// that requests use.
 type Stats struct {
 	// Requests counts the decisions and the ends of holds. It always has each
 	// Result, also with 0. The first seven add up to the calls of Acquire and

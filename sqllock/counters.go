@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/histogram"
@@ -26,23 +27,19 @@ func newCounters() counters {
 	}
 }
 
-// exchanged counts a batch of so many keys that took d. The smoothed time moves
-// by an eighth of the difference, like TCP's (RFC 6298).
+// exchanged counts a batch of so many keys that took d, or a heartbeat of
+// another kind, which has none. The smoothed time moves by an eighth of the
+// difference, like TCP's (RFC 6298).
 func (c *counters) exchanged(d time.Duration, keys int) {
-	c.counted(d, keys)
+	c.exchanges++
+	c.exchangeTime.Observe(int64(d))
+	c.exchangeKeys.Observe(int64(keys))
 	if c.roundTrip == 0 {
 		c.roundTrip = d
 	} else {
 		c.roundTrip += (d - c.roundTrip) / 8
 	}
 	c.roundTripMax = max(c.roundTripMax, d)
-}
-
-// counted counts a statement of any kind that stands for a batch or is one.
-func (c *counters) counted(d time.Duration, keys int) {
-	c.exchanges++
-	c.exchangeTime.Observe(int64(d))
-	c.exchangeKeys.Observe(int64(keys))
 }
 
 // lost counts a lost connection with so many locks.
@@ -54,15 +51,18 @@ func (c *counters) lost(cause string, locks int) {
 
 // A callTally counts the calls of a key table by their results. table.mu
 // protects it.
-type callTally struct{ granted, denied, failed uint64 }
+type callTally struct{ granted, denied, canceled, failed uint64 }
 
-// count counts a call that ends with err.
+// count counts a call that ends with err. An error that only wraps that of the
+// context has another reason, such as a database that is away: it failed.
 func (n *callTally) count(err error) {
 	switch err {
 	case nil:
 		n.granted++
 	case ErrHeld:
 		n.denied++
+	case context.Canceled, context.DeadlineExceeded:
+		n.canceled++
 	default:
 		n.failed++
 	}

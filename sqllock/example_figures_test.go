@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -23,6 +25,29 @@ func ExampleWithObserver() {
 	}
 	defer locks.Close() // no loss
 	// Output: connected
+}
+
+// A process is ready while it has a connection for locks. Stats asks no
+// database, so the check is cheap, and it answers while the database is frozen.
+func ExampleSession_Stats_readiness() {
+	locks, done := exampleSession()
+	defer done()
+	ready := func(w http.ResponseWriter, _ *http.Request) {
+		if locks.Stats().Connections == 0 {
+			http.Error(w, "no connection for locks", http.StatusServiceUnavailable)
+		}
+	}
+	ask := func() int {
+		w := httptest.NewRecorder()
+		ready(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+		return w.Code
+	}
+	fmt.Println(ask())
+	_ = locks.Close()
+	fmt.Println(ask())
+	// Output:
+	// 200
+	// 503
 }
 
 // The locks of each connection, as the database has them: key.Int64() is the

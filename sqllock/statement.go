@@ -141,7 +141,7 @@ func (c *connection) completeAside(err error) (beat bool) {
 	answered := now()
 	took, beats := answered-c.batch.sent, c.round.due && c.round.beat
 	if beats {
-		s.counters.counted(took, 0)
+		s.counters.exchanged(took, 0)
 	}
 	c.renewLocked(answered)
 	s.table.mu.Unlock()

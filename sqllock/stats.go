@@ -17,8 +17,8 @@ type Stats struct {
 	Losses      uint64 // connections lost, with every lock on them
 	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat; of several, the one opened last
 
-	RoundTrip    time.Duration // of a statement, smoothed; 0 before the first
-	RoundTripMax time.Duration // the longest so far
+	RoundTrip    time.Duration // of one of Exchanges, smoothed; 0 before the first
+	RoundTripMax time.Duration // the longest since the Session began; a single pause keeps it high
 
 	// The settings in use: those of WithLease and WithHeartbeat, or the
 	// defaults. They are 0 while a Session of WithLazyOpen does not know its
@@ -42,15 +42,18 @@ type Stats struct {
 	// LossesBy has Losses by their cause. It always has each of these, also
 	// with 0:
 	//
-	//	lease          no response for the length of the lease
+	//	lease          no response for four fifths of the lease, or this process stood still as long
 	//	connection     the connection ended, or the row of the Session in a lease table
 	//	not_exclusive  another server process responded, or the server is no primary any more
 	//	lock_missing   the server did not have a lock that it had granted
 	LossesBy map[string]uint64
 
-	// Calls for locks by their result: a lock, ErrHeld, or another error. Each
-	// call counts once, when it returns. A call for a set of keys is one call.
-	Granted, Denied, Failed uint64
+	// Calls for locks by their result: a lock (Granted), ErrHeld (Denied), the
+	// end of the caller's own context (Canceled), or another error (Failed). A
+	// wait that times out because the key is busy is Canceled; one during which
+	// the database was away is Failed. Each call counts once, when it returns. A
+	// call for a set of keys is one call.
+	Granted, Denied, Canceled, Failed uint64
 
 	// ExchangeTime has the round trip of each of Exchanges, and ExchangeKeys
 	// the keys that it requested and released. A heartbeat has none.
@@ -86,6 +89,7 @@ func (s *Session) Stats() Stats {
 		LossesBy:     maps.Clone(c.lossesBy),
 		Granted:      calls.granted,
 		Denied:       calls.denied,
+		Canceled:     calls.canceled,
 		Failed:       calls.failed,
 		ExchangeTime: Histogram(c.exchangeTime.Snapshot()),
 		ExchangeKeys: Histogram(c.exchangeKeys.Snapshot()),

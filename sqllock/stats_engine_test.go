@@ -252,14 +252,21 @@ func TestCallsByResult(t *testing.T) {
 		{"busy", func(s *Session) error { return second(s.TryLock(background, ID(1))) }, callTally{denied: 1}},
 		{"several busy", func(s *Session) error { return second(s.TryAny(background, ID(1), Pair(9, 9))) }, callTally{denied: 1}},
 		{"a busy set", func(s *Session) error { return second(s.TryLockAll(background, ID(1), ID(2))) }, callTally{denied: 1}},
-		{"its context ended before", func(s *Session) error { return second(s.TryLock(ended, ID(2))) }, callTally{failed: 1}},
-		{"the context of several ended before", func(s *Session) error { return second(s.LockAny(ended, ID(2), ID(3))) }, callTally{failed: 1}},
-		{"the context of a set ended before", func(s *Session) error { return second(s.LockAll(ended, ID(2), ID(3))) }, callTally{failed: 1}},
+		{"its context ended before", func(s *Session) error { return second(s.TryLock(ended, ID(2))) }, callTally{canceled: 1}},
+		{"the context of several ended before", func(s *Session) error { return second(s.LockAny(ended, ID(2), ID(3))) }, callTally{canceled: 1}},
+		{"the context of a set ended before", func(s *Session) error { return second(s.LockAll(ended, ID(2), ID(3))) }, callTally{canceled: 1}},
 		{"it waited in vain", func(s *Session) error {
 			return soon(func(ctx context.Context) error { return second(s.Lock(ctx, ID(1))) })
-		}, callTally{failed: 1}},
+		}, callTally{canceled: 1}},
 		{"a set waited in vain", func(s *Session) error {
 			return soon(func(ctx context.Context) error { return second(s.LockAll(ctx, ID(1), ID(2))) })
+		}, callTally{canceled: 1}},
+		{"it waited while the database was away", func(s *Session) error {
+			session := s.slots[0].conn.session.(*fakeSession)
+			session.hooks(func() error { time.Sleep(2 * time.Second); return nil }, nil)
+			defer time.Sleep(ticks) // until the statement has its response
+			defer session.hooks(nil, nil)
+			return soon(func(ctx context.Context) error { return second(s.Lock(ctx, ID(2))) })
 		}, callTally{failed: 1}},
 		{"no keys", func(s *Session) error { return second(s.LockAll(background)) }, callTally{failed: 1}},
 		{"any of no keys", func(s *Session) error { return second(s.TryAny(background)) }, callTally{failed: 1}},
@@ -284,7 +291,7 @@ func TestCallsByResult(t *testing.T) {
 				}
 				synctest.Wait()
 				stats := s.Stats()
-				got := callTally{stats.Granted - 1, stats.Denied, stats.Failed}
+				got := callTally{stats.Granted - 1, stats.Denied, stats.Canceled, stats.Failed}
 				if got != tt.want {
 					t.Errorf("counted %+v, want %+v", got, tt.want)
 				}
@@ -359,6 +366,21 @@ func TestLooksAreExchanges(t *testing.T) {
 		}
 		told.agree(t, got)
 	}, WithObserver(told.observer()))
+}
+
+// A look at the lock table that stands for a heartbeat is in the round trips, as
+// it is in ExchangeTime.
+func TestRoundTripOfLooks(t *testing.T) {
+	const long = 300 * time.Millisecond
+	withTable(t, 640, 1, func(t *testing.T, s *Session, table *fakeTable) {
+		before := s.Stats().RoundTrip
+		table.change(func() { table.onLook = func() error { time.Sleep(long); return nil } })
+		time.Sleep(ticks)
+		synctest.Wait()
+		if got := s.Stats(); got.RoundTripMax < long || got.RoundTrip <= before {
+			t.Errorf("after looks of %v each: smoothed %v, the longest %v", long, got.RoundTrip, got.RoundTripMax)
+		}
+	})
 }
 
 // An Observer may call Stats and Connections, and may lack any func.

@@ -28,6 +28,7 @@ func TestDemo(t *testing.T) {
 				`(?m)^all +[1-9]\d* +[1-9]\d*$`,
 				`had at most 2 ` + place.session + `s of latchkey`,
 				` 0 exports overlapped another`,
+				`\(cd examples/quickstart && go run \. -serve\)\n$`,
 			} {
 				if !regexp.MustCompile(pattern).Match(stdout.Bytes()) {
 					t.Errorf("no %s in\n%s", pattern, &stdout)

@@ -16,13 +16,14 @@ import (
 )
 
 // observe mounts what an operator looks at. A service of your own has these on a
-// port that its users do not reach. Everything shows the same figures, those of
-// Session.Stats and Limiter.Stats:
+// port that its users do not reach.
 //
-//	/locks/      a page: who holds, who waits, how the database responds
-//	/metrics     for Prometheus
-//	/debug/vars  as JSON, for expvar
-//	/readyz      200, or 503 while the session has no connection
+//	/locks/      a page: the locks of all instances, asked of the database, and
+//	             the figures of this instance
+//	/metrics     the figures of this instance for Prometheus: docs/metrics.md
+//	/debug/vars  Session.Stats and Limiter.Stats of this instance as JSON, with
+//	             what /metrics leaves out: losses by limiter, calls by result
+//	/readyz      200, or 503 while this instance has no connection for locks
 //
 // The caller closes the page, which ends its event streams.
 func observe(mux *http.ServeMux, db *sql.DB, session *sqllock.Session, limit *ratelimit.Limiter) (*lockui.Handler, error) {

@@ -25,6 +25,7 @@ type serving struct {
 	stderr      bytes.Buffer
 	http, grpc  []string // of the instances: URLs and addresses
 	pages       []string // URLs of their pages about the locks
+	printed     string   // all that it prints to try
 	ended       chan error
 }
 
@@ -47,6 +48,7 @@ func startServing(t *testing.T, databaseURL string) *serving {
 	page := regexp.MustCompile(`^ *(http://\S+/locks/)$`)
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() && !strings.Contains(lines.Text(), "Ctrl-C") {
+		s.printed += lines.Text() + "\n"
 		if found := curl.FindStringSubmatch(lines.Text()); found != nil {
 			s.http = append(s.http, found[1])
 		}
@@ -98,6 +100,17 @@ func TestServe(t *testing.T) {
 				t.Run(signal.String(), func(t *testing.T) {
 					t.Parallel()
 					s := startServing(t, place.url(t))
+					if !strings.Contains(s.printed, "An export takes 2s.") {
+						t.Errorf("it does not say how long an export takes:\n%s", s.printed)
+					}
+					file := regexp.MustCompile(`latchkey ps --db sqlite:(\S+)\n`).FindStringSubmatch(s.printed)
+					if throwaway := s.databaseURL == ""; throwaway != (file != nil) {
+						t.Errorf("it names the file %q of the locks:\n%s", file, s.printed)
+					} else if throwaway {
+						if _, err := os.Stat(file[1]); err != nil {
+							t.Error(err)
+						}
+					}
 					askAll(t, s)
 					viewer := openPage(t, s.pages[0])
 					defer viewer.Close()

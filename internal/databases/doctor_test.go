@@ -88,7 +88,7 @@ func TestDoctorPlanted(t *testing.T) {
 			db.SetMaxOpenConns(1)
 			return db, nil
 		}},
-		{"MariaDB: a short wait_timeout", "timeouts", lockdoctor.Warning, "SET GLOBAL wait_timeout", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
+		{"MariaDB: a short wait_timeout", "timeouts", lockdoctor.Warning, "SET GLOBAL wait_timeout to more than", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {
 			return open(t, "mysql", mariadbtest.Database(t)+"?wait_timeout=5"), nil
 		}},
 		{"MariaDB: short statements", "timeouts", lockdoctor.Warning, "SET GLOBAL max_statement_time", func(t *testing.T) (*sql.DB, []lockdoctor.Option) {

@@ -104,6 +104,25 @@ func hold(t *testing.T, start func(*testing.T) Subject) {
 	})
 }
 
+// The oldest lease is that of any limiter of the namespace, while it is held.
+func oldest(t *testing.T, start func(*testing.T) Subject) {
+	const name = "latchkey_limiter_oldest_lease_seconds"
+	s := start(t)
+	locks := sqllock.NewMemory()
+	one, two := limit(s, locks, "export"), limit(s, locks, "export")
+	want(t, s, figures{of(name, "export"): 0})
+	first, second := acquire(t, one, "ada"), acquire(t, two, "bob")
+	for _, lock := range []*sqllock.Lock{first, second} {
+		before := max(one.Stats().Oldest, two.Stats().Oldest).Seconds()
+		got := read(t, s)[of(name, "export")]
+		if after := max(one.Stats().Oldest, two.Stats().Oldest).Seconds(); got < before || got > after {
+			t.Errorf("the oldest lease is %v s old, want %v to %v", got, before, after)
+		}
+		dbtest.Unlock(t, lock)
+	}
+	want(t, s, figures{of(name, "export"): 0})
+}
+
 // A request that waits is queued, and has a time in the queue at its end.
 func queue(t *testing.T, start func(*testing.T) Subject) {
 	const queued, times = "latchkey_limiter_queued_requests", "latchkey_limiter_request_time_in_queue_seconds_count"
@@ -177,5 +196,6 @@ func removedLimiter(t *testing.T, start func(*testing.T) Subject) {
 	want(t, s, counters)
 	remove()
 	counters[of("latchkey_limiter_active_leases", "export")] = 0
+	counters[of("latchkey_limiter_oldest_lease_seconds", "export")] = 0
 	want(t, s, counters)
 }

@@ -43,6 +43,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 	}{
 		{"Results", results},
 		{"Hold", hold},
+		{"OldestLease", oldest},
 		{"Queue", queue},
 		{"SameNamespace", sameNamespace},
 		{"RemovedLimiter", removedLimiter},

@@ -6,6 +6,7 @@ const module = "github.com/latchkey-go/latchkey/"
 var imports = map[string]string{
 	"context":     "context",
 	"errors":      "errors",
+	"expvar":      "expvar",
 	"fmt":         "fmt",
 	"http":        "net/http",
 	"httptest":    "net/http/httptest",

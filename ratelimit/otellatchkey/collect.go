@@ -57,6 +57,7 @@ func (c collection) limiter(namespace sqllock.Namespace, f limiterFigures) {
 	of := metric.WithAttributes(name)
 	c.ObserveInt64(c.activeLeases, f.active, of)
 	c.ObserveInt64(c.queued, f.queued, of)
+	c.ObserveFloat64(c.oldestLease, f.oldest.Seconds(), of)
 }
 
 func (c collection) session(name string, s sqllock.Stats) {

@@ -14,6 +14,8 @@
 //	metrics.Campaign("nightly", campaign)
 //	go lockwatch.Watch(ctx, db, metrics.Finding)
 //
+// exports is the limiter that requests use: each Limiter has figures of its own.
+//
 // Counters and gauges are observable instruments. A [Metrics] reads them from
 // Stats and Status of what it was given, once for each collection. OpenTelemetry
 // has no observable histogram, so the two observers record the histograms.

@@ -91,7 +91,7 @@ func ExampleMetrics_Finding() {
 	nightly := election.New(locks, sqllock.Namespace("job").Key("nightly"))
 	metrics.Campaign("nightly", nightly)
 
-	watched := make(chan error)
+	watched := make(chan error, 1)
 	go func() { watched <- lockwatch.Watch(ctx, db, metrics.Finding) }()
 
 	cancel()

@@ -20,6 +20,7 @@ type instruments struct {
 	requests      metric.Int64ObservableCounter
 	activeLeases  metric.Int64ObservableUpDownCounter
 	queued        metric.Int64ObservableUpDownCounter
+	oldestLease   metric.Float64ObservableGauge
 	leaseDuration metric.Float64Histogram
 	timeInQueue   metric.Float64Histogram
 
@@ -49,6 +50,7 @@ func (i *instruments) create(meter metric.Meter) error {
 		requests:      m.counter("limiter.requests", "{request}", "Requests that a limiter decided, by result."),
 		activeLeases:  m.upDown("limiter.active_leases", "{lease}", "Locks of admitted requests that this process holds now."),
 		queued:        m.upDown("limiter.queued_requests", "{request}", "Requests of this process that wait now."),
+		oldestLease:   m.gauge("limiter.oldest_lease", "s", "Age of the oldest of the locks that this process holds now; 0: there is none."),
 		leaseDuration: m.seconds("limiter.lease.duration", "How long admitted requests held their locks."),
 		timeInQueue:   m.seconds("limiter.request.time_in_queue", "How long requests waited that found their id busy."),
 

@@ -1,6 +1,8 @@
 package otellatchkey
 
 import (
+	"time"
+
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -15,11 +17,12 @@ var results = []ratelimit.Result{
 type limiterFigures struct {
 	requests       map[ratelimit.Result]int64 // not changed any more
 	active, queued int64
+	oldest         time.Duration
 }
 
 // plus adds the figures of a limiter.
 func (f limiterFigures) plus(s ratelimit.Stats) limiterFigures {
-	sum := limiterFigures{make(map[ratelimit.Result]int64), f.active + int64(s.Active), f.queued + int64(s.Queued)}
+	sum := limiterFigures{make(map[ratelimit.Result]int64), f.active + int64(s.Active), f.queued + int64(s.Queued), max(f.oldest, s.Oldest)}
 	for _, result := range results {
 		sum.requests[result] = f.requests[result] + int64(s.Requests[result])
 	}
@@ -33,7 +36,7 @@ func (m *Metrics) keepLocked(l *ratelimit.Limiter) {
 	for other := range m.limiters {
 		if other.Namespace() == namespace {
 			s := l.Stats()
-			s.Active, s.Queued = 0, 0 // they are not shown any more
+			s.Active, s.Queued, s.Oldest = 0, 0, 0 // they are not shown any more
 			m.removed[namespace] = m.removed[namespace].plus(s)
 			return
 		}

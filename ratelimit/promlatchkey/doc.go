@@ -4,7 +4,8 @@
 //	prometheus.MustRegister(metrics)
 //
 //	metrics.Session("main", session)
-//	metrics.Limiter(ratelimit.OneAtATime(session, "export"))
+//	exports := ratelimit.OneAtATime(session, "export") // that requests use: each Limiter has figures of its own
+//	metrics.Limiter(exports)
 //	metrics.Campaign("nightly", campaign)
 //	go lockwatch.Watch(ctx, db, metrics.Finding)
 //

@@ -22,6 +22,7 @@ func (m metrics) limiter(namespace string, s ratelimit.Stats) {
 	}
 	m.gauge(activeLeases, float64(s.Active), namespace)
 	m.gauge(queued, float64(s.Queued), namespace)
+	m.gauge(oldestLease, s.Oldest.Seconds(), namespace)
 	m.histogram(leaseDuration, s.LeaseDuration, namespace)
 	m.histogram(timeInQueue, s.TimeInQueue, namespace)
 }
@@ -35,7 +36,7 @@ func (c *Collector) keepLocked(l *ratelimit.Limiter) {
 			continue
 		}
 		s := l.Stats()
-		s.Active, s.Queued = 0, 0 // they are not shown any more
+		s.Active, s.Queued, s.Oldest = 0, 0, 0 // they are not shown any more
 		if sum, ok := c.removed[namespace]; ok {
 			s = add(sum, s)
 		}
@@ -64,6 +65,7 @@ func add(a, b ratelimit.Stats) ratelimit.Stats {
 		Requests:      make(map[ratelimit.Result]uint64),
 		Active:        a.Active + b.Active,
 		Queued:        a.Queued + b.Queued,
+		Oldest:        max(a.Oldest, b.Oldest),
 		LeaseDuration: addHistograms(a.LeaseDuration, b.LeaseDuration),
 		TimeInQueue:   addHistograms(a.TimeInQueue, b.TimeInQueue),
 	}

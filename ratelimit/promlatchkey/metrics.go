@@ -9,6 +9,7 @@ var (
 	requests      = describe("limiter_requests_total", "Requests that a limiter decided, by result.", "limiter", "result")
 	activeLeases  = describe("limiter_active_leases", "Locks of admitted requests that this process holds now.", "limiter")
 	queued        = describe("limiter_queued_requests", "Requests of this process that wait now.", "limiter")
+	oldestLease   = describe("limiter_oldest_lease_seconds", "Age of the oldest of the locks that this process holds now; 0: there is none.", "limiter")
 	leaseDuration = describe("limiter_lease_duration_seconds", "How long admitted requests held their locks.", "limiter")
 	timeInQueue   = describe("limiter_request_time_in_queue_seconds", "How long requests waited that found their id busy.", "limiter")
 

@@ -151,7 +151,7 @@ func TestAlerts(t *testing.T) {
 	t.Parallel()
 	e, rules, tests, page := emit(t), readFile(t, "alerts.yml"), readFile(t, "alerts_test.yml"), readFile(t, "../../docs/metrics.md")
 	alerts, exprs := alertName.FindAllStringSubmatch(rules, -1), alertExpr.FindAllStringSubmatch(rules, -1)
-	if len(alerts) != 7 || len(exprs) != len(alerts) {
+	if len(alerts) != 9 || len(exprs) != len(alerts) {
 		t.Fatalf("%d alerts and %d expressions", len(alerts), len(exprs))
 	}
 	for i, alert := range alerts {

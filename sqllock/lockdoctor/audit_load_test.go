@@ -15,7 +15,7 @@ import (
 // Under load, with connections that are lost, the audit raises no false alarm:
 // locks come and go between its looks, some regularly, and others stay.
 func TestAuditUnderLoad(t *testing.T) {
-	const callers, keys, audits = 12, 6, 40
+	const callers, keys, audits = 14, 6, 40
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, fit(driver, dsn))
 		busy := dbtest.Session(t, driver, dsn)
@@ -51,9 +51,9 @@ func TestAuditUnderLoad(t *testing.T) {
 
 // load acquires a key in one of several ways and releases it.
 func load(ctx context.Context, s *sqllock.Session, key int64, way int) {
-	var lock *sqllock.Lock
+	var lock interface{ Unlock() error }
 	var err error
-	switch secret := sqllock.Namespace("load").Keyed([]byte("a secret of sixteen")); way % 4 {
+	switch secret := sqllock.Namespace("load").Keyed([]byte("a secret of sixteen")); way % 7 {
 	case 0:
 		lock, err = s.TryLock(ctx, sqllock.ID(key%10)) // contended between the Sessions
 	case 1:
@@ -64,6 +64,14 @@ func load(ctx context.Context, s *sqllock.Session, key int64, way int) {
 		bounded, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		lock, err = s.Lock(bounded, sqllock.ID(key%10))
 		cancel()
+	case 4:
+		lock, err = s.TryLockAll(ctx, sqllock.ID(key%10), sqllock.ID(key%10+1), secret.Key("set"))
+	case 5:
+		bounded, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		lock, err = s.RLock(bounded, sqllock.ID(key%10))
+		cancel()
+	case 6:
+		lock, err = s.TryAny(ctx, sqllock.ID(key%10), sqllock.ID(key%10+1))
 	}
 	if err != nil {
 		return // the loop tries again

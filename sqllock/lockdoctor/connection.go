@@ -26,6 +26,11 @@ func connection(ctx context.Context, s *subject) Result {
 		}
 		d, err = choose.Dialect(ctx, s.db, s.leaseTable)
 	}
+	var failure *dialect.Failure
+	if errors.As(err, &failure) && failure.Kind == dialect.NotExclusive && s.mayKeepRows() { // Open has refused any other Session
+		s.leaseTable = true
+		d, err = choose.Dialect(ctx, s.db, s.leaseTable)
+	}
 	if err != nil {
 		return failed(err)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
 )
 
-// A readiness check, a command or a page asks the doctor.
+// A command, a page or a person asks the doctor. A readiness check does not: the
+// doctor takes locks and needs two connections. See sqllock.Session.Stats.
 func ExampleCheck() {
 	ctx := context.Background()
 	db, done := dbtest.ExampleDatabase()

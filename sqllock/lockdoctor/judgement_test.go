@@ -97,3 +97,24 @@ func TestWorst(t *testing.T) {
 		}
 	}
 }
+
+// The fix of a read-only server is one that the server accepts: innodb_read_only
+// cannot be set, and super_read_only goes with read_only.
+func TestReadOnlyResult(t *testing.T) {
+	for _, tt := range []struct {
+		values       map[string]string
+		state        State
+		reason, fix  string
+		contradicted string // what the fix must not say
+	}{
+		{map[string]string{"read_only": "OFF", "innodb_read_only": "OFF"}, OK, "takes writes", "", "SET"},
+		{map[string]string{"read_only": "ON", "innodb_read_only": "OFF"}, Error, "(read_only)", "SET GLOBAL read_only = OFF;", "super"},
+		{map[string]string{"read_only": "ON", "super_read_only": "ON"}, Error, "(super_read_only)", "SET GLOBAL read_only = OFF;", "SET GLOBAL super"},
+		{map[string]string{"read_only": "1", "super_read_only": "1", "innodb_read_only": "1"}, Error, "(innodb_read_only)", "restart", "SET GLOBAL"},
+	} {
+		got := readOnlyResult(tt.values)
+		if got.State != tt.state || !strings.Contains(got.Reason, tt.reason) || !strings.Contains(got.Fix, tt.fix) || strings.Contains(got.Fix, tt.contradicted) {
+			t.Errorf("%v: %+v", tt.values, got)
+		}
+	}
+}

@@ -72,10 +72,20 @@ func mysqlPrimary(ctx context.Context, s *subject) Result {
 	if err != nil {
 		return failed(err)
 	}
-	for name, value := range values {
-		if value != "OFF" && value != "0" && value != "" {
-			return wrong("this server is read-only ("+name+"), so a replica, which grants locks on its own",
-				"Let the connection string lead to the primary, or SET GLOBAL "+name+" = OFF; on the primary itself.")
+	return readOnlyResult(values)
+}
+
+// readOnlyResult judges the variables of mysqlPrimary. It names the one that has to be
+// changed first.
+func readOnlyResult(values map[string]string) Result {
+	const primary = "Let the connection string lead to the primary"
+	for _, is := range []struct{ name, fix string }{
+		{"innodb_read_only", primary + ": this server takes no writes before another configuration and a restart."},
+		{"super_read_only", primary + ", or SET GLOBAL read_only = OFF; on the primary itself."}, // which takes back both
+		{"read_only", primary + ", or SET GLOBAL read_only = OFF; on the primary itself."},
+	} {
+		if value := values[is.name]; value != "OFF" && value != "0" && value != "" {
+			return wrong("this server is read-only ("+is.name+"), so a replica, which grants locks on its own", is.fix)
 		}
 	}
 	return passed("the server takes writes")
@@ -109,8 +119,12 @@ func mysqlTimeouts(ctx context.Context, s *subject) Result {
 		number, err := strconv.ParseFloat(values[l.name], 64)
 		timeout := time.Duration(number * float64(l.unit))
 		if err == nil && timeout > 0 && timeout < l.least {
+			longer := "to 0 or to more than the lease"
+			if l.name == "wait_timeout" {
+				longer = "to more than the lease (0 would be one second)"
+			}
 			findings = append(findings, warning(fmt.Sprintf("%s is %v: %s", l.name, timeout, l.harm),
-				"SET GLOBAL "+l.name+" to 0 or to more than the lease, in the server's configuration too; or take it out of the connection string."))
+				"SET GLOBAL "+l.name+" "+longer+", in the server's configuration too; or take it out of the connection string."))
 		}
 	}
 	return worst(passed("no timeout of the server or of the connection string is shorter than what locks need (lease %v)", s.lease), findings)

@@ -20,8 +20,9 @@ type options struct {
 // other. The option may be given several times, for several Sessions on the
 // database.
 //
-// The timeouts of the database are compared with the lease of s. Behind a
-// transaction pooler, WithLeaseTable is implied: no other Session connects there.
+// The timeouts of the database are compared with the lease of s. WithLeaseTable is
+// implied behind a transaction pooler, and on a system that only resembles
+// PostgreSQL: no other Session connects there.
 //
 // WithSession panics if s is nil.
 func WithSession(s *sqllock.Session) Option {

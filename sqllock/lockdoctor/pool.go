@@ -18,7 +18,7 @@ func poolSize(_ context.Context, s *subject) Result {
 	}
 	switch {
 	case most == 0:
-		return passed("the pool may open any number of connections, %d are in use", s.pool.InUse)
+		return passed("the pool may open any number of connections, %s", inUse(s.pool.InUse))
 	case most < needed:
 		return wrong("the pool may open one connection only, and a Session needs a second one for a moment to prove that locks exclude",
 			"Call db.SetMaxOpenConns(5) for the pool of the locks.")
@@ -26,7 +26,15 @@ func poolSize(_ context.Context, s *subject) Result {
 		return warning(fmt.Sprintf("all %d connections of the pool are in use, so a Session could not reconnect", most),
 			"Give the Session a pool of its own with SetMaxOpenConns(5), which no request uses.")
 	}
-	return passed("the pool may open %d connections, %d are in use", most, s.pool.InUse)
+	return passed("the pool may open %d connections, %s", most, inUse(s.pool.InUse))
+}
+
+// inUse returns "1 is in use" or "n are in use".
+func inUse(n int) string {
+	if n == 1 {
+		return "1 is in use"
+	}
+	return fmt.Sprintf("%d are in use", n)
 }
 
 const noProof = "the proof needs two free connections of the pool"

@@ -15,6 +15,7 @@ import (
 // finds, or those of the registry in a schema. The owner of a table is trusted
 // as lockwatch trusts it.
 const postgresTablesQuery = `SELECT coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('Table', c.relname, 'Schema', n.nspname,
+	'Qualified', CASE WHEN t.named THEN pg_catalog.format('%%I.%%I', n.nspname, c.relname) END,
 	'Kind', c.relkind::text, 'Unlogged', c.relpersistence = 'u', 'Hidden', pg_catalog.row_security_active(c.oid),
 	'Trusted', t.named OR pg_catalog.pg_get_userbyid(c.relowner) = current_user
 		OR c.relowner = (SELECT datdba FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
@@ -197,8 +198,13 @@ func postgresRegistry(ctx context.Context, s *subject) Result {
 	case err != nil:
 		return failed(err)
 	case gone > many:
+		const statement = "\nDELETE FROM %s WHERE expires < now() - interval '1 hour';"
+		heartbeats, waits := "latchkey_heartbeats", "latchkey_waits"
+		if s.schema != "" {
+			heartbeats, waits = registry.Heartbeats.Name, registry.Waits.Name
+		}
 		return warning(counted(gone, "row")+" of the registry are of processes that are gone",
-			"Run lockwatch.Watch in one process, which removes them, or:\nDELETE FROM latchkey_heartbeats WHERE expires < now() - interval '1 hour';\nDELETE FROM latchkey_waits WHERE expires < now() - interval '1 hour';")
+			"Run lockwatch.Watch in one process, which removes them, or:"+fmt.Sprintf(statement, heartbeats)+fmt.Sprintf(statement, waits))
 	}
 	return passed("the registry has %s, %d of processes that are gone", counted(rows, "row"), gone)
 }

@@ -39,7 +39,11 @@ func sessions(_ context.Context, s *subject) Result {
 				"Look for what keeps the server from responding, or the process from running: RoundTrip of Stats, CPU limits, the network."))
 		}
 	}
-	return worst(passed("%s connected, a statement takes %v", counted(len(s.sessions), "Session"), longest.Round(10*time.Microsecond)), findings)
+	speed := ""
+	if longest > 0 { // a Session that has just begun has measured nothing
+		speed = fmt.Sprintf(", a statement takes %v", max(longest.Round(10*time.Microsecond), 10*time.Microsecond))
+	}
+	return worst(passed("%s connected%s", counted(len(s.sessions), "Session"), speed), findings)
 }
 
 // socket checks that a Session notices a closed connection at once.

@@ -1,6 +1,7 @@
 package lockdoctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 // A foundTable is a table of our names as it is in the database.
 type foundTable struct {
 	Table, Schema string
+	Qualified     string // PostgreSQL: with the schema of WithSchema, quoted; empty: the search_path finds it
 	Columns       []column
 	Rights        []string // those of allRights that this role has
 	Key           bool     // it has a primary key
@@ -22,6 +24,9 @@ type foundTable struct {
 	Constraints []string // PostgreSQL: the checks that are validated
 	Engine      string   // MySQL
 }
+
+// inSQL returns the name of f for a statement of a fix.
+func (f foundTable) inSQL() string { return cmp.Or(f.Qualified, f.Table) }
 
 // plainTable is the Kind of a table that is neither a view nor partitioned.
 const plainTable = "r"
@@ -61,7 +66,7 @@ func (s *subject) uses(f feature) bool {
 
 // compare returns what is wrong with one table.
 func (t table) compare(s *subject, is foundTable) (findings []Result) {
-	again := fmt.Sprintf("Rename or drop %s, then run the statements of %s.", t.table, t.source)
+	again := fmt.Sprintf("Rename or drop %s, then run the statements of %s.", is.inSQL(), t.source)
 	add := func(state State, reason, fix string) {
 		if t.registry {
 			state = Warning // no lock depends on it
@@ -91,17 +96,17 @@ func (t table) compare(s *subject, is foundTable) (findings []Result) {
 			fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s CHECK (NOT stale);", fenceTable, fenceConstraint))
 	}
 	if is.Engine != "" && !strings.EqualFold(is.Engine, "InnoDB") {
-		add(Error, "has the engine "+is.Engine+", which has no transactions", "ALTER TABLE "+t.table+" ENGINE = InnoDB;")
+		add(Error, "has the engine "+is.Engine+", which has no transactions", "ALTER TABLE "+is.inSQL()+" ENGINE = InnoDB;")
 	}
 	if is.Unlogged && !t.registry {
-		add(Error, "is UNLOGGED, so a crash of the server empties it while holders believe in their locks", "ALTER TABLE "+t.table+" SET LOGGED;")
+		add(Error, "is UNLOGGED, so a crash of the server empties it while holders believe in their locks", "ALTER TABLE "+is.inSQL()+" SET LOGGED;")
 	}
 	if is.Hidden {
-		add(Error, "has row security, which hides rows from this role", "ALTER TABLE "+t.table+" DISABLE ROW LEVEL SECURITY;")
+		add(Error, "has row security, which hides rows from this role", "ALTER TABLE "+is.inSQL()+" DISABLE ROW LEVEL SECURITY;")
 	}
 	if t.registry && !is.Trusted {
 		add(Warning, "belongs to neither this role nor the database's owner nor a superuser, so it is not read",
-			"ALTER TABLE "+t.table+" OWNER TO CURRENT_USER; as a superuser, or pass WithSchema if you trust the owner.")
+			"ALTER TABLE "+is.inSQL()+" OWNER TO CURRENT_USER; as a superuser, or pass WithSchema if you trust the owner.")
 	}
 	return findings
 }
@@ -124,7 +129,7 @@ func (s *subject) missingRights(found []foundTable, fix func(rights, table strin
 			continue
 		}
 		rights := strings.Join(lacks, ", ")
-		finding := wrong("the role lacks "+rights+" on "+want.table, fix(rights, want.table))
+		finding := wrong("the role lacks "+rights+" on "+want.table, fix(rights, found[i].inSQL()))
 		if want.registry {
 			finding.State = Warning
 		}
@@ -136,7 +141,11 @@ func (s *subject) missingRights(found []foundTable, fix func(rights, table strin
 // tablesResult is the result of the check of tables on every database.
 func (s *subject) tablesResult(found []foundTable) Result {
 	findings, count := s.compare(found)
-	if count == 0 {
+	switch {
+	case count > 0:
+	case s.dialect == sqllock.PostgreSQL && s.schema == "":
+		return worst(passed("no table of latchkey is in the search_path; if the registry is in another schema, pass it with WithSchema"), findings)
+	default:
 		return worst(passed("no feature that has tables is set up"), findings)
 	}
 	return worst(passed("%s of latchkey as this version makes them", counted(count, "table")), findings)

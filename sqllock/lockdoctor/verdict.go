@@ -48,6 +48,8 @@ func failed(err error) Result {
 	switch {
 	case errors.Is(err, dbconn.ErrNoConnection):
 		fix = "Check that the server responds. If it does, give the locks a pool of their own, which no request uses."
+	case errors.Is(err, dbconn.ErrNoServer):
+		fix = "Check that the server responds, and that the connection string and the network lead to it."
 	case failure.State == errcode.Forbidden:
 		fix = "Grant the role the right that is missing: see the check \"rights\"."
 	case failure.Kind == dialect.Full:

@@ -119,3 +119,26 @@ func TestShutdown(t *testing.T) {
 	}
 	server.Close()
 }
+
+// If the service has taken all connections of the pool, the page says so: it does not
+// look as if the database were away. And it takes none from the service.
+func TestFullPool(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		db.SetMaxOpenConns(1)
+		conn := dbtest.Conn(t, db)
+		server := serve(t, lockui.New(db))
+		lockertest.Eventually(t, "the reason", func() bool {
+			_, body := get(t, server.URL+"/locks")
+			return strings.Contains(body, "all connections of this page&#39;s pool are in use")
+		})
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "a look", func() bool {
+			_, body := get(t, server.URL+"/locks")
+			return strings.Contains(body, "Database: ok.")
+		})
+	})
+}

@@ -17,11 +17,14 @@ const (
 
 type checkFunc func(ctx context.Context) (*lockdoctor.Report, error)
 
-// newCheck returns the examination of db and of the Sessions.
-func newCheck(db *sql.DB, sessions []namedSession) checkFunc {
+// newCheck returns the examination of db and of the Sessions of o.
+func newCheck(db *sql.DB, o options) checkFunc {
 	var opts []lockdoctor.Option
-	for _, n := range sessions {
+	for _, n := range o.sessions {
 		opts = append(opts, lockdoctor.WithSession(n.session))
+	}
+	if o.schema != "" {
+		opts = append(opts, lockdoctor.WithSchema(o.schema))
 	}
 	return func(ctx context.Context) (*lockdoctor.Report, error) { return lockdoctor.Check(ctx, db, opts...) }
 }

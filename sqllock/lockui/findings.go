@@ -55,9 +55,18 @@ func findingOf(f lockwatch.Finding, at time.Time) findingView {
 	return v
 }
 
+// diagnosis returns a diagnosis that has seen nothing yet.
+func (o options) diagnosis() *lockwatch.Diagnosis {
+	if o.long == 0 {
+		return lockwatch.NewDiagnosis()
+	}
+	return lockwatch.NewDiagnosis(lockwatch.WithLongHeld(o.long))
+}
+
 // meanings says what a finding means, and what to do.
 var meanings = map[lockwatch.FindingKind]string{
 	lockwatch.LateHeartbeat:      "The holder has sent no heartbeat for half of its lease, and its server process is idle. It may be frozen or cut off. The server ends its session after the lease.",
 	lockwatch.RegistryNotWritten: "The holder's session works, but its heartbeats are not written. Look at the log of that process.",
+	lockwatch.HeldLong:           "The lock is held for longer than lockui.WithLongHeld allows. The page's search and the log of the holder's process show whether it still works.",
 	lockwatch.WaitCycle:          "Each of these waits for the next one. None goes on until one gives up or is ended.",
 }

@@ -128,8 +128,7 @@ func (b *graphBuilder) cycle(i int, c lockwatch.Cycle) {
 	for j, w := range c.Waits {
 		from, to := b.node(ids[j]), b.node(ids[(j+1)%len(ids)])
 		if from == nil || to == nil {
-			b.graph.More++
-			continue
+			continue // waiter and wait count it
 		}
 		switch {
 		case w.For != nil:
@@ -151,6 +150,9 @@ func (b *graphBuilder) waiter(w *lockwatch.Waiter) {
 	id, wants := nodeID{pid: w.Process.PID}, "waits for "+keyText(w.Key)
 	var ends []nodeID
 	for _, h := range b.holders[w.Key] {
+		if len(ends) == maxFan {
+			break
+		}
 		if w.Poll != nil || slices.Contains(w.BlockedBy, h.Process.PID) {
 			ends = append(ends, nodeOf(h))
 		}

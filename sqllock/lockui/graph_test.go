@@ -164,3 +164,18 @@ func TestTexts(t *testing.T) {
 		}
 	}
 }
+
+// Of a cycle that the drawing has no room for, each wait is counted once.
+func TestLongCycleIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	s := &lockwatch.Snapshot{}
+	for i := range n {
+		next := (i + 1) % n
+		s.Holders = append(s.Holders, lockwatch.Holder{Key: sqllock.ID(int64(i)), Process: lockwatch.Process{PID: i + 1}})
+		s.Waiters = append(s.Waiters, lockwatch.Waiter{Key: sqllock.ID(int64(next)), Process: lockwatch.Process{PID: i + 1}, BlockedBy: []int{next + 1}})
+	}
+	if g := drawGraph(s, s.Cycles()); len(g.Nodes) != maxNodes || g.More != n-maxNodes {
+		t.Errorf("%d nodes and %d more waits, want %d and %d", len(g.Nodes), g.More, maxNodes, n-maxNodes)
+	}
+}

@@ -8,15 +8,14 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // A Handler serves the page. [New] makes one, and Close ends it. It is safe for
 // concurrent use.
 //
-// It may be mounted under any prefix that ends in a slash, with or without
-// [http.StripPrefix], and behind a reverse proxy. All its links are relative.
+// It may be mounted under any prefix that ends in a slash, and behind a reverse
+// proxy. All its links are relative. With [http.ServeMux] it finds its prefix
+// itself. Another router needs [http.StripPrefix].
 //
 // Without [WithAuthorize] it answers a request only if all of this is true, and
 // otherwise with 403:
@@ -61,14 +60,14 @@ func New(db *sql.DB, opts ...Option) *Handler {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return newHandler(db, o, lockwatch.NewInspector(db).Inspect, newCheck(db, o.sessions))
+	return newHandler(db, o, newLook(db, o.schema), newCheck(db, o))
 }
 
 func newHandler(db *sql.DB, o options, look lookFunc, check checkFunc) *Handler {
 	h := &Handler{options: o, db: db, crossSite: http.NewCrossOriginProtection(), streams: make(chan struct{}, maxStreams)}
 	h.closing, h.cancel = context.WithCancel(context.Background())
 	h.doctor.check = check
-	h.poller = newPoller(h.closing, look)
+	h.poller = newPoller(h.closing, look, o.diagnosis)
 	h.routes = h.newRoutes()
 	for _, s := range o.sessions {
 		h.histories = append(h.histories, newHistory(s.session.Stats))
@@ -133,8 +132,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "This request came from another web site.", http.StatusForbidden)
 		return
 	}
-	if r.URL.Path == "" {
-		redirectToFolder(w, r)
+	if name := folderWithoutSlash(r); name != "" {
+		redirectToFolder(w, r, name)
 		return
 	}
 	matched, ok := h.routes[pathBelow(r)]
@@ -161,43 +160,6 @@ func allows(methods, method string) bool {
 		}
 	}
 	return false
-}
-
-// pathBelow returns the path of r below the mount point: "" for the first page. A
-// path that is none of this page's is "/".
-//
-// Without http.StripPrefix the pattern of the ServeMux is the mount point. The
-// escaped path must be the path, so no escape stands for a slash or a dot.
-func pathBelow(r *http.Request) string {
-	path := r.URL.Path
-	if r.URL.EscapedPath() != path {
-		return "/"
-	}
-	mount := r.Pattern[strings.IndexByte(r.Pattern, '/')+1:] // without the method, the host and the first slash
-	if strings.HasSuffix(mount, "/") {
-		if below, ok := strings.CutPrefix(path, "/"+mount); ok {
-			return below
-		}
-	}
-	below, ok := strings.CutPrefix(path, "/")
-	if !ok {
-		return "/"
-	}
-	return below
-}
-
-// redirectToFolder sends a request for the mount point without its slash to the one
-// with it. The address is relative, so it holds behind a proxy that shows another
-// prefix.
-func redirectToFolder(w http.ResponseWriter, r *http.Request) {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	if name == "" || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		http.Error(w, "There is no such page.", http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Location", "./"+name+"/")
-	w.WriteHeader(http.StatusPermanentRedirect)
 }
 
 func robots(w http.ResponseWriter, _ *http.Request) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A request gets JSON if it asks for it, and HTML otherwise.
@@ -101,5 +103,26 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Errorf("status %d of the page", w.Code)
 		}
 		end()
+	})
+}
+
+// A figure that is not known is missing, as docs/page.md says: 0 would be a figure.
+func TestUnknownFiguresAreMissing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		d.set(stuck)
+		before := request(h, "/locks?format=json").Body.String()
+		if strings.Contains(before, "age_seconds") {
+			t.Errorf("locks that were never read have an age: %s", before)
+		}
+		d.set(answers(1)) // a role that may not see the start of a process
+		time.Sleep(lookTimeout + 2*tick)
+		if after := request(h, "/locks?format=json").Body.String(); strings.Contains(after, "process_start_us") || !strings.Contains(after, `"pid": 100`) {
+			t.Errorf("locks: %s", after)
+		}
+		none, err := json.Marshal(sessionOf("main", "", sqllock.Stats{}, newHistory(func() sqllock.Stats { return sqllock.Stats{} })))
+		if err != nil || strings.Contains(string(none), "lock_table") || strings.Contains(string(none), "dialect") {
+			t.Errorf("a Session that has not connected: %s, %v", none, err)
+		}
 	})
 }

@@ -19,9 +19,9 @@ const (
 type lockRow struct {
 	Key       string   `json:"key"` // the number in the database, as a text: JavaScript would round it
 	Mode      string   `json:"mode"`
-	PID       int      `json:"pid"`
-	Start     int64    `json:"process_start_us"` // of the server process, microseconds since 1970; 0: not known
-	State     string   `json:"state"`
+	PID       int      `json:"pid,omitempty"`              // 0: a row of a lease table, or a prepared transaction
+	Start     int64    `json:"process_start_us,omitempty"` // of the server process, microseconds since 1970; 0: not known
+	State     string   `json:"state,omitempty"`
 	Namespace string   `json:"namespace,omitempty"`
 	Session   string   `json:"lease_session,omitempty"` // of a lease table: the session that holds the row, as a text
 	Held      *seconds `json:"held_seconds,omitempty"`
@@ -62,11 +62,8 @@ type locksView struct {
 
 // locks shows one page of the held locks. Those that are waited for come first.
 func (h *Handler) locks(s *state, page int) any {
-	v := locksView{Database: s.database(), Total: len(s.locks), Page: 1, Pages: 1, Locks: []lockRow{}}
-	if v.Total == 0 {
-		return v
-	}
-	v.Pages = (v.Total + rowsPerPage - 1) / rowsPerPage
+	v := locksView{Database: s.database(), Total: len(s.locks), Locks: []lockRow{}}
+	v.Pages = pagesOf(v.Total)
 	v.Page = min(page, v.Pages)
 	from := (v.Page - 1) * rowsPerPage
 	for _, x := range s.locks[from:min(from+rowsPerPage, v.Total)] {
@@ -74,6 +71,9 @@ func (h *Handler) locks(s *state, page int) any {
 	}
 	return v
 }
+
+// pagesOf returns the number of pages of a list, at least one.
+func pagesOf(rows int) int { return max((rows+rowsPerPage-1)/rowsPerPage, 1) }
 
 // Previous and Next are pages of the list, or 0.
 func (v locksView) Previous() int { return v.Page - 1 }

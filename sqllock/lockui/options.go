@@ -3,6 +3,7 @@ package lockui
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -19,6 +20,8 @@ type options struct {
 	authorize func(*http.Request) bool // nil: loopback only
 	terminate func(*http.Request) bool // nil: nobody may
 	names     bool
+	schema    string        // of the registry's tables; empty: the search_path finds them
+	long      time.Duration // a lock held for longer is a finding; 0: no limit
 	log       *slog.Logger
 }
 
@@ -34,6 +37,9 @@ type namedCampaign struct {
 
 // WithSession shows s under name, with graphs of its last minutes. It may be given
 // several times. The page shows name to every viewer.
+//
+// s should be on the database of the page: the doctor reports a Session that is on
+// another one.
 //
 // WithSession panics if name is empty or s is nil.
 func WithSession(name string, s *sqllock.Session) Option {
@@ -67,7 +73,8 @@ func WithCampaign(name string, c *election.Campaign) Option {
 
 // WithAuthorize makes the page answer exactly the requests for which may returns
 // true, from any address. The page calls may for each request, before it does
-// anything else; may must be safe for concurrent use.
+// anything else, and once a minute for an open event stream. may must be safe for
+// concurrent use.
 //
 // Without this option the page answers requests from this machine only: see
 // [Handler].
@@ -81,13 +88,14 @@ func WithAuthorize(may func(*http.Request) bool) Option {
 }
 
 // WithTerminate lets a viewer end a server session of PostgreSQL, with all its
-// locks, if may returns true for the request. The page calls may for the form that
-// asks for confirmation, and again for the POST that ends the session; may must be
-// safe for concurrent use. It counts in addition to [WithAuthorize].
+// locks, if may returns true for the request. The page calls may for each view, and
+// shows no link to the form otherwise. It calls may again for the form that asks for
+// confirmation and for the POST that ends the session; may must be safe for
+// concurrent use. It counts in addition to [WithAuthorize].
 //
 // The role of the page's *sql.DB must be the role of the session, a member of it,
-// or a member of pg_signal_backend. The log has a line for each session that was
-// ended.
+// or a member of pg_signal_backend. The log has a line before each attempt, and one
+// with its result.
 //
 // WithTerminate panics if may is nil.
 func WithTerminate(may func(*http.Request) bool) Option {
@@ -102,6 +110,30 @@ func WithTerminate(may func(*http.Request) bool) Option {
 // These may be personal data. Without this option no view has them, nor has the
 // JSON.
 func WithNames() Option { return func(o *options) { o.names = true } }
+
+// WithSchema names the schema of the registry's tables, as the options of that name
+// of lockwatch and lockdoctor do, and passes it to both. Without this option the
+// search_path finds the tables. It is needed if [sqllock.WithRegistry] names a
+// schema that the search_path of the page's *sql.DB does not have.
+//
+// WithSchema panics if schema is empty.
+func WithSchema(schema string) Option {
+	if schema == "" {
+		panic("lockui: WithSchema needs a schema's name")
+	}
+	return func(o *options) { o.schema = schema }
+}
+
+// WithLongHeld makes each lock a finding that is held for longer than limit, as
+// [lockwatch.WithLongHeld] does. Without this option there is no such finding.
+//
+// WithLongHeld panics if limit is not positive.
+func WithLongHeld(limit time.Duration) Option {
+	if limit <= 0 {
+		panic("lockui: WithLongHeld needs a positive duration")
+	}
+	return func(o *options) { o.long = limit }
+}
 
 // WithLogger sets the logger of the page. The default is slog.Default(). No log
 // line holds a key, an id, a name or a host.

@@ -18,6 +18,8 @@ func TestMisuse(t *testing.T) {
 		"WithCampaign":  func() { lockui.WithCampaign("mailer", nil) },
 		"WithAuthorize": func() { lockui.WithAuthorize(nil) },
 		"WithTerminate": func() { lockui.WithTerminate(nil) },
+		"WithSchema":    func() { lockui.WithSchema("") },
+		"WithLongHeld":  func() { lockui.WithLongHeld(0) },
 		"WithLogger":    func() { lockui.WithLogger(nil) },
 	} {
 		func() {

@@ -15,7 +15,7 @@ import (
 
 type overviewView struct {
 	Database  databaseView   `json:"database"`
-	Totals    totals         `json:"totals"`
+	Totals    *totals        `json:"totals,omitempty"` // nil: the database has not answered yet
 	Sessions  []sessionView  `json:"sessions"`
 	Limiters  []limiterView  `json:"limiters"`
 	Campaigns []campaignView `json:"campaigns"`
@@ -32,10 +32,11 @@ type totals struct {
 // A sessionView is a Session of this process, at the moment of the request.
 type sessionView struct {
 	Name           string            `json:"name"`
-	Dialect        string            `json:"dialect"`
+	Dialect        string            `json:"dialect,omitempty"`
 	Held           int               `json:"held"`
 	Waiting        int               `json:"waiting"`
-	Connections    int               `json:"connections"` // 0 while the database is away
+	Connections    int               `json:"connections"`    // 0 while the database is away
+	Processes      []int64           `json:"pids,omitempty"` // server processes of its connections, as far as they are known
 	Lease          seconds           `json:"lease_seconds"`
 	Heartbeat      seconds           `json:"heartbeat_seconds"`
 	LeaseRemaining seconds           `json:"lease_remaining_seconds"`
@@ -45,12 +46,13 @@ type sessionView struct {
 	Exchanges      uint64            `json:"exchanges"`
 	Granted        uint64            `json:"granted"`
 	Denied         uint64            `json:"denied"`
+	Canceled       uint64            `json:"canceled"`
 	Failed         uint64            `json:"failed"`
 	Losses         uint64            `json:"losses"` // of connections
 	LocksLost      uint64            `json:"locks_lost"`
 	LossesBy       map[string]uint64 `json:"losses_by"`
-	TableUsed      int               `json:"lock_table_used"`
-	TableSize      int               `json:"lock_table_size"` // 0: not known
+	TableUsed      int               `json:"lock_table_used,omitempty"`
+	TableSize      int               `json:"lock_table_size,omitempty"` // 0: not known
 	Watched        bool              `json:"watched"`
 
 	Graphs []sparkline `json:"-"`
@@ -79,8 +81,8 @@ type campaignView struct {
 // overview shows this process from memory, and the figures of the database.
 func (h *Handler) overview(s *state, _ int) any {
 	v := overviewView{Database: s.database(), Sessions: []sessionView{}, Limiters: []limiterView{}, Campaigns: []campaignView{}}
-	v.Totals = totals{Held: len(s.locks), Cycles: len(s.cycles), Findings: len(s.open)}
 	if s.snapshot != nil {
+		v.Totals = &totals{Held: len(s.locks), Cycles: len(s.cycles), Findings: len(s.open)}
 		for i := range s.snapshot.Waiters {
 			v.Totals.Waiting += callers(&s.snapshot.Waiters[i])
 		}
@@ -88,6 +90,11 @@ func (h *Handler) overview(s *state, _ int) any {
 	}
 	for i, n := range h.options.sessions {
 		v.Sessions = append(v.Sessions, sessionOf(n.name, n.session.Dialect(), n.session.Stats(), h.histories[i]))
+		for _, c := range n.session.Connections() {
+			if c.PID != 0 {
+				v.Sessions[i].Processes = append(v.Sessions[i].Processes, c.PID)
+			}
+		}
 	}
 	for _, l := range h.options.limiters {
 		v.Limiters = append(v.Limiters, limiterOf(l))
@@ -103,7 +110,7 @@ func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats, past *histor
 		Name: name, Dialect: string(d), Held: stats.Held, Waiting: stats.Waiting, Connections: stats.Connections,
 		Lease: secondsOf(stats.Lease), Heartbeat: secondsOf(stats.Heartbeat), LeaseRemaining: secondsOf(stats.LeaseRemaining),
 		RoundTrip: seconds(stats.RoundTrip.Seconds()), RoundTripMax: seconds(stats.RoundTripMax.Seconds()),
-		KeysPerBatch: mean(stats.ExchangeKeys), Exchanges: stats.Exchanges, Granted: stats.Granted, Denied: stats.Denied, Failed: stats.Failed,
+		KeysPerBatch: mean(stats.ExchangeKeys), Exchanges: stats.Exchanges, Granted: stats.Granted, Denied: stats.Denied, Canceled: stats.Canceled, Failed: stats.Failed,
 		Losses: stats.Losses, LocksLost: stats.LocksLost, LossesBy: stats.LossesBy, TableUsed: stats.TableUsed, TableSize: stats.TableSize,
 		Watched: stats.Watched, Graphs: past.graphs(),
 	}
@@ -111,6 +118,15 @@ func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats, past *histor
 
 // LeaseLow reports whether the lease ends before two heartbeats have had their time.
 func (v sessionView) LeaseLow() bool { return v.Lease > 0 && v.LeaseRemaining < 2*v.Heartbeat }
+
+// tableFull is the part of the lock table above which Sessions deny new keys: see
+// [sqllock.WithMaxHeld].
+const tableFull = 0.6
+
+// TableFull reports whether the server's lock table has no room for new keys.
+func (v sessionView) TableFull() bool {
+	return v.TableSize > 0 && float64(v.TableUsed) >= tableFull*float64(v.TableSize)
+}
 
 // Causes lists the causes of losses that have happened, with their numbers.
 func (v sessionView) Causes() string { return pairsText(v.LossesBy) }

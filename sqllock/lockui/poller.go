@@ -2,6 +2,7 @@ package lockui
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 	"time"
@@ -13,10 +14,30 @@ const (
 	tick        = time.Second            // the least time between the beginnings of two looks
 	lookTimeout = 5 * time.Second        // of one look
 	idleAfter   = 10 * time.Second       // without a viewer the poller ends after this time
-	patience    = 700 * time.Millisecond // a request waits for a look at most so long
+	viewTimeout = 700 * time.Millisecond // a request waits for a look at most this long
 )
 
 type lookFunc func(ctx context.Context) (*lockwatch.Snapshot, error)
+
+// errPoolFull is the error of a look that ended without an answer while all
+// connections of the pool were in use.
+var errPoolFull = errors.New("lockui: no answer in time, with all connections of the pool in use")
+
+// newLook returns the look at db's locks. schema is that of the registry, or "".
+func newLook(db *sql.DB, schema string) lookFunc {
+	var opts []lockwatch.InspectOption
+	if schema != "" {
+		opts = append(opts, lockwatch.WithSchema(schema))
+	}
+	inspector := lockwatch.NewInspector(db, opts...)
+	return func(ctx context.Context) (*lockwatch.Snapshot, error) {
+		s, err := inspector.Inspect(ctx)
+		if stats := db.Stats(); err != nil && ctx.Err() != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+			err = errPoolFull
+		}
+		return s, err
+	}
+}
 
 // A poller looks at the locks for all viewers. It runs while there are viewers, and
 // has at most one look under way.
@@ -24,9 +45,10 @@ type lookFunc func(ctx context.Context) (*lockwatch.Snapshot, error)
 // Invariant: mu protects the fields below it, and is not held during a look. A
 // state is never changed after it was set.
 type poller struct {
-	look    lookFunc
-	closing context.Context
-	runs    sync.WaitGroup
+	look      lookFunc
+	diagnosis func() *lockwatch.Diagnosis // a new one for each run
+	closing   context.Context
+	runs      sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
@@ -37,8 +59,8 @@ type poller struct {
 	changed  chan struct{} // closed when the streams should show the state again
 }
 
-func newPoller(closing context.Context, look lookFunc) *poller {
-	return &poller{look: look, closing: closing, state: &state{}, changed: make(chan struct{})}
+func newPoller(closing context.Context, look lookFunc, diagnosis func() *lockwatch.Diagnosis) *poller {
+	return &poller{look: look, diagnosis: diagnosis, closing: closing, state: &state{}, changed: make(chan struct{})}
 }
 
 // wait waits until the poller has ended, which it does after closing. No request
@@ -58,7 +80,7 @@ func (p *poller) viewed(ctx context.Context) *state {
 	p.startLocked()
 	p.mu.Unlock()
 	s, changed := p.current()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(viewTimeout)
 	defer timer.Stop()
 	for before := s.looks; s.looks == before && s.old(); {
 		select {
@@ -135,7 +157,7 @@ func (p *poller) wake() {
 // when the result arrives, and at each tick that begins no look.
 func (p *poller) run() {
 	now, _ := p.current()
-	w := &watcher{state: now, diagnosis: lockwatch.NewDiagnosis()}
+	w := &watcher{state: now, diagnosis: p.diagnosis()}
 	results := make(chan result, 1)
 	timer := time.NewTimer(tick) // not a Ticker, which makes up for a late tick with an early one
 	defer timer.Stop()

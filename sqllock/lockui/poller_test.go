@@ -226,7 +226,7 @@ func TestAwayFromTheBeginning(t *testing.T) {
 		for _, path := range []string{"/", "/locks", "/waits", "/findings", "/locks?format=json"} {
 			from := time.Now()
 			w := request(h, path)
-			if took := time.Since(from); took > patience || w.Code != http.StatusOK {
+			if took := time.Since(from); took > viewTimeout || w.Code != http.StatusOK {
 				t.Errorf("%s took %v: status %d", path, took, w.Code)
 			}
 		}
@@ -330,6 +330,23 @@ func TestViewersShareFragments(t *testing.T) {
 	if rendered != 3 {
 		t.Errorf("rendered %d times, want 3", rendered)
 	}
+}
+
+// Streams of pages that are not there share the text of the last one.
+func TestPagesBeyondTheLast(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		d.set(answers(250))
+		request(h, "/locks")
+		s, version := h.poller.current()
+		for page := range 100 {
+			h.event(viewOf("locks"), s, version, page+1, false)
+			h.event(viewOf("waits"), s, version, page+1, false)
+		}
+		if n := len(h.fragments.kept); n != 4 {
+			t.Errorf("%d texts, want those of three pages of locks and one of waits", n)
+		}
+	})
 }
 
 // With 10,000 locks and as many waiters each view stays small, and the rest is

@@ -2,9 +2,11 @@ package lockui
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
@@ -22,7 +24,8 @@ type searchView struct {
 	Waiters  []waitRow    `json:"waiters"` // at most 200
 	Held     int          `json:"held"`    // all of them
 	Waiting  int          `json:"waiting"`
-	Places   int          `json:"places"` // keys that the search covered
+	Places   int          `json:"places"`            // keys that the search covered
+	Foreign  bool         `json:"unknown_namespace"` // no limiter of this page has the namespace, nor a lock in the registry
 	Problem  string       `json:"problem,omitempty"`
 }
 
@@ -36,13 +39,15 @@ func (h *Handler) search(w http.ResponseWriter, r *http.Request) {
 	}
 	s := h.poller.viewed(r.Context())
 	v := searchView{Database: s.database(), Locks: []lockRow{}, Waiters: []waitRow{}}
-	keys, problem := h.keysOf(strings.TrimSpace(r.PostForm.Get("namespace")), r.PostForm.Get("id"))
+	namespace := strings.TrimSpace(r.PostForm.Get("namespace"))
+	keys, problem := h.keysOf(namespace, r.PostForm.Get("id"))
 	v.Problem, v.Places = problem, len(keys)
 	for _, key := range keys {
 		if s.snapshot != nil {
 			h.addTo(&v, s.snapshot, key)
 		}
 	}
+	v.Foreign = problem == "" && namespace != "" && v.Held+v.Waiting == 0 && !h.knows(sqllock.Namespace(namespace), s.snapshot)
 	status := http.StatusOK
 	if problem != "" {
 		status = http.StatusUnprocessableEntity
@@ -51,7 +56,7 @@ func (h *Handler) search(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, status, v)
 		return
 	}
-	h.writePage(w, status, "search", h.page("search", "Search", s, v))
+	h.writePage(w, status, "search", h.page("search", "Search", s, v, h.mayEnd(r)))
 }
 
 // addTo adds the holders and the waiters of key.
@@ -65,6 +70,13 @@ func (h *Handler) addTo(v *searchView, s *lockwatch.Snapshot, key sqllock.Key) {
 	for i := range waiters[:min(len(waiters), maxRows-len(v.Waiters))] {
 		v.Waiters = append(v.Waiters, h.waitRow(&waiters[i], s.At))
 	}
+}
+
+// knows reports whether a limiter of this page has the namespace, or a lock in the
+// registry.
+func (h *Handler) knows(n sqllock.Namespace, s *lockwatch.Snapshot) bool {
+	return slices.ContainsFunc(h.options.limiters, func(l *ratelimit.Limiter) bool { return l.Namespace() == n }) ||
+		s != nil && slices.ContainsFunc(s.Holders, func(x lockwatch.Holder) bool { return x.Registration != nil && x.Registration.Namespace == n })
 }
 
 // keysOf returns the keys of id, or a sentence that says what is wrong. A limiter of

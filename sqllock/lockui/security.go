@@ -42,10 +42,22 @@ func (h *Handler) refusal(r *http.Request) string {
 	return ""
 }
 
-// proxyHeaders show that a request came through a proxy. Then the address of the
-// connection is the proxy's, and says nothing about the client. Their values never
-// count, since any client can write them.
-var proxyHeaders = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+// proxyHeaders are the beginnings of the headers that proxies and tunnels add. Then
+// the address of the connection is the proxy's, and says nothing about the client.
+// Their values never count, since any client can write them.
+var proxyHeaders = []string{
+	"Forwarded", "Via", "X-Forwarded", "X-Original-Forwarded", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "X-Envoy-", "Cf-", "Cdn-Loop",
+}
+
+// throughProxy reports whether a header of r is one that proxies add.
+func throughProxy(r *http.Request) bool {
+	for name := range r.Header {
+		if slices.ContainsFunc(proxyHeaders, func(start string) bool { return strings.HasPrefix(name, start) }) {
+			return true
+		}
+	}
+	return false
+}
 
 // notLocal returns why r does not come from this machine, or "". The Host counts
 // too: a web site whose name resolves to 127.0.0.1 makes a browser on this machine
@@ -55,7 +67,7 @@ func notLocal(r *http.Request) string {
 	switch {
 	case err != nil || !remote.Addr().Unmap().IsLoopback():
 		return "This request came over the network."
-	case slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(r.Header.Values(name)) > 0 }):
+	case throughProxy(r):
 		return "This request came through a proxy."
 	case !loopbackHost(r.Host):
 		return "This request names another host."

@@ -65,6 +65,11 @@ func TestLoopbackOnly(t *testing.T) {
 		{"through a proxy", func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }, http.StatusForbidden},
 		{"through a proxy, RFC 7239", func(r *http.Request) { r.Header.Set("Forwarded", "for=192.0.2.1") }, http.StatusForbidden},
 		{"through a proxy that says nothing", func(r *http.Request) { r.Header["X-Forwarded-For"] = []string{""} }, http.StatusForbidden},
+		{"through a proxy that adds another header", func(r *http.Request) { r.Header.Set("X-Forwarded-Port", "443") }, http.StatusForbidden},
+		{"through Envoy", func(r *http.Request) { r.Header.Set("X-Envoy-External-Address", "192.0.2.1") }, http.StatusForbidden},
+		{"through a tunnel", func(r *http.Request) { r.Header.Set("Cf-Connecting-Ip", "192.0.2.1") }, http.StatusForbidden},
+		{"a zone", func(r *http.Request) { r.RemoteAddr = "[fe80::1%lo]:4711" }, http.StatusForbidden},
+		{"a host of IPv6 that is cut off", func(r *http.Request) { r.Host = "[::1" }, http.StatusForbidden},
 		{"through nginx", func(r *http.Request) { r.Header.Set("X-Real-IP", "192.0.2.1") }, http.StatusForbidden},
 		{"fetched by another site", func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
@@ -222,6 +227,7 @@ func TestMounting(t *testing.T) {
 		{"below a pattern", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", page) }},
 		{"below a pattern with a method and a host", "/locks/", func(m *http.ServeMux) { m.Handle("GET /locks/", page) }},
 		{"with StripPrefix", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", http.StripPrefix("/debug/locks", page)) }},
+		{"with StripPrefix that takes the slash", "/debug/locks/", func(m *http.ServeMux) { m.Handle("/debug/locks/", http.StripPrefix("/debug/locks/", page)) }},
 		{"with StripPrefix in front of a mux", "/a/locks/", func(m *http.ServeMux) {
 			inner := http.NewServeMux()
 			inner.Handle("/locks/", page)

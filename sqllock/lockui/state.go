@@ -51,46 +51,52 @@ func (s *state) after(r result, d *lockwatch.Diagnosis) *state {
 // old reports whether a request should wait for a newer state. It should not while
 // the database is slow to answer.
 func (s *state) old() bool {
-	slow := !s.asked.IsZero() && time.Since(s.asked) > patience
+	slow := !s.asked.IsZero() && time.Since(s.asked) > viewTimeout
 	return time.Since(s.ended) > 2*tick && !slow
 }
 
 // A databaseView says how good the rest of a view is. It is in every view that
 // needs the database.
 type databaseView struct {
-	Dialect string   `json:"dialect,omitempty"`    // the kind of the database; empty: not known yet
-	State   string   `json:"state"`                // "ok", "away", "waiting" or "unsupported"
-	Text    string   `json:"text"`                 // the state in a sentence
-	Taken   string   `json:"taken,omitempty"`      // when the locks were read, RFC 3339, by the database's clock; empty: never
-	Age     seconds  `json:"age_seconds"`          // since then
-	Silent  seconds  `json:"silent_seconds"`       // how long the look under way has waited
-	Hidden  int      `json:"hidden_registrations"` // that this role may not check
-	Notes   []string `json:"notes,omitempty"`      // what is not seen in full, and why
+	Dialect string   `json:"dialect,omitempty"`     // the kind of the database; empty: not known yet
+	State   string   `json:"state"`                 // "ok", "away", "waiting" or "unsupported"; "ok" only if the locks are as of a moment ago
+	Text    string   `json:"text"`                  // the state in a sentence
+	Taken   string   `json:"taken,omitempty"`       // when the locks were read, RFC 3339, by the database's clock; empty: never
+	Age     *seconds `json:"age_seconds,omitempty"` // since then
+	Silent  seconds  `json:"silent_seconds"`        // how long the look under way has waited
+	Hidden  int      `json:"hidden_registrations"`  // that this role may not check
+	Waits   bool     `json:"waits_known"`           // callers that wait in a Session with a registry are known
+	Notes   []string `json:"notes,omitempty"`       // what is not seen in full, and why
 }
 
 // database describes s.
 func (s *state) database() databaseView {
 	v := databaseView{State: "ok", Text: "The database answers."}
-	waits := time.Duration(0)
+	asked, waits := time.Now(), time.Duration(0)
 	if !s.asked.IsZero() {
-		waits = time.Since(s.asked)
+		asked, waits = s.asked, time.Since(s.asked)
 	}
 	v.Silent = secondsOf(waits)
+	const late = 3 * tick
+	idle := asked.Sub(s.ended) > late // the page had no viewer before, so err says nothing about now
 	switch {
-	case s.err != nil:
+	case s.err != nil && !idle:
 		v.State, v.Text = reason(s.err)
-	case waits > 3*tick:
+	case waits > late:
 		v.State, v.Text = "away", "The database has not answered the last question yet."
 	case s.snapshot == nil:
-		v.State, v.Text = "waiting", "The database has not been asked yet."
+		v.State, v.Text = "waiting", "The page asks the database, which has not answered yet."
+	case time.Since(s.taken) > late:
+		v.State, v.Text = "waiting", "The page asks the database again, which has not answered yet."
 	}
 	if s.snapshot == nil {
 		return v
 	}
 	v.Dialect = string(s.snapshot.Dialect)
 	v.Taken = s.snapshot.At.UTC().Format(time.RFC3339Nano)
-	v.Age = secondsOf(time.Since(s.taken))
+	v.Age = since(s.taken, time.Now())
 	v.Hidden = s.snapshot.Hidden
+	v.Waits = s.snapshot.Waits == lockwatch.TableRead
 	v.Notes = notes(s.snapshot)
 	return v
 }
@@ -99,6 +105,8 @@ func (s *state) database() databaseView {
 // one of a few: an error of a driver may name a host.
 func reason(err error) (state, text string) {
 	switch {
+	case errors.Is(err, errPoolFull):
+		return "away", "The database does not answer, and all connections of this page's pool are in use: the pool is too small, or the database is slow."
 	case errors.Is(err, errors.ErrUnsupported):
 		return "unsupported", "This database does not show its locks to this page. The documentation of lockwatch.Inspect says what to change."
 	case errors.Is(err, sqllock.ErrNotExclusive):
@@ -117,11 +125,21 @@ func reason(err error) (state, text string) {
 
 // notes says what s does not show in full.
 func notes(s *lockwatch.Snapshot) (all []string) {
-	if s.Heartbeats != lockwatch.TableRead && s.Heartbeats != "" {
-		all = append(all, "Namespaces, ages and heartbeats are not shown: table latchkey_heartbeats is "+string(s.Heartbeats)+".")
+	advice := map[lockwatch.TableState]string{
+		lockwatch.TableMissing:   " Create the registry with lockwatch.Schema and open each Session with sqllock.WithRegistry, or name its schema with lockui.WithSchema.",
+		lockwatch.TableUntrusted: " If you trust its owner, name its schema with lockui.WithSchema.",
 	}
-	if s.Waits != lockwatch.TableRead && s.Waits != "" {
-		all = append(all, "Callers that wait in a Session are not shown: table latchkey_waits is "+string(s.Waits)+".")
+	if s.Heartbeats != lockwatch.TableRead && s.Heartbeats != "" {
+		all = append(all, "Namespaces, ages and heartbeats are not known: table latchkey_heartbeats is "+string(s.Heartbeats)+"."+advice[s.Heartbeats])
+	}
+	if s.Waits == s.Heartbeats { // the advice is there already
+		advice = nil
+	}
+	switch {
+	case s.Waits == "":
+		all = append(all, "Callers that wait in a Session are not known: this kind of database has no registry.")
+	case s.Waits != lockwatch.TableRead:
+		all = append(all, "Callers that wait in a Session are not known: table latchkey_waits is "+string(s.Waits)+"."+advice[s.Waits])
 	}
 	if s.Leases == lockwatch.TableUnreadable || s.Leases == lockwatch.TableUntrusted {
 		all = append(all, "Leases are not shown: table latchkey_locks is "+string(s.Leases)+".")

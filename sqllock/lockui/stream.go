@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+// authorizeAgain is how long a stream goes on before the page asks again whether its
+// viewer may see it. A right that was taken away would otherwise last as long as the
+// stream.
+const authorizeAgain = time.Minute
+
 // stream sends the changing part of a view as server-sent events: once at the
 // beginning, and whenever there is a new state.
 //
@@ -39,9 +44,16 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	h.poller.enter()
 	defer h.poller.leave()
 	client := http.NewResponseController(w)
-	for {
+	canEnd := h.mayEnd(r)
+	for allowed := time.Now(); ; {
+		if time.Since(allowed) > authorizeAgain {
+			if h.refusal(r) != "" {
+				return
+			}
+			allowed, canEnd = time.Now(), h.mayEnd(r)
+		}
 		s, changed := h.poller.current()
-		if !send(client, w, h.event(v, s, changed, page)) {
+		if !send(client, w, h.event(v, s, changed, page, canEnd)) {
 			return
 		}
 		select {
@@ -65,12 +77,17 @@ func send(client *http.ResponseController, w http.ResponseWriter, event []byte) 
 	return client.Flush() == nil
 }
 
-// event returns the changing part of v as an event. All viewers of one version share
-// the text.
-func (h *Handler) event(v *view, s *state, version <-chan struct{}, page int) []byte {
-	return h.fragments.get(version, v.path+"?"+strconv.Itoa(page), func() []byte {
+// event returns the changing part of v as an event. All viewers of one version who
+// may do the same share the text. So the pages beyond the last one are the last one.
+func (h *Handler) event(v *view, s *state, version <-chan struct{}, page int, canEnd bool) []byte {
+	last := 1
+	if v.path == "locks" {
+		last = pagesOf(len(s.locks))
+	}
+	page = min(page, last)
+	return h.fragments.get(version, v.path+"?"+strconv.Itoa(page)+strconv.FormatBool(canEnd), func() []byte {
 		var b bytes.Buffer
-		p := h.page(v.path, v.title, s, v.build(h, s, page))
+		p := h.page(v.path, v.title, s, v.build(h, s, page), canEnd)
 		if err := templates[v.path].ExecuteTemplate(&b, "event", p); err != nil {
 			h.options.log.Error("lockui: a template failed", "view", v.path)
 			return []byte(": \n\n")

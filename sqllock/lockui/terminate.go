@@ -62,7 +62,7 @@ func (h *Handler) terminate(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, status, v)
 		return
 	}
-	h.writePage(w, status, "terminate", h.page("terminate", "End a session", s, v))
+	h.writePage(w, status, "terminate", h.page("terminate", "End a session", s, v, true))
 }
 
 func processOf(form url.Values) (p lockwatch.Process, ok bool) {
@@ -91,9 +91,11 @@ func (h *Handler) endSession(ctx context.Context, p lockwatch.Process, v *termin
 		v.Result = "The session has been ended, with all its locks."
 		return http.StatusOK
 	case err == nil:
+		h.options.log.Info("lockui: no server session was ended: it is gone, or has no lock any more", "pid", p.PID)
 		v.Result = "Nothing was ended. That session is gone already, or has no lock any more."
 		return http.StatusConflict
 	case errors.Is(err, errors.ErrUnsupported):
+		h.options.log.Info("lockui: no server session was ended: only those of PostgreSQL can be ended here", "pid", p.PID)
 		v.Result = "Only sessions of PostgreSQL can be ended here."
 		return http.StatusNotImplemented
 	case errors.Is(err, sqllock.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):

@@ -65,6 +65,7 @@ func TestTerminate(t *testing.T) {
 		if response, body = post(t, server.URL+"/terminate", form); response.StatusCode != http.StatusConflict {
 			t.Errorf("status %d for a session that is gone: %s", response.StatusCode, body)
 		}
+		contains(t, log.String(), "no server session was ended")
 	})
 }
 

@@ -44,7 +44,7 @@ func (h *Handler) view(w http.ResponseWriter, r *http.Request, v *view) {
 		writeJSON(w, http.StatusOK, body)
 		return
 	}
-	h.writePage(w, http.StatusOK, v.path, h.page(v.path, v.title, s, body))
+	h.writePage(w, http.StatusOK, v.path, h.page(v.path, v.title, s, body, h.mayEnd(r)))
 }
 
 // writePage writes a whole HTML page with one of the templates.
@@ -70,7 +70,7 @@ type page struct {
 	Style      string
 	Live       bool // the script opens a stream
 	Names      bool
-	CanEnd     bool
+	CanEnd     bool // this viewer may end sessions
 	Namespaces []string
 	Body       any
 	Database   databaseView
@@ -88,10 +88,15 @@ func (v view) Address() string {
 // Name returns the text of the link.
 func (v view) Name() string { return v.title }
 
-func (h *Handler) page(path, title string, s *state, body any) page {
+// mayEnd reports whether the viewer of r may end sessions.
+func (h *Handler) mayEnd(r *http.Request) bool {
+	return h.options.terminate != nil && h.options.terminate(r)
+}
+
+func (h *Handler) page(path, title string, s *state, body any, canEnd bool) page {
 	p := page{
 		Title: title, Path: path, Views: views, Script: scriptAsset.path, Style: styleAsset.path, Live: viewOf(path) != nil,
-		Names: h.options.names, CanEnd: h.options.terminate != nil, Body: body, Database: s.database(),
+		Names: h.options.names, CanEnd: canEnd, Body: body, Database: s.database(),
 	}
 	for _, l := range h.options.limiters {
 		p.Namespaces = append(p.Namespaces, string(l.Namespace()))

@@ -15,6 +15,24 @@ func (g *waitGraph) components() [][]int {
 	return t.components
 }
 
+// isOneCycle reports whether each node of a component has one way on within it. Then the
+// component is one cycle. within has its nodes.
+func (g *waitGraph) isOneCycle(component []int, within []bool) bool {
+	for _, n := range component {
+		next := -1
+		for _, e := range g.edges[n] {
+			switch {
+			case !within[e.to] || e.to == next:
+			case next >= 0:
+				return false
+			default:
+				next = e.to
+			}
+		}
+	}
+	return true
+}
+
 // A tarjan is one run of Tarjan's algorithm.
 //
 // Invariant: stack holds the nodes that were visited and whose component is not

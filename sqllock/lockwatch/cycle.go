@@ -71,6 +71,9 @@ func (s *Snapshot) Cycles() []Cycle {
 		}
 		for _, n := range component {
 			found.add(g.paths(n, n, within).toStop(), true)
+			if g.isOneCycle(component, within) {
+				break // all its nodes have this cycle
+			}
 		}
 	}
 	slices.SortStableFunc(found.cycles, compareCycles)

@@ -61,8 +61,8 @@ const (
 	HeldLong FindingKind = "held for long"
 
 	// WatchFailed: Watch cannot do its work, or a part of it. The database may be
-	// away, a table missing or a right missing: Err says which. Watch goes on. A
-	// different reason is a new Finding.
+	// away, a right missing, or a table that [Watch] needs: Err says which. Watch
+	// goes on. A different reason is a new Finding.
 	WatchFailed FindingKind = "watch failed"
 )
 

@@ -22,12 +22,13 @@ func (s *Snapshot) String() string {
 	for _, x := range s.Blocked {
 		fmt.Fprintf(&b, "process %d waits for a row, a table or the like of %s\n", x.Process.PID, pids(x.BlockedBy))
 	}
-	for _, table := range []struct {
-		name  string
-		state TableState
-	}{{"latchkey_heartbeats", s.Heartbeats}, {"latchkey_waits", s.Waits}, {"latchkey_sessions or latchkey_locks", s.unreadLeases()}} {
+	for _, table := range []unreadTable{
+		{"latchkey_heartbeats", s.Heartbeats, " (late heartbeats, names and ages are not known; lockwatch.Schema makes it, WithRegistry writes it)"},
+		{"latchkey_waits", s.Waits, " (callers that wait in a Session are not known; lockwatch.Schema makes it, WithRegistry writes it)"},
+		{"latchkey_sessions or latchkey_locks", s.unreadLeases(), ""},
+	} {
 		if table.state != TableRead && table.state != "" {
-			fmt.Fprintf(&b, "table %s: %s\n", table.name, table.state.reason())
+			fmt.Fprintf(&b, "table %s: %s%s\n", table.name, table.state.reason(), table.advice())
 		}
 	}
 	if len(s.Expired) > 0 {
@@ -40,6 +41,20 @@ func (s *Snapshot) String() string {
 		fmt.Fprintf(&b, "cycle: %v\n", c)
 	}
 	return b.String()
+}
+
+// An unreadTable is a table that a Snapshot may lack.
+type unreadTable struct {
+	name      string
+	state     TableState
+	ifMissing string // what is not known, and where the table comes from
+}
+
+func (t unreadTable) advice() string {
+	if t.state != TableMissing {
+		return ""
+	}
+	return t.ifMissing
 }
 
 // unreadLeases returns the state of the lease tables, if they should have been

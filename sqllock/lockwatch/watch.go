@@ -20,6 +20,10 @@ import (
 // logs. If the database is away or a right is missing, that is a Finding too, and
 // Watch goes on.
 //
+// A database of PostgreSQL without the tables of [Schema] is no Finding: the log
+// says once what is not seen without them. If [WithSchema] or WithTerminate is
+// given, or if Watch has seen the tables before, it is one.
+//
 // Watch also cleans up. Once a minute it deletes up to a thousand rows of each of
 // the registry's tables, and more at the next looks while there are more. These
 // rows expired more than ten minutes ago. Heartbeats of a lock that is held stay.
@@ -73,6 +77,9 @@ type watchdog struct {
 	sweepAt   time.Time        // the next sweep is not before this
 	busy      chan struct{}    // holds a token while a question is with the driver
 
+	registered bool // the registry must be there: an option needs it, or it was there
+	noted      bool // the log says that there is none
+
 	silences   map[lockID]silence    // by lock; only if options.terminate is set
 	terminated map[processID]bool    // sessions that were ended and may still be there
 	unanswered map[processID]Finding // sessions whose end was requested, and the reply was lost
@@ -83,7 +90,7 @@ func newWatchdog(db *sql.DB, report func(Finding), o watchOptions) *watchdog {
 		db: db, options: o, report: report,
 		diagnosis: diagnosis{late: o.late, long: o.long},
 		failures:  make(map[part]Finding), terminated: make(map[processID]bool), unanswered: make(map[processID]Finding),
-		busy: make(chan struct{}, 1),
+		busy: make(chan struct{}, 1), registered: o.schema != "" || o.terminate != nil,
 	}
 }
 
@@ -114,7 +121,7 @@ func (w *watchdog) look(ctx context.Context) error {
 		return nil
 	}
 	s := seen.Snapshot
-	w.notePart(partRegistry, registryError(s))
+	w.notePart(partRegistry, w.registryError(s))
 	w.notePart(partLeases, leasesError(s))
 	w.notePart(partHidden, hiddenError(s))
 	w.reportAll(w.diagnosis.look(s))
@@ -124,11 +131,21 @@ func (w *watchdog) look(ctx context.Context) error {
 }
 
 // registryError returns what is missing of the registry. Nothing is missing in
-// a database that can have none, or that uses a lease table instead.
-func registryError(s *Snapshot) error {
+// a database that can have none, or that uses a lease table instead. A service
+// may have none on purpose: that is noted once.
+func (w *watchdog) registryError(s *Snapshot) error {
+	absent := s.Heartbeats == TableMissing && s.Waits == TableMissing
 	switch {
-	case s.Heartbeats == TableRead && s.Waits == TableRead, s.Heartbeats == "" && s.Waits == "",
-		s.Leases == TableRead && s.Heartbeats == TableMissing && s.Waits == TableMissing:
+	case s.Heartbeats == TableRead && s.Waits == TableRead:
+		w.registered = true
+		return nil
+	case s.Heartbeats == "" && s.Waits == "", absent && s.Leases == TableRead:
+		return nil
+	case absent && !w.registered:
+		if !w.noted {
+			w.noted = true
+			w.options.log.Info("lockwatch: there is no registry, so late heartbeats and callers that poll are not seen (see lockwatch.Schema)")
+		}
 		return nil
 	}
 	return fmt.Errorf("lockwatch: late heartbeats and callers that poll are not seen in full: table latchkey_heartbeats is %s; latchkey_waits is %s (see lockwatch.Schema and lockwatch.WithSchema)",

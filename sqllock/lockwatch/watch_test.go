@@ -63,6 +63,13 @@ func startWatch(t *testing.T, db *sql.DB, opts ...lockwatch.WatchOption) *watch 
 	return w
 }
 
+// logged returns the log so far.
+func (w *watch) logged() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.String()
+}
+
 // count returns how many findings match.
 func (w *watch) count(is func(lockwatch.Finding) bool) (n int) {
 	w.mu.Lock()
@@ -253,15 +260,46 @@ func TestWatchLongHeld(t *testing.T) {
 	})
 }
 
-// Watch reports missing tables and says what to do. It goes on without them.
+// Where Watch is told to use the registry, missing tables are a failure, and it
+// says what to do. Watch goes on without them.
 func TestWatchMissingRegistry(t *testing.T) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		db := dbtest.Open(t, driver, dsn)
-		w := startWatch(t, db)
-		w.await(1, "the missing table is reported", failed(false, "lockwatch.Schema"))
+		for _, opt := range []lockwatch.WatchOption{
+			lockwatch.WithSchema("public"), lockwatch.WithTerminate(func(lockwatch.Finding) bool { return false }),
+		} {
+			w := startWatch(t, db, opt)
+			w.await(1, "the missing table is reported", failed(false, "lockwatch.Schema"))
+			withRegistry(t, driver, dsn)
+			w.await(1, "the new table is reported", failed(true, "lockwatch.Schema"))
+			w.anotherLook(db, sqllock.ID(1))
+			dbtest.Execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits")
+		}
+	})
+}
+
+// Without a registry nothing has failed: the log says once what is not seen. A
+// registry that is there is used, and is missed when it is gone.
+func TestWatchWithoutRegistry(t *testing.T) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		db := dbtest.Open(t, driver, dsn)
+		w := startWatch(t, db, lockwatch.WithLongHeld(time.Microsecond))
+		lock := mustLock(t, session(t, driver, dsn), sqllock.ID(1))
+		w.await(1, "it looks", ofKind(lockwatch.HeldLong, false))
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		w.await(1, "it looks again", ofKind(lockwatch.HeldLong, true))
+		if n := w.count(failed(false, "")); n != 0 {
+			t.Errorf("%d failures are reported, want none", n)
+		}
+		if n := strings.Count(w.logged(), "level=INFO msg=\"lockwatch: there is no registry"); n != 1 || strings.Contains(w.logged(), "level=ERROR") {
+			t.Errorf("the log has %d notes, want one and no error:\n%s", n, w.logged())
+		}
 		withRegistry(t, driver, dsn)
-		w.await(1, "the new table is reported", failed(true, "lockwatch.Schema"))
-		w.anotherLook(db, sqllock.ID(1))
+		w.anotherLook(db, sqllock.ID(2))
+		dbtest.Execute(t, db, "DROP TABLE latchkey_heartbeats, latchkey_waits")
+		w.await(1, "the tables that are gone are reported", failed(false, "lockwatch.Schema"))
 	})
 }
 

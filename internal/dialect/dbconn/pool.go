@@ -76,8 +76,14 @@ func (p *Pool) Once(ctx context.Context, f func(*sql.Conn) error) error {
 	return err
 }
 
-// ErrNoConnection is the failure of a pool that lends no connection in time.
-var ErrNoConnection error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time"}
+// The failures of a pool that lends no connection in time.
+var (
+	// ErrNoConnection: all connections that the pool may open are in use.
+	ErrNoConnection error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection of the pool came free, or could be made, in time"}
+
+	// ErrNoServer: the pool may open another connection, and the server made none.
+	ErrNoServer error = &dialect.Failure{Kind: dialect.Statement, Reason: "no connection could be made in time"}
+)
 
 // Lend returns a connection of db, which the caller closes. It gives up shortly
 // before the deadline of ctx and then says why.
@@ -89,7 +95,10 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	defer cancel()
 	conn, err := db.Conn(bounded)
 	if err != nil && bounded.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		err = ErrNoConnection
+		err = ErrNoServer
+		if stats := db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+			err = ErrNoConnection
+		}
 	}
 	return conn, err
 }

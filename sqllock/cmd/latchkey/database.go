@@ -35,11 +35,13 @@ func databaseFlag() cli.Flag {
 type database struct {
 	*sql.DB
 	sockets *sockets
+	file    string // the path of SQLite's file; empty: another database, or in memory
 }
 
 // open opens the database that --db or DATABASE_URL names. It does not connect.
-// No error holds the address, because it may hold a password.
-func open(c *cli.Command) (*database, error) {
+// No error holds the address, because it may hold a password. With creates a file
+// of SQLite that does not exist is made.
+func open(c *cli.Command, creates bool) (*database, error) {
 	address := c.String("db")
 	if address == "" {
 		address = os.Getenv(databaseVariable)
@@ -47,7 +49,12 @@ func open(c *cli.Command) (*database, error) {
 	if address == "" {
 		return nil, exit(exitUsage, "there is no database: set %s, or pass --db", databaseVariable)
 	}
-	return openAddress(address, c.Bool(leaseTableFlag))
+	db, err := openAddress(address, c.Bool(leaseTableFlag))
+	if err == nil && !creates && isMissing(db.file) {
+		_ = db.Close()
+		return nil, exit(exitNoDatabase, "there is no such file of SQLite: latchkey run makes it, or its path is mistyped")
+	}
+	return db, err
 }
 
 // openAddress opens the database of an address. The scheme decides on the
@@ -55,7 +62,7 @@ func open(c *cli.Command) (*database, error) {
 // PostgreSQL prepares no statements, so that a transaction pooler may be there.
 func openAddress(address string, pooled bool) (*database, error) {
 	d := &database{sockets: &sockets{}}
-	scheme, rest, _ := strings.Cut(address, ":")
+	scheme, _, _ := strings.Cut(address, ":")
 	var err error
 	switch {
 	case scheme == "postgres", scheme == "postgresql", postgresSettings.MatchString(address):
@@ -67,12 +74,11 @@ func openAddress(address string, pooled bool) (*database, error) {
 		}
 	case mysqlAddress.MatchString(address):
 		err = d.openMySQL(address)
-	case scheme == "sqlite":
-		err = d.openSQLite(strings.TrimPrefix(rest, "//"))
 	case scheme == "file":
+		d.file = fileOf(address)
 		d.DB, err = sql.Open("sqlite", address)
-	case isFile(address):
-		err = d.openSQLite(address)
+	case sqlitePath(address) != "":
+		err = d.openSQLite(sqlitePath(address))
 	default:
 		err = os.ErrInvalid
 	}
@@ -87,16 +93,6 @@ var (
 	postgresSettings = regexp.MustCompile(`^\s*\w+\s*=`)     // host=… dbname=…
 	mysqlAddress     = regexp.MustCompile(`@\w*\([^()]*\)/`) // user:password@tcp(host:port)/database
 )
-
-// isFile reports whether address is the path of a file of SQLite.
-func isFile(address string) bool {
-	for _, ending := range []string{".db", ".sqlite", ".sqlite3"} {
-		if strings.HasSuffix(address, ending) {
-			return true
-		}
-	}
-	return false
-}
 
 func (d *database) openPostgres(address string, pooled bool) error {
 	config, err := pgx.ParseConfig(address)
@@ -137,13 +133,6 @@ func mysqlDSN(u *url.URL) string {
 		config.Params[name] = u.Query().Get(name)
 	}
 	return config.FormatDSN()
-}
-
-// openSQLite opens a file. A connection waits up to 5 seconds for the
-// transaction of another one; the default is to fail at once.
-func (d *database) openSQLite(path string) (err error) {
-	d.DB, err = sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(5000)")
-	return err
 }
 
 // dial opens a network connection, as a driver does.

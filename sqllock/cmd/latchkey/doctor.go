@@ -32,7 +32,7 @@ func doctorCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			db, err := open(c)
+			db, err := open(c, false)
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os/signal"
 	"time"
 
@@ -20,7 +21,8 @@ func psCommand() *cli.Command {
 		Usage:     "list the locks of the database: who holds them, and who waits",
 		ArgsUsage: "[KEY]",
 		Description: "With a KEY, as in latchkey run, the list has this key alone, and the exit code is 1 if there is neither\n" +
-			"a holder nor a waiter. Keys appear as numbers. Names and hosts appear where sessions write them (WithRegistry).",
+			"a holder nor a waiter. Each other code above 0 says that this is not known.\n" +
+			"Keys appear as numbers. The list has the applications and addresses of clients, and names where sessions write them (WithRegistry).",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each look, as JSON", Local: true},
 			&cli.DurationFlag{Name: "watch", Usage: "look again every `DURATION`, until a signal", Local: true, HideDefault: true},
@@ -41,7 +43,7 @@ func psCommand() *cli.Command {
 			if schema := c.String("schema"); schema != "" {
 				l.opts = append(l.opts, lockwatch.WithSchema(schema))
 			}
-			db, err := open(c)
+			db, err := open(c, false)
 			if err != nil {
 				return err
 			}
@@ -94,7 +96,7 @@ func (l *listing) look(ctx context.Context, db *database) (found bool, err error
 	defer cancel()
 	seen, err := lockwatch.Inspect(ctx, db.DB, l.opts...)
 	if err != nil {
-		return false, err
+		return false, lookError(err)
 	}
 	if l.key != nil {
 		seen.Holders, seen.Waiters = seen.Find(l.key.key())
@@ -103,7 +105,26 @@ func (l *listing) look(ctx context.Context, db *database) (found bool, err error
 	found = len(seen.Holders)+len(seen.Waiters) > 0
 	w := l.c.Root().Writer
 	if !l.c.Bool("json") {
-		return found, print(w, "%s%s", seen, map[bool]string{true: "\n"}[l.c.Duration("watch") > 0])
+		err = print(w, "%s%s", seen, map[bool]string{true: "\n"}[l.c.Duration("watch") > 0])
+	} else {
+		err = json.NewEncoder(w).Encode(newSnapshotJSON(seen))
 	}
-	return found, json.NewEncoder(w).Encode(newSnapshotJSON(seen))
+	if err != nil {
+		return found, exit(exitSystem, "the list cannot be written: %w", err)
+	}
+	return found, nil
+}
+
+// lookError gives the error of a look an exit code that is never 1: that code
+// says that a key is free.
+func lookError(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return exit(exitNoDatabase, "the database did not respond within %v", lookTimeout)
+	case errors.Is(err, context.Canceled): // a signal
+		return silent(exitNoDatabase)
+	case codeOf(err) == exitFailure:
+		return exit(exitConfig, "the database rejects the look: %w", err)
+	}
+	return err
 }

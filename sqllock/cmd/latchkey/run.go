@@ -66,7 +66,7 @@ func runCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			db, err := open(c)
+			db, err := open(c, true)
 			if err != nil {
 				return err
 			}

@@ -296,7 +296,7 @@ func TestUI(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
 	start(t, address, "run", "a:b", "sh", "-c", "echo held; cat").wantLine("held")
-	p := start(t, address, "ui", "--listen", "127.0.0.1:0")
+	p := start(t, address, "ui", "--listen", "127.0.0.1:0", "--schema", "public", "--long-held", "1ms")
 	url := p.line()
 	number := keyText(sqllock.Namespace("a").Key("b"))
 	eventually(t, "the lock is on the page", func() bool {
@@ -307,6 +307,15 @@ func TestUI(t *testing.T) {
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		return err == nil && strings.Contains(string(body), number)
+	})
+	eventually(t, "the lock is held for long", func() bool {
+		resp, err := http.Get(url + "findings")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(body), "held for long")
 	})
 	http.DefaultClient.CloseIdleConnections()
 	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {

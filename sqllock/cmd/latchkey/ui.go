@@ -24,13 +24,15 @@ func uiCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:7070", Usage: "`ADDRESS` and port on loopback; port 0 is a free one", Local: true},
 			&cli.BoolFlag{Name: "names", Usage: "show what clients have written about themselves: names, holders, applications, addresses", Local: true},
+			&cli.StringFlag{Name: "schema", Usage: "`SCHEMA` with the registry's tables; the default is the search_path", Local: true},
+			&cli.DurationFlag{Name: "long-held", Usage: "a lock that is held for longer than `DURATION` is a finding", Local: true, HideDefault: true},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			address, err := netip.ParseAddrPort(c.String("listen"))
 			if err != nil || !address.Addr().IsLoopback() {
 				return exit(exitUsage, "--listen needs an address on loopback, such as 127.0.0.1:7070 or [::1]:0")
 			}
-			db, err := open(c)
+			db, err := open(c, false)
 			if err != nil {
 				return err
 			}
@@ -38,6 +40,12 @@ func uiCommand() *cli.Command {
 			opts := []lockui.Option{lockui.WithLogger(slog.New(slog.DiscardHandler))}
 			if c.Bool("names") {
 				opts = append(opts, lockui.WithNames())
+			}
+			if schema := c.String("schema"); schema != "" {
+				opts = append(opts, lockui.WithSchema(schema))
+			}
+			if limit := c.Duration("long-held"); limit > 0 {
+				opts = append(opts, lockui.WithLongHeld(limit))
 			}
 			listener, err := net.Listen("tcp", address.String())
 			if err != nil {

@@ -27,12 +27,21 @@ func openDatabase(namespace string) (_ *database, err error) {
 		if d.dir, err = os.MkdirTemp("", "latchkey-quickstart-"); err != nil {
 			return nil, err
 		}
-		url = "sqlite:" + filepath.Join(d.dir, "locks.db")
+		url = "sqlite:" + d.file()
 	}
 	if err := d.open(url, namespace); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
+}
+
+// file returns the path of the throwaway file, or "" if DATABASE_URL names the
+// database.
+func (d *database) file() string {
+	if d.dir == "" {
+		return ""
+	}
+	return filepath.Join(d.dir, "locks.db")
 }
 
 func (d *database) open(url, namespace string) (err error) {

@@ -62,7 +62,7 @@ func Main(namespace string, run func(context.Context, *Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = withFleet(ctx, namespace, f, func(fleet *fleet) error {
 		if f.serve {
-			return serve(ctx, fleet, os.Stdout)
+			return serve(ctx, fleet, f, os.Stdout)
 		}
 		return demonstrate(ctx, fleet, f, os.Stdout)
 	})
@@ -132,6 +132,7 @@ func printResult(out io.Writer, exports []export) error {
 	case len(exports) == 0:
 		return errors.New("no export was admitted")
 	}
-	fmt.Fprintln(out, "OK: one at a time for each user, across both instances.")
+	fmt.Fprintf(out, "OK: one at a time for each user, across both instances.\n\n"+
+		"To send requests of your own, and to see the locks in a browser: (cd examples/quickstart && go run . -serve)\n")
 	return nil
 }

@@ -1,0 +1,113 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// A server that does not respond is no free key: the exit code is not 1. A list
+// that is watched goes on.
+func TestPsOfAFrozenServer(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	watch := start(t, cluster.DSN(""), "ps", "--json", "--watch", "10ms", "a:b")
+	watch.line()
+	if err := cluster.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	once := start(t, cluster.DSN(""), "ps", "a:b")
+	once.wantCode(66)
+	if text := once.said(); !strings.Contains(text, "the database did not respond") {
+		t.Errorf("it said %q", text)
+	}
+	eventually(t, "the watched list reports it", func() bool { return strings.Contains(watch.said(), "did not respond") })
+	if err := cluster.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the watched list goes on", func() bool {
+		var seen struct{ At time.Time }
+		return json.Unmarshal([]byte(watch.line()), &seen) == nil && time.Since(seen.At) < time.Second
+	})
+	if err := watch.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = watch.rest()
+	watch.wantCode(0)
+}
+
+// No error of a look has the exit code 1, which says that a key is free.
+func TestLookError(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{context.DeadlineExceeded, exitNoDatabase},
+		{context.Canceled, exitNoDatabase},
+		{errors.New("permission denied"), exitConfig},
+		{fmt.Errorf("x: %w", sqllock.ErrUnavailable), exitNoDatabase},
+		{fmt.Errorf("x: %w", sqllock.ErrCapacity), exitSystem},
+		{errors.ErrUnsupported, exitConfig},
+	} {
+		if got := codeOf(lookError(tt.err)); got != tt.want {
+			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+// The JSON has what the text has of callers that wait: their Session, and the key
+// that they hold. It says which tables were read.
+func TestPsJSON(t *testing.T) {
+	t.Parallel()
+	held := sqllock.ID(7)
+	line, err := json.Marshal(newSnapshotJSON(&lockwatch.Snapshot{
+		Waiters:    []lockwatch.Waiter{{Key: sqllock.ID(8), Poll: &lockwatch.Poll{Session: 1 << 60, Callers: 3, Held: &held}}},
+		Holders:    []lockwatch.Holder{{Key: held, Registration: &lockwatch.Registration{Session: 1<<60 + 1}}},
+		Heartbeats: lockwatch.TableRead, Waits: lockwatch.TableMissing,
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"session":"1152921504606846976","callers":3,"holding":"7"`, `"session":"1152921504606846977"`,
+		`"tables":{"latchkey_heartbeats":"read","latchkey_waits":"missing"}`} {
+		if !strings.Contains(string(line), want) {
+			t.Errorf("no %s in %s", want, line)
+		}
+	}
+}
+
+// Only run makes a file of SQLite. A mistyped path is not a healthy database
+// without locks.
+func TestMistypedFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "typo.db")
+	for _, address := range []string{file, "sqlite:" + file, "sqlite://" + file, "file:" + file, "file:" + file + "?mode=rwc"} {
+		for _, args := range [][]string{{"ps"}, {"ps", "a:b"}, {"doctor"}, {"ui", "--listen", "127.0.0.1:0"}} {
+			p := start(t, address, args...)
+			p.wantCode(66)
+			if text := p.said(); !strings.Contains(text, "no such file") || strings.Contains(text, "typo") {
+				t.Errorf("%v said %q", args, text)
+			}
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Fatal("the file was made")
+		}
+	}
+	start(t, file, "run", "a:b", "true").wantCode(0)
+	start(t, file, "ps").wantCode(0)
+	start(t, "sqlite::memory:", "ps").wantCode(0)
+}

@@ -1,0 +1,175 @@
+package lockui
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// wants checks what the view at target says, and does not say.
+func wants(t *testing.T, h *Handler, target string, parts, absent []string) {
+	t.Helper()
+	body := request(h, target).Body.String()
+	for _, part := range parts {
+		if !strings.Contains(body, part) {
+			t.Errorf("%s: no %q in %s", target, part, body)
+		}
+	}
+	for _, part := range absent {
+		if strings.Contains(body, part) {
+			t.Errorf("%s: %q is in %s", target, part, body)
+		}
+	}
+}
+
+// What was seen before the page was left alone is never called ok: the database may
+// be away since.
+func TestOldStateIsNotOK(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		wants(t, h, "/locks", []string{"Database: ok.", "<p>3 held."}, nil)
+		time.Sleep(time.Minute)
+		d.set(stuck)
+		for _, path := range []string{"/", "/locks", "/waits", "/findings", "/doctor"} {
+			wants(t, h, path, []string{"Database: not known yet.", "asks the database again", "they may be gone"}, []string{"Database: ok."})
+		}
+		wants(t, h, "/locks", []string{"As last seen: 3 held."}, nil)
+		wants(t, h, "/", []string{"The database, as last seen"}, nil)
+		time.Sleep(3 * tick)
+		wants(t, h, "/locks", []string{"Database: away.", "they may be gone"}, []string{"Database: ok."})
+		d.set(answers(2))
+		time.Sleep(lookTimeout + 2*tick)
+		wants(t, h, "/locks", []string{"Database: ok.", "<p>2 held."}, []string{"gone", "last seen"})
+	})
+}
+
+// An error of an hour ago does not say that the database is away now.
+func TestOldErrorIsNotAway(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		d.set(func(context.Context) (*lockwatch.Snapshot, error) { return nil, sqllock.ErrUnavailable })
+		wants(t, h, "/locks", []string{"Database: away."}, nil)
+		time.Sleep(time.Hour)
+		d.set(stuck)
+		wants(t, h, "/locks", []string{"Database: not known yet."}, []string{"Database: away."})
+	})
+}
+
+// Before the first answer nothing is known, and no figure is 0.
+func TestNothingIsKnownYet(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		d.set(stuck)
+		wants(t, h, "/", []string{"Nothing is known of it yet."}, []string{"Locks held"})
+		wants(t, h, "/?format=json", nil, []string{"totals"})
+		wants(t, h, "/locks", []string{"Which locks are held is not known yet.", "Not known yet."}, []string{"No lock is held.", "0 held"})
+		wants(t, h, "/waits", []string{"No wait is seen."}, []string{"Nothing waits"})
+	})
+}
+
+// Without the registry the waits of Sessions are not known, and no view denies them.
+func TestWaitsAreNotKnown(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		show := func(waiting int, state lockwatch.TableState) {
+			d.set(func(ctx context.Context) (*lockwatch.Snapshot, error) {
+				s, err := answers(1)(ctx)
+				s.Heartbeats, s.Waits = state, state
+				s.Waiters = make([]lockwatch.Waiter, waiting)
+				return s, err
+			})
+			time.Sleep(3 * tick)
+		}
+		show(0, lockwatch.TableMissing)
+		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>not known</dd>", "<dt>Cycles of waits</dt><dd>not known</dd>", "lockwatch.Schema", "sqllock.WithRegistry"}, nil)
+		wants(t, h, "/waits", []string{"No wait is seen, so there is nothing to draw.", "None is seen.", "No wait is seen. Callers may wait in Sessions."},
+			[]string{"Nothing waits", "There is none."})
+		wants(t, h, "/findings", []string{"are not known."}, nil)
+		wants(t, h, "/waits?format=json", []string{`"waits_known": false`}, nil)
+		show(2, lockwatch.TableMissing) // in the server's own queue
+		wants(t, h, "/", []string{"<dd>2 or more</dd>"}, nil)
+		show(0, lockwatch.TableRead)
+		wants(t, h, "/", []string{"<dt>Waiting</dt><dd>0</dd>"}, []string{"not known"})
+		wants(t, h, "/waits", []string{"Nothing waits, so", "There is none."}, nil)
+		show(0, "") // MariaDB and SQLite have no registry
+		wants(t, h, "/waits", []string{"this kind of database has no registry", "None is seen."}, []string{"Nothing waits"})
+	})
+}
+
+// A lock table that is so full that Sessions deny new keys is marked.
+func TestTableFull(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		used, size int
+		want       bool
+	}{{0, 0, false}, {599, 1000, false}, {600, 1000, true}, {1000, 1000, true}} {
+		v := sessionOf("main", sqllock.PostgreSQL, sqllock.Stats{TableUsed: tt.used, TableSize: tt.size}, newHistory(func() sqllock.Stats { return sqllock.Stats{} }))
+		if v.TableFull() != tt.want {
+			t.Errorf("%d of %d: full is %t", tt.used, tt.size, v.TableFull())
+		}
+		var b strings.Builder
+		if err := templates[""].ExecuteTemplate(&b, "live", page{Body: overviewView{Sessions: []sessionView{v}}}); err != nil || strings.Contains(b.String(), "deny new keys") != tt.want {
+			t.Errorf("%d of %d, %v: %s", tt.used, tt.size, err, b.String())
+		}
+	}
+}
+
+// Only a viewer who may end sessions has the links. The events of streams differ too.
+func TestLinksOfThoseWhoMayEnd(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, d *fakeDatabase) {
+		d.set(func(ctx context.Context) (*lockwatch.Snapshot, error) {
+			s, err := answers(1)(ctx)
+			s.Holders[0].Process.Start = s.At
+			return s, err
+		})
+		h.options.terminate = func(r *http.Request) bool { return r.URL.Query().Get("operator") == "yes" }
+		wants(t, h, "/locks?operator=yes", []string{"End session"}, nil)
+		wants(t, h, "/locks", []string{"Held locks"}, []string{"End session", "Action"})
+		s, version := h.poller.current()
+		for _, may := range []bool{true, false} {
+			if text := string(h.event(viewOf("locks"), s, version, 1, may)); strings.Contains(text, "End session") != may {
+				t.Errorf("the event with the right %t: %s", may, text)
+			}
+		}
+	})
+}
+
+// With WithLongHeld a lock that is held for long is a finding, which says what it is.
+func TestLongHeld(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, h *Handler, _ *fakeDatabase) {
+		WithLongHeld(5 * time.Second)(&h.options)
+		h.poller.diagnosis = h.options.diagnosis
+		for range 5 {
+			wants(t, h, "/findings", []string{"Nothing is found."}, nil)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		wants(t, h, "/findings", []string{"held for long", "lockui.WithLongHeld"}, nil)
+	})
+}
+
+// Every kind of finding that a page can have has a text.
+func TestMeanings(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []lockwatch.FindingKind{lockwatch.LateHeartbeat, lockwatch.RegistryNotWritten, lockwatch.WaitCycle, lockwatch.HeldLong} {
+		if meanings[kind] == "" {
+			t.Errorf("%q has no text", kind)
+		}
+	}
+}
+
+// A Session whose server processes are not known has no list of them in JSON.
+func TestUnknownProcesses(t *testing.T) {
+	t.Parallel()
+	if text, err := json.Marshal(sessionView{}); err != nil || strings.Contains(string(text), "pids") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
