@@ -5,9 +5,12 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,8 +48,7 @@ func beGate(args []string) int {
 		return exitUsage
 	}
 	unix.CloseOnExec(socket)
-	signals := catchSignals() // Go prints all goroutines for SIGQUIT
-	go func() { os.Exit(128 + signalNumber(<-signals.c)) }()
+	defaultSignals()
 	// The system has the signal for the end of the parent for each thread, and
 	// keeps that of the thread that executes the command.
 	runtime.LockOSThread()
@@ -70,6 +72,20 @@ func beGate(args []string) int {
 		err = syscall.Exec(command[0], command, os.Environ()) //nolint:gosec // the same
 	}
 	return refuse(socket, err)
+}
+
+// defaultSignals has the system end this process at a signal, as it ends a
+// command that does not catch it. A signal that Go catches would be lost if the
+// command is executed before Go acts on it.
+func defaultSignals() {
+	var action [8]uint64 // more than a struct sigaction; 0 is SIG_DFL
+	for _, s := range slices.Concat(endingSignals, passedSignals) {
+		if !signal.Ignored(s) {
+			const maskBytes = 8
+			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signalNumber(s)), // #nosec G115
+				uintptr(unsafe.Pointer(&action)), 0, maskBytes, 0, 0) // #nosec G103 -- package signal keeps its handler
+		}
+	}
 }
 
 // refuse tells the first process why the command was not executed.

@@ -7,10 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 )
@@ -38,7 +42,6 @@ func TestNoCommandWithoutItsGuard(t *testing.T) {
 			address := pgtest.Database(t)
 			f := newFleet(t, address, "--lock-delay", "1s")
 			p := f.run("parent", f.file)
-			eventually(t, "it has a guard", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 1 })
 			guard := guardOf(t, p)
 			f.signal(guard, syscall.SIGSTOP)
 			eventually(t, "it has a command", func() bool { return len(childrenOf(p.cmd.Process.Pid)) == 2 })
@@ -136,4 +139,89 @@ func TestGateOfAPerson(t *testing.T) {
 			t.Errorf("file %s: exit code %d, %s", file, c.ProcessState.ExitCode(), out)
 		}
 	}
+}
+
+// A signal that reaches the gate is never lost, also if the gate opens at this
+// moment: it ends the gate or the command.
+func TestSignalAtTheGate(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		c := exec.Command("/bin/cat")
+		stdin, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs, err := throughGate(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Path = latchkeyPath
+		err = c.Start()
+		_ = unix.Close(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the gate waits", func() bool { return reads(c.Process.Pid, theirs) })
+		_ = c.Process.Signal(syscall.SIGTERM)
+		_, _ = unix.Write(ours, []byte{1})
+		lost := time.AfterFunc(5*time.Second, func() { _ = stdin.Close() })
+		_ = c.Wait()
+		lost.Stop()
+		_ = unix.Close(ours)
+		if got := exitCode(c.ProcessState); got != 128+int(syscall.SIGTERM) {
+			t.Fatalf("the exit code is %d", got)
+		}
+	}
+}
+
+// reads reports whether a thread of a process waits in read(2) for a file.
+func reads(pid, file int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	return slices.ContainsFunc(threads, func(thread string) bool {
+		text, _ := os.ReadFile(thread)
+		return strings.HasPrefix(string(text), fmt.Sprintf("%d %#x ", unix.SYS_READ, file))
+	})
+}
+
+// A guard that cannot receive a file of latchkey ends, and latchkey with it.
+// Otherwise it would guard without the lock's connection, or the command would
+// never begin.
+func TestGuardWithoutFiles(t *testing.T) {
+	t.Parallel()
+	for file, received := range map[string]bool{"the connection": false, "the gate": true} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, pgtest.Database(t), "--lock-delay", "1s")
+			holder, _ := f.hold("stay")
+			p := f.run("once", f.file+"-next")
+			guard := guardOf(t, p)
+			eventually(t, "the guard waits for orders", func() bool { return ignores(guard, syscall.SIGTERM) })
+			files := func() int {
+				open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", guard))
+				return len(open)
+			}
+			before := files()
+			if received {
+				_ = holder.stdin.Close()
+				eventually(t, "the guard has the connection", func() bool { return files() > before })
+			}
+			if err := unix.Prlimit(guard, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 2, Max: 2}, nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = holder.stdin.Close()
+			p.wantLost()
+			if got := readWork(t, f.file+"-next"); got != "" || !strings.Contains(p.said(), errNoFile.Error()) {
+				t.Errorf("the command wrote %q, and latchkey says %q", got, p.said())
+			}
+		})
+	}
+}
+
+// ignores reports whether a process ignores a signal.
+func ignores(pid int, s syscall.Signal) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(status), "SigIgn:\t")
+	mask, _, _ := strings.Cut(rest, "\n")
+	signals, _ := strconv.ParseUint(mask, 16, 64)
+	return signals&(1<<(s-1)) != 0
 }

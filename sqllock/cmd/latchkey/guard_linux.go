@@ -38,6 +38,10 @@ type guarding struct {
 // errReleased says that the command has ended, and the guard is not needed.
 var errReleased = errors.New("released")
 
+// errNoFile says that the guard has too many files open, or that the system
+// does not let it have the one that was sent.
+var errNoFile = errors.New("the guard could not receive a file")
+
 // beGuard is the guard process. It returns its exit code.
 func beGuard() int {
 	if !isPacketSocket(ordersFile) {
@@ -47,6 +51,10 @@ func beGuard() int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE)
 	g := &guarding{sockets: []unix.PollFd{{Fd: ordersFile, Events: unix.POLLIN}}}
 	why := g.watch()
+	if errors.Is(why, errNoFile) { // latchkey sees the end of the guard
+		report("%v", why)
+		return exitSystem
+	}
 	if errors.Is(why, errReleased) || g.orders.group == 0 {
 		return 0
 	}
@@ -104,7 +112,7 @@ func (g *guarding) openGate() {
 func (g *guarding) receive() error {
 	var b [orderBytes]byte
 	control := make([]byte, unix.CmsgSpace(4*maxSockets))
-	n, controlBytes, _, _, err := unix.Recvmsg(ordersFile, b[:], control, unix.MSG_CMSG_CLOEXEC)
+	n, controlBytes, flags, _, err := unix.Recvmsg(ordersFile, b[:], control, unix.MSG_CMSG_CLOEXEC)
 	switch {
 	case err == unix.EINTR:
 		return nil
@@ -112,6 +120,8 @@ func (g *guarding) receive() error {
 		return err
 	case n < orderBytes:
 		return errors.New("latchkey itself has ended")
+	case flags&unix.MSG_CTRUNC != 0: // the command has not begun
+		return errNoFile
 	}
 	next := decode(b[:])
 	if messages, err := unix.ParseSocketControlMessage(control[:controlBytes]); err == nil {

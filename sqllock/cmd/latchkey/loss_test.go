@@ -72,22 +72,19 @@ func (p *process) wantLost() {
 	}
 }
 
-// guardOf returns the process id of the guard of latchkey.
+// guardOf waits until latchkey has a guard, and returns its process id.
 func guardOf(t *testing.T, p *process) (pid int) {
 	t.Helper()
-	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/task/*/children")
-	for _, task := range tasks {
-		children, _ := os.ReadFile(task)
-		for _, child := range strings.Fields(string(children)) {
-			line, _ := os.ReadFile("/proc/" + child + "/cmdline")
-			if strings.Contains(string(line), "\x00"+guardCommand+"\x00") {
-				pid, _ = strconv.Atoi(child)
-				return pid
+	eventually(t, "latchkey has a guard", func() bool {
+		for _, child := range childrenOf(p.cmd.Process.Pid) {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
+			if strings.Contains(string(line), "\x00"+guardCommand+"\x00") { // otherwise it may not be executed yet
+				pid = child
 			}
 		}
-	}
-	t.Fatal("latchkey has no guard")
-	return 0
+		return pid != 0
+	})
+	return pid
 }
 
 // cut has the server end the connection with the lock.
