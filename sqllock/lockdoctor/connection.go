@@ -44,10 +44,11 @@ func connection(ctx context.Context, s *subject) Result {
 	return passed("the database responds")
 }
 
-// isGone reports whether err is that of a connection that has ended.
+// isGone reports whether err is that of a connection that has ended. A failed
+// login is none: another attempt would count as another failed login.
 func isGone(err error) bool {
 	var failure *dialect.Failure
-	return errors.As(dialect.Fail(err), &failure) && failure.Kind == dialect.Gone
+	return errors.As(dialect.Fail(err), &failure) && failure.Kind == dialect.Gone && !failure.Permanent
 }
 
 // mayKeepRows reports whether a Session on PostgreSQL may keep its locks in a
