@@ -87,7 +87,7 @@ func randomSchedule(t *testing.T, seed uint64) {
 		}
 		synctest.Wait() // an Observer is told a moment after the figures
 		got := s.Stats()
-		if n := got.Granted + got.Denied + got.Failed; n != calls[i].Load() {
+		if n := got.Granted + got.Denied + got.Canceled + got.Failed; n != calls[i].Load() {
 			t.Errorf("seed %d: %d results of %d calls", seed, n, calls[i].Load())
 		}
 		told[i].agree(t, got)
