@@ -17,10 +17,10 @@ func beGate([]string) int { return exitUsage }
 
 func startGuard() (*guard, error) { return &guard{}, nil }
 
-func (*guard) hold(*watchedLock, *sockets) {}
-func (*guard) protect(*child) error        { return nil }
-func (*guard) extend(time.Duration)        {}
-func (*guard) release()                    {}
+func (*guard) hold(*watchedLock, *sockets) error { return nil }
+func (*guard) protect(*child) error              { return nil }
+func (*guard) extend(time.Duration)              {}
+func (*guard) release()                          {}
 
 var started = time.Now()
 

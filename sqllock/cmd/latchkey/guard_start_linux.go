@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -57,8 +58,9 @@ func startGuard() (*guard, error) {
 }
 
 // hold gives the guard the connection with the lock. A lock that is a row of a
-// table has none that matters.
-func (g *guard) hold(w *watchedLock, from *sockets) {
+// table has none that matters. An error says that the guard has no connection:
+// the server could then free the lock before the guard has ended the command.
+func (g *guard) hold(w *watchedLock, from *sockets) error {
 	g.orders.killAt, g.orders.sudden = w.killAt(), w.sudden
 	var fds []int
 	if !w.rows {
@@ -68,10 +70,19 @@ func (g *guard) hold(w *watchedLock, from *sockets) {
 			}
 		})
 	}
-	_ = unix.Sendmsg(g.socket, g.orders.encode(), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
-	for _, fd := range fds {
-		_ = unix.Close(fd)
+	if len(fds) == 0 && !w.rows { // other connections of the pool may be closed, but not all
+		return errors.New("no connection can be passed on")
 	}
+	defer func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	}()
+	err := unix.Sendmsg(g.socket, g.orders.encode(), unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+	if err == unix.EPIPE || err == unix.ECONNREFUSED { // the guard has ended, and gone says so
+		return nil
+	}
+	return err
 }
 
 // duplicate returns another descriptor of an open connection.

@@ -36,7 +36,9 @@ func runUnderLock(parent context.Context, db *database, r *runConfig) error {
 
 	w := newWatchedLock(session, lock, r)
 	env := r.environment(ctx, lock)
-	g.hold(w, db.sockets)
+	if err := g.hold(w, db.sockets); err != nil {
+		return exit(exitSystem, "the guard cannot have the connection of the lock: %w", err)
+	}
 	if err := w.delay(ctx, g); err != nil {
 		return err
 	}
