@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -103,8 +104,12 @@ func (p *place) priority() int {
 // slotRange is the slots from the first up to the second number.
 type slotRange [2]int
 
-func (r slotRange) of(keys []sqllock.Key) []sqllock.Key {
-	return append([]sqllock.Key(nil), keys[r[0]:r[1]]...)
+// before returns the keys of the slots of r, and then those of the common ones.
+func (r slotRange) before(keys []sqllock.Key, common int) []sqllock.Key {
+	if r[0] == r[1] {
+		return keys[:common:common]
+	}
+	return slices.Concat(keys[r[0]:r[1]], keys[:common])
 }
 
 // reserved returns the number of common slots, which come first, and the slots
