@@ -43,7 +43,7 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
 	defer cancel()
-	err = errors.Join(err, f.Drain(ctx), result.gather(ctx, f), result.save(plan.Fleet.Dir))
+	err = errors.Join(err, f.Rest(ctx), f.Drain(ctx), result.gather(ctx, f), result.save(plan.Fleet.Dir))
 	return result, errors.Join(err, result.check(plan.Fleet.Dir))
 }
 

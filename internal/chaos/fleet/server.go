@@ -64,9 +64,9 @@ const advisoryLocks = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
 
 // NoStrangeLocks waits until no key is locked but those that callers want.
 func (f *Fleet) NoStrangeLocks(ctx context.Context, d time.Duration) error {
-	keys := make([]int64, f.Keys)
-	for i := range keys {
-		keys[i] = worker.Key(i).Int64()
+	var keys []int64
+	for _, key := range worker.AllKeys(f.Keys) {
+		keys = append(keys, key.Int64())
 	}
 	return Poll(ctx, d, "locks that no caller holds to go", func(ctx context.Context) (bool, error) {
 		n, err := f.number(ctx, advisoryLocks+` AND (classid::bigint << 32) | objid::bigint <> ALL ($1)`, keys)
