@@ -15,9 +15,11 @@ var ErrLeftBehind = errors.New("fleet: a lock was left behind by callers that ha
 // process takes every key and every place of a limit once, one process after
 // the other. Drain must follow.
 //
+// d bounds how long what calls that gave up have left may take to go.
+//
 // What a session has kept by mistake shows here. Later its connection ends, and
 // all its locks with it.
-func (f *Fleet) Rest(ctx context.Context) error {
+func (f *Fleet) Rest(ctx context.Context, d time.Duration) error {
 	for _, m := range f.Members {
 		if err := m.Process.Rest(); err != nil {
 			return fmt.Errorf("fleet: process %d: %w", m.Process.Config.Process, err)
@@ -26,7 +28,6 @@ func (f *Fleet) Rest(ctx context.Context) error {
 	if err := f.rested(ctx); err != nil {
 		return err
 	}
-	d := f.Lease + 5*time.Second // what calls that gave up have left is gone by then
 	for _, m := range f.Members {
 		err := Poll(ctx, d, "a session to hold nothing", func(context.Context) (bool, error) { return m.Process.Status().Holding == 0, nil })
 		if err != nil {
