@@ -45,6 +45,27 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	return newTxLocker("PerTx", txPool{db}, opts)
 }
 
+// PerTxFunc is [PerTx] for transactions that begin returns. They are those of
+// another API, such as *sqlx.Tx, or need a setting first, such as an isolation
+// level. [TxFrom] returns them to the work of the lock. For pgx see the module
+// sqllock/pgxlatchkey.
+//
+// A call of begin returns a new transaction, and its own connection below it.
+// Its ctx lives until the transaction has ended. If begin takes longer than
+// five seconds, ctx is cancelled. begin is called from several goroutines at a
+// time, and must not panic.
+//
+// A transaction may have a method ServerPID() int64, for the id of its server
+// process. Then lockwatch sees whose lock a caller holds while it waits.
+//
+// PerTxFunc panics if begin is nil, or if the lease is too short or too long.
+func PerTxFunc(begin func(ctx context.Context) (Tx, error), opts ...Option) *TxLocker {
+	if begin == nil {
+		panic("sqllock: PerTxFunc needs a function that is not nil")
+	}
+	return newTxLocker("PerTxFunc", txFunc(begin), opts)
+}
+
 // newTxLocker returns a TxLocker on source, for the constructor of that name.
 func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 	o := newOptions(opts)
@@ -85,6 +106,15 @@ func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 // and makes the work permanent. Unlock rolls back what is not committed.
 func TxFromContext(ctx context.Context) (*sql.Tx, bool) { return TxFrom[*sql.Tx](ctx) }
 
+// TxFrom is [TxFromContext] for the transactions of [PerTxFunc]. T is the type
+// that its function returns. ok is false for a transaction of another type.
+func TxFrom[T Tx](ctx context.Context) (tx T, ok bool) {
+	if l, carried := FromContext(ctx); carried && l.tx != nil {
+		tx, ok = l.tx.tx.(T)
+	}
+	return tx, ok
+}
+
 // lookForSession looks, on a connection of its own, whether w is in the
 // database of its Session.
 func (p *TxLocker) lookForSession(w *distantWait) {
@@ -108,12 +138,6 @@ func (p *TxLocker) serverProcess(l *Lock) int64 {
 		return holder.pid
 	}
 	return 0
-}
-
-// A txHolder is the transaction that holds a lock.
-type txHolder struct {
-	heldTx
-	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
 }
 
 // A txKey is what a TxLocker keeps for a key: it is the source of its own
@@ -209,20 +233,4 @@ func attemptError(err error) error {
 		err = &dialect.Failure{Kind: dialect.Gone, Reason: "the connection was lost"}
 	}
 	return fromDialect(err)
-}
-
-// rollBack releases the lock. It returns nil if the lock was held until now, or
-// until its user ended the transaction.
-func (h *txHolder) rollBack() error {
-	tooLong := time.AfterFunc(connectTimeout, h.cancel)
-	err := h.tx.Rollback()
-	if h.conn != nil {
-		_ = h.conn.Close()
-	}
-	tooLong.Stop()
-	h.cancel()
-	if err == nil || errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return ErrLost
 }

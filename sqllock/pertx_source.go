@@ -3,39 +3,14 @@ package sqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/postgres"
 )
 
 // Where a TxLocker gets its transactions from.
-
-// PerTxFunc is [PerTx] for transactions that begin returns. They are those of
-// another API, such as *sqlx.Tx, or need a setting first, such as an isolation
-// level. [TxFrom] returns them to the work of the lock. For pgx see the module
-// sqllock/pgxlatchkey.
-//
-// A call of begin returns a new transaction, and its own connection below it.
-// Its ctx lives until the transaction has ended. If begin takes longer than
-// five seconds, ctx is cancelled. begin is called from several goroutines at a
-// time, and must not panic.
-//
-// PerTxFunc panics if begin is nil, or if the lease is too short or too long.
-func PerTxFunc(begin func(ctx context.Context) (Tx, error), opts ...Option) *TxLocker {
-	if begin == nil {
-		panic("sqllock: PerTxFunc needs a function that is not nil")
-	}
-	return newTxLocker("PerTxFunc", txFunc(begin), opts)
-}
-
-// TxFrom is [TxFromContext] for the transactions of [PerTxFunc]. T is the type
-// that its function returns. ok is false for a transaction of another type.
-func TxFrom[T Tx](ctx context.Context) (tx T, ok bool) {
-	if l, carried := FromContext(ctx); carried && l.tx != nil {
-		tx, ok = l.tx.tx.(T)
-	}
-	return tx, ok
-}
 
 // A txSource begins transactions.
 type txSource interface {
@@ -52,6 +27,28 @@ type heldTx struct {
 	tx   Tx
 	conn *sql.Conn // closed after the transaction; nil: tx does it
 	pid  int64     // of the server process; 0: not known
+}
+
+// A txHolder is the transaction that holds a lock.
+type txHolder struct {
+	heldTx
+	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
+}
+
+// rollBack releases the lock. It returns nil if the lock was held until now, or
+// until its user ended the transaction.
+func (h *txHolder) rollBack() error {
+	tooLong := time.AfterFunc(connectTimeout, h.cancel)
+	err := h.tx.Rollback()
+	if h.conn != nil {
+		_ = h.conn.Close()
+	}
+	tooLong.Stop()
+	h.cancel()
+	if err == nil || errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return ErrLost
 }
 
 // A txPool begins transactions on connections of a pool.
@@ -88,7 +85,12 @@ func (f txFunc) begin(_, life context.Context) (heldTx, error) {
 	if err == nil && tx == nil {
 		err = errNoTx
 	}
-	return heldTx{tx: tx}, err
+	err = postgres.BeginFailure(err)
+	h := heldTx{tx: tx}
+	if t, ok := tx.(interface{ ServerPID() int64 }); ok && err == nil {
+		h.pid = t.ServerPID()
+	}
+	return h, err
 }
 
 func (f txFunc) isNeighbour(ctx context.Context, process dialect.Process) bool {

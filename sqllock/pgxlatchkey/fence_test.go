@@ -67,9 +67,12 @@ func TestFence(t *testing.T) {
 // around another savepoint.
 func TestFenceOfSavepoint(t *testing.T) {
 	eachDepth := map[string]func(t *testing.T, tx pgx.Tx) []pgx.Tx{
-		"one":   func(t *testing.T, tx pgx.Tx) []pgx.Tx { return []pgx.Tx{begin(t, tx)} },
-		"two":   func(t *testing.T, tx pgx.Tx) []pgx.Tx { a := begin(t, tx); return []pgx.Tx{a, begin(t, a)} },
-		"ended": func(t *testing.T, tx pgx.Tx) []pgx.Tx { _ = begin(t, tx).Commit(t.Context()); return []pgx.Tx{begin(t, tx)} },
+		"one": func(t *testing.T, tx pgx.Tx) []pgx.Tx { return []pgx.Tx{begin(t, tx)} },
+		"two": func(t *testing.T, tx pgx.Tx) []pgx.Tx { a := begin(t, tx); return []pgx.Tx{a, begin(t, a)} },
+		"ended": func(t *testing.T, tx pgx.Tx) []pgx.Tx {
+			_ = begin(t, tx).Commit(t.Context())
+			return []pgx.Tx{begin(t, tx)}
+		},
 	}
 	for name, newTx := range beginners {
 		for depth, savepoints := range eachDepth {

@@ -124,8 +124,10 @@ func TestSavepoint(t *testing.T) {
 func TestTxErrors(t *testing.T) {
 	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
 		calls := map[string]func(ctx context.Context, tx sqllock.Tx) error{
-			"TryTx":   func(ctx context.Context, tx sqllock.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(1)) },
-			"LockTx":  func(ctx context.Context, tx sqllock.Tx) error { return sqllock.LockTx(ctx, tx, sqllock.ID(1), time.Minute) },
+			"TryTx": func(ctx context.Context, tx sqllock.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(1)) },
+			"LockTx": func(ctx context.Context, tx sqllock.Tx) error {
+				return sqllock.LockTx(ctx, tx, sqllock.ID(1), time.Minute)
+			},
 			"Advance": func(ctx context.Context, tx sqllock.Tx) error { return watermark.Advance(ctx, tx, sqllock.ID(1), 1) },
 		}
 		s := session(t, "pgx", dsn)
