@@ -1,10 +1,13 @@
 package languages
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -47,7 +50,9 @@ func TestProgramExcludes(t *testing.T) {
 // waits acquires the key of a program that does not give it back.
 func waits(t *testing.T, s *sqllock.Session) {
 	t.Helper()
-	lock, err := s.Lock(t.Context(), keyOf("user-1"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	lock, err := s.Lock(ctx, keyOf("user-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +113,8 @@ func TestProgramFrozen(t *testing.T) {
 }
 
 // A program whose server does not respond stops before its lease ends there.
+// If both were frozen, only the program's own check stops it: the server has
+// told it nothing.
 func TestProgramOfFrozenServer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.New(t)
@@ -116,14 +123,32 @@ func TestProgramOfFrozenServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := l.start(t, dsn, "user-1", aShortOne)
-		h.holds(t)
-		pid := dbtest.Number(t, dbtest.Open(t, "pgx", dsn), holderPID)
-		if err := cluster.FreezeBackend(pid); err != nil {
-			t.Fatal(err)
+		db := dbtest.Open(t, "pgx", dsn)
+		for _, both := range []bool{false, true} {
+			h := l.start(t, dsn, "user-1", aShortOne)
+			h.holds(t)
+			pid := dbtest.Number(t, db, holderPID)
+			if err := cluster.FreezeBackend(pid); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cluster.ThawBackend(pid) })
+			if both {
+				if err := pgtest.FreezeProcess(h.cmd.Process.Pid); err != nil {
+					t.Fatal(err)
+				}
+				frozen := time.Now()
+				lockertest.Eventually(t, "the lease has passed", func() bool { return time.Since(frozen) > 2*time.Second })
+				h.work(t, "late")
+				if err := pgtest.ThawProcess(h.cmd.Process.Pid); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.ends(t, statusLost)
+			if err := cluster.ThawBackend(pid); err != nil {
+				t.Fatal(err)
+			}
+			lockertest.Eventually(t, "the server has freed the lock", func() bool { return dbtest.AdvisoryLocks(t, db) == 0 })
 		}
-		t.Cleanup(func() { _ = cluster.ThawBackend(pid) })
-		h.ends(t, statusLost)
 	})
 }
 
