@@ -89,8 +89,9 @@ cover: deps ## run the tests, and print the coverage of each function
 	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
 	@$(GO) tool cover -func coverage.out
 
-deps: ## find PostgreSQL, PgBouncer, MariaDB and Redis, and install what is missing
+deps: ## find PostgreSQL, PgBouncer, MariaDB, Redis, and drivers of Python and Node, and install what is missing
 	@sh internal/pgtest/deps.sh
+	@sh internal/pages/languages/deps.sh
 
 clean: ## remove the files of builds and tests, including pgtest's templates and fetched servers
 	rm -rf bin coverage.out
