@@ -160,3 +160,19 @@ func (h *holder) ends(t *testing.T, status int, words ...string) {
 		t.Errorf("the program does not say %q:\n%s", words, said)
 	}
 }
+
+// deps.sh looks for the libraries where the tests do, and installs them there.
+func TestDepsScript(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range languages {
+		for _, want := range []string{strings.Join(l.programs, " "), l.environment + "=$cache/" + l.cache, l.test[1]} {
+			if !strings.Contains(string(script), want) {
+				t.Errorf("deps.sh does not have %q", want)
+			}
+		}
+	}
+}
