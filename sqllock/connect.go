@@ -38,9 +38,13 @@ func (sl *slot) keepConnected(c *connection) {
 		}
 		<-c.gone
 		sl.closeConnection(c)
-		if c.hasServed() {
+		switch {
+		case c.unneeded:
 			failures = 0
-		} else {
+			sl.awaitCaller()
+		case c.hasServed():
+			failures = 0
+		default:
 			sl.backOff(failures)
 			failures++
 		}
@@ -117,7 +121,7 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	if t.closed {
 		c.markDeadLocked()
 	} else {
-		sl.conn, sl.away, sl.wasLost = c, nil, false
+		sl.conn, sl.away, sl.wasLost, sl.s.used = c, nil, false, now()
 		if sl.down != nil {
 			sl.down.Stop()
 		}

@@ -32,6 +32,7 @@ func (c *connection) reconcile(err error) bool {
 		return false
 	}
 	c.answeredCrowdedLocked()
+	c.slot.s.used = answered
 	for _, k := range b.releases {
 		if holds[k.dbKey()] {
 			c.releaseAgainLocked(k)
