@@ -62,6 +62,7 @@ type Session struct {
 	room          room              // in the server's lock table
 	address       net.Addr          // where the last connection led to; nil: not known
 	counters      counters
+	ages          heldAges // of locks of other processes
 }
 
 // A sessionKey is what a Session keeps for a key: the source's value in the key
