@@ -27,13 +27,14 @@ func ExampleWithObserver() {
 	// Output: connected
 }
 
-// A process is ready while it has a connection for locks. Stats asks no
-// database, so the check is cheap, and it answers while the database is frozen.
+// A process is ready while it has a connection for locks, or has closed it
+// while idle. Stats asks no database, so the check is cheap, and it answers
+// while the database is frozen.
 func ExampleSession_Stats_readiness() {
 	locks, done := exampleSession()
 	defer done()
 	ready := func(w http.ResponseWriter, _ *http.Request) {
-		if locks.Stats().Connections == 0 {
+		if stats := locks.Stats(); stats.Connections == 0 && !stats.IdleClosed {
 			http.Error(w, "no connection for locks", http.StatusServiceUnavailable)
 		}
 	}
