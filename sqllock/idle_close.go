@@ -29,8 +29,8 @@ func WithIdleClose(d time.Duration) Option {
 	return func(o *options) { o.idleClose = d }
 }
 
-// minIdleClose is the least of WithIdleClose. To open a connection takes ten
-// round trips or so, which no caller should pay at each request.
+// minIdleClose is the least of WithIdleClose. To open a connection takes several
+// round trips and a login, which no caller should pay at each request.
 const minIdleClose = time.Second
 
 // How the connections of a Session close while it is idle. The first slot is in
