@@ -121,13 +121,14 @@ func (sl *slot) serve(session dialect.Session) *connection {
 	if t.closed {
 		c.markDeadLocked()
 	} else {
-		sl.conn, sl.away, sl.wasLost, sl.s.used = c, nil, false, now()
+		sl.conn, sl.away, sl.wasLost = c, nil, false
 		if sl.down != nil {
 			sl.down.Stop()
 		}
 		if socket := session.Socket(); socket != nil {
 			sl.s.address = socket.RemoteAddr()
 		}
+		sl.s.used = now()
 	}
 	serves := !t.closed
 	t.mu.Unlock()

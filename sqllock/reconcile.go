@@ -32,7 +32,6 @@ func (c *connection) reconcile(err error) bool {
 		return false
 	}
 	c.answeredCrowdedLocked()
-	c.slot.s.used = answered
 	for _, k := range b.releases {
 		if holds[k.dbKey()] {
 			c.releaseAgainLocked(k)
@@ -54,6 +53,7 @@ func (c *connection) reconcile(err error) bool {
 			c.keyDeniedLocked(k, err)
 		}
 	}
+	c.slot.s.used = answered
 	b.clear()
 	return true
 }
