@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,27 @@ func awake(t *testing.T, s *Session, when string) {
 	}
 }
 
+// attempts returns how many sessions were to be opened.
+func (f *fakeServer) attempts() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opens
+}
+
+// all returns all sessions that were ever opened.
+func (f *fakeServer) all() []*fakeSession {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.sessions)
+}
+
+// opening sets onOpen.
+func (f *fakeServer) opening(hook func(n int) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onOpen = hook
+}
+
 // An idle Session closes its connection after the time, and not before. A call
 // opens it again. This is no loss: no Observer is told, and no line is logged.
 func TestIdleClose(t *testing.T) {
@@ -60,8 +82,8 @@ func TestIdleClose(t *testing.T) {
 			asleep(t, s, server)
 			time.Sleep(time.Hour)
 			asleep(t, s, server)
-			if server.opens != n {
-				t.Fatalf("%d connections were opened, want %d", server.opens, n)
+			if server.attempts() != n {
+				t.Fatalf("%d connections were opened, want %d", server.attempts(), n)
 			}
 			lock := mustTry(t, s, ID(1))
 			awake(t, s, "with a lock")
@@ -131,8 +153,8 @@ func TestIdleCloseWhileNeeded(t *testing.T) {
 				end()
 				time.Sleep(2 * idleTime) // what ends without a statement is noticed within as long
 				asleep(t, s, server)
-				if server.opens != 1 {
-					t.Errorf("%d connections were opened", server.opens)
+				if server.attempts() != 1 {
+					t.Errorf("%d connections were opened", server.attempts())
 				}
 			}, WithIdleClose(idleTime))
 		})
@@ -163,9 +185,9 @@ func TestCallAtIdleClose(t *testing.T) {
 		if got := s.Stats(); got.Losses != 0 || got.Failed != 0 {
 			t.Errorf("%d losses, %d calls failed", got.Losses, got.Failed)
 		}
-		t.Logf("%d connections", server.opens)
-		if server.opens < 200 {
-			t.Errorf("only %d connections: the calls came too early", server.opens)
+		t.Logf("%d connections", server.attempts())
+		if server.attempts() < 200 {
+			t.Errorf("only %d connections: the calls came too early", server.attempts())
 		}
 	}, WithIdleClose(idleTime))
 }
@@ -178,7 +200,7 @@ func TestIdleCloseThenAway(t *testing.T) {
 		time.Sleep(idleTime)
 		asleep(t, s, server)
 		hook, resume := hold(t)
-		server.onOpen = func(int) error { return hook() }
+		server.opening(func(int) error { return hook() })
 		call := beginTry(background, s, ID(1))
 		if got := s.Stats(); got.Connections != 0 || !got.IdleClosed {
 			t.Errorf("%d connections, idle closed %t: a call opens the connection, which has not failed", got.Connections, got.IdleClosed)
@@ -209,7 +231,7 @@ func TestIdleCloseThenNotExclusive(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		time.Sleep(idleTime)
 		asleep(t, s, server)
-		server.onOpen = func(int) error { return &dialect.Failure{Kind: dialect.NotExclusive, Reason: "a standby"} }
+		server.opening(func(int) error { return &dialect.Failure{Kind: dialect.NotExclusive, Reason: "a standby"} })
 		if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrNotExclusive) {
 			t.Errorf("TryLock: %v, want ErrNotExclusive", err)
 		}
@@ -222,7 +244,7 @@ func TestIdleCloseThenNotExclusive(t *testing.T) {
 // A call that leaves before the connection is open harms nothing.
 func TestCallLeavesWhileOpening(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		server.onOpen = func(n int) error { time.Sleep(500 * time.Millisecond); return nil }
+		server.opening(func(n int) error { time.Sleep(500 * time.Millisecond); return nil })
 		for range 3 {
 			time.Sleep(idleTime + time.Second)
 			asleep(t, s, server)
@@ -245,7 +267,7 @@ func TestCloseWhileAsleep(t *testing.T) {
 			asleep(t, s, server)
 			var call <-chan called
 			if opening {
-				server.onOpen = func(int) error { time.Sleep(500 * time.Millisecond); return nil }
+				server.opening(func(int) error { time.Sleep(500 * time.Millisecond); return nil })
 				call = beginTry(background, s, ID(1))
 			}
 			began := time.Now()
@@ -262,10 +284,10 @@ func TestCloseWhileAsleep(t *testing.T) {
 				t.Error("a closed Session is called idle")
 			}
 			time.Sleep(time.Second)
-			if n := server.opens - len(server.sessions); n != 0 {
+			if n := server.attempts() - len(server.all()); n != 0 {
 				t.Errorf("%d attempts to open are left", n)
 			}
-			for _, session := range server.sessions {
+			for _, session := range server.all() {
 				<-session.closed
 			}
 		}, WithIdleClose(idleTime))
