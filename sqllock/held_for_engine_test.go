@@ -3,6 +3,7 @@ package sqllock
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,12 +25,19 @@ type ageReader struct {
 func (r *ageReader) read(ctx context.Context, keys []dialect.Key) (map[dialect.Key]time.Duration, error) {
 	r.mu.Lock()
 	r.reads, r.began = append(r.reads, keys), append(r.began, time.Now())
-	ages, err, hook := r.ages, r.err, r.hook
+	ages, err, hook := maps.Clone(r.ages), r.err, r.hook
 	r.mu.Unlock()
 	if hook != nil {
 		hook(ctx)
 	}
 	return ages, err
+}
+
+// count returns how many readings there were.
+func (r *ageReader) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.reads)
 }
 
 // simulateAges is simulate with a registry that r reads.
@@ -48,7 +56,9 @@ func simulateAges(t *testing.T, test func(t *testing.T, s *Session, r *ageReader
 // age, which grows. A key that is asked for again and again is always known.
 func TestHeldForIsReadInTheBackground(t *testing.T) {
 	simulateAges(t, func(t *testing.T, s *Session, r *ageReader) {
+		r.mu.Lock()
 		r.ages = map[dialect.Key]time.Duration{ID(1).id(): time.Minute}
+		r.mu.Unlock()
 		if age, ok := s.HeldFor(ID(1)); ok || age != 0 {
 			t.Errorf("the first call: %v, %t", age, ok)
 		}
@@ -64,7 +74,7 @@ func TestHeldForIsReadInTheBackground(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if n := len(r.reads); n < 5 || n > 6 {
+		if n := r.count(); n < 5 || n > 6 {
 			t.Errorf("%d readings in five seconds, want one a second", n)
 		}
 		time.Sleep(agesValid)
@@ -83,6 +93,12 @@ func TestHeldForReadsOnceASecond(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		s.table.mu.Lock()
+		reading := s.ages.reading
+		s.table.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		seen := map[dialect.Key]bool{}
 		for i, keys := range r.reads {
 			for _, k := range keys {
@@ -95,7 +111,7 @@ func TestHeldForReadsOnceASecond(t *testing.T) {
 		if len(seen) != 100 || len(r.reads) > 4 {
 			t.Errorf("%d of 100 keys were read, in %d readings", len(seen), len(r.reads))
 		}
-		if s.ages.reading {
+		if reading {
 			t.Error("the goroutine goes on without a key")
 		}
 	})
@@ -122,6 +138,8 @@ func TestHeldForInAFlood(t *testing.T) {
 				t.Fatalf("%d keys are wanted and %d known", wanted, known)
 			}
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		for _, keys := range r.reads {
 			if len(keys) > maxAges {
 				t.Fatalf("%d keys in a reading", len(keys))
@@ -144,8 +162,8 @@ func TestHeldForOfOwnLock(t *testing.T) {
 			t.Errorf("after Unlock: %v", age)
 		}
 		synctest.Wait()
-		if len(r.reads) != 1 {
-			t.Errorf("%d readings, want 1 for the key that is free here", len(r.reads))
+		if n := r.count(); n != 1 {
+			t.Errorf("%d readings, want 1 for the key that is free here", n)
 		}
 	})
 }
@@ -161,7 +179,7 @@ func TestHeldForFails(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := len(r.reads); n != 1 {
+		if n := r.count(); n != 1 {
 			t.Errorf("%d readings in nine seconds of failures, want 1", n)
 		}
 		r.mu.Lock()
@@ -197,8 +215,8 @@ func TestHeldForWithout(t *testing.T) {
 			t.Errorf("HeldFor of a Session that sleeps: %t, idle closed %t", ok, s.Stats().IdleClosed)
 		}
 		time.Sleep(2 * time.Second)
-		if len(r.reads) != 0 || !s.Stats().IdleClosed {
-			t.Errorf("%d readings", len(r.reads))
+		if n := r.count(); n != 0 || !s.Stats().IdleClosed {
+			t.Errorf("%d readings", n)
 		}
 	}, WithIdleClose(idleTime))
 }
