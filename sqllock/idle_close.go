@@ -29,10 +29,6 @@ func WithIdleClose(d time.Duration) Option {
 	return func(o *options) { o.idleClose = d }
 }
 
-// minIdleClose is the least of WithIdleClose. To open a connection takes several
-// round trips and a login, which no caller should pay at each request.
-const minIdleClose = time.Second
-
 // How the connections of a Session close while it is idle. The first slot is in
 // one of these states:
 //
@@ -105,15 +101,6 @@ func (c *connection) closeIfIdle() bool {
 func (s *Session) idleClosedLocked() bool {
 	first := s.slots[0]
 	return len(s.slots) == 1 && first.conn == nil && first.away == nil && !first.wasLost && !s.table.closed
-}
-
-// wakeUpLocked has a slot that is asleep open a connection. Callers wait for it
-// as they do after a loss.
-func (sl *slot) wakeUpLocked() {
-	if sl.asleep {
-		sl.asleep = false
-		sl.failLaterLocked()
-	}
 }
 
 // awaitCaller returns when sl is not asleep any more, or the Session is closed.

@@ -168,6 +168,10 @@ const (
 	marginPart = 5     // m = lease/5
 )
 
+// minIdleClose is the least of WithIdleClose. To open a connection takes several
+// round trips and a login, which no caller should pay at each request.
+const minIdleClose = time.Second
+
 // registryOptions are those of WithRegistry.
 type registryOptions struct{ schema string }
 

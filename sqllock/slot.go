@@ -134,6 +134,15 @@ func (sl *slot) waitSinceLocked(then time.Duration) {
 	}
 }
 
+// wakeUpLocked has a slot that is asleep open a connection. Callers wait for it
+// as they do after a loss.
+func (sl *slot) wakeUpLocked() {
+	if sl.asleep {
+		sl.asleep = false
+		sl.failLaterLocked()
+	}
+}
+
 // signal leaves a token for the goroutine of the connection, if there is none.
 func (sl *slot) signal() {
 	select {
