@@ -3,6 +3,8 @@ package sqllock
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
 )
 
 // How long the locks of a connection are certainly held.
@@ -157,4 +159,37 @@ func (c *connection) armLocked() {
 		c.alarm = next
 		c.timer.Reset(next - now())
 	}
+}
+
+// completeAside completes a statement that changes no lock. It reports whether
+// the statement was a heartbeat.
+//
+// If the server has rejected it, the locks are as they were. But that proves
+// nothing, so the deadline stays, and a heartbeat is still due.
+func (c *connection) completeAside(err error) (beat bool) {
+	if err != nil && !dialect.Survives(err) {
+		c.loseConnection(lossBy(err))
+		return true
+	}
+	s := c.slot.s
+	s.table.mu.Lock()
+	if err != nil {
+		c.batch.underWay = false
+		if !c.dead.Load() {
+			c.endStallLocked()
+		}
+		s.table.mu.Unlock()
+		return false
+	}
+	answered := now()
+	took, beats := answered-c.batch.sent, c.round.due && c.round.beat
+	if beats {
+		s.counters.exchanged(took, 0)
+	}
+	c.renewLocked(answered)
+	s.table.mu.Unlock()
+	if beats {
+		s.options.observers.exchanged(took, 0)
+	}
+	return true
 }

@@ -14,7 +14,7 @@ import (
 // use.
 //
 // Locks are not re-entrant. A caller that requests a key which it holds itself
-// is rejected.
+// is rejected. [Held] tells whether a context carries the lock of a key.
 type Locker interface {
 	// TryLock acquires key without waiting. It returns ErrHeld if another
 	// caller holds key. ctx bounds the call, and the lock outlives it. The
@@ -125,12 +125,14 @@ func (ls Locks) Unlock() (err error) {
 		if l == nil {
 			continue
 		}
-		if e, ok := l.endByUnlock(); ok {
-			ended = append(ended, l)
-			e.announce()
-		} else { // it has ended before
-			err = errors.Join(err, l.Unlock())
+		if l.mayUnlock() {
+			if e, ok := l.end(endReleased); ok {
+				ended = append(ended, l)
+				e.announce()
+				continue
+			}
 		}
+		err = errors.Join(err, l.Unlock()) // it has ended before
 	}
 	return err
 }

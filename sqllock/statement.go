@@ -118,39 +118,6 @@ func (c *connection) complete(kind statementKind, err error) bool {
 	return !c.dead.Load()
 }
 
-// completeAside completes a statement that changes no lock. It reports whether
-// the statement was a heartbeat.
-//
-// If the server has rejected it, the locks are as they were. But that proves
-// nothing, so the deadline stays, and a heartbeat is still due.
-func (c *connection) completeAside(err error) (beat bool) {
-	if err != nil && !dialect.Survives(err) {
-		c.loseConnection(lossBy(err))
-		return true
-	}
-	s := c.slot.s
-	s.table.mu.Lock()
-	if err != nil {
-		c.batch.underWay = false
-		if !c.dead.Load() {
-			c.endStallLocked()
-		}
-		s.table.mu.Unlock()
-		return false
-	}
-	answered := now()
-	took, beats := answered-c.batch.sent, c.round.due && c.round.beat
-	if beats {
-		s.counters.exchanged(took, 0)
-	}
-	c.renewLocked(answered)
-	s.table.mu.Unlock()
-	if beats {
-		s.options.observers.exchanged(took, 0)
-	}
-	return true
-}
-
 // coalesce gives callers time to queue their next requests, for as long as the
 // queue grows. So the callers that one statement has answered are in the next.
 // It sets no timer. It returns at once where no goroutine is ready to run, and
