@@ -30,10 +30,9 @@ type Class struct {
 // may have too few places for all of classes. Then the first of classes get
 // theirs, and one place stays common.
 //
-// The Priority applies to the line of one process, see [WithWait]. While
-// requests with a higher one keep coming and have all places, those with a lower
-// one wait in vain. Reserve places rather than give a class a low Priority, if
-// it must go on.
+// The Priority applies to the line of one process, see [WithWait]. Requests with
+// a lower one are not served while those with a higher one keep all places. If a
+// class must go on, reserve places for it.
 //
 // A name that is not one of classes is [ErrPolicy]. class must be quick and safe
 // for concurrent use. If it panics, the caller of Acquire gets the panic.

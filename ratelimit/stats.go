@@ -15,8 +15,9 @@ import (
 type Stats struct {
 	// Requests counts the decisions and the ends of holds. It always has each
 	// Result, also with 0. The first seven add up to the calls of Acquire and
-	// Refuse that have ended, and those of AcquireAll that count on this level:
-	// all that were admitted, and the rejections that this level has decided.
+	// Refuse that have ended, and the calls of AcquireAll that count on this
+	// level. Those are the admitted ones, and the rejections that this level has
+	// decided.
 	//
 	// Requests[Admitted] is the sum of Active, Requests[Released] and
 	// Requests[Lost].
