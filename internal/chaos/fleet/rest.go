@@ -35,9 +35,12 @@ func (f *Fleet) Rest(ctx context.Context, d time.Duration) error {
 		}
 	}
 	var n int
-	err := Poll(ctx, d, "the server to hold no lock", func(ctx context.Context) (_ bool, err error) {
-		n, err = f.number(ctx, advisoryLocks)
-		return n == 0, err
+	err := Poll(ctx, d, "the server to hold no lock", func(ctx context.Context) (bool, error) {
+		now, err := f.number(ctx, advisoryLocks)
+		if err == nil {
+			n = now
+		}
+		return now == 0, err
 	})
 	if err != nil {
 		return leftBehind(err, "%d locks are in pg_locks", n)

@@ -49,8 +49,9 @@ func limitsOn(locks sqllock.Locker) (all []limit) {
 	return all
 }
 
-// tenantPhase is how long a tenant's limit stays the same.
-const tenantPhase = history.Moment(700 * time.Millisecond)
+// tenantPhase is how long a tenant's limit stays the same. Some holds last
+// longer.
+const tenantPhase = history.Moment(200 * time.Millisecond)
 
 // tenantLimit is a tenant's limit at m. The processes of a host share the
 // clock, so all of them know of a change at once.

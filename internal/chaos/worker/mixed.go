@@ -134,7 +134,7 @@ func (c *mixed) length() time.Duration {
 	switch n := c.rng.IntN(200); {
 	case n < 1:
 		return c.upTo(c.w.config.Lease)
-	case n < 6:
+	case n < 16: // some outlast a limit that goes down
 		return c.upTo(300 * time.Millisecond)
 	default:
 		return c.upTo(15 * time.Millisecond)
