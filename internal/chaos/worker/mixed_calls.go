@@ -12,7 +12,7 @@ import (
 
 // How many keys of their own the mixed callers have.
 const (
-	readersKeys = 3
+	readersKeys = 2
 	setsKeys    = 8
 )
 
@@ -23,11 +23,11 @@ func setsKey(i int) sqllock.Key    { return sqllock.Namespace("sets").Key(strcon
 func (c *mixed) choose() call {
 	a := call{waits: c.chance(40)}
 	switch n := c.rng.IntN(100); {
-	case n < 22:
+	case n < 24:
 		c.reader(&a)
-	case n < 28: // an exclusive holder among readers
+	case n < 30: // an exclusive holder among readers
 		c.plain(&a, readersKey(c.rng.IntN(readersKeys)))
-	case n < 45:
+	case n < 43:
 		c.set(&a)
 	case n < 50: // among sets
 		c.plain(&a, setsKey(c.rng.IntN(setsKeys)))
