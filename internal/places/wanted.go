@@ -13,6 +13,7 @@ package places
 
 import (
 	"context"
+	"errors"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -47,6 +48,39 @@ func (w *Wanted) Acquire(ctx context.Context) (held Held, err error) {
 		held.one, err = w.first.Limiter.Acquire(ctx, w.first.ID)
 	}
 	return held, err
+}
+
+// Limiters returns the limits of which a place is wanted.
+func (w *Wanted) Limiters() []*ratelimit.Limiter {
+	var all []*ratelimit.Limiter
+	for _, level := range w.levels() {
+		all = append(all, level.Limiter)
+	}
+	return all
+}
+
+// levels returns all levels of w.
+func (w *Wanted) levels() []ratelimit.Level {
+	switch {
+	case w.all != nil:
+		return w.all
+	case w.first.Limiter != nil:
+		return []ratelimit.Level{w.first}
+	}
+	return nil
+}
+
+// EndedBy returns the limit whose lock has ended the work of a request with
+// cause. held is what Acquire has returned. If several locks have ended like
+// that, as on one connection, it is the limit of the first. Without any it is
+// the first limit.
+func (w *Wanted) EndedBy(held Held, cause error) *ratelimit.Limiter {
+	for i, lock := range held.several {
+		if lock != nil && errors.Is(context.Cause(lock.Context()), cause) {
+			return w.all[i].Limiter
+		}
+	}
+	return w.first.Limiter
 }
 
 // Twice returns a limit of which the request needs a second place for one id,
