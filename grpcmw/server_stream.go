@@ -26,9 +26,10 @@ import (
 // that of the handler, returns.
 type serverStream struct {
 	grpc.ServerStream
-	guard *guard
-	call  interceptors.CallMeta
-	ctx   *streamContext
+	guard  *guard
+	method string
+	call   interceptors.CallMeta // of method
+	ctx    *streamContext
 
 	id      identification       // used by begin, and then by RecvMsg
 	pending []*ratelimit.Limiter // of an undecided stream: what it needs; set by begin
@@ -57,8 +58,11 @@ var (
 	errEnded     = status.Error(codes.Canceled, "grpcmw: the handler has returned")
 )
 
-func newStream(g *guard, ss grpc.ServerStream, call interceptors.CallMeta) *serverStream {
-	return &serverStream{ServerStream: ss, guard: g, call: call, ctx: newStreamContext(ss.Context())}
+func newStream(g *guard, ss grpc.ServerStream, info *grpc.StreamServerInfo) *serverStream {
+	return &serverStream{
+		ServerStream: ss, guard: g, method: info.FullMethod,
+		call: interceptors.NewServerCallMeta(info.FullMethod, info, nil), ctx: newStreamContext(ss.Context()),
+	}
 }
 
 // Context returns the same context before and after the first message.
@@ -80,7 +84,7 @@ func (s *serverStream) RecvMsg(m any) error {
 	case err == nil:
 		call := s.call
 		call.ReqOrNil = m
-		_, rejected := s.guard.identify(s.ctx, call, &s.id)
+		_, rejected := s.guard.identify(s.ctx, s.method, call, &s.id)
 		return s.admit(rejected)
 	case errors.Is(err, io.EOF): // no message will come, and so no key
 		if rejection := s.admit(s.identifyWithout()); rejection != nil {
@@ -95,7 +99,7 @@ func (s *serverStream) RecvMsg(m any) error {
 // begin decides on a stream that starts, unless a KeyFunc needs the first
 // message. It returns the rejection.
 func (s *serverStream) begin() error {
-	needsMessage, rejected := s.guard.identify(s.ServerStream.Context(), s.call, &s.id)
+	needsMessage, rejected := s.guard.identify(s.ServerStream.Context(), s.method, s.call, &s.id)
 	if !needsMessage {
 		return s.admit(rejected)
 	}
@@ -109,9 +113,9 @@ func (s *serverStream) begin() error {
 // identifyWithout identifies a stream that has ended before its first message.
 func (s *serverStream) identifyWithout() *rejection {
 	for s.id.next < len(s.guard.levels) {
-		needsMessage, rejected := s.guard.identify(s.ctx, s.call, &s.id)
+		needsMessage, rejected := s.guard.identify(s.ctx, s.method, s.call, &s.id)
 		if needsMessage {
-			rejected = s.guard.identified(s.ctx, s.call.FullMethod(), &s.id, "", errNoMessage)
+			rejected = s.guard.identified(s.ctx, s.method, &s.id, "", errNoMessage)
 			s.id.next++
 		}
 		if rejected != nil {
@@ -165,7 +169,7 @@ func (s *serverStream) admit(rejected *rejection) error {
 
 	var held places.Held
 	if rejected == nil {
-		held, rejected = s.guard.admit(s.ctx, s.call.FullMethod(), &s.id.wanted)
+		held, rejected = s.guard.admit(s.ctx, s.method, &s.id.wanted)
 	}
 	if rejected != nil {
 		rejection := s.guard.reject(s.ctx, rejected, s.SetTrailer)

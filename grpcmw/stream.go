@@ -1,7 +1,6 @@
 package grpcmw
 
 import (
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -39,7 +38,7 @@ func (g *guard) stream() grpc.StreamServerInterceptor {
 		if g.exempt(info.FullMethod) {
 			return handler(srv, ss)
 		}
-		s := newStream(g, ss, interceptors.NewServerCallMeta(info.FullMethod, info, nil))
+		s := newStream(g, ss, info)
 		defer s.end()
 		if err := s.begin(); err != nil {
 			return err

@@ -47,7 +47,7 @@ func (g *guard) unary() grpc.UnaryServerInterceptor {
 		}
 		setTrailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }
 		var id identification
-		_, rejected := g.identify(ctx, interceptors.NewServerCallMeta(info.FullMethod, nil, req), &id)
+		_, rejected := g.identify(ctx, info.FullMethod, interceptors.NewServerCallMeta(info.FullMethod, nil, req), &id)
 		if rejected != nil {
 			return nil, g.reject(ctx, rejected, setTrailer)
 		}
