@@ -41,6 +41,6 @@ func (e *BusyError) Error() string { return "ratelimit: " + e.Namespace + ": key
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 // busy returns the BusyError of this moment.
-func (l *Limiter) busy() error {
-	return &BusyError{Namespace: string(l.ns), RetryAfter: l.retry()}
+func (p *place) busy() error {
+	return &BusyError{Namespace: string(p.l.ns), RetryAfter: p.retryAfter()}
 }
