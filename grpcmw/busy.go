@@ -1,13 +1,8 @@
 package grpcmw
 
 import (
-	"cmp"
 	"errors"
 	"time"
-
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -23,7 +18,10 @@ func (g *guard) busy(err error) *rejection {
 	if last := g.lastBusy.Load(); last != nil && last.retry == retry {
 		return &last.rejection
 	}
-	made := &busyStatus{retry, rejection{status: g.busyFor(retry), pushback: newPushback(cmp.Or(g.pushback, retry))}}
+	made := &busyStatus{retry, *rejectionOf(g.limit().Busy(retry))}
+	if g.pushback > 0 {
+		made.rejection.pushback = newPushback(g.pushback)
+	}
 	g.lastBusy.Store(made)
 	return &made.rejection
 }
@@ -32,18 +30,4 @@ func (g *guard) busy(err error) *rejection {
 type busyStatus struct {
 	retry     time.Duration
 	rejection rejection
-}
-
-// busyFor makes the status of a busy key. It does not hold the key: the subject
-// of the quota is the limiter's namespace.
-func (g *guard) busyFor(retry time.Duration) *status.Status {
-	text := cmp.Or(g.busyText, g.limitText()) + tryAgain(retry)
-	if g.conflict {
-		return detailed(codes.Aborted, text, g.errorInfo(reasonConflict), retryInfo(retry))
-	}
-	quota := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
-		Subject:     string(g.limiter.Namespace()),
-		Description: "calls at a time",
-	}}}
-	return detailed(codes.ResourceExhausted, text, g.errorInfo(reasonQuota), retryInfo(retry), quota)
 }

@@ -1,12 +1,14 @@
 package grpcmw
 
 import (
+	"context"
 	"errors"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // StreamServerInterceptor is [UnaryServerInterceptor] for streams: the lock is
@@ -38,18 +40,19 @@ func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) 
 			return handler(srv, ss)
 		}
 		s := newStream(g, ss, interceptors.NewServerCallMeta(info.FullMethod, info, nil))
-		defer s.end()
+		defer s.End()
 		id, err := g.key(ss.Context(), s.call)
 		if !errors.Is(err, ErrNeedMessage) {
-			if err := s.admit(id, err); err != nil {
+			decide := func(ctx context.Context) (sqllock.Locks, error) { return s.admit(ctx, id, err) }
+			if err := s.Decide(decide); err != nil {
 				return err
 			}
 		}
 		err = handler(srv, s)
-		if rejection := s.rejection(); rejection != nil {
+		if rejection := s.Rejection(); rejection != nil {
 			return rejection
 		}
-		if interrupted := g.interruption(ss.Context(), s.ctx, err); interrupted != nil {
+		if interrupted := g.interruption(ss.Context(), s.Context(), err); interrupted != nil {
 			return g.reject(ss.Context(), interrupted, ss.SetTrailer)
 		}
 		return err

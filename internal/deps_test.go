@@ -4,7 +4,8 @@
 //
 // sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
 // internal/joinkey and internal/wiring, and ratelimit reports to them by
-// internal/waiting. httpmw/idempotency is in front of httpmw.
+// internal/waiting. grpcmw and grpcmw/connectmw share internal/rpclimit.
+// httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 // ratelimit/otellatchkey and ratelimit/promlatchkey use public packages only, so
@@ -59,10 +60,16 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"internal/handoff":    {"sqllock"},
-	"internal/histogram":  {},
-	"internal/joinkey":    {},
-	"internal/rejection":  {},
+	"internal/handoff":   {"sqllock"},
+	"internal/histogram": {},
+	"internal/joinkey":   {},
+	"internal/rejection": {},
+	"internal/rpclimit": {
+		"ratelimit",
+		"sqllock",
+		"google.golang.org/genproto/googleapis/rpc",
+		"google.golang.org/protobuf",
+	},
 	"internal/subprocess": {},
 	"internal/waiting":    {},
 	"internal/wiring":     {},
@@ -150,10 +157,10 @@ var mayImport = map[string][]string{
 		"ratelimit",
 		"sqllock",
 		"internal/joinkey",
+		"internal/rpclimit",
 		"internal/wiring",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
-		"google.golang.org/genproto/googleapis/rpc",
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
 	},
 }
@@ -358,8 +365,10 @@ func TestOffence(t *testing.T) {
 
 		{"grpcmw/a.go", "google.golang.org/grpc/codes", true},
 		{"grpcmw/a.go", "google.golang.org/protobuf/reflect/protoreflect", true},
-		{"grpcmw/a.go", "google.golang.org/genproto/googleapis/rpc/errdetails", true},
-		{"grpcmw/a.go", "google.golang.org/genproto/googleapis/api", false},
+		{"internal/rpclimit/a.go", "google.golang.org/genproto/googleapis/rpc/errdetails", true},
+		{"internal/rpclimit/a.go", "google.golang.org/genproto/googleapis/api", false},
+		{"internal/rpclimit/a.go", "google.golang.org/grpc/codes", false},
+		{"internal/rpclimit/a.go", "connectrpc.com/connect", false},
 		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors", true},
 		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware", false},
 		{"grpcmw/a.go", module + "/internal/joinkey", true},
