@@ -153,11 +153,25 @@ func (s *Stream) End() {
 	}
 	a.unbind()
 	s.ctx.cancel(context.Canceled)
-	if len(a.locks) == 1 {
-		_ = a.locks[0].Unlock() // in this goroutine, whose panics the server may recover
+	Release(a.locks)
+}
+
+// Release releases locks. A loss has ended the handler's context before, so
+// there is no error to handle.
+func Release(locks sqllock.Locks) {
+	if len(locks) == 1 {
+		_ = locks[0].Unlock() // in this goroutine, whose panics the server may recover
 		return
 	}
-	_ = a.locks.Unlock() // a loss has ended the handler's context
+	_ = locks.Unlock()
+}
+
+// Locks returns the locks of a stream that was admitted.
+func (s *Stream) Locks() sqllock.Locks {
+	if a := s.admission.Load(); a != nil {
+		return a.locks
+	}
+	return nil
 }
 
 // Rejection returns why the stream was rejected, or nil.

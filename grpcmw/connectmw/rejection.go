@@ -1,0 +1,134 @@
+package connectmw
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// newError returns s as an error. Each call gets one of its own, since an
+// interceptor around may add to it.
+func newError(s rpclimit.Status) *connect.Error {
+	err := connect.NewError(connect.Code(s.Code), errors.New(s.Text))
+	for _, message := range s.Details {
+		if detail, wrong := connect.NewErrorDetail(message); wrong == nil {
+			err.AddDetail(detail) // better without details than not at all
+		}
+	}
+	if s.Retry > 0 {
+		err.Meta().Set("Retry-After", strconv.FormatInt(rpclimit.Seconds(s.Retry), 10))
+	}
+	return err
+}
+
+// limit returns what the errors say about l.
+func (i *Interceptor) limit(l *ratelimit.Limiter) rpclimit.Limit {
+	return rpclimit.Limit{
+		Namespace: string(l.Namespace()),
+		Size:      l.Limit(),
+		Domain:    i.domain,
+		BusyText:  i.busyText,
+		Conflict:  i.conflict,
+	}
+}
+
+// keyRejection returns the rejection of a call whose KeyFunc has failed with
+// err. It logs what the client cannot correct.
+func (i *Interceptor) keyRejection(ctx context.Context, call Call, err error) *connect.Error {
+	if ended := endedBy(ctx, err); ended != nil {
+		return ended
+	}
+	if own := (*connect.Error)(nil); errors.As(err, &own) {
+		return own
+	}
+	limiter := i.level.limiter
+	var wrongField *rpclimit.FieldError // of every call of the procedure
+	var missing *rpclimit.MissingError
+	text := ""
+	switch {
+	case errors.As(err, &wrongField):
+		i.report(ctx, limiter, call, slog.LevelError, failedText, slog.Any("error", err))
+		text = wrongField.Error()
+	case errors.Is(err, ErrNoKey), errors.Is(err, ErrNeedMessage): // no message will come
+		text = ErrNoKey.Error()
+		if errors.As(err, &missing) {
+			text = missing.Error()
+		}
+		if !errors.Is(err, errNoMessage) {
+			i.report(ctx, limiter, call, slog.LevelWarn, noKeyText, slog.Any("error", err))
+		}
+	case errors.Is(err, errRepeated):
+		text = errRepeated.Error()
+	case errors.Is(err, ratelimit.ErrBadID):
+		text = "connectmw: bad key"
+	case errors.Is(err, sqllock.ErrUnavailable):
+		return newError(rpclimit.Away())
+	default:
+		i.report(ctx, limiter, call, slog.LevelError, failedText, slog.Any("error", err))
+		return connect.NewError(connect.CodeInternal, errors.New(rpclimit.FaultText))
+	}
+	return connect.NewError(connect.CodeInvalidArgument, errors.New(text))
+}
+
+// limiterRejection returns the rejection of a call for which the limiter has
+// failed with err.
+func (i *Interceptor) limiterRejection(ctx context.Context, err error) *connect.Error {
+	if errors.Is(err, ratelimit.ErrBusy) {
+		retry := time.Second
+		if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
+			retry = b.RetryAfter
+		}
+		return newError(i.limit(i.level.limiter).Busy(retry))
+	}
+	if ended := endedBy(ctx, err); ended != nil {
+		return ended
+	}
+	if errors.Is(err, ratelimit.ErrBadID) {
+		return connect.NewError(connect.CodeInvalidArgument, errors.New(err.Error())) // the text has the reason, not the key
+	}
+	return newError(rpclimit.Away())
+}
+
+// interruption returns how a call ends whose handler has returned err, if err
+// is the end of ctx by one of locks, as [rpclimit.Limit.Interruption] says.
+// Otherwise it returns nil.
+func (i *Interceptor) interruption(around, ctx context.Context, locks sqllock.Locks, err error) error {
+	var own *connect.Error
+	if err == nil || len(locks) == 0 || errors.As(err, &own) && hasOwnCode(own) {
+		return nil
+	}
+	canceled := own != nil && own.Code() == connect.CodeCanceled
+	if s, ok := i.limit(i.level.limiter).Interruption(around, ctx, err, canceled); ok {
+		return newError(s)
+	}
+	return nil
+}
+
+// hasOwnCode reports whether a handler has chosen the code of err itself. Then
+// it is neither that of a context nor a lostError.
+func hasOwnCode(err *connect.Error) bool {
+	var lost lostError
+	return err.Code() != connect.CodeCanceled && !errors.As(err.Unwrap(), &lost)
+}
+
+// endedBy returns the error for the end of ctx, the call's context, if err
+// matches that, and otherwise nil. While the database is away, a wait that ends
+// with the context has both errors. That of the context counts then.
+func endedBy(ctx context.Context, err error) *connect.Error {
+	ended := ctx.Err()
+	switch {
+	case ended == nil || !errors.Is(err, ended):
+		return nil
+	case errors.Is(ended, context.DeadlineExceeded):
+		return connect.NewError(connect.CodeDeadlineExceeded, ended)
+	}
+	return connect.NewError(connect.CodeCanceled, ended)
+}
