@@ -8,7 +8,10 @@ require (
 	github.com/latchkey-go/latchkey v0.0.0
 )
 
-require google.golang.org/protobuf v1.33.0
+require (
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20240227224415-6ceb2ff114de
+	google.golang.org/protobuf v1.33.0
+)
 
 require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect
@@ -20,7 +23,6 @@ require (
 	golang.org/x/crypto v0.19.0 // indirect
 	golang.org/x/sync v0.6.0 // indirect
 	golang.org/x/text v0.14.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20240227224415-6ceb2ff114de // indirect
 )
 
 replace github.com/latchkey-go/latchkey => ../..
