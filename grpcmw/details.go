@@ -11,13 +11,14 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// limit returns what the statuses say about the limiter.
-func (g *guard) limit() rpclimit.Limit {
+// limit returns what the statuses say about l.
+func (g *guard) limit(l *ratelimit.Limiter) rpclimit.Limit {
 	return rpclimit.Limit{
-		Namespace: string(g.limiter.Namespace()),
-		Size:      g.limiter.Limit(),
+		Namespace: string(l.Namespace()),
+		Size:      l.Limit(),
 		Domain:    g.domain,
 		BusyText:  g.busyText,
 		Conflict:  g.conflict,

@@ -8,7 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -16,8 +18,12 @@ import (
 type serverStream struct {
 	grpc.ServerStream
 	*rpclimit.Stream
-	guard *guard
-	call  interceptors.CallMeta
+	guard  *guard
+	method string
+	call   interceptors.CallMeta // of method
+
+	id      identification       // used by begin, and then by the decision
+	pending []*ratelimit.Limiter // of an undecided stream: what it needs; set by begin
 }
 
 var (
@@ -25,11 +31,14 @@ var (
 	errEnded     = status.Error(codes.Canceled, "grpcmw: the handler has returned")
 )
 
-func newStream(g *guard, ss grpc.ServerStream, call interceptors.CallMeta) *serverStream {
-	s := &serverStream{ServerStream: ss, guard: g, call: call}
+func newStream(g *guard, ss grpc.ServerStream, info *grpc.StreamServerInfo) *serverStream {
+	s := &serverStream{
+		ServerStream: ss, guard: g, method: info.FullMethod,
+		call: interceptors.NewServerCallMeta(info.FullMethod, info, nil),
+	}
 	s.Stream = rpclimit.NewStream(ss.Context(), rpclimit.StreamCall{
 		Admit:      s.admitMessage,
-		SendsEarly: func(ctx context.Context) error { return g.limiter.Refuse(ctx, errEarlySend) },
+		SendsEarly: s.sendsEarly,
 		Ended:      errEnded,
 		Lost:       lostError{},
 	})
@@ -40,31 +49,84 @@ func newStream(g *guard, ss grpc.ServerStream, call interceptors.CallMeta) *serv
 func (s *serverStream) Context() context.Context { return s.Stream.Context() }
 
 // RecvMsg receives a message. With the first message of an undecided stream it
-// acquires the lock.
+// acquires the locks.
 func (s *serverStream) RecvMsg(m any) error { return s.Receive(m, s.ServerStream.RecvMsg) }
 
 // SendMsg sends a message of a stream that is admitted.
 func (s *serverStream) SendMsg(m any) error { return s.Send(m, s.ServerStream.SendMsg) }
 
+// begin decides on a stream that starts, unless a KeyFunc needs the first
+// message. It returns the rejection.
+func (s *serverStream) begin() error {
+	needsMessage, rejected := s.guard.identify(s.ServerStream.Context(), s.method, s.call, &s.id)
+	if !needsMessage {
+		return s.Decide(func(ctx context.Context) (places.Held, error) { return s.admit(ctx, rejected) })
+	}
+	s.pending = s.id.wanted.Limiters()
+	for _, level := range s.guard.levels[s.id.next:] {
+		s.pending = append(s.pending, level.Limiter)
+	}
+	return nil
+}
+
 // admitMessage admits the stream with its first message, or with nil if there
 // is none.
-func (s *serverStream) admitMessage(ctx context.Context, m any) (sqllock.Locks, error) {
+func (s *serverStream) admitMessage(ctx context.Context, m any) (places.Held, error) {
 	if m == nil {
-		return s.admit(ctx, "", errNoMessage)
+		return s.admit(ctx, s.identifyWithout(ctx))
 	}
 	call := s.call
 	call.ReqOrNil = m
-	id, err := s.guard.key(ctx, call)
-	return s.admit(ctx, id, err)
+	_, rejected := s.guard.identify(ctx, s.method, call, &s.id)
+	return s.admit(ctx, rejected)
 }
 
-// admit admits the stream, whose KeyFunc has returned id and err.
-func (s *serverStream) admit(ctx context.Context, id string, err error) (sqllock.Locks, error) {
-	lock, rejected := s.guard.admit(ctx, s.call.FullMethod(), id, err)
-	if rejected != nil {
-		return nil, s.guard.reject(ctx, rejected, s.SetTrailer)
+// identifyWithout identifies a stream that has ended before its first message.
+func (s *serverStream) identifyWithout(ctx context.Context) *rejection {
+	for s.id.next < len(s.guard.levels) {
+		needsMessage, rejected := s.guard.identify(ctx, s.method, s.call, &s.id)
+		if needsMessage {
+			rejected = s.guard.identified(ctx, s.method, &s.id, "", errNoMessage)
+			s.id.next++
+		}
+		if rejected != nil {
+			return rejected
+		}
 	}
-	return sqllock.Locks{lock}, nil
+	return nil
+}
+
+// admit admits the stream, which is identified, or rejected by that.
+func (s *serverStream) admit(ctx context.Context, rejected *rejection) (held places.Held, err error) {
+	if rejected == nil {
+		held, rejected = s.guard.admit(ctx, s.method, &s.id.wanted)
+	}
+	if rejected != nil {
+		return places.Held{}, s.guard.reject(ctx, rejected, s.SetTrailer)
+	}
+	return held, nil
+}
+
+// sendsEarly returns the error of a message that is sent while the stream is
+// undecided. It is nil if all levels are in a dry run. The Observer of the first
+// level that is not gets it.
+func (s *serverStream) sendsEarly(ctx context.Context) error {
+	for _, l := range s.pending {
+		if err := l.Refuse(ctx, errEarlySend); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// interruption returns how the stream ends whose handler has returned err, as
+// that of a guard.
+func (s *serverStream) interruption(err error) *rejection {
+	held, decided := s.Held()
+	if !decided { // it has no lock, and a decision may still use s.id
+		return nil
+	}
+	return s.guard.interruption(s.ServerStream.Context(), s.Context(), &s.id.wanted, held, err)
 }
 
 // A lostError is the error of messages on a stream whose lock is lost.

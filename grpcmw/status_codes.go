@@ -1,12 +1,14 @@
 package grpcmw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -16,7 +18,7 @@ import (
 type rejection struct {
 	status   *status.Status
 	pushback pushback // the zero value if there is none
-	fault    bool     // a KeyFunc failed with an error of its own
+	fault    bool     // a KeyFunc failed with an error of its own, or the policy of a limit
 }
 
 // keyRejection returns the rejection of a call whose KeyFunc has failed with
@@ -61,23 +63,32 @@ func (g *guard) limiterRejection(ctx context.Context, err error) *rejection {
 	if ended := endedBy(ctx, err); ended != nil {
 		return &rejection{status: ended}
 	}
-	if errors.Is(err, ratelimit.ErrBadID) {
+	switch {
+	case errors.Is(err, ratelimit.ErrPolicy):
+		return &rejection{status: status.New(codes.Internal, rpclimit.PolicyText), fault: true}
+	case errors.Is(err, ratelimit.ErrBadID):
 		return &rejection{status: status.New(codes.InvalidArgument, err.Error())} // the text has the reason, not the key
 	}
 	return rejectionOf(rpclimit.Away())
 }
 
 // interruption returns how a call ends whose handler has returned err, if err
-// is the end of ctx by its lock, as [rpclimit.Limit.Interruption] says.
-// Otherwise it returns nil.
-func (g *guard) interruption(around, ctx context.Context, err error) *rejection {
-	if err == nil || hasOwnStatus(err) {
+// is the end of ctx by one of held, the locks to which ctx is bound, as
+// [rpclimit.Limit.Interruption] says. Otherwise it returns nil.
+func (g *guard) interruption(around, ctx context.Context, wanted *places.Wanted, held places.Held, err error) *rejection {
+	if err == nil || ctx.Err() == nil || hasOwnStatus(err) { // Err compares the clock
 		return nil
 	}
-	if s, ok := g.limit().Interruption(around, ctx, err, status.Code(err) == codes.Canceled); ok {
+	limit := g.limit(g.endedBy(wanted, held, context.Cause(ctx)))
+	if s, ok := limit.Interruption(around, ctx, err, status.Code(err) == codes.Canceled); ok {
 		return rejectionOf(s)
 	}
 	return nil
+}
+
+// endedBy returns the limit whose lock has ended a call with cause.
+func (g *guard) endedBy(wanted *places.Wanted, held places.Held, cause error) *ratelimit.Limiter {
+	return cmp.Or(wanted.EndedBy(held, cause), g.levels[0].Limiter)
 }
 
 // hasOwnStatus reports whether a handler has chosen the status of err itself.

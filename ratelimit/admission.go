@@ -6,28 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A request gets its lock or not, and the policy decides what follows. Each
 // decision is counted and reported once.
 
-// take is Acquire without the policy on errors. waited is how long it waited
-// for a busy id, or 0 if it did not.
-func (l *Limiter) take(ctx context.Context, keys slotSet) (lock *sqllock.Lock, waited time.Duration, err error) {
-	lock, err = l.try(ctx, keys)
-	if !errors.Is(err, sqllock.ErrHeld) {
-		return lock, 0, l.explain(err)
-	}
-	if l.maxWait == 0 || l.dryRun || !l.enterLine() {
-		return nil, 0, l.busy()
-	}
-	defer l.leaveLine()
-	waiting.Begin(ctx)
-	began := time.Now()
-	lock, err = l.wait(ctx, keys)
-	return lock, max(time.Since(began), 1), err
+// reject completes a request that err has kept from its place.
+func (p *place) reject(ctx context.Context, err error) error {
+	return p.l.reject(ctx, p.l.rejection(ctx, err, p.waited), err, p.waited)
 }
 
 // admit begins the hold of a lock that was just acquired, by a request whose

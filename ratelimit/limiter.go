@@ -36,7 +36,8 @@ import (
 // whether the id is free.
 type Limiter struct {
 	locks sqllock.Locker
-	any   anyLocker // locks, if it can acquire one of several keys in one call; otherwise nil
+	any   anyLocker  // locks, if it can acquire one of several keys in one call; otherwise nil
+	each  eachLocker // locks, if it can acquire a key of each of several groups in one call; otherwise nil
 	ns    sqllock.Namespace
 	keys  keyMaker
 	slots int
@@ -95,6 +96,9 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	l := &Limiter{locks: locks, ns: ns, keys: ns, slots: n, maxIDLen: defaultMaxIDLen, queued: histogram.New(histogram.Seconds)}
 	l.holds.lengths = histogram.New(histogram.Seconds)
 	l.any, _ = locks.(anyLocker)
+	if reflect.ValueOf(locks).Comparable() { // levels of one Locker are found by ==
+		l.each, _ = locks.(eachLocker)
+	}
 	for _, opt := range opts {
 		opt(l)
 	}
@@ -133,16 +137,31 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 		return nil, l.Refuse(ctx, err)
 	}
 	keys := l.slotKeys(id)
-	lock, waited, err := l.take(ctx, keys)
+	lock, err := l.try(ctx, keys)
 	if err == nil {
-		l.admit(ctx, lock, keys.first, waited)
+		l.admit(ctx, lock, keys.first, 0)
 		return lock, nil
 	}
-	result := l.rejection(ctx, err, waited)
-	if l.failOpen && ctx.Err() == nil && errors.Is(err, sqllock.ErrUnavailable) {
-		result = failedOpen
+	p := place{l: l, slots: keys}
+	if errors.Is(err, sqllock.ErrHeld) {
+		if l.maxWait > 0 && !l.dryRun {
+			return l.acquireFull(ctx, p)
+		}
+		err = l.busy()
+	} else {
+		err = l.explain(err)
 	}
-	return nil, l.reject(ctx, result, err, waited)
+	if p.pass(ctx, err) {
+		return nil, l.reject(ctx, p.instead, err, 0)
+	}
+	return nil, p.reject(ctx, err)
+}
+
+// acquireFull is the rest of Acquire for a place that has been found full.
+func (l *Limiter) acquireFull(ctx context.Context, p place) (*sqllock.Lock, error) {
+	s := stack{places: []place{p}}
+	err := s.acquire(ctx, &s.places[0])
+	return s.places[0].lock, err
 }
 
 // Refuse is for a middleware that rejects a request before it has an id to

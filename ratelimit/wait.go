@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -28,21 +29,37 @@ func (l *Limiter) enterLine() bool {
 
 func (l *Limiter) leaveLine() { l.waiters.Add(-1) }
 
-// wait waits up to maxWait for a slot.
-func (l *Limiter) wait(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
-	bounded, cancel := context.WithTimeout(ctx, l.maxWait)
+// wait waits for p, which is full, if its level allows that. Then s has the lock
+// of p and no other.
+func (s *stack) wait(ctx context.Context, p *place) error {
+	l := p.l
+	left := l.maxWait - p.waited
+	if left <= 0 || l.dryRun || !l.enterLine() {
+		return l.busy()
+	}
+	defer l.leaveLine()
+	if !s.waits {
+		s.waits = true
+		waiting.Begin(ctx)
+	}
+	began := time.Now()
+	defer func() { p.waited += max(time.Since(began), 1) }()
+	bounded, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	var lock *sqllock.Lock
 	var err error
+	p.lock, err = l.lockSlot(bounded, p.slots)
+	return l.waitError(ctx, bounded, err)
+}
+
+// lockSlot waits for a slot until ctx ends.
+func (l *Limiter) lockSlot(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
 	switch {
 	case s.all == nil:
-		lock, err = l.locks.Lock(bounded, s.first)
+		return l.locks.Lock(ctx, s.first)
 	case l.any != nil:
-		lock, err = l.any.LockAny(bounded, s.all...)
-	default:
-		lock, err = l.poll(bounded, s)
+		return l.any.LockAny(ctx, s.all...)
 	}
-	return lock, l.waitError(ctx, bounded, err)
+	return l.poll(ctx, s)
 }
 
 // waitError returns what err, of a wait, means to the caller, whose context is

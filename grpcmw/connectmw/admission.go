@@ -5,47 +5,68 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-// An answer is what a KeyFunc has returned.
-type answer struct {
-	id  string
-	err error
+// An identification is how far the KeyFuncs have come with a call. Each has
+// returned before the next is called.
+type identification struct {
+	wanted places.Wanted
+	next   int // the level whose KeyFunc is called next
 }
 
-func (a answer) needMessage() bool { return errors.Is(a.err, ErrNeedMessage) }
+// identify calls the KeyFuncs of call from id.next on. It returns a rejection,
+// or needsMessage if a KeyFunc has returned ErrNeedMessage on a stream that has
+// no message yet. Then identify goes on with that KeyFunc when it is called
+// again.
+func (i *Interceptor) identify(ctx context.Context, call Call, id *identification) (needsMessage bool, rejection error) {
+	for ; id.next < len(i.levels); id.next++ {
+		key, err := i.levels[id.next].Key(ctx, call)
+		if call.Message == nil && errors.Is(err, ErrNeedMessage) {
+			return true, nil
+		}
+		if rejection := i.identified(ctx, call, id, key, err); rejection != nil {
+			return false, rejection
+		}
+	}
+	return false, nil
+}
 
-// ask asks the KeyFunc about call.
-func (i *Interceptor) ask(ctx context.Context, call Call) answer {
-	id, err := i.level.key(ctx, call)
-	if err == nil && id == "" {
+// identified adds to id the place of the next level, whose KeyFunc has returned
+// key and err. It returns a rejection, or nil, also for a level that admits the
+// call without a lock: by ErrBypass or in a dry run.
+func (i *Interceptor) identified(ctx context.Context, call Call, id *identification, key string, err error) error {
+	l := i.levels[id.next].Limiter
+	if err == nil && key == "" {
 		err = ErrNoKey
 	}
-	return answer{id, err}
+	switch {
+	case err == nil:
+		id.wanted.Add(l, key)
+		return nil
+	case errors.Is(err, ErrBypass):
+		return nil
+	}
+	rejection := i.keyRejection(ctx, l, call, err)
+	if l.Refuse(ctx, err) == nil {
+		return nil
+	}
+	return rejection
 }
 
-// admit acquires the lock for a call whose KeyFunc has returned a. It returns a
-// rejection, or a lock. Both are nil for a call that is admitted without a
-// lock: in a dry run, by WithFailOpen or by ErrBypass.
-func (i *Interceptor) admit(ctx context.Context, call Call, a answer) (sqllock.Locks, error) {
-	limiter := i.level.limiter
-	switch {
-	case errors.Is(a.err, ErrBypass):
-		return nil, nil
-	case a.err != nil:
-		rejected := i.keyRejection(ctx, call, a.err)
-		if limiter.Refuse(ctx, a.err) == nil {
-			return nil, nil
-		}
-		return nil, rejected
+// admit acquires the places that call wants. Without a rejection it is admitted,
+// perhaps without a lock: in a dry run, by WithFailOpen or by ErrBypass.
+func (i *Interceptor) admit(ctx context.Context, call Call, wanted *places.Wanted) (places.Held, error) {
+	if l := wanted.Twice(ctx); l != nil {
+		i.report(ctx, call, slog.LevelError, twiceText, named(l), slog.Int("limit", l.Limit()))
 	}
-	if limiter.Carried(ctx, a.id) {
-		i.report(ctx, limiter, call, slog.LevelError, twiceText, slog.Int("limit", limiter.Limit()))
+	held, err := wanted.Acquire(ctx)
+	if err == nil {
+		return held, nil
 	}
-	lock, err := limiter.Acquire(ctx, a.id)
-	if err != nil {
-		return nil, i.limiterRejection(ctx, err)
+	if errors.Is(err, ratelimit.ErrPolicy) {
+		i.report(ctx, call, slog.LevelError, policyText, slog.Any("error", err)) // its text names the limit
 	}
-	return sqllock.Locks{lock}, nil
+	return places.Held{}, i.limiterRejection(ctx, err)
 }

@@ -105,7 +105,9 @@ func (r recovering) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 	}
 }
 
-func (r recovering) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc { return next }
+func (r recovering) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
 
 // A client may have the interceptor among its own. It limits nothing there.
 func TestClientIsNotLimited(t *testing.T) {

@@ -9,13 +9,12 @@ import (
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/internal/wiring"
 	"github.com/latchkey-go/latchkey/ratelimit"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // An Interceptor calls a handler only if its limit admits the key of the call.
-// Make one with [New]. It is safe for concurrent use.
+// Make one with [New] or [NewStack]. It is safe for concurrent use.
 type Interceptor struct {
-	level    level
+	levels   []Level
 	conflict bool
 	domain   string
 	busyText string // "" for the limit's name and size
@@ -23,12 +22,6 @@ type Interceptor struct {
 
 	log     *slog.Logger // nil for slog.Default
 	reports wiring.Reports
-}
-
-// A level is a limiter, and which key a call counts for there.
-type level struct {
-	limiter *ratelimit.Limiter
-	key     KeyFunc
 }
 
 var _ connect.Interceptor = (*Interceptor)(nil)
@@ -42,7 +35,8 @@ var _ connect.Interceptor = (*Interceptor)(nil)
 //   - unavailable, with RetryInfo, if locks cannot be acquired now;
 //   - invalid_argument if the call has no key, or a bad one. The text names the
 //     field or the header that is missing;
-//   - internal if the KeyFunc failed, as [KeyFunc] says;
+//   - internal if the KeyFunc failed, as [KeyFunc] says, or the policy of the
+//     limit ([ratelimit.ErrPolicy]);
 //   - deadline_exceeded or canceled if the call's context ended in the wait.
 //
 // With a RetryInfo comes Retry-After, in seconds rounded up, in the error's
@@ -74,13 +68,24 @@ var _ connect.Interceptor = (*Interceptor)(nil)
 //
 // New panics if l or key is nil.
 func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Interceptor {
-	switch {
-	case l == nil:
-		panic("connectmw: New needs a limiter that is not nil")
-	case key == nil:
-		panic("connectmw: New needs a KeyFunc that is not nil")
+	return newInterceptor("New", []Level{{l, key}}, opts)
+}
+
+// newInterceptor makes the Interceptor of levels, which it keeps. name is for
+// panics.
+func newInterceptor(name string, levels []Level, opts []Option) *Interceptor {
+	if len(levels) == 0 {
+		panic("connectmw: " + name + " needs at least one Level")
 	}
-	i := &Interceptor{level: level{l, key}, domain: "latchkey"}
+	for _, level := range levels {
+		switch {
+		case level.Limiter == nil:
+			panic("connectmw: " + name + " needs a limiter that is not nil")
+		case level.Key == nil:
+			panic("connectmw: " + name + " needs a KeyFunc that is not nil")
+		}
+	}
+	i := &Interceptor{levels: levels, domain: "latchkey"}
 	for _, opt := range opts {
 		opt(i)
 	}
@@ -94,17 +99,21 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return next(ctx, req)
 		}
 		call := Call{Spec: req.Spec(), Peer: req.Peer(), Header: req.Header(), Message: req.Any()}
-		locks, err := i.admit(ctx, call, i.ask(ctx, call))
+		var id identification
+		if _, rejection := i.identify(ctx, call, &id); rejection != nil {
+			return nil, rejection
+		}
+		held, err := i.admit(ctx, call, &id.wanted)
 		if err != nil {
 			return nil, err
 		}
-		// Deferred, so that a panic releases the lock, too. The response is sent
-		// after that, so the client's next call finds the key free.
-		defer rpclimit.Release(locks)
-		bound, cancel := locks.Bind(ctx)
+		// Deferred, so that a panic releases the locks, too. The response is sent
+		// after that, so the client's next call finds the keys free.
+		defer func() { _ = held.Unlock() }() // a loss has ended the handler's context
+		bound, cancel := held.Bind(ctx)
 		defer cancel() // first, so that what the handler left behind ends before the lock
 		resp, err := next(bound, req)
-		if interrupted := i.interruption(ctx, bound, locks, err); interrupted != nil {
+		if interrupted := i.interruption(ctx, bound, &id.wanted, held, err); interrupted != nil {
 			return nil, interrupted
 		}
 		return resp, err
@@ -119,17 +128,14 @@ func (i *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		s := newStream(ctx, i, conn)
 		defer s.stream.End()
-		if s.asked = i.ask(ctx, s.call); !s.asked.needMessage() {
-			decide := func(ctx context.Context) (sqllock.Locks, error) { return i.admit(ctx, s.call, s.asked) }
-			if err := s.stream.Decide(decide); err != nil {
-				return err
-			}
+		if err := s.begin(); err != nil {
+			return err
 		}
 		err := next(s.stream.Context(), s)
 		if rejection := s.stream.Rejection(); rejection != nil {
 			return rejection
 		}
-		if interrupted := i.interruption(ctx, s.stream.Context(), s.stream.Locks(), err); interrupted != nil {
+		if interrupted := s.interruption(err); interrupted != nil {
 			return interrupted
 		}
 		return err
@@ -142,4 +148,6 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 }
 
 // exempt reports whether calls of spec are not limited.
-func (i *Interceptor) exempt(spec connect.Spec) bool { return !i.all && rpclimit.Unlimited(spec.Procedure) }
+func (i *Interceptor) exempt(spec connect.Spec) bool {
+	return !i.all && rpclimit.Unlimited(spec.Procedure)
+}

@@ -50,7 +50,7 @@ func WithAllServices() Option {
 //   - A call has no key ([ErrNoKey]). The interceptor may be before the
 //     authentication.
 //   - A call needs two places of one limit. The limit may be on its road twice.
-//   - A KeyFunc has failed with an error of its own. That error is in the line.
+//   - A KeyFunc or the policy of a limit has failed. The error is in the line.
 //
 // WithLogger panics if log is nil.
 func WithLogger(log *slog.Logger) Option {

@@ -1,14 +1,17 @@
 package connectmw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -40,22 +43,21 @@ func (i *Interceptor) limit(l *ratelimit.Limiter) rpclimit.Limit {
 	}
 }
 
-// keyRejection returns the rejection of a call whose KeyFunc has failed with
-// err. It logs what the client cannot correct.
-func (i *Interceptor) keyRejection(ctx context.Context, call Call, err error) *connect.Error {
+// keyRejection returns the rejection of a call whose KeyFunc for l has failed
+// with err. It logs what the client cannot correct.
+func (i *Interceptor) keyRejection(ctx context.Context, l *ratelimit.Limiter, call Call, err error) *connect.Error {
 	if ended := endedBy(ctx, err); ended != nil {
 		return ended
 	}
 	if own := (*connect.Error)(nil); errors.As(err, &own) {
 		return own
 	}
-	limiter := i.level.limiter
 	var wrongField *rpclimit.FieldError // of every call of the procedure
 	var missing *rpclimit.MissingError
 	text := ""
 	switch {
 	case errors.As(err, &wrongField):
-		i.report(ctx, limiter, call, slog.LevelError, failedText, slog.Any("error", err))
+		i.report(ctx, call, slog.LevelError, failedText, named(l), slog.Any("error", err))
 		text = wrongField.Error()
 	case errors.Is(err, ErrNoKey), errors.Is(err, ErrNeedMessage): // no message will come
 		text = ErrNoKey.Error()
@@ -63,7 +65,7 @@ func (i *Interceptor) keyRejection(ctx context.Context, call Call, err error) *c
 			text = missing.Error()
 		}
 		if !errors.Is(err, errNoMessage) {
-			i.report(ctx, limiter, call, slog.LevelWarn, noKeyText, slog.Any("error", err))
+			i.report(ctx, call, slog.LevelWarn, noKeyText, named(l), slog.Any("error", err))
 		}
 	case errors.Is(err, errRepeated):
 		text = errRepeated.Error()
@@ -72,41 +74,55 @@ func (i *Interceptor) keyRejection(ctx context.Context, call Call, err error) *c
 	case errors.Is(err, sqllock.ErrUnavailable):
 		return newError(rpclimit.Away())
 	default:
-		i.report(ctx, limiter, call, slog.LevelError, failedText, slog.Any("error", err))
+		i.report(ctx, call, slog.LevelError, failedText, named(l), slog.Any("error", err))
 		return connect.NewError(connect.CodeInternal, errors.New(rpclimit.FaultText))
 	}
 	return connect.NewError(connect.CodeInvalidArgument, errors.New(text))
 }
 
-// limiterRejection returns the rejection of a call for which the limiter has
+// limiterRejection returns the rejection of a call for which the limiters have
 // failed with err.
 func (i *Interceptor) limiterRejection(ctx context.Context, err error) *connect.Error {
 	if errors.Is(err, ratelimit.ErrBusy) {
-		retry := time.Second
-		if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
-			retry = b.RetryAfter
-		}
-		return newError(i.limit(i.level.limiter).Busy(retry))
+		return i.busy(err)
 	}
 	if ended := endedBy(ctx, err); ended != nil {
 		return ended
 	}
-	if errors.Is(err, ratelimit.ErrBadID) {
+	switch {
+	case errors.Is(err, ratelimit.ErrPolicy):
+		return connect.NewError(connect.CodeInternal, errors.New(rpclimit.PolicyText))
+	case errors.Is(err, ratelimit.ErrBadID):
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(err.Error())) // the text has the reason, not the key
 	}
 	return newError(rpclimit.Away())
 }
 
+// busy returns the rejection for a key that other calls hold. It names the level
+// that is full.
+func (i *Interceptor) busy(err error) *connect.Error {
+	retry, full := time.Second, 0
+	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
+		retry = b.RetryAfter
+		full = max(0, slices.IndexFunc(i.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == b.Namespace }))
+	}
+	return newError(i.limit(i.levels[full].Limiter).Busy(retry))
+}
+
 // interruption returns how a call ends whose handler has returned err, if err
-// is the end of ctx by one of locks, as [rpclimit.Limit.Interruption] says.
-// Otherwise it returns nil.
-func (i *Interceptor) interruption(around, ctx context.Context, locks sqllock.Locks, err error) error {
+// is the end of ctx by one of held, the locks to which ctx is bound, as
+// [rpclimit.Limit.Interruption] says. Otherwise it returns nil.
+func (i *Interceptor) interruption(around, ctx context.Context, wanted *places.Wanted, held places.Held, err error) error {
+	if err == nil || ctx.Err() == nil { // Err compares the clock
+		return nil
+	}
 	var own *connect.Error
-	if err == nil || len(locks) == 0 || errors.As(err, &own) && hasOwnCode(own) {
+	if errors.As(err, &own) && hasOwnCode(own) {
 		return nil
 	}
 	canceled := own != nil && own.Code() == connect.CodeCanceled
-	if s, ok := i.limit(i.level.limiter).Interruption(around, ctx, err, canceled); ok {
+	limiter := cmp.Or(wanted.EndedBy(held, context.Cause(ctx)), i.levels[0].Limiter)
+	if s, ok := i.limit(limiter).Interruption(around, ctx, err, canceled); ok {
 		return newError(s)
 	}
 	return nil

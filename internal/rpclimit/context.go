@@ -2,9 +2,9 @@ package rpclimit
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -19,8 +19,8 @@ type streamContext struct {
 
 // boundLocks are locks with the context that their Bind gave.
 type boundLocks struct {
-	locks sqllock.Locks
-	ctx   context.Context
+	held places.Held
+	ctx  context.Context
 }
 
 func newStreamContext(parent context.Context) *streamContext {
@@ -28,22 +28,13 @@ func newStreamContext(parent context.Context) *streamContext {
 	return &streamContext{Context: ctx, cancel: cancel}
 }
 
-// carry binds c to locks, each of which may be nil. It returns those that are
-// in c now. The lock of a dry run is not, and c does not depend on it. unbind
-// undoes carry.
-func (c *streamContext) carry(locks sqllock.Locks) (carried sqllock.Locks, unbind func()) {
-	ctx, cancel := locks.Bind(c.Context)
-	c.bound.Store(&boundLocks{locks, ctx})
+// carry binds c to held. It returns what c carries now. The lock of a dry run is
+// not in c, which does not depend on it. unbind undoes carry.
+func (c *streamContext) carry(held places.Held) (carried places.Held, unbind func()) {
+	ctx, cancel := held.Bind(c.Context)
+	c.bound.Store(&boundLocks{held, ctx})
 	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
-	for _, lock := range locks {
-		if lock == nil {
-			continue
-		}
-		if bound, ok := sqllock.FromContext(ctx, lock.Key()); ok && bound == lock {
-			carried = append(carried, lock)
-		}
-	}
-	return carried, func() {
+	return held.CarriedBy(ctx), func() {
 		stop()
 		cancel()
 	}
@@ -62,7 +53,7 @@ func (c *streamContext) Err() error {
 // Value, too.
 func (c *streamContext) Value(key any) any {
 	if b := c.bound.Load(); b != nil {
-		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && slices.Contains(b.locks, lock) {
+		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && b.held.Has(lock) {
 			return lock
 		}
 	}

@@ -19,8 +19,11 @@ const (
 	reasonLost     = "LOCK_LOST"
 )
 
-// FaultText is the text of a status INTERNAL: a KeyFunc has failed.
-const FaultText = "The server could not find out whom the call is for."
+// The texts of statuses INTERNAL: a KeyFunc has failed, or a limit's policy.
+const (
+	FaultText  = "The server could not find out whom the call is for."
+	PolicyText = "The server could not find out what the limit of the call is."
+)
 
 // A Status is how a call ends. No part of it holds a key.
 type Status struct {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/internal/places"
 )
 
 // A Stream is a stream behind an interceptor.
@@ -34,9 +34,8 @@ type Stream struct {
 // A StreamCall is what a Stream needs of its transport.
 type StreamCall struct {
 	// Admit decides with the first message, which is nil if the stream has ended
-	// without one. It returns the locks, some of which may be nil, or the
-	// rejection.
-	Admit func(ctx context.Context, message any) (sqllock.Locks, error)
+	// without one. It returns the locks or the rejection.
+	Admit func(ctx context.Context, message any) (places.Held, error)
 
 	// SendsEarly returns the error of messages that are sent while the stream is
 	// undecided, or nil if they may be. It is called at most once.
@@ -48,9 +47,9 @@ type StreamCall struct {
 
 // An admission is the locks, or the reason why there are none.
 type admission struct {
-	locks     sqllock.Locks
-	carried   sqllock.Locks // those in the stream's context
-	unbind    func()        // removes them from there
+	held      places.Held
+	carried   places.Held // what the stream's context carries: no lock of a dry run
+	unbind    func()      // removes held from the stream's context
 	rejection error
 }
 
@@ -76,9 +75,9 @@ func (s *Stream) Receive(message any, receive func(message any) error) error {
 	}
 	switch err := receive(message); {
 	case err == nil:
-		return s.Decide(func(ctx context.Context) (sqllock.Locks, error) { return s.call.Admit(ctx, message) })
+		return s.Decide(func(ctx context.Context) (places.Held, error) { return s.call.Admit(ctx, message) })
 	case errors.Is(err, io.EOF): // no message will come, and so no key
-		none := func(ctx context.Context) (sqllock.Locks, error) { return s.call.Admit(ctx, nil) }
+		none := func(ctx context.Context) (places.Held, error) { return s.call.Admit(ctx, nil) }
 		if rejection := s.Decide(none); rejection != nil {
 			return rejection
 		}
@@ -106,7 +105,7 @@ func (s *Stream) Send(message any, send func(message any) error) error {
 
 // Decide decides on the stream by admit, which returns the locks or the
 // rejection. It returns the rejection, after it has ended the stream's context.
-func (s *Stream) Decide(admit func(context.Context) (sqllock.Locks, error)) error {
+func (s *Stream) Decide(admit func(context.Context) (places.Held, error)) error {
 	done := make(chan struct{})
 	s.mu.Lock()
 	if s.ended {
@@ -117,14 +116,14 @@ func (s *Stream) Decide(admit func(context.Context) (sqllock.Locks, error)) erro
 	s.mu.Unlock()
 	defer close(done)
 
-	locks, rejection := admit(s.ctx)
+	held, rejection := admit(s.ctx)
 	if rejection != nil {
 		s.admission.Store(&admission{rejection: rejection}) // before the handler sees its context end
 		s.ctx.cancel(rejection)
 		return rejection
 	}
-	carried, unbind := s.ctx.carry(locks)
-	s.admission.Store(&admission{locks: locks, carried: carried, unbind: unbind})
+	carried, unbind := s.ctx.carry(held)
+	s.admission.Store(&admission{held: held, carried: carried, unbind: unbind})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -153,25 +152,15 @@ func (s *Stream) End() {
 	}
 	a.unbind()
 	s.ctx.cancel(context.Canceled)
-	Release(a.locks)
+	_ = a.held.Unlock() // a loss has ended the handler's context
 }
 
-// Release releases locks. A loss has ended the handler's context before, so
-// there is no error to handle.
-func Release(locks sqllock.Locks) {
-	if len(locks) == 1 {
-		_ = locks[0].Unlock() // in this goroutine, whose panics the server may recover
-		return
-	}
-	_ = locks.Unlock()
-}
-
-// Locks returns the locks of a stream that was admitted.
-func (s *Stream) Locks() sqllock.Locks {
+// Held returns the locks of the stream, and whether it is decided.
+func (s *Stream) Held() (held places.Held, decided bool) {
 	if a := s.admission.Load(); a != nil {
-		return a.locks
+		return a.held, true
 	}
-	return nil
+	return places.Held{}, false
 }
 
 // Rejection returns why the stream was rejected, or nil.
@@ -187,10 +176,8 @@ func (s *Stream) failed(a *admission) error {
 	if a.rejection != nil {
 		return a.rejection
 	}
-	for _, lock := range a.carried {
-		if errors.Is(lock.Err(), sqllock.ErrLost) {
-			return s.call.Lost
-		}
+	if a.carried.Lost() {
+		return s.call.Lost
 	}
 	return nil
 }
