@@ -209,3 +209,11 @@ func wait[T any](t *testing.T, c <-chan T, what string) T {
 }
 
 func nothing(context.Context) error { return nil }
+
+// byName serves the two kinds of stream that receive in the handler.
+func byName(client, bidi http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(service+"Client", client)
+	mux.Handle(service+"Bidi", bidi)
+	return mux
+}
