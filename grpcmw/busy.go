@@ -1,6 +1,7 @@
 package grpcmw
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -9,19 +10,21 @@ import (
 )
 
 // busy returns the rejection for a key that other calls hold. It keeps the last
-// one of each level, which depends only on the time to wait. Making its details
-// would take most of the time of a rejection.
+// one of each level, which depends only on the size of the limit and the time to
+// wait. Making its details would take most of the time of a rejection.
 func (g *guard) busy(err error) *rejection {
-	retry, level := time.Second, 0
-	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
-		retry = b.RetryAfter
-		level = max(0, slices.IndexFunc(g.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == b.Namespace }))
-	}
+	full := &ratelimit.BusyError{RetryAfter: time.Second}
+	_ = errors.As(err, &full)
+	level := max(0, slices.IndexFunc(g.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }))
+	l := g.levels[level].Limiter
+	size, retry := cmp.Or(full.Limit, l.Limit()), full.RetryAfter
 	kept := &g.lastBusy[level]
-	if last := kept.Load(); last != nil && last.retry == retry {
+	if last := kept.Load(); last != nil && last.size == size && last.retry == retry {
 		return &last.rejection
 	}
-	made := &busyStatus{retry, *rejectionOf(g.limit(g.levels[level].Limiter).Busy(retry))}
+	limit := g.limit(l)
+	limit.Size = size
+	made := &busyStatus{size, retry, *rejectionOf(limit.Busy(retry))}
 	if g.pushback > 0 {
 		made.rejection.pushback = newPushback(g.pushback)
 	}
@@ -31,6 +34,7 @@ func (g *guard) busy(err error) *rejection {
 
 // A busyStatus is the rejection for a key that may be free after retry.
 type busyStatus struct {
+	size      int // how many calls the limit admits
 	retry     time.Duration
 	rejection rejection
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/latchkey-go/latchkey/internal/waiting"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -17,6 +18,15 @@ type eachLocker interface {
 // gives back all places, and returns those that the error concerns: the one that
 // is full, or those that one call has asked for.
 func (s *stack) try(ctx context.Context) (failed []*place, err error) {
+	for i := range s.places {
+		if !s.places[i].missing() {
+			continue
+		}
+		if p := &s.places[i]; s.last == nil && p.awaited() {
+			s.giveBack()
+			return []*place{p}, sqllock.ErrHeld
+		}
+	}
 	for i := range s.places {
 		if !s.places[i].missing() {
 			continue
@@ -51,15 +61,18 @@ func (s *stack) together(i int) []*place {
 // tryTogether acquires these places in one call, or none. They share a Locker.
 // If one of them is full, tryTogether returns it.
 func tryTogether(ctx context.Context, places []*place) (full *place, err error) {
-	if first := places[0]; len(places) == 1 {
+	first := places[0]
+	if len(places) == 1 && len(first.beyond) == 0 {
 		first.lock, err = first.l.try(ctx, first.slots)
 		return nil, err
 	}
-	groups := make([][]sqllock.Key, len(places))
+	groups, beyond := make([][]sqllock.Key, len(places)), make([][]int64, len(places))
 	for i, p := range places {
-		groups[i] = p.slots.keys()
+		groups[i], beyond[i] = p.slots.keys(), p.beyond
 	}
-	locks, err := places[0].l.each.TryEach(ctx, groups)
+	ctx, done := withTerms(ctx, waiting.Terms{Beyond: beyond})
+	defer done()
+	locks, err := first.l.each.TryEach(ctx, groups)
 	var group *sqllock.GroupError
 	if errors.As(err, &group) {
 		return places[group.Group], err

@@ -32,6 +32,7 @@ var (
 // be logged.
 type BusyError struct {
 	Namespace  string        // of the limiter that rejected the request
+	Limit      int           // how many places the request could have: the limit of its id, without those reserved for other classes
 	RetryAfter time.Duration // when trying again may succeed; more than zero
 }
 
@@ -41,6 +42,6 @@ func (e *BusyError) Error() string { return "ratelimit: " + e.Namespace + ": key
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 // busy returns the BusyError of this moment.
-func (l *Limiter) busy() error {
-	return &BusyError{Namespace: string(l.ns), RetryAfter: l.retry()}
+func (p *place) busy() error {
+	return &BusyError{Namespace: string(p.l.ns), Limit: max(1, len(p.slots.all)), RetryAfter: p.retryAfter()}
 }

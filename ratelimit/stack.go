@@ -57,7 +57,7 @@ func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
 	for i, level := range levels {
 		p := &s.places[i]
 		var err error
-		if *p, err = level.Limiter.newPlace(ctx, level.ID); err == nil && s.has(p.slots, i) {
+		if *p, err = level.Limiter.newPlace(ctx, level.ID); err == nil && s.has(p.number, i) {
 			err = errSameLevel
 		}
 		if err != nil && !p.pass(ctx, err) {
@@ -80,13 +80,13 @@ func AcquireAll(ctx context.Context, levels ...Level) (sqllock.Locks, error) {
 // Invariant: a request that waits holds no lock of any level.
 type stack struct {
 	places []place
-	waits  bool // the request has waited
+	last   *place // on which the request has waited; nil: it has not
 }
 
-// has reports whether one of the first n places has these slots.
-func (s *stack) has(slots slotSet, n int) bool {
+// has reports whether one of the first n places is for the id with this number.
+func (s *stack) has(number int64, n int) bool {
 	for i := range n {
-		if p := &s.places[i]; p.missing() && p.slots.first == slots.first {
+		if p := &s.places[i]; p.missing() && p.number == number {
 			return true
 		}
 	}
@@ -108,7 +108,8 @@ func (s *stack) acquire(ctx context.Context, full *place) error {
 			failed, full = []*place{full}, nil
 		}
 		if errors.Is(err, sqllock.ErrHeld) {
-			if err = s.wait(ctx, failed[0]); err == nil {
+			if full, err = s.wait(ctx, failed[0]); err == nil {
+				err = sqllock.ErrHeld // of full
 				continue
 			}
 		} else {
@@ -135,9 +136,9 @@ func (s *stack) admit(ctx context.Context) {
 	for i := range s.places {
 		p := &s.places[i]
 		if p.lock != nil {
-			p.l.admit(ctx, p.lock, p.slots.first, p.waited)
+			p.l.admit(ctx, p)
 		} else {
-			_ = p.l.reject(ctx, p.instead, p.err, p.waited)
+			p.count(ctx, p.instead, p.err)
 		}
 	}
 	told = true

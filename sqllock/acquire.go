@@ -91,6 +91,10 @@ func (t *keyTable) placeLocked(r *request) {
 		t.placeAllLocked(r)
 		return
 	}
+	if r.each != nil {
+		t.placeEachLocked(r)
+		return
+	}
 	fresh := 0 // keys that no statement requests yet
 	var last *keyState
 	for i, key := range r.keys {

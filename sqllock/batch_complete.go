@@ -61,6 +61,7 @@ func (c *connection) completeBatchLocked() bool {
 		b.settled += len(g.keys)
 		c.completeSetLocked(g, b.statement.Missing[i], answered)
 	}
+	c.completeEachLocked(answered)
 	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
 	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)

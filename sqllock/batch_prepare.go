@@ -122,13 +122,21 @@ func (c *connection) startLocked(k *keyState, m lockMode) {
 // room is how many more keys may be requested, and set how many those of one
 // set may be. beyond is the error for the others.
 func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
-	sl, t := c.slot, c.slot.s.table
+	sl := c.slot
 	groups := sl.groups
 	sl.groups = nil
 	fits := c.session.Room() - len(c.batch.releases) - len(c.batch.singles)
 	for _, r := range groups {
 		r.enqueued = false
 		if r.decided {
+			continue
+		}
+		if r.each != nil {
+			if c.prepareEachLocked(r, &fits, room, &set, beyond) {
+				sl.postponeLocked(r)
+				continue
+			}
+			c.resumeOthersLocked(r)
 			continue
 		}
 		states := r.fairShare()
@@ -159,10 +167,16 @@ func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
 		default:
 			sl.s.denyGroupLocked(r, states, beyond)
 		}
-		for _, k := range r.states { // what it could not take along
-			if k != nil && k.phase == idle && !k.pending() {
-				t.resumeLocked(k)
-			}
+		c.resumeOthersLocked(r)
+	}
+}
+
+// resumeOthersLocked requests the keys that the batch could not take along for
+// r.
+func (c *connection) resumeOthersLocked(r *request) {
+	for _, k := range r.states {
+		if k != nil && k.phase == idle && !k.pending() {
+			c.slot.s.table.resumeLocked(k)
 		}
 	}
 }

@@ -153,6 +153,7 @@ func (c *connection) loseConnection(why loss) {
 		return
 	}
 	c.markDeadLocked()
+	c.batch.abandonEach()
 	if slices.ContainsFunc(c.batch.releases, (*keyState).tried) {
 		sl.waitSinceLocked(c.batch.oldest)
 	}

@@ -68,6 +68,9 @@ var (
 	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
 )
 
+// errManyGroups is the error for groups that no statement may carry.
+var errManyGroups = fmt.Errorf("%w: TryEach with more groups than locks may be held (WithMaxHeld), or with more keys beyond them than a statement asks about (1,024): use fewer levels, or limits closer to their bounds", ErrCapacity)
+
 // errNoKeys is the error of a call for several keys without any.
 var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")
 

@@ -106,6 +106,11 @@ func (t *keyTable) freedLocked(k *keyState, err error) {
 	t.held--
 	t.replyLocked(k, err)
 	k.phase, k.lock, k.readers = idle, nil, nil
+	if r := k.reservedFor; r != nil { // lost
+		k.reservedFor = nil
+		r.each.forget(k)
+		t.decideLocked(r, nil, errSessionLost)
+	}
 	switch {
 	case len(k.waiters) == 0:
 		t.forgetLocked(k)

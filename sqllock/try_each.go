@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/waiting"
@@ -43,77 +45,110 @@ var (
 	errPairGroups = errors.New("sqllock: TryEach takes keys of a Namespace or of ID, not of Pair")
 )
 
-// checkGroups returns the error for groups that cannot be acquired.
-func checkGroups(groups [][]Key) error {
+// tryEach acquires one key of each group, or none.
+func (t *keyTable) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
+	if ctx.Err() != nil {
+		return nil, t.fail(ended(ctx), want{})
+	}
+	r := t.eaches.Get().(*request)
+	r.ctx = ctx
+	err := r.each.begin(groups, waiting.TermsOf(ctx).Beyond)
+	if err != nil {
+		err = t.fail(err, want{})
+	} else {
+		_, err = t.submit(r)
+	}
+	locks := r.locks
+	t.reuseRequest(r)
+	return locks, err
+}
+
+// begin prepares e for groups, or returns the error for groups that cannot be
+// acquired.
+func (e *eachRequest) begin(groups [][]Key, beyond [][]int64) error {
 	if len(groups) == 0 {
 		return errNoGroups
 	}
-	groupOf := make(map[int64]int)
+	total := 0
+	for _, keys := range groups {
+		total += len(keys)
+	}
+	e.numbers.reset(total)
 	for g, keys := range groups {
 		if len(keys) == 0 {
 			return errEmptyGroup
 		}
-		for _, key := range keys {
-			if key.space != dialect.Bigint {
+		for i := range keys {
+			if keys[i].space != dialect.Bigint {
 				return errPairGroups
 			}
-			if other, ok := groupOf[key.number]; ok && other != g {
+			if other := e.numbers.add(keys[i].number, g); other != g {
 				return errTwoGroups
 			}
-			groupOf[key.number] = g
+		}
+		e.groups = slices.Grow(e.groups, 1)[:g+1]
+		e.groups[g] = eachGroup{keys: keys, width: len(keys), later: e.groups[g].later[:0], held: e.groups[g].held[:0]}
+		if g < len(beyond) {
+			e.groups[g].beyond = beyond[g]
 		}
 	}
 	return nil
 }
 
-// tryEach acquires one key of each group, or none.
-func (t *keyTable) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
-	if err := checkGroups(groups); err != nil {
-		return nil, t.fail(err, want{})
+// reuseRequest makes the memory of r, which is decided, available to others. If
+// a queue or a statement still knows r, it does not.
+func (t *keyTable) reuseRequest(r *request) {
+	t.mu.Lock()
+	known := r.enqueued || r.each.inBatch
+	t.mu.Unlock()
+	if known {
+		return
 	}
-	beyond := waiting.TermsOf(ctx).Beyond
-	var locks Locks
-	for g, keys := range groups {
-		lock, err := t.acquireAny(ctx, keys, want{attempt: true})
-		if err == nil {
-			locks = append(locks, lock)
-			if g < len(beyond) {
-				err = t.mayTake(ctx, keys, beyond[g])
-			}
-		}
-		if err != nil {
-			_ = locks.Unlock()
-			if errors.Is(err, ErrHeld) {
-				err = &GroupError{Group: g}
-			}
-			return nil, t.fail(err, want{})
-		}
+	e := r.each
+	clear(r.keys)
+	*r = request{done: r.done, each: e, keys: r.keys[:0], states: r.states[:0]}
+	for g := range e.groups {
+		e.groups[g] = eachGroup{later: e.groups[g].later[:0], held: e.groups[g].held[:0]}
 	}
-	return locks, t.fail(nil, want{})
+	e.groups, e.candidates = e.groups[:0], e.candidates[:0]
+	t.eaches.Put(r)
 }
 
-// mayTake returns ErrHeld unless as many of keys are free, beside the one that
-// the caller has, as keys of beyond are held.
-func (t *keyTable) mayTake(ctx context.Context, keys []Key, beyond []int64) error {
-	var probes Locks
-	defer func() { _ = probes.Unlock() }()
-	missing := 0
-	for _, number := range beyond {
-		switch lock, err := t.acquire(ctx, ID(number), want{attempt: true}); {
-		case err == nil:
-			probes = append(probes, lock)
-		case errors.Is(err, ErrHeld):
-			missing++
-		default:
-			return err
+// A numberSet maps numbers to groups. Its memory is reused.
+type numberSet struct {
+	slots []numberOf
+	shift int
+}
+
+// A numberOf is a number and the group it is in, from 1; 0 is an empty slot.
+type numberOf struct {
+	number int64
+	group  int
+}
+
+// reset empties the set, and makes room for n numbers.
+func (s *numberSet) reset(n int) {
+	size := 1 << bits.Len(uint(2*n))
+	if size > cap(s.slots) {
+		s.slots = make([]numberOf, size)
+	}
+	s.slots = s.slots[:size]
+	clear(s.slots)
+	s.shift = 64 - bits.Len(uint(size-1))
+}
+
+// add adds number as one of group g. It returns the group that it was in
+// before, or g.
+func (s *numberSet) add(number int64, g int) int {
+	const golden = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio
+	for i := uint64(number) * golden >> s.shift; ; i++ {
+		slot := &s.slots[i&uint64(len(s.slots)-1)]
+		switch {
+		case slot.group == 0:
+			*slot = numberOf{number, g + 1}
+			return g
+		case slot.number == number:
+			return slot.group - 1
 		}
 	}
-	for ; missing > 0; missing-- {
-		lock, err := t.acquireAny(ctx, keys, want{attempt: true})
-		if err != nil {
-			return err
-		}
-		probes = append(probes, lock)
-	}
-	return nil
 }

@@ -77,6 +77,9 @@ func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
 			t.continueLocked(k)
 		}
 	}
+	if r.each != nil {
+		t.returnReservedLocked(r)
+	}
 	if r.parked {
 		t.wakeLocked(r.done)
 	}
@@ -108,12 +111,17 @@ func (t *keyTable) continueLocked(k *keyState) {
 
 // resumeLocked requests k, which is idle and wanted.
 func (t *keyTable) resumeLocked(k *keyState) {
-	switch first := k.waiters[0]; {
-	case first.all && !first.ready(): // the answer to another of its keys decides
-	case len(first.keys) > 1 && !first.waits:
-		t.source.takeGroup(first)
-	default:
-		t.source.take(k)
+	for _, r := range k.waiters {
+		switch {
+		case r.each != nil && !r.readyEach(): // the answer to another of its keys decides
+			continue
+		case r.all && !r.ready(): // likewise
+		case r.each != nil, len(r.keys) > 1 && !r.waits:
+			t.source.takeGroup(r)
+		default:
+			t.source.take(k)
+		}
+		return
 	}
 }
 
@@ -181,9 +189,13 @@ func (t *keyTable) denyLocked(k *keyState, err error, concerns func(*request) bo
 			continue
 		}
 		k.drop(r)
-		r.states[slices.Index(r.states, k)] = nil
+		place := slices.Index(r.states, k)
+		r.states[place] = nil
 		r.open--
 		switch {
+		case r.each != nil && err == ErrHeld:
+			t.candidateDeniedLocked(r, place)
+			i = 0 // what followed may have changed the line
 		case r.open == 0 || r.all || err != ErrHeld:
 			t.decideLocked(r, nil, err)
 		case r.hasIdleKey():

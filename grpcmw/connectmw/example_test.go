@@ -73,17 +73,15 @@ func Example() {
 // Each user one export, and ten in all.
 func ExampleNewStack() {
 	locks := sqllock.NewMemory()
+	perUser, inAll := ratelimit.OneAtATime(locks, "export"), ratelimit.AtMost(10, locks, "exports-in-all")
+	all := func(context.Context, connectmw.Call) (string, error) { return "all", nil }
 	interceptor := connectmw.NewStack([]connectmw.Level{
-		{Limiter: ratelimit.OneAtATime(locks, "export"), Key: connectmw.FromContext(userID)},
-		{Limiter: ratelimit.AtMost(10, locks, "exports-in-all"), Key: func(context.Context, connectmw.Call) (string, error) {
-			return "all", nil
-		}},
+		{Limiter: perUser, Key: connectmw.FromContext(userID)},
+		{Limiter: inAll, Key: all},
 	})
 	handler := connect.NewUnaryHandler("/export.v1.ExportService/Export",
 		func(ctx context.Context, _ *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
-			_, perUser := sqllock.FromContext(ctx, sqllock.Namespace("export").Key("ada"))
-			_, inAll := sqllock.FromContext(ctx, sqllock.Namespace("exports-in-all").SlotKey("all", 0))
-			fmt.Println(perUser, inAll)
+			fmt.Println("it has a place of ada:", perUser.Carried(ctx, "ada"), "and one of all:", inAll.Carried(ctx, "all"))
 			return connect.NewResponse(wrapperspb.String("done")), nil
 		}, connect.WithInterceptors(interceptor))
 	server := httptest.NewServer(authenticate(handler))
@@ -97,7 +95,7 @@ func ExampleNewStack() {
 	fmt.Println(err)
 
 	// Output:
-	// true true
+	// it has a place of ada: true and one of all: true
 	// <nil>
 }
 

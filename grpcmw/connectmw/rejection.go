@@ -99,14 +99,14 @@ func (i *Interceptor) limiterRejection(ctx context.Context, err error) *connect.
 }
 
 // busy returns the rejection for a key that other calls hold. It names the level
-// that is full.
+// that is full, with the limit that the key has at the moment.
 func (i *Interceptor) busy(err error) *connect.Error {
-	retry, full := time.Second, 0
-	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
-		retry = b.RetryAfter
-		full = max(0, slices.IndexFunc(i.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == b.Namespace }))
-	}
-	return newError(i.limit(i.levels[full].Limiter).Busy(retry))
+	full := &ratelimit.BusyError{RetryAfter: time.Second}
+	_ = errors.As(err, &full)
+	level := max(0, slices.IndexFunc(i.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }))
+	limit := i.limit(i.levels[level].Limiter)
+	limit.Size = cmp.Or(full.Limit, limit.Size)
+	return newError(limit.Busy(full.RetryAfter))
 }
 
 // interruption returns how a call ends whose handler has returned err, if err

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -22,10 +23,8 @@ func TestStack(t *testing.T) {
 		locks := sqllock.NewMemory()
 		perUser, total := ratelimit.OneAtATime(locks, "user"), ratelimit.AtMost(2, locks, "total")
 		w := func(ctx context.Context) error {
-			for _, k := range []sqllock.Key{sqllock.Namespace("user").Key(alice), sqllock.Namespace("total").SlotKey("all", 0)} {
-				if lock, ok := sqllock.FromContext(ctx, k); !ok || lock.Err() != nil {
-					return errors.New("a lock is missing")
-				}
+			if !perUser.Carried(ctx, alice) || !total.Carried(ctx, "all") {
+				return errors.New("a lock is missing")
 			}
 			return nil
 		}
@@ -86,6 +85,32 @@ func TestStackLevels(t *testing.T) {
 		err := call(t.Context(), c, alice)
 		if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !strings.Contains(err.Error(), `"total"`) {
 			t.Errorf("%v, want the end of the last level", err)
+		}
+	})
+}
+
+// A rejection names the limit that the key has at the moment. A policy that
+// fails is a fault of the server.
+func TestPolicy(t *testing.T) {
+	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
+		size := 0
+		l := ratelimit.AtMost(5, sqllock.NewMemory(), namespace, ratelimit.WithLimit(func(context.Context, string) int { return size }))
+		var log httptesting.Logbook
+		c := dial(t, handlers(nothing, limited(l, key, connectmw.WithLogger(log.Logger()))), road)
+		if err := call(t.Context(), c, "ada"); connect.CodeOf(err) != connect.CodeInternal {
+			t.Errorf("a limit of 0: %v", err)
+		}
+		log.Want(t, "a limit of 0", 1, "level=ERROR", "the policy of a limit failed", "procedure="+service)
+		for _, text := range []string{"admits one call at a time", "admits 2 calls at a time"} {
+			size++
+			lock, err := l.Acquire(t.Context(), alice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = lock.Unlock() }()
+			if err := call(t.Context(), c, alice); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("with %d places: %v", size, err)
+			}
 		}
 	})
 }
