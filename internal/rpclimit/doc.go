@@ -1,7 +1,9 @@
-// Package rpclimit holds what packages grpcmw and connectmw share: how a call
-// ends that a limit has rejected or interrupted, streams whose lock may come
-// with their first message, keys from fields of messages, and the services that
-// are not limited.
+// Package rpclimit holds what packages grpcmw and connectmw share:
+//
+//   - how a call ends that a limit has rejected or interrupted,
+//   - streams whose locks may come with their first message,
+//   - keys from fields of messages,
+//   - the services that are not limited.
 //
 // It knows neither grpc-go nor connect-go. A program with one of them does not
 // compile the other.
