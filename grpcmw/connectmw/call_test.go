@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -51,16 +52,30 @@ func TestCallsAtOnce(t *testing.T) {
 	})
 }
 
-// A client that calls again as soon as it has its response is never rejected.
+// A client that calls again as soon as it has its response is never rejected,
+// by any server.
 func TestSequentialCallsAreNeverRejected(t *testing.T) {
-	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
-		c := dial(t, handlers(nothing, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)), road)
-		for i := range 50 {
-			if err := call(t.Context(), c, alice); err != nil {
-				t.Fatalf("call %d: %v", i, err)
+	for _, fleet := range lockertest.Instances {
+		t.Run(fleet.Name, func(t *testing.T) {
+			a, b := fleet.New(t)
+			for i, road := range roads {
+				for _, kind := range kinds {
+					if kind.name == "bidi" && !road.http2 {
+						continue
+					}
+					var servers []clients
+					for _, locks := range []sqllock.Locker{a, b} {
+						servers = append(servers, dial(t, handlers(nothing, limited(ratelimit.OneAtATime(locks, namespace), connectmw.Field("value"))), i))
+					}
+					for n := range 30 {
+						if err := kind.call(t.Context(), servers[n%2], alice); err != nil {
+							t.Fatalf("%s, %s, call %d: %v", road.name, kind.name, n, err)
+						}
+					}
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // A panic releases the lock, and goes on to an interceptor that recovers it.
