@@ -20,7 +20,7 @@ type identification struct {
 // or needsMessage if a KeyFunc has returned ErrNeedMessage on a stream that has
 // no message yet. Then identify goes on with that KeyFunc when it is called
 // again.
-func (i *Interceptor) identify(ctx context.Context, call Call, id *identification) (needsMessage bool, rejection error) {
+func (i *Interceptor) identify(ctx context.Context, call Call, id *identification) (needsMessage bool, _ error) {
 	for ; id.next < len(i.levels); id.next++ {
 		key, err := i.levels[id.next].Key(ctx, call)
 		if call.Message == nil && errors.Is(err, ErrNeedMessage) {

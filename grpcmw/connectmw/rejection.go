@@ -103,7 +103,8 @@ func (i *Interceptor) limiterRejection(ctx context.Context, err error) *connect.
 func (i *Interceptor) busy(err error) *connect.Error {
 	full := &ratelimit.BusyError{RetryAfter: time.Second}
 	_ = errors.As(err, &full)
-	level := max(0, slices.IndexFunc(i.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }))
+	named := func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }
+	level := max(0, slices.IndexFunc(i.levels, named))
 	limit := i.limit(i.levels[level].Limiter)
 	limit.Size = cmp.Or(full.Limit, limit.Size)
 	return newError(limit.Busy(full.RetryAfter))
@@ -112,7 +113,9 @@ func (i *Interceptor) busy(err error) *connect.Error {
 // interruption returns how a call ends whose handler has returned err, if err
 // is the end of ctx by one of held, the locks to which ctx is bound, as
 // [rpclimit.Limit.Interruption] says. Otherwise it returns nil.
-func (i *Interceptor) interruption(around, ctx context.Context, wanted *places.Wanted, held places.Held, err error) error {
+func (i *Interceptor) interruption(
+	around, ctx context.Context, wanted *places.Wanted, held places.Held, err error,
+) error {
 	if err == nil || ctx.Err() == nil { // Err compares the clock
 		return nil
 	}
