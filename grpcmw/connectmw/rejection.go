@@ -103,8 +103,8 @@ func (i *Interceptor) limiterRejection(ctx context.Context, err error) *connect.
 func (i *Interceptor) busy(err error) *connect.Error {
 	full := &ratelimit.BusyError{RetryAfter: time.Second}
 	_ = errors.As(err, &full)
-	named := func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }
-	level := max(0, slices.IndexFunc(i.levels, named))
+	isFull := func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }
+	level := max(0, slices.IndexFunc(i.levels, isFull))
 	limit := i.limit(i.levels[level].Limiter)
 	limit.Size = cmp.Or(full.Limit, limit.Size)
 	return newError(limit.Busy(full.RetryAfter))
