@@ -6,10 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -26,8 +22,12 @@ func (g *guard) busy(err error) *rejection {
 	if last := kept.Load(); last != nil && last.size == size && last.retry == retry {
 		return &last.rejection
 	}
-	s := g.busyFor(l, size, retry)
-	made := &busyStatus{size, retry, rejection{status: s, pushback: newPushback(cmp.Or(g.pushback, retry))}}
+	limit := g.limit(l)
+	limit.Size = size
+	made := &busyStatus{size, retry, *rejectionOf(limit.Busy(retry))}
+	if g.pushback > 0 {
+		made.rejection.pushback = newPushback(g.pushback)
+	}
 	kept.Store(made)
 	return &made.rejection
 }
@@ -37,18 +37,4 @@ type busyStatus struct {
 	size      int // how many calls the limit admits
 	retry     time.Duration
 	rejection rejection
-}
-
-// busyFor makes the status of a busy key of l, which admits size calls. It does not hold the key: the
-// subject of the quota is the limiter's namespace.
-func (g *guard) busyFor(l *ratelimit.Limiter, size int, retry time.Duration) *status.Status {
-	text := cmp.Or(g.busyText, limitText(l, size)) + tryAgain(retry)
-	if g.conflict {
-		return detailed(codes.Aborted, text, g.errorInfo(reasonConflict, l), retryInfo(retry))
-	}
-	quota := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
-		Subject:     string(l.Namespace()),
-		Description: "calls at a time",
-	}}}
-	return detailed(codes.ResourceExhausted, text, g.errorInfo(reasonQuota, l), retryInfo(retry), quota)
 }

@@ -39,12 +39,12 @@ func (g *guard) stream() grpc.StreamServerInterceptor {
 			return handler(srv, ss)
 		}
 		s := newStream(g, ss, info)
-		defer s.end()
+		defer s.End()
 		if err := s.begin(); err != nil {
 			return err
 		}
 		err := handler(srv, s)
-		if rejection := s.rejection(); rejection != nil {
+		if rejection := s.Rejection(); rejection != nil {
 			return rejection
 		}
 		if interrupted := s.interruption(err); interrupted != nil {

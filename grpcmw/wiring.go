@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -20,7 +20,7 @@ const (
 // reportKey logs err of a KeyFunc for l, for which a call of method is rejected,
 // if the client cannot correct it.
 func (g *guard) reportKey(ctx context.Context, method string, l *ratelimit.Limiter, rejected *rejection, err error) {
-	var wrongField *fieldError // of every call of the method
+	var wrongField *rpclimit.FieldError // of every call of the method
 	switch {
 	case rejected.fault, errors.As(err, &wrongField):
 		g.report(ctx, method, l, slog.LevelError, failedText, slog.Any("error", err))
@@ -40,18 +40,5 @@ func (g *guard) reportPolicy(ctx context.Context, method string, err error) {
 	g.reports.Log(ctx, g.log, slog.LevelError, policyText, slog.String("method", method), slog.Any("error", err))
 }
 
-// exempt reports whether calls of method are not limited. Balancers and tools
-// make such calls, which do no work and carry no user. The service ends at the
-// last slash, as in package grpc: a proxy forwards methods that clients make
-// up.
-func (g *guard) exempt(method string) bool {
-	if g.all {
-		return false
-	}
-	service := strings.TrimPrefix(method, "/")
-	switch service[:max(0, strings.LastIndexByte(service, '/'))] {
-	case "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection":
-		return true
-	}
-	return false
-}
+// exempt reports whether calls of method are not limited.
+func (g *guard) exempt(method string) bool { return !g.all && rpclimit.Unlimited(method) }
