@@ -3,9 +3,11 @@ module github.com/latchkey-go/latchkey/examples/gateway
 go 1.26.0
 
 require (
+	github.com/coder/websocket v1.8.12
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/latchkey-go/latchkey v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
+	go.uber.org/goleak v1.3.0
 )
 
 require (

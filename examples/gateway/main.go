@@ -4,9 +4,9 @@
 // minutes, or WebSockets. `go run .` starts two instances, fills them with
 // streams, kills one, and prints how soon its places were free again.
 //
-// The recipe is this file, accounts.go and serve.go. Package internal/demo is the
-// service behind the gateway, and its clients. The locks are in the PostgreSQL
-// that DATABASE_URL names, or in a throwaway one.
+// The recipe is this file, accounts.go, websocket.go and serve.go. Package
+// internal/demo is the service behind the gateway, and its clients. The locks are
+// in the PostgreSQL that DATABASE_URL names, or in a throwaway one.
 package main
 
 import (
@@ -82,11 +82,22 @@ func limited(locks sqllock.Locker, next http.Handler) http.Handler {
 		httpmw.New(keys, httpmw.FromContext(keyID)).Handler(next))
 }
 
-// newProxy returns the reverse proxy. The context of a request ends when its
+// newProxy returns the reverse proxy. A stream may begin before its request has
+// been read to the end. Over HTTP/1 net/http would close the request's body then,
+// and that would break the stream.
+func newProxy(upstream *url.URL) http.Handler {
+	proxy := newReverseProxy(upstream)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 does not need it
+		proxy.ServeHTTP(w, r)
+	})
+}
+
+// newReverseProxy returns the proxy itself. The context of a request ends when its
 // client leaves, when a lock is lost and after maxHold. ReverseProxy then cancels
 // the request to the upstream. It aborts a response that has begun, so that the
 // client does not take what it has for the whole.
-func newProxy(upstream *url.URL) http.Handler {
+func newReverseProxy(upstream *url.URL) *httputil.ReverseProxy {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 100
 	return &httputil.ReverseProxy{
@@ -100,6 +111,7 @@ func newProxy(upstream *url.URL) http.Handler {
 				r.Out.Header.Set("X-Tenant", tenant)
 			}
 		},
+		ModifyResponse: endTogether, // of WebSockets
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
 				return // nothing is written: httpmw responds with 503 and Retry-After

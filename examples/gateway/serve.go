@@ -30,6 +30,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, gra
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			inFlight.RLock()
 			defer inFlight.RUnlock()
+			defer r.Body.Close() // after EnableFullDuplex the server would panic: golang/go#68560
 			handler.ServeHTTP(w, r)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return work },
@@ -44,10 +45,23 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, gra
 	case <-ctx.Done():
 	}
 
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	ctx = context.WithoutCancel(ctx)
+	if drain(ctx, grace, server, &inFlight) != nil {
+		cut()
+		if drain(ctx, cutTimeout, server, &inFlight) != nil {
+			err = errors.Join(err, errors.New("a request did not end when it was cut off"))
+		}
+	}
+	return errors.Join(err, server.Close())
+}
+
+// drain waits until all requests have ended, WebSockets too, and their clients
+// have the responses. Its error says that they took longer than timeout.
+func drain(ctx context.Context, timeout time.Duration, server *http.Server, inFlight *sync.RWMutex) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if stopErr := server.Shutdown(stopping); !errors.Is(stopErr, context.DeadlineExceeded) {
-		err = errors.Join(err, stopErr)
+	if err := server.Shutdown(ctx); err != nil {
+		return err
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -57,13 +71,8 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, gra
 	}()
 	select {
 	case <-ended:
-	case <-stopping.Done():
-		cut()
-	}
-	select {
-	case <-ended:
-		return errors.Join(err, server.Close())
-	case <-time.After(cutTimeout):
-		return errors.Join(err, server.Close(), errors.New("a request did not end when it was cut off"))
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

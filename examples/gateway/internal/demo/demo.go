@@ -57,8 +57,7 @@ func parseFlags(args []string) (flags, error) {
 // and calls s.Gateway there. The database is the PostgreSQL that DATABASE_URL
 // names, or a throwaway one.
 func Main(s Service) {
-	subprocess.Main(role, func(ctx context.Context, g *Gateway) error { return s.Gateway(ctx, g) })
-	subprocess.Main(counterRole, func(ctx context.Context, g *Gateway) error { return s.counterGateway(ctx, g) })
+	Roles(s)
 	f, err := parseFlags(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -72,6 +71,13 @@ func Main(s Service) {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
 		os.Exit(1)
 	}
+}
+
+// Roles makes this process a gateway if it was started as one. It does not return
+// then.
+func Roles(s Service) {
+	subprocess.Main(role, func(ctx context.Context, g *Gateway) error { return s.Gateway(ctx, g) })
+	subprocess.Main(counterRole, func(ctx context.Context, g *Gateway) error { return s.counterGateway(ctx, g) })
 }
 
 // withDatabase calls do with the database that DATABASE_URL names, or a throwaway
@@ -98,21 +104,20 @@ func run(ctx context.Context, f flags, databaseURL string, out io.Writer) error 
 		"in flight. Each key has all its places in use, half of them on each gateway. Gateway 1 is killed (kill -9).\n"+
 		"From then on each client that had a stream there asks gateway 2 for a new one, every %v.\n\n",
 		f.streams/perTenant, keysPerTenant, perKey, f.streams, retryEvery)
-	var results []result
-	kinds := []trial{{kind: "locks in PostgreSQL", role: role, wait: f.wait}}
-	if f.redis != "" {
-		kinds = append(kinds, trial{kind: "counters in Redis", role: counterRole, redis: f.redis, wait: f.wait})
+	locks, err := Kill(ctx, Trial{DatabaseURL: databaseURL, Streams: f.streams, Wait: f.wait})
+	if err != nil {
+		return err
 	}
-	for _, t := range kinds {
-		t.databaseURL, t.streams = databaseURL, f.streams
-		r, err := t.run(ctx)
+	results := []Result{locks}
+	if f.redis != "" {
+		counters, err := Kill(ctx, Trial{Redis: f.redis, Streams: f.streams, Wait: f.wait})
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.kind, err)
+			return err
 		}
-		results = append(results, r)
+		results = append(results, counters)
 	}
 	report(out, results)
-	if leaked := results[0].broken - len(results[0].after); leaked > 0 {
+	if leaked := locks.Leaked(); leaked > 0 {
 		return fmt.Errorf("%d places were not free again after %v", leaked, f.wait)
 	}
 	return nil

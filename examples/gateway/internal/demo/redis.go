@@ -12,7 +12,7 @@ import (
 
 // A counter is the limit that people build by hand on Redis: INCR before a
 // request, DECR after it. Nothing counts down for a process that has been killed.
-// A lifetime of the counter would not help while its key is in use: each request
+// The lifetime of a counter does not help while its key is in use: each request
 // sets it again.
 type counter struct {
 	client *redis.Client
@@ -20,14 +20,22 @@ type counter struct {
 	next   http.Handler
 }
 
-// countTimeout bounds a command.
-const countTimeout = 5 * time.Second
+const (
+	countTimeout = 5 * time.Second // of a command
+	lifetime     = time.Hour       // of a counter that is not used any more
+	drainTimeout = 10 * time.Second
+)
 
 func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := "inflight:" + r.Header.Get("Authorization")
 	ctx, cancel := context.WithTimeout(r.Context(), countTimeout)
 	defer cancel()
-	n, err := c.client.Incr(ctx, key).Result()
+	var count *redis.IntCmd
+	_, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		count = p.Incr(ctx, key)
+		p.Expire(ctx, key, lifetime)
+		return nil
+	})
 	if err != nil {
 		http.Error(w, "The counter is unavailable.", http.StatusServiceUnavailable)
 		return
@@ -37,7 +45,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		c.client.Decr(ctx, key) // an error leaks a place, as a kill does
 	}()
-	if n > c.max {
+	if count.Val() > c.max {
 		http.Error(w, "Too many requests.", http.StatusTooManyRequests)
 		return
 	}
@@ -69,6 +77,8 @@ func (s Service) counterGateway(ctx context.Context, g *Gateway) error {
 	case err = <-failed:
 		return err
 	case <-ctx.Done():
-		return server.Close()
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		return server.Shutdown(stopping) // what still runs counts down
 	}
 }

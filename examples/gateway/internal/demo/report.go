@@ -9,24 +9,24 @@ import (
 )
 
 // report prints a line for each result.
-func report(out io.Writer, results []result) {
+func report(out io.Writer, results []Result) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LIMITS BY\tSTREAMS BROKEN\tADMITTED AGAIN\tP50\tP99\tALL\tPLACES LEAKED")
 	for _, r := range results {
-		slices.Sort(r.after)
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%d\n", r.kind, r.broken, len(r.after),
-			r.quantile(50), r.quantile(99), r.quantile(100), r.broken-len(r.after))
+		slices.Sort(r.After)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%d\n", r.Kind, r.Broken, len(r.After),
+			r.quantile(50), r.quantile(99), r.quantile(100), r.Leaked())
 	}
 	_ = w.Flush() // an error of standard output shows nowhere else
 	fmt.Fprintln(out, "\nTimes are from the kill to the first token of a new stream on gateway 2.")
 }
 
 // quantile returns the time within which percent of the broken streams had a new
-// one, or "never". after is sorted.
-func (r result) quantile(percent int) string {
-	n := (r.broken*percent + 99) / 100
-	if n > len(r.after) {
+// one, or "never". After is sorted.
+func (r Result) quantile(percent int) string {
+	n := (r.Broken*percent + 99) / 100
+	if n > len(r.After) {
 		return "never"
 	}
-	return r.after[n-1].Round(time.Millisecond).String()
+	return r.After[n-1].Round(time.Millisecond).String()
 }

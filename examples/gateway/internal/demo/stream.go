@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -26,55 +27,50 @@ func newClient(streams int) *client {
 }
 
 // open opens a stream with an API key, and returns when its first token is there.
-// The stream lasts until ctx ends. ended is closed when it has broken.
-func (c *client) open(ctx context.Context, gateway, key string) (ended <-chan struct{}, err error) {
+// The stream lasts until ctx ends or the gateway breaks it.
+func (c *client) open(ctx context.Context, gateway, key string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, gateway+"/v1/stream", nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Header.Set("Authorization", "Bearer "+key)
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
+		_, err := io.Copy(io.Discard, resp.Body) // the connection serves the next request
+		err = errors.Join(err, resp.Body.Close())
 		if resp.StatusCode == http.StatusTooManyRequests {
-			_, _ = bufio.NewReader(resp.Body).WriteTo(discard{}) // the connection serves the next request
-			return nil, errRejected
+			return errors.Join(errRejected, err)
 		}
-		return nil, fmt.Errorf("a stream was answered with %s", resp.Status)
+		return errors.Join(fmt.Errorf("a stream was answered with %s", resp.Status), err)
 	}
 	tokens := bufio.NewReader(resp.Body)
 	if _, err := tokens.ReadString('\n'); err != nil {
-		return nil, errors.Join(err, resp.Body.Close())
+		return errors.Join(err, resp.Body.Close())
 	}
-	broken := make(chan struct{})
 	go func() {
-		defer close(broken)
 		defer resp.Body.Close()
-		_, _ = tokens.WriteTo(discard{})
+		_, _ = io.Copy(io.Discard, tokens)
 	}()
-	return broken, nil
+	return nil
 }
 
-// insist opens a stream, and asks again while it is rejected.
-func (c *client) insist(ctx context.Context, until <-chan struct{}, gateway, key string) (ended <-chan struct{}, err error) {
+// insist opens a stream, and asks again while it is rejected, until until is
+// closed.
+func (c *client) insist(ctx context.Context, until <-chan struct{}, gateway, key string) error {
 	for {
-		ended, err := c.open(ctx, gateway, key)
+		err := c.open(ctx, gateway, key)
 		if !errors.Is(err, errRejected) {
-			return ended, err
+			return err
 		}
 		select {
 		case <-time.After(retryEvery/2 + rand.N(retryEvery)):
 		case <-until:
-			return nil, errRejected
+			return err
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -10,25 +10,36 @@ import (
 	"time"
 )
 
-// A trial is one measurement: two gateways of a role, one of which is killed.
-type trial struct {
-	kind        string // what the gateways count with
-	role        string
-	databaseURL string
-	redis       string
-	streams     int
-	wait        time.Duration // how long clients try again after the kill
+// A Trial is one measurement: two gateways, one of which is killed.
+type Trial struct {
+	DatabaseURL string
+	Redis       string        // URL; the gateways count in Redis if it is set
+	Streams     int           // a multiple of 20
+	Wait        time.Duration // how long clients try again after the kill
 }
 
-// A result is what a trial has found.
-type result struct {
-	kind   string
-	broken int             // streams that the kill has broken
-	after  []time.Duration // from the kill to the first token of a new stream; shorter than broken if places are missing
+// A Result is what a Trial has found.
+type Result struct {
+	Kind   string          // what the gateways count with
+	Broken int             // streams that the kill has broken
+	After  []time.Duration // from the kill to the first token of a new stream; one for each place that was free again
 }
 
-// run runs the trial.
-func (t trial) run(ctx context.Context) (r result, err error) {
+// Leaked returns how many places were not free again.
+func (r Result) Leaked() int { return r.Broken - len(r.After) }
+
+// Kill runs t.
+func Kill(ctx context.Context, t Trial) (r Result, err error) {
+	r = Result{Kind: "locks in PostgreSQL", Broken: t.Streams / 2}
+	role := role
+	if t.Redis != "" {
+		r.Kind, role = "counters in Redis", counterRole
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", r.Kind, err)
+		}
+	}()
 	ctx, cancel := context.WithCancel(ctx) // ends all streams
 	defer cancel()
 	dir, err := os.MkdirTemp("", "latchkey-gateway-")
@@ -37,7 +48,7 @@ func (t trial) run(ctx context.Context) (r result, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	accounts := filepath.Join(dir, "accounts.json")
-	keys, err := writeAccounts(accounts, t.streams/perTenant)
+	keys, err := writeAccounts(accounts, t.Streams/perTenant)
 	if err != nil {
 		return r, err
 	}
@@ -46,13 +57,13 @@ func (t trial) run(ctx context.Context) (r result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, service.close()) }()
-	c := newClient(t.streams)
+	c := newClient(t.Streams)
 	defer c.http.CloseIdleConnections()
 
 	var gateways [2]*process
 	for i := range gateways {
-		p, err := startProcess(ctx, t.role, &Gateway{
-			DatabaseURL: t.databaseURL, Upstream: service.url, Accounts: accounts, Redis: t.redis,
+		p, err := startProcess(ctx, role, &Gateway{
+			DatabaseURL: t.DatabaseURL, Upstream: service.url, Accounts: accounts, Redis: t.Redis,
 		})
 		if err != nil {
 			return r, err
@@ -64,18 +75,19 @@ func (t trial) run(ctx context.Context) (r result, err error) {
 	if err := t.fill(ctx, c, gateways, keys); err != nil {
 		return r, err
 	}
-	if err := service.awaitInFlight(ctx, int64(t.streams)); err != nil {
+	if err := service.awaitInFlight(ctx, int64(t.Streams)); err != nil {
 		return r, err
 	}
-	return t.kill(ctx, c, gateways, keys)
+	r.After, err = t.kill(ctx, c, gateways, keys)
+	return r, err
 }
 
 // fill uses all places of each key, half of them on each gateway. It checks that
 // one request more is rejected.
-func (t trial) fill(ctx context.Context, c *client, gateways [2]*process, keys []string) error {
+func (t Trial) fill(ctx context.Context, c *client, gateways [2]*process, keys []string) error {
 	err := together(len(keys), func(i int) error {
 		for n := range perKey {
-			if _, err := c.open(ctx, gateways[n%2].url, keys[i]); err != nil {
+			if err := c.open(ctx, gateways[n%2].url, keys[i]); err != nil {
 				return fmt.Errorf("stream %d of a key: %w", n+1, err)
 			}
 		}
@@ -85,7 +97,7 @@ func (t trial) fill(ctx context.Context, c *client, gateways [2]*process, keys [
 		return err
 	}
 	return together(len(keys), func(i int) error {
-		if _, err := c.open(ctx, gateways[1].url, keys[i]); !errors.Is(err, errRejected) {
+		if err := c.open(ctx, gateways[1].url, keys[i]); !errors.Is(err, errRejected) {
 			return errors.Join(errors.New("a request beyond the limit was not rejected"), err)
 		}
 		return nil
@@ -93,27 +105,30 @@ func (t trial) fill(ctx context.Context, c *client, gateways [2]*process, keys [
 }
 
 // kill kills the first gateway. Each of its clients then asks the second one.
-func (t trial) kill(ctx context.Context, c *client, gateways [2]*process, keys []string) (result, error) {
-	r := result{kind: t.kind, broken: len(keys) * perKey / 2}
-	var mu sync.Mutex // protects r.after
+// kill returns when each new stream had its first token, counted from the kill.
+func (t Trial) kill(ctx context.Context, c *client, gateways [2]*process, keys []string) (after []time.Duration, err error) {
+	var mu sync.Mutex // protects after
 	until := make(chan struct{})
 	begin := time.Now()
 	if err := gateways[0].Signal(os.Kill); err != nil {
-		return r, err
+		return nil, err
 	}
-	timer := time.AfterFunc(t.wait, func() { close(until) })
+	timer := time.AfterFunc(t.Wait, func() { close(until) })
 	defer timer.Stop()
-	err := together(r.broken, func(i int) error {
-		_, err := c.insist(ctx, until, gateways[1].url, keys[i%len(keys)])
-		if errors.Is(err, errRejected) {
-			return nil
+	err = together(t.Streams/2, func(i int) error {
+		err := c.insist(ctx, until, gateways[1].url, keys[i%len(keys)])
+		switch {
+		case errors.Is(err, errRejected):
+			return nil // the place has leaked
+		case err != nil:
+			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		r.after = append(r.after, time.Since(begin))
-		return err
+		after = append(after, time.Since(begin))
+		return nil
 	})
-	return r, errors.Join(err, gateways[0].Kill())
+	return after, errors.Join(err, gateways[0].Kill())
 }
 
 // together calls do(0) to do(n-1) at once, and returns their errors.
