@@ -3,6 +3,7 @@ package grpcmw
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -13,18 +14,21 @@ import (
 )
 
 // busy returns the rejection for a key that other calls hold. It keeps the last
-// one, which depends only on the time to wait. Making its details would take
-// most of the time of a rejection.
+// one of each level, which depends only on the time to wait. Making its details
+// would take most of the time of a rejection.
 func (g *guard) busy(err error) *rejection {
-	retry := time.Second
+	retry, level := time.Second, 0
 	if b := (*ratelimit.BusyError)(nil); errors.As(err, &b) {
 		retry = b.RetryAfter
+		level = max(0, slices.IndexFunc(g.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == b.Namespace }))
 	}
-	if last := g.lastBusy.Load(); last != nil && last.retry == retry {
+	kept := &g.lastBusy[level]
+	if last := kept.Load(); last != nil && last.retry == retry {
 		return &last.rejection
 	}
-	made := &busyStatus{retry, rejection{status: g.busyFor(retry), pushback: newPushback(cmp.Or(g.pushback, retry))}}
-	g.lastBusy.Store(made)
+	s := g.busyFor(g.levels[level].Limiter, retry)
+	made := &busyStatus{retry, rejection{status: s, pushback: newPushback(cmp.Or(g.pushback, retry))}}
+	kept.Store(made)
 	return &made.rejection
 }
 
@@ -34,16 +38,16 @@ type busyStatus struct {
 	rejection rejection
 }
 
-// busyFor makes the status of a busy key. It does not hold the key: the subject
-// of the quota is the limiter's namespace.
-func (g *guard) busyFor(retry time.Duration) *status.Status {
-	text := cmp.Or(g.busyText, g.limitText()) + tryAgain(retry)
+// busyFor makes the status of a busy key of l. It does not hold the key: the
+// subject of the quota is the limiter's namespace.
+func (g *guard) busyFor(l *ratelimit.Limiter, retry time.Duration) *status.Status {
+	text := cmp.Or(g.busyText, limitText(l)) + tryAgain(retry)
 	if g.conflict {
-		return detailed(codes.Aborted, text, g.errorInfo(reasonConflict), retryInfo(retry))
+		return detailed(codes.Aborted, text, g.errorInfo(reasonConflict, l), retryInfo(retry))
 	}
 	quota := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
-		Subject:     string(g.limiter.Namespace()),
+		Subject:     string(l.Namespace()),
 		Description: "calls at a time",
 	}}}
-	return detailed(codes.ResourceExhausted, text, g.errorInfo(reasonQuota), retryInfo(retry), quota)
+	return detailed(codes.ResourceExhausted, text, g.errorInfo(reasonQuota, l), retryInfo(retry), quota)
 }

@@ -11,25 +11,27 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-func (g *guard) errorInfo(reason string) *errdetails.ErrorInfo {
+func (g *guard) errorInfo(reason string, l *ratelimit.Limiter) *errdetails.ErrorInfo {
 	return &errdetails.ErrorInfo{
 		Reason:   reason,
 		Domain:   g.domain,
-		Metadata: map[string]string{"namespace": string(g.limiter.Namespace())},
+		Metadata: map[string]string{"namespace": string(l.Namespace())},
 	}
 }
 
-func (g *guard) limitName() string { return strconv.Quote(string(g.limiter.Namespace())) }
+func limitName(l *ratelimit.Limiter) string { return strconv.Quote(string(l.Namespace())) }
 
-// limitText returns the sentence that names the limit that is full.
-func (g *guard) limitText() string {
-	if g.limiter.Limit() == 1 {
-		return "The limit " + g.limitName() + " admits one call at a time, and another call is in progress."
+// limitText returns the sentence that names l, which is full.
+func limitText(l *ratelimit.Limiter) string {
+	if l.Limit() == 1 {
+		return "The limit " + limitName(l) + " admits one call at a time, and another call is in progress."
 	}
-	n := strconv.Itoa(g.limiter.Limit())
-	return "The limit " + g.limitName() + " admits " + n + " calls at a time, and " + n + " are in progress."
+	n := strconv.Itoa(l.Limit())
+	return "The limit " + limitName(l) + " admits " + n + " calls at a time, and " + n + " are in progress."
 }
 
 // tryAgain returns the sentence that says to wait for d, in whole seconds,

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -24,9 +26,13 @@ import (
 // that of the handler, returns.
 type serverStream struct {
 	grpc.ServerStream
-	guard *guard
-	call  interceptors.CallMeta
-	ctx   *streamContext
+	guard  *guard
+	method string
+	call   interceptors.CallMeta // of method
+	ctx    *streamContext
+
+	id      identification       // used by begin, and then by RecvMsg
+	pending []*ratelimit.Limiter // of an undecided stream: what it needs; set by begin
 
 	admission atomic.Pointer[admission] // nil while undecided
 
@@ -38,12 +44,12 @@ type serverStream struct {
 	earlyErr error     // of SendMsg while undecided
 }
 
-// An admission is a lock, or the reason why there is none. The lock may be nil
-// in a dry run, or by WithFailOpen.
+// An admission is the locks of a stream, or the reason why there are none. A
+// lock may be nil in a dry run, or by WithFailOpen.
 type admission struct {
-	lock      *sqllock.Lock
-	carried   bool   // lock is in the stream's context, unless in a dry run
-	unbind    func() // removes lock from the stream's context
+	held      places.Held
+	carried   places.Held // what the stream's context carries: no lock of a dry run
+	unbind    func()      // removes held from the stream's context
 	rejection error
 }
 
@@ -52,15 +58,18 @@ var (
 	errEnded     = status.Error(codes.Canceled, "grpcmw: the handler has returned")
 )
 
-func newStream(g *guard, ss grpc.ServerStream, call interceptors.CallMeta) *serverStream {
-	return &serverStream{ServerStream: ss, guard: g, call: call, ctx: newStreamContext(ss.Context())}
+func newStream(g *guard, ss grpc.ServerStream, info *grpc.StreamServerInfo) *serverStream {
+	return &serverStream{
+		ServerStream: ss, guard: g, method: info.FullMethod,
+		call: interceptors.NewServerCallMeta(info.FullMethod, info, nil), ctx: newStreamContext(ss.Context()),
+	}
 }
 
 // Context returns the same context before and after the first message.
 func (s *serverStream) Context() context.Context { return s.ctx }
 
 // RecvMsg receives a message. With the first message of an undecided stream it
-// acquires the lock.
+// acquires the locks.
 func (s *serverStream) RecvMsg(m any) error {
 	if a := s.admission.Load(); a != nil {
 		if err := a.failed(); err != nil {
@@ -75,15 +84,45 @@ func (s *serverStream) RecvMsg(m any) error {
 	case err == nil:
 		call := s.call
 		call.ReqOrNil = m
-		return s.admit(s.guard.key(s.ctx, call))
+		_, rejected := s.guard.identify(s.ctx, s.method, call, &s.id)
+		return s.admit(rejected)
 	case errors.Is(err, io.EOF): // no message will come, and so no key
-		if rejection := s.admit("", errNoMessage); rejection != nil {
+		if rejection := s.admit(s.identifyWithout()); rejection != nil {
 			return rejection
 		}
 		return err
 	default:
 		return err
 	}
+}
+
+// begin decides on a stream that starts, unless a KeyFunc needs the first
+// message. It returns the rejection.
+func (s *serverStream) begin() error {
+	needsMessage, rejected := s.guard.identify(s.ServerStream.Context(), s.method, s.call, &s.id)
+	if !needsMessage {
+		return s.admit(rejected)
+	}
+	s.pending = s.id.wanted.Limiters()
+	for _, level := range s.guard.levels[s.id.next:] {
+		s.pending = append(s.pending, level.Limiter)
+	}
+	return nil
+}
+
+// identifyWithout identifies a stream that has ended before its first message.
+func (s *serverStream) identifyWithout() *rejection {
+	for s.id.next < len(s.guard.levels) {
+		needsMessage, rejected := s.guard.identify(s.ctx, s.method, s.call, &s.id)
+		if needsMessage {
+			rejected = s.guard.identified(s.ctx, s.method, &s.id, "", errNoMessage)
+			s.id.next++
+		}
+		if rejected != nil {
+			return rejected
+		}
+	}
+	return nil
 }
 
 // SendMsg sends a message of a stream that is admitted.
@@ -102,15 +141,22 @@ func (s *serverStream) SendMsg(m any) error {
 }
 
 // sendsEarly returns the error of a message that is sent while the stream is
-// undecided. It is nil in a dry run. The Observer gets it once.
+// undecided. It is nil if all levels are in a dry run. The Observer of the first
+// level that is not gets it once.
 func (s *serverStream) sendsEarly() error {
-	s.early.Do(func() { s.earlyErr = s.guard.limiter.Refuse(s.ctx, errEarlySend) })
+	s.early.Do(func() {
+		for _, l := range s.pending {
+			if s.earlyErr = l.Refuse(s.ctx, errEarlySend); s.earlyErr != nil {
+				return
+			}
+		}
+	})
 	return s.earlyErr
 }
 
-// admit decides on the stream, whose KeyFunc has returned id and err. It
+// admit decides on the stream, which is identified, or rejected by that. It
 // returns the rejection, after it has ended the stream's context.
-func (s *serverStream) admit(id string, err error) error {
+func (s *serverStream) admit(rejected *rejection) error {
 	done := make(chan struct{})
 	s.mu.Lock()
 	if s.ended {
@@ -121,15 +167,18 @@ func (s *serverStream) admit(id string, err error) error {
 	s.mu.Unlock()
 	defer close(done)
 
-	lock, rejected := s.guard.admit(s.ctx, s.call.FullMethod(), id, err)
+	var held places.Held
+	if rejected == nil {
+		held, rejected = s.guard.admit(s.ctx, s.method, &s.id.wanted)
+	}
 	if rejected != nil {
 		rejection := s.guard.reject(s.ctx, rejected, s.SetTrailer)
 		s.admission.Store(&admission{rejection: rejection}) // before the handler sees its context end
 		s.ctx.cancel(rejection)
 		return rejection
 	}
-	carried, unbind := s.ctx.carry(lock)
-	s.admission.Store(&admission{lock: lock, carried: carried, unbind: unbind})
+	carried, unbind := s.ctx.carry(held)
+	s.admission.Store(&admission{held: held, carried: carried, unbind: unbind})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -138,7 +187,7 @@ func (s *serverStream) admit(id string, err error) error {
 	return nil
 }
 
-// end ends the stream's context, and then releases the lock. It waits for an
+// end ends the stream's context, and then releases the locks. It waits for an
 // admission that still runs in another goroutine, so that the key is free when
 // the client learns how the call ended.
 func (s *serverStream) end() {
@@ -158,7 +207,17 @@ func (s *serverStream) end() {
 	}
 	a.unbind()
 	s.ctx.cancel(context.Canceled)
-	_ = a.lock.Unlock() // a loss has ended the handler's context
+	_ = a.held.Unlock() // a loss has ended the handler's context
+}
+
+// interruption returns how the stream ends whose handler has returned err, as
+// that of a guard.
+func (s *serverStream) interruption(err error) *rejection {
+	a := s.admission.Load()
+	if a == nil { // it has no lock, and RecvMsg may still use s.id
+		return nil
+	}
+	return s.guard.interruption(s.ServerStream.Context(), s.ctx, &s.id.wanted, a.held, err)
 }
 
 // rejection returns why the stream was rejected, or nil.
@@ -174,7 +233,7 @@ func (a *admission) failed() error {
 	if a.rejection != nil {
 		return a.rejection
 	}
-	if a.carried && errors.Is(a.lock.Err(), sqllock.ErrLost) {
+	if a.carried.Lost() {
 		return lostError{}
 	}
 	return nil

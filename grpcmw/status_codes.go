@@ -1,6 +1,7 @@
 package grpcmw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -31,7 +33,7 @@ func awayRetry() time.Duration {
 type rejection struct {
 	status   *status.Status
 	pushback pushback // the zero value if there is none
-	fault    bool     // a KeyFunc failed with an error of its own
+	fault    bool     // a KeyFunc failed with an error of its own, or the policy of a limit
 }
 
 // keyRejection returns the rejection of a call whose KeyFunc has failed with
@@ -76,7 +78,10 @@ func (g *guard) limiterRejection(ctx context.Context, err error) *rejection {
 	if ended := endedBy(ctx, err); ended != nil {
 		return &rejection{status: ended}
 	}
-	if errors.Is(err, ratelimit.ErrBadID) {
+	switch {
+	case errors.Is(err, ratelimit.ErrPolicy):
+		return &rejection{status: status.New(codes.Internal, "The server could not find out what the limit of the call is."), fault: true}
+	case errors.Is(err, ratelimit.ErrBadID):
 		return &rejection{status: status.New(codes.InvalidArgument, err.Error())} // the text has the reason, not the key
 	}
 	return away()
@@ -90,14 +95,14 @@ func away() *rejection {
 }
 
 // interruption returns how a call ends whose handler has returned err, if err
-// is the end of ctx by the lock to which ctx is bound. Otherwise it returns
-// nil:
+// is the end of ctx by one of held, the locks to which ctx is bound. Otherwise
+// it returns nil:
 //
 //   - err is the handler's own, or
 //   - ctx ended with around, the call's context outside of the lock. Then the
 //     client has left, or the lock of an interceptor around has ended. That
 //     interceptor chooses the status.
-func (g *guard) interruption(around, ctx context.Context, err error) *rejection {
+func (g *guard) interruption(around, ctx context.Context, wanted *places.Wanted, held places.Held, err error) *rejection {
 	if err == nil || ctx.Err() == nil || hasOwnStatus(err) { // Err compares the clock
 		return nil
 	}
@@ -112,13 +117,18 @@ func (g *guard) interruption(around, ctx context.Context, err error) *rejection 
 		}
 		retry := awayRetry()
 		s := detailed(codes.Aborted, "The call was interrupted because its lock was lost."+tryAgain(retry),
-			g.errorInfo(reasonLost), retryInfo(retry))
+			g.errorInfo(reasonLost, g.endedBy(wanted, held, cause)), retryInfo(retry))
 		return &rejection{status: s, pushback: newPushback(retry)}
 	case errors.Is(cause, ratelimit.ErrMaxHold) && endsWith(err, cause):
-		text := "The call took longer than the limit " + g.limitName() + " allows."
+		text := "The call took longer than the limit " + limitName(g.endedBy(wanted, held, cause)) + " allows."
 		return &rejection{status: status.New(codes.DeadlineExceeded, text)}
 	}
 	return nil
+}
+
+// endedBy returns the limit whose lock has ended a call with cause.
+func (g *guard) endedBy(wanted *places.Wanted, held places.Held, cause error) *ratelimit.Limiter {
+	return cmp.Or(wanted.EndedBy(held, cause), g.levels[0].Limiter)
 }
 
 // endsWith reports whether err is the end of a context that ended with cause.

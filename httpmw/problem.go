@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/latchkey-go/latchkey/internal/rejection"
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // blankType is the type of a problem that its status explains (RFC 9457).
@@ -25,12 +27,12 @@ var details = [reasons]string{
 }
 
 // busyDetail is the default detail of busy. It names the limit and its size.
-func (m *Middleware) busyDetail() string {
-	limit := "The limit " + strconv.Quote(string(m.limiter.Namespace())) + " admits "
-	if m.limiter.Limit() == 1 {
+func busyDetail(l *ratelimit.Limiter) string {
+	limit := "The limit " + strconv.Quote(string(l.Namespace())) + " admits "
+	if l.Limit() == 1 {
 		return limit + "one request at a time, and another request is in progress."
 	}
-	n := strconv.Itoa(m.limiter.Limit())
+	n := strconv.Itoa(l.Limit())
 	return limit + n + " requests at a time, and " + n + " are in progress."
 }
 
@@ -86,17 +88,27 @@ func (p problem) body(seconds int64) []byte {
 }
 
 // makeProblems makes the problems that are the same for every request.
-func (m *Middleware) makeProblems() [reasons]problem {
-	var problems [reasons]problem
+func (m *Middleware) makeProblems() {
 	for why := range reason(reasons) {
-		problems[why] = newProblem(m.status(why), blankType, "", details[why], why.mayTryAgain())
+		m.problems[why] = newProblem(m.status(why), blankType, "", details[why], why.mayTryAgain())
 	}
+	m.problems[busy] = m.busyProblem(someFull)
+	for _, level := range m.levels {
+		m.fullLevels = append(m.fullLevels, m.busyProblem(busyDetail(level.Limiter)))
+	}
+}
+
+// someFull is the detail of busy if the error names no level of the stack.
+const someFull = "As many requests as the limits admit are in progress."
+
+// busyProblem makes a problem of busy. Its detail is that of WithBusyText, if
+// there is one.
+func (m *Middleware) busyProblem(detail string) problem {
 	kind, title := m.problemType, ""
 	if kind != blankType {
 		title = "Another request is in progress"
 	}
-	problems[busy] = newProblem(m.status(busy), kind, title, cmp.Or(m.busyText, m.busyDetail()), true)
-	return problems
+	return newProblem(m.status(busy), kind, title, cmp.Or(m.busyText, detail), true)
 }
 
 // problemFor returns the problem of why, the reason of err.
@@ -106,5 +118,23 @@ func (m *Middleware) problemFor(why reason, err error) problem {
 			return newProblem(own.Status, blankType, "", own.Detail, own.TryAgain)
 		}
 	}
+	if why == busy {
+		if i := m.fullLevel(err); i >= 0 {
+			return m.fullLevels[i]
+		}
+	}
 	return m.problems[why]
+}
+
+// fullLevel returns the index of the level that err, of the reason busy, names,
+// or -1. A single level is the one.
+func (m *Middleware) fullLevel(err error) int {
+	if len(m.levels) == 1 {
+		return 0
+	}
+	full := (*ratelimit.BusyError)(nil)
+	if !errors.As(err, &full) {
+		return -1
+	}
+	return slices.IndexFunc(m.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace })
 }

@@ -3,8 +3,9 @@
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
 // sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
-// internal/joinkey and internal/wiring, and ratelimit reports to them by
-// internal/waiting. httpmw/idempotency is in front of httpmw.
+// internal/joinkey, internal/places and internal/wiring, and ratelimit reports
+// to them and asks sqllock by internal/waiting. httpmw/idempotency is in front
+// of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 // ratelimit/otellatchkey and ratelimit/promlatchkey use public packages only, so
@@ -62,6 +63,7 @@ var mayImport = map[string][]string{
 	"internal/handoff":    {"sqllock"},
 	"internal/histogram":  {},
 	"internal/joinkey":    {},
+	"internal/places":     {"ratelimit", "sqllock"},
 	"internal/rejection":  {},
 	"internal/subprocess": {},
 	"internal/waiting":    {},
@@ -75,6 +77,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres",
 		"internal/dialect/usertx",
 		"internal/histogram",
+		"internal/waiting", // the terms of a Limiter, by context
 	},
 	"sqllock/cmd/latchkey": { // the command brings the drivers
 		"sqllock",
@@ -132,6 +135,7 @@ var mayImport = map[string][]string{
 		"sqllock",
 		"internal/handoff",
 		"internal/joinkey",
+		"internal/places",
 		"internal/rejection",
 		"internal/waiting",
 		"internal/wiring",
@@ -150,6 +154,7 @@ var mayImport = map[string][]string{
 		"ratelimit",
 		"sqllock",
 		"internal/joinkey",
+		"internal/places",
 		"internal/wiring",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
@@ -297,6 +302,9 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", module + "/internal/joinkey", false},
 		{"internal/joinkey/a.go", module + "/sqllock", false},
 		{"internal/wiring/a.go", module + "/ratelimit", false},
+		{"internal/places/a.go", module + "/ratelimit", true},
+		{"internal/places/a.go", module + "/httpmw", false},
+		{"ratelimit/a.go", module + "/internal/places", false},
 		{"sqllock/a.go", "github.com/lib/pq", false},
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},

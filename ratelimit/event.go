@@ -80,7 +80,7 @@ func (l *Limiter) tell(ctx context.Context, result int, e Event) {
 	if len(l.observers) == 0 {
 		return
 	}
-	e.Namespace, e.Limit, e.Result = l.ns, l.slots, results[result]
+	e.Namespace, e.Result = l.ns, results[result]
 	for _, observe := range l.observers {
 		observe(ctx, e)
 	}

@@ -27,7 +27,7 @@ func WithWait(maxWait time.Duration, waiters int) Option {
 	if maxWait <= 0 || waiters <= 0 {
 		panic("ratelimit: WithWait needs a positive duration and number of waiters")
 	}
-	return func(l *Limiter) { l.maxWait, l.maxWaiters = maxWait, int64(waiters) }
+	return func(l *Limiter) { l.maxWait, l.maxWaiters = maxWait, waiters }
 }
 
 // WithRetryAfter sets how long a rejected client should wait. The default is

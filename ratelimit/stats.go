@@ -37,8 +37,8 @@ func (l *Limiter) Stats() Stats {
 	for i := busy; i < numResults; i++ {
 		s.Requests[results[i]] = l.decided[i].Load()
 	}
-	l.holds.describe(&s, l.slots)
-	s.Queued = int(min(l.waiters.Load(), l.maxWaiters))
+	l.holds.describe(&s)
+	s.Queued = int(l.waiters.Load())
 	s.LeaseDuration = sqllock.Histogram(l.holds.lengths.Snapshot())
 	s.TimeInQueue = sqllock.Histogram(l.queued.Snapshot())
 	return s

@@ -3,10 +3,17 @@ package sqllock
 import (
 	"context"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/waiting"
 )
 
 // A request comes to the key table. It is decided at once where the table knows
 // enough. Otherwise it waits for the source, or for another caller.
+
+// waitOf returns what a call wants that waits with this ctx.
+func waitOf(ctx context.Context) want {
+	return want{waits: true, rank: waiting.TermsOf(ctx).Rank}
+}
 
 // acquire acquires key, or waits for it. The request is reused, so that a call
 // which is decided at once allocates nothing for it.
@@ -150,7 +157,7 @@ func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
 		k = t.newKeyLocked(key.id())
 	}
 	k.own.named(key)
-	k.waiters = append(k.waiters, r)
+	k.insert(r)
 	r.states[i] = k
 	r.open++
 	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once

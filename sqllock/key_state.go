@@ -25,7 +25,7 @@ type keyState struct {
 	mode  lockMode  // from requested to the end: how the key is held
 	own   sourceKey // the source's value
 
-	waiters []*request // first come, first served
+	waiters []*request // in the order in which they are served: see insert
 	upTo    uint64     // while requested: the last call that came before the statement was sent
 
 	lock      *Lock // the holder, while held exclusively
@@ -123,6 +123,8 @@ type want struct {
 	waits bool // it stays in line until it gets a key; else it only tries
 	all   bool // all keys or none; else one of them. Such a request does not wait.
 
+	rank uint64 // of a request that waits: lower ranks are served first
+
 	attempt bool // one of several of a call, which counts once, at its end
 }
 
@@ -171,6 +173,24 @@ func (k *keyState) wantedMode() lockMode {
 		return r.mode
 	}
 	return exclusive
+}
+
+// insert puts r among the waiters: those that wait for the key exclusively
+// stand in order of rank, then of arrival. A request does not overtake one that
+// only tries, nor a reader, which have no rank.
+func (k *keyState) insert(r *request) {
+	i := len(k.waiters)
+	if r.waits && r.mode == exclusive {
+		for i > 0 && k.waiters[i-1].yields(r) {
+			i--
+		}
+	}
+	k.waiters = slices.Insert(k.waiters, i, r)
+}
+
+// yields reports whether r, which came before other, is served after it.
+func (r *request) yields(other *request) bool {
+	return r.rank > other.rank && r.waits && r.mode == exclusive
 }
 
 // drop removes r from the waiters.

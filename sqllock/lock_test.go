@@ -197,6 +197,35 @@ func TestPanicInOnEnd(t *testing.T) {
 	}
 }
 
+// A hook that panics does not keep the other locks of Locks from being
+// released. The panic goes on in the caller of Unlock.
+func TestPanicInOnEndOfSeveral(t *testing.T) {
+	t.Parallel()
+	for at := range 3 {
+		m := sqllock.NewMemory()
+		keys := []sqllock.Key{sqllock.ID(1), sqllock.ID(2), sqllock.ID(3)}
+		locks, err := m.TryLockAll(t.Context(), keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locks[at].OnEnd(func(error) { panic("metrics") })
+		func() {
+			defer func() {
+				if p := recover(); p != "metrics" {
+					t.Errorf("lock %d: recovered %v", at, p)
+				}
+			}()
+			_ = locks.Unlock()
+		}()
+		if err := locks.Unlock(); err != nil {
+			t.Errorf("lock %d: Unlock again: %v", at, err)
+		}
+		if _, err := m.TryLockAll(t.Context(), keys...); err != nil {
+			t.Errorf("lock %d: a key was not released: %v", at, err)
+		}
+	}
+}
+
 // Every hook is called, in the order in which the hooks were added.
 func TestSeveralOnEnd(t *testing.T) {
 	t.Parallel()

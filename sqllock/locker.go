@@ -109,13 +109,27 @@ func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context
 }
 
 // Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
-// does, and joins the errors of all.
+// does, and joins the errors of all. If a hook of OnEnd panics, all locks are
+// released first, and then Unlock panics with its value.
 func (ls Locks) Unlock() error {
-	errs := make([]error, len(ls))
-	var wg sync.WaitGroup
-	for i, l := range ls {
-		wg.Go(func() { errs[i] = l.Unlock() })
+	if len(ls) == 0 {
+		return nil
 	}
+	errs, panics := make([]error, len(ls)), make([]any, len(ls))
+	unlock := func(i int) {
+		defer func() { panics[i] = recover() }() // in a goroutine it would end the process
+		errs[i] = ls[i].Unlock()
+	}
+	var wg sync.WaitGroup
+	for i := range ls[1:] {
+		wg.Go(func() { unlock(i + 1) })
+	}
+	unlock(0)
 	wg.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
 	return errors.Join(errs...)
 }

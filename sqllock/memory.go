@@ -29,7 +29,7 @@ func (m *Memory) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // Lock waits for key until ctx ends. The first to come is the first to be
 // served.
 func (m *Memory) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquire(ctx, key, want{waits: true})
+	return m.table.acquire(ctx, key, waitOf(ctx))
 }
 
 // TryAny acquires the first free one of keys. It returns ErrHeld if none is
@@ -40,7 +40,7 @@ func (m *Memory) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 
 // LockAny waits until one of keys is free, or ctx ends.
 func (m *Memory) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.table.acquireAny(ctx, keys, want{waits: true})
+	return m.table.acquireAny(ctx, keys, waitOf(ctx))
 }
 
 // TryRLock acquires key for one of several readers, like [Session.TryRLock].
