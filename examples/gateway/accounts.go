@@ -11,12 +11,19 @@ import (
 	"strings"
 )
 
+// A plan is what a tenant has bought: how many requests may be in flight at a
+// time.
+type plan struct{ perKey, perTenant int }
+
+var plans = map[string]plan{"free": {1, 2}, "pro": {4, 20}}
+
 // An account is what an API key stands for. The limits count its ids, which the
 // client cannot choose.
 type account struct {
 	SHA256 string `json:"sha256"` // of the API key, in hexadecimal
 	ID     string `json:"id"`     // of the API key: not a secret
 	Tenant string `json:"tenant"`
+	Plan   string `json:"plan"` // one of plans
 }
 
 // accounts has the account of each API key, by the key's SHA-256. A real gateway
@@ -35,8 +42,9 @@ func readAccounts(name string) (accounts, error) {
 	}
 	table := make(accounts)
 	for _, a := range list {
-		if len(a.SHA256) != hex.EncodedLen(sha256.Size) || a.ID == "" || a.Tenant == "" {
-			return nil, errors.New("an account needs sha256, id and tenant")
+		_, known := plans[a.Plan]
+		if len(a.SHA256) != hex.EncodedLen(sha256.Size) || a.ID == "" || a.Tenant == "" || !known {
+			return nil, errors.New("an account needs sha256, id, tenant and a plan that is known")
 		}
 		table[strings.ToLower(a.SHA256)] = a
 	}
@@ -61,14 +69,31 @@ func (t accounts) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// keyID returns the id of the API key of a request.
-func keyID(ctx context.Context) (string, bool) {
+// accountFrom returns the account of a request that was authenticated.
+func accountFrom(ctx context.Context) (account, bool) {
 	a, ok := ctx.Value(accountKey{}).(account)
+	return a, ok
+}
+
+// The id that a request counts for on each level, and the limit there. A change of
+// plan holds from the next request on; it ends none.
+
+func keyID(ctx context.Context) (string, bool) {
+	a, ok := accountFrom(ctx)
 	return a.ID, ok
 }
 
-// tenantID returns the tenant of a request.
 func tenantID(ctx context.Context) (string, bool) {
-	a, ok := ctx.Value(accountKey{}).(account)
+	a, ok := accountFrom(ctx)
 	return a.Tenant, ok
+}
+
+func keyLimit(ctx context.Context, _ string) int {
+	a, _ := accountFrom(ctx)
+	return plans[a.Plan].perKey
+}
+
+func tenantLimit(ctx context.Context, _ string) int {
+	a, _ := accountFrom(ctx)
+	return plans[a.Plan].perTenant
 }

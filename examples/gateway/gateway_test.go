@@ -84,12 +84,19 @@ func (e *exchange) send(t *testing.T, text string) {
 // end lets the handler return.
 func (e *exchange) end() { close(e.do) }
 
-// table has the keys k1 to k6 of tenant a, and the key other of tenant b.
+// The plan of tenant a.
+const (
+	perKey    = 4
+	perTenant = 20
+)
+
+// table has the keys k1 to k6 of tenant a, and a key of tenant b with a smaller plan.
 func table() accounts {
 	table := make(accounts)
 	for key, tenant := range map[string]string{"k1": "a", "k2": "a", "k3": "a", "k4": "a", "k5": "a", "k6": "a", "other": "b"} {
 		sum := sha256.Sum256([]byte(key))
-		table[hex.EncodeToString(sum[:])] = account{ID: "id-" + key, Tenant: tenant}
+		plan := map[string]string{"a": "pro", "b": "free"}[tenant]
+		table[hex.EncodeToString(sum[:])] = account{ID: "id-" + key, Tenant: tenant, Plan: plan}
 	}
 	return table
 }
@@ -313,6 +320,18 @@ func TestTenant(t *testing.T) {
 	admitted(t, g, s, "k6")
 }
 
+// A plan has its own limit.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	_, e, _ := stream(t, g, s, "other")
+	resp, _ := begin(t, g, "other")
+	wantRejected(t, resp, "gateway-key")
+	e.end()
+	admitted(t, g, s, "other")
+}
+
 // The upstream learns the tenant, not the key. A client cannot be another tenant.
 func TestUpstreamGetsNoKey(t *testing.T) {
 	t.Parallel()
@@ -420,10 +439,11 @@ func TestAccountsFile(t *testing.T) {
 	t.Parallel()
 	sum := strings.Repeat("0", 64)
 	for text, ok := range map[string]bool{
-		`[{"sha256":"` + sum + `","id":"a","tenant":"t"}]`: true,
-		`[{"sha256":"` + sum + `","id":"a"}]`:              false,
-		`[{"sha256":"` + sum + `","tenant":"t"}]`:          false,
-		`[{"sha256":"00","id":"a","tenant":"t"}]`:          false,
+		`[{"sha256":"` + sum + `","id":"a","tenant":"t","plan":"pro"}]`:  true,
+		`[{"sha256":"` + sum + `","id":"a","tenant":"t","plan":"none"}]`: false,
+		`[{"sha256":"` + sum + `","id":"a","plan":"pro"}]`:               false,
+		`[{"sha256":"` + sum + `","tenant":"t","plan":"pro"}]`:           false,
+		`[{"sha256":"00","id":"a","tenant":"t","plan":"pro"}]`:           false,
 		`{}`: false,
 	} {
 		name := filepath.Join(t.TempDir(), "accounts")

@@ -31,10 +31,9 @@ import (
 )
 
 const (
-	perKey    = 4                // requests in flight for each API key
-	perTenant = 20               // requests in flight for all keys of a tenant
-	maxHold   = 30 * time.Minute // how long a request, a stream or a WebSocket may last
-	grace     = 20 * time.Second // how long they may go on after the instance was told to stop
+	mostPlaces = 20               // of any plan, on any level
+	maxHold    = 30 * time.Minute // how long a request, a stream or a WebSocket may last
+	grace      = 20 * time.Second // how long they may go on after the instance was told to stop
 )
 
 func main() { demo.Main(demo.Service{Gateway: gateway, Proxy: newProxy}) }
@@ -73,13 +72,18 @@ func gateway(ctx context.Context, d *demo.Gateway) error {
 	return serve(ctx, listener, handler, grace)
 }
 
-// limited puts the limits in front of next. A request has a place in both, or
-// is rejected with 429. While the database is away the response is 503.
+// limited puts the limits in front of next. A request gets a place on both levels
+// in one round trip, or is rejected with 429. While the database is away the
+// response is 503.
 func limited(locks sqllock.Locker, next http.Handler) http.Handler {
-	tenants := ratelimit.AtMost(perTenant, locks, "gateway-tenant", ratelimit.WithMaxHold(maxHold))
-	keys := ratelimit.AtMost(perKey, locks, "gateway-key", ratelimit.WithMaxHold(maxHold))
-	return httpmw.New(tenants, httpmw.FromContext(tenantID)).Handler(
-		httpmw.New(keys, httpmw.FromContext(keyID)).Handler(next))
+	perKey := ratelimit.AtMost(mostPlaces, locks, "gateway-key",
+		ratelimit.WithLimit(keyLimit), ratelimit.WithMaxHold(maxHold))
+	perTenant := ratelimit.AtMost(mostPlaces, locks, "gateway-tenant",
+		ratelimit.WithLimit(tenantLimit), ratelimit.WithMaxHold(maxHold))
+	return httpmw.NewStack([]httpmw.Level{
+		{Limiter: perKey, Key: httpmw.FromContext(keyID)},
+		{Limiter: perTenant, Key: httpmw.FromContext(tenantID)},
+	}).Handler(next)
 }
 
 // newProxy returns the reverse proxy. A stream may begin before its request has
@@ -107,9 +111,8 @@ func newReverseProxy(upstream *url.URL) *httputil.ReverseProxy {
 			r.SetURL(upstream)
 			r.SetXForwarded()
 			r.Out.Header.Del("Authorization") // the upstream gets no key of a client
-			if tenant, ok := tenantID(r.In.Context()); ok {
-				r.Out.Header.Set("X-Tenant", tenant)
-			}
+			tenant, _ := tenantID(r.In.Context())
+			r.Out.Header.Set("X-Tenant", tenant)
 		},
 		ModifyResponse: endTogether, // of WebSockets
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// The limits of the recipe.
+// The limits of the recipe's plan "pro".
 const (
 	perKey        = 4
 	perTenant     = 20
@@ -23,6 +23,7 @@ func writeAccounts(name string, n int) (keys []string, err error) {
 		SHA256 string `json:"sha256"`
 		ID     string `json:"id"`
 		Tenant string `json:"tenant"`
+		Plan   string `json:"plan"`
 	}
 	var list []account
 	run := rand.Text()[:8] // another run may use the same database
@@ -35,6 +36,7 @@ func writeAccounts(name string, n int) (keys []string, err error) {
 				SHA256: hex.EncodeToString(sum[:]),
 				ID:     fmt.Sprintf("%s-%d-%d", run, tenant, key),
 				Tenant: fmt.Sprintf("%s-%d", run, tenant),
+				Plan:   "pro",
 			})
 		}
 	}
