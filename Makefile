@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/browser internal/chaos)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway examples/gateway examples/gateway/caddy ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/browser internal/chaos)))
 
 # The systems that the root module must compile for, besides the one that runs
 # its tests.
