@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/coder/websocket"
 
@@ -312,6 +313,18 @@ func TestClosed(t *testing.T) {
 	wantProblem(t, get(t, "http://"+address+"/", "ada"), http.StatusServiceUnavailable)
 	if len(u.inside) > 0 {
 		t.Error("a request has reached the upstream")
+	}
+}
+
+// The Caddyfile of the example is one.
+func TestCaddyfile(t *testing.T) {
+	text, err := os.ReadFile("Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := adapt(t, string(text))
+	if err != nil || strings.Index(string(config), `"authentication"`) > strings.Index(string(config), `"latchkey"`) {
+		t.Errorf("%v, %s; want the limits behind authentication", err, config)
 	}
 }
 
