@@ -1,6 +1,6 @@
 // Package caddy is a module for Caddy that limits how many requests are in flight
-// at a time for each key, across all instances of Caddy and of other services that
-// use the same database. It is the directive latchkey of a Caddyfile:
+// at a time for each key. All instances share the limits, and so do other services
+// on the same database. It is the directive latchkey of a Caddyfile:
 //
 //	latchkey {
 //		database {env.DATABASE_URL}
