@@ -25,12 +25,13 @@ func (g *guard) errorInfo(reason string, l *ratelimit.Limiter) *errdetails.Error
 
 func limitName(l *ratelimit.Limiter) string { return strconv.Quote(string(l.Namespace())) }
 
-// limitText returns the sentence that names l, which is full.
-func limitText(l *ratelimit.Limiter) string {
-	if l.Limit() == 1 {
+// limitText returns the sentence that names l, which admits size calls and is
+// full.
+func limitText(l *ratelimit.Limiter, size int) string {
+	if size == 1 {
 		return "The limit " + limitName(l) + " admits one call at a time, and another call is in progress."
 	}
-	n := strconv.Itoa(l.Limit())
+	n := strconv.Itoa(size)
 	return "The limit " + limitName(l) + " admits " + n + " calls at a time, and " + n + " are in progress."
 }
 

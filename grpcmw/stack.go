@@ -16,9 +16,9 @@ type Level struct {
 }
 
 // UnaryStackInterceptor is [UnaryServerInterceptor] for several limits. It calls
-// the handler if the call gets a place on each of levels: for example one of its
-// user, one of its tenant and one of all. The call gets all places or none, in
-// one round trip ([ratelimit.AcquireAll]).
+// the handler if the call gets a place on each of levels. An example is a place
+// of its user, one of its tenant and one of the total. The call gets all places
+// or none, in one round trip ([ratelimit.AcquireAll]).
 //
 // The KeyFuncs are called in order, each once, before the first place is taken.
 // The error of one decides as [KeyFunc] says, and the later ones are not called.
@@ -26,8 +26,9 @@ type Level struct {
 // do. If all levels are bypassed, the call is not limited.
 //
 // If a level is full, the status names that level, in its text, its ErrorInfo
-// and its QuotaFailure. RetryInfo is that of this level. Put the level first that
-// should be named when several are full, mostly the narrowest.
+// and its QuotaFailure. RetryInfo is that of this level. If several are full, the
+// status names the first. Calls that wait take turns by the key of the first
+// level. So the first level is mostly the narrowest, such as that of the user.
 //
 // The loss of one lock ends the handler's context like the loss of all. In the
 // handler [sqllock.FromContext] returns the lock of the last level, and with

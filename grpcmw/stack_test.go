@@ -107,9 +107,13 @@ func TestStackStatus(t *testing.T) {
 					if got.Code() != tt.want || !slices.Equal(detailKinds(got), tt.details) || ran != (tt.want == codes.OK) {
 						t.Errorf("status %v with %v, the handler ran: %v; want %v with %v", got.Code(), detailKinds(got), ran, tt.want, tt.details)
 					}
-					for _, level := range levels {
-						if n := level.Limiter.Stats().Active; n > 0 {
-							t.Errorf("%d places of %s are left", n, level.Limiter.Namespace())
+					for i, level := range levels {
+						s := level.Limiter.Stats()
+						if s.Active > 0 {
+							t.Errorf("%d places of %s are left", s.Active, level.Limiter.Namespace())
+						}
+						if i != at && ran != (s.Requests[ratelimit.Admitted] == 1) {
+							t.Errorf("the handler ran: %v, and %s has admitted %d", ran, level.Limiter.Namespace(), s.Requests[ratelimit.Admitted])
 						}
 					}
 					if tt.log == "" {

@@ -27,12 +27,12 @@ var details = [reasons]string{
 }
 
 // busyDetail is the default detail of busy. It names the limit and its size.
-func busyDetail(l *ratelimit.Limiter) string {
+func busyDetail(l *ratelimit.Limiter, size int) string {
 	limit := "The limit " + strconv.Quote(string(l.Namespace())) + " admits "
-	if l.Limit() == 1 {
+	if size == 1 {
 		return limit + "one request at a time, and another request is in progress."
 	}
-	n := strconv.Itoa(l.Limit())
+	n := strconv.Itoa(size)
 	return limit + n + " requests at a time, and " + n + " are in progress."
 }
 
@@ -94,7 +94,7 @@ func (m *Middleware) makeProblems() {
 	}
 	m.problems[busy] = m.busyProblem(someFull)
 	for _, level := range m.levels {
-		m.fullLevels = append(m.fullLevels, m.busyProblem(busyDetail(level.Limiter)))
+		m.fullLevels = append(m.fullLevels, m.busyProblem(busyDetail(level.Limiter, level.Limiter.Limit())))
 	}
 }
 
@@ -119,22 +119,35 @@ func (m *Middleware) problemFor(why reason, err error) problem {
 		}
 	}
 	if why == busy {
-		if i := m.fullLevel(err); i >= 0 {
-			return m.fullLevels[i]
-		}
+		return m.problemOfFull(err)
 	}
 	return m.problems[why]
 }
 
-// fullLevel returns the index of the level that err, of the reason busy, names,
-// or -1. A single level is the one.
-func (m *Middleware) fullLevel(err error) int {
-	if len(m.levels) == 1 {
-		return 0
+// problemOfFull returns the problem of err, of the reason busy. With
+// [ratelimit.WithLimit] each id may have another.
+func (m *Middleware) problemOfFull(err error) problem {
+	i, size := m.full(err)
+	switch {
+	case i < 0:
+		return m.problems[busy]
+	case m.busyText == "" && size != m.levels[i].Limiter.Limit():
+		return m.busyProblem(busyDetail(m.levels[i].Limiter, size))
 	}
-	full := (*ratelimit.BusyError)(nil)
-	if !errors.As(err, &full) {
-		return -1
+	return m.fullLevels[i]
+}
+
+// full returns the index of the level that err, of the reason busy, names, and
+// how many requests the level admits. A single level is the one. If err names
+// none of several, i is -1.
+func (m *Middleware) full(err error) (i, size int) {
+	full := new(ratelimit.BusyError)
+	_ = errors.As(err, &full)
+	if len(m.levels) > 1 {
+		i = slices.IndexFunc(m.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace })
 	}
-	return slices.IndexFunc(m.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace })
+	if i >= 0 {
+		size = cmp.Or(full.Limit, m.levels[i].Limiter.Limit())
+	}
+	return i, size
 }

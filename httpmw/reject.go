@@ -56,13 +56,12 @@ func (m *Middleware) rejectedByHandler(w http.ResponseWriter, r *http.Request, e
 // setRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-10 for
 // the level that is full.
 func (m *Middleware) setRateLimit(h http.Header, err error, seconds int64) {
-	i := m.fullLevel(err)
+	i, size := m.full(err)
 	if i < 0 {
 		return
 	}
-	l := m.levels[i].Limiter
-	policy := policyName(string(l.Namespace()))
-	h.Set("RateLimit-Policy", policy+";q="+strconv.Itoa(l.Limit())+`;qu="concurrent-requests"`)
+	policy := policyName(string(m.levels[i].Limiter.Namespace()))
+	h.Set("RateLimit-Policy", policy+";q="+strconv.Itoa(size)+`;qu="concurrent-requests"`)
 	h.Set("RateLimit", policy+";r=0;t="+strconv.FormatInt(seconds, 10))
 }
 

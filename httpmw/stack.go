@@ -13,18 +13,20 @@ type Level struct {
 	Key     KeyFunc
 }
 
-// NewStack returns a Middleware that admits a request if it gets a place on
-// each of levels: for example one of its user, one of its tenant and one of all.
-// It gets all places or none, in one round trip ([ratelimit.AcquireAll]).
+// NewStack returns a Middleware that admits a request if it gets a place on each
+// of levels. An example is a place of its user, one of its tenant and one of the
+// total. The request gets all places or none, in one round trip
+// ([ratelimit.AcquireAll]).
 //
 // The KeyFuncs are called in order, each once, before the first place is taken.
 // The error of one decides as with [New], and the later ones are not called.
 // [ErrBypass] means that this level does not limit the request. The other levels
 // do. If all levels are bypassed, the request is not limited.
 //
-// If a level is full, the response names that level and has its Retry-After. Put
-// the level first that should be named when several are full, mostly the
-// narrowest.
+// If a level is full, the response names that level and has its Retry-After. If
+// several are full, it names the first. Requests that wait take turns by the id
+// of the first level. So the first level is mostly the narrowest, such as that of
+// the user.
 //
 // The loss of one lock ends the handler's context like the loss of all. In the
 // handler [sqllock.FromContext] returns the lock of the last level, and with

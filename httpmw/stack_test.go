@@ -88,9 +88,13 @@ func TestStackStatus(t *testing.T) {
 				if w.Code != tt.want || ran != (tt.want == http.StatusNoContent) {
 					t.Errorf("status %d, the handler ran: %v; want status %d", w.Code, ran, tt.want)
 				}
-				for _, level := range levels {
-					if n := level.Limiter.Stats().Active; n > 0 {
-						t.Errorf("%d places of %s are left", n, level.Limiter.Namespace())
+				for i, level := range levels {
+					s := level.Limiter.Stats()
+					if s.Active > 0 {
+						t.Errorf("%d places of %s are left", s.Active, level.Limiter.Namespace())
+					}
+					if i != at && ran != (s.Requests[ratelimit.Admitted] == 1) {
+						t.Errorf("the handler ran: %v, and %s has admitted %d", ran, level.Limiter.Namespace(), s.Requests[ratelimit.Admitted])
 					}
 				}
 				if !ran {

@@ -91,6 +91,10 @@ func (t *keyTable) placeLocked(r *request) {
 		t.placeAllLocked(r)
 		return
 	}
+	if r.each != nil {
+		t.placeEachLocked(r)
+		return
+	}
 	fresh := 0 // keys that no statement requests yet
 	var last *keyState
 	for i, key := range r.keys {
@@ -147,22 +151,4 @@ func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 		}
 	}
 	return mustWait
-}
-
-// lineUpLocked makes r a waiter of its key number i. k is the state of that
-// key, or nil if it has none yet.
-func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
-	key := r.keys[i]
-	if k == nil {
-		k = t.newKeyLocked(key.id())
-	}
-	k.own.named(key)
-	k.insert(r)
-	r.states[i] = k
-	r.open++
-	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
-		k.polling = false
-		k.timer.Stop()
-	}
-	return k
 }

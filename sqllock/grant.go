@@ -62,7 +62,7 @@ func (t *keyTable) grantLocked(k *keyState, r *request, key Key) {
 
 // newLockLocked returns a lock of k for the caller of r.
 func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
-	k.phase, k.polls = held, 0
+	k.phase, k.polls, k.pool = held, 0, nil
 	lock := &Lock{key: key, ctx: r.ctx, home: t, state: k, shared: k.mode == shared}
 	k.own.equip(lock)
 	if lock.shared {
@@ -75,6 +75,9 @@ func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
 
 // releaseLocked makes the source release the key of k.
 func (t *keyTable) releaseLocked(k *keyState) {
+	if k.pool != nil {
+		k.pool.released(k.place)
+	}
 	k.phase = releasing
 	t.source.giveBack(k)
 }
@@ -83,7 +86,13 @@ func (t *keyTable) releaseLocked(k *keyState) {
 // process, without the source. It may not after the time of handOver, nor when
 // the lease of the key has passed.
 func (t *keyTable) mayHandOverLocked(k *keyState, r *request, key Key) bool {
-	if !k.own.suits(key) || r.all || r.mode != k.mode {
+	return !r.all && r.each == nil && r.mode == k.mode && t.mayPassLocked(k, key)
+}
+
+// mayPassLocked reports whether k may pass under this name to another caller of
+// this process. See mayHandOverLocked.
+func (t *keyTable) mayPassLocked(k *keyState, key Key) bool {
+	if !k.own.suits(key) {
 		return false
 	}
 	if t.handOver == forever {

@@ -19,6 +19,8 @@ import (
 //   - A waiter is in the source's queue.
 //   - A set is its first waiter, and the response to another key of the set
 //     decides.
+//   - Its waiters are requests for one key of each of several groups, and the
+//     responses to other keys decide them.
 type keyState struct {
 	key   dialect.Key
 	phase phase
@@ -32,6 +34,10 @@ type keyState struct {
 	readers   map[*Lock]struct{}
 	admitting bool   // readers are being let in
 	reply     *reply // of the Unlock that waits, while releasing or freeing
+
+	reservedFor *request // while reserved
+	pool        *keyPool // of the wide group for which the key was taken; nil: none
+	place       int      // its place in that group
 
 	acquired time.Duration // since when the holder has it, or the first reader; without a registry: since the grant
 	since    time.Duration // since when this process has kept the key, from hand to hand; 0: it has not
@@ -56,7 +62,10 @@ type keyState struct {
 //	releasing → freeing    a statement takes the release along; Memory skips this phase
 //	freeing   → releasing  the statement has failed, and the key is still there
 //	freeing   → idle       freed
-//	held, releasing → idle  the connection is lost
+//	releasing → reserved  for a request for one key of each group
+//	reserved  → held      the request has got its other keys
+//	reserved  → releasing it has not, and no caller takes the key over
+//	held, releasing, reserved → idle  the connection is lost
 type phase uint8
 
 const (
@@ -66,6 +75,7 @@ const (
 	held                   // granted: to a lock, or to readers
 	releasing              // the next statement will give it back
 	freeing                // a statement under way gives it back
+	reserved               // granted, and kept for a request that waits for other keys
 )
 
 // A lockMode is how a key is held.
@@ -106,6 +116,8 @@ type request struct {
 	// For the registry, of a request that waits.
 	since   time.Duration
 	holding []heldLock // what its caller holds
+
+	each *eachRequest // of a request for one key of each of several groups; else nil
 
 	oneKey   [1]Key
 	oneState [1]*keyState
@@ -156,11 +168,11 @@ func (k *keyState) pending() bool {
 	return k.polling || slices.ContainsFunc(k.waiters, func(r *request) bool { return r.enqueued })
 }
 
-// first returns the request that gets the key next: the first waiter that is
-// not a set.
+// first returns the request that gets the key next: the first waiter that
+// wants this key and no other with it.
 func (k *keyState) first() *request {
 	for _, r := range k.waiters {
-		if !r.all {
+		if !r.all && r.each == nil {
 			return r
 		}
 	}

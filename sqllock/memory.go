@@ -110,6 +110,10 @@ func (m *Memory) take(k *keyState) {
 
 // takeGroup grants the first idle key of r, or all of them.
 func (m *Memory) takeGroup(r *request) {
+	if r.each != nil {
+		m.takeEach(r)
+		return
+	}
 	if r.all {
 		m.table.grantedAllLocked(r, r.fairShare(), 1)
 		return
@@ -120,6 +124,25 @@ func (m *Memory) takeGroup(r *request) {
 			return
 		}
 	}
+}
+
+// takeEach grants a candidate of each group of r, unless too many keys beyond a
+// group are held.
+func (m *Memory) takeEach(r *request) {
+	for g := range r.each.groups {
+		group := &r.each.groups[g]
+		if held, _ := m.table.takenBeyondLocked(group, nil, nil); held >= group.open && group.bounded() {
+			m.table.denyGroupLocked(r, g)
+			return
+		}
+	}
+	for i, k := range r.states {
+		if g := r.each.candidates[i].group; k != nil && r.each.groups[g].won == nil && r.each.groups[g].reserved == nil {
+			r.wonLocked(g, k)
+			m.table.requestedLocked(k, exclusive)
+		}
+	}
+	m.table.grantEachLocked(r, 1)
 }
 
 func (m *Memory) giveBack(k *keyState) { m.table.freedLocked(k, nil) }

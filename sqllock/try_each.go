@@ -3,24 +3,11 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/waiting"
 )
-
-// A GroupError reports that a group of TryEach had no key that was free. It
-// matches ErrHeld.
-type GroupError struct {
-	Group int // its index, from 0
-}
-
-func (e *GroupError) Error() string {
-	return fmt.Sprintf("sqllock: no key of group %d is free", e.Group)
-}
-
-// Is makes errors.Is(err, ErrHeld) hold.
-func (e *GroupError) Is(target error) bool { return target == ErrHeld }
 
 // TryEach acquires one key of each group, or none. Locks[i] is of groups[i].
 //
@@ -43,77 +30,92 @@ var (
 	errPairGroups = errors.New("sqllock: TryEach takes keys of a Namespace or of ID, not of Pair")
 )
 
-// checkGroups returns the error for groups that cannot be acquired.
-func checkGroups(groups [][]Key) error {
+// tryEach acquires one key of each group, or none.
+func (t *keyTable) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
+	if ctx.Err() != nil {
+		return nil, t.fail(ended(ctx), want{})
+	}
+	r := t.eaches.Get().(*request)
+	r.ctx = ctx
+	err := r.each.begin(groups, waiting.TermsOf(ctx).Beyond, &t.checked)
+	if err != nil {
+		err = t.fail(err, want{})
+	} else {
+		_, err = t.submit(r)
+	}
+	locks := r.locks
+	t.reuseRequest(r)
+	return locks, err
+}
+
+// begin prepares e for groups, or returns the error for groups that cannot be
+// acquired. It compares the keys of a wide group with the others only once: a
+// caller that acquires many times has the same slice each time.
+func (e *eachRequest) begin(groups [][]Key, beyond [][]int64, checked *checkedGroups) error {
 	if len(groups) == 0 {
 		return errNoGroups
 	}
-	groupOf := make(map[int64]int)
+	total := 0
 	for g, keys := range groups {
 		if len(keys) == 0 {
 			return errEmptyGroup
 		}
-		for _, key := range keys {
-			if key.space != dialect.Bigint {
-				return errPairGroups
-			}
-			if other, ok := groupOf[key.number]; ok && other != g {
-				return errTwoGroups
-			}
-			groupOf[key.number] = g
+		e.groups = slices.Grow(e.groups, 1)[:g+1]
+		group := &e.groups[g]
+		*group = eachGroup{keys: keys, width: len(keys), checked: checked.has(keys), later: group.later[:0], held: group.held[:0]}
+		if g < len(beyond) {
+			group.beyond = beyond[g]
+		}
+		if !group.checked {
+			total += len(keys)
+		}
+	}
+	e.numbers.reset(total)
+	for g := range e.groups {
+		if err := e.check(g); err != nil {
+			return err
+		}
+	}
+	for g := range e.groups {
+		if !e.groups[g].checked {
+			checked.add(e.groups[g].keys)
 		}
 	}
 	return nil
 }
 
-// tryEach acquires one key of each group, or none.
-func (t *keyTable) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
-	if err := checkGroups(groups); err != nil {
-		return nil, t.fail(err, want{})
+// check returns the error for group g, unless it was checked before.
+func (e *eachRequest) check(g int) error {
+	if e.groups[g].checked {
+		return nil
 	}
-	beyond := waiting.TermsOf(ctx).Beyond
-	var locks Locks
-	for g, keys := range groups {
-		lock, err := t.acquireAny(ctx, keys, want{attempt: true})
-		if err == nil {
-			locks = append(locks, lock)
-			if g < len(beyond) {
-				err = t.mayTake(ctx, keys, beyond[g])
-			}
+	for i := range e.groups[g].keys {
+		key := &e.groups[g].keys[i]
+		if key.space != dialect.Bigint {
+			return errPairGroups
 		}
-		if err != nil {
-			_ = locks.Unlock()
-			if errors.Is(err, ErrHeld) {
-				err = &GroupError{Group: g}
-			}
-			return nil, t.fail(err, want{})
+		if e.numbers.add(key.number, g) != g {
+			return errTwoGroups
 		}
-	}
-	return locks, t.fail(nil, want{})
-}
-
-// mayTake returns ErrHeld unless as many of keys are free, beside the one that
-// the caller has, as keys of beyond are held.
-func (t *keyTable) mayTake(ctx context.Context, keys []Key, beyond []int64) error {
-	var probes Locks
-	defer func() { _ = probes.Unlock() }()
-	missing := 0
-	for _, number := range beyond {
-		switch lock, err := t.acquire(ctx, ID(number), want{attempt: true}); {
-		case err == nil:
-			probes = append(probes, lock)
-		case errors.Is(err, ErrHeld):
-			missing++
-		default:
-			return err
-		}
-	}
-	for ; missing > 0; missing-- {
-		lock, err := t.acquireAny(ctx, keys, want{attempt: true})
-		if err != nil {
-			return err
-		}
-		probes = append(probes, lock)
 	}
 	return nil
+}
+
+// reuseRequest makes the memory of r, which is decided, available to others. If
+// a queue or a statement still knows r, it does not.
+func (t *keyTable) reuseRequest(r *request) {
+	t.mu.Lock()
+	known := r.enqueued || r.each.inBatch
+	t.mu.Unlock()
+	if known {
+		return
+	}
+	e := r.each
+	clear(r.keys)
+	*r = request{done: r.done, each: e, keys: r.keys[:0], states: r.states[:0]}
+	for g := range e.groups {
+		e.groups[g] = eachGroup{later: e.groups[g].later[:0], held: e.groups[g].held[:0]} // no caller's keys stay
+	}
+	e.groups, e.candidates = e.groups[:0], e.candidates[:0]
+	t.eaches.Put(r)
 }
