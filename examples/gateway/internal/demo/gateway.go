@@ -36,12 +36,14 @@ const (
 type process struct {
 	*subprocess.Process
 
-	url string
+	url         string
+	application string // the application_name of its connections
 }
 
-// startProcess starts a gateway, and waits until it serves.
-func startProcess(ctx context.Context, role string, g *Gateway) (*process, error) {
-	p, err := subprocess.Start(role, g)
+// startProcess starts a gateway, and waits until it serves. Its connections to
+// PostgreSQL are called application.
+func startProcess(ctx context.Context, role, application string, g *Gateway) (*process, error) {
+	p, err := subprocess.Start(role, g, "PGAPPNAME="+application)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +60,7 @@ func startProcess(ctx context.Context, role string, g *Gateway) (*process, error
 	select {
 	case address := <-line:
 		if address != "" {
-			return &process{p, "http://" + address}, nil
+			return &process{p, "http://" + address, application}, nil
 		}
 		err = errors.New("a gateway did not start")
 	case <-ctx.Done():

@@ -12,14 +12,14 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	report(&out, []Result{
-		{Kind: "locks", Broken: 4, After: []time.Duration{4 * time.Millisecond, 1e6, 3e6, 2e6}},
+		{Kind: "locks", Broken: 4, Freed: 5e6, After: []time.Duration{4 * time.Millisecond, 1e6, 3e6, 2e6}},
 		{Kind: "counters", Broken: 4, After: []time.Duration{1e6, 2e6, 3e6}},
 		{Kind: "nothing", Broken: 4},
 	})
 	want := map[string]string{
-		"locks":    "4 4 2ms 4ms 4ms 0",
-		"counters": "4 3 2ms never never 1",
-		"nothing":  "4 0 never never never 4",
+		"locks":    "4 5ms 4 2ms 4ms 4ms 0",
+		"counters": "4 - 3 2ms never never 1",
+		"nothing":  "4 - 0 never never never 4",
 	}
 	for line := range strings.Lines(out.String()) {
 		fields := strings.Fields(line)

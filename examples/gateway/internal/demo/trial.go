@@ -2,6 +2,8 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +24,7 @@ type Trial struct {
 type Result struct {
 	Kind   string          // what the gateways count with
 	Broken int             // streams that the kill has broken
+	Freed  time.Duration   // from the kill until PostgreSQL has freed all locks; 0 with Redis
 	After  []time.Duration // from the kill to the first token of a new stream; one for each place that was free again
 }
 
@@ -62,7 +65,7 @@ func Kill(ctx context.Context, t Trial) (r Result, err error) {
 
 	var gateways [2]*process
 	for i := range gateways {
-		p, err := startProcess(ctx, role, &Gateway{
+		p, err := startProcess(ctx, role, "gateway-"+rand.Text(), &Gateway{
 			DatabaseURL: t.DatabaseURL, Upstream: service.url, Accounts: accounts, Redis: t.Redis,
 		})
 		if err != nil {
@@ -78,8 +81,7 @@ func Kill(ctx context.Context, t Trial) (r Result, err error) {
 	if err := service.awaitInFlight(ctx, int64(t.Streams)); err != nil {
 		return r, err
 	}
-	r.After, err = t.kill(ctx, c, gateways, keys)
-	return r, err
+	return r, t.kill(ctx, &r, c, gateways, keys)
 }
 
 // fill uses all places of each key, half of them on each gateway. It checks that
@@ -104,17 +106,37 @@ func (t Trial) fill(ctx context.Context, c *client, gateways [2]*process, keys [
 	})
 }
 
-// kill kills the first gateway. Each of its clients then asks the second one.
-// kill returns when each new stream had its first token, counted from the kill.
-func (t Trial) kill(ctx context.Context, c *client, gateways [2]*process, keys []string) (after []time.Duration, err error) {
-	var mu sync.Mutex // protects after
+// kill kills the first gateway. Each of its clients then asks the second one. All
+// times in r count from the kill.
+func (t Trial) kill(ctx context.Context, r *Result, c *client, gateways [2]*process, keys []string) (err error) {
+	db, err := sql.Open("pgx", t.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if t.Redis == "" {
+		if held, err := heldBy(ctx, db, gateways[0].application); err != nil || held < t.Streams {
+			return errors.Join(fmt.Errorf("%d locks for %d streams on two levels", held, t.Streams/2), err)
+		}
+	}
+	freed := make(chan error, 1)
 	until := make(chan struct{})
 	begin := time.Now()
 	if err := gateways[0].Signal(os.Kill); err != nil {
-		return nil, err
+		return err
 	}
 	timer := time.AfterFunc(t.Wait, func() { close(until) })
 	defer timer.Stop()
+	go func() {
+		if t.Redis != "" {
+			freed <- nil
+			return
+		}
+		err := awaitFreed(ctx, db, gateways[0].application)
+		r.Freed = time.Since(begin)
+		freed <- err
+	}()
+	var mu sync.Mutex // protects r.After
 	err = together(t.Streams/2, func(i int) error {
 		err := c.insist(ctx, until, gateways[1].url, keys[i%len(keys)])
 		switch {
@@ -125,10 +147,10 @@ func (t Trial) kill(ctx context.Context, c *client, gateways [2]*process, keys [
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		after = append(after, time.Since(begin))
+		r.After = append(r.After, time.Since(begin))
 		return nil
 	})
-	return after, errors.Join(err, gateways[0].Kill())
+	return errors.Join(err, <-freed, gateways[0].Kill())
 }
 
 // together calls do(0) to do(n-1) at once, and returns their errors.
