@@ -65,6 +65,9 @@ func (c *connection) completeBatchLocked() bool {
 	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
 	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
+	if c.stats.keys > 0 {
+		c.slot.s.used = answered
+	}
 	return true
 }
 
