@@ -119,7 +119,9 @@ func newReverseProxy(upstream *url.URL) *httputil.ReverseProxy {
 			if r.Context().Err() != nil {
 				return // nothing is written: httpmw responds with 503 and Retry-After
 			}
-			if at, ok := errors.AsType[*net.OpError](err); ok {
+			if dns, ok := errors.AsType[*net.DNSError](err); ok {
+				err = errors.New(dns.Err) // without names
+			} else if at, ok := errors.AsType[*net.OpError](err); ok {
 				err = at.Err // without addresses
 			}
 			slog.Error("the upstream does not respond", "error", err)
