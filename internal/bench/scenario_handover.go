@@ -40,6 +40,7 @@ func handOver(ctx context.Context, b *bench) error {
 			{"the same without its socket", waiters.Unwatched},
 			{"pg_advisory_lock, a connection each", waiters.AdvisoryLock},
 		} {
+			orders := orders
 			orders.How = c.how
 			contestants = append(contestants, contestant{
 				name: c.name, variant: fmt.Sprintf("held for %v", hold), x: handOverProcesses * handOverKeys,
