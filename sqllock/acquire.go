@@ -154,8 +154,7 @@ func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
 	r.states[i] = k
 	r.open++
 	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
-		k.polling = false
-		k.timer.Stop()
+		t.endPauseLocked(k)
 	}
 	return k
 }

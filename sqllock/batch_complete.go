@@ -63,6 +63,7 @@ func (c *connection) completeBatchLocked() bool {
 	}
 	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
+	c.quiet = c.quietLocked()
 	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
 	return true
 }
@@ -120,6 +121,9 @@ func (c *connection) keepLocked(k *keyState) {
 // keyGrantedLocked notes that c holds k, and lets the table choose the caller.
 func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
 	c.keepLocked(k)
+	if k.busySince != 0 {
+		c.slot.s.foundLocked()
+	}
 	c.slot.s.table.grantedLocked(k, at)
 }
 

@@ -21,8 +21,7 @@ func (c *connection) run() {
 	defer close(c.stopped)
 	defer c.watch.stop()
 	defer c.session.Destroy()
-	every := c.slot.s.options.heartbeat
-	quiet := min(watchAfter, every)
+	every, quiet := c.slot.s.options.heartbeat, c.quiet
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	soon := true  // the timer fires within quiet
@@ -33,6 +32,7 @@ func (c *connection) run() {
 		case <-c.slot.wake:
 		case <-c.watch.readable():
 			due = true
+			c.rang()
 		case <-timer.C:
 			silent := now() - last
 			if silent < quiet {
@@ -54,10 +54,11 @@ func (c *connection) run() {
 		}
 		for c.round = beginRound(due); c.exchange(); {
 			last = now()
-			if !soon { // else it is left alone until it fires
-				timer.Reset(quiet)
+			if !soon || c.quiet < quiet { // else it is left alone until it fires
+				timer.Reset(c.quiet)
 				soon = true
 			}
+			quiet = c.quiet
 		}
 	}
 }

@@ -25,12 +25,13 @@ import (
 // such a moment, not by the keys ever seen.
 type keyTable struct {
 	source      source
-	handOver    time.Duration // how long a key may pass between callers of this process; 0: not at all; forever: without end
-	timeout     time.Duration // a try or an unlock fails after so long without an answer; 0: the source sees to that
-	onTimeout   func()        // called with mu held when the timeout has passed; may be nil
-	asyncUnlock bool          // Unlock does not wait for the source
-	registers   bool          // the source writes down who holds and who waits
-	noteAfter   time.Duration // a wait elsewhere is noted after so long; only if registers
+	handOver    time.Duration                  // how long a key may pass between callers of this process; 0: not at all; forever: without end
+	timeout     time.Duration                  // a try or an unlock fails after so long without an answer; 0: the source sees to that
+	onTimeout   func()                         // called with mu held when the timeout has passed; may be nil
+	listen      func(k *keyState) (heard bool) // called with mu held when k was denied to waiters: reports whether the source listens for its release; may be nil
+	asyncUnlock bool                           // Unlock does not wait for the source
+	registers   bool                           // the source writes down who holds and who waits
+	noteAfter   time.Duration                  // a wait elsewhere is noted after so long; only if registers
 
 	// For reuse. They belong to the table, not to the package: a channel made in
 	// the synctest bubble of one test is of no use to another.
@@ -39,12 +40,14 @@ type keyTable struct {
 
 	mu          sync.Mutex // protects what follows, and every key state and request; never held across I/O
 	keys        keyMap
-	free        []*keyState           // for reuse
-	calls       uint64                // calls so far: tells which came before a statement was sent
-	held        int                   // keys that the source has granted and not got back
-	waiting     int                   // calls that wait
-	calledBy    callTally             // calls that have ended
-	waitingSets map[*request]struct{} // for the registry: calls of LockAll that wait, and waits elsewhere
+	free        []*keyState            // for reuse
+	pausing     map[*keyState]struct{} // the keys whose timer runs
+	busy        int                    // keys with a busySince
+	calls       uint64                 // calls so far: tells which came before a statement was sent
+	held        int                    // keys that the source has granted and not got back
+	waiting     int                    // calls that wait
+	calledBy    callTally              // calls that have ended
+	waitingSets map[*request]struct{}  // for the registry: calls of LockAll that wait, and waits elsewhere
 	closed      bool
 	wakes       *[]chan struct{} // while a batch is completed: the callers to wake once mu is free; nil: wake at once
 }
@@ -130,7 +133,7 @@ func (plainKey) reset()         {}
 // newKeyTable returns an empty table for src, which may change its settings
 // before the first call.
 func newKeyTable(src source) *keyTable {
-	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap()}
+	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap(), pausing: make(map[*keyState]struct{})}
 	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	return t
@@ -157,8 +160,9 @@ func (t *keyTable) forgetLocked(k *keyState) {
 		return
 	}
 	t.keys.remove(k)
+	t.movedLocked(k)
 	if k.polling {
-		k.timer.Stop()
+		t.endPauseLocked(k)
 	}
 	k.own.reset()
 	*k = keyState{waiters: k.waiters, timer: k.timer, own: k.own}

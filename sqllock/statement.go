@@ -33,6 +33,9 @@ func (c *connection) prepare(limit int) statementKind {
 	if c.dead.Load() {
 		return noStatement
 	}
+	if c.slot.oldest != 0 || c.round.beat { // there will be a statement
+		t.pollAlongLocked()
+	}
 	for c.round.next < exchangeKeys {
 		kind := c.round.next
 		c.round.next++
@@ -61,6 +64,8 @@ func (c *connection) prepareLocked(kind statementKind) bool {
 		return c.prepareLookLocked()
 	case checkSecret:
 		return c.prepareSecretLocked()
+	case hearBells:
+		return c.prepareBellsLocked()
 	default:
 		return c.prepareRegistryLocked()
 	}
@@ -79,6 +84,8 @@ func (c *connection) send(kind statementKind) (err error) {
 		r.table, err = c.session.(dialect.Surveyor).LockTable()
 	case checkSecret:
 		r.refused, err = c.sendSecret()
+	case hearBells:
+		r.complete, err = c.session.(dialect.Listener).Listen(r.bells)
 	case writeRegistry:
 		err = c.session.(postgres.Registrar).Register(*c.slot.s.registrar.tables.Load(), r.register)
 	default:
@@ -109,6 +116,8 @@ func (c *connection) complete(kind statementKind, err error) bool {
 		beat = c.completeLook(err)
 	case checkSecret:
 		c.completeSecret(err)
+	case hearBells:
+		beat = c.completeBells(err)
 	default:
 		c.completeRegistry(err)
 	}
