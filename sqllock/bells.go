@@ -50,6 +50,7 @@ const (
 type bells struct {
 	wanted  map[dialect.Bell]*bell
 	changed bool          // the server does not know all that is wanted
+	told    int           // how many the server knows
 	useless int           // bells in a row that have brought no key
 	swept   time.Duration // when bells were last forgotten
 	retryAt time.Duration // none is wanted before that
@@ -140,7 +141,7 @@ func (c *connection) prepareBellsLocked() bool {
 		b.swept = at
 		b.forgetLocked(at - ringLinger)
 	}
-	if !b.changed {
+	if !b.changed || now() < b.retryAt {
 		return false
 	}
 	b.changed = false
@@ -149,6 +150,14 @@ func (c *connection) prepareBellsLocked() bool {
 		c.round.bells = append(c.round.bells, number)
 	}
 	return true
+}
+
+// marksLocked returns how many locks of the connection stand for bells at most.
+func (b *bells) marksLocked() int {
+	if b == nil || len(b.wanted)+b.told == 0 {
+		return 0
+	}
+	return 1 + max(len(b.wanted), b.told)
 }
 
 // forgetLocked forgets the bells that were not wanted since then.
@@ -172,10 +181,12 @@ func (c *connection) completeBells(err error) (beat bool) {
 	if c.dead.Load() {
 		return true
 	}
-	if err != nil {
-		*b = bells{wanted: make(map[dialect.Bell]*bell), retryAt: now() + ringPause}
+	if err != nil { // what the server knows is dropped after the pause
+		clear(b.wanted)
+		b.changed, b.retryAt = true, now()+ringPause
 		return beat
 	}
+	b.told = len(c.round.bells)
 	if !c.round.complete {
 		b.changed = true
 		return beat
