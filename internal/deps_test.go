@@ -3,8 +3,8 @@
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
 // sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
-// internal/joinkey and internal/wiring, and ratelimit reports to them by
-// internal/waiting. httpmw/idempotency is in front of httpmw.
+// internal/joinkey and internal/wiring, and ratelimit reports to them and asks
+// sqllock by internal/waiting. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 // ratelimit/otellatchkey and ratelimit/promlatchkey use public packages only, so
@@ -75,6 +75,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres",
 		"internal/dialect/usertx",
 		"internal/histogram",
+		"internal/waiting", // the terms of a Limiter, by context
 	},
 	"sqllock/cmd/latchkey": { // the command brings the drivers
 		"sqllock",

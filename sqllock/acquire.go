@@ -3,10 +3,17 @@ package sqllock
 import (
 	"context"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/waiting"
 )
 
 // A request comes to the key table. It is decided at once where the table knows
 // enough. Otherwise it waits for the source, or for another caller.
+
+// waitOf returns what a call wants that waits with this ctx.
+func waitOf(ctx context.Context) want {
+	return want{waits: true, rank: waiting.TermsOf(ctx).Rank}
+}
 
 // acquire acquires key, or waits for it. The request is reused, so that a call
 // which is decided at once allocates nothing for it.
@@ -84,6 +91,10 @@ func (t *keyTable) placeLocked(r *request) {
 		t.placeAllLocked(r)
 		return
 	}
+	if r.each != nil {
+		t.placeEachLocked(r)
+		return
+	}
 	fresh := 0 // keys that no statement requests yet
 	var last *keyState
 	for i, key := range r.keys {
@@ -140,21 +151,4 @@ func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 		}
 	}
 	return mustWait
-}
-
-// lineUpLocked makes r a waiter of its key number i. k is the state of that
-// key, or nil if it has none yet.
-func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
-	key := r.keys[i]
-	if k == nil {
-		k = t.newKeyLocked(key.id())
-	}
-	k.own.named(key)
-	k.waiters = append(k.waiters, r)
-	r.states[i] = k
-	r.open++
-	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
-		t.endPauseLocked(k)
-	}
-	return k
 }

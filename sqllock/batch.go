@@ -21,6 +21,8 @@ type batch struct {
 	singles   []*keyState // beside statement.Try
 	groups    []group     // beside statement.Any
 	sets      []group     // beside statement.All
+	eachParts []eachPart  // beside statement.Each
+	probes    int         // keys beyond groups about which the statement asks
 	settled   int         // how many of the locks that the batch may bring the response has decided
 	crowded   bool        // it had no room for all that was queued
 
@@ -29,6 +31,9 @@ type batch struct {
 	sent     time.Duration
 	sentBoot time.Duration // the same by the clock that goes on while the system is suspended
 	oldest   time.Duration // since when callers have waited
+
+	eachStates []*keyState   // memory for eachPart.states
+	eachKeys   []dialect.Key // memory for dialect.Group.Keys
 
 	wakes []chan struct{} // the callers to wake once the batch is completed
 }
@@ -44,6 +49,18 @@ type group struct {
 	request *request
 }
 
+// An eachPart is a group of such a request, as the batch requests it. The parts
+// of a request follow each other. A group that has reserved a key has no part.
+//
+// Invariant: each of states is in phase requested, as the keys of the batch
+// are.
+type eachPart struct {
+	request *request
+	group   int         // of the request
+	states  []*keyState // the candidates that this statement tries
+	all     bool        // they are all candidates of the group
+}
+
 // clear empties the batch for its next use.
 func (b *batch) clear() {
 	b.statement.Reset()
@@ -52,12 +69,15 @@ func (b *batch) clear() {
 	clear(b.singles)
 	clear(b.groups)
 	clear(b.sets)
+	clear(b.eachParts)
+	clear(b.eachStates)
+	b.eachParts, b.eachStates, b.eachKeys, b.probes = b.eachParts[:0], b.eachStates[:0], b.eachKeys[:0], 0
 	b.releases, b.singles, b.groups, b.sets = b.releases[:0], b.singles[:0], b.groups[:0], b.sets[:0]
 }
 
 // mayBring returns how many locks the batch may still bring.
 func (b *batch) mayBring() int {
-	n := len(b.singles) + len(b.groups) - b.settled
+	n := len(b.singles) + len(b.groups) + len(b.eachParts) - b.settled
 	for _, set := range b.sets {
 		n += len(set.keys)
 	}
@@ -67,10 +87,8 @@ func (b *batch) mayBring() int {
 // keys returns how many keys the batch requests and releases.
 func (b *batch) keys() int {
 	n := len(b.releases) + len(b.singles)
-	for _, groups := range [][]group{b.groups, b.sets} {
-		for _, g := range groups {
-			n += len(g.keys)
-		}
+	for keys := range b.allGroups {
+		n += len(keys)
 	}
 	return n
 }
@@ -98,12 +116,49 @@ func (b *batch) failLocked(t *keyTable, err error) {
 	for _, k := range b.singles {
 		t.denyTriesLocked(k, err)
 	}
+	for keys := range b.allGroups {
+		for _, k := range keys {
+			t.denyTriesLocked(k, err)
+		}
+	}
+}
+
+// cutEach takes the last parts off the batch again.
+func (b *batch) cutEach(parts, states int) {
+	clear(b.eachParts[parts:])
+	clear(b.eachStates[states:])
+	b.eachParts, b.eachStates = b.eachParts[:parts], b.eachStates[:states]
+}
+
+// keysOf returns the keys of states, in memory of the batch.
+func (b *batch) keysOf(states []*keyState) []dialect.Key {
+	from := len(b.eachKeys)
+	for _, k := range states {
+		b.eachKeys = append(b.eachKeys, k.key)
+	}
+	return b.eachKeys[from:len(b.eachKeys):len(b.eachKeys)]
+}
+
+// allGroups ranges over the keys that the batch requests together with others.
+func (b *batch) allGroups(yield func([]*keyState) bool) {
 	for _, groups := range [][]group{b.groups, b.sets} {
 		for _, g := range groups {
-			for _, k := range g.keys {
-				t.denyTriesLocked(k, err)
+			if !yield(g.keys) {
+				return
 			}
 		}
+	}
+	for _, p := range b.eachParts {
+		if !yield(p.states) {
+			return
+		}
+	}
+}
+
+// abandonEach notes that no response comes for the requests of the batch.
+func (b *batch) abandonEach() {
+	for _, p := range b.eachParts {
+		p.request.each.inBatch = false
 	}
 }
 

@@ -61,19 +61,12 @@ func (c *connection) completeBatchLocked() bool {
 		b.settled += len(g.keys)
 		c.completeSetLocked(g, b.statement.Missing[i], answered)
 	}
+	c.completeEachLocked(answered)
 	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
 	c.quiet = c.quietLocked()
 	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
 	return true
-}
-
-// answeredCrowdedLocked gives the calls for which the batch had no room the time
-// of a statement of their own. It began when the batch was sent.
-func (c *connection) answeredCrowdedLocked() {
-	if sl := c.slot; c.batch.crowded && sl.oldest != 0 {
-		sl.oldest = max(sl.oldest, c.batch.sent)
-	}
 }
 
 // completeGroupLocked notes that the key at won was granted, or none if won is
@@ -109,39 +102,4 @@ func (c *connection) completeSetLocked(g group, missing int, at time.Duration) {
 			c.keyUntestedLocked(k)
 		}
 	}
-}
-
-// keepLocked notes that c holds k from now on.
-func (c *connection) keepLocked(k *keyState) {
-	c.held++
-	own := sessionKeyOf(k)
-	own.conn, own.full = c, nil
-}
-
-// keyGrantedLocked notes that c holds k, and lets the table choose the caller.
-func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
-	c.keepLocked(k)
-	if k.busySince != 0 {
-		c.slot.s.foundLocked()
-	}
-	c.slot.s.table.grantedLocked(k, at)
-}
-
-// keyDeniedLocked notes that k was not granted: ErrHeld, or an error.
-func (c *connection) keyDeniedLocked(k *keyState, err error) {
-	c.slot.s.denyKeyLocked(k, err)
-}
-
-// keyUntestedLocked notes that the database has said nothing about k.
-func (c *connection) keyUntestedLocked(k *keyState) {
-	k.phase = idle
-	c.slot.s.table.continueLocked(k)
-}
-
-// keyFreedLocked notes that c does not hold k any more, because it was
-// released.
-func (c *connection) keyFreedLocked(k *keyState) {
-	c.held--
-	sessionKeyOf(k).conn = nil
-	c.slot.s.table.freedLocked(k, nil)
 }

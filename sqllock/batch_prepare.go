@@ -109,12 +109,6 @@ func (c *connection) addSingleLocked(k *keyState, m lockMode) {
 	c.batch.statement.Try = append(c.batch.statement.Try, k.dbKey())
 }
 
-// startLocked notes that the batch requests k on c.
-func (c *connection) startLocked(k *keyState, m lockMode) {
-	sessionKeyOf(k).slot = c.slot
-	c.slot.s.table.requestedLocked(k, m)
-}
-
 // prepareGroupsLocked adds the requests for one of several keys, or for all. A
 // key that two of them want goes to one, because the database would grant it to
 // the same session twice.
@@ -122,13 +116,21 @@ func (c *connection) startLocked(k *keyState, m lockMode) {
 // room is how many more keys may be requested, and set how many those of one
 // set may be. beyond is the error for the others.
 func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
-	sl, t := c.slot, c.slot.s.table
+	sl := c.slot
 	groups := sl.groups
 	sl.groups = nil
 	fits := c.session.Room() - len(c.batch.releases) - len(c.batch.singles)
 	for _, r := range groups {
 		r.enqueued = false
 		if r.decided {
+			continue
+		}
+		if r.each != nil {
+			if c.prepareEachLocked(r, &fits, room, &set, beyond) {
+				sl.postponeLocked(r)
+				continue
+			}
+			c.resumeOthersLocked(r)
 			continue
 		}
 		states := r.fairShare()
@@ -159,10 +161,16 @@ func (c *connection) prepareGroupsLocked(room, set int, beyond error) {
 		default:
 			sl.s.denyGroupLocked(r, states, beyond)
 		}
-		for _, k := range r.states { // what it could not take along
-			if k != nil && k.phase == idle && !k.pending() {
-				t.resumeLocked(k)
-			}
+		c.resumeOthersLocked(r)
+	}
+}
+
+// resumeOthersLocked requests the keys that the batch could not take along for
+// r.
+func (c *connection) resumeOthersLocked(r *request) {
+	for _, k := range r.states {
+		if k != nil && k.phase == idle && !k.pending() {
+			c.slot.s.table.resumeLocked(k)
 		}
 	}
 }

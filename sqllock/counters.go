@@ -64,6 +64,10 @@ func (n *callTally) count(err error) {
 	case context.Canceled, context.DeadlineExceeded:
 		n.canceled++
 	default:
+		if _, ok := err.(*GroupError); ok { //nolint:errorlint // as the others: not one that wraps it
+			n.denied++
+			return
+		}
 		n.failed++
 	}
 }

@@ -46,6 +46,19 @@ var (
 	ErrConfig = errors.New("sqllock: configuration is wrong")
 )
 
+// A GroupError reports that a group of TryEach had no key that was free. It
+// matches ErrHeld.
+type GroupError struct {
+	Group int // its index, from 0
+}
+
+func (e *GroupError) Error() string {
+	return fmt.Sprintf("sqllock: no key of group %d is free", e.Group)
+}
+
+// Is makes errors.Is(err, ErrHeld) hold.
+func (e *GroupError) Is(target error) bool { return target == ErrHeld }
+
 // ErrFenced is the error of [Fence] for a lock that is stale where the
 // transaction writes. Either a transaction of a later holder has been fenced
 // there, or the server there is not the one that granted the lock, or it has
@@ -67,6 +80,9 @@ var (
 	errReaders  = fmt.Errorf("sqllock: only PostgreSQL's advisory locks have readers' locks, TryRLock and RLock: %w", errors.ErrUnsupported)
 	errManyKeys = fmt.Errorf("%w: more keys at once than may be held (WithMaxHeld), or than a statement may carry (max_allowed_packet)", ErrCapacity)
 )
+
+// errManyGroups is the error for groups that no statement may carry.
+var errManyGroups = fmt.Errorf("%w: TryEach with more groups than locks may be held (WithMaxHeld), or with more keys beyond them than a statement asks about (1,024): use fewer levels, or limits closer to their bounds", ErrCapacity)
 
 // errNoKeys is the error of a call for several keys without any.
 var errNoKeys = errors.New("sqllock: TryAny, LockAny, TryLockAll and LockAll need a key at least")

@@ -145,7 +145,7 @@ func (s *fakeSession) sent() []dialect.Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.batches), func(b dialect.Batch) bool {
-		return len(b.Release)+len(b.Try)+len(b.Any)+len(b.All) == 0
+		return len(b.Release)+len(b.Try)+len(b.Any)+len(b.All)+len(b.Each) == 0
 	})
 }
 
@@ -153,7 +153,7 @@ func (s *fakeSession) sent() []dialect.Batch {
 func (s *fakeSession) Exchange(b *dialect.Batch) error {
 	s.mu.Lock()
 	s.batches = append(s.batches, dialect.Batch{
-		Release: slices.Clone(b.Release), Try: slices.Clone(b.Try), Any: slices.Clone(b.Any), All: slices.Clone(b.All),
+		Release: slices.Clone(b.Release), Try: slices.Clone(b.Try), Any: slices.Clone(b.Any), All: slices.Clone(b.All), Each: slices.Clone(b.Each),
 	})
 	before, after := s.before, s.after
 	s.mu.Unlock()
@@ -195,6 +195,9 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 	}
 	for _, set := range b.All {
 		b.Missing = append(b.Missing, locks.takeAll(s, set))
+	}
+	for request := range dialect.Requests(b.Each) {
+		locks.takeEach(s, request)
 	}
 }
 

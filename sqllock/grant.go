@@ -62,7 +62,7 @@ func (t *keyTable) grantLocked(k *keyState, r *request, key Key) {
 
 // newLockLocked returns a lock of k for the caller of r.
 func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
-	k.phase = held
+	k.phase, k.pool = held, nil
 	t.movedLocked(k)
 	lock := &Lock{key: key, ctx: r.ctx, home: t, state: k, shared: k.mode == shared}
 	k.own.equip(lock)
@@ -76,6 +76,9 @@ func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
 
 // releaseLocked makes the source release the key of k.
 func (t *keyTable) releaseLocked(k *keyState) {
+	if k.pool != nil {
+		k.pool.released(k.place)
+	}
 	k.phase = releasing
 	t.source.giveBack(k)
 }
@@ -84,7 +87,13 @@ func (t *keyTable) releaseLocked(k *keyState) {
 // process, without the source. It may not after the time of handOver, nor when
 // the lease of the key has passed.
 func (t *keyTable) mayHandOverLocked(k *keyState, r *request, key Key) bool {
-	if !k.own.suits(key) || r.all || r.mode != k.mode {
+	return !r.all && r.each == nil && r.mode == k.mode && t.mayPassLocked(k, key)
+}
+
+// mayPassLocked reports whether k may pass under this name to another caller of
+// this process. See mayHandOverLocked.
+func (t *keyTable) mayPassLocked(k *keyState, key Key) bool {
+	if !k.own.suits(key) {
 		return false
 	}
 	if t.handOver == forever {

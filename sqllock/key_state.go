@@ -19,19 +19,25 @@ import (
 //   - A waiter is in the source's queue.
 //   - A set is its first waiter, and the response to another key of the set
 //     decides.
+//   - Its waiters are requests for one key of each of several groups, and the
+//     responses to other keys decide them.
 type keyState struct {
 	key   dialect.Key
 	phase phase
 	mode  lockMode  // from requested to the end: how the key is held
 	own   sourceKey // the source's value
 
-	waiters []*request // first come, first served
+	waiters []*request // in the order in which they are served: see insert
 	upTo    uint64     // while requested: the last call that came before the statement was sent
 
 	lock      *Lock // the holder, while held exclusively
 	readers   map[*Lock]struct{}
 	admitting bool   // readers are being let in
 	reply     *reply // of the Unlock that waits, while releasing or freeing
+
+	reservedFor *request // while reserved
+	pool        *keyPool // of the wide group for which the key was taken; nil: none
+	place       int      // its place in that group
 
 	acquired time.Duration // since when the holder has it, or the first reader; without a registry: since the grant
 	since    time.Duration // since when this process has kept the key, from hand to hand; 0: it has not
@@ -57,7 +63,10 @@ type keyState struct {
 //	releasing → freeing    a statement takes the release along; Memory skips this phase
 //	freeing   → releasing  the statement has failed, and the key is still there
 //	freeing   → idle       freed
-//	held, releasing → idle  the connection is lost
+//	releasing → reserved  for a request for one key of each group
+//	reserved  → held      the request has got its other keys
+//	reserved  → releasing it has not, and no caller takes the key over
+//	held, releasing, reserved → idle  the connection is lost
 type phase uint8
 
 const (
@@ -67,6 +76,7 @@ const (
 	held                   // granted: to a lock, or to readers
 	releasing              // the next statement will give it back
 	freeing                // a statement under way gives it back
+	reserved               // granted, and kept for a request that waits for other keys
 )
 
 // A lockMode is how a key is held.
@@ -108,6 +118,8 @@ type request struct {
 	since   time.Duration
 	holding []heldLock // what its caller holds
 
+	each *eachRequest // of a request for one key of each of several groups; else nil
+
 	oneKey   [1]Key
 	oneState [1]*keyState
 }
@@ -123,6 +135,8 @@ type want struct {
 	mode  lockMode
 	waits bool // it stays in line until it gets a key; else it only tries
 	all   bool // all keys or none; else one of them. Such a request does not wait.
+
+	rank uint64 // of a request that waits: lower ranks are served first
 
 	attempt bool // one of several of a call, which counts once, at its end
 }
@@ -155,11 +169,11 @@ func (k *keyState) pending() bool {
 	return k.polling || slices.ContainsFunc(k.waiters, func(r *request) bool { return r.enqueued })
 }
 
-// first returns the request that gets the key next: the first waiter that is
-// not a set.
+// first returns the request that gets the key next: the first waiter that
+// wants this key and no other with it.
 func (k *keyState) first() *request {
 	for _, r := range k.waiters {
-		if !r.all {
+		if !r.all && r.each == nil {
 			return r
 		}
 	}
@@ -172,6 +186,24 @@ func (k *keyState) wantedMode() lockMode {
 		return r.mode
 	}
 	return exclusive
+}
+
+// insert puts r among the waiters: those that wait for the key exclusively
+// stand in order of rank, then of arrival. A request does not overtake one that
+// only tries, nor a reader, which have no rank.
+func (k *keyState) insert(r *request) {
+	i := len(k.waiters)
+	if r.waits && r.mode == exclusive {
+		for i > 0 && k.waiters[i-1].yields(r) {
+			i--
+		}
+	}
+	k.waiters = slices.Insert(k.waiters, i, r)
+}
+
+// yields reports whether r, which came before other, is served after it.
+func (r *request) yields(other *request) bool {
+	return r.rank > other.rank && r.waits && r.mode == exclusive
 }
 
 // drop removes r from the waiters.

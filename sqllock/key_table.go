@@ -37,6 +37,8 @@ type keyTable struct {
 	// the synctest bubble of one test is of no use to another.
 	requests sync.Pool // of *request
 	replies  sync.Pool // of *reply
+	eaches   sync.Pool // of *request for one key of each group
+	checked  checkedGroups
 
 	mu          sync.Mutex // protects what follows, and every key state and request; never held across I/O
 	keys        keyMap
@@ -47,6 +49,7 @@ type keyTable struct {
 	held        int                    // keys that the source has granted and not got back
 	waiting     int                    // calls that wait
 	calledBy    callTally              // calls that have ended
+	pools       map[int64]*keyPool     // of wide groups, by the number of their first key; nil: none
 	waitingSets map[*request]struct{}  // for the registry: calls of LockAll that wait, and waits elsewhere
 	closed      bool
 	wakes       *[]chan struct{} // while a batch is completed: the callers to wake once mu is free; nil: wake at once
@@ -135,6 +138,7 @@ func (plainKey) reset()         {}
 func newKeyTable(src source) *keyTable {
 	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap(), pausing: make(map[*keyState]struct{})}
 	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	t.eaches.New = func() any { return &request{done: make(chan struct{}, 1), each: &eachRequest{}} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
 	return t
 }

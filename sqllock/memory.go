@@ -29,7 +29,7 @@ func (m *Memory) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // Lock waits for key until ctx ends. The first to come is the first to be
 // served.
 func (m *Memory) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return m.table.acquire(ctx, key, want{waits: true})
+	return m.table.acquire(ctx, key, waitOf(ctx))
 }
 
 // TryAny acquires the first free one of keys. It returns ErrHeld if none is
@@ -40,7 +40,7 @@ func (m *Memory) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 
 // LockAny waits until one of keys is free, or ctx ends.
 func (m *Memory) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return m.table.acquireAny(ctx, keys, want{waits: true})
+	return m.table.acquireAny(ctx, keys, waitOf(ctx))
 }
 
 // TryRLock acquires key for one of several readers, like [Session.TryRLock].
@@ -110,6 +110,10 @@ func (m *Memory) take(k *keyState) {
 
 // takeGroup grants the first idle key of r, or all of them.
 func (m *Memory) takeGroup(r *request) {
+	if r.each != nil {
+		m.takeEach(r)
+		return
+	}
 	if r.all {
 		m.table.grantedAllLocked(r, r.fairShare(), 1)
 		return
@@ -120,6 +124,25 @@ func (m *Memory) takeGroup(r *request) {
 			return
 		}
 	}
+}
+
+// takeEach grants a candidate of each group of r, unless too many keys beyond a
+// group are held.
+func (m *Memory) takeEach(r *request) {
+	for g := range r.each.groups {
+		group := &r.each.groups[g]
+		if held, _ := m.table.takenBeyondLocked(group, nil, nil); held >= group.open && group.bounded() {
+			m.table.denyGroupLocked(r, g)
+			return
+		}
+	}
+	for i, k := range r.states {
+		if g := r.each.candidates[i].group; k != nil && r.each.groups[g].won == nil && r.each.groups[g].reserved == nil {
+			r.wonLocked(g, k)
+			m.table.requestedLocked(k, exclusive)
+		}
+	}
+	m.table.grantEachLocked(r, 1)
 }
 
 func (m *Memory) giveBack(k *keyState) { m.table.freedLocked(k, nil) }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/waiting"
 )
 
 // TestRandomSchedules makes random calls of every kind on two Sessions. Their
@@ -108,7 +110,15 @@ func randomCall(rng *random, s *Session, holders *holders) {
 		locks Locks
 		err   error
 	)
-	switch rng.intn(9) {
+	switch rng.intn(13) {
+	case 9:
+		locks, err = s.TryEach(ctx, [][]Key{ids(0, 1), ids(2, 3)})
+	case 10:
+		locks, err = s.TryEach(ctx, [][]Key{{key}, ids(10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21)})
+	case 11:
+		locks, err = s.TryEach(waiting.WithTerms(ctx, waiting.Terms{Beyond: [][]int64{nil, {11, 12}}}), [][]Key{ids(1, 0), ids(10, 2)})
+	case 12:
+		lock, err = s.LockAny(waiting.WithTerms(ctx, waiting.Terms{Rank: uint64(rng.intn(3))}), key, ID(3))
 	case 5:
 		lock, err = s.TryRLock(ctx, key)
 	case 6:
@@ -166,8 +176,11 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 		case k.phase == releasing && !slices.Contains(sessionKeyOf(k).conn.slot.releases, k):
 			t.Errorf("seed %d: a release is queued nowhere", seed)
 		}
-		if k.phase == held || k.phase == releasing || k.phase == freeing {
+		if k.phase == held || k.phase == releasing || k.phase == freeing || k.phase == reserved {
 			taken++
+		}
+		if (k.phase == reserved) != (k.reservedFor != nil) || k.phase == reserved && (k.reservedFor.decided || !k.reservedFor.each.has(k)) {
+			t.Errorf("seed %d: a key is reserved for no request", seed)
 		}
 		for _, r := range k.waiters {
 			if r.decided || !slices.Contains(r.states, k) {
@@ -180,9 +193,14 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 	}
 }
 
+// has reports whether the request has reserved k.
+func (e *eachRequest) has(k *keyState) bool {
+	return slices.ContainsFunc(e.groups, func(g eachGroup) bool { return g.reserved == k })
+}
+
 // moves reports whether k will make progress. That is so if a request is queued or
-// under way, or a timer runs. If the first waiter wants a set, it is so as well if
-// another key of the set makes progress.
+// under way, or a timer runs. If a waiter wants other keys with it, it is so as
+// well if one of those makes progress.
 func moves(k *keyState, behind []*keyState) bool {
 	switch {
 	case k.phase != idle:
@@ -193,7 +211,12 @@ func moves(k *keyState, behind []*keyState) bool {
 		return true
 	}
 	first := k.waiters[0]
-	return first.all && slices.ContainsFunc(first.states, func(other *keyState) bool { return other != k && moves(other, append(behind, k)) })
+	for _, first = range k.waiters {
+		if first.each == nil {
+			break
+		}
+	}
+	return (first.all || first.each != nil) && slices.ContainsFunc(first.states, func(other *keyState) bool { return other != nil && other != k && moves(other, append(behind, k)) })
 }
 
 // random is a source of random numbers for several goroutines.

@@ -40,11 +40,10 @@ func (c *connection) reconcile(err error) bool {
 		}
 	}
 	wanted := b.singles
-	for _, groups := range [][]group{b.groups, b.sets} {
-		for _, g := range groups {
-			wanted = append(wanted, g.keys...)
-		}
+	for keys := range b.allGroups {
+		wanted = append(wanted, keys...)
 	}
+	b.abandonEach()
 	b.settled = b.mayBring() // from here on c.held counts what it has brought
 	for _, k := range wanted {
 		if holds[k.dbKey()] {

@@ -35,7 +35,7 @@ func (s *Session) TryLock(ctx context.Context, key Key) (*Lock, error) {
 // that was not another holder: ErrUnavailable, ErrConfig, ErrCapacity or
 // ErrNotExclusive.
 func (s *Session) Lock(ctx context.Context, key Key) (*Lock, error) {
-	return s.table.acquire(ctx, key, want{waits: true})
+	return s.table.acquire(ctx, key, waitOf(ctx))
 }
 
 // TryAny acquires the first free one of keys, in one round trip for any number
@@ -48,7 +48,7 @@ func (s *Session) TryAny(ctx context.Context, keys ...Key) (*Lock, error) {
 // LockAny waits until one of keys is free, or ctx ends. Its errors are those of
 // Lock.
 func (s *Session) LockAny(ctx context.Context, keys ...Key) (*Lock, error) {
-	return s.table.acquireAny(ctx, keys, want{waits: true})
+	return s.table.acquireAny(ctx, keys, waitOf(ctx))
 }
 
 // TryRLock acquires key for one of several readers, without waiting. While

@@ -11,6 +11,23 @@ import (
 // How a request ends without a lock, and when the waiters of a key request it
 // again.
 
+// lineUpLocked makes r a waiter of its key number i. k is the state of that
+// key, or nil if it has none yet.
+func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
+	key := r.keys[i]
+	if k == nil {
+		k = t.newKeyLocked(key.id())
+	}
+	k.own.named(key)
+	k.insert(r)
+	r.states[i] = k
+	r.open++
+	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
+		t.endPauseLocked(k)
+	}
+	return k
+}
+
 // withdraw takes r off the table, unless it has been decided meanwhile. cause
 // is why its context ended. If it is nil, the table's timeout has passed.
 func (t *keyTable) withdraw(r *request, cause error) (*Lock, error) {
@@ -77,6 +94,9 @@ func (t *keyTable) decideLocked(r *request, lock *Lock, err error) {
 			t.continueLocked(k)
 		}
 	}
+	if r.each != nil {
+		t.returnReservedLocked(r)
+	}
 	if r.parked {
 		t.wakeLocked(r.done)
 	}
@@ -108,12 +128,17 @@ func (t *keyTable) continueLocked(k *keyState) {
 
 // resumeLocked requests k, which is idle and wanted.
 func (t *keyTable) resumeLocked(k *keyState) {
-	switch first := k.waiters[0]; {
-	case first.all && !first.ready(): // the answer to another of its keys decides
-	case len(first.keys) > 1 && !first.waits:
-		t.source.takeGroup(first)
-	default:
-		t.source.take(k)
+	for _, r := range k.waiters {
+		switch {
+		case r.each != nil && !r.readyEach(): // the answer to another of its keys decides
+			continue
+		case r.all && !r.ready(): // likewise
+		case r.each != nil, len(r.keys) > 1 && !r.waits:
+			t.source.takeGroup(r)
+		default:
+			t.source.take(k)
+		}
+		return
 	}
 }
 
@@ -180,9 +205,13 @@ func (t *keyTable) denyLocked(k *keyState, err error, concerns func(*request) bo
 			continue
 		}
 		k.drop(r)
-		r.states[slices.Index(r.states, k)] = nil
+		place := slices.Index(r.states, k)
+		r.states[place] = nil
 		r.open--
 		switch {
+		case r.each != nil && err == ErrHeld:
+			t.candidateDeniedLocked(r, place)
+			i = 0 // what followed may have changed the line
 		case r.open == 0 || r.all || err != ErrHeld:
 			t.decideLocked(r, nil, err)
 		case r.hasIdleKey():

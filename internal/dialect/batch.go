@@ -4,12 +4,14 @@ package dialect
 // responses to them. The session carries out the fields in their order.
 //
 // Invariant: after Exchange without an error, Won has an element for each of
-// Any, and Missing has one for each of All.
+// Any, and Missing has one for each of All. An exclusive key is in one place of
+// Try, Any, All and the Keys of Each.
 type Batch struct {
 	Release []Key   // give these back
 	Try     []Key   // then take each of these that is free
 	Any     [][]Key // then take the first free key of each group, whose keys share one Space
 	All     [][]Key // then take all keys of each set, or none
+	Each    []Group // then take one key of each group of a request, or none
 
 	NotHeld []Key // response: the keys of Release that the session did not hold
 	Busy    []Key // response: the keys of Try that another session holds
@@ -20,7 +22,7 @@ type Batch struct {
 // Reset empties b for its next use and keeps its memory.
 func (b *Batch) Reset() {
 	*b = Batch{
-		Release: b.Release[:0], Try: b.Try[:0], Any: b.Any[:0], All: b.All[:0],
+		Release: b.Release[:0], Try: b.Try[:0], Any: b.Any[:0], All: b.All[:0], Each: b.Each[:0],
 		NotHeld: b.NotHeld[:0], Busy: b.Busy[:0], Won: b.Won[:0], Missing: b.Missing[:0],
 	}
 }

@@ -1,5 +1,6 @@
-// Package waiting lets package ratelimit report to the middleware in front of
-// it that a request begins to wait.
+// Package waiting carries what package ratelimit says, by context, to its
+// neighbours. The middleware in front of it learns that a request begins to
+// wait. The engine below it learns the Terms of a request.
 package waiting
 
 import "context"

@@ -21,7 +21,9 @@ const (
 )
 
 // Exchange implements dialect.Session.
-func (s *session) Exchange(b *dialect.Batch) error { return dialect.InParts(b, s.exchange) }
+func (s *session) Exchange(b *dialect.Batch) error {
+	return dialect.InParts(b, s.exchange, s.heldByAny)
+}
 
 // exchange carries out a batch without sets.
 func (s *session) exchange(b *dialect.Batch) error {
@@ -44,6 +46,18 @@ func (s *session) Room() int {
 	)
 	dearest := len(s.appendGroup(nil, []dialect.Key{{}})) + digits
 	return max((s.limit-beside)/dearest, 1)
+}
+
+// heldByAny returns those of keys that any session holds.
+func (s *session) heldByAny(keys []dialect.Key) (held []dialect.Key, err error) {
+	for asked := range slices.Chunk(keys, min(heldAtOnce, s.Room())) {
+		some, err := s.answered(asked, ",IFNULL(IS_FREE_LOCK(", ")=0,1)")
+		if err != nil {
+			return nil, dialect.Fail(err)
+		}
+		held = append(held, some...)
+	}
+	return held, nil
 }
 
 // exchangeOf returns the expression that carries out b, releases first. It has
@@ -190,24 +204,30 @@ func (s *session) heldAmong(all []dialect.Key, atOnce int) (keys []dialect.Key, 
 
 // heldOf is heldAmong for one statement.
 func (s *session) heldOf(asked []dialect.Key) (held []dialect.Key, err error) {
+	return s.answered(asked, ",IFNULL(IS_USED_LOCK(", ")=CONNECTION_ID(),0)")
+}
+
+// answered returns those of keys for which the expression is true that has the
+// name of the lock between before and after.
+func (s *session) answered(keys []dialect.Key, before, after string) (yes []dialect.Key, err error) {
 	text := append(s.text[:0], "CONCAT(''"...)
-	for _, k := range asked {
-		text = append(text, ",IFNULL(IS_USED_LOCK("...)
+	for _, k := range keys {
+		text = append(text, before...)
 		text = s.names.appendName(text, k)
-		text = append(text, ")=CONNECTION_ID(),0)"...)
+		text = append(text, after...)
 	}
 	s.text = append(text, ')')
 	answer, err := s.ask(context.Background(), string(s.text))
 	if err != nil {
 		return nil, err
 	}
-	if len(answer) != len(asked) {
+	if len(answer) != len(keys) {
 		return nil, dialect.ErrNonsense
 	}
-	for i, k := range asked {
+	for i, k := range keys {
 		if answer[i] == done {
-			held = append(held, k)
+			yes = append(yes, k)
 		}
 	}
-	return held, nil
+	return yes, nil
 }

@@ -23,7 +23,9 @@ const (
 	_
 	tryAny
 	tryAll
-	single // the one part is one key, not an array: 10 to 15 µs cheaper
+	tryEach
+	tryEachBounded // the same, if keys beyond a group count
+	single         // the one part is one key, not an array: 10 to 15 µs cheaper
 
 	spaces = 4 // with readers' locks
 )
@@ -52,7 +54,9 @@ var parts = append(keyParts(),
 			FROM generate_series(1, 2 * missing - 3, 2) AS i) END
 		FROM (SELECT a, coalesce((SELECT (i + 1) / 2 FROM generate_series(1, cardinality(a), 2) AS i
 			WHERE NOT CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT 1), 0) AS missing
-			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS sets OFFSET 0) AS v)::text`, ""})
+			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS sets OFFSET 0) AS v)::text`, ""},
+	part{tryEach, eachColumn(false), ""},
+	part{tryEachBounded, eachColumn(true), ""})
 
 // keyParts returns the parts for single keys of each Space.
 //
@@ -125,6 +129,9 @@ func formOf(b *dialect.Batch) (f form) {
 	if len(b.All) > 0 {
 		f |= tryAll
 	}
+	if len(b.Each) > 0 {
+		f |= eachForm(b)
+	}
 	const bigint = (releaseKeys | tryKeys) * (1 | 1<<dialect.Shared)
 	if len(b.Release)+len(b.Try) == 1 && f&bigint == f {
 		f |= single
@@ -172,6 +179,12 @@ func readResponse(b *dialect.Batch, f form, row []driver.Value) error {
 			if !done {
 				keys, _ := keysOf(b, part.form)
 				noteFailed(b, part.form, keys[0].ID)
+			}
+			continue
+		}
+		if part.form&(tryEach|tryEachBounded) != 0 {
+			if err := readEach(eachOf(b, part.form), column); err != nil {
+				return err
 			}
 			continue
 		}

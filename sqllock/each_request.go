@@ -1,0 +1,296 @@
+package sqllock
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+// placeEachLocked is placeLocked for a request for one key of each group.
+func (t *keyTable) placeEachLocked(r *request) {
+	for g := range r.each.groups {
+		if group := &r.each.groups[g]; len(group.keys) > narrowGroup && !group.bounded() {
+			group.pool, group.width = t.poolLocked(group.keys), fewCandidates
+			group.first = group.pool.next % len(group.keys)
+		}
+		if !t.addCandidatesLocked(r, g) {
+			t.denyGroupLocked(r, g)
+		}
+		if r.decided {
+			return
+		}
+	}
+	t.sendEachLocked(r)
+}
+
+// denyGroupLocked decides r, because group g is full.
+func (t *keyTable) denyGroupLocked(r *request, g int) {
+	if !r.decided {
+		t.decideLocked(r, nil, &GroupError{Group: g})
+	}
+}
+
+// addCandidatesLocked reserves a key for group g, or adds candidates. It
+// reports whether the group has a key or a candidate, or r is decided.
+//
+// A key of the group is no candidate if this process holds it or waits for it.
+// Keys for which something is under way are candidates only when there are no
+// others.
+func (t *keyTable) addCandidatesLocked(r *request, g int) bool {
+	group := &r.each.groups[g]
+	fresh := 0
+	if t.reuseLocked(r, g) {
+		fresh = group.width // it is free, unless another process has taken it
+	}
+	for !r.decided && group.reserved == nil && fresh < group.width && group.seen < len(group.keys) {
+		place := group.first + group.seen
+		if place >= len(group.keys) {
+			place -= len(group.keys)
+		}
+		group.seen++
+		if t.considerLocked(r, g, place, group.bounded()) {
+			fresh++
+		}
+	}
+	if group.open == 0 {
+		t.considerAgainLocked(r, g, &group.later)
+	}
+	if group.open == 0 && r.parked { // callers may have changed places meanwhile
+		t.considerAgainLocked(r, g, &group.held)
+	}
+	if group.pool != nil {
+		group.pool.next = (group.first + group.seen) % len(group.keys) // the next caller begins behind these
+		group.width *= fewCandidates
+	}
+	return group.open > 0 || group.reserved != nil || r.decided
+}
+
+// considerAgainLocked considers the keys at places, which are lists of group g,
+// and empties the list. So no key is considered again and again.
+func (t *keyTable) considerAgainLocked(r *request, g int, places *[]int) {
+	for i := range len(*places) {
+		if !r.decided && r.each.groups[g].reserved == nil {
+			t.considerLocked(r, g, (*places)[i], true)
+		}
+	}
+	*places = (*places)[:0]
+}
+
+// considerLocked makes the key at this place a candidate of group g, or
+// reserves it. It reports whether the key is a candidate. If something is under
+// way for the key, it is one only if late is true.
+func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
+	group := &r.each.groups[g]
+	key := group.keys[place]
+	k := t.keys.of(key.id())
+	if k != nil {
+		switch {
+		case slices.Contains(k.waiters, r): // the same key again
+			return false
+		case k.phase == held:
+			group.held = append(group.held, place)
+			return false
+		case k.mayReserve(t, group, key):
+			t.reserveLocked(r, g, place, k)
+			return false
+		}
+		mustWait := k.mustWait(r)
+		if k.phase != idle || mustWait {
+			if err := t.source.away(k); err != nil {
+				t.decideLocked(r, nil, err)
+				return false
+			}
+		}
+		switch {
+		case mustWait:
+			return false
+		case k.phase != idle && !late:
+			group.later = append(group.later, place)
+			return false
+		}
+	}
+	r.keys, r.states, r.each.candidates = append(r.keys, key), append(r.states, nil), append(r.each.candidates, candidate{g, place})
+	group.open++
+	t.lineUpLocked(r, len(r.keys)-1, k)
+	return true
+}
+
+// mayReserve reports whether the key of k, which this process is releasing, may
+// pass to a request without the source. It may not if keys beyond the group
+// count, since only the source knows them.
+func (k *keyState) mayReserve(t *keyTable, group *eachGroup, key Key) bool {
+	return k.phase == releasing && len(k.waiters) == 0 && k.mode == exclusive && !group.bounded() &&
+		t.source.away(k) == nil && t.mayPassLocked(k, key)
+}
+
+// reserveLocked reserves the key of k for group g of r. The release of k, which
+// has not been sent, is taken back.
+func (t *keyTable) reserveLocked(r *request, g, place int, k *keyState) {
+	t.replyLocked(k, nil)
+	k.own.named(r.each.groups[g].keys[place])
+	k.phase, k.reservedFor = reserved, r
+	r.each.groups[g].reserved, r.each.groups[g].place = k, place
+}
+
+// returnReservedLocked passes the keys on that r, which is decided without
+// success, has reserved.
+func (t *keyTable) returnReservedLocked(r *request) {
+	for g := range r.each.groups {
+		k := r.each.groups[g].reserved
+		if k == nil {
+			continue
+		}
+		r.each.groups[g].reserved, k.reservedFor = nil, nil
+		if len(k.waiters) > 0 {
+			if first, key := k.waiters[0], k.firstKey(); t.mayHandOverLocked(k, first, key) {
+				t.reacquiredLocked(k)
+				t.grantLocked(k, first, key)
+				t.denyTriesLocked(k, ErrHeld)
+				continue
+			}
+		}
+		t.releaseLocked(k)
+	}
+}
+
+// sendEachLocked requests the candidates of r, if each group has a key or a
+// candidate that can be requested now. If r has reserved all keys, it is
+// granted.
+func (t *keyTable) sendEachLocked(r *request) {
+	switch {
+	case r.decided || r.enqueued:
+	case r.each.complete():
+		t.grantEachLocked(r, now())
+	case r.readyEach():
+		t.source.takeGroup(r)
+	}
+}
+
+// complete reports whether the request has reserved all keys.
+func (e *eachRequest) complete() bool {
+	return !slices.ContainsFunc(e.groups, func(g eachGroup) bool { return g.reserved == nil })
+}
+
+// readyEach reports whether each group of r has reserved a key, or has a
+// candidate that no statement requests.
+func (r *request) readyEach() bool {
+	if r.each.inBatch || r.decided {
+		return false
+	}
+	for g := range r.each.groups {
+		if group := &r.each.groups[g]; group.reserved == nil && r.idleOf(g) < group.needs() {
+			return false
+		}
+	}
+	return true
+}
+
+// needs returns how many candidates must be idle before they are requested.
+func (g *eachGroup) needs() int {
+	if g.whole {
+		return max(g.open, 1)
+	}
+	return 1
+}
+
+// candidateDeniedLocked notes that candidate i of r is denied. When a group has
+// none left, it gets others, or r is decided.
+func (t *keyTable) candidateDeniedLocked(r *request, i int) {
+	g := r.each.candidates[i].group
+	group := &r.each.groups[g]
+	group.open--
+	if group.open == 0 && !t.addCandidatesLocked(r, g) {
+		t.denyGroupLocked(r, g)
+	}
+	t.sendEachLocked(r)
+}
+
+// grantEachLocked gives r the keys that it has reserved, and those that the
+// source has granted at this time.
+func (t *keyTable) grantEachLocked(r *request, at time.Duration) {
+	r.locks = make(Locks, len(r.each.groups))
+	for g := range r.each.groups {
+		group := &r.each.groups[g]
+		k := group.won
+		if group.reserved != nil {
+			k = group.reserved
+			group.reserved, k.reservedFor = nil, nil
+			t.reacquiredLocked(k)
+		} else {
+			t.markHeldLocked(k, at)
+		}
+		r.locks[g] = t.newLockLocked(k, r, group.keys[group.place])
+		k.pool, k.place = group.pool, group.place
+		group.won = k
+	}
+	t.decideLocked(r, nil, nil)
+	for g := range r.each.groups {
+		if k := r.each.groups[g].won; len(k.waiters) > 0 {
+			t.denyTriesLocked(k, ErrHeld)
+		}
+		r.each.groups[g].won = nil
+	}
+}
+
+// wonLocked notes that the source has granted k to group g of r.
+func (r *request) wonLocked(g int, k *keyState) {
+	r.each.groups[g].won = k
+	r.each.groups[g].place = r.each.candidates[slices.Index(r.states, k)].place
+}
+
+// takenBeyondLocked returns how many keys beyond a group this process holds, and
+// appends the others, about which the database must be asked, to ask. freed
+// reports whether the statement under preparation releases a key.
+func (t *keyTable) takenBeyondLocked(g *eachGroup, ask []dialect.Key, freed func(*keyState) bool) (held int, _ []dialect.Key) {
+	for _, number := range g.beyond {
+		key := ID(number).id()
+		if k := t.keys.of(key); k == nil || k.phase == idle || k.phase == queued || k.phase == freeing && freed(k) {
+			ask = append(ask, key)
+		} else {
+			held++
+		}
+	}
+	return held, ask
+}
+
+// poolLocked returns the pool of a wide group, and forgets another one if there
+// are too many.
+func (t *keyTable) poolLocked(keys []Key) *keyPool {
+	first := keys[0].number
+	if p := t.pools[first]; p != nil {
+		return p
+	}
+	for other := range t.pools {
+		if len(t.pools) < maxPools {
+			break
+		}
+		delete(t.pools, other)
+	}
+	p := &keyPool{next: rand.N(len(keys))}
+	if t.pools == nil {
+		t.pools = make(map[int64]*keyPool)
+	}
+	t.pools[first] = p
+	return p
+}
+
+// reuseLocked prefers the keys of group g that this process has released last:
+// it reserves one whose release has not been sent, or makes one a candidate. It
+// reports whether there is a candidate.
+func (t *keyTable) reuseLocked(r *request, g int) bool {
+	group := &r.each.groups[g]
+	p := group.pool
+	if p == nil {
+		return false
+	}
+	for len(p.recent) > 0 && !r.decided && group.reserved == nil {
+		place := p.recent[len(p.recent)-1]
+		p.recent = p.recent[:len(p.recent)-1]
+		if place < len(group.keys) && t.considerLocked(r, g, place, false) {
+			return true
+		}
+	}
+	return false
+}
