@@ -21,6 +21,12 @@ import (
 // ringMax.
 
 const (
+	// A key wants a bell once it has been denied for bellAfter, times the number
+	// of such keys, or for bellAfterMax. Up to then polling is cheaper: the more
+	// keys wait, the more statements each of them shares.
+	bellAfter    = 16 * time.Millisecond
+	bellAfterMax = 500 * time.Millisecond
+
 	// ringMin is how long a connection with waiters is silent before its socket
 	// is watched, and so the least time between two statements for bells. It
 	// doubles up to ringMax with each ringPatience bells that bring no key.
@@ -32,61 +38,20 @@ const (
 	// server's lock table. Other keys are polled.
 	maxBells = 256
 
-	// ringLinger is how long a bell is kept after its last waiter, at least. A
+	// ringLinger is how long a bell is kept after it was last wanted, at least. A
 	// key that is waited for again and again keeps its bell.
 	ringLinger = 250 * time.Millisecond
-
-	// bellAfter, times the number of keys that wait.
-	bellAfter    = 16 * time.Millisecond
-	bellAfterMax = 500 * time.Millisecond
 
 	// ringPause is how long a connection does not listen after the server has
 	// refused to let it.
 	ringPause = 10 * time.Second
 )
 
-// bells are those that a connection listens to, or should. table.mu protects
-// them.
-type bells struct {
-	wanted  map[dialect.Bell]*bell
-	changed bool          // the server does not know all that is wanted
-	told    int           // how many the server knows
-	useless int           // bells in a row that have brought no key
-	swept   time.Duration // when bells were last forgotten
-	retryAt time.Duration // none is wanted before that
-}
-
-// A bell is one that is wanted.
-type bell struct {
-	last  time.Duration // when a key of it was last denied to waiters
-	heard bool          // the server has confirmed it
-}
-
-// newBells returns no bells, or nil if session or the watch on its socket hears
-// none.
-func newBells(session dialect.Session, w *watch) *bells {
-	if _, ok := session.(dialect.Listener); !ok || w == nil {
-		return nil
-	}
-	return &bells{wanted: make(map[dialect.Bell]*bell)}
-}
-
-// bellsLocked returns the bells of the first connection, or nil.
-func (s *Session) bellsLocked() *bells {
-	if c := s.slots[0].conn; c != nil {
-		return c.bells
-	}
-	return nil
-}
-
-// listenLocked notes that k was denied to its waiters, so its bell is wanted. It
+// listenLocked notes that k was denied to its waiters, who may want its bell. It
 // reports whether the bell is heard.
 func (s *Session) listenLocked(k *keyState) (heard bool) {
 	b, at := s.bellsLocked(), now()
-	if b == nil || at < b.retryAt || s.room.tight {
-		return false
-	}
-	if at-k.busySince < min(time.Duration(s.table.busy)*bellAfter, bellAfterMax) {
+	if b == nil || at < b.retryAt || s.room.tight || at-k.busySince < min(time.Duration(s.table.busy)*bellAfter, bellAfterMax) {
 		return false
 	}
 	number := dialect.BellOf(k.key)
@@ -100,13 +65,6 @@ func (s *Session) listenLocked(k *keyState) (heard bool) {
 	}
 	one.last = at
 	return one.heard
-}
-
-// foundLocked notes that a key which was denied to waiters is granted now.
-func (s *Session) foundLocked() {
-	if b := s.bellsLocked(); b != nil {
-		b.useless = 0
-	}
 }
 
 // rang acts on something that has arrived on the idle socket. It is a bell, or
@@ -152,44 +110,24 @@ func (c *connection) prepareBellsLocked() bool {
 	return true
 }
 
-// marksLocked returns how many locks of the connection stand for bells at most.
-func (b *bells) marksLocked() int {
-	if b == nil || len(b.wanted)+b.told == 0 {
-		return 0
-	}
-	return 1 + max(len(b.wanted), b.told)
-}
-
-// forgetLocked forgets the bells that were not wanted since then.
-func (b *bells) forgetLocked(then time.Duration) {
-	for number, one := range b.wanted {
-		if one.last < then {
-			delete(b.wanted, number)
-			b.changed = true
-		}
-	}
-}
-
 // completeBells notes which bells are heard. Their keys may have been released
-// just before that, so all keys that wait are requested. It reports whether the
-// statement was a heartbeat.
-func (c *connection) completeBells(err error) (beat bool) {
-	beat = c.completeAside(err)
+// just before that, so all keys that wait are requested.
+func (c *connection) completeBells(err error) {
 	t, b := c.slot.s.table, c.bells
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.dead.Load() {
-		return true
+		return
 	}
 	if err != nil { // what the server knows is dropped after the pause
 		clear(b.wanted)
 		b.changed, b.retryAt = true, now()+ringPause
-		return beat
+		return
 	}
 	b.told = len(c.round.bells)
 	if !c.round.complete {
 		b.changed = true
-		return beat
+		return
 	}
 	for _, number := range c.round.bells {
 		if one := b.wanted[number]; one != nil {
@@ -197,5 +135,4 @@ func (c *connection) completeBells(err error) (beat bool) {
 		}
 	}
 	t.pollAllLocked()
-	return beat
 }

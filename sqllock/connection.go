@@ -212,7 +212,7 @@ func (c *connection) keepLocked(k *keyState) {
 func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
 	c.keepLocked(k)
 	if k.busySince != 0 {
-		c.slot.s.foundLocked()
+		c.slot.s.bellsLocked().foundLocked()
 	}
 	c.slot.s.table.grantedLocked(k, at)
 }

@@ -7,10 +7,6 @@ import (
 // The goroutine of a connection: it sends what is queued, and a heartbeat while
 // nothing is.
 
-// watchAfter is how long a connection is silent before its socket is watched.
-// While there is traffic, that notices a closed connection by itself.
-const watchAfter = 20 * time.Millisecond
-
 // run sends statements until c is dead. It alone uses the session, and ends it.
 //
 // It waits for the first of these: something is queued, the socket has

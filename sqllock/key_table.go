@@ -28,7 +28,7 @@ type keyTable struct {
 	handOver    time.Duration                  // how long a key may pass between callers of this process; 0: not at all; forever: without end
 	timeout     time.Duration                  // a try or an unlock fails after so long without an answer; 0: the source sees to that
 	onTimeout   func()                         // called with mu held when the timeout has passed; may be nil
-	listen      func(k *keyState) (heard bool) // called with mu held when k was denied to waiters: reports whether the source listens for its release; may be nil
+	listen      func(k *keyState) (heard bool) // called with mu held when k was denied to waiters; reports whether the source listens for its release; may be nil
 	asyncUnlock bool                           // Unlock does not wait for the source
 	registers   bool                           // the source writes down who holds and who waits
 	noteAfter   time.Duration                  // a wait elsewhere is noted after so long; only if registers
@@ -61,10 +61,6 @@ const (
 	// fairness is how long the callers of one process may hand a key to each
 	// other. Then it goes through the database, so that other processes get it.
 	fairness = time.Second
-
-	// yieldFor is how long a process then stays away from the key. It is longer
-	// than the pause between two attempts of a waiter in another process.
-	yieldFor = pollMax + pollMax/4
 
 	maxFree = 1024 // key states kept for reuse
 )
@@ -172,6 +168,21 @@ func (t *keyTable) forgetLocked(k *keyState) {
 	*k = keyState{waiters: k.waiters, timer: k.timer, own: k.own}
 	if len(t.free) < maxFree {
 		t.free = append(t.free, k)
+	}
+}
+
+// endPauseLocked stops the timer of k, which runs.
+func (t *keyTable) endPauseLocked(k *keyState) {
+	k.polling = false
+	k.timer.Stop()
+	delete(t.pausing, k)
+}
+
+// movedLocked notes that the key of k is granted, or that nobody waits for it.
+func (t *keyTable) movedLocked(k *keyState) {
+	if k.busySince != 0 {
+		k.busySince = 0
+		t.busy--
 	}
 }
 

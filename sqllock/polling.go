@@ -1,6 +1,9 @@
 package sqllock
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // When the waiters of a key that another process holds request it again.
 //
@@ -20,6 +23,11 @@ const (
 	// longer if many keys are denied: perWaited for each.
 	alongAfter = 2 * time.Millisecond
 	perWaited  = 50 * time.Microsecond
+
+	// yieldFor is how long a process stays away from a key that its callers have
+	// handed to each other for the time of fairness. It is longer than the pause
+	// between two attempts of a waiter in another process that hears no bell.
+	yieldFor = pollMax + pollMax/4
 )
 
 // pollBusyLocked lets the waiters of k, which another process holds, pause.
@@ -36,14 +44,6 @@ func (t *keyTable) pollBusyLocked(k *keyState) {
 	k.alongAt = at + max(alongAfter, time.Duration(t.busy)*perWaited)
 }
 
-// movedLocked notes that the key of k is granted, or that nobody waits for it.
-func (t *keyTable) movedLocked(k *keyState) {
-	if k.busySince != 0 {
-		k.busySince = 0
-		t.busy--
-	}
-}
-
 // pollAfterLocked makes the first waiter of k request it again after a pause,
 // which nothing cuts short unless the caller sets alongAt.
 func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
@@ -58,13 +58,6 @@ func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
 		defer t.mu.Unlock()
 		t.pollLocked(k)
 	})
-}
-
-// endPauseLocked stops the timer of k, which runs.
-func (t *keyTable) endPauseLocked(k *keyState) {
-	k.polling = false
-	k.timer.Stop()
-	delete(t.pausing, k)
 }
 
 // pollLocked requests k again, if the pause has not been cut short meanwhile.
@@ -99,4 +92,10 @@ func (t *keyTable) pollAllLocked() {
 			t.pollLocked(k)
 		}
 	}
+}
+
+// jitter takes up to a half off d, so that the waiters for one thing do not all
+// come at once.
+func jitter(d time.Duration) time.Duration {
+	return d - rand.N(d/2+1)
 }

@@ -117,7 +117,8 @@ func (c *connection) complete(kind statementKind, err error) bool {
 	case checkSecret:
 		c.completeSecret(err)
 	case hearBells:
-		beat = c.completeBells(err)
+		beat = c.completeAside(err)
+		c.completeBells(err)
 	default:
 		c.completeRegistry(err)
 	}

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -232,10 +231,4 @@ const (
 // pollPause returns how long to wait before the nth attempt at a busy set.
 func pollPause(n int) time.Duration {
 	return jitter(min(pollMin<<min(n, 10), pollMax))
-}
-
-// jitter takes up to a half off d, so that the waiters for one thing do not all
-// come at once.
-func jitter(d time.Duration) time.Duration {
-	return d - rand.N(d/2+1)
 }
