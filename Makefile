@@ -8,7 +8,7 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/browser internal/chaos)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey sqllock/pgxlatchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/browser internal/chaos)))
 
 # The systems that the root module must compile for, besides the one that runs
 # its tests.
@@ -89,8 +89,9 @@ cover: deps ## run the tests, and print the coverage of each function
 	$(GO) test -coverprofile coverage.out -coverpkg ./... ./...
 	@$(GO) tool cover -func coverage.out
 
-deps: ## find PostgreSQL, PgBouncer, MariaDB and Redis, and install what is missing
+deps: ## find PostgreSQL, PgBouncer, MariaDB, Redis, and drivers of Python and Node, and install what is missing
 	@sh internal/pgtest/deps.sh
+	@sh internal/pages/languages/deps.sh
 
 clean: ## remove the files of builds and tests, including pgtest's templates and fetched servers
 	rm -rf bin coverage.out

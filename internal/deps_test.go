@@ -7,8 +7,9 @@
 // sqllock by internal/waiting. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
-// ratelimit/otellatchkey and ratelimit/promlatchkey use public packages only, so
-// that a program may combine any of their versions (docs/decisions/0029).
+// ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
+// packages only, so that a program may combine any of their versions
+// (docs/decisions/0029).
 //
 // internal/dialect has a road of its own:
 //
@@ -111,9 +112,10 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"sqllock/shard":     {"sqllock", "internal/waiting"},
-	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
-	"ratelimit":         {"sqllock", "internal/histogram", "internal/waiting"},
+	"sqllock/pgxlatchkey": {"sqllock", "github.com/jackc/pgx"}, // for users of pgx's own interface
+	"sqllock/shard":       {"sqllock", "internal/waiting"},
+	"sqllock/watermark":   {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
+	"ratelimit":           {"sqllock", "internal/histogram", "internal/waiting"},
 	"ratelimit/otellatchkey": {
 		"ratelimit",
 		"sqllock",
@@ -183,7 +185,7 @@ func offence(path, imported string) string {
 	case test:
 		return "" // tests import pgtest, drivers and each other's packages
 	case slices.ContainsFunc(drivers, func(d string) bool { return within(imported, d) }) &&
-		!within(pkg, "internal") && !within(pkg, "examples") && !within(pkg, "sqllock/cmd"):
+		!within(pkg, "internal") && !within(pkg, "examples") && !within(pkg, "sqllock/cmd") && pkg != "sqllock/pgxlatchkey":
 		return "only the user imports a driver"
 	}
 	from, to := layerOf(pkg), layerOf(ours)
@@ -316,6 +318,10 @@ func TestOffence(t *testing.T) {
 		{"sqllock/lockwatch/a.go", module + "/sqllock", true},
 		{"sqllock/lockwatch/a.go", module + "/internal/dialect", true},
 		{"sqllock/lockwatch/a.go", module + "/ratelimit", false},
+		{"sqllock/pgxlatchkey/a.go", module + "/sqllock", true},
+		{"sqllock/pgxlatchkey/a.go", module + "/internal/dialect", false},
+		{"sqllock/pgxlatchkey/a.go", "github.com/jackc/pgx/v5/pgxpool", true},
+		{"sqllock/pgxlatchkey/a.go", "github.com/lib/pq", false},
 		{"sqllock/lockdoctor/a.go", module + "/sqllock/lockwatch", true},
 		{"sqllock/lockdoctor/a.go", module + "/internal/dialect/choose", true},
 		{"sqllock/lockdoctor/a.go", module + "/httpmw/idempotency", false},

@@ -61,3 +61,11 @@ func TestPerTxConforms(t *testing.T) {
 		}))
 	})
 }
+
+func TestPerTxFuncConforms(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver, dsn string) {
+		lockertest.Run(t, databaseFleet(t, driver, dsn, func(_ *testing.T, db *sql.DB) sqllock.Locker {
+			return perTxFunc(db)
+		}))
+	})
+}

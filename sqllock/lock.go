@@ -3,7 +3,6 @@ package sqllock
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"sync"
 	"sync/atomic"
 
@@ -26,7 +25,7 @@ type Lock struct {
 	home  home
 	life  lifeline  // of a Session's lock: its connection; else nil
 	state *keyState // its place in the table
-	tx    *sql.Tx   // of a TxLocker's lock; else nil
+	tx    *txHolder // of a TxLocker's lock; else nil
 
 	shared bool // it is one of several readers'
 

@@ -23,6 +23,7 @@ var (
 	transaction   = dbtest.Transaction
 	connection    = dbtest.Conn
 	mustLock      = dbtest.Lock
+	unlock        = dbtest.Unlock
 	create        = dbtest.Create
 	execute       = dbtest.Execute
 	number        = dbtest.Number

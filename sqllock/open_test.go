@@ -40,8 +40,10 @@ func TestOpenRefusesStandby(t *testing.T) {
 		dsn := standby.DSN("")
 		db := open(t, driver, dsn)
 		rejects(t, db, dsn, sqllock.ErrNotExclusive, "connect to the primary")
-		if _, err := sqllock.PerTx(db).TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) {
-			t.Errorf("%s: PerTx on a standby: %v, want ErrNotExclusive", driver, err)
+		for name, locks := range map[string]sqllock.Locker{"PerTx": sqllock.PerTx(db), "PerTxFunc": perTxFunc(db)} {
+			if _, err := locks.TryLock(t.Context(), sqllock.ID(1)); !errors.Is(err, sqllock.ErrNotExclusive) {
+				t.Errorf("%s: %s on a standby: %v, want ErrNotExclusive", driver, name, err)
+			}
 		}
 	}
 }
@@ -150,6 +152,7 @@ func TestOpenMisuse(t *testing.T) {
 		"Open":       func() { _, _ = sqllock.Open(t.Context(), nil) },
 		"PerTx":      func() { sqllock.PerTx(nil) },
 		"PerTxLease": func() { sqllock.PerTx(db, sqllock.WithLease(time.Second)) },
+		"PerTxFunc":  func() { sqllock.PerTxFunc(nil) },
 		"OnConn":     func() { sqllock.OnConn(nil) },
 		"WithLogger": func() { sqllock.WithLogger(nil) },
 	} {

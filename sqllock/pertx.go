@@ -20,12 +20,12 @@ import (
 // ends the lock and makes the work permanent in one step. Unlock rolls back
 // what has not been committed.
 //
-// The methods are safe for concurrent use. [PerTx] makes a TxLocker: the zero
-// value is not usable.
+// The methods are safe for concurrent use. [PerTx] and [PerTxFunc] make a
+// TxLocker: the zero value is not usable.
 type TxLocker struct {
-	db    *sql.DB
-	lease time.Duration // 0: a transaction may be idle without end
-	table *keyTable
+	source txSource
+	lease  time.Duration // 0: a transaction may be idle without end
+	table  *keyTable
 
 	neighbour atomic.Pointer[dialect.Process] // of a Session in the same database: the last one that was looked for and found
 }
@@ -42,11 +42,37 @@ func PerTx(db *sql.DB, opts ...Option) *TxLocker {
 	if db == nil {
 		panic("sqllock: PerTx needs a *sql.DB that is not nil")
 	}
+	return newTxLocker("PerTx", txPool{db}, opts)
+}
+
+// PerTxFunc is [PerTx] for transactions that begin returns. They are those of
+// another API, such as *sqlx.Tx, or need a setting first, such as an isolation
+// level. [TxFrom] returns them to the work of the lock. For pgx see the module
+// sqllock/pgxlatchkey.
+//
+// A call of begin returns a new transaction, and its own connection below it.
+// Its ctx lives until the transaction has ended. If begin takes longer than
+// five seconds, ctx is cancelled. begin is called from several goroutines at a
+// time, and must not panic.
+//
+// A transaction may have a method ServerPID() int64, for the id of its server
+// process. Then lockwatch sees whose lock a caller holds while it waits.
+//
+// PerTxFunc panics if begin is nil, or if the lease is too short or too long.
+func PerTxFunc(begin func(ctx context.Context) (Tx, error), opts ...Option) *TxLocker {
+	if begin == nil {
+		panic("sqllock: PerTxFunc needs a function that is not nil")
+	}
+	return newTxLocker("PerTxFunc", txFunc(begin), opts)
+}
+
+// newTxLocker returns a TxLocker on source, for the constructor of that name.
+func newTxLocker(constructor string, source txSource, opts []Option) *TxLocker {
 	o := newOptions(opts)
 	if o.leaseSet && (o.lease < minLease || o.lease > maxLease) {
-		panic("sqllock: PerTx needs a lease from " + minLease.String() + " to " + maxLease.String())
+		panic("sqllock: " + constructor + " needs a lease from " + minLease.String() + " to " + maxLease.String())
 	}
-	p := &TxLocker{db: db}
+	p := &TxLocker{source: source}
 	if o.leaseSet {
 		p.lease = o.lease
 	}
@@ -75,18 +101,21 @@ func (p *TxLocker) Lock(ctx context.Context, key Key) (*Lock, error) {
 	return p.table.acquire(ctx, key, want{waits: true})
 }
 
-// TxFromContext returns the transaction on which a [TxLocker] holds the lock
-// that ctx carries, and whether there is one. Its commit ends the lock and
-// makes the work permanent. Unlock rolls back what is not committed.
-func TxFromContext(ctx context.Context) (*sql.Tx, bool) {
-	l, ok := FromContext(ctx)
-	if !ok || l.tx == nil {
-		return nil, false
+// TxFromContext returns the transaction on which a [TxLocker] of [PerTx] holds
+// the lock that ctx carries, and whether there is one. Its commit ends the lock
+// and makes the work permanent. Unlock rolls back what is not committed.
+func TxFromContext(ctx context.Context) (*sql.Tx, bool) { return TxFrom[*sql.Tx](ctx) }
+
+// TxFrom is [TxFromContext] for the transactions of [PerTxFunc]. T is the type
+// that its function returns. ok is false for a transaction of another type.
+func TxFrom[T Tx](ctx context.Context) (tx T, ok bool) {
+	if l, carried := FromContext(ctx); carried && l.tx != nil {
+		tx, ok = l.tx.tx.(T)
 	}
-	return l.tx, true
+	return tx, ok
 }
 
-// lookForSession looks, on a connection of the pool, whether w is in the
+// lookForSession looks, on a connection of its own, whether w is in the
 // database of its Session.
 func (p *TxLocker) lookForSession(w *distantWait) {
 	if known := p.neighbour.Load(); known != nil && *known == w.process {
@@ -95,12 +124,7 @@ func (p *TxLocker) lookForSession(w *distantWait) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	conn, err := p.db.Conn(ctx)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	if same, err := postgres.IsNeighbour(ctx, conn, w.process); same && err == nil {
+	if p.source.isNeighbour(ctx, w.process) {
 		p.neighbour.Store(&w.process)
 		w.noted()
 	}
@@ -116,14 +140,6 @@ func (p *TxLocker) serverProcess(l *Lock) int64 {
 	return 0
 }
 
-// A txHolder is the transaction that holds a lock, and its connection.
-type txHolder struct {
-	conn   *sql.Conn
-	pid    int64 // of the server process; 0: not known
-	tx     *sql.Tx
-	cancel context.CancelFunc // of the context that tx lives in, for a driver that is stuck
-}
-
 // A txKey is what a TxLocker keeps for a key: it is the source of its own
 // table. A goroutine sends each statement, so that no caller's context reaches
 // a transaction that may hold a lock.
@@ -136,7 +152,7 @@ type txKey struct {
 // txKeyOf returns what the TxLocker keeps for k.
 func txKeyOf(k *keyState) *txKey { return k.own.(*txKey) }
 
-func (k *txKey) equip(l *Lock) { l.tx = k.holder.tx }
+func (k *txKey) equip(l *Lock) { l.tx = k.holder }
 func (k *txKey) reset()        { k.holder = nil }
 
 // newKey makes the memory of a key state.
@@ -183,24 +199,19 @@ func (p *TxLocker) giveBack(k *keyState) {
 func (p *TxLocker) beginTx(key dialect.Key) (*txHolder, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	conn, err := p.db.Conn(ctx)
-	if err != nil {
-		return nil, attemptError(dialect.Fail(err))
-	}
 	// The transaction outlives ctx, but not a server that never answers BEGIN.
 	life, endLife := context.WithCancel(context.Background())
 	tooLong := context.AfterFunc(ctx, endLife)
-	tx, err := postgres.Begin(life, conn)
+	held, err := p.source.begin(ctx, life)
 	tooLong()
 	if err != nil {
 		endLife()
-		_ = conn.Close()
-		return nil, attemptError(err)
+		return nil, attemptError(dialect.Fail(err))
 	}
-	h := &txHolder{conn, postgres.ServerPID(conn), tx, endLife}
-	ok, err := postgres.TryXact(ctx, tx, key)
+	h := &txHolder{held, endLife}
+	ok, err := postgres.TryXact(ctx, h.tx, key)
 	if ok && err == nil && p.lease > 0 {
-		err = postgres.SetIdleTimeout(ctx, tx, p.lease)
+		err = postgres.SetIdleTimeout(ctx, h.tx, p.lease)
 	}
 	if ok && err == nil {
 		return h, nil
@@ -222,18 +233,4 @@ func attemptError(err error) error {
 		err = &dialect.Failure{Kind: dialect.Gone, Reason: "the connection was lost"}
 	}
 	return fromDialect(err)
-}
-
-// rollBack releases the lock. It returns nil if the lock was held until now, or
-// until its user ended the transaction.
-func (h *txHolder) rollBack() error {
-	tooLong := time.AfterFunc(connectTimeout, h.cancel)
-	err := h.tx.Rollback()
-	_ = h.conn.Close()
-	tooLong.Stop()
-	h.cancel()
-	if err == nil || errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return ErrLost
 }

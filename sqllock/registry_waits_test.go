@@ -67,6 +67,7 @@ func TestRegistryShowsCyclesThroughOtherLockers(t *testing.T) {
 			l    sqllock.Locker
 		}{
 			{"a transaction", sqllock.PerTx(other)},
+			{"a transaction of a function", perTxFunc(other)},
 			{"a connection", sqllock.OnConn(dbtest.Conn(t, other))},
 		} {
 			a, b := sqllock.Namespace("ring").Key(tt.name), sqllock.ID(-5)
@@ -125,7 +126,7 @@ func TestRegistryKnowsNoOtherDatabase(t *testing.T) {
 		db := registry(t, driver, dsn)
 		s := registering(t, driver, dsn)
 		elsewhere := open(t, driver, pgtest.Database(t))
-		for _, l := range []sqllock.Locker{sqllock.PerTx(elsewhere), sqllock.OnConn(dbtest.Conn(t, elsewhere))} {
+		for _, l := range []sqllock.Locker{sqllock.PerTx(elsewhere), perTxFunc(elsewhere), sqllock.OnConn(dbtest.Conn(t, elsewhere))} {
 			a, b := sqllock.ID(1), sqllock.ID(2)
 			onSession := lockOf(t, s, a)
 			onOther, err := l.TryLock(t.Context(), b)

@@ -140,6 +140,10 @@ func kindOf(state string) Kind {
 	return Statement
 }
 
+// pgxBusy is the text of pgx's error for a connection with open rows. It has no
+// exported value.
+const pgxBusy = "conn busy"
+
 // reason says in general words what is wrong with a connection.
 func reason(err error) string {
 	var (
@@ -162,6 +166,8 @@ func reason(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, driver.ErrBadConn), errors.Is(err, net.ErrClosed),
 		err.Error() == mysqlLost:
 		return "the connection was closed"
+	case err.Error() == pgxBusy:
+		return "another statement uses the connection: close the rows of the transaction first"
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return "the database's answer made no sense"

@@ -43,6 +43,7 @@ func TestFail(t *testing.T) {
 		{"transaction done", sql.ErrTxDone, Closed, "committed or rolled back"},
 		{"bad connection", driver.ErrBadConn, Gone, "was closed"},
 		{"end of file", io.ErrUnexpectedEOF, Gone, "was closed"},
+		{"rows of pgx are open", errors.New("conn busy"), Gone, "close the rows"},
 		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, Gone, "refused"},
 		{"no such host", &net.DNSError{Name: "secret-host", Err: "no such host"}, Gone, "could not be looked up"},
 		{"anything else", errors.New("secret-host did something"), Gone, "could not connect"},

@@ -41,10 +41,16 @@ func Begin(ctx context.Context, conn *sql.Conn) (*sql.Tx, error) {
 		}
 	}
 	tx, err := conn.BeginTx(ctx, nil)
+	return tx, BeginFailure(err)
+}
+
+// BeginFailure is dialect.Fail for an error of BEGIN. On a standby lib/pq's
+// BEGIN READ WRITE fails.
+func BeginFailure(err error) error {
 	if errcode.SQLState(err) == errcode.FeatureNotSupported {
-		return nil, dialect.Refuse(OnStandby) // lib/pq says BEGIN READ WRITE
+		return dialect.Refuse(OnStandby)
 	}
-	return tx, dialect.Fail(err)
+	return dialect.Fail(err)
 }
 
 // TryXact takes key until tx ends, and reports whether it was free.

@@ -1,0 +1,155 @@
+package pgxlatchkey_test
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/pgxlatchkey"
+)
+
+// fenced opens a database with the fence's table and one that work writes to.
+// The lock is good until makeStale is called.
+func fenced(t *testing.T) (dsn string, db *sql.DB, lock *sqllock.Lock, makeStale func()) {
+	t.Helper()
+	dsn = pgtest.Database(t)
+	db = dbtest.Open(t, "pgx", dsn)
+	dbtest.Create(t, db, sqllock.FenceSchema(sqllock.PostgreSQL))
+	dbtest.Execute(t, db, "CREATE TABLE work (who text)")
+	lock = mustLock(t, session(t, "pgx", dsn), sqllock.ID(1))
+	return dsn, db, lock, func() {
+		dbtest.Execute(t, db, "UPDATE latchkey_fence SET lsn = lsn + 1") // as if a later holder had passed the fence
+	}
+}
+
+func write(t *testing.T, tx pgx.Tx) error {
+	t.Helper()
+	_, err := tx.Exec(t.Context(), "INSERT INTO work VALUES ('someone')")
+	return err
+}
+
+func TestFence(t *testing.T) {
+	for name, begin := range beginners {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn, db, lock, makeStale := fenced(t)
+			good := begin(t, dsn)
+			if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(good), lock); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(write(t, good), good.Commit(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			makeStale()
+			stale := begin(t, dsn)
+			if err := write(t, stale); err != nil {
+				t.Fatal(err)
+			}
+			if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(stale), lock); !errors.Is(err, sqllock.ErrFenced) {
+				t.Errorf("Fence of a stale lock: %v, want ErrFenced", err)
+			}
+			if write(t, stale) == nil || stale.Commit(t.Context()) == nil {
+				t.Error("a rejected transaction goes on")
+			}
+			if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 1 {
+				t.Errorf("%d rows are written, want that of the good lock", n)
+			}
+		})
+	}
+}
+
+// A savepoint that is rejected takes the transaction around it down, also that
+// around another savepoint.
+func TestFenceOfSavepoint(t *testing.T) {
+	eachDepth := map[string]func(t *testing.T, tx pgx.Tx) []pgx.Tx{
+		"one": func(t *testing.T, tx pgx.Tx) []pgx.Tx { return []pgx.Tx{begin(t, tx)} },
+		"two": func(t *testing.T, tx pgx.Tx) []pgx.Tx { a := begin(t, tx); return []pgx.Tx{a, begin(t, a)} },
+		"ended": func(t *testing.T, tx pgx.Tx) []pgx.Tx {
+			_ = begin(t, tx).Commit(t.Context())
+			return []pgx.Tx{begin(t, tx)}
+		},
+	}
+	for name, newTx := range beginners {
+		for depth, savepoints := range eachDepth {
+			t.Run(name+"/"+depth, func(t *testing.T) {
+				t.Parallel()
+				dsn, db, lock, makeStale := fenced(t)
+				first := newTx(t, dsn)
+				if err := errors.Join(sqllock.Fence(t.Context(), pgxlatchkey.Tx(first), lock), first.Commit(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+				makeStale()
+				whole := newTx(t, dsn)
+				if err := write(t, whole); err != nil {
+					t.Fatal(err)
+				}
+				inner := savepoints(t, whole)
+				if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(inner[len(inner)-1]), lock); !errors.Is(err, sqllock.ErrFenced) {
+					t.Errorf("Fence of a stale lock: %v, want ErrFenced", err)
+				}
+				for i := len(inner) - 1; i >= 0; i-- { // a careless caller goes on
+					_ = inner[i].Rollback(t.Context())
+				}
+				if write(t, whole) == nil || whole.Commit(t.Context()) == nil {
+					t.Error("the transaction around a rejected savepoint goes on")
+				}
+				if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 0 {
+					t.Errorf("%d rows are written, want none", n)
+				}
+			})
+		}
+	}
+}
+
+// With rows still open Fence fails, and the transaction writes nothing.
+func TestFenceWithOpenRows(t *testing.T) {
+	for name, begin := range beginners {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn, db, lock, _ := fenced(t)
+			tx := begin(t, dsn)
+			if err := write(t, tx); err != nil {
+				t.Fatal(err)
+			}
+			rows, err := tx.Query(t.Context(), "SELECT generate_series(1, 10)")
+			if err != nil || !rows.Next() {
+				t.Fatal(err)
+			}
+			if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(tx), lock); !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("Fence with rows open: %v, want ErrUnavailable", err)
+			}
+			rows.Close()
+			if tx.Commit(t.Context()) == nil {
+				t.Error("the transaction goes on")
+			}
+			if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 0 {
+				t.Errorf("%d rows are written, want none", n)
+			}
+		})
+	}
+}
+
+// A rejected transaction of a pool gives its connection back as it was.
+func TestFenceKeepsPool(t *testing.T) {
+	t.Parallel()
+	dsn, _, lock, makeStale := fenced(t)
+	pool := newPool(t, dsn)
+	first := begin(t, pool)
+	if err := errors.Join(sqllock.Fence(t.Context(), pgxlatchkey.Tx(first), lock), first.Commit(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	makeStale()
+	for range 5 {
+		if err := sqllock.Fence(t.Context(), pgxlatchkey.Tx(begin(t, pool)), lock); !errors.Is(err, sqllock.ErrFenced) {
+			t.Errorf("Fence of a stale lock: %v, want ErrFenced", err)
+		}
+	}
+	if stat := pool.Stat(); stat.NewConnsCount() != 1 || stat.AcquiredConns() != 0 {
+		t.Errorf("the pool has made %d connections, and %d are not back; want 1 and 0", stat.NewConnsCount(), stat.AcquiredConns())
+	}
+}

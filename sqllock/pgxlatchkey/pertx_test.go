@@ -1,0 +1,202 @@
+package pgxlatchkey_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/pgxlatchkey"
+)
+
+func TestPerTx(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db, pool := dbtest.Open(t, "pgx", dsn), newPool(t, dsn)
+	dbtest.Execute(t, db, "CREATE TABLE work (who text)")
+	locks, rival := pgxlatchkey.PerTx(pool), session(t, "pgx", dsn)
+	key := sqllock.ID(1)
+	for _, commit := range []bool{true, false} {
+		lock := mustLock(t, locks, key)
+		if _, err := rival.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryLock of a Session: %v, want ErrHeld", err)
+		}
+		tx, ok := pgxlatchkey.TxFromContext(lock.Context())
+		if !ok {
+			t.Fatal("the lock's context has no transaction")
+		}
+		if err := write(t, tx); err != nil {
+			t.Fatal(err)
+		}
+		if commit {
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, mustLock(t, rival, key)) // the commit has ended the lock
+		}
+		unlock(t, lock)
+		if _, err := tx.Exec(t.Context(), "SELECT 1"); !errors.Is(err, pgx.ErrTxClosed) {
+			t.Errorf("the transaction after Unlock: %v, want pgx.ErrTxClosed", err)
+		}
+	}
+	if n := dbtest.Number(t, db, "SELECT count(*) FROM work"); n != 1 {
+		t.Errorf("%d rows are written, want the committed one", n)
+	}
+	if stat := pool.Stat(); stat.AcquiredConns() != 0 || stat.TotalConns() != 1 {
+		t.Errorf("%d connections in use, %d open; want 0 and 1", stat.AcquiredConns(), stat.TotalConns())
+	}
+	lock := mustLock(t, rival, key)
+	if _, err := locks.TryLock(t.Context(), key); !errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("TryLock of a key of a Session: %v, want ErrHeld", err)
+	}
+	for name, ctx := range map[string]context.Context{"no lock": t.Context(), "a Session's lock": lock.Context()} {
+		if tx, ok := pgxlatchkey.TxFromContext(ctx); ok || tx != nil {
+			t.Errorf("a context of %s has a transaction", name)
+		}
+	}
+}
+
+// A waiting caller gets the lock after the holder's Unlock, on a transaction of
+// its own.
+func TestPerTxWaits(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	locks := pgxlatchkey.PerTx(newPool(t, dsn))
+	first := mustLock(t, locks, sqllock.ID(1))
+	old, _ := pgxlatchkey.TxFromContext(first.Context())
+	next := make(chan error, 1)
+	go func() {
+		next <- sqllock.Do(t.Context(), locks, sqllock.ID(1), func(ctx context.Context) error {
+			tx, ok := pgxlatchkey.TxFromContext(ctx)
+			if !ok || tx == old {
+				t.Error("the next holder has the transaction of the last one, or none")
+			}
+			return tx.Commit(ctx)
+		})
+	}()
+	unlock(t, first)
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+}
+
+// The server ends a transaction that is idle for the lease. The pool makes
+// another connection then.
+func TestPerTxLoss(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db, locks := dbtest.Open(t, "pgx", dsn), pgxlatchkey.PerTx(newPool(t, dsn), sqllock.WithLease(2*time.Second))
+	lock := mustLock(t, locks, sqllock.ID(1))
+	lockertest.Eventually(t, "the server has freed the lock", func() bool { return advisoryLocks(t, db) == 0 })
+	if err := lock.Unlock(); err != sqllock.ErrLost {
+		t.Errorf("Unlock: %v, want ErrLost", err)
+	}
+	unlock(t, mustLock(t, locks, sqllock.ID(1)))
+}
+
+// An Unlock while rows are open destroys the connection, and with it the lock.
+func TestPerTxWithOpenRows(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db, pool := dbtest.Open(t, "pgx", dsn), newPool(t, dsn)
+	locks := pgxlatchkey.PerTx(pool)
+	lock := mustLock(t, locks, sqllock.ID(1))
+	tx, _ := pgxlatchkey.TxFromContext(lock.Context())
+	rows, err := tx.Query(t.Context(), "SELECT generate_series(1, 10)")
+	if err != nil || !rows.Next() {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(); err != sqllock.ErrLost {
+		t.Errorf("Unlock: %v, want ErrLost", err)
+	}
+	rows.Close()
+	lockertest.Eventually(t, "the lock is gone", func() bool { return advisoryLocks(t, db) == 0 && pool.Stat().AcquiredConns() == 0 })
+	unlock(t, mustLock(t, locks, sqllock.ID(1)))
+}
+
+// A pool without a free connection makes TryLock fail within a second. A pool
+// of which a Session has one connection lacks that one.
+func TestPoolExhausted(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	locks := pgxlatchkey.PerTx(pool)
+	lock := mustLock(t, locks, sqllock.ID(1))
+	_, err = locks.TryLock(t.Context(), sqllock.ID(2))
+	if !errors.Is(err, sqllock.ErrUnavailable) {
+		t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
+	}
+	dbtest.TellsNothing(t, err, config.ConnString())
+	unlock(t, lock)
+	lockertest.Eventually(t, "the late grant is released", func() bool { return pool.Stat().AcquiredConns() == 0 })
+}
+
+// lockwatch finds a cycle that leads through a lock of PerTx.
+func TestPerTxInCycle(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	db := dbtest.Open(t, "pgx", dsn)
+	dbtest.Create(t, db, lockwatch.Schema(sqllock.PostgreSQL))
+	s, locks := session(t, "pgx", dsn, sqllock.WithRegistry("")), pgxlatchkey.PerTx(newPool(t, dsn))
+	a, b := mustLock(t, s, sqllock.ID(1)), mustLock(t, locks, sqllock.ID(2))
+	ctx, stop := context.WithCancel(t.Context())
+	waits := make(chan error, 2)
+	wait := func(with *sqllock.Lock, l sqllock.Locker, key sqllock.Key) {
+		ctx, cancel := with.Bind(ctx)
+		defer cancel()
+		_, err := l.Lock(ctx, key)
+		waits <- err
+	}
+	go wait(a, locks, b.Key())
+	go wait(b, s, a.Key())
+	lockertest.Eventually(t, "the cycle is found", func() bool {
+		snapshot, err := lockwatch.Inspect(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cycles := snapshot.Cycles()
+		return len(cycles) == 1 && cycles[0].Certain && len(cycles[0].Waits) == 2
+	})
+	stop()
+	for range 2 {
+		if err := <-waits; !errors.Is(err, context.Canceled) {
+			t.Errorf("a wait in the cycle: %v", err)
+		}
+	}
+	unlock(t, a)
+	unlock(t, b)
+}
+
+func TestMisuse(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, pgtest.Database(t))
+	for name, call := range map[string]func(){
+		"nil":   func() { pgxlatchkey.PerTx(nil) },
+		"lease": func() { pgxlatchkey.PerTx(pool, sqllock.WithLease(time.Millisecond)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("PerTx, %s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}

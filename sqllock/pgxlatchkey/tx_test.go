@@ -1,0 +1,166 @@
+package pgxlatchkey_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/pgxlatchkey"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// eachBeginner runs test with each way to a transaction of pgx.
+func eachBeginner(t *testing.T, test func(t *testing.T, dsn string, begin beginner)) {
+	for name, begin := range beginners {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, pgtest.Database(t), begin)
+		})
+	}
+}
+
+func TestTxExcludes(t *testing.T) {
+	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
+		ctx, key, s := t.Context(), sqllock.ID(1), session(t, "pgx", dsn)
+		first, second := begin(t, dsn), begin(t, dsn)
+		a, b := pgxlatchkey.Tx(first), pgxlatchkey.Tx(second)
+		if err := sqllock.TryTx(ctx, a, key); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqllock.TryTx(ctx, a, key); err != nil {
+			t.Errorf("TryTx of the same transaction: %v", err)
+		}
+		if _, err := s.TryLock(ctx, key); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryLock of a Session: %v, want ErrHeld", err)
+		}
+		for name, try := range map[string]func() error{
+			"TryTx":   func() error { return sqllock.TryTx(ctx, b, key) },
+			"TryRTx":  func() error { return sqllock.TryRTx(ctx, b, key) },
+			"LockTx":  func() error { return sqllock.LockTx(ctx, b, key, time.Millisecond) },
+			"RLockTx": func() error { return sqllock.RLockTx(ctx, b, key, time.Millisecond) },
+		} {
+			if err := try(); !errors.Is(err, sqllock.ErrHeld) {
+				t.Errorf("%s of another transaction: %v, want ErrHeld", name, err)
+			}
+		}
+		got := make(chan error, 1)
+		go func() { got <- sqllock.LockTx(ctx, b, key, time.Minute) }()
+		db := dbtest.Open(t, "pgx", dsn)
+		lockertest.Eventually(t, "the other transaction waits", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
+		if err := first.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Errorf("LockTx, after the holder's commit: %v", err)
+		}
+		if _, err := second.Exec(ctx, "SELECT 1"); err != nil {
+			t.Errorf("the transaction, after LockTx: %v", err)
+		}
+		if err := second.Rollback(ctx); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, mustLock(t, s, key))
+	})
+}
+
+// A rollback to a savepoint releases what was locked after it. Its commit keeps
+// the locks until the transaction ends.
+func TestSavepoint(t *testing.T) {
+	eachBeginner(t, func(t *testing.T, dsn string, newTx beginner) {
+		ctx, s := t.Context(), session(t, "pgx", dsn)
+		outer := newTx(t, dsn)
+		holds := func(key sqllock.Key) bool {
+			lock, err := s.TryLock(ctx, key)
+			if err != nil && !errors.Is(err, sqllock.ErrHeld) {
+				t.Fatal(err)
+			}
+			return err != nil || lock.Unlock() != nil
+		}
+		take := func(tx pgx.Tx, key sqllock.Key) {
+			if err := sqllock.TryTx(ctx, pgxlatchkey.Tx(tx), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, undone, kept := sqllock.ID(1), sqllock.ID(2), sqllock.ID(3)
+		take(outer, before)
+		inner := begin(t, outer)
+		take(inner, undone)
+		take(inner, before) // has it already
+		if err := inner.Rollback(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !holds(before) || holds(undone) {
+			t.Errorf("after the rollback to the savepoint: the lock from before is held %v, want true; the one from after it %v, want false",
+				holds(before), holds(undone))
+		}
+		inner = begin(t, outer)
+		take(inner, kept)
+		if err := inner.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqllock.TryTx(ctx, pgxlatchkey.Tx(inner), kept); !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("TryTx of a savepoint that has ended: %v, want sql.ErrTxDone", err)
+		}
+		if !holds(kept) {
+			t.Error("the commit of a savepoint has released its lock")
+		}
+		if err := outer.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if holds(before) || holds(kept) {
+			t.Error("the transaction has ended, and holds a lock")
+		}
+	})
+}
+
+func TestTxErrors(t *testing.T) {
+	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
+		calls := map[string]func(ctx context.Context, tx sqllock.Tx) error{
+			"TryTx": func(ctx context.Context, tx sqllock.Tx) error { return sqllock.TryTx(ctx, tx, sqllock.ID(1)) },
+			"LockTx": func(ctx context.Context, tx sqllock.Tx) error {
+				return sqllock.LockTx(ctx, tx, sqllock.ID(1), time.Minute)
+			},
+			"Advance": func(ctx context.Context, tx sqllock.Tx) error { return watermark.Advance(ctx, tx, sqllock.ID(1), 1) },
+		}
+		s := session(t, "pgx", dsn)
+		lock := mustLock(t, s, sqllock.ID(9))
+		dbtest.Create(t, dbtest.Open(t, "pgx", dsn), sqllock.FenceSchema(sqllock.PostgreSQL))
+		calls["Fence"] = func(ctx context.Context, tx sqllock.Tx) error { return sqllock.Fence(ctx, tx, lock) }
+		for name, call := range calls {
+			ended := begin(t, dsn)
+			if err := ended.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := call(t.Context(), pgxlatchkey.Tx(ended)); !errors.Is(err, sql.ErrTxDone) {
+				t.Errorf("%s of a committed transaction: %v, want sql.ErrTxDone", name, err)
+			}
+			closed := begin(t, dsn)
+			if err := closed.Conn().Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := call(t.Context(), pgxlatchkey.Tx(closed))
+			if !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("%s on a closed connection: %v, want ErrUnavailable", name, err)
+			}
+			dbtest.TellsNothing(t, err, dsn)
+			failed := begin(t, dsn)
+			_, _ = failed.Exec(t.Context(), "SELECT nonsense")
+			if err := call(t.Context(), pgxlatchkey.Tx(failed)); dbtest.State(err) != "25P02" {
+				t.Errorf("%s of a failed transaction: %v, want SQLSTATE 25P02", name, err)
+			}
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := call(over, pgxlatchkey.Tx(begin(t, dsn))); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, its context has ended: %v", name, err)
+			}
+		}
+	})
+}
