@@ -47,8 +47,8 @@ const (
 	ringPause = 10 * time.Second
 )
 
-// listenLocked notes that k was denied to its waiters, who may want its bell. It
-// reports whether the bell is heard.
+// listenLocked notes that k was denied to its waiters. After a long wait it adds
+// the bell of k. It reports whether the bell is heard.
 func (s *Session) listenLocked(k *keyState) (heard bool) {
 	b, at := s.bellsLocked(), now()
 	if b == nil || at < b.retryAt || s.room.tight || at-k.busySince < min(time.Duration(s.table.busy)*bellAfter, bellAfterMax) {

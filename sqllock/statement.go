@@ -113,7 +113,8 @@ func (c *connection) complete(kind statementKind, err error) bool {
 	case endProcesses:
 		beat = c.completeEnd(err)
 	case lookAtTable:
-		beat = c.completeLook(err)
+		beat = c.completeAside(err)
+		c.completeLook(err)
 	case checkSecret:
 		c.completeSecret(err)
 	case hearBells:

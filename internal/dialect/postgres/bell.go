@@ -14,7 +14,7 @@ import (
 // bell), its mark, and the mark (bellClass, anyBell). A release tries to take
 // the marks exclusively until its statement ends. If it does not get one, a
 // session listens, and the release sends a notification. Most releases find that
-// nobody listens to any bell, and look no further.
+// no session listens to any bell, and look no further.
 //
 // The server takes a lock of the whole cluster for a commit with NOTIFY, uses up
 // a transaction id, and wakes every session that listens in the database. So a
