@@ -67,34 +67,48 @@ func mustBeGranted(t *testing.T, granted <-chan *sqllock.Lock) *sqllock.Lock {
 // A release wakes a waiter in another Session that does not poll, for keys of
 // each kind.
 func TestBellWakes(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver, dsn string) {
-		holder := session(t, driver, dsn, seldom)
-		db := open(t, driver, dsn)
-		for round, key := range []sqllock.Key{sqllock.ID(1), sqllock.ID(-1), sqllock.Pair(3, 4)} {
-			awaitMarks(t, db, 0)
-			waiter := session(t, driver, dsn, seldom)
-			lock := mustLock(t, holder, key)
-			granted := wait(t.Context(), waiter, key)
-			awaitMarks(t, db, 2)
-			// The waiter tries once more after it has the mark, and pauses then.
-			exchanges := uint64(0)
-			lockertest.Eventually(t, "silence", func() bool {
-				sqllock.StopPolls(waiter)
-				before := exchanges
-				exchanges = waiter.Stats().Exchanges
-				return before == exchanges
-			})
-			sqllock.StopPolls(waiter)
-			mustRelease(t, lock)
-			mustRelease(t, mustBeGranted(t, granted))
-			if n := number(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"); n != 0 {
-				t.Errorf("round %d: %d locks are left", round, n)
-			}
-			if err := waiter.Close(); err != nil {
-				t.Error(err)
-			}
+	eachDriver(t, testBellWakes)
+}
+
+// PgBouncer in session mode passes bells on.
+func TestBellWakesThroughPooler(t *testing.T) {
+	eachCluster(t, func(t *testing.T, driver string, cluster *pgtest.Cluster) {
+		pooler, err := cluster.PgBouncer("session", 10)
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer pooler.Close()
+		testBellWakes(t, driver, pooler.DSN(""))
 	})
+}
+
+func testBellWakes(t *testing.T, driver, dsn string) {
+	holder := session(t, driver, dsn, seldom)
+	db := open(t, driver, dsn)
+	for round, key := range []sqllock.Key{sqllock.ID(1), sqllock.ID(-1), sqllock.Pair(3, 4)} {
+		awaitMarks(t, db, 0)
+		waiter := session(t, driver, dsn, seldom)
+		lock := mustLock(t, holder, key)
+		granted := wait(t.Context(), waiter, key)
+		awaitMarks(t, db, 2)
+		// The waiter tries once more after it has the mark, and pauses then.
+		exchanges := uint64(0)
+		lockertest.Eventually(t, "silence", func() bool {
+			sqllock.StopPolls(waiter)
+			before := exchanges
+			exchanges = waiter.Stats().Exchanges
+			return before == exchanges
+		})
+		sqllock.StopPolls(waiter)
+		mustRelease(t, lock)
+		mustRelease(t, mustBeGranted(t, granted))
+		if n := number(t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"); n != 0 {
+			t.Errorf("round %d: %d locks are left", round, n)
+		}
+		if err := waiter.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A holder that rings no bell is noticed by polling: an older process, one whose
