@@ -87,11 +87,11 @@ func (t *keyTable) placeLocked(r *request) {
 		t.decideLocked(r, nil, ErrClosed)
 		return
 	}
-	if r.all {
+	switch {
+	case r.all:
 		t.placeAllLocked(r)
 		return
-	}
-	if r.each != nil {
+	case r.each != nil:
 		t.placeEachLocked(r)
 		return
 	}

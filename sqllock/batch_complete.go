@@ -61,7 +61,9 @@ func (c *connection) completeBatchLocked() bool {
 		b.settled += len(g.keys)
 		c.completeSetLocked(g, b.statement.Missing[i], answered)
 	}
-	c.completeEachLocked(answered)
+	if len(b.eachParts) > 0 {
+		c.completeEachLocked(answered)
+	}
 	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
 	c.quiet = c.quietLocked()

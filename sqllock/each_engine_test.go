@@ -154,6 +154,27 @@ func TestTryEachReserves(t *testing.T) {
 	})
 }
 
+// A reserved key that no other caller wants goes back to the database.
+func TestTryEachReleasesWhatItReserved(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		lock := mustTry(t, s, ID(1))
+		server.steal(ID(2))
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		busy := beginTry(t.Context(), s, ID(9))
+		beginUnlock(lock)
+		call := beginEach(t.Context(), s, ids(1), ids(2))
+		server.session(0).hooks(nil, nil)
+		resume()
+		wantFull(t, returned(t, "TryEach", call), 1)
+		mustUnlock(t, returned(t, "TryLock", busy).lock)
+		synctest.Wait()
+		if n := server.held(); n != 1 || s.table.held != 0 || s.table.keys.len() != 0 {
+			t.Errorf("%d locks in the database, want 1; %d keys are held, %d key states", n, s.table.held, s.table.keys.len())
+		}
+	})
+}
+
 // A connection that is lost ends a call that had reserved a key of it.
 func TestTryEachReservedKeyIsLost(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {

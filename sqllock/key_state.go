@@ -192,13 +192,13 @@ func (k *keyState) wantedMode() lockMode {
 // stand in order of rank, then of arrival. A request does not overtake one that
 // only tries, nor a reader, which have no rank.
 func (k *keyState) insert(r *request) {
-	i := len(k.waiters)
-	if r.waits && r.mode == exclusive {
-		for i > 0 && k.waiters[i-1].yields(r) {
-			i--
-		}
+	k.waiters = append(k.waiters, r)
+	if !r.waits || r.mode != exclusive {
+		return
 	}
-	k.waiters = slices.Insert(k.waiters, i, r)
+	for i := len(k.waiters) - 1; i > 0 && k.waiters[i-1].yields(r); i-- {
+		k.waiters[i-1], k.waiters[i] = r, k.waiters[i-1]
+	}
 }
 
 // yields reports whether r, which came before other, is served after it.

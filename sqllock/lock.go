@@ -144,10 +144,12 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if e, ok := l.endByUnlock(); ok {
-		defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
-		e.announce()
-		return nil
+	if l.mayUnlock() {
+		if e, ok := l.end(endReleased); ok {
+			defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
+			e.announce()
+			return nil
+		}
 	}
 	if l.ended.Load() != endReleased {
 		return ErrLost
@@ -155,17 +157,13 @@ func (l *Lock) Unlock() (err error) {
 	return l.wait()
 }
 
-// endByUnlock ends the lock as released, unless it has ended before or its
-// lease has passed. If ok is true, the caller must announce e and then release
-// the key.
-func (l *Lock) endByUnlock() (e ending, ok bool) {
+// mayUnlock reports whether the lock has not ended. It ends a lock whose lease
+// has passed.
+func (l *Lock) mayUnlock() bool {
 	if l.life != nil && l.life.late() && l.ended.Load() == endNot {
 		l.expire()
 	}
-	if l.ended.Load() != endNot {
-		return ending{}, false
-	}
-	return l.end(endReleased)
+	return l.ended.Load() == endNot
 }
 
 // expire ends a lock whose lease has passed. Another goroutine may be about to

@@ -125,12 +125,14 @@ func (ls Locks) Unlock() (err error) {
 		if l == nil {
 			continue
 		}
-		if e, ok := l.endByUnlock(); ok {
-			ended = append(ended, l)
-			e.announce()
-		} else { // it has ended before
-			err = errors.Join(err, l.Unlock())
+		if l.mayUnlock() {
+			if e, ok := l.end(endReleased); ok {
+				ended = append(ended, l)
+				e.announce()
+				continue
+			}
 		}
+		err = errors.Join(err, l.Unlock()) // it has ended before
 	}
 	return err
 }
