@@ -68,6 +68,9 @@ func (c *connection) completeBatchLocked() bool {
 	b.clear()
 	c.quiet = c.quietLocked()
 	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
+	if c.stats.keys > 0 {
+		c.slot.s.used = answered
+	}
 	return true
 }
 

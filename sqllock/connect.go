@@ -38,9 +38,13 @@ func (sl *slot) keepConnected(c *connection) {
 		}
 		<-c.gone
 		sl.closeConnection(c)
-		if c.hasServed() {
+		switch {
+		case c.unneeded:
 			failures = 0
-		} else {
+			sl.awaitCaller()
+		case c.hasServed():
+			failures = 0
+		default:
 			sl.backOff(failures)
 			failures++
 		}
@@ -124,6 +128,7 @@ func (sl *slot) serve(session dialect.Session) *connection {
 		if socket := session.Socket(); socket != nil {
 			sl.s.address = socket.RemoteAddr()
 		}
+		sl.s.used = now()
 	}
 	serves := !t.closed
 	t.mu.Unlock()

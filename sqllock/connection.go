@@ -28,9 +28,10 @@ type connection struct {
 	watch   *watch // nil where the socket cannot be reached
 
 	lease
-	dead    atomic.Bool   // set once, under table.mu
-	gone    chan struct{} // closed when dead
-	stopped chan struct{} // closed when run has returned
+	dead     atomic.Bool   // set once, under table.mu
+	gone     chan struct{} // closed when dead
+	unneeded bool          // it was closed because no caller needed it; set before gone is closed
+	stopped  chan struct{} // closed when run has returned
 
 	// of run alone
 	round        round

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
 )
 
 // An Observer is for what should be known at once. Figures for metrics come from
@@ -27,13 +28,14 @@ func ExampleWithObserver() {
 	// Output: connected
 }
 
-// A process is ready while it has a connection for locks. Stats asks no
-// database, so the check is cheap, and it answers while the database is frozen.
+// A process is ready while it has a connection for locks, or has closed it
+// while idle. Stats asks no database, so the check is cheap, and it answers
+// while the database is frozen.
 func ExampleSession_Stats_readiness() {
 	locks, done := exampleSession()
 	defer done()
 	ready := func(w http.ResponseWriter, _ *http.Request) {
-		if locks.Stats().Connections == 0 {
+		if stats := locks.Stats(); stats.Connections == 0 && !stats.IdleClosed {
 			http.Error(w, "no connection for locks", http.StatusServiceUnavailable)
 		}
 	}
@@ -48,6 +50,62 @@ func ExampleSession_Stats_readiness() {
 	// Output:
 	// 200
 	// 503
+}
+
+// A Session on a serverless database closes its connection while it is idle. The
+// next call opens it again.
+func ExampleWithIdleClose() {
+	db, done := exampleDatabase()
+	defer done()
+	db.SetConnMaxIdleTime(time.Second) // the proof leaves a connection in the pool
+	locks, err := sqllock.Open(context.Background(), db, sqllock.WithIdleClose(time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	for !locks.Stats().IdleClosed {
+		time.Sleep(10 * time.Millisecond)
+	}
+	lock, err := locks.TryLock(context.Background(), sqllock.ID(1))
+	fmt.Println(err, locks.Stats().Losses)
+	_ = lock.Unlock()
+	// Output: <nil> 0
+}
+
+// The registry tells how long another process has held a key. The first call has
+// it read in the background.
+func ExampleSession_HeldFor() {
+	db, done := exampleDatabase()
+	defer done()
+	for _, statement := range lockwatch.Schema(sqllock.PostgreSQL) { // a migration does this
+		if _, err := db.Exec(statement); err != nil {
+			log.Fatal(err)
+		}
+	}
+	open := func() *sqllock.Session {
+		s, err := sqllock.Open(context.Background(), db, sqllock.WithRegistry(""), sqllock.WithHeartbeat(20*time.Millisecond))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return s
+	}
+	holder, rejected := open(), open() // of two processes
+	defer holder.Close()
+	defer rejected.Close()
+	key := sqllock.Namespace("report").Key("2026-11")
+	if _, err := holder.TryLock(context.Background(), key); err != nil {
+		log.Fatal(err)
+	}
+	_, ok := rejected.HeldFor(key)
+	fmt.Println("known at once:", ok)
+	for !ok {
+		time.Sleep(10 * time.Millisecond)
+		_, ok = rejected.HeldFor(key)
+	}
+	fmt.Println("known later:", ok)
+	// Output:
+	// known at once: false
+	// known later: true
 }
 
 // The locks of each connection, as the database has them: key.Int64() is the

@@ -69,6 +69,29 @@ func ExampleLock_Err() {
 	// sqllock: lock was released
 }
 
+// A function that needs the lock of a key may be called with it or without it.
+func ExampleHeld() {
+	locks := sqllock.NewMemory() // or a *Session
+	key := sqllock.Namespace("report").Key("2026-11")
+	var refresh func(ctx context.Context) error
+	refresh = func(ctx context.Context) error {
+		if !sqllock.Held(ctx, key) {
+			fmt.Println("taking the lock")
+			return sqllock.Do(ctx, locks, key, refresh)
+		}
+		fmt.Println("refreshing")
+		return nil
+	}
+	fmt.Println(refresh(context.Background()))
+	fmt.Println(sqllock.Do(context.Background(), locks, key, refresh)) // the caller has it already
+	// Output:
+	// taking the lock
+	// refreshing
+	// <nil>
+	// refreshing
+	// <nil>
+}
+
 // The context of a lock outlives the request that acquired it, and ends with
 // the lock.
 func ExampleLock_Context() {

@@ -37,7 +37,7 @@ func (c *connection) run() {
 			}
 			due = silent >= every
 			c.watch.arm()
-			timer.Reset(max(every-silent, 0))
+			timer.Reset(max(min(every-silent, c.untilIdleClose()), 0))
 			soon = false
 		case <-c.gone:
 		}
@@ -45,7 +45,7 @@ func (c *connection) run() {
 			c.slot.signal() // the token may have been for the next connection
 			return
 		}
-		if due && c.retireIfSpare() {
+		if c.closeIfIdle() || due && c.retireIfSpare() {
 			return
 		}
 		for c.round = beginRound(due); c.exchange(); {

@@ -14,7 +14,7 @@ import (
 // use.
 //
 // Locks are not re-entrant. A caller that requests a key which it holds itself
-// is rejected.
+// is rejected. [Held] tells whether a context carries the lock of a key.
 type Locker interface {
 	// TryLock acquires key without waiting. It returns ErrHeld if another
 	// caller holds key. ctx bounds the call, and the lock outlives it. The

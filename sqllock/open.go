@@ -35,6 +35,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 	s.table.asyncUnlock = s.options.async
 	if s.options.registry != nil {
 		s.registrar = newRegistrar(s.options)
+		s.ages.read = s.agesInRegistry
 		s.table.registers, s.table.waitingSets = true, make(map[*request]struct{})
 		s.table.noteAfter = s.options.heartbeat / 2
 	}

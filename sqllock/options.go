@@ -132,6 +132,7 @@ type options struct {
 	perConn      int // locks held on a connection before another is opened; 0: none is
 	async        bool
 	lazy         bool
+	idleClose    time.Duration // 0: not at all
 	named        Dialect
 	table        bool            // WithLeaseTable
 	dialect      dialect.Dialect // nil: what the database says that it is
@@ -166,6 +167,10 @@ const (
 	clockDrift = 0.001 // ρ
 	marginPart = 5     // m = lease/5
 )
+
+// minIdleClose is the least of WithIdleClose. To open a connection takes several
+// round trips and a login, which no caller should pay at each request.
+const minIdleClose = time.Second
 
 // registryOptions are those of WithRegistry.
 type registryOptions struct{ schema string }
@@ -233,6 +238,8 @@ func (o *options) validate() error {
 		return errors.New("sqllock: the heartbeat must be positive")
 	case (o.leaseSet || o.dialect != nil) && o.validFor() <= 3*o.heartbeat: // else the lease is not known yet
 		return fmt.Errorf("sqllock: a heartbeat of %v is too slow for a lease of %v: use %v or less", o.heartbeat, o.lease, (o.validFor()/3 - 1).Truncate(time.Millisecond))
+	case o.idleClose != 0 && o.idleClose < minIdleClose:
+		return fmt.Errorf("sqllock: WithIdleClose of %v would open a connection for nearly every call: use %v or more", o.idleClose, minIdleClose)
 	case o.maxHeld <= 0:
 		return errors.New("sqllock: WithMaxHeld needs a positive number")
 	case o.maxConns <= 0:

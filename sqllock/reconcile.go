@@ -52,6 +52,7 @@ func (c *connection) reconcile(err error) bool {
 			c.keyDeniedLocked(k, err)
 		}
 	}
+	c.slot.s.used = answered
 	b.clear()
 	return true
 }

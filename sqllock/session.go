@@ -55,12 +55,14 @@ type Session struct {
 	// protected by table.mu
 	slots         []*slot       // at least one
 	growAfter     time.Duration // no other connection until then; 0: none has failed
+	used          time.Duration // when a statement for keys was last answered, or a connection began to serve
 	conflicts     map[secretCheck]secretConflict
 	leftProcesses []dialect.Process // of lost connections: the server may still have them
 	endFailures   int               // statements in a row, to end them, that failed
 	room          room              // in the server's lock table
 	address       net.Addr          // where the last connection led to; nil: not known
 	counters      counters
+	ages          heldAges // of locks of other processes
 }
 
 // A sessionKey is what a Session keeps for a key: the source's value in the key

@@ -31,7 +31,8 @@ type slot struct {
 	groups       []*request    // to take some of
 	oldest       time.Duration // when the first of the queue came; 0: no caller waits for what is queued
 	down         *time.Timer   // until calls fail, while there is no connection
-	wasLost      bool          // there was a connection, or an attempt at one failed
+	wasLost      bool          // there was a connection and it was lost, or an attempt at one failed
+	asleep       bool          // there is no connection until a caller needs one: see WithIdleClose
 	retired      bool          // not needed any more
 }
 
@@ -112,6 +113,7 @@ func (s *Session) mayGrowLocked() bool {
 func (s *Session) removeLocked(sl *slot) {
 	sl.retired = true
 	s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == sl })
+	s.slots[0].signal() // it may be the last one, and idle
 }
 
 // notifyLocked tells the goroutine of the connection that something was queued.
@@ -119,6 +121,7 @@ func (sl *slot) notifyLocked() {
 	sl.storeLengthLocked()
 	if sl.oldest == 0 {
 		sl.oldest = now()
+		sl.wakeUpLocked()
 		sl.signal()
 	}
 }
@@ -128,6 +131,15 @@ func (sl *slot) notifyLocked() {
 func (sl *slot) waitSinceLocked(then time.Duration) {
 	if sl.oldest == 0 || then < sl.oldest {
 		sl.oldest = then
+	}
+}
+
+// wakeUpLocked has a slot that is asleep open a connection. Callers wait for it
+// as they do after a loss.
+func (sl *slot) wakeUpLocked() {
+	if sl.asleep {
+		sl.asleep = false
+		sl.failLaterLocked()
 	}
 }
 
@@ -145,10 +157,15 @@ func (sl *slot) storeLengthLocked() {
 	sl.queued.Store(int64(len(sl.releases) + len(sl.singles) + len(sl.groups)))
 }
 
-// lostLocked starts the time after which callers fail, unless sl is connected
-// again by then. A caller waits for at most answerTimeout in all.
+// lostLocked notes that the connection is lost.
 func (sl *slot) lostLocked() {
 	sl.conn, sl.wasLost = nil, true
+	sl.failLaterLocked()
+}
+
+// failLaterLocked starts the time after which callers fail, unless sl is
+// connected again by then. A caller waits for at most answerTimeout in all.
+func (sl *slot) failLaterLocked() {
 	wait := answerTimeout
 	if sl.oldest != 0 {
 		wait = max(sl.oldest+answerTimeout-now(), 0)
@@ -160,7 +177,7 @@ func (sl *slot) lostLocked() {
 	sl.down = time.AfterFunc(wait, func() {
 		sl.s.table.mu.Lock()
 		defer sl.s.table.mu.Unlock()
-		if sl.conn == nil && sl.away == nil && !sl.s.table.closed {
+		if sl.conn == nil && sl.away == nil && !sl.asleep && !sl.s.table.closed {
 			sl.failQueueLocked(errNoConnection)
 		}
 	})

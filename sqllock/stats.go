@@ -12,7 +12,8 @@ import (
 type Stats struct {
 	Held        int    // locks held, or being given back
 	Waiting     int    // calls of Lock, LockAny and LockAll that wait
-	Connections int    // database connections in use; 0 while the database is away
+	Connections int    // database connections in use; 0 while the database is away, or closed while idle
+	IdleClosed  bool   // Connections is 0 because no lock was needed (WithIdleClose), and the next call opens one
 	Exchanges   uint64 // statements of locks answered, heartbeats included
 	Losses      uint64 // connections lost, with every lock on them
 	Watched     bool   // a closed connection is noticed at once, not by the next heartbeat; of several, the one opened last
@@ -27,7 +28,7 @@ type Stats struct {
 
 	// LeaseRemaining is how long the locks are certainly held without another
 	// response of the database. Of several connections it is the smallest. It
-	// is 0 while the database is away.
+	// is 0 while there is no connection.
 	LeaseRemaining time.Duration
 
 	// TableSize and TableUsed are the places of the server's lock table, which
@@ -95,6 +96,7 @@ func (s *Session) Stats() Stats {
 		ExchangeKeys: Histogram(c.exchangeKeys.Snapshot()),
 	}
 	stats.Lease, stats.Heartbeat = s.options.timing()
+	stats.IdleClosed = s.idleClosedLocked()
 	for _, sl := range s.slots {
 		if sl.conn == nil || sl.conn.dead.Load() {
 			continue

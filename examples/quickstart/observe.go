@@ -23,7 +23,8 @@ import (
 //	/metrics     the figures of this instance for Prometheus: docs/metrics.md
 //	/debug/vars  Session.Stats and Limiter.Stats of this instance as JSON, with
 //	             what /metrics leaves out: losses by limiter, calls by result
-//	/readyz      200, or 503 while this instance has no connection for locks
+//	/readyz      200, or 503 while this instance has no connection for locks,
+//	             unless it has closed it while idle (sqllock.WithIdleClose)
 //
 // The caller closes the page, which ends its event streams.
 func observe(mux *http.ServeMux, db *sql.DB, session *sqllock.Session, limit *ratelimit.Limiter) (*lockui.Handler, error) {
@@ -48,7 +49,7 @@ func observe(mux *http.ServeMux, db *sql.DB, session *sqllock.Session, limit *ra
 	})
 
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if session.Stats().Connections == 0 {
+		if stats := session.Stats(); stats.Connections == 0 && !stats.IdleClosed {
 			http.Error(w, "The lock service has no connection to its database.", http.StatusServiceUnavailable)
 		}
 	})

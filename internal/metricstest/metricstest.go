@@ -48,6 +48,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		{"SameNamespace", sameNamespace},
 		{"RemovedLimiter", removedLimiter},
 		{"Session", session},
+		{"Idle", idle},
 		{"Away", away},
 		{"LockTable", lockTable},
 		{"WaitCycle", waitCycle},

@@ -30,7 +30,7 @@ func session(t *testing.T, start func(*testing.T) Subject) {
 	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
 		s := start(t)
 		locks := open(t, s, "main", driver, dsn, sqllock.WithLease(5*time.Second))
-		want(t, s, figures{main("latchkey_session_locks"): 0, main("latchkey_session_connections"): 1, main("latchkey_session_heartbeat_seconds"): 1})
+		want(t, s, figures{main("latchkey_session_locks"): 0, main("latchkey_session_connections"): 1, main("latchkey_session_idle_closed"): 0, main("latchkey_session_heartbeat_seconds"): 1})
 
 		before := read(t, s)
 		lock := dbtest.Lock(t, locks, sqllock.ID(1))
@@ -57,6 +57,19 @@ func session(t *testing.T, start func(*testing.T) Subject) {
 			t.Errorf("%v losses were counted, want 1", n)
 		}
 		eventually(t, s, main("latchkey_session_connections"), 1)
+	})
+}
+
+// A Session that is idle has no connection, and says why.
+func idle(t *testing.T, start func(*testing.T) Subject) {
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := start(t)
+		locks := open(t, s, "main", driver, dsn, sqllock.WithIdleClose(time.Second))
+		want(t, s, figures{main("latchkey_session_connections"): 1, main("latchkey_session_idle_closed"): 0})
+		eventually(t, s, main("latchkey_session_idle_closed"), 1)
+		want(t, s, figures{main("latchkey_session_connections"): 0, main("latchkey_session_lease_remaining_seconds"): 0})
+		dbtest.Lock(t, locks, sqllock.ID(1))
+		want(t, s, figures{main("latchkey_session_connections"): 1, main("latchkey_session_idle_closed"): 0})
 	})
 }
 

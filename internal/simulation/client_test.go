@@ -62,6 +62,9 @@ func (w *world) open(c *client) bool {
 	if w.plan.Async {
 		opts = append(opts, sqllock.WithAsyncUnlock())
 	}
+	if w.plan.IdleClose > 0 {
+		opts = append(opts, sqllock.WithIdleClose(w.plan.IdleClose))
+	}
 	s, err := sqllock.Open(background, c.db, opts...)
 	if err != nil {
 		return false

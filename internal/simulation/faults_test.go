@@ -110,6 +110,19 @@ func (e clockStep) happen(w *world) {
 	}
 }
 
+// A quiet is a time without a new call. It is what lets an idle Session close its
+// connection. Only the callers that hold or wait go on.
+type quiet struct{ For time.Duration }
+
+func (e quiet) happen(w *world) {
+	w.advance(e.For)
+	for _, s := range w.sessions() {
+		if s.Stats().IdleClosed {
+			w.count("closed while idle")
+		}
+	}
+}
+
 // A reopen closes a client's Session and opens another, as a process does that
 // restarts.
 type reopen struct {

@@ -15,6 +15,7 @@ type plan struct {
 	Drift      int64         // how much faster the server's clock runs, in millionths
 	Latency    time.Duration // of the network, each way
 	TwoSecrets bool          // the last client has another secret than the others
+	IdleClose  time.Duration // WithIdleClose; 0: without
 	Steps      []step
 }
 
@@ -79,20 +80,23 @@ func (p profile) plan() *rapid.Generator[plan] {
 			Drift:      rapid.SampledFrom([]int64{0, 1000, -1000}).Draw(t, "drift"),
 			Latency:    pick(t, "latency", 10*time.Microsecond, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond),
 			TwoSecrets: rapid.Bool().Draw(t, "two secrets"),
+			IdleClose:  pick(t, "idle close", 0, 0, time.Second, 1700*time.Millisecond),
 			Steps:      rapid.SliceOfN(p.step(), least, 80).Draw(t, "steps"),
 		}
 	})
 }
 
-// step returns a generator of steps. Five in seven are calls.
+// step returns a generator of steps. Five in eight are calls.
 func (p profile) step() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		after := pick(t, "after", 0, time.Millisecond, 5*time.Millisecond, 30*time.Millisecond, 100*time.Millisecond, 400*time.Millisecond)
-		switch rapid.IntRange(0, 6).Draw(t, "kind") {
+		switch rapid.IntRange(0, 7).Draw(t, "kind") {
 		case 4:
 			return step{after, p.drawStatementFaults(t)}
 		case 5:
 			return step{after, rapid.SampledFrom(p.faults).Draw(t, "fault")(t)}
+		case 6:
+			return step{after, quiet{pick(t, "for", time.Second, 999*time.Millisecond, 1001*time.Millisecond, 1700*time.Millisecond, 2500*time.Millisecond)}}
 		default:
 			return step{after, drawCall(t)}
 		}

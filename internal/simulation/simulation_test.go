@@ -84,8 +84,8 @@ func listed(figures map[string]int) string {
 // String returns p as a text for people.
 func (p plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v, two secrets %t",
-		p.Clients, p.PerConn, p.Async, p.Drift, p.Latency, p.TwoSecrets)
+	fmt.Fprintf(&b, "%d clients, %d per connection, async %t, drift %d, latency %v, two secrets %t, idle close %v",
+		p.Clients, p.PerConn, p.Async, p.Drift, p.Latency, p.TwoSecrets, p.IdleClose)
 	for _, step := range p.Steps {
 		fmt.Fprintf(&b, "\n  +%v %T%+v", step.After, step.Do, step.Do)
 	}

@@ -65,6 +65,7 @@ func (c collection) session(name string, s sqllock.Stats) {
 	c.ObserveInt64(c.locks, int64(s.Held), of)
 	c.ObserveInt64(c.waiters, int64(s.Waiting), of)
 	c.ObserveInt64(c.connections, int64(s.Connections), of)
+	c.ObserveInt64(c.idleClosed, oneIf(s.IdleClosed), of)
 	for cause, n := range s.LossesBy {
 		c.ObserveInt64(c.losses, int64(n), metric.WithAttributes(sessionKey.String(name), causeKey.String(cause)))
 	}
@@ -78,10 +79,14 @@ func (c collection) session(name string, s sqllock.Stats) {
 
 func (c collection) campaign(name string, s election.Status) {
 	of := metric.WithAttributes(campaignKey.String(name))
-	leads := int64(0)
-	if s.Leader {
-		leads = 1
-	}
-	c.ObserveInt64(c.leader, leads, of)
+	c.ObserveInt64(c.leader, oneIf(s.Leader), of)
 	c.ObserveInt64(c.terms, int64(s.Terms), of)
+}
+
+// oneIf returns 1 if yes, otherwise 0.
+func oneIf(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
 }

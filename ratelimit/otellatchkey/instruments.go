@@ -27,6 +27,7 @@ type instruments struct {
 	locks            metric.Int64ObservableUpDownCounter
 	waiters          metric.Int64ObservableUpDownCounter
 	connections      metric.Int64ObservableUpDownCounter
+	idleClosed       metric.Int64ObservableUpDownCounter
 	exchangeDuration metric.Float64Histogram
 	exchangeKeys     metric.Int64Histogram
 	losses           metric.Int64ObservableCounter
@@ -56,12 +57,13 @@ func (i *instruments) create(meter metric.Meter) error {
 
 		locks:            m.upDown("session.locks", "{lock}", "Locks that the Session holds now."),
 		waiters:          m.upDown("session.waiters", "{waiter}", "Calls that wait for a lock now."),
-		connections:      m.upDown("session.connections", "{connection}", "Database connections in use for locks; 0 while the database is away."),
+		connections:      m.upDown("session.connections", "{connection}", "Database connections in use for locks; 0 while the database is away, or closed while idle."),
+		idleClosed:       m.upDown("session.idle_closed", "{session}", "1 while the connection is closed because no lock was needed, otherwise 0."),
 		exchangeDuration: m.seconds("session.exchange.duration", "Round trips of the statements of locks, heartbeats included."),
 		exchangeKeys:     m.keys("session.exchange.keys", "Keys that a statement of locks carried."),
 		losses:           m.counter("session.losses", "{loss}", "Connections that were lost, by cause."),
 		locksLost:        m.counter("session.locks_lost", "{lock}", "Locks that ended with a lost connection."),
-		leaseRemaining:   m.gauge("session.lease.remaining", "s", "Time until locks are given up without another response; 0 while the database is away."),
+		leaseRemaining:   m.gauge("session.lease.remaining", "s", "Time until locks are given up without another response; 0 without a connection."),
 		heartbeat:        m.gauge("session.heartbeat", "s", "Time between two heartbeats of an idle connection."),
 		utilization:      m.gauge("session.lock_table.utilization", "1", "Part of the server's lock table that all its clients use."),
 

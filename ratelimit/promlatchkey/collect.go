@@ -31,6 +31,7 @@ func (m metrics) session(name string, s sqllock.Stats) {
 	m.gauge(locks, float64(s.Held), name)
 	m.gauge(waiters, float64(s.Waiting), name)
 	m.gauge(connections, float64(s.Connections), name)
+	m.gauge(idleClosed, oneIf(s.IdleClosed), name)
 	m.histogram(exchangeDuration, s.ExchangeTime, name)
 	m.histogram(exchangeKeys, s.ExchangeKeys, name)
 	for cause, n := range s.LossesBy {
@@ -45,12 +46,16 @@ func (m metrics) session(name string, s sqllock.Stats) {
 }
 
 func (m metrics) campaign(name string, s election.Status) {
-	leads := 0.
-	if s.Leader {
-		leads = 1
-	}
-	m.gauge(leader, leads, name)
+	m.gauge(leader, oneIf(s.Leader), name)
 	m.counter(terms, uint64(s.Terms), name)
+}
+
+// oneIf returns 1 if yes, otherwise 0.
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 func (m metrics) gauge(d *prometheus.Desc, v float64, labels ...string) {

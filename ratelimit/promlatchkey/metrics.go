@@ -15,12 +15,13 @@ var (
 
 	locks            = describe("session_locks", "Locks that the Session holds now.", "session")
 	waiters          = describe("session_waiters", "Calls that wait for a lock now.", "session")
-	connections      = describe("session_connections", "Database connections in use for locks; 0 while the database is away.", "session")
+	connections      = describe("session_connections", "Database connections in use for locks; 0 while the database is away, or closed while idle.", "session")
+	idleClosed       = describe("session_idle_closed", "1 while the connection is closed because no lock was needed, otherwise 0.", "session")
 	exchangeDuration = describe("session_exchange_duration_seconds", "Round trips of the statements of locks, heartbeats included.", "session")
 	exchangeKeys     = describe("session_exchange_keys", "Keys that a statement of locks carried.", "session")
 	losses           = describe("session_losses_total", "Connections that were lost, by cause.", "session", "cause")
 	locksLost        = describe("session_locks_lost_total", "Locks that ended with a lost connection.", "session")
-	leaseRemaining   = describe("session_lease_remaining_seconds", "Time until locks are given up without another response; 0 while the database is away.", "session")
+	leaseRemaining   = describe("session_lease_remaining_seconds", "Time until locks are given up without another response; 0 without a connection.", "session")
 	heartbeat        = describe("session_heartbeat_seconds", "Time between two heartbeats of an idle connection.", "session")
 	utilization      = describe("session_lock_table_utilization_ratio", "Part of the server's lock table that all its clients use.", "session")
 

@@ -26,12 +26,15 @@ func sessions(_ context.Context, s *subject) Result {
 	}
 	var findings []Result
 	var longest time.Duration
+	idle := 0
 	for _, session := range s.sessions {
 		stats := session.Stats()
 		longest = max(longest, stats.RoundTrip)
 		switch on := session.Dialect(); {
 		case on != "" && s.dialect != "" && on != s.dialect:
 			findings = append(findings, wrong("a Session is on another kind of database than the one that is examined", "Pass Check the *sql.DB of the Session, or one on the same database."))
+		case stats.IdleClosed:
+			idle++
 		case stats.Connections == 0:
 			findings = append(findings, wrong("a Session has no connection, so its calls fail", "See the log of the Session: \"cannot connect\" has the reason."))
 		case stats.LeaseRemaining > 0 && stats.LeaseRemaining < 2*stats.Heartbeat:
@@ -43,7 +46,11 @@ func sessions(_ context.Context, s *subject) Result {
 	if longest > 0 { // a Session that has just begun has measured nothing
 		speed = fmt.Sprintf(", a statement takes %v", max(longest.Round(10*time.Microsecond), 10*time.Microsecond))
 	}
-	return worst(passed("%s connected%s", counted(len(s.sessions), "Session"), speed), findings)
+	asleep := ""
+	if idle > 0 {
+		asleep = fmt.Sprintf(", %d closed while idle", idle)
+	}
+	return worst(passed("%s connected%s%s", counted(len(s.sessions)-idle, "Session"), asleep, speed), findings)
 }
 
 // socket checks that a Session notices a closed connection at once.
@@ -63,7 +70,7 @@ func socket(ctx context.Context, s *subject) Result {
 			return unwatched
 		}
 	}
-	if len(s.sessions) > 0 {
+	if slices.ContainsFunc(s.sessions, func(session *sqllock.Session) bool { return session.Stats().Connections > 0 }) {
 		return passed("a closed connection is noticed at once")
 	}
 	conn, err := dbconn.Lend(ctx, s.db)

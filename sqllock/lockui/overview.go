@@ -35,7 +35,8 @@ type sessionView struct {
 	Dialect        string            `json:"dialect,omitempty"`
 	Held           int               `json:"held"`
 	Waiting        int               `json:"waiting"`
-	Connections    int               `json:"connections"`    // 0 while the database is away
+	Connections    int               `json:"connections"` // 0 while the database is away, or closed while idle
+	IdleClosed     bool              `json:"idle_closed,omitempty"`
 	Processes      []int64           `json:"pids,omitempty"` // server processes of its connections, as far as they are known
 	Lease          seconds           `json:"lease_seconds"`
 	Heartbeat      seconds           `json:"heartbeat_seconds"`
@@ -107,7 +108,7 @@ func (h *Handler) overview(s *state, _ int) any {
 
 func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats, past *history) sessionView {
 	return sessionView{
-		Name: name, Dialect: string(d), Held: stats.Held, Waiting: stats.Waiting, Connections: stats.Connections,
+		Name: name, Dialect: string(d), Held: stats.Held, Waiting: stats.Waiting, Connections: stats.Connections, IdleClosed: stats.IdleClosed,
 		Lease: secondsOf(stats.Lease), Heartbeat: secondsOf(stats.Heartbeat), LeaseRemaining: secondsOf(stats.LeaseRemaining),
 		RoundTrip: seconds(stats.RoundTrip.Seconds()), RoundTripMax: seconds(stats.RoundTripMax.Seconds()),
 		KeysPerBatch: mean(stats.ExchangeKeys), Exchanges: stats.Exchanges, Granted: stats.Granted, Denied: stats.Denied, Canceled: stats.Canceled, Failed: stats.Failed,
@@ -117,7 +118,9 @@ func sessionOf(name string, d sqllock.Dialect, stats sqllock.Stats, past *histor
 }
 
 // LeaseLow reports whether the lease ends before two heartbeats have had their time.
-func (v sessionView) LeaseLow() bool { return v.Lease > 0 && v.LeaseRemaining < 2*v.Heartbeat }
+func (v sessionView) LeaseLow() bool {
+	return !v.IdleClosed && v.Lease > 0 && v.LeaseRemaining < 2*v.Heartbeat
+}
 
 // tableFull is the part of the lock table above which Sessions deny new keys: see
 // [sqllock.WithMaxHeld].

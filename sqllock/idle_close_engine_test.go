@@ -1,0 +1,402 @@
+package sqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+)
+
+const idleTime = 5 * time.Second
+
+// asleep fails the test if s has not closed its connections while idle.
+func asleep(t *testing.T, s *Session, server *fakeServer) {
+	t.Helper()
+	synctest.Wait()
+	got := s.Stats()
+	if got.Connections != 0 || !got.IdleClosed || got.LeaseRemaining != 0 || got.Watched || len(s.Connections()) != 0 {
+		t.Fatalf("%d connections, idle closed %t, %v of a lease", got.Connections, got.IdleClosed, got.LeaseRemaining)
+	}
+	if got.Losses != 0 || got.LocksLost != 0 {
+		t.Errorf("%d losses", got.Losses)
+	}
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	for _, session := range server.sessions {
+		select {
+		case <-session.closed:
+		default:
+			t.Error("a connection is not closed")
+		}
+	}
+}
+
+// awake fails the test if s has no connection.
+func awake(t *testing.T, s *Session, when string) {
+	t.Helper()
+	synctest.Wait()
+	if got := s.Stats(); got.Connections == 0 || got.IdleClosed {
+		t.Fatalf("%s: %d connections, idle closed %t", when, got.Connections, got.IdleClosed)
+	}
+}
+
+// attempts returns how many sessions were to be opened.
+func (f *fakeServer) attempts() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opens
+}
+
+// all returns all sessions that were ever opened.
+func (f *fakeServer) all() []*fakeSession {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.sessions)
+}
+
+// opening sets onOpen.
+func (f *fakeServer) opening(hook func(n int) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onOpen = hook
+}
+
+// An idle Session closes its connection after the time, and not before. A call
+// opens it again. This is no loss: no Observer is told, and no line is logged.
+func TestIdleClose(t *testing.T) {
+	var told figures
+	var logged strings.Builder
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		time.Sleep(idleTime - 1)
+		awake(t, s, "before the time")
+		for n := 1; n <= 3; n++ {
+			time.Sleep(1)
+			asleep(t, s, server)
+			time.Sleep(time.Hour)
+			asleep(t, s, server)
+			if server.attempts() != n {
+				t.Fatalf("%d connections were opened, want %d", server.attempts(), n)
+			}
+			lock := mustTry(t, s, ID(1))
+			awake(t, s, "with a lock")
+			if err := lock.Err(); err != nil {
+				t.Errorf("the lock: %v", err)
+			}
+			mustUnlock(t, lock)
+			time.Sleep(idleTime - 1)
+			awake(t, s, "after the lock")
+		}
+		if told.connected != 4 {
+			t.Errorf("told of %d connections, want 4", told.connected)
+		}
+		told.agree(t, s.Stats())
+		if logged.Len() > 0 {
+			t.Errorf("the log has %s", logged.String())
+		}
+	}, WithIdleClose(idleTime), WithObserver(told.observer()), WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+}
+
+// A Session that holds a lock, or has a caller that waits, is not idle.
+func TestIdleCloseWhileNeeded(t *testing.T) {
+	for name, need := range map[string]func(t *testing.T, s *Session, server *fakeServer) (end func()){
+		"held": func(t *testing.T, s *Session, _ *fakeServer) func() {
+			lock := mustTry(t, s, ID(1))
+			return func() { mustUnlock(t, lock) }
+		},
+		"a reader": func(t *testing.T, s *Session, _ *fakeServer) func() {
+			lock, err := s.TryRLock(background, ID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { mustUnlock(t, lock) }
+		},
+		"a waiter": func(t *testing.T, s *Session, server *fakeServer) func() {
+			server.steal(ID(1))
+			ctx, cancel := context.WithCancel(background)
+			waiting := begin(func() (*Lock, error) { return s.Lock(ctx, ID(1)) })
+			return func() { cancel(); wantErr(t, "Lock", returned(t, "Lock", waiting), context.Canceled) }
+		},
+		"a waiter for a set": func(t *testing.T, s *Session, server *fakeServer) func() {
+			server.steal(ID(1))
+			ctx, cancel := context.WithCancel(background)
+			waiting := begin(func() (*Lock, error) { _, err := s.LockAll(ctx, ID(1), ID(2)); return nil, err })
+			return func() { cancel(); wantErr(t, "LockAll", returned(t, "LockAll", waiting), context.Canceled) }
+		},
+		"calls": func(t *testing.T, s *Session, server *fakeServer) func() {
+			server.steal(ID(1))
+			for range 100 {
+				time.Sleep(idleTime - 1)
+				if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrHeld) {
+					t.Fatal(err)
+				}
+			}
+			return func() {}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+				end := need(t, s, server)
+				time.Sleep(idleTime - 1)
+				awake(t, s, "needed")
+				time.Sleep(10 * idleTime)
+				if name != "calls" {
+					awake(t, s, "needed for long")
+				}
+				end()
+				time.Sleep(2 * idleTime) // what ends without a statement is noticed within as long
+				asleep(t, s, server)
+				if server.attempts() != 1 {
+					t.Errorf("%d connections were opened", server.attempts())
+				}
+			}, WithIdleClose(idleTime))
+		})
+	}
+}
+
+// A call at the very moment of the close, or while it lasts, gets its lock.
+func TestCallAtIdleClose(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		offsets := []time.Duration{-time.Microsecond, -1, 0, 1, time.Microsecond, 20 * time.Millisecond}
+		for i := range 600 {
+			time.Sleep(idleTime + offsets[i%len(offsets)])
+			var all sync.WaitGroup
+			for k := range i%3 + 1 {
+				all.Go(func() {
+					lock, err := s.TryLock(background, ID(int64(k)))
+					if err != nil {
+						t.Errorf("TryLock: %v", err)
+						return
+					}
+					if err := errors.Join(lock.Err(), lock.Unlock()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		if got := s.Stats(); got.Losses != 0 || got.Failed != 0 {
+			t.Errorf("%d losses, %d calls failed", got.Losses, got.Failed)
+		}
+		t.Logf("%d connections", server.attempts())
+		if server.attempts() < 200 {
+			t.Errorf("only %d connections: the calls came too early", server.attempts())
+		}
+	}, WithIdleClose(idleTime))
+}
+
+// A call waits for the connection that it opens. If the database is away, it
+// fails as after a loss. The Session goes on trying, and sleeps again once it has
+// connected.
+func TestIdleCloseThenAway(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		time.Sleep(idleTime)
+		asleep(t, s, server)
+		hook, resume := hold(t)
+		server.opening(func(int) error { return hook() })
+		call := beginTry(background, s, ID(1))
+		if got := s.Stats(); got.Connections != 0 || !got.IdleClosed {
+			t.Errorf("%d connections, idle closed %t: a call opens the connection, which has not failed", got.Connections, got.IdleClosed)
+		}
+		time.Sleep(answerTimeout - 1)
+		pending(t, "TryLock", call)
+		time.Sleep(1)
+		wantErr(t, "TryLock while the database does not respond", returned(t, "TryLock", call), ErrUnavailable)
+		if got := s.Stats(); got.IdleClosed || got.Losses != 0 {
+			t.Errorf("idle closed %t, %d losses while the database is away", got.IdleClosed, got.Losses)
+		}
+		if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("a later call: %v", err)
+		}
+		waiting := begin(func() (*Lock, error) { return s.Lock(background, ID(2)) })
+		resume()
+		time.Sleep(time.Second)
+		got := returned(t, "Lock", waiting)
+		wantErr(t, "Lock", got, nil)
+		mustUnlock(t, got.lock)
+		time.Sleep(2 * idleTime)
+		asleep(t, s, server)
+	}, WithIdleClose(idleTime))
+}
+
+// What opening finds out is told to the caller: the proof is made again.
+func TestIdleCloseThenNotExclusive(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		time.Sleep(idleTime)
+		asleep(t, s, server)
+		server.opening(func(int) error { return &dialect.Failure{Kind: dialect.NotExclusive, Reason: "a standby"} })
+		if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrNotExclusive) {
+			t.Errorf("TryLock: %v, want ErrNotExclusive", err)
+		}
+		if s.Stats().IdleClosed {
+			t.Error("a Session that cannot connect is called idle")
+		}
+	}, WithIdleClose(idleTime))
+}
+
+// A call that leaves before the connection is open harms nothing.
+func TestCallLeavesWhileOpening(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.opening(func(n int) error { time.Sleep(500 * time.Millisecond); return nil })
+		for range 3 {
+			time.Sleep(idleTime + time.Second)
+			asleep(t, s, server)
+			ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+			if _, err := s.TryLock(ctx, ID(1)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("TryLock: %v", err)
+			}
+			cancel()
+			time.Sleep(600 * time.Millisecond)
+			awake(t, s, "opened for a call that has left")
+		}
+	}, WithIdleClose(idleTime))
+}
+
+// Close ends a Session that is asleep, and one that is opening a connection.
+func TestCloseWhileAsleep(t *testing.T) {
+	for _, opening := range []bool{false, true} {
+		simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+			time.Sleep(idleTime)
+			asleep(t, s, server)
+			var call <-chan called
+			if opening {
+				server.opening(func(int) error { time.Sleep(500 * time.Millisecond); return nil })
+				call = beginTry(background, s, ID(1))
+			}
+			began := time.Now()
+			if err := s.Close(); err != nil || time.Since(began) > time.Second {
+				t.Errorf("Close: %v after %v", err, time.Since(began))
+			}
+			if opening {
+				wantErr(t, "TryLock", returned(t, "TryLock", call), ErrClosed)
+			}
+			if _, err := s.TryLock(background, ID(1)); !errors.Is(err, ErrClosed) {
+				t.Errorf("TryLock after Close: %v", err)
+			}
+			if s.Stats().IdleClosed {
+				t.Error("a closed Session is called idle")
+			}
+			time.Sleep(time.Second)
+			if n := server.attempts() - len(server.all()); n != 0 {
+				t.Errorf("%d attempts to open are left", n)
+			}
+			for _, session := range server.all() {
+				<-session.closed
+			}
+		}, WithIdleClose(idleTime))
+	}
+}
+
+// All connections of a Session close. The first one waits for the others.
+func TestIdleCloseOfSeveralConnections(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		for range 3 {
+			var locks []*Lock
+			for i := range int64(8) {
+				locks = append(locks, mustTry(t, s, ID(i)))
+				synctest.Wait()
+			}
+			if got := s.Stats().Connections; got != 3 {
+				t.Fatalf("%d connections, want 3", got)
+			}
+			for _, l := range locks[:7] {
+				mustUnlock(t, l)
+			}
+			time.Sleep(3 * idleTime)
+			awake(t, s, "with a lock on one of them")
+			mustUnlock(t, locks[7])
+			time.Sleep(idleTime)
+			asleep(t, s, server)
+		}
+	}, WithIdleClose(idleTime), withPerConn(2), WithMaxConns(3))
+}
+
+// A statement is under way when the time comes, and fails. That is a loss, and
+// the next connection closes after the time.
+func TestLossAtIdleClose(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		time.Sleep(idleTime - 1500*time.Millisecond)
+		server.session(0).hooks(func() error { time.Sleep(3 * time.Second); return errGone }, nil) // the heartbeat after 4 s
+		time.Sleep(idleTime)
+		if got := s.Stats(); got.Losses != 1 || got.Connections != 1 {
+			t.Fatalf("%d losses, %d connections", got.Losses, got.Connections)
+		}
+		time.Sleep(2 * idleTime)
+		if got := s.Stats(); got.Losses != 1 || !got.IdleClosed {
+			t.Errorf("%d losses, idle closed %t", got.Losses, got.IdleClosed)
+		}
+		mustUnlock(t, mustTry(t, s, ID(1)))
+	}, WithIdleClose(idleTime))
+}
+
+// A Session that sleeps uses no secret, so another process may use the
+// namespace with another one. The next call checks its secret again.
+func TestIdleCloseGivesSecretsUp(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		key := func(secret string) Key { return Namespace("export").Keyed([]byte(strings.Repeat(secret, 32))).Key("a") }
+		mustUnlock(t, mustTry(t, s, key("a")))
+		other := &fakeSession{server: server, closed: make(chan struct{})}
+		if conflict, _ := other.UseSecret(key("b").secretCheck().dialect()); !conflict {
+			t.Fatal("the namespace is free for another secret while the Session uses it")
+		}
+		time.Sleep(idleTime)
+		asleep(t, s, server)
+		if conflict, _ := other.UseSecret(key("b").secretCheck().dialect()); conflict {
+			t.Fatal("a Session that sleeps uses a secret")
+		}
+		if _, err := s.TryLock(background, key("a")); !errors.Is(err, ErrNotExclusive) {
+			t.Errorf("a key under the secret that is not in use any more: %v, want ErrNotExclusive", err)
+		}
+		other.Destroy()
+		time.Sleep(2 * idleTime)
+		asleep(t, s, server)
+		mustUnlock(t, mustTry(t, s, key("a")))
+		if n := server.session(2).asked; n != 1 {
+			t.Errorf("the third connection has checked %d secrets, want 1", n)
+		}
+	}, WithIdleClose(idleTime))
+}
+
+// The room in the server's lock table is not known while a Session sleeps.
+func TestIdleCloseForgetsTheRoom(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		s.table.mu.Lock()
+		s.room = room{known: true, size: 100, used: 70, share: 0, tight: true}
+		s.table.mu.Unlock()
+		time.Sleep(idleTime)
+		asleep(t, s, server)
+		if got := s.Stats(); got.TableSize != 0 || got.TableUsed != 0 {
+			t.Errorf("%d of %d places while it sleeps", got.TableUsed, got.TableSize)
+		}
+		mustUnlock(t, mustTry(t, s, ID(1))) // what was known before denies nothing
+	}, WithIdleClose(idleTime))
+}
+
+// Bad values are told at once.
+func TestIdleCloseOfBadTime(t *testing.T) {
+	for _, d := range []time.Duration{0, -1} {
+		func() {
+			defer func() {
+				if fmt.Sprint(recover()) != "sqllock: WithIdleClose needs a positive duration" {
+					t.Errorf("WithIdleClose(%v) does not panic", d)
+				}
+			}()
+			WithIdleClose(d)
+		}()
+	}
+	o := newOptions([]Option{WithIdleClose(time.Second - 1)})
+	if err := o.validate(); err == nil || !strings.Contains(err.Error(), "WithIdleClose") {
+		t.Errorf("less than a second: %v", err)
+	}
+	o = newOptions([]Option{WithIdleClose(time.Second)})
+	if err := o.validate(); err != nil {
+		t.Errorf("a second: %v", err)
+	}
+}

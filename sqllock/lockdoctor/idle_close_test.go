@@ -1,0 +1,33 @@
+package lockdoctor_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockdoctor"
+)
+
+// A Session that has closed its connection while idle is healthy, and the
+// examination does not wake it.
+func TestHealthyWhileIdleClosed(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDriver(t, func(t *testing.T, driver, dsn string) {
+		s := dbtest.Session(t, driver, dsn, sqllock.WithIdleClose(time.Second))
+		lockertest.Eventually(t, "the connection is closed", func() bool { return s.Stats().IdleClosed })
+		r := examine(t, dbtest.Open(t, driver, fit(driver, dsn)), lockdoctor.WithSession(s))
+		mustBeHealthy(t, r)
+		if c, _ := r.Find("session"); c.State != lockdoctor.OK || !strings.Contains(c.Reason, "1 closed while idle") {
+			t.Errorf("session: %+v", c)
+		}
+		if c, _ := r.Find("audit"); c.State != lockdoctor.Skipped {
+			t.Errorf("audit: %+v", c)
+		}
+		if !s.Stats().IdleClosed {
+			t.Error("the examination has opened the connection")
+		}
+	})
+}
