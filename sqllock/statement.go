@@ -111,7 +111,8 @@ func (c *connection) complete(kind statementKind, err error) bool {
 	case drawToken:
 		c.completeTokens(err)
 	case endProcesses:
-		beat = c.completeEnd(err)
+		c.completeEnd(err)
+		beat = c.completeAside(err)
 	case lookAtTable:
 		beat = c.completeAside(err)
 		c.completeLook(err)
