@@ -49,6 +49,7 @@ var scenarios = []struct {
 	{scenario{"requests", requests}, false},
 	{scenario{"metrics", withMetrics}, false},
 	{scenario{"waiting", waiting}, false},
+	{scenario{"hand-over", handOver}, false},
 }
 
 func main() {
