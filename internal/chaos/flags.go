@@ -42,7 +42,7 @@ func parse(args []string, stderr io.Writer) (w options, err error) {
 	flags.DurationVar(&plan.Fleet.Lease, "lease", 2*time.Second, "of each session")
 	flags.IntVar(&plan.Fleet.Processes, "processes", 0, "under test (4; 8 with -freezes)")
 	flags.IntVar(&plan.Fleet.Callers, "callers", 6, "in each process")
-	flags.IntVar(&plan.Fleet.Mixed, "mixed", 4, "callers in each process beside them, of readers, sets, limits and stacks")
+	flags.IntVar(&plan.Fleet.Mixed, "mixed", 0, "callers in each process beside them, of readers, sets, limits and stacks")
 	flags.IntVar(&plan.Fleet.Keys, "keys", 16, "that they want")
 	if err := flags.Parse(args); err != nil {
 		return w, err
