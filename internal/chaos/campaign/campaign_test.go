@@ -62,8 +62,8 @@ func TestCampaign(t *testing.T) {
 // moment, and leave nothing behind.
 func TestMixed(t *testing.T) {
 	set := settings(t, 4)
-	set.Callers, set.Mixed, set.Keys = 4, 6, 4
-	plan := campaign.Plan{Rows: []int{1, 3, 8, 12, 13, 14}, Faults: 1, Fleet: set, Progress: t.Output()}
+	set.Callers, set.Mixed, set.Keys, set.Lease = 4, 6, 4, 4*time.Second
+	plan := campaign.Plan{Rows: []int{1, 3, 8, 12, 13}, Faults: 1, Fleet: set, Progress: t.Output()}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	result, err := campaign.Run(ctx, plan)
