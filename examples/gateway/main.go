@@ -93,7 +93,7 @@ func newProxy(upstream *url.URL) http.Handler {
 	proxy := newReverseProxy(upstream)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 does not need it
-		proxy.ServeHTTP(w, r)
+		proxy.ServeHTTP(bounded{w, r.Context()}, r)
 	})
 }
 
