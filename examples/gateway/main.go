@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"io"
@@ -123,6 +124,8 @@ func newReverseProxy(upstream *url.URL) *httputil.ReverseProxy {
 				err = errors.New(dns.Err) // without names
 			} else if at, ok := errors.AsType[*net.OpError](err); ok {
 				err = at.Err // without addresses
+			} else if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+				err = errors.New("its certificate is not accepted") // without names
 			}
 			slog.Error("the upstream does not respond", "error", err)
 			http.Error(w, "The service does not respond.", http.StatusBadGateway)
