@@ -10,7 +10,8 @@
 // a client that chooses its key can block another client.
 //
 // [NewStack] applies several limits at once, such as those per user, per tenant
-// and in total. Package idempotency, below this one, is for the header Idempotency-Key.
+// and in total. Package idempotency, below this one, is for the header
+// Idempotency-Key.
 package httpmw
 
 import (
