@@ -9,7 +9,9 @@
 // the user in a request. Build it on an identity that the server has verified:
 // a client that chooses its key can block another client.
 //
-// Package idempotency, below this one, is for the header Idempotency-Key.
+// [NewStack] applies several limits at once, such as those per user, per tenant
+// and in total. Package idempotency, below this one, is for the header
+// Idempotency-Key.
 package httpmw
 
 import (
