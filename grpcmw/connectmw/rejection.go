@@ -124,7 +124,7 @@ func (i *Interceptor) interruption(
 		return nil
 	}
 	canceled := own != nil && own.Code() == connect.CodeCanceled
-	limiter := cmp.Or(wanted.EndedBy(held, context.Cause(ctx)), i.levels[0].Limiter)
+	limiter := cmp.Or(wanted.EndedBy(ctx, held), i.levels[0].Limiter)
 	if s, ok := i.limit(limiter).Interruption(around, ctx, err, canceled); ok {
 		return newError(s)
 	}

@@ -59,7 +59,7 @@ func TestClientLeavesTheWait(t *testing.T) {
 		if !roads[road].http2 && !strings.Contains(t.Name(), "/unary/") {
 			t.Skip("net/http reads no further by itself")
 		}
-		decided := make(chan ratelimit.Event, 2)
+		decided := make(chan ratelimit.Event, 8) // more than there are: an Observer that blocks keeps the server from its end
 		l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1),
 			ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) { decided <- e }))
 		lock, err := l.Acquire(t.Context(), alice)
