@@ -53,7 +53,8 @@ func TestEndInTheWait(t *testing.T) {
 }
 
 // A client that leaves ends its wait. A stream over HTTP/1.1 is not here: the
-// server notices nothing before it has read the whole request.
+// server notices nothing before it has read the whole request. With the key in
+// the first message it mostly has, and with one in a header it has not.
 func TestClientLeavesTheWait(t *testing.T) {
 	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
 		if !roads[road].http2 && !strings.Contains(t.Name(), "/unary/") {
