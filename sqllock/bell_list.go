@@ -28,7 +28,7 @@ type bell struct {
 // newBells returns no bells, or nil if session or the watch on its socket hears
 // none.
 func newBells(session dialect.Session, w *watch) *bells {
-	if _, ok := session.(dialect.Listener); !ok || w == nil {
+	if l, ok := session.(dialect.Listener); !ok || w == nil || !l.CanListen() {
 		return nil
 	}
 	return &bells{wanted: make(map[dialect.Bell]*bell)}
