@@ -56,6 +56,19 @@ func TestBellEndsPauses(t *testing.T) {
 	}, withBells)
 }
 
+// A key whose bell is heard is polled half as often.
+func TestHeardKeysPollSeldom(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		listenTo(t, s, server, 1)
+		before := len(server.session(0).sent())
+		time.Sleep(10 * time.Second)
+		n := len(server.session(0).sent()) - before
+		if least, most := int(10*time.Second/pollHeard), int(10*time.Second/(pollHeard/2)); n < least || n > most {
+			t.Errorf("%d statements in 10 s, want %d to %d", n, least, most)
+		}
+	}, withBells)
+}
+
 // Bells that bring no key have the socket watched less and less often.
 func TestUselessBells(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
