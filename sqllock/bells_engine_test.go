@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,9 +34,16 @@ func listenTo(t *testing.T, s *Session, server *fakeServer, n int64) (calls []<-
 
 // afterStatement returns when s has just been answered a statement for keys.
 func afterStatement(s *fakeSession) {
-	for n := len(s.sent()); len(s.sent()) == n; {
-		time.Sleep(100 * time.Microsecond)
-	}
+	answered := make(chan struct{}, 1)
+	s.hooks(nil, func() error {
+		select {
+		case answered <- struct{}{}:
+		default:
+		}
+		return nil
+	})
+	<-answered
+	s.hooks(nil, nil)
 	synctest.Wait()
 }
 
@@ -43,7 +51,7 @@ func afterStatement(s *fakeSession) {
 // another statement would not take along yet.
 func TestBellEndsPauses(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
-		const keys = 100 // so many that a denial is recent for longer than ringMin
+		const keys = 60 // so many that a denial is recent for longer than ringMin
 		calls := listenTo(t, s, server, keys)
 		for i := range int64(10) {
 			afterStatement(server.session(0))
@@ -101,9 +109,10 @@ func TestUselessBells(t *testing.T) {
 func TestMarkIsTakenElsewhere(t *testing.T) {
 	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
 		one := server.session(0)
-		taken := true
+		var taken atomic.Bool
+		taken.Store(true)
 		one.mu.Lock()
-		one.onListen = func() (bool, error) { return !taken, nil }
+		one.onListen = func() (bool, error) { return !taken.Load(), nil }
 		one.mu.Unlock()
 		server.steal(ID(1))
 		waiter := begin(func() (*Lock, error) { return s.Lock(t.Context(), ID(1)) })
@@ -121,7 +130,7 @@ func TestMarkIsTakenElsewhere(t *testing.T) {
 		if most := int(time.Second/ringLinger) * 2; listens == 0 || listens > most {
 			t.Errorf("%d attempts in a second, want 1 to %d", listens, most)
 		}
-		taken = false
+		taken.Store(false)
 		time.Sleep(2 * time.Second)
 		server.release(ID(1))
 		time.Sleep(ringMin + time.Microsecond)
