@@ -75,7 +75,7 @@ type connection struct {
 type round struct {
 	next statementKind // the kind to come to next
 	due  bool          // a heartbeat was due when the round began
-	beat bool          // a statement must be sent: that was so, or the socket was readable, and none has been sent yet
+	beat bool          // a statement must be sent: a heartbeat was due, or the socket was readable
 	tend bool          // what is due once a heartbeat is due in this round
 
 	// What the statements carry, by their kind, and their answers.
