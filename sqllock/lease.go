@@ -194,7 +194,7 @@ func (c *connection) completeAside(err error) (beat bool) {
 		return false
 	}
 	answered := now()
-	took, beats := answered-c.batch.sent, c.round.due && c.round.beat
+	took, beats := answered-c.batch.sent, c.round.beat
 	if beats {
 		s.counters.exchanged(took, 0)
 	}
