@@ -11,8 +11,9 @@ import "slices"
 // it, and all requests like it that were there before the statement was sent.
 // So a flood of rejections costs few statements.
 //
-// Invariant: a key that is claimed has the request among its waiters. A request
-// waits for claims of earlier requests only, so two never wait for each other.
+// Invariant: the request that claims a key is the first to come of its waiters
+// that claim all keys of a group. So a request that claims keys waits for
+// earlier ones only, and no two wait for each other.
 
 // claim claims k for r, which waits for it, unless an earlier request has.
 func (k *keyState) claim(r *request) {
@@ -20,6 +21,19 @@ func (k *keyState) claim(r *request) {
 		k.claimed = r
 	}
 }
+
+// passClaim passes the claim of a request that waits for k no more.
+func (k *keyState) passClaim() {
+	k.claimed = nil
+	for _, r := range k.waiters {
+		if r.each != nil && r.each.groups[r.groupOf(k)].whole {
+			k.claim(r)
+		}
+	}
+}
+
+// groupOf returns the group of r of which k is a candidate.
+func (r *request) groupOf(k *keyState) int { return r.each.candidates[slices.Index(r.states, k)].group }
 
 // idleFor reports whether r may request k now, as one of its candidates.
 func (k *keyState) idleFor(r *request) bool {
@@ -72,7 +86,7 @@ func (t *keyTable) denyAlikeLocked(p eachPart) {
 			if r == p.request || r.each == nil || r.each.inBatch || r.number > k.upTo {
 				continue
 			}
-			g := r.each.candidates[slices.Index(r.states, k)].group
+			g := r.groupOf(k)
 			if other := &r.each.groups[g]; other.like(group) {
 				alike = append(alike, denial{r, g})
 			}

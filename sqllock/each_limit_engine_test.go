@@ -2,8 +2,10 @@ package sqllock
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/latchkey-go/latchkey/internal/waiting"
 )
@@ -117,6 +119,57 @@ func TestTryEachWideGroupUnderLoweredLimit(t *testing.T) {
 		sent := server.session(0).sent()
 		if got.err != nil || len(sent) != 1 || len(sent[0].Each[0].Keys) > fewCandidates {
 			t.Fatalf("%v after %d statements", got.err, len(sent))
+		}
+	})
+}
+
+// Calls with different limits of one id wait for each other's responses, but
+// never without end.
+func TestTryEachMixedLimits(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.session(0).hooks(func() error { time.Sleep(time.Millisecond); return nil }, nil)
+		slots := ids(1, 2, 3, 4, 5, 6)
+		server.steal(slots[5])
+		var wg sync.WaitGroup
+		for i := range 24 {
+			limit := 3 + i%3
+			var beyond []int64
+			for _, key := range slots[limit:] {
+				beyond = append(beyond, key.Int64())
+			}
+			ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{beyond}})
+			wg.Go(func() {
+				for range 30 {
+					locks, err := s.TryEach(ctx, [][]Key{slots[:limit]})
+					if err != nil && !errors.Is(err, ErrHeld) {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration(i%5) * 400 * time.Microsecond)
+					if err := locks.Unlock(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// A rejection over a limit that is older than a call does not decide it.
+func TestTryEachOverLimitBeforeTheCall(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		server.steal(ID(9))
+		ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{{9}}})
+		hook, resume := hold(t)
+		server.session(0).hooks(nil, hook) // the statement has looked at the keys
+		first := beginEach(ctx, s, ids(1))
+		server.giveUp(ID(9))
+		second := beginEach(ctx, s, ids(1))
+		server.session(0).hooks(nil, nil)
+		resume()
+		wantFull(t, returned(t, "the first TryEach", first), 0)
+		if got := returned(t, "the second TryEach", second); got.err != nil {
+			t.Errorf("a call that came after the place was free: %v", got.err)
 		}
 	})
 }

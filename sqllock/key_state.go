@@ -36,7 +36,7 @@ type keyState struct {
 	reply     *reply // of the Unlock that waits, while releasing or freeing
 
 	reservedFor *request // while reserved
-	claimed     *request // a waiter without which no other request for one key of each group may request it
+	claimed     *request // the waiter that claims it: see each_limit.go
 	pool        *keyPool // of the wide group for which the key was taken; nil: none
 	place       int      // its place in that group
 
@@ -209,11 +209,11 @@ func (r *request) yields(other *request) bool {
 
 // drop removes r from the waiters.
 func (k *keyState) drop(r *request) {
-	if k.claimed == r {
-		k.claimed = nil
-	}
 	if i := slices.Index(k.waiters, r); i >= 0 {
 		k.waiters = slices.Delete(k.waiters, i, i+1)
+	}
+	if k.claimed == r {
+		k.passClaim()
 	}
 }
 
