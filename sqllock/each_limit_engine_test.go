@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -137,7 +138,9 @@ func TestTryEachMixedLimits(t *testing.T) {
 			for _, key := range slots[limit:] {
 				beyond = append(beyond, key.Int64())
 			}
-			ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{beyond}})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			ctx = waiting.WithTerms(ctx, waiting.Terms{Beyond: [][]int64{beyond}})
 			wg.Go(func() {
 				for range 30 {
 					locks, err := s.TryEach(ctx, [][]Key{slots[:limit]})
