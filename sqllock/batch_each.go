@@ -183,7 +183,7 @@ func (c *connection) eachDeniedLocked(parts []eachPart, won []dialect.Group) {
 			continue
 		}
 		if won[i].Won == dialect.OverLimit {
-			c.slot.s.table.overLimitLocked(p)
+			c.slot.s.table.overLimitLocked(p.request, p.group, p.states, p.all)
 		}
 		for _, k := range p.states {
 			c.keyUntestedLocked(k)

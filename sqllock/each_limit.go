@@ -15,31 +15,6 @@ import "slices"
 // that claim all keys of a group. So a request that claims keys waits for
 // earlier ones only, and no two wait for each other.
 
-// claim claims k for r, which waits for it, unless an earlier request has.
-func (k *keyState) claim(r *request) {
-	if k.claimed == nil || k.claimed.number > r.number {
-		k.claimed = r
-	}
-}
-
-// passClaim passes the claim of a request that waits for k no more.
-func (k *keyState) passClaim() {
-	k.claimed = nil
-	for _, r := range k.waiters {
-		if r.each != nil && r.each.groups[r.groupOf(k)].whole {
-			k.claim(r)
-		}
-	}
-}
-
-// groupOf returns the group of r of which k is a candidate.
-func (r *request) groupOf(k *keyState) int { return r.each.candidates[slices.Index(r.states, k)].group }
-
-// idleFor reports whether r may request k now, as one of its candidates.
-func (k *keyState) idleFor(r *request) bool {
-	return k.phase == idle && !k.polling && (k.claimed == nil || k.claimed == r)
-}
-
 // widenLocked makes all keys of group g candidates, and claims them.
 func (t *keyTable) widenLocked(r *request, g int) {
 	group := &r.each.groups[g]
@@ -53,42 +28,41 @@ func (t *keyTable) widenLocked(r *request, g int) {
 	t.addCandidatesLocked(r, g)
 }
 
-// overLimitLocked notes that a part was over its limit: of the keys that the
-// statement tried, too few were free.
-func (t *keyTable) overLimitLocked(p eachPart) {
-	r, group := p.request, &p.request.each.groups[p.group]
+// overLimitLocked notes that group g of r was over its limit: of states, which
+// the statement tried, too few were free. all tells whether these were all
+// candidates.
+func (t *keyTable) overLimitLocked(r *request, g int, states []*keyState, all bool) {
+	group := &r.each.groups[g]
 	if r.decided {
 		return
 	}
-	tried := p.all && group.seen == len(group.keys) && len(group.later) == 0
+	tried := all && group.seen == len(group.keys) && len(group.later) == 0
 	switch {
 	case tried || group.whole:
 		if tried {
-			t.denyAlikeLocked(p)
+			t.denyAlikeLocked(r, group, states)
 		}
-		t.denyGroupLocked(r, p.group)
-	case p.states[0].claimed == nil: // else the response to the one that claims decides r, or it is sent again
-		t.widenLocked(r, p.group)
+		t.denyGroupLocked(r, g)
+	case states[0].claimed == nil: // else the response to the one that claims decides r, or it is sent again
+		t.widenLocked(r, g)
 	}
 }
 
-// denyAlikeLocked denies the group of p to other requests for one of the same
+// denyAlikeLocked denies the group of r to other requests for one of the same
 // keys. The statement was sent after they came, and has tried all of them.
-func (t *keyTable) denyAlikeLocked(p eachPart) {
+func (t *keyTable) denyAlikeLocked(r *request, group *eachGroup, states []*keyState) {
 	type denial struct {
 		r *request
 		g int
 	}
 	var alike []denial
-	group := &p.request.each.groups[p.group]
-	for _, k := range p.states {
-		for _, r := range k.waiters {
-			if r == p.request || r.each == nil || r.each.inBatch || r.number > k.upTo {
+	for _, k := range states {
+		for _, other := range k.waiters {
+			if other == r || other.each == nil || other.each.inBatch || other.number > k.upTo {
 				continue
 			}
-			g := r.groupOf(k)
-			if other := &r.each.groups[g]; other.like(group) {
-				alike = append(alike, denial{r, g})
+			if g := other.groupOf(k); other.each.groups[g].like(group) {
+				alike = append(alike, denial{other, g})
 			}
 		}
 	}

@@ -273,3 +273,28 @@ func (r *request) hasIdleKey() bool {
 		return k != nil && k.phase == idle && !k.polling
 	})
 }
+
+// claim claims k for r, which waits for it, unless an earlier request has.
+func (k *keyState) claim(r *request) {
+	if k.claimed == nil || k.claimed.number > r.number {
+		k.claimed = r
+	}
+}
+
+// passClaim passes the claim of a request that waits for k no more.
+func (k *keyState) passClaim() {
+	k.claimed = nil
+	for _, r := range k.waiters {
+		if r.each != nil && r.each.groups[r.groupOf(k)].whole {
+			k.claim(r)
+		}
+	}
+}
+
+// groupOf returns the group of r of which k is a candidate.
+func (r *request) groupOf(k *keyState) int { return r.each.candidates[slices.Index(r.states, k)].group }
+
+// idleFor reports whether r may request k now, as one of its candidates.
+func (k *keyState) idleFor(r *request) bool {
+	return k.phase == idle && !k.polling && (k.claimed == nil || k.claimed == r)
+}
