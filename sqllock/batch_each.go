@@ -103,7 +103,7 @@ func (c *connection) chooseEachLocked(r *request) bool {
 func (r *request) appendShare(states []*keyState, g, most int) []*keyState {
 	from, group := len(states), &r.each.groups[g]
 	for i, k := range r.states {
-		if k == nil || r.each.candidates[i].group != g || k.phase != idle || k.polling {
+		if k == nil || r.each.candidates[i].group != g || !k.idleFor(r) {
 			continue
 		}
 		if len(states) == from && !group.whole {
@@ -182,12 +182,8 @@ func (c *connection) eachDeniedLocked(parts []eachPart, won []dialect.Group) {
 		if won[i].Won == dialect.NoneFree {
 			continue
 		}
-		if r := p.request; won[i].Won == dialect.OverLimit && !r.decided {
-			if p.all {
-				c.slot.s.table.denyGroupLocked(r, p.group)
-			} else {
-				r.each.groups[p.group].whole = true
-			}
+		if won[i].Won == dialect.OverLimit {
+			c.slot.s.table.overLimitLocked(p.request, p.group, p.states, p.all)
 		}
 		for _, k := range p.states {
 			c.keyUntestedLocked(k)

@@ -11,7 +11,7 @@ import (
 // placeEachLocked is placeLocked for a request for one key of each group.
 func (t *keyTable) placeEachLocked(r *request) {
 	for g := range r.each.groups {
-		if group := &r.each.groups[g]; len(group.keys) > narrowGroup && !group.bounded() {
+		if group := &r.each.groups[g]; len(group.keys) > narrowGroup {
 			group.pool = t.poolLocked(group.keys)
 			group.width = group.pool.width
 			group.first = group.pool.next % len(group.keys)
@@ -42,7 +42,7 @@ func (t *keyTable) denyGroupLocked(r *request, g int) {
 func (t *keyTable) addCandidatesLocked(r *request, g int) bool {
 	group := &r.each.groups[g]
 	fresh := 0
-	if t.reuseLocked(r, g) {
+	if !group.whole && t.reuseLocked(r, g) {
 		fresh = group.width // it is free, unless another process has taken it
 	}
 	for !r.decided && group.reserved == nil && fresh < group.width && group.seen < len(group.keys) {
@@ -51,7 +51,7 @@ func (t *keyTable) addCandidatesLocked(r *request, g int) bool {
 			place -= len(group.keys)
 		}
 		group.seen++
-		if t.considerLocked(r, g, place, group.bounded()) {
+		if t.considerLocked(r, g, place, group.whole) {
 			fresh++
 		}
 	}
@@ -117,7 +117,9 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 	}
 	r.keys, r.states, r.each.candidates = append(r.keys, key), append(r.states, nil), append(r.each.candidates, candidate{g, place})
 	group.open++
-	t.lineUpLocked(r, len(r.keys)-1, k)
+	if k = t.lineUpLocked(r, len(r.keys)-1, k); group.whole {
+		k.claim(r)
+	}
 	return true
 }
 

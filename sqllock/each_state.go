@@ -38,7 +38,7 @@ type eachGroup struct {
 	held  []int // places of keys that this process held: they are looked at once more before the group is denied
 	again bool  // they were
 	open  int   // candidates
-	whole bool  // a statement must request all candidates at once, because keys beyond the group are held
+	whole bool  // all keys are candidates, and a statement requests them at once: see widenLocked
 
 	reserved *keyState // the key that it has for the request
 	place    int       // of that key, or of the one that was granted
@@ -65,7 +65,7 @@ func (g *eachGroup) bounded() bool { return len(g.beyond) > 0 }
 // all must be idle, it stops at the first.
 func (r *request) idleOf(g int) (n int) {
 	for i, k := range r.states {
-		if k != nil && r.each.candidates[i].group == g && k.phase == idle && !k.polling {
+		if k != nil && r.each.candidates[i].group == g && k.idleFor(r) {
 			n++
 			if !r.each.groups[g].whole {
 				break

@@ -36,6 +36,7 @@ type keyState struct {
 	reply     *reply // of the Unlock that waits, while releasing or freeing
 
 	reservedFor *request // while reserved
+	claimed     *request // the waiter that claims it: see each_limit.go
 	pool        *keyPool // of the wide group for which the key was taken; nil: none
 	place       int      // its place in that group
 
@@ -211,6 +212,9 @@ func (k *keyState) drop(r *request) {
 	if i := slices.Index(k.waiters, r); i >= 0 {
 		k.waiters = slices.Delete(k.waiters, i, i+1)
 	}
+	if k.claimed == r {
+		k.passClaim()
+	}
 }
 
 // orphaned reports whether a statement for k is sent, or will be, and no caller
@@ -268,4 +272,29 @@ func (r *request) hasIdleKey() bool {
 	return slices.ContainsFunc(r.states, func(k *keyState) bool {
 		return k != nil && k.phase == idle && !k.polling
 	})
+}
+
+// claim claims k for r, which waits for it, unless an earlier request has.
+func (k *keyState) claim(r *request) {
+	if k.claimed == nil || k.claimed.number > r.number {
+		k.claimed = r
+	}
+}
+
+// passClaim passes the claim of a request that waits for k no more.
+func (k *keyState) passClaim() {
+	k.claimed = nil
+	for _, r := range k.waiters {
+		if r.each != nil && r.each.groups[r.groupOf(k)].whole {
+			k.claim(r)
+		}
+	}
+}
+
+// groupOf returns the group of r of which k is a candidate.
+func (r *request) groupOf(k *keyState) int { return r.each.candidates[slices.Index(r.states, k)].group }
+
+// idleFor reports whether r may request k now, as one of its candidates.
+func (k *keyState) idleFor(r *request) bool {
+	return k.phase == idle && !k.polling && (k.claimed == nil || k.claimed == r)
 }

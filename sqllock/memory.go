@@ -131,9 +131,11 @@ func (m *Memory) takeGroup(r *request) {
 func (m *Memory) takeEach(r *request) {
 	for g := range r.each.groups {
 		group := &r.each.groups[g]
-		if held, _ := m.table.takenBeyondLocked(group, nil, nil); held >= group.open && group.bounded() {
-			m.table.denyGroupLocked(r, g)
-			return
+		if held, _ := m.table.takenBeyondLocked(group, nil, nil); held > 0 {
+			if m.table.widenLocked(r, g); held >= group.open {
+				m.table.denyGroupLocked(r, g)
+				return
+			}
 		}
 	}
 	for i, k := range r.states {

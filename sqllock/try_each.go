@@ -80,9 +80,6 @@ func (e *eachRequest) begin(groups [][]Key, beyond [][]int64, checked *checkedGr
 		*group = eachGroup{keys: keys, width: fewCandidates, checked: checked.has(keys), later: group.later[:0], held: group.held[:0]}
 		if g < len(beyond) {
 			group.beyond = beyond[g]
-			if group.bounded() {
-				group.width = len(keys)
-			}
 		}
 		if !group.checked {
 			total += len(keys)

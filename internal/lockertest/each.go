@@ -152,6 +152,65 @@ func eachContention(t *testing.T, fleet Fleet) {
 	}
 }
 
+// eachLimitContention: lowered limits hold while callers of both lockers come
+// and go, and while keys beyond them are held. No limit is ever exceeded, and
+// the places that are left can be had.
+func eachLimitContention(t *testing.T, fleet Fleet) {
+	const callers = 12
+	a, b, ok := twoEach(t, fleet)
+	if !ok {
+		return
+	}
+	lockers, slots := []eachLocker{a, b}, newKeys(t, 6)
+	for held := range 3 { // of the keys beyond the limit of four
+		var old sqllock.Locks
+		for i := range held {
+			old = append(old, mustEach(t, lockers[i%2], t.Context(), [][]sqllock.Key{slots[4+i : 5+i]})...)
+		}
+		var (
+			wg     sync.WaitGroup
+			inside [2]atomic.Int32 // those of each limit
+		)
+		for i := range callers {
+			l, which := lockers[i%2], i/2%2
+			limit := []int{4, 3}[which]
+			var beyond []int64
+			for _, key := range slots[limit:] {
+				beyond = append(beyond, key.Int64())
+			}
+			ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{beyond}})
+			wg.Go(func() {
+				for range 8 {
+					locks, err := l.TryEach(ctx, [][]sqllock.Key{slots[:limit]})
+					if errors.Is(err, sqllock.ErrHeld) {
+						continue
+					}
+					if err != nil {
+						t.Errorf("TryEach: %v", err)
+						return
+					}
+					mine := int(inside[which].Add(1))
+					all := int(inside[0].Load() + inside[1].Load())
+					if mine > limit-held || all > 4-held {
+						t.Errorf("%d of a limit of %d, and %d of 4, with %d beyond", mine, limit, all, held)
+					}
+					inside[which].Add(-1)
+					mustUnlockAll(t, locks)
+				}
+			})
+		}
+		wg.Wait()
+		ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{{slots[4].Int64(), slots[5].Int64()}}})
+		for i := range 4 - held {
+			old = append(old, mustEach(t, lockers[i%2], ctx, [][]sqllock.Key{slots[:4]})...)
+		}
+		for _, l := range lockers {
+			rejected(t, l, ctx, [][]sqllock.Key{slots[:4]}, 0)
+		}
+		mustUnlockAll(t, old)
+	}
+}
+
 // mustEach acquires one key of each group.
 func mustEach(t *testing.T, l eachLocker, ctx context.Context, groups [][]sqllock.Key) sqllock.Locks {
 	t.Helper()

@@ -59,6 +59,7 @@ func Run(t *testing.T, fleet Fleet) {
 		{"Each", tryEach},
 		{"EachBeyond", eachBeyond},
 		{"EachContention", eachContention},
+		{"EachLimitContention", eachLimitContention},
 		{"AnyWaits", anyWaits},
 	} {
 		t.Run(test.name, func(t *testing.T) {
