@@ -115,12 +115,18 @@ func TestWaitersOfAFlow(t *testing.T) {
 			t.Errorf("%d wait, want 4", n)
 		}
 		unlock(t, all)
-		for _, w := range waits[:1] {
-			_ = (<-w).locks.Unlock()
+		for range 4 { // in some order
+			select {
+			case got := <-waits[0]:
+				endAll(t, got)
+			case got := <-waits[1]:
+				endAll(t, got)
+			case got := <-waits[2]:
+				endAll(t, got)
+			case got := <-plain:
+				end(t, got)
+			}
 		}
-		_ = (<-waits[2]).locks.Unlock()
-		unlock(t, (<-plain).lock)
-		_ = (<-waits[1]).locks.Unlock()
 	})
 }
 
@@ -146,7 +152,7 @@ func TestBouncedGoesFirst(t *testing.T) {
 		}
 		_ = got.locks.Unlock()
 		for _, other := range others {
-			_ = (<-other).locks.Unlock()
+			endAll(t, <-other)
 		}
 	})
 }

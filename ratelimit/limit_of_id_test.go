@@ -113,7 +113,7 @@ func TestLimitChangesWhileWaiting(t *testing.T) {
 			if seen {
 				ctx, cancel := context.WithCancel(t.Context())
 				other := acquire(ctx, l, "ada")
-				defer func() { cancel(); unlock(t, (<-other).lock) }()
+				defer func() { cancel(); <-other }()
 			}
 			got := <-next
 			late := time.Since(raised)
@@ -224,7 +224,7 @@ func TestLimitPanics(t *testing.T) {
 			t.Errorf("%d wait, want the other one", n)
 		}
 		unlock(t, held)
-		unlock(t, (<-next).lock)
+		end(t, <-next)
 		unlock(t, must(t, l, "ada"))
 	})
 }
@@ -250,14 +250,14 @@ func TestLimitBlocks(t *testing.T) {
 		blocks.Store(true)
 		time.Sleep(time.Second)
 		unlock(t, held)
-		unlock(t, (<-behind).lock)
+		end(t, <-behind)
 		unlock(t, must(t, l, "grace"))
 		unlock(t, must(t, l, "ada"))
 		if n := l.Stats().Queued; n != 1 {
 			t.Errorf("%d wait, want the one whose func blocks", n)
 		}
 		close(gate)
-		unlock(t, (<-slow).lock)
+		end(t, <-slow)
 	})
 }
 

@@ -66,15 +66,19 @@ func (w *waiter) leaveQueue() {
 // A pool is the waiters of a line that want the same slots, so that one of them
 // may wait for all.
 type pool struct {
-	l     *Limiter
-	class *class // one with reserved places, or nil
+	slots int      // of a Limiter without policies; all of them want the same
+	l     *Limiter // of other Limiters
+	class *class   // one with reserved places, or nil
 }
 
 func (w *waiter) pool() pool { return w.p.pool() }
 
 func (p *place) pool() pool {
-	if p.class != nil && p.class.Reserved > 0 {
-		return pool{p.l, p.class}
+	switch {
+	case p.l.limitOf == nil && p.l.classOf == nil:
+		return pool{slots: p.l.slots}
+	case p.class != nil && p.class.Reserved > 0:
+		return pool{l: p.l, class: p.class}
 	}
 	return pool{l: p.l}
 }

@@ -137,9 +137,9 @@ func (w *waiter) ring(bounded context.Context, checked time.Time) (err error) {
 	return err
 }
 
-// tryInTurn tries for all places, with the slot of p that s may have. If that
-// fails, it tries once more without: two requests that each have what the other
-// one needs must not go on like that.
+// tryInTurn tries for all places, with the slot of p that s may have. If another
+// place is full, it tries once more without that slot: two requests that each
+// have what the other one needs must not go on like that.
 func (s *stack) tryInTurn(ctx context.Context, p *place) (full *place, err error) {
 	if p.lock != nil && len(p.beyond) > 0 { // a slot is not a place yet
 		s.giveBack()
@@ -147,9 +147,13 @@ func (s *stack) tryInTurn(ctx context.Context, p *place) (full *place, err error
 	had := p.lock != nil
 	failed, err := s.try(ctx)
 	if had && errors.Is(err, sqllock.ErrHeld) {
+		full = failed[0]
 		failed, err = s.try(ctx)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return nil, nil
+	case full == nil || failed[0] != p:
 		full = failed[0]
 	}
 	return full, err

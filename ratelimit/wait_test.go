@@ -162,7 +162,7 @@ func TestWaiters(t *testing.T) {
 				if tt.name != "poll" { // there is an order
 					got := <-first
 					unlock(t, got.lock)
-					unlock(t, (<-third).lock)
+					end(t, <-third)
 					return
 				}
 				for range 2 {

@@ -152,21 +152,3 @@ func (t *keyTable) joinLocked(r *request, k *keyState, key Key) (denied bool) {
 	}
 	return mustWait
 }
-
-// lineUpLocked makes r a waiter of its key number i. k is the state of that
-// key, or nil if it has none yet.
-func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
-	key := r.keys[i]
-	if k == nil {
-		k = t.newKeyLocked(key.id())
-	}
-	k.own.named(key)
-	k.insert(r)
-	r.states[i] = k
-	r.open++
-	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
-		k.polling = false
-		k.timer.Stop()
-	}
-	return k
-}

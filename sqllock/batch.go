@@ -49,6 +49,18 @@ type group struct {
 	request *request
 }
 
+// An eachPart is a group of such a request, as the batch requests it. The parts
+// of a request follow each other. A group that has reserved a key has no part.
+//
+// Invariant: each of states is in phase requested, as the keys of the batch
+// are.
+type eachPart struct {
+	request *request
+	group   int         // of the request
+	states  []*keyState // the candidates that this statement tries
+	all     bool        // they are all candidates of the group
+}
+
 // clear empties the batch for its next use.
 func (b *batch) clear() {
 	b.statement.Reset()
@@ -108,6 +120,45 @@ func (b *batch) failLocked(t *keyTable, err error) {
 		for _, k := range keys {
 			t.denyTriesLocked(k, err)
 		}
+	}
+}
+
+// cutEach takes the last parts off the batch again.
+func (b *batch) cutEach(parts, states int) {
+	clear(b.eachParts[parts:])
+	clear(b.eachStates[states:])
+	b.eachParts, b.eachStates = b.eachParts[:parts], b.eachStates[:states]
+}
+
+// keysOf returns the keys of states, in memory of the batch.
+func (b *batch) keysOf(states []*keyState) []dialect.Key {
+	from := len(b.eachKeys)
+	for _, k := range states {
+		b.eachKeys = append(b.eachKeys, k.key)
+	}
+	return b.eachKeys[from:len(b.eachKeys):len(b.eachKeys)]
+}
+
+// allGroups ranges over the keys that the batch requests together with others.
+func (b *batch) allGroups(yield func([]*keyState) bool) {
+	for _, groups := range [][]group{b.groups, b.sets} {
+		for _, g := range groups {
+			if !yield(g.keys) {
+				return
+			}
+		}
+	}
+	for _, p := range b.eachParts {
+		if !yield(p.states) {
+			return
+		}
+	}
+}
+
+// abandonEach notes that no response comes for the requests of the batch.
+func (b *batch) abandonEach() {
+	for _, p := range b.eachParts {
+		p.request.each.inBatch = false
 	}
 }
 

@@ -68,14 +68,6 @@ func (c *connection) completeBatchLocked() bool {
 	return true
 }
 
-// answeredCrowdedLocked gives the calls for which the batch had no room the time
-// of a statement of their own. It began when the batch was sent.
-func (c *connection) answeredCrowdedLocked() {
-	if sl := c.slot; c.batch.crowded && sl.oldest != 0 {
-		sl.oldest = max(sl.oldest, c.batch.sent)
-	}
-}
-
 // completeGroupLocked notes that the key at won was granted, or none if won is
 // negative. The keys before it are held by other sessions. The database has not
 // tested those after it, so they are requested again if they are wanted.
@@ -109,36 +101,4 @@ func (c *connection) completeSetLocked(g group, missing int, at time.Duration) {
 			c.keyUntestedLocked(k)
 		}
 	}
-}
-
-// keepLocked notes that c holds k from now on.
-func (c *connection) keepLocked(k *keyState) {
-	c.held++
-	own := sessionKeyOf(k)
-	own.conn, own.full = c, nil
-}
-
-// keyGrantedLocked notes that c holds k, and lets the table choose the caller.
-func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
-	c.keepLocked(k)
-	c.slot.s.table.grantedLocked(k, at)
-}
-
-// keyDeniedLocked notes that k was not granted: ErrHeld, or an error.
-func (c *connection) keyDeniedLocked(k *keyState, err error) {
-	c.slot.s.denyKeyLocked(k, err)
-}
-
-// keyUntestedLocked notes that the database has said nothing about k.
-func (c *connection) keyUntestedLocked(k *keyState) {
-	k.phase = idle
-	c.slot.s.table.continueLocked(k)
-}
-
-// keyFreedLocked notes that c does not hold k any more, because it was
-// released.
-func (c *connection) keyFreedLocked(k *keyState) {
-	c.held--
-	sessionKeyOf(k).conn = nil
-	c.slot.s.table.freedLocked(k, nil)
 }

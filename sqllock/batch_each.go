@@ -8,18 +8,6 @@ import (
 
 // Requests for one key of each of several groups, as the batch carries them.
 
-// An eachPart is a group of such a request, as the batch requests it. The parts
-// of a request follow each other. A group that has reserved a key has no part.
-//
-// Invariant: each of states is in phase requested, as the keys of the batch
-// are.
-type eachPart struct {
-	request *request
-	group   int         // of the request
-	states  []*keyState // the candidates that this statement tries
-	all     bool        // they are all candidates of the group
-}
-
 // maxProbes bounds the keys beyond groups about which one statement asks. On
 // PostgreSQL each takes a place in the server's lock table for a moment.
 const maxProbes = 1024
@@ -78,13 +66,6 @@ func (e *eachRequest) probes() (n int) {
 		n += len(e.groups[g].beyond)
 	}
 	return n
-}
-
-// cutEach takes the last parts off the batch again.
-func (b *batch) cutEach(parts, states int) {
-	clear(b.eachParts[parts:])
-	clear(b.eachStates[states:])
-	b.eachParts, b.eachStates = b.eachParts[:parts], b.eachStates[:states]
 }
 
 // chooseEachLocked adds a part for each group of r that has not reserved a key.
@@ -147,15 +128,6 @@ func (c *connection) addEachLocked(parts []eachPart) {
 		}
 		st.Each = append(st.Each, g)
 	}
-}
-
-// keysOf returns the keys of states, in memory of the batch.
-func (b *batch) keysOf(states []*keyState) []dialect.Key {
-	from := len(b.eachKeys)
-	for _, k := range states {
-		b.eachKeys = append(b.eachKeys, k.key)
-	}
-	return b.eachKeys[from:len(b.eachKeys):len(b.eachKeys)]
 }
 
 // completeEachLocked completes the parts of the batch, request by request.
@@ -227,28 +199,5 @@ func (c *connection) eachDeniedLocked(parts []eachPart, won []dialect.Group) {
 				c.keyDeniedLocked(k, ErrHeld)
 			}
 		}
-	}
-}
-
-// allGroups ranges over the keys that the batch requests together with others.
-func (b *batch) allGroups(yield func([]*keyState) bool) {
-	for _, groups := range [][]group{b.groups, b.sets} {
-		for _, g := range groups {
-			if !yield(g.keys) {
-				return
-			}
-		}
-	}
-	for _, p := range b.eachParts {
-		if !yield(p.states) {
-			return
-		}
-	}
-}
-
-// abandonEach notes that no response comes for the requests of the batch.
-func (b *batch) abandonEach() {
-	for _, p := range b.eachParts {
-		p.request.each.inBatch = false
 	}
 }

@@ -109,12 +109,6 @@ func (c *connection) addSingleLocked(k *keyState, m lockMode) {
 	c.batch.statement.Try = append(c.batch.statement.Try, k.dbKey())
 }
 
-// startLocked notes that the batch requests k on c.
-func (c *connection) startLocked(k *keyState, m lockMode) {
-	sessionKeyOf(k).slot = c.slot
-	c.slot.s.table.requestedLocked(k, m)
-}
-
 // prepareGroupsLocked adds the requests for one of several keys, or for all. A
 // key that two of them want goes to one, because the database would grant it to
 // the same session twice.

@@ -178,3 +178,49 @@ func (c *connection) loseConnection(why loss) {
 	sl.s.options.log.Warn("sqllock: connection lost", "reason", why.reason, "locks", len(locks))
 	sl.s.options.observers.lost(why.cause, len(locks))
 }
+
+// startLocked notes that the batch requests k on c.
+func (c *connection) startLocked(k *keyState, m lockMode) {
+	sessionKeyOf(k).slot = c.slot
+	c.slot.s.table.requestedLocked(k, m)
+}
+
+// answeredCrowdedLocked gives the calls for which the batch had no room the time
+// of a statement of their own. It began when the batch was sent.
+func (c *connection) answeredCrowdedLocked() {
+	if sl := c.slot; c.batch.crowded && sl.oldest != 0 {
+		sl.oldest = max(sl.oldest, c.batch.sent)
+	}
+}
+
+// keepLocked notes that c holds k from now on.
+func (c *connection) keepLocked(k *keyState) {
+	c.held++
+	own := sessionKeyOf(k)
+	own.conn, own.full = c, nil
+}
+
+// keyGrantedLocked notes that c holds k, and lets the table choose the caller.
+func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
+	c.keepLocked(k)
+	c.slot.s.table.grantedLocked(k, at)
+}
+
+// keyDeniedLocked notes that k was not granted: ErrHeld, or an error.
+func (c *connection) keyDeniedLocked(k *keyState, err error) {
+	c.slot.s.denyKeyLocked(k, err)
+}
+
+// keyUntestedLocked notes that the database has said nothing about k.
+func (c *connection) keyUntestedLocked(k *keyState) {
+	k.phase = idle
+	c.slot.s.table.continueLocked(k)
+}
+
+// keyFreedLocked notes that c does not hold k any more, because it was
+// released.
+func (c *connection) keyFreedLocked(k *keyState) {
+	c.held--
+	sessionKeyOf(k).conn = nil
+	c.slot.s.table.freedLocked(k, nil)
+}

@@ -1,58 +1,11 @@
 package sqllock
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
-)
-
-// An eachRequest is what a request for one key of each of several groups has
-// beyond others. table.mu protects it, and the request.
-//
-// The request lines up for a few keys of each group, its candidates, and not
-// for all: a level of fifty in all is wanted by every caller at once. When the
-// candidates of a group are denied it lines up for more of its keys. It is
-// denied when none is left. So it has seen every key of the full group held.
-//
-// Invariant: until the request is decided, each group has a candidate, or has
-// reserved a key that this process is releasing. Then it has neither.
-type eachRequest struct {
-	groups     []eachGroup
-	candidates []candidate // beside request.states
-	inBatch    bool        // a statement under way requests candidates of each group
-	numbers    numberSet
-}
-
-// A candidate is which key of the request a state is of.
-type candidate struct{ group, place int }
-
-// An eachGroup is one group of such a request.
-type eachGroup struct {
-	keys   []Key
-	beyond []int64
-	pool   *keyPool // of a group of many keys; else nil
-
-	first int   // the place where it begins to choose candidates
-	seen  int   // how many keys it has seen, from there on
-	width int   // how many candidates to add next
-	later []int // places of keys for which something is under way: candidates when there are no others
-	held  []int // places of keys that this process held: they are looked at again before the group is denied
-	open  int   // candidates
-	whole bool  // a statement must request all candidates at once, because keys beyond the group are held
-
-	reserved *keyState // the key that it has for the request
-	place    int       // of that key, or of the one that was granted
-	won      *keyState // while the request is granted: the key
-}
-
-const (
-	// A group of up to so many keys has all of them as candidates at once.
-	narrowGroup = 8
-
-	// A wider group begins with so many candidates. Their number grows by this
-	// factor whenever all of them are denied.
-	fewCandidates = 4
 )
 
 // placeEachLocked is placeLocked for a request for one key of each group.
@@ -60,7 +13,7 @@ func (t *keyTable) placeEachLocked(r *request) {
 	for g := range r.each.groups {
 		if group := &r.each.groups[g]; len(group.keys) > narrowGroup && !group.bounded() {
 			group.pool, group.width = t.poolLocked(group.keys), fewCandidates
-			group.first = group.pool.begin(len(group.keys))
+			group.first = group.pool.next % len(group.keys)
 		}
 		if !t.addCandidatesLocked(r, g) {
 			t.denyGroupLocked(r, g)
@@ -87,7 +40,10 @@ func (t *keyTable) denyGroupLocked(r *request, g int) {
 // others.
 func (t *keyTable) addCandidatesLocked(r *request, g int) bool {
 	group := &r.each.groups[g]
-	fresh := t.reuseLocked(r, g)
+	fresh := 0
+	if t.reuseLocked(r, g) {
+		fresh = group.width // it is free, unless another process has taken it
+	}
 	for !r.decided && group.reserved == nil && fresh < group.width && group.seen < len(group.keys) {
 		place := group.first + group.seen
 		if place >= len(group.keys) {
@@ -104,7 +60,10 @@ func (t *keyTable) addCandidatesLocked(r *request, g int) bool {
 	if group.open == 0 && r.parked { // callers may have changed places meanwhile
 		t.considerAgainLocked(r, g, &group.held)
 	}
-	group.width *= fewCandidates
+	if group.pool != nil {
+		group.pool.next = (group.first + group.seen) % len(group.keys) // the next caller begins behind these
+		group.width *= fewCandidates
+	}
 	return group.open > 0 || group.reserved != nil || r.decided
 }
 
@@ -196,15 +155,6 @@ func (t *keyTable) returnReservedLocked(r *request) {
 	}
 }
 
-// forget notes that the request has lost the key that it had reserved.
-func (e *eachRequest) forget(k *keyState) {
-	for g := range e.groups {
-		if e.groups[g].reserved == k {
-			e.groups[g].reserved = nil
-		}
-	}
-}
-
 // sendEachLocked requests the candidates of r, if each group has a key or a
 // candidate that can be requested now. If r has reserved all keys, it is
 // granted.
@@ -243,23 +193,6 @@ func (g *eachGroup) needs() int {
 		return max(g.open, 1)
 	}
 	return 1
-}
-
-// bounded reports whether keys beyond the group count.
-func (g *eachGroup) bounded() bool { return len(g.beyond) > 0 }
-
-// idleOf returns how many candidates of group g no statement requests. Unless
-// all must be idle, it stops at the first.
-func (r *request) idleOf(g int) (n int) {
-	for i, k := range r.states {
-		if k != nil && r.each.candidates[i].group == g && k.phase == idle && !k.polling {
-			n++
-			if !r.each.groups[g].whole {
-				break
-			}
-		}
-	}
-	return n
 }
 
 // candidateDeniedLocked notes that candidate i of r is denied. When a group has
@@ -320,4 +253,44 @@ func (t *keyTable) takenBeyondLocked(g *eachGroup, ask []dialect.Key, freed func
 		}
 	}
 	return held, ask
+}
+
+// poolLocked returns the pool of a wide group, and forgets another one if there
+// are too many.
+func (t *keyTable) poolLocked(keys []Key) *keyPool {
+	first := keys[0].number
+	if p := t.pools[first]; p != nil {
+		return p
+	}
+	for other := range t.pools {
+		if len(t.pools) < maxPools {
+			break
+		}
+		delete(t.pools, other)
+	}
+	p := &keyPool{next: rand.N(len(keys))}
+	if t.pools == nil {
+		t.pools = make(map[int64]*keyPool)
+	}
+	t.pools[first] = p
+	return p
+}
+
+// reuseLocked prefers the keys of group g that this process has released last:
+// it reserves one whose release has not been sent, or makes one a candidate. It
+// reports whether there is a candidate.
+func (t *keyTable) reuseLocked(r *request, g int) bool {
+	group := &r.each.groups[g]
+	p := group.pool
+	if p == nil {
+		return false
+	}
+	for len(p.recent) > 0 && !r.decided && group.reserved == nil {
+		place := p.recent[len(p.recent)-1]
+		p.recent = p.recent[:len(p.recent)-1]
+		if place < len(group.keys) && t.considerLocked(r, g, place, false) {
+			return true
+		}
+	}
+	return false
 }

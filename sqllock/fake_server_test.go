@@ -155,6 +155,9 @@ func (s *fakeSession) Exchange(b *dialect.Batch) error {
 	s.batches = append(s.batches, dialect.Batch{
 		Release: slices.Clone(b.Release), Try: slices.Clone(b.Try), Any: slices.Clone(b.Any), All: slices.Clone(b.All), Each: slices.Clone(b.Each),
 	})
+	for i, g := range b.Each { // their memory is used again
+		s.batches[len(s.batches)-1].Each[i].Keys = slices.Clone(g.Keys)
+	}
 	before, after := s.before, s.after
 	s.mu.Unlock()
 	if before != nil {

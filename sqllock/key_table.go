@@ -37,6 +37,7 @@ type keyTable struct {
 	requests sync.Pool // of *request
 	replies  sync.Pool // of *reply
 	eaches   sync.Pool // of *request for one key of each group
+	checked  checkedGroups
 
 	mu          sync.Mutex // protects what follows, and every key state and request; never held across I/O
 	keys        keyMap

@@ -66,6 +66,10 @@ func (l *Lock) attachLocked() *attached {
 type home interface {
 	// unlock releases l, within a bound. It is called once, after l has ended.
 	unlock(l *Lock) error
+
+	// unlockAll is unlock for several locks. It also finishes them, and joins
+	// their errors.
+	unlockAll(locks []*Lock) error
 }
 
 // A lifeline is what a Session's lock lives on: a connection and its lease.
@@ -141,20 +145,28 @@ func (l *Lock) Unlock() (err error) {
 	if l == nil {
 		return nil
 	}
-	if l.life != nil && l.life.late() && l.ended.Load() == endNot {
-		l.expire()
-	}
-	if l.ended.Load() == endNot {
-		if e, ok := l.end(endReleased); ok {
-			defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
-			e.announce()
-			return nil
-		}
+	if e, ok := l.endByUnlock(); ok {
+		defer func() { err = l.finish(l.home.unlock(l)) }() // also if a hook panics
+		e.announce()
+		return nil
 	}
 	if l.ended.Load() != endReleased {
 		return ErrLost
 	}
 	return l.wait()
+}
+
+// endByUnlock ends the lock as released, unless it has ended before or its
+// lease has passed. If ok is true, the caller must announce e and then release
+// the key.
+func (l *Lock) endByUnlock() (e ending, ok bool) {
+	if l.life != nil && l.life.late() && l.ended.Load() == endNot {
+		l.expire()
+	}
+	if l.ended.Load() != endNot {
+		return ending{}, false
+	}
+	return l.end(endReleased)
 }
 
 // expire ends a lock whose lease has passed. Another goroutine may be about to

@@ -75,10 +75,13 @@ func underLock(ctx context.Context, held interface {
 	return fn(bound)
 }
 
-// Locks are locks that were acquired together, by [Session.TryLockAll] or
-// LockAll. There is one for each key, in the order of the keys' numbers. This
-// order is the same for every caller, so use it to call [Fence] for all of
-// them. Keys that are equal in the database have one lock.
+// Locks are locks that were acquired together.
+//
+// Those of [Session.TryLockAll] and LockAll have one lock for each key, in the
+// order of the keys' numbers. This order is the same for every caller, so use
+// it to call [Fence] for all of them. Keys that are equal in the database have
+// one lock. Those of [Session.TryEach] have one lock for each group, in the
+// order of the groups.
 //
 // Each lock can also be used and released separately. The methods are safe for
 // concurrent use. Those of a nil Locks do nothing: there is no lock to lose.
@@ -110,7 +113,44 @@ func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context
 
 // Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
 // does, and joins the errors of all.
-func (ls Locks) Unlock() error {
+func (ls Locks) Unlock() (err error) {
+	h := ls.home()
+	if h == nil {
+		return ls.unlockEach()
+	}
+	var array [4]*Lock // most calls have a few locks: no allocation
+	ended := array[:0]
+	defer func() { err = errors.Join(err, h.unlockAll(ended)) }() // also if a hook panics
+	for _, l := range ls {
+		if l == nil {
+			continue
+		}
+		if e, ok := l.endByUnlock(); ok {
+			ended = append(ended, l)
+			e.announce()
+		} else { // it has ended before
+			err = errors.Join(err, l.Unlock())
+		}
+	}
+	return err
+}
+
+// home returns the home of all locks, or nil if they have not the same one.
+func (ls Locks) home() (same home) {
+	for _, l := range ls {
+		if l == nil {
+			continue
+		}
+		if same != nil && l.home != same {
+			return nil
+		}
+		same = l.home
+	}
+	return same
+}
+
+// unlockEach is Unlock for locks of several lockers.
+func (ls Locks) unlockEach() error {
 	errs := make([]error, len(ls))
 	var wg sync.WaitGroup
 	for i, l := range ls {

@@ -1,6 +1,9 @@
 package sqllock
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // A lock is released. Its key passes to the next waiter of this process, or
 // goes back to the source.
@@ -9,24 +12,61 @@ import "time"
 // and waits for the source unless the key passes on.
 func (t *keyTable) unlock(l *Lock) error {
 	t.mu.Lock()
+	r, expired, err := t.unlockLocked(l)
+	t.mu.Unlock()
+	if expired {
+		l.expire()
+	}
+	if r == nil {
+		return err
+	}
+	return t.await(r)
+}
+
+// unlockLocked begins an unlock. It returns the reply to wait for, or nil and
+// the result. If the lock has expired, the caller must say so.
+func (t *keyTable) unlockLocked(l *Lock) (r *reply, expired bool, err error) {
 	k := l.state
 	if !k.heldBy(l) { // the source has lost it
-		t.mu.Unlock()
-		return ErrLost
+		return nil, false, ErrLost
 	}
 	// The source's answer reports a loss while the system was suspended. Here the
 	// source is not asked, or its answer is not waited for.
 	if (t.asyncUnlock || len(k.waiters) > 0 || len(k.readers) > 1) && k.own.expired() {
-		t.mu.Unlock()
-		l.expire()
-		return ErrLost
+		return nil, true, ErrLost
 	}
-	r := t.leaveLocked(k, l)
+	return t.leaveLocked(k, l), false, nil
+}
+
+// unlockAll is unlock for several locks, which the source frees together. It
+// finishes them, and joins their errors.
+func (t *keyTable) unlockAll(locks []*Lock) error {
+	type unlocking struct {
+		reply   *reply
+		expired bool
+		err     error
+	}
+	var array [4]unlocking // most calls have a few locks: no allocation
+	all := array[:0]
+	t.mu.Lock()
+	for _, l := range locks {
+		r, expired, err := t.unlockLocked(l)
+		all = append(all, unlocking{r, expired, err})
+	}
 	t.mu.Unlock()
-	if r == nil {
-		return nil
+	var errs []error
+	for i, u := range all {
+		if u.expired {
+			locks[i].expire()
+		}
+		if u.reply != nil {
+			u.err = t.await(u.reply)
+		}
+		if locks[i].finish(u.err) != nil {
+			errs = append(errs, u.err)
+		}
 	}
-	return t.await(r)
+	return errors.Join(errs...)
 }
 
 // heldBy reports whether l is the lock of k, or of one of its readers.

@@ -3,26 +3,11 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/bits"
 	"slices"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/waiting"
 )
-
-// A GroupError reports that a group of TryEach had no key that was free. It
-// matches ErrHeld.
-type GroupError struct {
-	Group int // its index, from 0
-}
-
-func (e *GroupError) Error() string {
-	return fmt.Sprintf("sqllock: no key of group %d is free", e.Group)
-}
-
-// Is makes errors.Is(err, ErrHeld) hold.
-func (e *GroupError) Is(target error) bool { return target == ErrHeld }
 
 // TryEach acquires one key of each group, or none. Locks[i] is of groups[i].
 //
@@ -52,7 +37,7 @@ func (t *keyTable) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
 	}
 	r := t.eaches.Get().(*request)
 	r.ctx = ctx
-	err := r.each.begin(groups, waiting.TermsOf(ctx).Beyond)
+	err := r.each.begin(groups, waiting.TermsOf(ctx).Beyond, &t.checked)
 	if err != nil {
 		err = t.fail(err, want{})
 	} else {
@@ -64,32 +49,53 @@ func (t *keyTable) tryEach(ctx context.Context, groups [][]Key) (Locks, error) {
 }
 
 // begin prepares e for groups, or returns the error for groups that cannot be
-// acquired.
-func (e *eachRequest) begin(groups [][]Key, beyond [][]int64) error {
+// acquired. It compares the keys of a wide group with the others only once: a
+// caller that acquires many times has the same slice each time.
+func (e *eachRequest) begin(groups [][]Key, beyond [][]int64, checked *checkedGroups) error {
 	if len(groups) == 0 {
 		return errNoGroups
 	}
 	total := 0
-	for _, keys := range groups {
-		total += len(keys)
-	}
-	e.numbers.reset(total)
 	for g, keys := range groups {
 		if len(keys) == 0 {
 			return errEmptyGroup
 		}
-		for i := range keys {
-			if keys[i].space != dialect.Bigint {
-				return errPairGroups
-			}
-			if other := e.numbers.add(keys[i].number, g); other != g {
-				return errTwoGroups
-			}
-		}
 		e.groups = slices.Grow(e.groups, 1)[:g+1]
-		e.groups[g] = eachGroup{keys: keys, width: len(keys), later: e.groups[g].later[:0], held: e.groups[g].held[:0]}
+		group := &e.groups[g]
+		*group = eachGroup{keys: keys, width: len(keys), checked: checked.has(keys), later: group.later[:0], held: group.held[:0]}
 		if g < len(beyond) {
-			e.groups[g].beyond = beyond[g]
+			group.beyond = beyond[g]
+		}
+		if !group.checked {
+			total += len(keys)
+		}
+	}
+	e.numbers.reset(total)
+	for g := range e.groups {
+		if err := e.check(g); err != nil {
+			return err
+		}
+	}
+	for g := range e.groups {
+		if !e.groups[g].checked {
+			checked.add(e.groups[g].keys)
+		}
+	}
+	return nil
+}
+
+// check returns the error for group g, unless it was checked before.
+func (e *eachRequest) check(g int) error {
+	if e.groups[g].checked {
+		return nil
+	}
+	for i := range e.groups[g].keys {
+		key := &e.groups[g].keys[i]
+		if key.space != dialect.Bigint {
+			return errPairGroups
+		}
+		if e.numbers.add(key.number, g) != g {
+			return errTwoGroups
 		}
 	}
 	return nil
@@ -108,47 +114,8 @@ func (t *keyTable) reuseRequest(r *request) {
 	clear(r.keys)
 	*r = request{done: r.done, each: e, keys: r.keys[:0], states: r.states[:0]}
 	for g := range e.groups {
-		e.groups[g] = eachGroup{later: e.groups[g].later[:0], held: e.groups[g].held[:0]}
+		e.groups[g] = eachGroup{later: e.groups[g].later[:0], held: e.groups[g].held[:0]} // no caller's keys stay
 	}
 	e.groups, e.candidates = e.groups[:0], e.candidates[:0]
 	t.eaches.Put(r)
-}
-
-// A numberSet maps numbers to groups. Its memory is reused.
-type numberSet struct {
-	slots []numberOf
-	shift int
-}
-
-// A numberOf is a number and the group it is in, from 1; 0 is an empty slot.
-type numberOf struct {
-	number int64
-	group  int
-}
-
-// reset empties the set, and makes room for n numbers.
-func (s *numberSet) reset(n int) {
-	size := 1 << bits.Len(uint(2*n))
-	if size > cap(s.slots) {
-		s.slots = make([]numberOf, size)
-	}
-	s.slots = s.slots[:size]
-	clear(s.slots)
-	s.shift = 64 - bits.Len(uint(size-1))
-}
-
-// add adds number as one of group g. It returns the group that it was in
-// before, or g.
-func (s *numberSet) add(number int64, g int) int {
-	const golden = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio
-	for i := uint64(number) * golden >> s.shift; ; i++ {
-		slot := &s.slots[i&uint64(len(s.slots)-1)]
-		switch {
-		case slot.group == 0:
-			*slot = numberOf{number, g + 1}
-			return g
-		case slot.number == number:
-			return slot.group - 1
-		}
-	}
 }

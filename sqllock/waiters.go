@@ -11,6 +11,24 @@ import (
 // How a request ends without a lock, and when the waiters of a key request it
 // again.
 
+// lineUpLocked makes r a waiter of its key number i. k is the state of that
+// key, or nil if it has none yet.
+func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
+	key := r.keys[i]
+	if k == nil {
+		k = t.newKeyLocked(key.id())
+	}
+	k.own.named(key)
+	k.insert(r)
+	r.states[i] = k
+	r.open++
+	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
+		k.polling = false
+		k.timer.Stop()
+	}
+	return k
+}
+
 // withdraw takes r off the table, unless it has been decided meanwhile. cause
 // is why its context ended. If it is nil, the table's timeout has passed.
 func (t *keyTable) withdraw(r *request, cause error) (*Lock, error) {

@@ -56,6 +56,9 @@ func Run(t *testing.T, fleet Fleet) {
 		{"Do", do},
 		{"Any", tryAny},
 		{"AnyContention", anyContention},
+		{"Each", tryEach},
+		{"EachBeyond", eachBeyond},
+		{"EachContention", eachContention},
 		{"AnyWaits", anyWaits},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 type call struct {
 	Client  int
 	Op      operation
-	Keys    []int         // of contendedKeys; only TryAny and LockAny use more than the first
+	Keys    []int         // of contendedKeys; only TryAny, LockAny and TryEach use more than the first
 	Timeout time.Duration // 0: none for a call that only tries, maxWait for one that waits
 	Hold    time.Duration // the length of the work
 	Token   tokenTime
@@ -30,9 +30,10 @@ const (
 	opTryAny
 	opLockAny
 	opDo
+	opTryEach
 )
 
-var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do"}
+var operationNames = [...]string{"TryLock", "Lock", "TryAny", "LockAny", "Do", "TryEach"}
 
 func (o operation) String() string { return operationNames[o] }
 func (o operation) waits() bool    { return o == opLock || o == opLockAny }
@@ -70,7 +71,7 @@ func (c call) make(w *world, s *sqllock.Session) {
 		c.do(ctx, w, s, keys, arrived)
 		return
 	}
-	lock, err := c.acquire(ctx, s, keys)
+	lock, unlock, err := c.acquire(ctx, w, s, keys)
 	c.timely(w, began)
 	if err != nil {
 		c.denied(w, s, keys, arrived, began, err)
@@ -80,7 +81,7 @@ func (c call) make(w *world, s *sqllock.Session) {
 	c.work(w, h)
 	began = now()
 	w.exit(h)
-	err = lock.Unlock()
+	err = unlock()
 	w.within("Unlock", began, w.unlockBound(s))
 	w.gone(h, err, true)
 }
@@ -123,23 +124,53 @@ func (c call) keys(w *world) (keys []sqllock.Key) {
 			keys = append(keys, key)
 		}
 	}
-	if c.Op != opTryAny && c.Op != opLockAny {
-		return keys[:1]
+	switch c.Op {
+	case opTryAny, opLockAny:
+		return keys
+	case opTryEach:
+		keys = slices.DeleteFunc(keys, func(key sqllock.Key) bool { return dialectKey(key).Space != dialect.Bigint })
+		if len(keys) == 0 {
+			keys = append(keys, w.key(c.Client, 0))
+		}
+		return keys
 	}
-	return keys
+	return keys[:1]
 }
 
-// acquire makes the call by the method of a Session.
-func (c call) acquire(ctx context.Context, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, error) {
+// acquire makes the call by the method of a Session. It returns the lock, and
+// how to give it back.
+func (c call) acquire(ctx context.Context, w *world, s *sqllock.Session, keys []sqllock.Key) (lock *sqllock.Lock, unlock func() error, err error) {
 	switch c.Op {
 	case opLock:
-		return s.Lock(ctx, keys[0])
+		lock, err = s.Lock(ctx, keys[0])
 	case opTryAny:
-		return s.TryAny(ctx, keys...)
+		lock, err = s.TryAny(ctx, keys...)
 	case opLockAny:
-		return s.LockAny(ctx, keys...)
+		lock, err = s.LockAny(ctx, keys...)
+	case opTryEach:
+		return c.acquireEach(ctx, w, s, keys)
+	default:
+		lock, err = s.TryLock(ctx, keys[0])
 	}
-	return s.TryLock(ctx, keys[0])
+	return lock, lock.Unlock, err
+}
+
+// acquireEach acquires one of keys and two keys that no other call wants: one
+// before it, and one of many.
+func (c call) acquireEach(ctx context.Context, w *world, s *sqllock.Session, keys []sqllock.Key) (*sqllock.Lock, func() error, error) {
+	own := w.ownKeys()
+	locks, err := s.TryEach(ctx, [][]sqllock.Key{own[:1], keys, own[1:]})
+	var full *sqllock.GroupError
+	if errors.As(err, &full) {
+		if full.Group != 1 {
+			w.wrong("a key that no other call wants is held", "")
+		}
+		err = sqllock.ErrHeld
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return locks[1], locks.Unlock, nil
 }
 
 // timely checks how long the call took to get or to be denied its lock. A call

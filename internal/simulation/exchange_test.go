@@ -14,7 +14,7 @@ func (s *session) Exchange(b *dialect.Batch) error {
 			}
 			return (keys + 1) / 2
 		})
-		if s.reservesTokens && len(b.Try)+len(b.Any) > 0 {
+		if s.reservesTokens && len(b.Try)+len(b.Any)+len(b.Each) > 0 {
 			s.server.tokens += tokenBlock
 			block = s.server.tokens
 		}
@@ -40,6 +40,28 @@ func (s *session) carryOutBatch(b *dialect.Batch, part func(int) int) {
 	}
 	for _, group := range b.Any[:part(len(b.Any))] {
 		b.Won = append(b.Won, s.takeOne(group))
+	}
+	for request := range dialect.Requests(b.Each) {
+		s.takeEach(request, part(len(request)))
+	}
+}
+
+// takeEach takes one key of each group of request, or none. If it takes keys of
+// fewer than all groups, it fails before it has given back what it took.
+func (s *session) takeEach(request []dialect.Group, groups int) {
+	for i := range request[:groups] {
+		request[i].Won = s.takeOne(request[i].Keys)
+		if request[i].Won >= 0 {
+			continue
+		}
+		for _, g := range request[:i] {
+			s.server.freeLocked(g.Keys[g.Won])
+		}
+		dialect.GiveUp(request[:i])
+		for j := i + 1; j < len(request); j++ {
+			request[j].Won = dialect.GivenUp
+		}
+		return
 	}
 }
 

@@ -26,6 +26,17 @@ func (w *world) key(client, n int) sqllock.Key {
 	return contendedKeys[n]
 }
 
+// ownKeys returns keys that no other call wants.
+func (w *world) ownKeys() (keys []sqllock.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range 12 {
+		w.numbered++
+		keys = append(keys, sqllock.ID(1000+w.numbered))
+	}
+	return keys
+}
+
 // dialectKey returns k as the database sees it.
 func dialectKey(k sqllock.Key) dialect.Key {
 	if _, _, ok := k.Pair(); ok {

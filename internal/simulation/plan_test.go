@@ -111,7 +111,7 @@ func drawClient(t *rapid.T) int { return rapid.IntRange(0, 2).Draw(t, "client") 
 func drawCall(t *rapid.T) event {
 	return call{
 		Client:  drawClient(t),
-		Op:      rapid.SampledFrom([]operation{opTry, opLock, opTryAny, opLockAny, opDo}).Draw(t, "op"),
+		Op:      rapid.SampledFrom([]operation{opTry, opLock, opTryAny, opLockAny, opDo, opTryEach}).Draw(t, "op"),
 		Keys:    rapid.SliceOfN(rapid.IntRange(0, len(contendedKeys)-1), 1, 3).Draw(t, "keys"),
 		Timeout: pick(t, "timeout", 0, time.Millisecond, 20*time.Millisecond, 200*time.Millisecond, 2*time.Second, 4*time.Second),
 		Hold:    pick(t, "hold", 0, 5*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond, 2*time.Second, 4*time.Second),

@@ -1,0 +1,185 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/waiting"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// eachLocker is a locker that acquires one key of each of several groups.
+type eachLocker interface {
+	sqllock.Locker
+	TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error)
+}
+
+// twoEach is twoAny for groups.
+func twoEach(t *testing.T, fleet Fleet) (a, b eachLocker, ok bool) {
+	a, ok = fleet.New(t).(eachLocker)
+	if !ok {
+		return nil, nil, false
+	}
+	return a, fleet.New(t).(eachLocker), true
+}
+
+// newKeys returns n keys that no other test uses.
+func newKeys(t *testing.T, n int) (keys []sqllock.Key) {
+	for range n {
+		keys = append(keys, newKey(t))
+	}
+	return keys
+}
+
+// tryEach: one key of each group is acquired, or none, whichever locker has the
+// others. The error names the group that is full.
+func tryEach(t *testing.T, fleet Fleet) {
+	a, b, ok := twoEach(t, fleet)
+	if !ok {
+		return
+	}
+	user, tenant, all := newKeys(t, 1), newKeys(t, 2), newKeys(t, 40)
+	groups := [][]sqllock.Key{user, tenant, all}
+	first := mustEach(t, a, t.Context(), groups)
+	rejected(t, b, t.Context(), groups, 0)
+	rejected(t, a, t.Context(), groups, 0)
+	second := mustEach(t, b, t.Context(), [][]sqllock.Key{newKeys(t, 1), tenant, all})
+	for _, l := range []eachLocker{a, b} {
+		rejected(t, l, t.Context(), [][]sqllock.Key{newKeys(t, 1), tenant, all}, 1)
+	}
+	mustUnlockAll(t, first)
+	mustUnlockAll(t, mustEach(t, b, t.Context(), groups)) // a rejection has left nothing behind
+	var taken []sqllock.Locks
+	for range len(all) - 1 {
+		l := []eachLocker{a, b}[len(taken)%2]
+		taken = append(taken, mustEach(t, l, t.Context(), [][]sqllock.Key{all, newKeys(t, 1)}))
+	}
+	for _, l := range []eachLocker{a, b} {
+		rejected(t, l, t.Context(), [][]sqllock.Key{newKeys(t, 1), all}, 1)
+	}
+	for _, locks := range append(taken, second) {
+		mustUnlockAll(t, locks)
+	}
+	if _, err := a.TryEach(t.Context(), nil); err == nil || errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("TryEach without groups: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.TryEach(ctx, groups); !errors.Is(err, context.Canceled) {
+		t.Errorf("TryEach with an ended context: %v", err)
+	}
+}
+
+// eachBeyond: keys beyond a group take places away, whichever locker has them.
+func eachBeyond(t *testing.T, fleet Fleet) {
+	a, b, ok := twoEach(t, fleet)
+	if !ok {
+		return
+	}
+	slots := newKeys(t, 4) // the limit was 4, and now it is 2
+	limit := [][]sqllock.Key{slots[:2]}
+	ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{{slots[2].Int64(), slots[3].Int64()}}})
+	var old []sqllock.Locks
+	for i, l := range []eachLocker{a, b} {
+		old = append(old, mustEach(t, l, t.Context(), [][]sqllock.Key{slots[2+i:]}))
+	}
+	for _, l := range []eachLocker{a, b} {
+		rejected(t, l, ctx, limit, 0)
+	}
+	mustUnlockAll(t, old[0])
+	one := mustEach(t, b, ctx, limit)
+	for _, l := range []eachLocker{a, b} {
+		rejected(t, l, ctx, limit, 0)
+	}
+	mustUnlockAll(t, old[1])
+	two := mustEach(t, a, ctx, limit)
+	for _, l := range []eachLocker{a, b} {
+		rejected(t, l, ctx, limit, 0)
+	}
+	mustUnlockAll(t, one)
+	mustUnlockAll(t, two)
+}
+
+// eachContention: no level ever admits more than it has keys, and nothing is
+// left behind.
+func eachContention(t *testing.T, fleet Fleet) {
+	const callers = 32
+	a, b, ok := twoEach(t, fleet)
+	if !ok {
+		return
+	}
+	tenants, all := [][]sqllock.Key{newKeys(t, 2), newKeys(t, 3)}, newKeys(t, 9)
+	var (
+		wg      sync.WaitGroup
+		inside  [3]atomic.Int32
+		granted atomic.Int32
+	)
+	for i := range callers {
+		l, user, tenant := []eachLocker{a, b}[i%2], newKeys(t, 1), i/2%2
+		wg.Go(func() {
+			for range 12 {
+				groups := [][]sqllock.Key{user, tenants[tenant], all}
+				locks, err := l.TryEach(t.Context(), groups)
+				if errors.Is(err, sqllock.ErrHeld) {
+					continue
+				}
+				if err != nil {
+					t.Errorf("TryEach: %v", err)
+					return
+				}
+				granted.Add(1)
+				for g, n := range map[int]int{tenant: len(tenants[tenant]), 2: len(all)} {
+					if got := int(inside[g].Add(1)); got > n {
+						t.Errorf("%d hold %d keys", got, n)
+					}
+				}
+				inside[tenant].Add(-1)
+				inside[2].Add(-1)
+				mustUnlockAll(t, locks)
+			}
+		})
+	}
+	wg.Wait()
+	if granted.Load() == 0 {
+		t.Error("no caller was admitted")
+	}
+	for range all {
+		defer mustUnlockAll(t, mustEach(t, b, t.Context(), [][]sqllock.Key{newKeys(t, 1), all}))
+	}
+}
+
+// mustEach acquires one key of each group.
+func mustEach(t *testing.T, l eachLocker, ctx context.Context, groups [][]sqllock.Key) sqllock.Locks {
+	t.Helper()
+	locks, err := l.TryEach(ctx, groups)
+	if err != nil || len(locks) != len(groups) {
+		t.Fatalf("TryEach of free groups: %d locks, %v", len(locks), err)
+	}
+	for i, lock := range locks {
+		if !slices.Contains(groups[i], lock.Key()) {
+			t.Errorf("lock %d is not of its group", i)
+		}
+	}
+	return locks
+}
+
+// rejected fails the test unless TryEach reports that group full is full.
+func rejected(t *testing.T, l eachLocker, ctx context.Context, groups [][]sqllock.Key, full int) {
+	t.Helper()
+	locks, err := l.TryEach(ctx, groups)
+	var group *sqllock.GroupError
+	if !errors.As(err, &group) || group.Group != full || !errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("TryEach with group %d full: %d locks, %v", full, len(locks), err)
+	}
+}
+
+func mustUnlockAll(t *testing.T, locks sqllock.Locks) {
+	t.Helper()
+	if err := locks.Unlock(); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+}
