@@ -111,7 +111,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"sqllock/shard":     {"sqllock"},
+	"sqllock/shard":     {"sqllock", "internal/waiting"},
 	"sqllock/watermark": {"sqllock", "internal/dialect", "internal/dialect/errcode", "internal/dialect/usertx"},
 	"ratelimit":         {"sqllock", "internal/histogram", "internal/waiting"},
 	"ratelimit/otellatchkey": {

@@ -12,7 +12,8 @@ import (
 func (t *keyTable) placeEachLocked(r *request) {
 	for g := range r.each.groups {
 		if group := &r.each.groups[g]; len(group.keys) > narrowGroup && !group.bounded() {
-			group.pool, group.width = t.poolLocked(group.keys), fewCandidates
+			group.pool = t.poolLocked(group.keys)
+			group.width = group.pool.width
 			group.first = group.pool.next % len(group.keys)
 		}
 		if !t.addCandidatesLocked(r, g) {
@@ -57,25 +58,26 @@ func (t *keyTable) addCandidatesLocked(r *request, g int) bool {
 	if group.open == 0 {
 		t.considerAgainLocked(r, g, &group.later)
 	}
-	if group.open == 0 && r.parked { // callers may have changed places meanwhile
+	if group.open == 0 && r.parked && !group.again { // callers may have changed places meanwhile
+		group.again = true
 		t.considerAgainLocked(r, g, &group.held)
 	}
 	if group.pool != nil {
 		group.pool.next = (group.first + group.seen) % len(group.keys) // the next caller begins behind these
-		group.width *= fewCandidates
 	}
+	group.width *= fewCandidates
 	return group.open > 0 || group.reserved != nil || r.decided
 }
 
-// considerAgainLocked considers the keys at places, which are lists of group g,
-// and empties the list. So no key is considered again and again.
+// considerAgainLocked considers keys at places, a list of group g, until the
+// group has as many candidates as it should have. It takes them off the list, so
+// that no key is considered again and again.
 func (t *keyTable) considerAgainLocked(r *request, g int, places *[]int) {
-	for i := range len(*places) {
-		if !r.decided && r.each.groups[g].reserved == nil {
-			t.considerLocked(r, g, (*places)[i], true)
-		}
+	n, at := len(*places), 0
+	for group := &r.each.groups[g]; at < n && group.open < group.width && group.reserved == nil && !r.decided; at++ {
+		t.considerLocked(r, g, (*places)[at], true)
 	}
-	*places = (*places)[:0]
+	*places = slices.Delete(*places, 0, at)
 }
 
 // considerLocked makes the key at this place a candidate of group g, or
@@ -106,7 +108,7 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 		switch {
 		case mustWait:
 			return false
-		case k.phase != idle && !late:
+		case !late && (k.phase != idle || group.pool != nil): // in a wide group, callers keep out of each other's way
 			group.later = append(group.later, place)
 			return false
 		}
@@ -201,6 +203,9 @@ func (t *keyTable) candidateDeniedLocked(r *request, i int) {
 	g := r.each.candidates[i].group
 	group := &r.each.groups[g]
 	group.open--
+	if group.open == 0 && group.pool != nil {
+		group.pool.width = min(2*group.pool.width, fewCandidates)
+	}
 	if group.open == 0 && !t.addCandidatesLocked(r, g) {
 		t.denyGroupLocked(r, g)
 	}
@@ -236,6 +241,9 @@ func (t *keyTable) grantEachLocked(r *request, at time.Duration) {
 
 // wonLocked notes that the source has granted k to group g of r.
 func (r *request) wonLocked(g int, k *keyState) {
+	if p := r.each.groups[g].pool; p != nil && p.width > 1 {
+		p.width-- // until a call needs more again
+	}
 	r.each.groups[g].won = k
 	r.each.groups[g].place = r.each.candidates[slices.Index(r.states, k)].place
 }
@@ -268,7 +276,7 @@ func (t *keyTable) poolLocked(keys []Key) *keyPool {
 		}
 		delete(t.pools, other)
 	}
-	p := &keyPool{next: rand.N(len(keys))}
+	p := &keyPool{next: rand.N(len(keys)), width: 1}
 	if t.pools == nil {
 		t.pools = make(map[int64]*keyPool)
 	}

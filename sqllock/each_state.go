@@ -1,5 +1,7 @@
 package sqllock
 
+import "slices"
+
 // What a request for one key of each of several groups knows.
 
 // An eachRequest is what a request for one key of each of several groups has
@@ -33,7 +35,8 @@ type eachGroup struct {
 	seen  int   // how many keys it has seen, from there on
 	width int   // how many candidates to add next
 	later []int // places of keys for which something is under way: candidates when there are no others
-	held  []int // places of keys that this process held: they are looked at again before the group is denied
+	held  []int // places of keys that this process held: they are looked at once more before the group is denied
+	again bool  // they were
 	open  int   // candidates
 	whole bool  // a statement must request all candidates at once, because keys beyond the group are held
 
@@ -42,7 +45,7 @@ type eachGroup struct {
 	won      *keyState // while the request is granted: the key
 }
 
-// fewCandidates is how many candidates a wide group begins with. Their number
+// fewCandidates is how many candidates a group begins with at most. Their number
 // grows by this factor whenever all of them are denied.
 const fewCandidates = 4
 
@@ -77,6 +80,7 @@ func (r *request) idleOf(g int) (n int) {
 // forgotten, or if groups with the same first key differ. table.mu protects it.
 type keyPool struct {
 	next   int   // where the next caller begins
+	width  int   // how many candidates it begins with, up to fewCandidates: few while the first is mostly granted
 	recent []int // places of the keys that this process has released, the last ones at the end
 }
 
@@ -85,9 +89,10 @@ const (
 	maxRecent = 1024 // keys of each
 )
 
-// released notes that the key at place is about to be free.
+// released notes that the key at place is about to be free, or is free.
 func (p *keyPool) released(place int) {
-	if len(p.recent) < maxRecent {
-		p.recent = append(p.recent, place)
+	if len(p.recent) == maxRecent { // the oldest ones are forgotten
+		p.recent = slices.Delete(p.recent, 0, maxRecent/2)
 	}
+	p.recent = append(p.recent, place)
 }

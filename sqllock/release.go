@@ -151,6 +151,9 @@ func (t *keyTable) freedLocked(k *keyState, err error) {
 		r.each.forget(k)
 		t.decideLocked(r, nil, errSessionLost)
 	}
+	if k.pool != nil && err == nil {
+		k.pool.released(k.place)
+	}
 	switch {
 	case len(k.waiters) == 0:
 		t.forgetLocked(k)

@@ -9,10 +9,25 @@ import (
 	"github.com/latchkey-go/latchkey/internal/waiting"
 )
 
-// TryEach acquires one key of each group, or none. Locks[i] is of groups[i].
+// TryEach acquires one key of each group, or none, in one round trip. Locks[i]
+// is of groups[i]. It is for several limits at once: one for a user, three for
+// the user's tenant, fifty in all.
 //
 // If a group has no free key, TryEach returns a *[GroupError], which matches
-// ErrHeld. Its other errors are those of TryLock.
+// ErrHeld: every key of the group was seen held. Its other errors are those of
+// TryLock, and ErrCapacity for more groups than WithMaxHeld allows. Without
+// groups, with an empty group, with a key in two groups, or with a key of
+// [Pair] it fails. The same key twice in one group counts once. The caller must
+// not change groups during the call, nor the keys of a slice that it uses again.
+//
+// The groups are tried in their order. Of two calls with the same groups in the
+// same order one goes on, so all callers should have one order. Which key of a
+// group a call gets is not defined.
+//
+// A call never holds a part of its groups while it waits. It does not overtake
+// a caller of this process that waits for a key. With lease tables and MariaDB,
+// a rejected call may hold some keys for a moment, and a second round trip
+// releases them. Meanwhile other callers find these keys held.
 func (s *Session) TryEach(ctx context.Context, groups [][]Key) (Locks, error) {
 	return s.table.tryEach(ctx, groups)
 }
@@ -62,9 +77,12 @@ func (e *eachRequest) begin(groups [][]Key, beyond [][]int64, checked *checkedGr
 		}
 		e.groups = slices.Grow(e.groups, 1)[:g+1]
 		group := &e.groups[g]
-		*group = eachGroup{keys: keys, width: len(keys), checked: checked.has(keys), later: group.later[:0], held: group.held[:0]}
+		*group = eachGroup{keys: keys, width: fewCandidates, checked: checked.has(keys), later: group.later[:0], held: group.held[:0]}
 		if g < len(beyond) {
 			group.beyond = beyond[g]
+			if group.bounded() {
+				group.width = len(keys)
+			}
 		}
 		if !group.checked {
 			total += len(keys)

@@ -99,10 +99,11 @@ func randomGroups(rng *rand.Rand) (groups []dialect.Group) {
 		}
 		return keys
 	}
+	bounded := rng.IntN(2) == 0
 	for range 1 + rng.IntN(3) {
-		for range 1 + rng.IntN(3) {
-			g := dialect.Group{Keys: take(1 + rng.IntN(3))}
-			if rng.IntN(2) == 0 {
+		for range 1 + rng.IntN(4) {
+			g := dialect.Group{Keys: take(1 + rng.IntN(2))}
+			if bounded && rng.IntN(2) == 0 {
 				g.Held = rng.IntN(2)
 				for id := range int64(rng.IntN(4)) {
 					g.Beyond = append(g.Beyond, big(32+id)...)

@@ -24,7 +24,7 @@ const (
 	tryAny
 	tryAll
 	tryEach
-	tryEachBounded // the same, if keys beyond a group count
+	tryEachBounded // the same with keys beyond groups, or with many groups
 	single         // the one part is one key, not an array: 10 to 15 µs cheaper
 
 	spaces = 4 // with readers' locks
@@ -55,8 +55,8 @@ var parts = append(keyParts(),
 		FROM (SELECT a, coalesce((SELECT (i + 1) / 2 FROM generate_series(1, cardinality(a), 2) AS i
 			WHERE NOT CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT 1), 0) AS missing
 			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS sets OFFSET 0) AS v)::text`, ""},
-	part{tryEach, eachColumn(false), ""},
-	part{tryEachBounded, eachColumn(true), ""})
+	part{tryEach, eachLevels(), ""},
+	part{tryEachBounded, inArray(eachSteps), ""})
 
 // keyParts returns the parts for single keys of each Space.
 //
@@ -172,7 +172,7 @@ func readResponse(b *dialect.Batch, f form, row []driver.Value) error {
 			continue
 		}
 		if part.form&(tryEach|tryEachBounded) != 0 {
-			if err := readEach(eachOf(b, part.form), column); err != nil {
+			if err := readEach(eachOf(b, part.form), part.form, column); err != nil {
 				return err
 			}
 			continue

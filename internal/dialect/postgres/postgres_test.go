@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func open(t *testing.T, driver, dsn string) *sql.DB {
+func open(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -40,7 +40,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 
 var settings = dialect.Settings{Lease: 10 * time.Second, StatementTimeout: 8 * time.Second, Proof: 2 * time.Second}
 
-func connect(t *testing.T, db *sql.DB) dialect.Session {
+func connect(t testing.TB, db *sql.DB) dialect.Session {
 	t.Helper()
 	s, err := postgres.Dialect{}.Open(context.Background(), db, settings)
 	if err != nil {

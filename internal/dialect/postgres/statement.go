@@ -67,7 +67,7 @@ func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 		case part.form == tryAll:
 			arg.Value = textOfArrays(b.All, appendSet)
 		case part.form&(tryEach|tryEachBounded) != 0:
-			s.text = appendEach(s.text[:0], eachOf(b, part.form))
+			s.text = appendEach(s.text[:0], part.form, eachOf(b, part.form))
 			arg.Value = string(s.text)
 		case f&single != 0:
 			arg.Value = keys[0].ID

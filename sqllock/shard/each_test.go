@@ -1,0 +1,44 @@
+package shard_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/shard"
+)
+
+// TryEach works while all keys are on one shard, and otherwise takes none.
+func TestTryEach(t *testing.T) {
+	a, b := sqllock.NewMemory(), sqllock.NewMemory()
+	s := shard.New(a, b)
+	var of [2][]sqllock.Key
+	for i := int64(0); len(of[0]) < 3 || len(of[1]) < 3; i++ {
+		key := sqllock.ID(i)
+		of[s.Index(key)] = append(of[s.Index(key)], key)
+	}
+	for _, keys := range of {
+		locks, err := s.TryEach(t.Context(), [][]sqllock.Key{keys[:1], keys[1:]})
+		if err != nil || len(locks) != 2 {
+			t.Fatalf("keys of one shard: %v", err)
+		}
+		var full *sqllock.GroupError
+		if _, err := s.TryEach(t.Context(), [][]sqllock.Key{keys[1:], keys[:1]}); !errors.As(err, &full) || full.Group != 1 {
+			t.Errorf("a full group: %v", err)
+		}
+		if err := locks.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.TryEach(t.Context(), [][]sqllock.Key{of[0][:1], of[1][:1]}); err == nil || errors.Is(err, sqllock.ErrHeld) {
+		t.Errorf("keys of two shards: %v", err)
+	}
+	for i, keys := range of {
+		if _, err := []*sqllock.Memory{a, b}[i].TryLock(t.Context(), keys[0]); err != nil {
+			t.Errorf("a key stayed behind: %v", err)
+		}
+	}
+	if _, err := s.TryEach(t.Context(), nil); err == nil {
+		t.Error("no groups: no error")
+	}
+}
