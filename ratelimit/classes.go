@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -29,10 +30,9 @@ type Class struct {
 // may have too few places for all of classes. Then the first of classes get
 // theirs, and one place stays common.
 //
-// The Priority applies to the line of one process, see [WithWait]. While
-// requests with a higher one keep coming and have all places, those with a lower
-// one wait in vain. Reserve places rather than give a class a low Priority, if
-// it must go on.
+// The Priority applies to the line of one process, see [WithWait]. Requests with
+// a lower one are not served while those with a higher one keep all places. If a
+// class must go on, reserve places for it.
 //
 // A name that is not one of classes is [ErrPolicy]. class must be quick and safe
 // for concurrent use. If it panics, the caller of Acquire gets the panic.
@@ -103,8 +103,12 @@ func (p *place) priority() int {
 // slotRange is the slots from the first up to the second number.
 type slotRange [2]int
 
-func (r slotRange) of(keys []sqllock.Key) []sqllock.Key {
-	return append([]sqllock.Key(nil), keys[r[0]:r[1]]...)
+// before returns the keys of the slots of r, and then those of the common ones.
+func (r slotRange) before(keys []sqllock.Key, common int) []sqllock.Key {
+	if r[0] == r[1] {
+		return keys[:common:common]
+	}
+	return slices.Concat(keys[r[0]:r[1]], keys[:common])
 }
 
 // reserved returns the number of common slots, which come first, and the slots

@@ -70,7 +70,7 @@ type heldForLocker interface {
 }
 
 // left returns how long a hold of this age should still take. A hold that is
-// older than the mean is expected to take as long again as it is late: so a
+// older than the mean is expected to take as long again as it is late. So a
 // client of an id that hangs comes back less and less often.
 func (h *holdTimes) left(age time.Duration) time.Duration { return (h.mean - age).Abs() }
 

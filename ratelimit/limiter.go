@@ -10,8 +10,10 @@
 //	defer lock.Unlock()
 //
 // It limits concurrency, not rate: a request is admitted as soon as the one
-// before it has ended. A [Limiter] is the policy. Its locks are those of
-// package sqllock. Packages httpmw and grpcmw put it in front of a server.
+// before it has ended. [AcquireAll] applies several limits at once, such as those
+// per user, per tenant and in total. A [Limiter] is the policy. Its locks are
+// those of package sqllock. Packages httpmw and grpcmw put it in front of a
+// server.
 package ratelimit
 
 import (
@@ -26,7 +28,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Limiter admits a fixed number of requests at a time for each id. It is made
+// A Limiter admits a number of requests at a time for each id. It is made
 // by [OneAtATime] or [AtMost], has nothing to close, and is safe for concurrent
 // use. Limiters of one namespace share their limit, in this process and others.
 // Each has [Stats] of its own.
@@ -42,6 +44,8 @@ type Limiter struct {
 	ns    sqllock.Namespace
 	keys  keyMaker
 	slots int // the highest limit of an id
+
+	lastSlots atomic.Pointer[idSlots]
 
 	heldFor    heldForLocker // locks, if it knows how long others have held a key; otherwise nil
 	maxWait    time.Duration // 0 to reject at once
@@ -125,14 +129,15 @@ func isNilPointer(locks sqllock.Locker) bool {
 // Namespace returns the namespace of l.
 func (l *Limiter) Namespace() sqllock.Namespace { return l.ns }
 
-// Limit returns how many requests l admits at a time for each id.
+// Limit returns how many requests l admits at a time for each id. With
+// [WithLimit] an id may have less.
 func (l *Limiter) Limit() int { return l.slots }
 
 // Acquire admits a request for id, or rejects it with an error:
 //
 //   - A [*BusyError], which matches [ErrBusy]: as many requests as the limit
 //     allows hold id. If waiting is allowed, the wait was without success.
-//   - [ErrBadID]: the database was not asked.
+//   - [ErrBadID] or [ErrPolicy]: the database was not asked.
 //   - The error of ctx, if ctx ended first.
 //   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity],
 //     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]:

@@ -42,6 +42,8 @@ type model struct {
 	t         *testing.T
 	instances []*instance
 	stop      chan struct{}
+	ctx       context.Context // of all requests
+	cancel    context.CancelFunc
 
 	mu      sync.Mutex // protects what follows
 	plan    int        // the limit of users
@@ -67,6 +69,7 @@ const (
 
 func newModel(t *testing.T, lockers ...sqllock.Locker) *model {
 	m := &model{t: t, stop: make(chan struct{}), plan: modelUsers, holds: make(map[sqllock.Namespace]map[string][]modelHold)}
+	m.ctx, m.cancel = context.WithCancel(t.Context())
 	wait := ratelimit.WithWait(time.Hour, 40)
 	classes := ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 1, Priority: 1}, ratelimit.Class{Name: "job", Priority: -1})
 	for _, locks := range lockers {
@@ -106,7 +109,16 @@ func (m *model) run(d, period time.Duration) {
 	close(m.stop)
 	plans.Wait()
 	m.newPlan(modelUsers)
-	callers.Wait() // each request that waits is served
+	served := make(chan struct{})
+	go func() { callers.Wait(); close(served) }()
+	select { // each request that waits is served
+	case <-served:
+	case <-time.After(20 * time.Second):
+		m.t.Error("a request waits although all places are free")
+		m.cancel()
+		<-served
+		return
+	}
 	m.checkEnd()
 }
 
@@ -127,7 +139,7 @@ func (m *model) newPlan(n int) {
 
 // request makes a random request, and checks the limits when it is admitted.
 func (m *model) request(in *instance) {
-	ctx, cancel := context.WithCancel(m.t.Context())
+	ctx, cancel := context.WithCancel(m.ctx)
 	defer cancel()
 	if rand.IntN(4) == 0 { // its client leaves, perhaps while it waits
 		time.AfterFunc(rand.N(10*time.Millisecond), cancel)

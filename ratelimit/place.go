@@ -60,10 +60,10 @@ func (p *place) choose() {
 	}
 	keys := all.keys()
 	p.slots = slotSet{first: keys[0]}
-	if chosen := append(reserved.of(keys), keys[:common]...); len(chosen) > 1 {
+	if chosen := reserved.before(keys, common); len(chosen) > 1 {
 		p.slots = slotSet{first: chosen[0], all: chosen}
 	}
-	p.beyond = nil
+	p.beyond = make([]int64, 0, len(keys)-p.limit)
 	for _, key := range keys[p.limit:] {
 		p.beyond = append(p.beyond, key.Int64())
 	}

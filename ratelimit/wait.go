@@ -60,27 +60,27 @@ func (s *stack) flow() flow {
 // takeTurns waits for p until bounded ends. When it is the turn of s and a slot
 // of p is free, s tries for all its places.
 func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, err error) {
-	w := p.enterQueue()
+	l, w := p.l, p.enterQueue()
 	defer w.leaveQueue()
 	var away error
 	checked, over := time.Now(), 0 // over: attempts since a slot was free, but no place
 	for bounded.Err() == nil {
-		if p.l.limitOf != nil && (w.takeChanged() || time.Since(checked) >= recheck) {
+		if l.limitOf != nil && (w.takeChanged() || time.Since(checked) >= recheck) {
 			if err := w.updateLimit(ctx); err != nil {
 				return nil, err
 			}
 			checked, over = time.Now(), 0
 		}
+		next := l.maxWait // look at the limit again
+		if l.limitOf != nil {
+			next = time.Until(checked.Add(recheck))
+		}
 		switch {
 		case !w.isFirst():
-			if p.l.limitOf == nil {
-				w.sleep(bounded, p.l.maxWait)
-			} else {
-				w.sleep(bounded, recheck)
-			}
+			w.sleep(bounded, next)
 			continue
 		case over > 0:
-			if w.sleep(bounded, pollPause(over)) {
+			if w.sleep(bounded, min(pollPause(over), next)) {
 				over = 1
 				continue
 			}
@@ -96,7 +96,7 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 				away = nil
 				continue
 			default:
-				return nil, p.l.explain(err)
+				return nil, l.explain(err)
 			}
 		}
 		full, err := s.tryInTurn(bounded, p)
