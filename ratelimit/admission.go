@@ -5,62 +5,46 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/latchkey-go/latchkey/internal/waiting"
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A request gets its lock or not, and the policy decides what follows. Each
 // decision is counted and reported once.
 
-// take is Acquire without the policy on errors. waited is how long it waited
-// for a busy id, or 0 if it did not.
-func (l *Limiter) take(ctx context.Context, keys slotSet) (lock *sqllock.Lock, waited time.Duration, err error) {
-	lock, err = l.try(ctx, keys)
-	if !errors.Is(err, sqllock.ErrHeld) {
-		return lock, 0, l.explain(err)
-	}
-	if l.maxWait == 0 || l.dryRun || !l.enterLine() {
-		return nil, 0, l.busy()
-	}
-	defer l.leaveLine()
-	waiting.Begin(ctx)
-	began := time.Now()
-	lock, err = l.wait(ctx, keys)
-	return lock, max(time.Since(began), 1), err
-}
-
-// admit begins the hold of a lock that was just acquired, by a request whose
-// first slot is key. The Observers get the admission first, as the lock may
-// have ended already. If one of them panics, admit releases the lock, since the
-// caller never gets it. Then nothing is counted.
-func (l *Limiter) admit(ctx context.Context, lock *sqllock.Lock, key sqllock.Key, waited time.Duration) {
+// admit begins the hold of the lock of p, which was just acquired. The Observers
+// get the admission first, as the lock may have ended already. If one of them
+// panics, admit releases the lock, since the caller never gets it. Then nothing
+// is counted.
+func (l *Limiter) admit(ctx context.Context, p *place) {
 	start := now()
 	if l.dryRun {
-		lock.DetachContexts() // no request must end with it
+		p.lock.DetachContexts() // no request must end with it
 	}
 	told := false
 	defer func() {
 		if !told {
-			_ = lock.Unlock()
+			_ = p.lock.Unlock()
 		}
 	}()
-	l.tell(ctx, admitted, Event{Waited: waited})
-	l.noteWait(waited)
-	l.begin(ctx, lock, key, start)
+	l.tell(ctx, admitted, Event{Limit: p.limit, Waited: p.waited})
+	l.noteWait(p.waited)
+	l.begin(ctx, p, start)
 	told = true
 }
 
-// reject completes a request that err has kept from its lock, with this result.
-// It returns nil if the request is admitted without one.
-func (l *Limiter) reject(ctx context.Context, result int, err error, waited time.Duration) error {
-	l.decided[result].Add(1)
-	l.noteWait(waited)
-	l.tell(ctx, result, Event{Waited: waited, Err: err})
-	if result == failedOpen || result == dryRun {
+// reject completes a request that err has kept from its place.
+func (p *place) reject(ctx context.Context, err error) error {
+	p.count(ctx, p.l.rejection(ctx, err, p.waited), err)
+	if p.l.dryRun {
 		return nil
 	}
 	return err
+}
+
+// count counts a request that err has kept from its place, with this result.
+func (p *place) count(ctx context.Context, result int, err error) {
+	p.l.decided[result].Add(1)
+	p.l.noteWait(p.waited)
+	p.l.tell(ctx, result, Event{Limit: p.limit, Waited: p.waited, Err: err})
 }
 
 // rejection returns the result of a request that err has kept from its lock,

@@ -109,3 +109,21 @@ func BenchmarkStats(b *testing.B) {
 		_ = l.Stats()
 	}
 }
+
+// BenchmarkAcquireAll is a stack of three levels.
+func BenchmarkAcquireAll(b *testing.B) {
+	locks := sqllock.NewMemory()
+	levels := []ratelimit.Level{
+		{Limiter: ratelimit.OneAtATime(locks, "user"), ID: "ada"},
+		{Limiter: ratelimit.AtMost(3, locks, "tenant"), ID: "acme"},
+		{Limiter: ratelimit.AtMost(50, locks, "total"), ID: "all"},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		held, err := ratelimit.AcquireAll(b.Context(), levels...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = held.Unlock()
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Errors of [Limiter.Acquire], in addition to those of package sqllock, and the
+// Errors of [Limiter.Acquire] and [AcquireAll], in addition to those of package sqllock, and the
 // cause of [WithMaxHold]. Compare with errors.Is. No error holds an id.
 var (
 	// ErrBusy reports that as many requests as the limit allows are being
@@ -15,6 +15,10 @@ var (
 	// ErrBadID reports that the id is empty, not UTF-8, holds a NUL byte, or is
 	// longer than 1 KiB (see [WithMaxIDLen]). The text says which.
 	ErrBadID = errors.New("ratelimit: bad id")
+
+	// ErrPolicy reports that a function of the policy returned what the Limiter
+	// cannot use. The text names the option, and says what to change.
+	ErrPolicy = errors.New("ratelimit: bad policy")
 
 	// ErrMaxHold is the cause with which a lock's contexts end when its work
 	// has taken longer than [WithMaxHold] allows.
@@ -37,6 +41,6 @@ func (e *BusyError) Error() string { return "ratelimit: " + e.Namespace + ": key
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 // busy returns the BusyError of this moment.
-func (l *Limiter) busy() error {
-	return &BusyError{Namespace: string(l.ns), RetryAfter: l.retry()}
+func (p *place) busy() error {
+	return &BusyError{Namespace: string(p.l.ns), RetryAfter: p.retryAfter()}
 }

@@ -25,14 +25,17 @@ type Observer func(ctx context.Context, e Event)
 // Each Acquire and each [Limiter.Refuse] makes one event with one of the first
 // seven results. A hold ends with one event more, after that of its admission.
 //
+// An [AcquireAll] that is admitted makes an event of each level. One that is
+// rejected makes one event, of the level that has decided.
+//
 // Middlewares call Refuse for requests without an id. Package grpcmw also calls
 // it for a message that is sent before its stream is admitted. That happens
 // once for a stream, and does not depend on the end of the stream.
 type Event struct {
 	Namespace sqllock.Namespace // of the Limiter
-	Limit     int               // how many requests the Limiter admits at a time for each id
+	Limit     int               // how many requests the Limiter admits at a time for this id
 	Result    Result
-	Waited    time.Duration // of a decision: how long the request waited for a busy id; 0: it did not
+	Waited    time.Duration // of a decision: how long the request waited for a place of this Limiter; 0: it did not
 	Held      time.Duration // of Released and Lost
 	Err       error         // nil for Admitted and Released; of DryRun: the error without the dry run
 }
@@ -80,7 +83,7 @@ func (l *Limiter) tell(ctx context.Context, result int, e Event) {
 	if len(l.observers) == 0 {
 		return
 	}
-	e.Namespace, e.Limit, e.Result = l.ns, l.slots, results[result]
+	e.Namespace, e.Result = l.ns, results[result]
 	for _, observe := range l.observers {
 		observe(ctx, e)
 	}

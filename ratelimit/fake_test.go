@@ -95,6 +95,26 @@ func unlock(t *testing.T, lock *sqllock.Lock) {
 	}
 }
 
+// end releases the lock of got, which must have one.
+func end(t *testing.T, got result) {
+	t.Helper()
+	if got.err != nil || got.lock == nil {
+		t.Fatalf("got %v, %v; want a lock", got.lock, got.err)
+	}
+	unlock(t, got.lock)
+}
+
+// endAll releases the locks of got, which must have them.
+func endAll(t *testing.T, got stackResult) {
+	t.Helper()
+	if got.err != nil {
+		t.Fatalf("got %v, want locks", got.err)
+	}
+	if err := got.locks.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A journal keeps the events that its Observer gets.
 type journal struct {
 	mu      sync.Mutex // protects entries

@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // The bounds of the learnt time. HTTP's Retry-After cannot say less than a
@@ -17,8 +19,9 @@ var origin = time.Now()
 
 func now() time.Duration { return time.Since(origin) }
 
-// A holdTimes learns how long the locks of one limiter are held, which is how
-// long a rejected client should wait. That is the larger of two means:
+// A holdTimes learns how long the locks of one limiter are held. Where nothing
+// is known of the id's own holds, a rejected client should wait for the larger
+// of two means:
 //
 //   - The mean length of ended holds, in which the latest counts for an eighth
 //     (the smoothing of RFC 6298). It follows a service that becomes slower or
@@ -60,11 +63,32 @@ func (h *holdTimes) learnt(at time.Duration) time.Duration {
 	return min(max(d, minRetryAfter), maxRetryAfter)
 }
 
-// retry returns how long a rejected client should wait.
-func (l *Limiter) retry() time.Duration {
+// A heldForLocker knows how long another process has held a key.
+// [*sqllock.Session] is such a Locker.
+type heldForLocker interface {
+	HeldFor(key sqllock.Key) (age time.Duration, ok bool)
+}
+
+// left returns how long a hold of this age should still take. A hold that is
+// older than the mean is expected to take as long again as it is late. So a
+// client of an id that hangs comes back less and less often.
+func (h *holdTimes) left(age time.Duration) time.Duration { return (h.mean - age).Abs() }
+
+// retryAfter returns how long a rejected client should wait.
+func (p *place) retryAfter() time.Duration {
+	l := p.l
+	at := now()
 	l.holds.mu.Lock()
-	d := l.holds.times.learnt(now())
+	times := l.holds.times
+	d, known := l.holds.leftLocked(p.number, at)
 	l.holds.mu.Unlock()
+	if !known && l.heldFor != nil {
+		d, known = p.leftElsewhere(&times)
+	}
+	if !known {
+		d = times.learnt(at)
+	}
+	d = min(max(d, minRetryAfter), maxRetryAfter)
 	if l.retryAfter != nil {
 		d = l.retryAfter(d)
 	}
@@ -72,4 +96,29 @@ func (l *Limiter) retry() time.Duration {
 		return minRetryAfter
 	}
 	return d
+}
+
+// leftLocked returns when the first of the open holds of an id should end, and
+// whether there are any.
+func (hs *holds) leftLocked(id int64, at time.Duration) (d time.Duration, known bool) {
+	for h := hs.perID[id].last; h != nil; h = h.sameID {
+		if left := hs.times.left(at - h.start); !known || left < d {
+			d, known = left, true
+		}
+	}
+	return d, known
+}
+
+// leftElsewhere is leftLocked for the holds of other processes.
+func (p *place) leftElsewhere(times *holdTimes) (d time.Duration, known bool) {
+	for _, key := range p.slots.keys() {
+		age, ok := p.l.heldFor.HeldFor(key)
+		if !ok {
+			continue
+		}
+		if left := times.left(age); !known || left < d {
+			d, known = left, true
+		}
+	}
+	return d, known
 }

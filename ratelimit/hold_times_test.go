@@ -35,7 +35,7 @@ func TestRetryAfterLearnt(t *testing.T) {
 		name  string
 		ended []time.Duration // holds that are over
 		ages  []time.Duration // of those held now, falling
-		want  time.Duration
+		want  time.Duration   // for an id that another process holds
 	}{
 		{"nothing known", nil, []time.Duration{0}, s},
 		{"at least a second", []time.Duration{s / 100}, []time.Duration{0}, s},
@@ -51,22 +51,127 @@ func TestRetryAfterLearnt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+				locks := sqllock.NewMemory()
+				l := ratelimit.OneAtATime(locks, "export")
 				for _, d := range tt.ended {
 					hold(t, l, "ada", d)
 				}
-				for i, age := range tt.ages {
-					must(t, l, string(rune('a'+i)))
-					next := time.Duration(0)
-					if i+1 < len(tt.ages) {
-						next = tt.ages[i+1]
-					}
-					time.Sleep(age - next)
-				}
-				if got := told(t, l, "a"); got != tt.want {
+				holdAges(t, tt.ages, func(i int) { must(t, l, string(rune('a'+i))) })
+				must(t, ratelimit.OneAtATime(locks, "export"), "elsewhere")
+				if got := told(t, l, "elsewhere"); got != tt.want {
 					t.Errorf("got %v, want %v", got, tt.want)
 				}
 			})
+		})
+	}
+}
+
+// holdAges calls hold for each age, at such times that the holds are then so
+// old. The ages fall.
+func holdAges(t *testing.T, ages []time.Duration, hold func(i int)) {
+	t.Helper()
+	for i, age := range ages {
+		hold(i)
+		next := time.Duration(0)
+		if i+1 < len(ages) {
+			next = ages[i+1]
+		}
+		time.Sleep(age - next)
+	}
+}
+
+// An id of which this process has a hold is told when that one should end. The
+// holds of other ids do not matter.
+func TestRetryAfterOfAnID(t *testing.T) {
+	const s = time.Second
+	tests := []struct {
+		name  string
+		ended []time.Duration // holds that are over
+		ages  []time.Duration // of the id's own holds, falling
+		want  time.Duration
+	}{
+		{"it has just begun", []time.Duration{9 * s}, []time.Duration{0}, 9 * s},
+		{"most of it is over", []time.Duration{9 * s}, []time.Duration{7 * s}, 2 * s},
+		{"it is about to end", []time.Duration{9 * s}, []time.Duration{9 * s}, s},
+		{"it is late", []time.Duration{9 * s}, []time.Duration{13 * s}, 4 * s},
+		{"it hangs", []time.Duration{9 * s}, []time.Duration{49 * s}, 40 * s},
+		{"at most a minute", []time.Duration{9 * s}, []time.Duration{time.Hour}, time.Minute},
+		{"nothing has ended yet", nil, []time.Duration{30 * s}, 30 * s},
+		{"the first of two", []time.Duration{9 * s}, []time.Duration{6 * s, 2 * s}, 3 * s},
+		{"one of two hangs", []time.Duration{9 * s}, []time.Duration{49 * s, 2 * s}, 7 * s},
+		{"both hang", []time.Duration{9 * s}, []time.Duration{49 * s, 29 * s}, 20 * s},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := ratelimit.AtMost(max(len(tt.ages), 1), sqllock.NewMemory(), "export")
+				for _, d := range tt.ended {
+					hold(t, l, "ada", d)
+				}
+				must(t, l, "another")
+				holdAges(t, tt.ages, func(int) { must(t, l, "grace") })
+				if got := told(t, l, "grace"); got != tt.want {
+					t.Errorf("got %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A client that comes back when it was told to comes back less and less often
+// while the id hangs.
+func TestRetryAfterRisesWhileAnIDHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), "export")
+		hold(t, l, "ada", 4*time.Second)
+		must(t, l, "ada")
+		var last time.Duration
+		for n := 0; last < time.Minute; n++ {
+			next := told(t, l, "ada")
+			if n > 2 && next < last {
+				t.Fatalf("told %v after %v, want no less", next, last)
+			}
+			if n > 12 {
+				t.Fatalf("still %v after %d times", next, n)
+			}
+			last = next
+			time.Sleep(next)
+		}
+	})
+}
+
+// registryLocker knows how long other processes have held some keys.
+type registryLocker struct {
+	fakeLocker
+	ages map[sqllock.Key]time.Duration
+}
+
+func (r registryLocker) HeldFor(key sqllock.Key) (time.Duration, bool) {
+	age, ok := r.ages[key]
+	return age, ok
+}
+
+// If this process has no hold of the id, those of other processes count, as far
+// as the Locker knows them.
+func TestRetryAfterOfOtherProcesses(t *testing.T) {
+	const ns = sqllock.Namespace("export")
+	slot := func(i int) sqllock.Key { return ns.SlotKey("ada", i) }
+	tests := []struct {
+		name string
+		ages map[sqllock.Key]time.Duration
+		want time.Duration
+	}{
+		{"unknown", nil, time.Second},
+		{"of another id", map[sqllock.Key]time.Duration{ns.SlotKey("eve", 0): 9 * time.Second}, time.Second},
+		{"one", map[sqllock.Key]time.Duration{slot(1): 9 * time.Second}, 9 * time.Second},
+		{"the first to end", map[sqllock.Key]time.Duration{slot(0): 9 * time.Second, slot(1): 5 * time.Second}, 5 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := ratelimit.AtMost(2, registryLocker{failing(sqllock.ErrHeld), tt.ages}, ns)
+			if got := told(t, l, "ada"); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
 		})
 	}
 }

@@ -20,8 +20,10 @@ type hold struct {
 	ctx        context.Context // of the Acquire
 	start      time.Duration
 	id         int64       // the number of the id's first slot
+	limit      int         // of the id, at the admission
 	timer      *time.Timer // of WithMaxHold; nil: none
 	prev, next *hold       // in order of start
+	sameID     *hold       // the one of the id that was added before
 	end        func(cause error)
 }
 
@@ -32,16 +34,15 @@ type hold struct {
 //
 //   - oldest to newest are the open holds in order of start.
 //   - perID has the open holds of each id that has one, by its number. full
-//     counts the ids with as many as the limit, or more: a lock that was lost
-//     may end after the next has begun. With a limit of one perID is nil, and
-//     each hold stands for an id.
+//     counts the ids with as many as their limit, or more: a limit may be
+//     lowered, and a lock that was lost may end after the next has begun.
 //   - ends[admitted] is the sum of the open holds, ends[released] and
 //     ends[lost].
 type holds struct {
 	mu             sync.Mutex // protects the fields below; never held while calling out
 	times          holdTimes
 	oldest, newest *hold
-	perID          map[int64]int
+	perID          map[int64]idHolds
 	full           int
 	ends           [lost + 1]uint64
 
@@ -49,20 +50,29 @@ type holds struct {
 	unused  sync.Pool            // of *hold
 }
 
-// begin begins the hold of lock, which was acquired at start, by a request
-// whose first slot is key. It sets the timer of WithMaxHold, and the hook for
-// the end of the lock.
-func (l *Limiter) begin(ctx context.Context, lock *sqllock.Lock, key sqllock.Key, start time.Duration) {
+// idHolds are the open holds of one id.
+type idHolds struct {
+	last  *hold // that was added; the others follow by sameID
+	n     int
+	limit int // of the id, as far as is known
+}
+
+func (h idHolds) full() bool { return h.n >= h.limit }
+
+// begin begins the hold of the lock of p, which was acquired at start. It sets
+// the timer of WithMaxHold, and the hook for the end of the lock.
+func (l *Limiter) begin(ctx context.Context, p *place, start time.Duration) {
+	lock := p.lock
 	h, ok := l.holds.unused.Get().(*hold)
 	if !ok {
 		h = &hold{limiter: l}
 		h.end = h.ended
 	}
-	h.ctx, h.start, h.id = ctx, start, key.Int64()
+	h.ctx, h.start, h.id, h.limit = ctx, start, p.number, p.limit
 	if l.maxHold > 0 && !l.dryRun {
 		h.timer = time.AfterFunc(l.maxHold, func() { lock.Cancel(ErrMaxHold) })
 	}
-	l.holds.add(h, l.slots)
+	l.holds.add(h)
 	lock.OnEnd(h.end)
 }
 
@@ -72,20 +82,21 @@ func (h *hold) ended(cause error) {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	e := Event{Held: now() - h.start}
+	e := Event{Limit: h.limit, Held: now() - h.start}
 	result := released
 	if !errors.Is(cause, sqllock.ErrReleased) {
 		result, e.Err = lost, cause
 	}
 	l.holds.lengths.Observe(int64(e.Held))
-	l.holds.remove(h, l.slots, result, e.Held)
+	l.holds.remove(h, result, e.Held)
+	l.wakeLine(h.id)
 	h.ctx, h.timer = nil, nil
 	l.holds.unused.Put(h)
 	l.tell(ctx, result, e)
 }
 
 // add adds h. Its start may be a moment before that of the newest.
-func (hs *holds) add(h *hold, limit int) {
+func (hs *holds) add(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	hs.times.begin(h.start)
@@ -104,19 +115,16 @@ func (hs *holds) add(h *hold, limit int) {
 	} else {
 		h.next.prev = h
 	}
-	if limit == 1 {
-		return
-	}
 	if hs.perID == nil {
-		hs.perID = make(map[int64]int)
+		hs.perID = make(map[int64]idHolds)
 	}
-	if hs.perID[h.id]++; hs.perID[h.id] == limit {
-		hs.full++
-	}
+	of := hs.perID[h.id]
+	h.sameID = of.last
+	hs.replace(h.id, of, idHolds{h, of.n + 1, h.limit})
 }
 
 // remove removes h, which was held for so long and ended with this result.
-func (hs *holds) remove(h *hold, limit, result int, held time.Duration) {
+func (hs *holds) remove(h *hold, result int, held time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	hs.times.end(h.start, held)
@@ -132,31 +140,51 @@ func (hs *holds) remove(h *hold, limit, result int, held time.Duration) {
 		h.next.prev = h.prev
 	}
 	h.prev, h.next = nil, nil
-	if limit == 1 {
+	of := hs.perID[h.id]
+	before := of
+	for at := &of.last; ; at = &(*at).sameID {
+		if *at == h {
+			*at, h.sameID = h.sameID, nil
+			break
+		}
+	}
+	of.n--
+	hs.replace(h.id, before, of)
+}
+
+// replace replaces the open holds of an id.
+func (hs *holds) replace(id int64, before, after idHolds) {
+	if before.n > 0 && before.full() {
+		hs.full--
+	}
+	if after.n == 0 {
+		delete(hs.perID, id)
 		return
 	}
-	switch n := hs.perID[h.id]; {
-	case n == limit:
-		hs.full--
-		fallthrough
-	case n > 1:
-		hs.perID[h.id] = n - 1
-	default:
-		delete(hs.perID, h.id)
+	if after.full() {
+		hs.full++
+	}
+	hs.perID[id] = after
+}
+
+// limitIs notes the limit of an id, which may have changed since its last
+// admission.
+func (hs *holds) limitIs(id int64, limit int) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if of := hs.perID[id]; of.n > 0 && of.limit != limit {
+		hs.replace(id, of, idHolds{of.last, of.n, limit})
 	}
 }
 
 // describe adds to s what the holds are now.
-func (hs *holds) describe(s *Stats, limit int) {
+func (hs *holds) describe(s *Stats) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for result, n := range hs.ends {
 		s.Requests[results[result]] = n
 	}
 	s.Active, s.AtLimit = hs.times.open, hs.full
-	if limit == 1 {
-		s.AtLimit = s.Active
-	}
 	if hs.oldest != nil {
 		s.Oldest = max(now()-hs.oldest.start, 1)
 	}

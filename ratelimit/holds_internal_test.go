@@ -18,15 +18,15 @@ func TestHoldsInOrder(t *testing.T) {
 	counts := make(map[int64]int)
 	for range 2000 {
 		if len(open) == 0 || rand.IntN(2) == 0 {
-			h := &hold{start: time.Duration(rand.IntN(50)), id: int64(rand.IntN(20))}
-			hs.add(h, limit)
+			h := &hold{start: time.Duration(rand.IntN(50)), id: int64(rand.IntN(20)), limit: limit}
+			hs.add(h)
 			open = append(open, h)
 			counts[h.id]++
 		} else {
 			i := rand.IntN(len(open))
 			h := open[i]
 			open = slices.Delete(open, i, i+1)
-			hs.remove(h, limit, released, 1)
+			hs.remove(h, released, 1)
 			if counts[h.id]--; counts[h.id] == 0 {
 				delete(counts, h.id)
 			}

@@ -10,8 +10,10 @@
 //	defer lock.Unlock()
 //
 // It limits concurrency, not rate: a request is admitted as soon as the one
-// before it has ended. A [Limiter] is the policy. Its locks are those of
-// package sqllock. Packages httpmw and grpcmw put it in front of a server.
+// before it has ended. [AcquireAll] applies several limits at once, such as those
+// per user, per tenant and in total. A [Limiter] is the policy. Its locks are
+// those of package sqllock. Packages httpmw and grpcmw put it in front of a
+// server.
 package ratelimit
 
 import (
@@ -26,7 +28,7 @@ import (
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Limiter admits a fixed number of requests at a time for each id. It is made
+// A Limiter admits a number of requests at a time for each id. It is made
 // by [OneAtATime] or [AtMost], has nothing to close, and is safe for concurrent
 // use. Limiters of one namespace share their limit, in this process and others.
 // Each has [Stats] of its own.
@@ -36,20 +38,30 @@ import (
 // whether the id is free.
 type Limiter struct {
 	locks sqllock.Locker
-	any   anyLocker // locks, if it can acquire one of several keys in one call; otherwise nil
+	any   anyLocker  // locks, if it can acquire one of several keys in one call; otherwise nil
+	each  eachLocker // locks, if it can acquire a key of each of several groups in one call; otherwise nil
+	home  any        // locks, or the Limiter if locks cannot be compared: where its lines belong to
 	ns    sqllock.Namespace
 	keys  keyMaker
-	slots int
+	slots int // the highest limit of an id
 
+	lastSlots atomic.Pointer[idSlots]
+
+	heldFor    heldForLocker // locks, if it knows how long others have held a key; otherwise nil
 	maxWait    time.Duration // 0 to reject at once
-	maxWaiters int64
-	waiters    atomic.Int64 // requests that wait now
+	maxWaiters int           // of each flow
+	waiters    atomic.Int64  // requests that wait now
 	maxHold    time.Duration
 	maxIDLen   int
 	failOpen   bool
 	dryRun     bool
 	observers  []Observer
 	retryAfter func(learnt time.Duration) time.Duration // nil for the learnt time
+
+	limitOf     func(ctx context.Context, id string) int // nil: slots
+	classOf     func(ctx context.Context) string         // nil: there are no classes
+	classes     []*class
+	classByName map[string]*class
 
 	holds   holds
 	decided [numResults]atomic.Uint64 // decisions but Admitted, by result; holds counts the others
@@ -95,6 +107,12 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	l := &Limiter{locks: locks, ns: ns, keys: ns, slots: n, maxIDLen: defaultMaxIDLen, queued: histogram.New(histogram.Seconds)}
 	l.holds.lengths = histogram.New(histogram.Seconds)
 	l.any, _ = locks.(anyLocker)
+	l.home = l
+	if reflect.ValueOf(locks).Comparable() {
+		l.home = locks
+		l.each, _ = locks.(eachLocker) // levels of one Locker are found by ==
+	}
+	l.heldFor, _ = locks.(heldForLocker)
 	for _, opt := range opts {
 		opt(l)
 	}
@@ -111,14 +129,15 @@ func isNilPointer(locks sqllock.Locker) bool {
 // Namespace returns the namespace of l.
 func (l *Limiter) Namespace() sqllock.Namespace { return l.ns }
 
-// Limit returns how many requests l admits at a time for each id.
+// Limit returns how many requests l admits at a time for each id. With
+// [WithLimit] an id may have less.
 func (l *Limiter) Limit() int { return l.slots }
 
 // Acquire admits a request for id, or rejects it with an error:
 //
 //   - A [*BusyError], which matches [ErrBusy]: as many requests as the limit
 //     allows hold id. If waiting is allowed, the wait was without success.
-//   - [ErrBadID]: the database was not asked.
+//   - [ErrBadID] or [ErrPolicy]: the database was not asked.
 //   - The error of ctx, if ctx ended first.
 //   - [sqllock.ErrUnavailable], [sqllock.ErrCapacity],
 //     [sqllock.ErrNotExclusive], [sqllock.ErrConfig] or [sqllock.ErrClosed]:
@@ -129,20 +148,52 @@ func (l *Limiter) Limit() int { return l.slots }
 // of ctx. With [WithFailOpen] and [WithDryRun] a request may be admitted with a
 // nil lock, whose methods are safe. No error holds id.
 func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error) {
+	if l.limitOf != nil || l.classOf != nil {
+		return l.acquireByPolicy(ctx, id)
+	}
+	p := place{l: l, limit: l.slots}
 	if err := l.checkID(id); err != nil {
-		return nil, l.Refuse(ctx, err)
+		return nil, p.reject(ctx, err)
 	}
-	keys := l.slotKeys(id)
-	lock, waited, err := l.take(ctx, keys)
-	if err == nil {
-		l.admit(ctx, lock, keys.first, waited)
+	p.slots = l.slotKeys(id)
+	p.number = p.slots.first.Int64()
+	lock, err := l.try(ctx, p.slots)
+	switch {
+	case err == nil:
+		p.lock = lock
+		l.admit(ctx, &p)
 		return lock, nil
+	case errors.Is(err, sqllock.ErrHeld) && l.maxWait > 0 && !l.dryRun:
+		return l.acquireFull(ctx, p)
+	case errors.Is(err, sqllock.ErrHeld):
+		err = p.busy()
+	default:
+		err = l.explain(err)
 	}
-	result := l.rejection(ctx, err, waited)
-	if l.failOpen && ctx.Err() == nil && errors.Is(err, sqllock.ErrUnavailable) {
-		result = failedOpen
+	if p.pass(ctx, err) {
+		p.count(ctx, p.instead, err)
+		return nil, nil
 	}
-	return nil, l.reject(ctx, result, err, waited)
+	return nil, p.reject(ctx, err)
+}
+
+// acquireByPolicy is Acquire with WithLimit or WithClasses.
+func (l *Limiter) acquireByPolicy(ctx context.Context, id string) (*sqllock.Lock, error) {
+	s := stack{places: make([]place, 1)}
+	p := &s.places[0]
+	var err error
+	if *p, err = l.newPlace(ctx, id); err != nil {
+		return nil, p.reject(ctx, err)
+	}
+	err = s.acquire(ctx, nil)
+	return p.lock, err
+}
+
+// acquireFull is the rest of Acquire for a place that has been found full.
+func (l *Limiter) acquireFull(ctx context.Context, p place) (*sqllock.Lock, error) {
+	s := stack{places: []place{p}}
+	err := s.acquire(ctx, &s.places[0])
+	return s.places[0].lock, err
 }
 
 // Refuse is for a middleware that rejects a request before it has an id to
@@ -150,7 +201,8 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 // err. In a dry run it returns nil: the request is admitted. ctx is that of the
 // request.
 func (l *Limiter) Refuse(ctx context.Context, err error) error {
-	return l.reject(ctx, l.rejection(ctx, err, 0), err, 0)
+	p := place{l: l, limit: l.slots}
+	return p.reject(ctx, err)
 }
 
 // Carried reports whether ctx carries a lock of this limit for id that is still

@@ -10,33 +10,44 @@ import (
 type Option func(*Limiter)
 
 // WithWait lets a request wait up to maxWait for a busy id instead of being
-// rejected at once. At most waiters requests of this Limiter wait, over all
-// ids; the next is rejected at once. maxWait bounds the wait, never the work.
+// rejected at once. At most waiters requests of each id wait in this process;
+// the next is rejected at once. maxWait bounds the wait, never the work.
 //
 // Only requests that find their id busy wait and count. While the database is
 // away, a new request is rejected without a place in line. A request that waits
 // already keeps its place until maxWait ends.
 //
-// Waiting requests of one process are served in the order of their arrival.
-// There is no order between processes. An [AtMost] limiter over a Locker
-// without LockAny tries again from time to time, without an order. Session,
-// shard.Locker and Memory have LockAny.
+// Waiting requests of one process are served in the order of their arrival, and
+// by the Priority of [WithClasses]. There is no order between processes. An
+// [AtMost] limiter over a Locker without LockAny tries again from time to time,
+// without an order. Session, shard.Locker and Memory have LockAny.
+//
+// In the line of a level of [AcquireAll] the places belong to the id of the
+// first level, so one user cannot use up those of the others. The first levels
+// take turns: many requests of one id delay the first one of another id by at
+// most one of them.
 //
 // WithWait panics if maxWait or waiters is not positive.
 func WithWait(maxWait time.Duration, waiters int) Option {
 	if maxWait <= 0 || waiters <= 0 {
 		panic("ratelimit: WithWait needs a positive duration and number of waiters")
 	}
-	return func(l *Limiter) { l.maxWait, l.maxWaiters = maxWait, int64(waiters) }
+	return func(l *Limiter) { l.maxWait, l.maxWaiters = maxWait, waiters }
 }
 
 // WithRetryAfter sets how long a rejected client should wait. The default is
-// the time that the Limiter has learnt, which f gets. It is the larger of two
-// means:
+// what the Limiter has learnt of the id, which f gets:
 //
-//   - the mean length of holds that have ended; the latest counts for an
-//     eighth,
-//   - the mean age of the locks that are held now.
+//   - Of a hold of the id, it is the mean length of holds that have ended, less
+//     the age of this hold. In the mean the latest counts for an eighth.
+//   - A hold that is older than the mean is late. It is expected to take as long
+//     again as it is late. So clients of an id that hangs come back less and
+//     less often.
+//   - Of several holds of the id, the one that should end first counts. They are
+//     those of this process. If it has none, they are those of other processes
+//     that the registry of the Locker reports ([sqllock.WithRegistry]).
+//   - If no hold of the id is known, it is the mean length of holds that have
+//     ended, or the mean age of all that are held now, if that is longer.
 //
 // It is at least a second and at most a minute, and a second before the first
 // hold.

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/latchkey-go/latchkey/sqllock"
 )
@@ -26,15 +27,33 @@ type slotSet struct {
 	all   []sqllock.Key // nil if there is one
 }
 
-// slotKeys returns the keys of the slots of id.
+// hashed is how many slots a Limiter has at least, to remember those of the
+// last id: each is a hash. A limit in total, with one id for all requests,
+// finds them again.
+const hashed = 8
+
+// An idSlots is the slots of an id.
+type idSlots struct {
+	id    string
+	slots slotSet
+}
+
+// slotKeys returns the keys of the slots of id. The caller must not change
+// them.
 func (l *Limiter) slotKeys(id string) slotSet {
-	s := slotSet{first: l.keys.SlotKey(id, 0)}
-	if l.slots > 1 {
-		s.all = make([]sqllock.Key, l.slots)
-		s.all[0] = s.first
-		for i := 1; i < l.slots; i++ {
-			s.all[i] = l.keys.SlotKey(id, i)
-		}
+	if l.slots == 1 {
+		return slotSet{first: l.keys.SlotKey(id, 0)}
+	}
+	if last := l.lastSlots.Load(); last != nil && last.id == id {
+		return last.slots
+	}
+	s := slotSet{all: make([]sqllock.Key, l.slots)}
+	for i := range s.all {
+		s.all[i] = l.keys.SlotKey(id, i)
+	}
+	s.first = s.all[0]
+	if l.slots >= hashed {
+		l.lastSlots.Store(&idSlots{strings.Clone(id), s})
 	}
 	return s
 }

@@ -15,7 +15,9 @@ import (
 type Stats struct {
 	// Requests counts the decisions and the ends of holds. It always has each
 	// Result, also with 0. The first seven add up to the calls of Acquire and
-	// Refuse that have ended.
+	// Refuse that have ended, and the calls of AcquireAll that count on this
+	// level. Those are the admitted ones, and the rejections that this level has
+	// decided.
 	//
 	// Requests[Admitted] is the sum of Active, Requests[Released] and
 	// Requests[Lost].
@@ -23,7 +25,7 @@ type Stats struct {
 
 	Active  int           // locks held now
 	Queued  int           // requests that wait now for a busy id
-	AtLimit int           // ids with as many locks of this process as the limit allows
+	AtLimit int           // ids with as many locks of this process as their limit allows, or more
 	Oldest  time.Duration // age of the oldest of the locks held now; 0: there is none
 
 	LeaseDuration sqllock.Histogram // how long the locks that have ended were held, in seconds
@@ -37,8 +39,8 @@ func (l *Limiter) Stats() Stats {
 	for i := busy; i < numResults; i++ {
 		s.Requests[results[i]] = l.decided[i].Load()
 	}
-	l.holds.describe(&s, l.slots)
-	s.Queued = int(min(l.waiters.Load(), l.maxWaiters))
+	l.holds.describe(&s)
+	s.Queued = int(l.waiters.Load())
 	s.LeaseDuration = sqllock.Histogram(l.holds.lengths.Snapshot())
 	s.TimeInQueue = sqllock.Histogram(l.queued.Snapshot())
 	return s

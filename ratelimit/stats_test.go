@@ -117,7 +117,7 @@ func TestStatsAreTheSumsOfEvents(t *testing.T) {
 						return
 					case <-time.After(time.Millisecond):
 						locks.Lose()
-						if s := l.Stats(); s.AtLimit > s.Active || s.Queued > 4 || (s.Oldest == 0) != (s.Active == 0) {
+						if s := l.Stats(); s.AtLimit > s.Active || s.Queued > 3*4 || (s.Oldest == 0) != (s.Active == 0) {
 							t.Errorf("%d at the limit of %d active, the oldest %v; %d wait", s.AtLimit, s.Active, s.Oldest, s.Queued)
 						}
 					}

@@ -132,9 +132,9 @@ func TestWaitContextEnds(t *testing.T) {
 	}
 }
 
-// A bounded number of requests wait; the next is rejected at once. A request
-// that does not need to wait does not count. A place is free again when its
-// request is admitted or has ended.
+// A bounded number of requests of an id wait; the next is rejected at once. The
+// places of one id are its own, and a request that does not need to wait does
+// not count. A place is free again when its request is admitted or has ended.
 func TestWaiters(t *testing.T) {
 	for _, tt := range waitCases() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -144,22 +144,25 @@ func TestWaiters(t *testing.T) {
 				fill(t, l, "grace")
 
 				ctx, cancel := context.WithCancel(t.Context())
-				first, second := acquire(t.Context(), l, "ada"), acquire(ctx, l, "grace")
-				for _, id := range []string{"ada", "grace"} {
-					if got := <-acquire(t.Context(), l, id); !errors.Is(got.err, ratelimit.ErrBusy) || got.took != 0 {
-						t.Errorf("third waiter: %v after %v, want ErrBusy at once", got.err, got.took)
-					}
+				first, second := acquire(t.Context(), l, "ada"), acquire(ctx, l, "ada")
+				if got := <-acquire(t.Context(), l, "ada"); !errors.Is(got.err, ratelimit.ErrBusy) || got.took != 0 {
+					t.Errorf("third waiter: %v after %v, want ErrBusy at once", got.err, got.took)
 				}
-				unlock(t, must(t, l, "edsger")) // free: it does not wait
+				other := acquire(ctx, l, "grace") // has places of its own
+				unlock(t, must(t, l, "edsger"))   // free: it does not wait
+				if n := l.Stats().Queued; n != 3 {
+					t.Errorf("%d wait, want 3", n)
+				}
 
 				cancel()
 				<-second
+				<-other
 				third := acquire(t.Context(), l, "ada")
 				unlock(t, held[0])
 				if tt.name != "poll" { // there is an order
 					got := <-first
 					unlock(t, got.lock)
-					unlock(t, (<-third).lock)
+					end(t, <-third)
 					return
 				}
 				for range 2 {

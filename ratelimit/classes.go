@@ -1,0 +1,127 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A Class is a kind of requests, such as those of a person who waits, or those
+// of a nightly job. See [WithClasses].
+type Class struct {
+	Name string
+
+	// Reserved is how many places of each id only requests of this class may
+	// have. They may have the common places, too.
+	Reserved int
+
+	// Priority orders the requests that wait for one id in this process: a
+	// request with a higher Priority goes first. It is from -1,000,000 to
+	// 1,000,000. Requests without a class have 0.
+	Priority int
+}
+
+// WithClasses gives requests a class. The result of class is the Name of one of
+// classes, or "" for a request without a class. ctx is that of the request.
+//
+// Reserved places are taken from the limit of each id. With [WithLimit] an id
+// may have too few places for all of classes. Then the first of classes get
+// theirs, and one place stays common.
+//
+// The Priority applies to the line of one process, see [WithWait]. Requests with
+// a lower one are not served while those with a higher one keep all places. If a
+// class must go on, reserve places for it.
+//
+// A name that is not one of classes is [ErrPolicy]. class must be quick and safe
+// for concurrent use. If it panics, the caller of Acquire gets the panic.
+//
+// WithClasses panics if class is nil or there are no classes. It panics if a
+// Name is empty or given twice, if Reserved is negative, or if a Priority is out
+// of range. OneAtATime and AtMost panic if the places that are reserved leave
+// none for other requests.
+func WithClasses(classOf func(ctx context.Context) string, classes ...Class) Option {
+	switch {
+	case classOf == nil:
+		panic("ratelimit: WithClasses needs a func that is not nil")
+	case len(classes) == 0:
+		panic("ratelimit: WithClasses needs at least one Class")
+	}
+	byName := make(map[string]*class, len(classes))
+	ordered := make([]*class, len(classes))
+	reserved := 0
+	for i, c := range classes {
+		switch {
+		case c.Name == "":
+			panic("ratelimit: WithClasses needs a Name in each Class")
+		case byName[c.Name] != nil:
+			panic("ratelimit: WithClasses has two classes of one Name")
+		case c.Reserved < 0:
+			panic("ratelimit: WithClasses needs a Reserved of zero or more")
+		case c.Priority < -1_000_000 || c.Priority > 1_000_000:
+			panic("ratelimit: WithClasses needs a Priority from -1,000,000 to 1,000,000")
+		}
+		ordered[i] = &class{Class: c}
+		byName[c.Name] = ordered[i]
+		reserved += c.Reserved
+	}
+	return func(l *Limiter) {
+		if reserved >= l.slots {
+			panic("ratelimit: WithClasses reserves all places: requests of other classes would never be admitted")
+		}
+		l.classOf, l.classes, l.classByName = classOf, ordered, byName
+	}
+}
+
+// A class is a Class of a Limiter.
+type class struct{ Class }
+
+var errNoClass = fmt.Errorf("%w: the func of WithClasses returned a name that is not that of a Class; "+
+	`return one of those names, or "" for a request without a class`, ErrPolicy)
+
+// classify sets the class of the request.
+func (p *place) classify(ctx context.Context) error {
+	if p.l.classOf == nil {
+		return nil
+	}
+	name := p.l.classOf(ctx)
+	if p.class = p.l.classByName[name]; p.class == nil && name != "" {
+		return errNoClass
+	}
+	return nil
+}
+
+// priority returns that of the request among those that wait.
+func (p *place) priority() int {
+	if p.class == nil {
+		return 0
+	}
+	return p.class.Priority
+}
+
+// slotRange is the slots from the first up to the second number.
+type slotRange [2]int
+
+// before returns the keys of the slots of r, and then those of the common ones.
+func (r slotRange) before(keys []sqllock.Key, common int) []sqllock.Key {
+	if r[0] == r[1] {
+		return keys[:common:common]
+	}
+	return slices.Concat(keys[r[0]:r[1]], keys[:common])
+}
+
+// reserved returns the number of common slots, which come first, and the slots
+// that are reserved for the class of the request. The reserved ones are at the
+// top of the limit.
+func (p *place) reserved() (common int, reserved slotRange) {
+	top := p.limit
+	for _, c := range p.l.classes {
+		n := min(c.Reserved, top-1)
+		if c == p.class {
+			reserved = slotRange{top - n, top}
+		}
+		top -= n
+	}
+	return top, reserved
+}

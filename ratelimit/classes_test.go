@@ -1,0 +1,175 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+type classKey struct{}
+
+// classOf returns the class of a context that as has made.
+func classOf(ctx context.Context) string {
+	name, _ := ctx.Value(classKey{}).(string)
+	return name
+}
+
+// as returns ctx for requests of a class.
+func as(ctx context.Context, class string) context.Context {
+	return context.WithValue(ctx, classKey{}, class)
+}
+
+// admitted counts how many requests of a class are admitted for id until it is
+// full, at most 20.
+func admitted(t *testing.T, l *ratelimit.Limiter, id, class string) (n int) {
+	t.Helper()
+	for ; n < 20; n++ {
+		lock, err := l.Acquire(as(t.Context(), class), id)
+		if errors.Is(err, ratelimit.ErrBusy) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = lock.Unlock() })
+	}
+	return n
+}
+
+// Only requests of its class may have a reserved place. They may have the
+// common ones, too.
+func TestReservedPlaces(t *testing.T) {
+	t.Parallel()
+	classes := ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 3}, ratelimit.Class{Name: "probe", Reserved: 1}, ratelimit.Class{Name: "job"})
+	for _, tt := range []struct {
+		limit int      // of the id, with WithLimit; 0: without
+		order []string // of the classes
+		want  []int    // how many of each are admitted
+	}{
+		{0, []string{"", "job", "person", "probe"}, []int{4, 0, 3, 1}},
+		{0, []string{"person", "", "probe", "job"}, []int{7, 0, 1, 0}},
+		{0, []string{"probe", "person", ""}, []int{5, 3, 0}},
+		{6, []string{"", "person", "probe"}, []int{2, 3, 1}},
+		{5, []string{"job", "person", "probe"}, []int{1, 3, 1}},
+		{4, []string{"", "person", "probe"}, []int{1, 3, 0}}, // the first of the classes get theirs
+		{2, []string{"", "probe", "person"}, []int{1, 0, 1}},
+		{1, []string{"probe"}, []int{1}}, // one place stays common
+		{1, []string{""}, []int{1}},
+	} {
+		opts := []ratelimit.Option{classes}
+		if tt.limit > 0 {
+			opts = append(opts, ratelimit.WithLimit(newPlan(tt.limit).limit))
+		}
+		l := ratelimit.AtMost(8, sqllock.NewMemory(), "export", opts...)
+		sum := 0
+		for i, class := range tt.order {
+			got := admitted(t, l, "ada", class)
+			if got != tt.want[i] {
+				t.Errorf("limit %d, %q: %d requests of class %q, want %d", tt.limit, tt.order, got, class, tt.want[i])
+			}
+			sum += got
+		}
+		if limit := max(tt.limit, 1); tt.limit > 0 && sum > limit {
+			t.Errorf("%d requests, the limit is %d", sum, limit)
+		}
+	}
+}
+
+// Reserved places work with a Locker that acquires one key at a time.
+func TestReservedPlacesOfOneKey(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.AtMost(2, onlyOne{sqllock.NewMemory()}, "export", ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 1}))
+	if a, b := admitted(t, l, "ada", ""), admitted(t, l, "ada", "person"); a != 1 || b != 1 {
+		t.Errorf("%d common, %d reserved; want one of each", a, b)
+	}
+}
+
+// Of the requests that wait in one process, those with a higher Priority go
+// first. In a class the first to come is the first to be served.
+func TestPriority(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			opts := []ratelimit.Option{
+				ratelimit.WithWait(time.Hour, 9),
+				ratelimit.WithClasses(classOf, ratelimit.Class{Name: "job", Priority: -1}, ratelimit.Class{Name: "person", Priority: 5}),
+			}
+			if limited {
+				opts = append(opts, ratelimit.WithLimit(newPlan(1).limit))
+			}
+			l := ratelimit.AtMost(2, sqllock.NewMemory(), "export", opts...)
+			held := fill2(t, l, "ada", 1)
+			if !limited {
+				held = append(held, must(t, l, "ada"))
+			}
+			served := make(chan string, 9)
+			var holders sync.WaitGroup
+			defer holders.Wait()
+			for _, name := range []string{"job 1", "none 1", "person 1", "job 2", "none 2", "person 2"} {
+				class, _, _ := strings.Cut(strings.Replace(name, "none", "", 1), " ")
+				holders.Go(func() {
+					lock, err := l.Acquire(as(t.Context(), class), "ada")
+					if err != nil {
+						t.Error(err)
+					}
+					served <- name
+					time.Sleep(time.Second)
+					_ = lock.Unlock()
+				})
+				synctest.Wait()
+			}
+			unlock(t, held[0])
+			for _, want := range []string{"person 1", "person 2", "none 1", "none 2", "job 1", "job 2"} {
+				if got := <-served; got != want {
+					t.Errorf("limited %v: %s was served, want %s", limited, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A class that does not exist is an error that names the option, and not the
+// name: it could be an id.
+func TestUnknownClass(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.AtMost(2, sqllock.NewMemory(), "export", ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person"}))
+	_, err := l.Acquire(as(t.Context(), "grace"), "ada")
+	if !errors.Is(err, ratelimit.ErrPolicy) || !strings.Contains(err.Error(), "WithClasses") || strings.Contains(err.Error(), "grace") {
+		t.Errorf("got %v, want ErrPolicy of WithClasses without the name", err)
+	}
+	if s := l.Stats(); s.Requests[ratelimit.Failed] != 1 || s.Active != 0 {
+		t.Errorf("%v, want one failed", s.Requests)
+	}
+}
+
+func TestWithClassesPanics(t *testing.T) {
+	t.Parallel()
+	type classes = []ratelimit.Class
+	for text, tt := range map[string]struct {
+		of      func(context.Context) string
+		classes classes
+	}{
+		"a func that is not nil":   {nil, classes{{Name: "a"}}},
+		"at least one Class":       {classOf, nil},
+		"a Name in each":           {classOf, classes{{Name: "a"}, {}}},
+		"two classes of one Name":  {classOf, classes{{Name: "a"}, {Name: "a"}}},
+		"Reserved of zero or more": {classOf, classes{{Name: "a", Reserved: -1}}},
+		"reserves all places":      {classOf, classes{{Name: "a", Reserved: 1}, {Name: "b", Reserved: 2}}},
+		"a Priority from":          {classOf, classes{{Name: "a", Priority: 1_000_001}}},
+	} {
+		func() {
+			defer func() {
+				if got, _ := recover().(string); !strings.HasPrefix(got, "ratelimit: WithClasses") || !strings.Contains(got, text) {
+					t.Errorf("recovered %q, want %q", got, text)
+				}
+			}()
+			ratelimit.AtMost(3, sqllock.NewMemory(), "export", ratelimit.WithClasses(tt.of, tt.classes...))
+		}()
+	}
+}

@@ -1,0 +1,194 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A user with many waiting requests delays the first one of another user by at
+// most one of them, whether they wait in the line that the users share or in
+// one of their own.
+func TestFairness(t *testing.T) {
+	for _, perUser := range []int{1, 2, 2000} {
+		t.Run(strconv.Itoa(perUser), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fairness(t, sqllock.NewMemory(), perUser, 1000) })
+		})
+	}
+}
+
+func TestFairnessOnASession(t *testing.T) {
+	t.Parallel()
+	for _, perUser := range []int{1, 200} {
+		t.Run(strconv.Itoa(perUser), func(t *testing.T) {
+			t.Parallel()
+			fairness(t, session(t, pgtest.Drivers()[0], pgtest.Database(t)), perUser, 100)
+		})
+	}
+}
+
+// fairness has ada wait with n requests for a total of one, and then grace with
+// one.
+func fairness(t *testing.T, locks sqllock.Locker, perUser, n int) {
+	wait := ratelimit.WithWait(time.Hour, n)
+	users := ratelimit.AtMost(perUser, locks, "user", wait)
+	total := ratelimit.OneAtATime(locks, "total", wait)
+	ctx, cancel := context.WithCancel(t.Context())
+	served, release := make(chan string), make(chan struct{})
+	var all sync.WaitGroup
+	request := func(user string) {
+		got, err := ratelimit.AcquireAll(ctx, level(users, user), level(total, "all"))
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", user, err)
+			}
+			return
+		}
+		select {
+		case served <- user:
+			<-release
+		case <-ctx.Done():
+		}
+		_ = got.Unlock()
+	}
+	queued := func(want int) {
+		for users.Stats().Queued+total.Stats().Queued != want {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	all.Go(func() { request("ada") })
+	<-served
+	for range n - 1 {
+		all.Go(func() { request("ada") })
+	}
+	queued(n - 1)
+	for range 3 { // some have been served when grace comes
+		release <- struct{}{}
+		<-served
+	}
+	queued(n - 4)
+	all.Go(func() { request("grace") })
+	queued(n - 3)
+	for turn := 0; ; turn++ {
+		release <- struct{}{}
+		if user := <-served; user == "grace" {
+			break
+		}
+		if turn == 1 {
+			t.Error("grace waits for more than one request of ada")
+			break
+		}
+	}
+	release <- struct{}{}
+	cancel()
+	all.Wait()
+	if s := total.Stats(); s.Active != 0 || s.Queued != 0 {
+		t.Errorf("%d active, %d wait; want none", s.Active, s.Queued)
+	}
+}
+
+// The places for waiting in the line of a stack belong to the id of its first
+// level: one user cannot use up those of the others.
+func TestWaitersOfAFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := sqllock.NewMemory()
+		users := ratelimit.AtMost(9, locks, "user")
+		total := ratelimit.OneAtATime(locks, "total", ratelimit.WithWait(time.Minute, 2))
+		all := must(t, total, "all")
+		var waits []<-chan stackResult
+		for _, user := range []string{"ada", "ada", "grace"} {
+			waits = append(waits, stacked(t.Context(), level(users, user), level(total, "all")))
+		}
+		if got := <-stacked(t.Context(), level(users, "ada"), level(total, "all")); !errors.Is(got.err, ratelimit.ErrBusy) || got.took > 0 {
+			t.Errorf("ada's third: %v after %v, want ErrBusy at once", got.err, got.took)
+		}
+		plain := acquire(t.Context(), total, "all") // those of single requests are apart
+		if n := total.Stats().Queued; n != 4 {
+			t.Errorf("%d wait, want 4", n)
+		}
+		unlock(t, all)
+		for range 4 { // in some order
+			select {
+			case got := <-waits[0]:
+				endAll(t, got)
+			case got := <-waits[1]:
+				endAll(t, got)
+			case got := <-waits[2]:
+				endAll(t, got)
+			case got := <-plain:
+				end(t, got)
+			}
+		}
+	})
+}
+
+// A request that has the lock of one level, and finds the next one full, goes
+// before the requests that wait there, and keeps its turn where it was.
+func TestBouncedGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := sqllock.NewMemory()
+		wait := ratelimit.WithWait(time.Hour, 9)
+		users, total := ratelimit.OneAtATime(locks, "user", wait), ratelimit.OneAtATime(locks, "total", wait)
+		user, all := must(t, users, "ada"), must(t, total, "all")
+		late := stacked(t.Context(), level(users, "ada"), level(total, "all"))
+		var others []<-chan stackResult
+		for i := range 5 {
+			others = append(others, stacked(t.Context(), level(users, strconv.Itoa(i)), level(total, "all")))
+		}
+		unlock(t, user)
+		synctest.Wait()
+		unlock(t, all)
+		got := <-late
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		_ = got.locks.Unlock()
+		for _, other := range others {
+			endAll(t, <-other)
+		}
+	})
+}
+
+// Requests that each get what the other one needs do not go on like that for
+// ever: here the holder of both levels ends, and one request waits on each.
+func TestRequestsOnDifferentLevels(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			locks := sqllock.NewMemory()
+			wait := ratelimit.WithWait(time.Hour, 50)
+			users, total := ratelimit.OneAtATime(locks, "user", wait), ratelimit.OneAtATime(locks, "total", wait)
+			levels := []ratelimit.Level{level(users, "ada"), level(total, "all")}
+			user, all := must(t, users, "ada"), must(t, total, "all")
+			var waits sync.WaitGroup
+			request := func() {
+				got, err := ratelimit.AcquireAll(t.Context(), levels...)
+				if err != nil {
+					t.Error(err)
+				}
+				_ = got.Unlock()
+			}
+			for range 20 {
+				waits.Go(request) // in the line of the user
+			}
+			synctest.Wait()
+			unlock(t, user)
+			synctest.Wait() // all are in the line of the total
+			user = must(t, users, "ada")
+			for range 20 {
+				waits.Go(request)
+			}
+			synctest.Wait()
+			go func() { _ = user.Unlock() }()
+			unlock(t, all)
+			waits.Wait()
+		})
+	}
+}

@@ -1,0 +1,407 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// level is short for a Level.
+func level(l *ratelimit.Limiter, id string) ratelimit.Level {
+	return ratelimit.Level{Limiter: l, ID: id}
+}
+
+// stackLockers are Lockers in pairs, for two levels: a shared one that acquires
+// both in one call, and others that do not.
+func stackLockers() map[string][2]sqllock.Locker {
+	one, single := sqllock.NewMemory(), onlyOne{sqllock.NewMemory()}
+	return map[string][2]sqllock.Locker{
+		"one call":      {one, one},
+		"one key":       {single, single},
+		"two databases": {sqllock.NewMemory(), sqllock.NewMemory()},
+		"mixed":         {sqllock.NewMemory(), onlyOne{sqllock.NewMemory()}},
+	}
+}
+
+// A stack has a place on each level, or none. The error names the full level,
+// and the request counts there alone.
+func TestAcquireAll(t *testing.T) {
+	t.Parallel()
+	for name, lockers := range stackLockers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var users, totals journal
+			perUser := ratelimit.AtMost(2, lockers[0], "user", ratelimit.WithObserver(users.observe))
+			total := ratelimit.AtMost(3, lockers[1], "total", ratelimit.WithObserver(totals.observe))
+			enter := func(user string, wantFull sqllock.Namespace) sqllock.Locks {
+				t.Helper()
+				locks, err := ratelimit.AcquireAll(t.Context(), level(perUser, user), level(total, "all"))
+				var busy *ratelimit.BusyError
+				switch {
+				case wantFull == "" && err != nil:
+					t.Fatalf("got %v, want locks", err)
+				case wantFull == "":
+					t.Cleanup(func() { _ = locks.Unlock() })
+					if len(locks) != 2 || locks[0].Key().Namespace() != "user" || locks[1].Key().Namespace() != "total" {
+						t.Fatalf("locks %v, want one of each level in order", locks)
+					}
+				case !errors.As(err, &busy) || busy.Namespace != string(wantFull) || locks != nil:
+					t.Fatalf("got %v, %v; want %s to be full", locks, err, wantFull)
+				}
+				return locks
+			}
+			enter("ada", "")
+			second := enter("ada", "")
+			enter("ada", "user")
+			third := enter("grace", "")
+			enter("edsger", "total")
+			must(t, perUser, "edsger") // the rejection has left nothing
+			must(t, perUser, "edsger")
+			unlock(t, second[1]) // each lock by itself
+			enter("ada", "user")
+			unlock(t, second[0])
+			if err := third.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			enter("ada", "")
+			users.agree(t, perUser.Stats())
+			totals.agree(t, total.Stats())
+			if n, m := perUser.Stats().Requests[ratelimit.Busy], total.Stats().Requests[ratelimit.Busy]; n != 2 || m != 1 {
+				t.Errorf("%d and %d requests were busy, want 2 of the user's and 1 of all", n, m)
+			}
+		})
+	}
+}
+
+// eachCalls counts the calls of a Locker.
+type eachCalls struct {
+	*sqllock.Memory
+	each, others int
+}
+
+func (c *eachCalls) TryEach(ctx context.Context, groups [][]sqllock.Key) (sqllock.Locks, error) {
+	c.each++
+	return c.Memory.TryEach(ctx, groups)
+}
+
+func (c *eachCalls) TryLock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
+	c.others++
+	return c.Memory.TryLock(ctx, key)
+}
+
+func (c *eachCalls) TryAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	c.others++
+	return c.Memory.TryAny(ctx, keys...)
+}
+
+// Levels of one Locker are acquired in one call.
+func TestAcquireAllIsOneCall(t *testing.T) {
+	t.Parallel()
+	c := &eachCalls{Memory: sqllock.NewMemory()}
+	locks, err := ratelimit.AcquireAll(t.Context(),
+		level(ratelimit.OneAtATime(c, "user"), "ada"),
+		level(ratelimit.AtMost(3, c, "tenant"), "acme"),
+		level(ratelimit.AtMost(50, c, "total"), "all"))
+	if err != nil || c.each != 1 || c.others != 0 {
+		t.Errorf("%v after %d calls of TryEach and %d others, want one", err, c.each, c.others)
+	}
+	_ = locks.Unlock()
+}
+
+// Bad input is an error that says so. Nothing is acquired, and one level at the
+// most counts it.
+func TestAcquireAllBadInput(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	user, other := ratelimit.OneAtATime(locks, "user"), ratelimit.AtMost(2, locks, "user")
+	total := ratelimit.AtMost(9, locks, "total", ratelimit.WithMaxIDLen(3))
+	tests := []struct {
+		name   string
+		levels []ratelimit.Level
+		want   error // nil: any
+		text   string
+	}{
+		{"no levels", nil, nil, "at least one Level"},
+		{"one limiter twice", []ratelimit.Level{level(user, "ada"), level(total, "all"), level(user, "ada")}, ratelimit.ErrBadID, "two levels"},
+		{"one namespace twice", []ratelimit.Level{level(user, "ada"), level(other, "ada")}, ratelimit.ErrBadID, "two levels"},
+		{"empty id", []ratelimit.Level{level(user, "ada"), level(total, "")}, ratelimit.ErrBadID, "empty"},
+		{"long id", []ratelimit.Level{level(user, "ada"), level(total, "four")}, ratelimit.ErrBadID, "longer than 3 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := ratelimit.AcquireAll(t.Context(), tt.levels...)
+			if err == nil || got != nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, %v; want an error about %q", got, err, tt.text)
+			}
+			for _, l := range []*ratelimit.Limiter{user, other, total} {
+				if s := l.Stats(); s.Active != 0 || s.Requests[ratelimit.Admitted] != 0 {
+					t.Errorf("%s: %d active, %d admitted; want none", l.Namespace(), s.Active, s.Requests[ratelimit.Admitted])
+				}
+			}
+		})
+	}
+	if n := user.Stats().Requests[ratelimit.Failed] + other.Stats().Requests[ratelimit.Failed] + total.Stats().Requests[ratelimit.Failed]; n != 4 {
+		t.Errorf("%d rejections were counted, want one for each that has levels", n)
+	}
+	// Different ids of one limiter are two places, and so is one id in two namespaces.
+	both, err := ratelimit.AcquireAll(t.Context(), level(user, "ada"), level(user, "eve"), level(total, "ada"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := both.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if text, _ := recover().(string); !strings.HasPrefix(text, "ratelimit: AcquireAll needs a *Limiter") {
+			t.Errorf("recovered %q", text)
+		}
+	}()
+	_, _ = ratelimit.AcquireAll(t.Context(), level(user, "ada"), level(nil, "ada"))
+}
+
+// Each level applies its policy: a dry run never rejects, and a database that
+// is away admits the request only where all levels without a lock allow it.
+func TestAcquireAllPolicies(t *testing.T) {
+	away := failing(sqllock.ErrUnavailable)
+	open, dry := ratelimit.WithFailOpen(), ratelimit.WithDryRun()
+	free, held := sqllock.NewMemory(), failing(sqllock.ErrHeld)
+	type one struct {
+		locks sqllock.Locker
+		id    string
+		opts  []ratelimit.Option
+		want  ratelimit.Result // ""; nothing is counted
+	}
+	opts := func(o ...ratelimit.Option) []ratelimit.Option { return o }
+	tests := []struct {
+		name   string
+		levels []one
+		err    error
+	}{
+		{"dry run full", []one{{held, "a", opts(dry), ratelimit.DryRun}, {free, "a", nil, ratelimit.Admitted}}, nil},
+		{"dry run full, the other too", []one{{held, "a", opts(dry), ""}, {held, "a", nil, ratelimit.Busy}}, ratelimit.ErrBusy},
+		{"dry run free", []one{{free, "a", opts(dry), ratelimit.Admitted}, {free, "a", nil, ratelimit.Admitted}}, nil},
+		{"dry run with a bad id", []one{{held, "", opts(dry), ratelimit.DryRun}, {free, "a", nil, ratelimit.Admitted}}, nil},
+		{"dry run away", []one{{away, "a", opts(dry), ratelimit.DryRun}, {free, "a", nil, ratelimit.Admitted}}, nil},
+		{"away and open", []one{{free, "a", nil, ratelimit.Admitted}, {away, "a", opts(open), ratelimit.FailedOpen}}, nil},
+		{"away, and one of two is open", []one{{away, "a", opts(open), ""}, {away, "a", nil, ratelimit.Failed}}, sqllock.ErrUnavailable},
+		{"all are open", []one{{away, "a", opts(open), ratelimit.FailedOpen}, {away, "a", opts(open), ratelimit.FailedOpen}}, nil},
+		{"open, but full behind", []one{{away, "a", opts(open), ""}, {held, "a", nil, ratelimit.Busy}}, ratelimit.ErrBusy},
+		{"capacity does not fail open", []one{{free, "a", nil, ""}, {failing(sqllock.ErrCapacity), "a", opts(open), ratelimit.Failed}}, sqllock.ErrCapacity},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var levels []ratelimit.Level
+			journals := make([]journal, len(tt.levels))
+			for i, l := range tt.levels {
+				ns := sqllock.Namespace("level" + string(rune('0'+i)))
+				limiter := ratelimit.OneAtATime(l.locks, ns, append(l.opts, ratelimit.WithObserver(journals[i].observe))...)
+				levels = append(levels, level(limiter, l.id))
+			}
+			locks, err := ratelimit.AcquireAll(t.Context(), levels...)
+			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
+				t.Fatalf("got %v, want %v", err, tt.err)
+			}
+			for i, l := range tt.levels {
+				got, want := journals[i].results(), []ratelimit.Result(nil)
+				if l.want != "" {
+					want = append(want, l.want)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("level %d: events %q, want %q", i, got, want)
+				}
+				if err == nil && (locks[i] != nil) != (l.want == ratelimit.Admitted) {
+					t.Errorf("level %d: lock %v, want one only where it is admitted", i, locks[i])
+				}
+			}
+			_ = locks.Unlock()
+			for i := range levels {
+				journals[i].agree(t, levels[i].Limiter.Stats())
+				lock := must(t, ratelimit.OneAtATime(free, levels[i].Limiter.Namespace()), "a") // nothing is left behind
+				unlock(t, lock)
+			}
+		})
+	}
+}
+
+// Levels whose one Locker is away count at the first that fails closed, and all
+// of them fail open together.
+func TestAcquireAllOneLockerAway(t *testing.T) {
+	t.Parallel()
+	m := &eachAway{sqllock.NewMemory()}
+	open := ratelimit.OneAtATime(m, "open", ratelimit.WithFailOpen())
+	closed := ratelimit.OneAtATime(m, "closed")
+	if _, err := ratelimit.AcquireAll(t.Context(), level(open, "a"), level(closed, "a")); !errors.Is(err, sqllock.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	if n, m := open.Stats().Requests[ratelimit.FailedOpen], closed.Stats().Requests[ratelimit.Failed]; n != 0 || m != 1 {
+		t.Errorf("%d failed open, %d failed; want the one that fails closed", n, m)
+	}
+	locks, err := ratelimit.AcquireAll(t.Context(), level(open, "a"), level(open, "b"))
+	if err != nil || len(locks) != 2 || locks[0] != nil || locks[1] != nil {
+		t.Errorf("got %v, %v; want to be admitted without locks", locks, err)
+	}
+}
+
+// eachAway is a Locker whose TryEach finds the database away.
+type eachAway struct{ *sqllock.Memory }
+
+func (eachAway) TryEach(context.Context, [][]sqllock.Key) (sqllock.Locks, error) {
+	return nil, sqllock.ErrUnavailable
+}
+
+// An Observer that panics loses no lock of any level.
+func TestAcquireAllObserverPanics(t *testing.T) {
+	t.Parallel()
+	locks := sqllock.NewMemory()
+	panics := ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+		if e.Result == ratelimit.Admitted {
+			panic("observer")
+		}
+	})
+	levels := []ratelimit.Level{
+		level(ratelimit.OneAtATime(locks, "first"), "a"),
+		level(ratelimit.OneAtATime(locks, "second", panics), "a"),
+		level(ratelimit.OneAtATime(locks, "third"), "a"),
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic did not reach the caller")
+			}
+		}()
+		_, _ = ratelimit.AcquireAll(t.Context(), levels...)
+	}()
+	for _, l := range levels {
+		if got := l.Limiter.Stats().Active; got != 0 {
+			t.Errorf("%s: %d active, want none", l.Limiter.Namespace(), got)
+		}
+		unlock(t, must(t, ratelimit.OneAtATime(locks, l.Limiter.Namespace()), "a"))
+	}
+}
+
+// stacked calls AcquireAll in a goroutine, and returns once that waits or has
+// ended.
+func stacked(ctx context.Context, levels ...ratelimit.Level) <-chan stackResult {
+	c := make(chan stackResult, 1)
+	go func() {
+		began := time.Now()
+		locks, err := ratelimit.AcquireAll(ctx, levels...)
+		c <- stackResult{locks, err, time.Since(began)}
+	}()
+	synctest.Wait()
+	return c
+}
+
+// A stackResult is that of one AcquireAll.
+type stackResult struct {
+	locks sqllock.Locks
+	err   error
+	took  time.Duration
+}
+
+// A stack waits on the level that is full. Meanwhile it holds nothing, and it
+// goes on with the level that is full next.
+func TestAcquireAllWaits(t *testing.T) {
+	for name, lockers := range stackLockers() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wait := ratelimit.WithWait(10*time.Second, 4)
+				var users, totals journal
+				perUser := ratelimit.OneAtATime(lockers[0], "user", wait, ratelimit.WithObserver(users.observe))
+				total := ratelimit.OneAtATime(lockers[1], "total", wait, ratelimit.WithObserver(totals.observe))
+				user, all := must(t, perUser, "ada"), must(t, total, "all")
+				next := stacked(t.Context(), level(perUser, "ada"), level(total, "all"))
+				if n, m := perUser.Stats().Queued, total.Stats().Queued; n+m != 1 {
+					t.Errorf("%d and %d wait, want one at one level", n, m)
+				}
+				time.Sleep(2 * time.Second)
+				unlock(t, user)
+				time.Sleep(3 * time.Second)
+				unlock(t, must(t, perUser, "ada")) // it waits for the other level now, and holds nothing
+				unlock(t, all)
+				got := <-next
+				if got.err != nil || got.took < 5*time.Second || got.took > 6*time.Second {
+					t.Fatalf("got %v after %v, want locks after 5s", got.err, got.took)
+				}
+				waited := users.last(t, ratelimit.Admitted).Waited + totals.last(t, ratelimit.Admitted).Waited
+				if waited != got.took {
+					t.Errorf("the Observers heard of %v in sum, want %v", waited, got.took)
+				}
+				if err := got.locks.Unlock(); err != nil {
+					t.Error(err)
+				}
+				users.agree(t, perUser.Stats())
+				totals.agree(t, total.Stats())
+			})
+		})
+	}
+}
+
+// The wait ends without a lock: after the time that the full level allows, or
+// with the context. The level in whose line the request stood counts it, and
+// nothing is left behind.
+func TestAcquireAllWaitsInVain(t *testing.T) {
+	tests := []struct {
+		name  string
+		after time.Duration // the end of the context; 0: never
+		want  ratelimit.Result
+		err   error
+		took  time.Duration
+	}{
+		{"maxWait", 0, ratelimit.WaitTimeout, ratelimit.ErrBusy, 3 * time.Second},
+		{"canceled", time.Second, ratelimit.Canceled, context.DeadlineExceeded, time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				locks := sqllock.NewMemory()
+				perUser := ratelimit.OneAtATime(locks, "user", ratelimit.WithWait(time.Minute, 1))
+				total := ratelimit.OneAtATime(locks, "total", ratelimit.WithWait(3*time.Second, 1))
+				must(t, total, "all")
+				ctx := t.Context()
+				if tt.after > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.after)
+					defer cancel()
+				}
+				got := <-stacked(ctx, level(perUser, "ada"), level(total, "all"))
+				if !errors.Is(got.err, tt.err) || got.took != tt.took {
+					t.Errorf("got %v after %v, want %v after %v", got.err, got.took, tt.err, tt.took)
+				}
+				if total.Stats().Requests[tt.want] != 1 || perUser.Stats().LeaseDuration.Count != 0 {
+					t.Errorf("%v and %v, want one %s in total", total.Stats().Requests, perUser.Stats().Requests, tt.want)
+				}
+				unlock(t, must(t, perUser, "ada"))
+			})
+		})
+	}
+}
+
+// WithMaxHold of one level ends the contexts of its lock alone.
+func TestAcquireAllMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := sqllock.NewMemory()
+		short := ratelimit.OneAtATime(locks, "short", ratelimit.WithMaxHold(time.Second))
+		got, err := ratelimit.AcquireAll(t.Context(), level(ratelimit.OneAtATime(locks, "long"), "a"), level(short, "a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := got.Bind(t.Context())
+		defer cancel()
+		time.Sleep(2 * time.Second)
+		if cause := context.Cause(ctx); !errors.Is(cause, ratelimit.ErrMaxHold) || got.Err() != nil {
+			t.Errorf("the context ended with %v, the locks with %v; want ErrMaxHold alone", cause, got.Err())
+		}
+		if got[0].Context().Err() != nil || got[1].Context().Err() == nil {
+			t.Error("want the end of the context of the second lock alone")
+		}
+		_ = got.Unlock()
+	})
+}
