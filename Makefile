@@ -8,7 +8,15 @@ COUNT    ?= 1
 HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
-MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod,internal/databases sqllock/cmd/latchkey sqllock/pgxlatchkey examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway ratelimit/otellatchkey ratelimit/promlatchkey internal/bench internal/browser internal/chaos)))
+MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod, \
+	internal/databases internal/bench internal/browser internal/chaos \
+	sqllock/cmd/latchkey sqllock/pgxlatchkey \
+	ratelimit/otellatchkey ratelimit/promlatchkey \
+	grpcmw/connectmw \
+	examples/quickstart examples/routers examples/cron examples/leader examples/webhook examples/jobqueue examples/grpcgateway examples/gateway)))
+
+# Compiling Caddy takes two minutes, so `make check` alone tests its module.
+SLOW_MODULES := examples/gateway/caddy
 
 # The systems that the root module must compile for, besides the one that runs
 # its tests.
@@ -38,7 +46,7 @@ test-newest: deps ## run the root module's tests with the newest versions of its
 
 check: deps fmt vet vet-systems lint ## run before a pull request: formatting, vet, lint, tests with the race detector
 	$(GO) test -race ./...
-	@set -e; for m in $(MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
+	@set -e; for m in $(MODULES) $(SLOW_MODULES); do echo "cd $$m && $(GO) test -race ./..."; (cd $$m && $(GO) test -race ./...); done
 
 vet-systems: ## vet the root module and the command for SYSTEMS (Windows, macOS, FreeBSD, 32 bits), and the examples for Windows
 	@set -e; for s in $(SYSTEMS); do echo "$$s: $(GO) vet ./..."; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...; done

@@ -32,18 +32,27 @@ func each(t *testing.T, f func(t *testing.T, kind int, key grpcmw.KeyFunc)) {
 	}
 }
 
+// eachStack is each with a single limit, and with three levels.
+func eachStack(t *testing.T, f func(t *testing.T, kind int, s stack)) {
+	for name, levels := range map[string]int{"one limit": 1, "three levels": 3} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) { f(t, kind, stack{levels, key}) })
+		})
+	}
+}
+
 // A client that calls again as soon as it has its response is never rejected,
 // by any server.
 func TestSequentialCallsAreNeverRefused(t *testing.T) {
 	const calls = 200
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		for _, fleet := range lockertest.Instances {
 			t.Run(fleet.Name, func(t *testing.T) {
 				a, b := fleet.New(t)
 				s := &service{work: func(context.Context) error { return nil }}
 				var clients []pb.TestServiceClient
 				for _, locks := range []sqllock.Locker{a, b} {
-					clients = append(clients, start(t, s, limited(ratelimit.OneAtATime(locks, namespace), key)...))
+					clients = append(clients, start(t, s, levels.limited(locks)...))
 				}
 				for i := range calls {
 					if err := kinds[kind].call(t.Context(), clients[i%2], "alice"); err != nil {
@@ -56,7 +65,7 @@ func TestSequentialCallsAreNeverRefused(t *testing.T) {
 }
 
 func TestCallsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		entered, leave := make(chan context.Context), make(chan struct{})
 		s := &service{work: func(ctx context.Context) error {
@@ -64,12 +73,12 @@ func TestCallsAtOnce(t *testing.T) {
 			<-leave
 			return ctx.Err()
 		}}
-		client := start(t, s, limited(ratelimit.OneAtATime(locks, namespace), key)...)
+		client := start(t, s, levels.limited(locks)...)
 		first := make(chan error, 1)
 		go func() { first <- kinds[kind].call(t.Context(), client, "alice") }()
 		ctx := wait(t, entered, "the first call")
 
-		lock, ok := sqllock.FromContext(ctx)
+		lock, ok := sqllock.FromContext(ctx, namespace.Key("alice"))
 		if !ok || lock.Err() != nil || lock.Key() != namespace.Key("alice") {
 			t.Errorf("the handler's context carries lock %v, %v", lock, ok)
 		}
@@ -94,7 +103,7 @@ func TestCallsAtOnce(t *testing.T) {
 
 // A panic releases the lock, and goes on to an interceptor that recovers it.
 func TestPanicReleases(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		s := &service{work: func(context.Context) error { panic("the work fails") }}
 		recovered := make(chan any, 1)
@@ -105,7 +114,7 @@ func TestPanicReleases(t *testing.T) {
 		opts := append([]grpc.ServerOption{
 			grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(seen)),
 			grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(seen)),
-		}, limited(ratelimit.OneAtATime(locks, namespace), key)...)
+		}, levels.limited(locks)...)
 		client := start(t, s, opts...)
 		for range 2 { // the second is not refused
 			if err := kinds[kind].call(t.Context(), client, "alice"); status.Code(err) != codes.Internal {
@@ -137,7 +146,7 @@ func TestGoexitReleases(t *testing.T) {
 }
 
 func TestClientCancels(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		entered, cause := make(chan struct{}), make(chan error, 1)
 		s := &service{work: func(ctx context.Context) error {
@@ -146,7 +155,7 @@ func TestClientCancels(t *testing.T) {
 			cause <- context.Cause(ctx)
 			return ctx.Err()
 		}}
-		client := start(t, s, limited(ratelimit.OneAtATime(locks, namespace), key)...)
+		client := start(t, s, levels.limited(locks)...)
 		ctx, cancel := context.WithCancel(t.Context())
 		call := make(chan error, 1)
 		go func() { call <- kinds[kind].call(ctx, client, "alice") }()
@@ -163,7 +172,7 @@ func TestClientCancels(t *testing.T) {
 }
 
 func TestGracefulStop(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		entered, leave := make(chan struct{}), make(chan struct{})
 		s := &service{work: func(ctx context.Context) error {
@@ -171,7 +180,7 @@ func TestGracefulStop(t *testing.T) {
 			<-leave
 			return ctx.Err()
 		}}
-		server, address := serve(t, s, limited(ratelimit.OneAtATime(locks, namespace), key)...)
+		server, address := serve(t, s, levels.limited(locks)...)
 		client := dial(t, address)
 		call := make(chan error, 1)
 		go func() { call <- kinds[kind].call(t.Context(), client, "alice") }()
@@ -195,7 +204,7 @@ func TestGracefulStop(t *testing.T) {
 // If the client's deadline ends the wait for the key, the status is
 // DEADLINE_EXCEEDED.
 func TestDeadlineWhileWaiting(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		hold(t, locks, "alice")
 		answer := make(chan error, 1) // the server's, as the client's own clock answers the same
@@ -210,7 +219,7 @@ func TestDeadlineWhileWaiting(t *testing.T) {
 				answer <- err
 				return err
 			}),
-		}, limited(ratelimit.OneAtATime(locks, namespace, ratelimit.WithWait(time.Minute, 10)), key)...)
+		}, levels.limited(locks, ratelimit.WithWait(time.Minute, 10))...)
 		client := start(t, &service{}, opts...)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -230,12 +239,11 @@ func TestDeadlineWhileWaiting(t *testing.T) {
 
 // A call that waits is admitted when its key becomes free.
 func TestWaits(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		release := hold(t, locks, "alice")
 		s := &service{work: func(context.Context) error { return nil }}
-		limit := ratelimit.OneAtATime(waitingLocker{locks, release}, namespace, ratelimit.WithWait(time.Minute, 10))
-		if err := kinds[kind].call(t.Context(), start(t, s, limited(limit, key)...), "alice"); err != nil {
+		if err := kinds[kind].call(t.Context(), start(t, s, levels.limited(waitingLocker{locks, release}, ratelimit.WithWait(time.Minute, 10))...), "alice"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -252,6 +260,11 @@ func (l waitingLocker) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock
 	return l.Memory.Lock(ctx, key)
 }
 
+func (l waitingLocker) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	time.AfterFunc(time.Millisecond, l.release)
+	return l.Memory.LockAny(ctx, keys...)
+}
+
 // A key that is not UTF-8 travels in binary metadata only.
 func TestKeyNotUTF8(t *testing.T) {
 	limit := ratelimit.OneAtATime(sqllock.NewMemory(), namespace)
@@ -265,10 +278,10 @@ func TestKeyNotUTF8(t *testing.T) {
 // Goroutines that the handler has left behind see their context end before the
 // lock is released.
 func TestContextEndsBeforeRelease(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		ended := make(chan bool, 1)
 		s := &service{work: func(ctx context.Context) error {
-			lock, _ := sqllock.FromContext(ctx)
+			lock, _ := sqllock.FromContext(ctx, namespace.Key("alice"))
 			lock.OnEnd(func(error) {
 				select {
 				case <-ctx.Done():
@@ -279,7 +292,7 @@ func TestContextEndsBeforeRelease(t *testing.T) {
 			})
 			return nil
 		}}
-		client := start(t, s, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)...)
+		client := start(t, s, levels.limited(sqllock.NewMemory())...)
 		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
 			t.Error(err)
 		}
@@ -291,17 +304,17 @@ func TestContextEndsBeforeRelease(t *testing.T) {
 
 // The handler may release the lock before it returns.
 func TestHandlerUnlocksEarly(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		s := &service{work: func(ctx context.Context) error {
-			lock, _ := sqllock.FromContext(ctx)
+			lock, _ := sqllock.FromContext(ctx, namespace.Key("alice"))
 			err := lock.Unlock()
 			if !isFree(locks, "alice") {
 				err = errors.New("the key is not free")
 			}
 			return errors.Join(err, ctx.Err())
 		}}
-		client := start(t, s, limited(ratelimit.OneAtATime(locks, namespace), key)...)
+		client := start(t, s, levels.limited(locks)...)
 		if err := kinds[kind].call(t.Context(), client, "alice"); err != nil {
 			t.Error(err)
 		}
@@ -330,7 +343,7 @@ func TestTwoLimits(t *testing.T) {
 
 // WithMaxHold ends the handler's context; the lock stays until it has returned.
 func TestMaxHold(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		locks := sqllock.NewMemory()
 		s := &service{work: func(ctx context.Context) error {
 			<-ctx.Done()
@@ -339,8 +352,8 @@ func TestMaxHold(t *testing.T) {
 			}
 			return status.Error(codes.OutOfRange, "as expected")
 		}}
-		limit := ratelimit.OneAtATime(locks, namespace, ratelimit.WithMaxHold(time.Millisecond))
-		err := kinds[kind].call(t.Context(), start(t, s, limited(limit, key)...), "alice")
+		policy := ratelimit.WithMaxHold(time.Millisecond)
+		err := kinds[kind].call(t.Context(), start(t, s, levels.limited(locks, policy)...), "alice")
 		if status.Code(err) != codes.OutOfRange {
 			t.Error(err)
 		}

@@ -5,44 +5,41 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
-func (g *guard) errorInfo(reason string) *errdetails.ErrorInfo {
-	return &errdetails.ErrorInfo{
-		Reason:   reason,
-		Domain:   g.domain,
-		Metadata: map[string]string{"namespace": string(g.limiter.Namespace())},
+// limit returns what the statuses say about l.
+func (g *guard) limit(l *ratelimit.Limiter) rpclimit.Limit {
+	return rpclimit.Limit{
+		Namespace: string(l.Namespace()),
+		Size:      l.Limit(),
+		Domain:    g.domain,
+		BusyText:  g.busyText,
+		Conflict:  g.conflict,
 	}
 }
 
-func (g *guard) limitName() string { return strconv.Quote(string(g.limiter.Namespace())) }
-
-// limitText returns the sentence that names the limit that is full.
-func (g *guard) limitText() string {
-	if g.limiter.Limit() == 1 {
-		return "The limit " + g.limitName() + " admits one call at a time, and another call is in progress."
+// rejectionOf returns the rejection with s. It has a pushback if s has a
+// RetryInfo.
+func rejectionOf(s rpclimit.Status) *rejection {
+	details := make([]protoadapt.MessageV1, len(s.Details))
+	for i, d := range s.Details {
+		details[i] = protoadapt.MessageV1Of(d)
 	}
-	n := strconv.Itoa(g.limiter.Limit())
-	return "The limit " + g.limitName() + " admits " + n + " calls at a time, and " + n + " are in progress."
-}
-
-// tryAgain returns the sentence that says to wait for d, in whole seconds,
-// rounded up.
-func tryAgain(d time.Duration) string {
-	seconds := int64(d / time.Second)
-	if d%time.Second > 0 {
-		seconds++
+	r := &rejection{status: status.New(codes.Code(s.Code), s.Text)}
+	if with, err := r.status.WithDetails(details...); err == nil {
+		r.status = with // better without details than not at all
 	}
-	if seconds <= 1 {
-		return " Try again in 1 second."
+	if s.Retry > 0 {
+		r.pushback = newPushback(s.Retry)
 	}
-	return " Try again in " + strconv.FormatInt(seconds, 10) + " seconds."
+	return r
 }
 
 // A pushback tells gRPC's own retries how long to wait.
@@ -66,17 +63,4 @@ func newPushback(d time.Duration) pushback {
 func (p pushback) inTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > p.delay
-}
-
-func retryInfo(d time.Duration) *errdetails.RetryInfo {
-	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
-}
-
-// detailed returns a status with details.
-func detailed(code codes.Code, text string, details ...protoadapt.MessageV1) *status.Status {
-	s := status.New(code, text)
-	if with, err := s.WithDetails(details...); err == nil {
-		return with
-	}
-	return s // better without details than not at all
 }

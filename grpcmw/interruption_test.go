@@ -51,16 +51,16 @@ func TestInterruption(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+			eachStack(t, func(t *testing.T, kind int, levels stack) {
 				s := &service{work: func(ctx context.Context) error {
 					if tt.ends != nil {
-						lock, _ := sqllock.FromContext(ctx)
+						lock, _ := sqllock.FromContext(ctx, namespace.Key(secret))
 						lock.Cancel(tt.ends) // as its loss does
 						wait(t, ctx.Done(), "the end of the context")
 					}
 					return tt.result(ctx)
 				}}
-				client := start(t, s, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)...)
+				client := start(t, s, levels.limited(sqllock.NewMemory())...)
 				var trailer metadata.MD
 				err := kinds[kind].call(t.Context(), client, secret, grpc.Trailer(&trailer))
 				got := status.Convert(err)
@@ -76,8 +76,8 @@ func TestInterruption(t *testing.T) {
 				if kinds := detailKinds(got); !slices.Equal(kinds, []string{"ErrorInfo", "RetryInfo"}) {
 					t.Fatalf("details %v, want ErrorInfo and RetryInfo", kinds)
 				}
-				if info := got.Details()[0].(*errdetails.ErrorInfo); info.GetReason() != "LOCK_LOST" {
-					t.Errorf("reason %s, want LOCK_LOST", info.GetReason())
+				if info := got.Details()[0].(*errdetails.ErrorInfo); info.GetReason() != "LOCK_LOST" || info.GetMetadata()["namespace"] != string(namespace) {
+					t.Errorf("ErrorInfo %v, want LOCK_LOST of %s", info, namespace)
 				}
 				if delay := retryDelay(t, got); delay < time.Second || trailer["grpc-retry-pushback-ms"] == nil {
 					t.Errorf("again after %v, trailer %v; want at least a second, and a pushback", delay, trailer)
@@ -89,14 +89,14 @@ func TestInterruption(t *testing.T) {
 
 // The same holds for a real loss on a real server.
 func TestInterruptionByLoss(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		session, lose := openSession(t, "pgx")
 		s := &service{work: func(ctx context.Context) error {
 			lose()
 			wait(t, ctx.Done(), "the loss")
 			return ctx.Err()
 		}}
-		client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), key)...)
+		client := start(t, s, levels.limited(session)...)
 		err := kinds[kind].call(t.Context(), client, "alice")
 		if got := status.Convert(err); got.Code() != codes.Aborted || len(got.Details()) != 2 {
 			t.Errorf("%v with %v, want ABORTED with ErrorInfo and RetryInfo", err, got.Details())

@@ -9,6 +9,7 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
@@ -54,17 +55,8 @@ var (
 	ErrNeedMessage = errors.New("grpcmw: the key is in the stream's first message")
 
 	errRepeated  = fmt.Errorf("grpcmw: %w: it is in the call's metadata more than once", ratelimit.ErrBadID)
-	errNoMessage = &missingError{"the stream ended before its first message"}
+	errNoMessage = &rpclimit.MissingError{NoKey: ErrNoKey, Where: "the stream ended before its first message"}
 )
-
-// A missingError is an ErrNoKey that says where the key should be. It holds
-// only names that the server's programmer chose, so a client may read it.
-type missingError struct{ where string }
-
-func (e *missingError) Error() string { return ErrNoKey.Error() + ": " + e.where }
-
-// Is makes errors.Is(err, ErrNoKey) hold.
-func (e *missingError) Is(target error) bool { return target == ErrNoKey }
 
 // FromContext takes the key from the call's context, where an interceptor
 // before this one has put it. The best key is the id of an authenticated user.
@@ -97,7 +89,7 @@ func Metadata(name string) KeyFunc {
 	if name == "" {
 		panic("grpcmw: Metadata needs a name")
 	}
-	missing := &missingError{"metadata entry " + strconv.Quote(name) + " is missing or empty"}
+	missing := &rpclimit.MissingError{NoKey: ErrNoKey, Where: "metadata entry " + strconv.Quote(name) + " is missing or empty"}
 	return func(ctx context.Context, _ interceptors.CallMeta) (string, error) {
 		values := metadata.ValueFromIncomingContext(ctx, name)
 		switch {

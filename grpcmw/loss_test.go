@@ -47,7 +47,7 @@ func openSession(t *testing.T, driver string) (session *sqllock.Session, lose fu
 func TestLossEndsHandler(t *testing.T) {
 	for _, driver := range pgtest.Drivers() {
 		t.Run(driver, func(t *testing.T) {
-			each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+			eachStack(t, func(t *testing.T, kind int, levels stack) {
 				session, lose := openSession(t, driver)
 				s := &service{work: func(ctx context.Context) error {
 					if ctx.Err() != nil {
@@ -64,7 +64,7 @@ func TestLossEndsHandler(t *testing.T) {
 					}
 					return status.Error(codes.OutOfRange, "as expected")
 				}}
-				client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), key)...)
+				client := start(t, s, levels.limited(session)...)
 				if err := kinds[kind].call(t.Context(), client, "alice"); status.Code(err) != codes.OutOfRange {
 					t.Error(err)
 				}
@@ -193,7 +193,7 @@ func TestDatabaseDown(t *testing.T) {
 
 // The end of the Session ends its calls. Later calls are rejected.
 func TestClosedSession(t *testing.T) {
-	each(t, func(t *testing.T, kind int, key grpcmw.KeyFunc) {
+	eachStack(t, func(t *testing.T, kind int, levels stack) {
 		session, _ := openSession(t, "pgx")
 		entered, cause := make(chan struct{}), make(chan error, 1)
 		s := &service{work: func(ctx context.Context) error {
@@ -202,14 +202,17 @@ func TestClosedSession(t *testing.T) {
 			cause <- context.Cause(ctx)
 			return nil
 		}}
-		client := start(t, s, limited(ratelimit.OneAtATime(session, namespace), key)...)
+		client := start(t, s, levels.limited(session)...)
 		call := make(chan error, 1)
 		go func() { call <- kinds[kind].call(t.Context(), client, "alice") }()
 		wait(t, entered, "the handler")
 		if err := session.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := wait(t, cause, "the handler's context to end"); !errors.Is(err, sqllock.ErrClosed) {
+		// Of several locks Close ends one after the other. The end of the first
+		// wakes the handler, which may find the next one lost before its turn.
+		several := levels.levels > 1
+		if err := wait(t, cause, "the handler's context to end"); !errors.Is(err, sqllock.ErrClosed) && !(several && errors.Is(err, sqllock.ErrLost)) {
 			t.Errorf("cause %v", err)
 		}
 		if err := wait(t, call, "the call's end"); err != nil && status.Code(err) != codes.Aborted {

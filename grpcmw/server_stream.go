@@ -2,49 +2,28 @@ package grpcmw
 
 import (
 	"context"
-	"errors"
-	"io"
-	"sync"
-	"sync/atomic"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // A serverStream is a stream behind the interceptor.
-//
-// Invariant: it is undecided first, and then admitted or rejected, which does
-// not change any more.
-//
-// One goroutine may be in RecvMsg while another is in SendMsg, and a third,
-// that of the handler, returns.
 type serverStream struct {
 	grpc.ServerStream
-	guard *guard
-	call  interceptors.CallMeta
-	ctx   *streamContext
+	*rpclimit.Stream
+	guard  *guard
+	method string
+	call   interceptors.CallMeta // of method
 
-	admission atomic.Pointer[admission] // nil while undecided
-
-	mu       sync.Mutex    // protects ended and deciding; never held while calling out
-	ended    bool          // the handler has returned
-	deciding chan struct{} // of the admission that has begun, closed at its end; nil if none has
-
-	early    sync.Once // decides on earlyErr
-	earlyErr error     // of SendMsg while undecided
-}
-
-// An admission is a lock, or the reason why there is none. The lock may be nil
-// in a dry run, or by WithFailOpen.
-type admission struct {
-	lock      *sqllock.Lock
-	carried   bool   // lock is in the stream's context, unless in a dry run
-	unbind    func() // removes lock from the stream's context
-	rejection error
+	id      identification       // used by begin, and then by the decision
+	pending []*ratelimit.Limiter // of an undecided stream: what it needs; set by begin
 }
 
 var (
@@ -52,132 +31,102 @@ var (
 	errEnded     = status.Error(codes.Canceled, "grpcmw: the handler has returned")
 )
 
-func newStream(g *guard, ss grpc.ServerStream, call interceptors.CallMeta) *serverStream {
-	return &serverStream{ServerStream: ss, guard: g, call: call, ctx: newStreamContext(ss.Context())}
+func newStream(g *guard, ss grpc.ServerStream, info *grpc.StreamServerInfo) *serverStream {
+	s := &serverStream{
+		ServerStream: ss, guard: g, method: info.FullMethod,
+		call: interceptors.NewServerCallMeta(info.FullMethod, info, nil),
+	}
+	s.Stream = rpclimit.NewStream(ss.Context(), rpclimit.StreamCall{
+		Admit:      s.admitMessage,
+		SendsEarly: s.sendsEarly,
+		Ended:      errEnded,
+		Lost:       lostError{},
+	})
+	return s
 }
 
 // Context returns the same context before and after the first message.
-func (s *serverStream) Context() context.Context { return s.ctx }
+func (s *serverStream) Context() context.Context { return s.Stream.Context() }
 
 // RecvMsg receives a message. With the first message of an undecided stream it
-// acquires the lock.
-func (s *serverStream) RecvMsg(m any) error {
-	if a := s.admission.Load(); a != nil {
-		if err := a.failed(); err != nil {
-			return err
-		}
-		if err := s.ServerStream.RecvMsg(m); err != nil {
-			return err
-		}
-		return a.failed() // it may have been a long wait
-	}
-	switch err := s.ServerStream.RecvMsg(m); {
-	case err == nil:
-		call := s.call
-		call.ReqOrNil = m
-		return s.admit(s.guard.key(s.ctx, call))
-	case errors.Is(err, io.EOF): // no message will come, and so no key
-		if rejection := s.admit("", errNoMessage); rejection != nil {
-			return rejection
-		}
-		return err
-	default:
-		return err
-	}
-}
+// acquires the locks.
+func (s *serverStream) RecvMsg(m any) error { return s.Receive(m, s.ServerStream.RecvMsg) }
 
 // SendMsg sends a message of a stream that is admitted.
-func (s *serverStream) SendMsg(m any) error {
-	a := s.admission.Load()
-	if a == nil {
-		if err := s.sendsEarly(); err != nil {
-			return err
+func (s *serverStream) SendMsg(m any) error { return s.Send(m, s.ServerStream.SendMsg) }
+
+// begin decides on a stream that starts, unless a KeyFunc needs the first
+// message. It returns the rejection.
+func (s *serverStream) begin() error {
+	needsMessage, rejected := s.guard.identify(s.ServerStream.Context(), s.method, s.call, &s.id)
+	if !needsMessage {
+		return s.Decide(func(ctx context.Context) (places.Held, error) { return s.admit(ctx, rejected) })
+	}
+	s.pending = s.id.wanted.Limiters()
+	for _, level := range s.guard.levels[s.id.next:] {
+		s.pending = append(s.pending, level.Limiter)
+	}
+	return nil
+}
+
+// admitMessage admits the stream with its first message, or with nil if there
+// is none.
+func (s *serverStream) admitMessage(ctx context.Context, m any) (places.Held, error) {
+	if m == nil {
+		return s.admit(ctx, s.identifyWithout(ctx))
+	}
+	call := s.call
+	call.ReqOrNil = m
+	_, rejected := s.guard.identify(ctx, s.method, call, &s.id)
+	return s.admit(ctx, rejected)
+}
+
+// identifyWithout identifies a stream that has ended before its first message.
+func (s *serverStream) identifyWithout(ctx context.Context) *rejection {
+	for s.id.next < len(s.guard.levels) {
+		needsMessage, rejected := s.guard.identify(ctx, s.method, s.call, &s.id)
+		if needsMessage {
+			rejected = s.guard.identified(ctx, s.method, &s.id, "", errNoMessage)
+			s.id.next++
 		}
-		return s.ServerStream.SendMsg(m)
+		if rejected != nil {
+			return rejected
+		}
 	}
-	if err := a.failed(); err != nil {
-		return err
+	return nil
+}
+
+// admit admits the stream, which is identified, or rejected by that.
+func (s *serverStream) admit(ctx context.Context, rejected *rejection) (held places.Held, err error) {
+	if rejected == nil {
+		held, rejected = s.guard.admit(ctx, s.method, &s.id.wanted)
 	}
-	return s.ServerStream.SendMsg(m)
+	if rejected != nil {
+		return places.Held{}, s.guard.reject(ctx, rejected, s.SetTrailer)
+	}
+	return held, nil
 }
 
 // sendsEarly returns the error of a message that is sent while the stream is
-// undecided. It is nil in a dry run. The Observer gets it once.
-func (s *serverStream) sendsEarly() error {
-	s.early.Do(func() { s.earlyErr = s.guard.limiter.Refuse(s.ctx, errEarlySend) })
-	return s.earlyErr
-}
-
-// admit decides on the stream, whose KeyFunc has returned id and err. It
-// returns the rejection, after it has ended the stream's context.
-func (s *serverStream) admit(id string, err error) error {
-	done := make(chan struct{})
-	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
-		return errEnded
-	}
-	s.deciding = done
-	s.mu.Unlock()
-	defer close(done)
-
-	lock, rejected := s.guard.admit(s.ctx, s.call.FullMethod(), id, err)
-	if rejected != nil {
-		rejection := s.guard.reject(s.ctx, rejected, s.SetTrailer)
-		s.admission.Store(&admission{rejection: rejection}) // before the handler sees its context end
-		s.ctx.cancel(rejection)
-		return rejection
-	}
-	carried, unbind := s.ctx.carry(lock)
-	s.admission.Store(&admission{lock: lock, carried: carried, unbind: unbind})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return errEnded // end gives the lock back
+// undecided. It is nil if all levels are in a dry run. The Observer of the first
+// level that is not gets it.
+func (s *serverStream) sendsEarly(ctx context.Context) error {
+	for _, l := range s.pending {
+		if err := l.Refuse(ctx, errEarlySend); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// end ends the stream's context, and then releases the lock. It waits for an
-// admission that still runs in another goroutine, so that the key is free when
-// the client learns how the call ended.
-func (s *serverStream) end() {
-	s.mu.Lock()
-	s.ended = true
-	deciding := s.deciding
-	s.mu.Unlock()
-	a := s.admission.Load()
-	if a == nil && deciding != nil {
-		s.ctx.cancel(context.Canceled)
-		<-deciding
-		a = s.admission.Load()
+// interruption returns how the stream ends whose handler has returned err, as
+// that of a guard.
+func (s *serverStream) interruption(err error) *rejection {
+	held, decided := s.Held()
+	if !decided { // it has no lock, and a decision may still use s.id
+		return nil
 	}
-	if a == nil || a.rejection != nil {
-		s.ctx.cancel(context.Canceled)
-		return
-	}
-	a.unbind()
-	s.ctx.cancel(context.Canceled)
-	_ = a.lock.Unlock() // a loss has ended the handler's context
-}
-
-// rejection returns why the stream was rejected, or nil.
-func (s *serverStream) rejection() error {
-	if a := s.admission.Load(); a != nil {
-		return a.rejection
-	}
-	return nil
-}
-
-// failed returns why no more messages may be received or sent, or nil.
-func (a *admission) failed() error {
-	if a.rejection != nil {
-		return a.rejection
-	}
-	if a.carried && errors.Is(a.lock.Err(), sqllock.ErrLost) {
-		return lostError{}
-	}
-	return nil
+	return s.guard.interruption(s.ServerStream.Context(), s.Context(), &s.id.wanted, held, err)
 }
 
 // A lostError is the error of messages on a stream whose lock is lost.

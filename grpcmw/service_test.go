@@ -154,6 +154,37 @@ func limited(l *ratelimit.Limiter, key grpcmw.KeyFunc, opts ...grpcmw.Option) []
 	}
 }
 
+// A stack is how many levels a test runs with, and the source of the key. Of
+// three levels the middle one admits one call at a time for each key. The others
+// have room for the calls of any test.
+type stack struct {
+	levels int
+	key    grpcmw.KeyFunc
+}
+
+// limited is the server option that puts s over locks in front. Each Limiter has
+// the policy.
+func (s stack) limited(locks sqllock.Locker, policy ...ratelimit.Option) []grpc.ServerOption {
+	narrow := grpcmw.Level{Limiter: ratelimit.OneAtATime(locks, namespace, policy...), Key: s.key}
+	if s.levels == 1 {
+		return limited(narrow.Limiter, narrow.Key)
+	}
+	levels := []grpcmw.Level{
+		{Limiter: ratelimit.AtMost(7, locks, "all", policy...), Key: constant("everybody")},
+		narrow,
+		{Limiter: ratelimit.AtMost(5, locks, "tenant", policy...), Key: constant("acme")},
+	}
+	return stacked(levels)
+}
+
+// stacked is the server option that puts both interceptors of levels in front.
+func stacked(levels []grpcmw.Level, opts ...grpcmw.Option) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(grpcmw.UnaryStackInterceptor(levels, opts...)),
+		grpc.ChainStreamInterceptor(grpcmw.StreamStackInterceptor(levels, opts...)),
+	}
+}
+
 // serve starts a server for s on a socket, and stops it after the test.
 func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (server *grpc.Server, address string) {
 	t.Helper()

@@ -1,9 +1,6 @@
 package grpcmw
 
 import (
-	"errors"
-
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"google.golang.org/grpc"
 
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -32,24 +29,25 @@ import (
 //
 // StreamServerInterceptor panics if l or key is nil.
 func StreamServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) grpc.StreamServerInterceptor {
-	g := newGuard("StreamServerInterceptor", l, key, opts)
+	return newGuard("StreamServerInterceptor", []Level{{l, key}}, opts).stream()
+}
+
+// stream returns the interceptor of g.
+func (g *guard) stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		if g.exempt(info.FullMethod) {
 			return handler(srv, ss)
 		}
-		s := newStream(g, ss, interceptors.NewServerCallMeta(info.FullMethod, info, nil))
-		defer s.end()
-		id, err := g.key(ss.Context(), s.call)
-		if !errors.Is(err, ErrNeedMessage) {
-			if err := s.admit(id, err); err != nil {
-				return err
-			}
+		s := newStream(g, ss, info)
+		defer s.End()
+		if err := s.begin(); err != nil {
+			return err
 		}
-		err = handler(srv, s)
-		if rejection := s.rejection(); rejection != nil {
+		err := handler(srv, s)
+		if rejection := s.Rejection(); rejection != nil {
 			return rejection
 		}
-		if interrupted := g.interruption(ss.Context(), s.ctx, err); interrupted != nil {
+		if interrupted := s.interruption(err); interrupted != nil {
 			return g.reject(ss.Context(), interrupted, ss.SetTrailer)
 		}
 		return err

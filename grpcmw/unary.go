@@ -19,7 +19,8 @@ import (
 //   - UNAVAILABLE, with RetryInfo, if locks cannot be acquired now;
 //   - INVALID_ARGUMENT if the call has no key, or a bad one. The text names the
 //     field or the metadata entry that is missing;
-//   - INTERNAL if the KeyFunc failed, as [KeyFunc] says;
+//   - INTERNAL if the KeyFunc failed, as [KeyFunc] says, or the policy of the
+//     limit ([ratelimit.ErrPolicy]);
 //   - DEADLINE_EXCEEDED or CANCELLED if the call's context ended in the wait.
 //
 // If the lock is lost while the handler runs, and the handler returns its
@@ -35,24 +36,32 @@ import (
 //
 // UnaryServerInterceptor panics if l or key is nil.
 func UnaryServerInterceptor(l *ratelimit.Limiter, key KeyFunc, opts ...Option) grpc.UnaryServerInterceptor {
-	g := newGuard("UnaryServerInterceptor", l, key, opts)
+	return newGuard("UnaryServerInterceptor", []Level{{l, key}}, opts).unary()
+}
+
+// unary returns the interceptor of g.
+func (g *guard) unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if g.exempt(info.FullMethod) {
 			return handler(ctx, req)
 		}
 		setTrailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }
-		id, err := g.key(ctx, interceptors.NewServerCallMeta(info.FullMethod, nil, req))
-		lock, rejected := g.admit(ctx, info.FullMethod, id, err)
+		var id identification
+		_, rejected := g.identify(ctx, info.FullMethod, interceptors.NewServerCallMeta(info.FullMethod, nil, req), &id)
 		if rejected != nil {
 			return nil, g.reject(ctx, rejected, setTrailer)
 		}
-		// Deferred, so that a panic releases the lock, too. gRPC sends the
-		// response after that, so the client's next call finds the key free.
-		defer func() { _ = lock.Unlock() }() // a loss has ended the handler's context
-		bound, cancel := lock.Bind(ctx)
+		held, rejected := g.admit(ctx, info.FullMethod, &id.wanted)
+		if rejected != nil {
+			return nil, g.reject(ctx, rejected, setTrailer)
+		}
+		// Deferred, so that a panic releases the locks, too. gRPC sends the
+		// response after that, so the client's next call finds the keys free.
+		defer func() { _ = held.Unlock() }() // a loss has ended the handler's context
+		bound, cancel := held.Bind(ctx)
 		defer cancel() // first, so that what the handler left behind ends before the lock
 		resp, err := handler(bound, req)
-		if interrupted := g.interruption(ctx, bound, err); interrupted != nil {
+		if interrupted := g.interruption(ctx, bound, &id.wanted, held, err); interrupted != nil {
 			return nil, g.reject(ctx, interrupted, setTrailer)
 		}
 		return resp, err

@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/latchkey-go/latchkey/internal/handoff"
+	"github.com/latchkey-go/latchkey/internal/places"
+	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // ErrInterrupted reports that a handler was interrupted: its context ended, and
@@ -34,29 +36,32 @@ func (m *Middleware) handle(w http.ResponseWriter, r *http.Request, next http.Ha
 		defer held.body.finish() // if an Observer panics, nothing reads on
 		ctx = &held.body.ahead
 	}
-	lock, err := m.acquire(ctx, r)
+	locks, err := m.acquire(ctx, r)
 	waited := held != nil && held.body.ahead.begun()
 	switch {
 	case err != nil && waited:
 		held.rejectWaiting(m, err)
 	case err != nil:
 		m.Reject(w, r, err)
-	case lock == nil && !waited: // admitted without a lock
+	case locks.None() && !waited: // admitted without a lock
 		next.ServeHTTP(w, r)
 	default:
 		if held == nil {
 			held = m.newHeldWriter(w, r)
 		}
-		held.lock = lock
-		m.serve(held, next)
+		m.serve(held, locks, next)
 	}
 }
 
-// serve calls next for an admitted request, and releases the lock.
-func (m *Middleware) serve(held *heldWriter, next http.Handler) {
-	lock := held.lock
-	defer lock.Unlock() //nolint:errcheck // the Observer is told of a loss; the client has its response
-	ctx, cancel := held.bind()
+// serve calls next for an admitted request, and releases its locks.
+func (m *Middleware) serve(held *heldWriter, locks places.Held, next http.Handler) {
+	released := false
+	defer func() {
+		if !released {
+			_ = locks.Unlock()
+		}
+	}()
+	ctx, cancel := held.bind(locks)
 	defer cancel()
 	inner := held.original().WithContext(ctx)
 	defer handoff.CarryBack(held.r, inner)
@@ -67,9 +72,13 @@ func (m *Middleware) serve(held *heldWriter, next http.Handler) {
 	var cause error
 	if held.state == unbegun && !held.cutWithin(ctx) {
 		cause = handoff.InterruptedBy(ctx)
+		if cause == nil && held.locks.Lost() {
+			cause = sqllock.ErrLost
+		}
 	}
 	held.handlerEnded()
-	_ = lock.Unlock() // the client gets its response now, with or without an error
+	_ = locks.Unlock() // the Observer is told of a loss; the client gets its response now
+	released = true
 	if cause != nil {
 		held.reject(m, interruption{cause})
 		return
@@ -77,17 +86,20 @@ func (m *Middleware) serve(held *heldWriter, next http.Handler) {
 	held.end()
 }
 
-// bind returns the context of the handler.
-func (w *heldWriter) bind() (context.Context, context.CancelFunc) {
+// bind returns the context of the handler, which carries locks.
+func (w *heldWriter) bind(locks places.Held) (ctx context.Context, cancel context.CancelFunc) {
 	if w.body == nil || !w.body.ahead.begun() {
-		return w.lock.Bind(w.r.Context())
+		ctx, cancel = locks.Bind(w.r.Context())
+	} else {
+		around, end := w.body.ahead.forHandler()
+		bound, unbind := locks.Bind(around)
+		ctx, cancel = bound, func() {
+			unbind()
+			end()
+		}
 	}
-	around, end := w.body.ahead.forHandler()
-	ctx, cancel := w.lock.Bind(around)
-	return ctx, func() {
-		cancel()
-		end()
-	}
+	w.locks = locks.CarriedBy(ctx)
+	return ctx, cancel
 }
 
 // rejectWaiting is [Middleware.Reject] for a request that has waited.

@@ -32,18 +32,20 @@ func TestHandlerFaults(t *testing.T) {
 	for i, driver := range pgtest.Drivers() {
 		for _, p := range httptesting.Protocols {
 			conflict := (i+p.Major)%2 == 0
-			t.Run(fmt.Sprintf("%s/%s/conflict=%t", driver, p.Name, conflict), func(t *testing.T) {
-				t.Parallel()
-				testHandlerFaults(t, driver, p, conflict)
-			})
+			for _, levels := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%s/%s/conflict=%t/levels=%d", driver, p.Name, conflict, levels), func(t *testing.T) {
+					t.Parallel()
+					testHandlerFaults(t, driver, p, conflict, levels)
+				})
+			}
 		}
 	}
 }
 
-func testHandlerFaults(t *testing.T, driver string, p httptesting.Protocol, conflict bool) {
+func testHandlerFaults(t *testing.T, driver string, p httptesting.Protocol, conflict bool, levels int) {
 	db := dbtest.Open(t, driver, pgtest.Database(t))
 	serving, other := httptesting.Session(t, db), httptesting.Session(t, db)
-	w := newFaultyServer(t, p, serving, conflict)
+	w := newFaultyServer(t, p, serving, conflict, levels)
 	ids := make([]string, 16)
 	for i := range ids {
 		ids[i] = "user " + strconv.Itoa(i)
@@ -105,15 +107,20 @@ type handlerCall struct {
 	leave   chan struct{}      // closed to let a handler end that waits
 }
 
-func newFaultyServer(t *testing.T, p httptesting.Protocol, locks sqllock.Locker, conflict bool) *faultyServer {
+func newFaultyServer(t *testing.T, p httptesting.Protocol, locks sqllock.Locker, conflict bool, levels int) *faultyServer {
 	w := &faultyServer{p: p, busy: http.StatusTooManyRequests}
 	var opts []httpmw.Option
 	if conflict {
 		w.busy = http.StatusConflict
 		opts = append(opts, httpmw.WithConflict())
 	}
-	limiter := ratelimit.OneAtATime(locks, faultKeys)
-	limited := httpmw.New(limiter, httpmw.Query("id"), opts...).Handler(http.HandlerFunc(w.handle))
+	id := httpmw.Query("id")
+	stack := []httpmw.Level{
+		{Limiter: ratelimit.OneAtATime(locks, faultKeys), Key: id},
+		{Limiter: ratelimit.AtMost(2, locks, "devices"), Key: id},
+		{Limiter: ratelimit.OneAtATime(locks, "sessions"), Key: id},
+	}
+	limited := httpmw.NewStack(stack[:levels], opts...).Handler(http.HandlerFunc(w.handle))
 	mux := http.NewServeMux()
 	mux.Handle("/", limited)
 	mux.Handle(timeoutPath, http.TimeoutHandler(limited, 50*time.Millisecond, "timeout"))

@@ -155,6 +155,9 @@ func TestMisusePanics(t *testing.T) {
 	tests := map[string]func(){
 		"nil limiter":  func() { httpmw.New(nil, key) },
 		"nil key":      func() { httpmw.New(l, nil) },
+		"no levels":    func() { httpmw.NewStack(nil) },
+		"nil in level": func() { httpmw.NewStack([]httpmw.Level{{Limiter: l, Key: key}, {Key: key}}) },
+		"no key there": func() { httpmw.NewStack([]httpmw.Level{{Limiter: l, Key: key}, {Limiter: l}}) },
 		"nil handler":  func() { httpmw.New(l, key).Handler(nil) },
 		"nil reject":   func() { httpmw.WithRejectHandler(nil) },
 		"nil log":      func() { httpmw.WithLogger(nil) },

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-
-	"github.com/latchkey-go/latchkey/sqllock"
 )
 
 // handlerEnded is called when the handler has returned or panicked. It may be
@@ -41,7 +39,7 @@ func (w *heldWriter) noticeCut() { w.cutInside.Store(true) }
 // client that leaves. The handler was not interrupted then.
 func (w *heldWriter) cutWithin(ctx context.Context) bool {
 	return w.cutInside.Load() && errors.Is(context.Cause(w.r.Context()), context.Cause(ctx)) &&
-		!errors.Is(w.lock.Err(), sqllock.ErrLost)
+		!w.locks.Lost()
 }
 
 // ofTheResponse are header fields that a handler may have set for a response
@@ -64,9 +62,10 @@ func (w *heldWriter) reject(m *Middleware, err error) {
 	m.Reject(w.w, w.r, err)
 }
 
-// yield stops keeping anything back once the handler has released its lock.
+// yield stops keeping anything back once the handler has released all of its
+// locks.
 func (w *heldWriter) yield() {
-	if w.state != open && w.state != hijacked && w.lock.Err() == sqllock.ErrReleased {
+	if w.state != open && w.state != hijacked && w.locks.Released() {
 		_ = w.release() // an error of the connection shows again in the next call
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/internal/places"
 )
 
 // A heldWriter is the ResponseWriter of an admitted request.
 //
-// Invariant: while the lock is held the client does not have the whole
-// response, unless the handler has hijacked the connection. The server ends
+// Invariant: while a lock is held the client does not have the whole response,
+// unless the handler has hijacked the connection. The server ends
 // most responses after the handler has returned. A heldWriter keeps back what
 // would end the others earlier:
 //
@@ -22,10 +22,10 @@ import (
 //
 // It is used by one goroutine at a time, as any ResponseWriter.
 type heldWriter struct {
-	w    http.ResponseWriter
-	lock *sqllock.Lock
-	r    *http.Request // the original request
-	body *heldBody     // nil if the request has none
+	w     http.ResponseWriter
+	locks places.Held   // those that the handler's context carries
+	r     *http.Request // the original request
+	body  *heldBody     // nil if the request has none
 
 	header http.Header // of w; nil until the handler asks for it
 	state  writerState

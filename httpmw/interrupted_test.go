@@ -59,18 +59,20 @@ func ignoring(inside chan<- struct{}) http.HandlerFunc {
 // response is 503.
 func TestLossWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			inside := make(chan struct{}, 1)
-			s := httptesting.Serve(t, limited(httptesting.Session(t, dbtest.Open(t, driver, dsn))).Handler(ignoring(inside)))
-			response := start(t, s)
-			httptesting.Receive(t, inside, "request")
-			httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
-			wantInterrupted(t, httptesting.Receive(t, response, "response"))
-		})
-	}
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, driver := range pgtest.Drivers() {
+			t.Run(driver, func(t *testing.T) {
+				t.Parallel()
+				dsn := pgtest.Database(t)
+				inside := make(chan struct{}, 1)
+				s := httptesting.Serve(t, levels.over(httptesting.Session(t, dbtest.Open(t, driver, dsn))).Handler(ignoring(inside)))
+				response := start(t, s)
+				httptesting.Receive(t, inside, "request")
+				httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
+				wantInterrupted(t, httptesting.Receive(t, response, "response"))
+			})
+		}
+	})
 }
 
 // held returns a Middleware whose locks may be held only for a moment.
@@ -82,31 +84,36 @@ func held(opts ...httpmw.Option) *httpmw.Middleware {
 // The response is 503 also after WithMaxHold.
 func TestMaxHoldWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			s := p.Serve(t, held().Handler(ignoring(make(chan struct{}, 2))))
-			wantInterrupted(t, get(t, s))
-			wantInterrupted(t, get(t, s)) // the lock is back
-		})
-	}
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, p := range httptesting.Protocols {
+			t.Run(p.Name, func(t *testing.T) {
+				t.Parallel()
+				m := levels.over(sqllock.NewMemory(), ratelimit.WithMaxHold(10*time.Millisecond))
+				s := p.Serve(t, m.Handler(ignoring(make(chan struct{}, 2))))
+				wantInterrupted(t, get(t, s))
+				wantInterrupted(t, get(t, s)) // the lock is back
+			})
+		}
+	})
 }
 
 // The response is 503 also when the server shuts down.
 func TestShutdownWithoutResponseIs503(t *testing.T) {
 	t.Parallel()
-	base, stop := context.WithCancel(t.Context())
-	defer stop()
-	inside := make(chan struct{}, 1)
-	s := httptest.NewUnstartedServer(limited(sqllock.NewMemory()).Handler(ignoring(inside)))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.Config.BaseContext = func(net.Listener) context.Context { return base }
-	s.Start()
-	defer s.Close()
-	response := start(t, s)
-	httptesting.Receive(t, inside, "request")
-	stop()
-	wantInterrupted(t, httptesting.Receive(t, response, "response"))
+	eachStack(t, func(t *testing.T, levels stack) {
+		base, stop := context.WithCancel(t.Context())
+		defer stop()
+		inside := make(chan struct{}, 1)
+		s := httptest.NewUnstartedServer(levels.over(sqllock.NewMemory()).Handler(ignoring(inside)))
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.Config.BaseContext = func(net.Listener) context.Context { return base }
+		s.Start()
+		defer s.Close()
+		response := start(t, s)
+		httptesting.Receive(t, inside, "request")
+		stop()
+		wantInterrupted(t, httptesting.Receive(t, response, "response"))
+	})
 }
 
 // A handler that has begun a response keeps it. A handler whose context has not

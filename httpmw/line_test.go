@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/lockertest"
 	"github.com/latchkey-go/latchkey/ratelimit"
@@ -37,6 +36,11 @@ type watchedLocks struct {
 func (l *watchedLocks) Lock(ctx context.Context, key sqllock.Key) (*sqllock.Lock, error) {
 	l.waits <- struct{}{}
 	return l.Memory.Lock(ctx, key)
+}
+
+func (l *watchedLocks) LockAny(ctx context.Context, keys ...sqllock.Key) (*sqllock.Lock, error) {
+	l.waits <- struct{}{}
+	return l.Memory.LockAny(ctx, keys...)
 }
 
 // A watchedListener has the server's connections, by the address of the client.
@@ -76,14 +80,23 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// bare puts nothing around h.
+func bare(h http.Handler) http.Handler { return h }
+
 // newLine returns a line with a first request inside. next serves the others.
 func newLine(t *testing.T, next http.HandlerFunc, opts ...ratelimit.Option) *line {
 	t.Helper()
-	return newLineInside(t, func(h http.Handler) http.Handler { return h }, next, opts...)
+	return newLineInside(t, bare, next, opts...)
 }
 
 // newLineInside is newLine with other middleware around.
 func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next http.HandlerFunc, opts ...ratelimit.Option) *line {
+	t.Helper()
+	return newLineOf(t, stacks["one limit"], around, next, opts...)
+}
+
+// newLineOf is newLineInside for a stack.
+func newLineOf(t *testing.T, levels stack, around func(http.Handler) http.Handler, next http.HandlerFunc, opts ...ratelimit.Option) *line {
 	t.Helper()
 	l := &line{
 		entered: make(chan string, 100), leave: make(chan struct{}), refused: make(chan error, 100),
@@ -97,7 +110,7 @@ func newLineInside(t *testing.T, around func(http.Handler) http.Handler, next ht
 			}
 		}),
 	}, opts...)
-	m := httpmw.New(ratelimit.OneAtATime(l.locks, "export", opts...), httpmw.Header(user))
+	m := levels.over(l.locks, opts...)
 	l.Server = httptest.NewUnstartedServer(around(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.entered <- r.URL.Path
 		if r.URL.Path == "/first" {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/latchkey-go/latchkey/httpmw"
 	"github.com/latchkey-go/latchkey/internal/dbtest"
 	"github.com/latchkey-go/latchkey/internal/httptesting"
 	"github.com/latchkey-go/latchkey/internal/pgtest"
@@ -35,45 +34,53 @@ func eventually(t *testing.T, s *httptest.Server, status int) {
 // cause.
 func TestLossEndsTheHandlersContext(t *testing.T) {
 	t.Parallel()
-	for _, driver := range pgtest.Drivers() {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.Database(t)
-			lost := make(chan time.Duration, 1)
-			l := ratelimit.OneAtATime(httptesting.Session(t, dbtest.Open(t, driver, dsn)), "export",
-				ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
-					if e.Result == ratelimit.Lost {
-						lost <- e.Held
-					}
-				}))
-			inside, causes := make(chan struct{}), make(chan error, 1)
-			s := httptesting.Serve(t, httpmw.New(l, httpmw.Header(user)).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodPut {
-					return
-				}
-				close(inside)
-				<-r.Context().Done()
-				causes <- context.Cause(r.Context())
-				w.WriteHeader(http.StatusInternalServerError)
-			})))
-			responses := make(chan httptesting.Reply, 1)
-			go func() {
-				r, err := fetch(t.Context(), s, http.MethodPut, s.URL, nil)
-				if err != nil {
-					t.Error(err)
-				}
-				responses <- r
-			}()
-			httptesting.Receive(t, inside, "request")
-			httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
-			if cause := httptesting.Receive(t, causes, "handler's context"); !errors.Is(cause, sqllock.ErrLost) {
-				t.Errorf("cause %v, want ErrLost", cause)
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, driver := range pgtest.Drivers() {
+			t.Run(driver, func(t *testing.T) {
+				t.Parallel()
+				testLoss(t, levels, driver)
+			})
+		}
+	})
+}
+
+func testLoss(t *testing.T, levels stack, driver string) {
+	dsn := pgtest.Database(t)
+	lost := make(chan time.Duration, len(levels))
+	m := levels.over(httptesting.Session(t, dbtest.Open(t, driver, dsn)),
+		ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) {
+			if e.Result == ratelimit.Lost {
+				lost <- e.Held
 			}
-			httptesting.Receive(t, lost, "Observer.Lost")
-			httptesting.Receive(t, responses, "response").Want(t, http.StatusInternalServerError)
-			eventually(t, s, http.StatusOK)
-		})
+		}))
+	inside, causes := make(chan struct{}), make(chan error, 1)
+	s := httptesting.Serve(t, m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut {
+			return
+		}
+		close(inside)
+		<-r.Context().Done()
+		causes <- context.Cause(r.Context())
+		w.WriteHeader(http.StatusInternalServerError)
+	})))
+	responses := make(chan httptesting.Reply, 1)
+	go func() {
+		r, err := fetch(t.Context(), s, http.MethodPut, s.URL, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		responses <- r
+	}()
+	httptesting.Receive(t, inside, "request")
+	httptesting.Terminate(t, dbtest.Open(t, driver, dsn))
+	if cause := httptesting.Receive(t, causes, "handler's context"); !errors.Is(cause, sqllock.ErrLost) {
+		t.Errorf("cause %v, want ErrLost", cause)
 	}
+	for range levels {
+		httptesting.Receive(t, lost, "Observer.Lost")
+	}
+	httptesting.Receive(t, responses, "response").Want(t, http.StatusInternalServerError)
+	eventually(t, s, http.StatusOK)
 }
 
 // While the database is down, requests are rejected soon, with Retry-After.

@@ -19,16 +19,17 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/wiring"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A Middleware admits requests by a Limiter, and responds to those that it
-// rejects. It is made by [New] and is safe for concurrent use.
+// A Middleware admits requests by the Limiters of its levels, and responds to
+// those that it rejects. It is made by [New] or [NewStack] and is safe for
+// concurrent use.
 type Middleware struct {
-	limiter *ratelimit.Limiter
-	key     KeyFunc
+	levels []Level
 
 	conflict         bool
 	problemType      string
@@ -36,6 +37,7 @@ type Middleware struct {
 	rejectHandler    func(w http.ResponseWriter, r *http.Request, err error) // nil for problem+json
 	busyText         string                                                  // "" for the limit's name and size
 	problems         [reasons]problem
+	fullLevels       []problem // of busy, for each level that is full
 
 	reads bodyReads
 	ahead atomic.Int64 // bytes of all bodies that are read ahead
@@ -47,25 +49,14 @@ type Middleware struct {
 // New returns a Middleware that admits a request if l admits the id that key
 // finds in it. New panics if l or key is nil.
 func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
-	switch {
-	case l == nil:
-		panic("httpmw: New needs a *ratelimit.Limiter that is not nil")
-	case key == nil:
-		panic("httpmw: New needs a KeyFunc that is not nil")
-	}
-	m := &Middleware{limiter: l, key: key, problemType: blankType}
-	for _, opt := range opts {
-		opt(m)
-	}
-	m.problems = m.makeProblems()
-	return m
+	return newMiddleware("New", []Level{{l, key}}, opts)
 }
 
-// Handler returns next behind the Limiter. [Middleware.Reject] responds to a
+// Handler returns next behind the Limiters. [Middleware.Reject] responds to a
 // request that is not admitted.
 //
-// The context of next carries the lock ([sqllock.FromContext]). It ends with
-// the request. It also ends, with a cause, when the lock is lost
+// The context of next carries the lock of each level ([sqllock.FromContext]).
+// It ends with the request. It also ends, with a cause, when a lock is lost
 // ([sqllock.ErrLost]) or held for too long ([ratelimit.ErrMaxHold]). From then
 // on Read of the request body fails with that cause. So does a Read that waits
 // for a slow client, if the ResponseWriter can set a read deadline. A Write to
@@ -79,13 +70,13 @@ func New(l *ratelimit.Limiter, key KeyFunc, opts ...Option) *Middleware {
 // lock after the first byte cannot change the status. Then next should stop
 // writing and panic with [http.ErrAbortHandler], which cuts the response off.
 //
-// Handler releases the lock when next returns or panics. The client never has
+// Handler releases the locks when next returns or panics. The client never has
 // the whole response before that, unless next has hijacked the connection. The
 // ResponseWriter keeps back what would complete a response earlier: the last
 // byte of a body with a Content-Length, and the Flush of a response without a
-// body. The rest is sent as next writes it. After an early Unlock nothing is
-// kept back: the byte goes out with the next Write or Flush, or when next
-// returns. The ResponseWriter of next has the optional interfaces of the
+// body. The rest is sent as next writes it. After an early Unlock of all locks
+// nothing is kept back: the byte goes out with the next Write or Flush, or when
+// next returns. The ResponseWriter of next has the optional interfaces of the
 // original one.
 //
 // While a request waits over HTTP/1, up to 1 MiB of its body is read ahead. The
@@ -134,38 +125,64 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 //	ctx, cancel := lock.Bind(r.Context())
 //	defer cancel()
 //	next(w, r.WithContext(ctx))
+//
+// Acquire is for a Middleware of one level. It panics on a Middleware of
+// several: one lock cannot stand for them. Use [Middleware.AcquireAll] there.
 func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
-	return m.acquire(r.Context(), r)
+	if len(m.levels) > 1 {
+		panic("httpmw: Acquire needs a Middleware of one level: see AcquireAll")
+	}
+	held, err := m.acquire(r.Context(), r)
+	return held.One(), err
 }
 
-// acquire is Acquire with ctx, which wraps the context of r.
-func (m *Middleware) acquire(ctx context.Context, r *http.Request) (*sqllock.Lock, error) {
-	id, err := m.key(r)
-	if err == nil && id == "" {
-		err = ErrNoKey
-	}
-	switch {
-	case errors.Is(err, ErrBypass):
-		return nil, nil
-	case err != nil:
-		return nil, m.unkeyed(r, newKeyError(r, err))
-	}
-	if m.limiter.Carried(r.Context(), id) {
-		m.report(r, slog.LevelError, twiceText, slog.Int("limit", m.limiter.Limit()))
-	}
-	return m.limiter.Acquire(ctx, id)
+// AcquireAll is [Middleware.Acquire] for any number of levels. It returns one
+// lock for each level that limits r, in the order of the levels. A lock is nil
+// if its level admits r without one. Locks of a request that is not limited at
+// all are nil. Bind and Unlock of the Locks work in each case.
+func (m *Middleware) AcquireAll(r *http.Request) (sqllock.Locks, error) {
+	held, err := m.acquire(r.Context(), r)
+	return held.Locks(), err
 }
 
-// unkeyed returns the error for r, whose KeyFunc has failed with err. It is nil
-// in a dry run.
-func (m *Middleware) unkeyed(r *http.Request, err keyError) error {
+// acquire is AcquireAll with ctx, which wraps the context of r.
+func (m *Middleware) acquire(ctx context.Context, r *http.Request) (places.Held, error) {
+	var wanted places.Wanted
+	for _, level := range m.levels {
+		id, err := level.Key(r)
+		if err == nil && id == "" {
+			err = ErrNoKey
+		}
+		switch {
+		case err == nil:
+			wanted.Add(level.Limiter, id)
+		case errors.Is(err, ErrBypass):
+		default:
+			if err := m.unkeyed(r, level.Limiter, newKeyError(r, err)); err != nil {
+				return places.Held{}, err
+			}
+		}
+	}
+	if l := wanted.Twice(r.Context()); l != nil {
+		m.report(r, l, slog.LevelError, twiceText, slog.Int("limit", l.Limit()))
+	}
+	held, err := wanted.Acquire(ctx)
+	if errors.Is(err, ratelimit.ErrPolicy) {
+		m.reportPolicy(r, err)
+	}
+	return held, err
+}
+
+// unkeyed returns the error for r, whose KeyFunc for l has failed with err. It
+// is nil in a dry run of l.
+func (m *Middleware) unkeyed(r *http.Request, l *ratelimit.Limiter, err keyError) error {
 	switch reasonOf(err) {
 	case badKey:
 		if errors.Is(err, ErrNoKey) {
-			m.reportNoKey(r, err)
+			m.report(r, l, slog.LevelWarn, noKeyText, slog.Any("error", err))
 		}
 	case fault:
-		m.report(r, slog.LevelError, failedText, slog.Any("error", err))
+		m.report(r, l, slog.LevelError, failedText, slog.Any("error", err))
 	}
-	return m.limiter.Refuse(r.Context(), err)
+	return l.Refuse(r.Context(), err)
 }

@@ -17,7 +17,8 @@ func WithConflict() Option {
 
 // WithBusyText sets the sentence that a person reads when the limit is full. An
 // example is "You can run one export at a time." The Middleware adds when to
-// try again. The default names the limiter's namespace and its limit.
+// try again. The default names the limiter's namespace and its limit. Behind
+// [NewStack] the text stands for every level.
 //
 // The text must not hold an id. WithBusyText panics if text is empty.
 func WithBusyText(text string) Option {
@@ -61,7 +62,8 @@ func WithProblemType(uri string) Option {
 //	RateLimit: "export";r=0;t=3
 //
 // The policy is named for the limiter's namespace (or "default", if that is not
-// printable ASCII); t is Retry-After.
+// printable ASCII); t is Retry-After. Behind [NewStack] the fields are about the
+// level that is full.
 func WithRateLimitHeaders() Option {
 	return func(m *Middleware) { m.rateLimitHeaders = true }
 }
@@ -75,6 +77,7 @@ func WithRateLimitHeaders() Option {
 //   - A request needs two places of one limit. The limit may be on its road
 //     twice.
 //   - A KeyFunc has failed with an error of its own. That error is in the line.
+//   - The policy of a limit has failed ([ratelimit.ErrPolicy]), likewise.
 //
 // The Middleware itself logs no key. The error of a KeyFunc must hold none.
 //

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/latchkey-go/latchkey/internal/rejection"
+	"github.com/latchkey-go/latchkey/ratelimit"
 )
 
 // blankType is the type of a problem that its status explains (RFC 9457).
@@ -25,12 +27,12 @@ var details = [reasons]string{
 }
 
 // busyDetail is the default detail of busy. It names the limit and its size.
-func (m *Middleware) busyDetail() string {
-	limit := "The limit " + strconv.Quote(string(m.limiter.Namespace())) + " admits "
-	if m.limiter.Limit() == 1 {
+func busyDetail(l *ratelimit.Limiter, size int) string {
+	limit := "The limit " + strconv.Quote(string(l.Namespace())) + " admits "
+	if size == 1 {
 		return limit + "one request at a time, and another request is in progress."
 	}
-	n := strconv.Itoa(m.limiter.Limit())
+	n := strconv.Itoa(size)
 	return limit + n + " requests at a time, and " + n + " are in progress."
 }
 
@@ -86,17 +88,27 @@ func (p problem) body(seconds int64) []byte {
 }
 
 // makeProblems makes the problems that are the same for every request.
-func (m *Middleware) makeProblems() [reasons]problem {
-	var problems [reasons]problem
+func (m *Middleware) makeProblems() {
 	for why := range reason(reasons) {
-		problems[why] = newProblem(m.status(why), blankType, "", details[why], why.mayTryAgain())
+		m.problems[why] = newProblem(m.status(why), blankType, "", details[why], why.mayTryAgain())
 	}
+	m.problems[busy] = m.busyProblem(someFull)
+	for _, level := range m.levels {
+		m.fullLevels = append(m.fullLevels, m.busyProblem(busyDetail(level.Limiter, level.Limiter.Limit())))
+	}
+}
+
+// someFull is the detail of busy if the error names no level of the stack.
+const someFull = "As many requests as the limits admit are in progress."
+
+// busyProblem makes a problem of busy. Its detail is that of WithBusyText, if
+// there is one.
+func (m *Middleware) busyProblem(detail string) problem {
 	kind, title := m.problemType, ""
 	if kind != blankType {
 		title = "Another request is in progress"
 	}
-	problems[busy] = newProblem(m.status(busy), kind, title, cmp.Or(m.busyText, m.busyDetail()), true)
-	return problems
+	return newProblem(m.status(busy), kind, title, cmp.Or(m.busyText, detail), true)
 }
 
 // problemFor returns the problem of why, the reason of err.
@@ -106,5 +118,36 @@ func (m *Middleware) problemFor(why reason, err error) problem {
 			return newProblem(own.Status, blankType, "", own.Detail, own.TryAgain)
 		}
 	}
+	if why == busy {
+		return m.problemOfFull(err)
+	}
 	return m.problems[why]
+}
+
+// problemOfFull returns the problem of err, of the reason busy. With
+// [ratelimit.WithLimit] each id may have another.
+func (m *Middleware) problemOfFull(err error) problem {
+	i, size := m.full(err)
+	switch {
+	case i < 0:
+		return m.problems[busy]
+	case m.busyText == "" && size != m.levels[i].Limiter.Limit():
+		return m.busyProblem(busyDetail(m.levels[i].Limiter, size))
+	}
+	return m.fullLevels[i]
+}
+
+// full returns the index of the level that err, of the reason busy, names, and
+// how many requests the level admits. A single level is the one. If err names
+// none of several, i is -1.
+func (m *Middleware) full(err error) (i, size int) {
+	full := new(ratelimit.BusyError)
+	_ = errors.As(err, &full)
+	if len(m.levels) > 1 {
+		i = slices.IndexFunc(m.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace })
+	}
+	if i >= 0 {
+		size = cmp.Or(full.Limit, m.levels[i].Limiter.Limit())
+	}
+	return i, size
 }

@@ -36,45 +36,49 @@ func TestClientThatLeavesLosesItsPlace(t *testing.T) {
 		"mebibyte":           post("Content-Length: 1048576") + strings.Repeat("x", 1<<20),
 		"part of a gibibyte": post("Content-Length: 1073741824") + strings.Repeat("x", 1<<19),
 	}
-	for name, request := range bodies {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLine(t, func(http.ResponseWriter, *http.Request) {})
-			const clients = 5
-			for range clients {
-				_ = l.wait(t, request).Close()
-			}
-			for range clients {
-				if err := httptesting.Receive(t, l.refused, "end of a wait"); !errors.Is(err, context.Canceled) {
-					t.Errorf("the wait ended with %v, want Canceled", err)
+	eachStack(t, func(t *testing.T, levels stack) {
+		for name, request := range bodies {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				l := newLineOf(t, levels, bare, func(http.ResponseWriter, *http.Request) {})
+				const clients = 5
+				for range clients {
+					_ = l.wait(t, request).Close()
 				}
-			}
-			close(l.leave)
-			get(t, l.Server).Want(t, http.StatusOK)
-			if n := len(l.entered); n != 1 {
-				t.Errorf("%d handlers ran, want that of the last request alone", n)
-			}
-		})
-	}
+				for range clients {
+					if err := httptesting.Receive(t, l.refused, "end of a wait"); !errors.Is(err, context.Canceled) {
+						t.Errorf("the wait ended with %v, want Canceled", err)
+					}
+				}
+				close(l.leave)
+				get(t, l.Server).Want(t, http.StatusOK)
+				if n := len(l.entered); n != 1 {
+					t.Errorf("%d handlers ran, want that of the last request alone", n)
+				}
+			})
+		}
+	})
 }
 
 // A client that leaves after its request was admitted ends the handler's
 // context.
 func TestClientThatLeavesAfterWaiting(t *testing.T) {
 	t.Parallel()
-	causes := make(chan error, 1)
-	l := newLine(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or the server does not look
-		<-r.Context().Done()
-		causes <- r.Context().Err()
+	eachStack(t, func(t *testing.T, levels stack) {
+		causes := make(chan error, 1)
+		l := newLineOf(t, levels, bare, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // or the server does not look
+			<-r.Context().Done()
+			causes <- r.Context().Err()
+		})
+		conn := l.wait(t, post("Content-Length: 4")+"body")
+		close(l.leave)
+		httptesting.Receive(t, l.entered, "request")
+		_ = conn.Close()
+		if err := httptesting.Receive(t, causes, "end of the context"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want Canceled", err)
+		}
 	})
-	conn := l.wait(t, post("Content-Length: 4")+"body")
-	close(l.leave)
-	httptesting.Receive(t, l.entered, "request")
-	_ = conn.Close()
-	if err := httptesting.Receive(t, causes, "end of the context"); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want Canceled", err)
-	}
 }
 
 // A request that has waited has its whole body, whenever the parts arrive.
@@ -216,14 +220,16 @@ func (c *prefixedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 // The end of a hold ends a Read that began in the wait and is still under way.
 func TestMaxHoldEndsReadBegunInTheWait(t *testing.T) {
 	t.Parallel()
-	ends := make(chan error, 1)
-	l := newLine(t, readingAll(ends), ratelimit.WithMaxHold(20*time.Millisecond))
-	conn := l.wait(t, post("Content-Length: 10"))
-	close(l.leave)
-	if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
-		t.Errorf("Read: %v, want ErrMaxHold", err)
-	}
-	response(t, conn).Want(t, http.StatusRequestTimeout)
+	eachStack(t, func(t *testing.T, levels stack) {
+		ends := make(chan error, 1)
+		l := newLineOf(t, levels, bare, readingAll(ends), ratelimit.WithMaxHold(20*time.Millisecond))
+		conn := l.wait(t, post("Content-Length: 10"))
+		close(l.leave)
+		if err := httptesting.Receive(t, ends, "end of Read"); !errors.Is(err, ratelimit.ErrMaxHold) {
+			t.Errorf("Read: %v, want ErrMaxHold", err)
+		}
+		response(t, conn).Want(t, http.StatusRequestTimeout)
+	})
 }
 
 // A limit on the body's size around the Middleware also holds for a request

@@ -12,14 +12,16 @@ import (
 //
 //	429 with Retry-After  busy; 409 with WithConflict
 //	400                   no key in the request, or a bad one
-//	500                   a KeyFunc failed with an error of its own
+//	500                   a KeyFunc failed with an error of its own, or the
+//	                      policy of a limit ([ratelimit.ErrPolicy])
 //	503 with Retry-After  anything else: the database is away, too many locks
 //	                      are held, the request's context ended, its handler
 //	                      was interrupted ([ErrInterrupted]), …
 //
 // The body is application/problem+json (RFC 9457), unless WithRejectHandler has
 // written another. Its detail is for people. It says which limit is full, what
-// to do, and when to try again. No part of the response holds the key.
+// to do, and when to try again. Behind [NewStack] that is the limit of the level
+// that is full. No part of the response holds the key.
 func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	why := reasonOf(err)
 	p := m.problemFor(why, err)
@@ -30,7 +32,7 @@ func (m *Middleware) Reject(w http.ResponseWriter, r *http.Request, err error) {
 		seconds = retryAfter(why, err)
 		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
 		if why == busy && m.rateLimitHeaders {
-			m.setRateLimit(h, seconds)
+			m.setRateLimit(h, err, seconds)
 		}
 	}
 	if m.rejectHandler != nil && m.rejectedByHandler(w, r, err) {
@@ -51,10 +53,15 @@ func (m *Middleware) rejectedByHandler(w http.ResponseWriter, r *http.Request, e
 	return watched.begun
 }
 
-// setRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-10.
-func (m *Middleware) setRateLimit(h http.Header, seconds int64) {
-	policy := policyName(string(m.limiter.Namespace()))
-	h.Set("RateLimit-Policy", policy+";q="+strconv.Itoa(m.limiter.Limit())+`;qu="concurrent-requests"`)
+// setRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-10 for
+// the level that is full.
+func (m *Middleware) setRateLimit(h http.Header, err error, seconds int64) {
+	i, size := m.full(err)
+	if i < 0 {
+		return
+	}
+	policy := policyName(string(m.levels[i].Limiter.Namespace()))
+	h.Set("RateLimit-Policy", policy+";q="+strconv.Itoa(size)+`;qu="concurrent-requests"`)
 	h.Set("RateLimit", policy+";r=0;t="+strconv.FormatInt(seconds, 10))
 }
 

@@ -143,6 +143,7 @@ func TestRejectAlwaysWrites(t *testing.T) {
 		&ratelimit.BusyError{}:      http.StatusTooManyRequests,
 		httpmw.ErrNoKey:             http.StatusBadRequest,
 		ratelimit.ErrBadID:          http.StatusBadRequest,
+		ratelimit.ErrPolicy:         http.StatusInternalServerError,
 		sqllock.ErrLost:             http.StatusServiceUnavailable,
 		fmt.Errorf("%w", io.EOF):    http.StatusServiceUnavailable,
 		http.ErrBodyReadAfterClose:  http.StatusServiceUnavailable,

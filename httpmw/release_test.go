@@ -20,11 +20,7 @@ import (
 func TestReleasedBeforeTheResponse(t *testing.T) {
 	t.Parallel()
 	big := bytes.Repeat([]byte("x"), 1<<16)
-	tests := []struct {
-		name  string
-		major int
-		h     http.HandlerFunc
-	}{
+	tests := []shapeOver{
 		{"small", 1, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }},
 		{"empty", 1, func(http.ResponseWriter, *http.Request) {}},
 		{"no content", 1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }},
@@ -45,19 +41,27 @@ func TestReleasedBeforeTheResponse(t *testing.T) {
 			_, _ = io.WriteString(w, "done")
 			w.(http.Flusher).Flush()
 		}},
-		{"with a length, early", 1, unlockEarly(big)},
-		{"with a length, early", 2, unlockEarly(big)},
 	}
-	for _, tt := range tests {
-		p := httptesting.Protocols[tt.major-1]
-		for _, fleet := range lockertest.Instances {
-			t.Run(p.Name+"/"+tt.name+"/"+fleet.Name, func(t *testing.T) {
-				t.Parallel()
-				a, b := fleet.New(t)
-				neverRejected(t, p.Serve(t, limited(a).Handler(tt.h)), p.Serve(t, limited(b).Handler(tt.h)))
-			})
+	eachStack(t, func(t *testing.T, levels stack) {
+		early := unlockEarly(t, levels, big)
+		for _, tt := range append(tests, shapeOver{"with a length, early", 1, early}, shapeOver{"with a length, early", 2, early}) {
+			p := httptesting.Protocols[tt.major-1]
+			for _, fleet := range lockertest.Instances {
+				t.Run(p.Name+"/"+tt.name+"/"+fleet.Name, func(t *testing.T) {
+					t.Parallel()
+					a, b := fleet.New(t)
+					neverRejected(t, p.Serve(t, levels.over(a).Handler(tt.h)), p.Serve(t, levels.over(b).Handler(tt.h)))
+				})
+			}
 		}
-	}
+	})
+}
+
+// A shapeOver is a way to respond over a version of HTTP.
+type shapeOver struct {
+	name  string
+	major int
+	h     http.HandlerFunc
 }
 
 // neverRejected sends requests to servers in turn, each after the whole
@@ -75,14 +79,13 @@ func neverRejected(t *testing.T, servers ...*httptest.Server) {
 	}
 }
 
-// unlockEarly returns a handler that declares a length, and releases the lock
+// unlockEarly returns a handler that declares a length, and releases the locks
 // before the last byte.
-func unlockEarly(body []byte) http.HandlerFunc {
+func unlockEarly(t *testing.T, levels stack, body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = w.Write(body[:len(body)-1])
-		lock, _ := sqllock.FromContext(r.Context())
-		_ = lock.Unlock()
+		_ = levels.locks(t, r.Context()).Unlock()
 		_, _ = w.Write(body[len(body)-1:])
 		w.(http.Flusher).Flush()
 		runtime.Gosched() // to the client, if it can
@@ -93,39 +96,44 @@ func unlockEarly(body []byte) http.HandlerFunc {
 // waiting for the last byte. After Unlock it goes out with the next Flush.
 func TestEarlyUnlockSendsTheLastByte(t *testing.T) {
 	t.Parallel()
-	for _, p := range httptesting.Protocols {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			leave := make(chan struct{})
-			s := p.Serve(t, limited(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodPut {
-					return
-				}
-				lengthy([]byte("done"), true)(w, r)
-				lock, _ := sqllock.FromContext(r.Context())
-				_ = lock.Unlock()
-				flush(w)
-				httptesting.Stay(t.Context(), leave)
-			})))
-			defer close(leave)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.URL, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set(user, "ada")
-			resp, err := s.Client().Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			body := make([]byte, len("done"))
-			if _, err := io.ReadFull(resp.Body, body); err != nil || string(body) != "done" {
-				t.Errorf("body %q, %v; want done while the handler runs", body, err)
-			}
-			s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
-			get(t, s).Want(t, http.StatusOK)  // beside it
-		})
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, p := range httptesting.Protocols {
+			t.Run(p.Name, func(t *testing.T) {
+				t.Parallel()
+				testEarlyUnlock(t, levels, p)
+			})
+		}
+	})
+}
+
+func testEarlyUnlock(t *testing.T, levels stack, p httptesting.Protocol) {
+	leave := make(chan struct{})
+	s := p.Serve(t, levels.over(sqllock.NewMemory()).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut {
+			return
+		}
+		lengthy([]byte("done"), true)(w, r)
+		_ = levels.locks(t, r.Context()).Unlock()
+		flush(w)
+		httptesting.Stay(t.Context(), leave)
+	})))
+	defer close(leave)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	req.Header.Set(user, "ada")
+	resp, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body := make([]byte, len("done"))
+	if _, err := io.ReadFull(resp.Body, body); err != nil || string(body) != "done" {
+		t.Errorf("body %q, %v; want done while the handler runs", body, err)
+	}
+	s.Client().CloseIdleConnections() // a request on the same one would wait for the handler
+	get(t, s).Want(t, http.StatusOK)  // beside it
 }
 
 // The context of a handler does not end with an early Unlock.

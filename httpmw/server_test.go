@@ -57,6 +57,11 @@ func fetch(ctx context.Context, s *httptest.Server, method, url string, body io.
 		return httptesting.Reply{}, err
 	}
 	req.Header.Set(user, "ada")
+	return do(s, req)
+}
+
+// do sends req and reads the whole response.
+func do(s *httptest.Server, req *http.Request) (httptesting.Reply, error) {
 	resp, err := s.Client().Do(req)
 	if err != nil {
 		return httptesting.Reply{}, err

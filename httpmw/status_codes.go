@@ -21,7 +21,7 @@ const (
 	ended                     // the request's context ended before it was admitted
 	unavailable               // the locks cannot be reached
 	interrupted               // the handler ended with its context, without a response
-	fault                     // a KeyFunc failed with an error of its own
+	fault                     // a KeyFunc failed with an error of its own, or the policy of a limit
 
 	reasons = iota // how many there are
 
@@ -40,6 +40,8 @@ func reasonOf(err error) reason {
 		return keyReason(key)
 	case errors.Is(err, ratelimit.ErrBusy):
 		return busy
+	case errors.Is(err, ratelimit.ErrPolicy):
+		return fault
 	case errors.Is(err, ErrNoKey), errors.Is(err, ratelimit.ErrBadID):
 		return badKey
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -221,56 +221,65 @@ func (l *recordedListener) complete(method string) bool {
 // released. The Observer checks that: Unlock calls it before the key is free.
 func TestResponseIsIncompleteBeforeUnlock(t *testing.T) {
 	t.Parallel()
-	for _, tt := range append(shapes(), fileShapes(t)...) {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			sent := new(recordedListener)
-			complete := make(chan bool, 1)
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", onRelease(func() { complete <- sent.complete(tt.method) }))
-			s := httptest.NewUnstartedServer(httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
-			s.Config.ErrorLog = log.New(io.Discard, "", 0)
-			sent.Listener = s.Listener
-			s.Listener = sent
-			s.Start()
-			defer s.Close()
-			if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
-				t.Fatal(err)
-			}
-			if httptesting.Receive(t, complete, "release") {
-				t.Error("the client had the whole response before the lock was back")
-			}
-			if !sent.complete(tt.method) {
-				t.Error("the response never became complete")
-			}
-		})
-	}
+	all := append(shapes(), fileShapes(t)...)
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, tt := range all {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				sent := new(recordedListener)
+				complete := make(chan bool, len(levels))
+				m := levels.over(sqllock.NewMemory(), onRelease(func() { complete <- sent.complete(tt.method) }))
+				s := httptest.NewUnstartedServer(m.Handler(tt.h))
+				s.Config.ErrorLog = log.New(io.Discard, "", 0)
+				sent.Listener = s.Listener
+				s.Listener = sent
+				s.Start()
+				defer s.Close()
+				if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
+					t.Fatal(err)
+				}
+				for range levels {
+					if httptesting.Receive(t, complete, "release") {
+						t.Error("the client had the whole response before the lock was back")
+					}
+				}
+				if !sent.complete(tt.method) {
+					t.Error("the response never became complete")
+				}
+			})
+		}
+	})
 }
 
 // Over HTTP/2 TLS hides the frames of the server, so the client checks.
 func TestClientHasNoWholeResponseBeforeUnlockHTTP2(t *testing.T) {
 	t.Parallel()
-	for _, tt := range shapes() {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			whole, tooEarly := make(chan struct{}), make(chan bool, 1)
-			l := ratelimit.OneAtATime(sqllock.NewMemory(), "export", onRelease(func() {
-				select {
-				case <-whole:
-					tooEarly <- true
-				case <-time.After(50 * time.Millisecond): // a client that could have it would
-					tooEarly <- false
+	eachStack(t, func(t *testing.T, levels stack) {
+		for _, tt := range shapes() {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				whole, tooEarly := make(chan struct{}), make(chan bool, len(levels))
+				m := levels.over(sqllock.NewMemory(), onRelease(func() {
+					select {
+					case <-whole:
+						tooEarly <- true
+					case <-time.After(50 * time.Millisecond): // a client that could have it would
+						tooEarly <- false
+					}
+				}))
+				s := httptesting.Protocols[1].Serve(t, m.Handler(tt.h))
+				if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
+					t.Fatal(err)
 				}
-			}))
-			s := httptesting.Protocols[1].Serve(t, httpmw.New(l, httpmw.Header(user)).Handler(tt.h))
-			if _, err := fetch(t.Context(), s, tt.method, s.URL, nil); err != nil {
-				t.Fatal(err)
-			}
-			close(whole)
-			if httptesting.Receive(t, tooEarly, "release") {
-				t.Error("the client had the whole response before the lock was back")
-			}
-		})
-	}
+				close(whole)
+				for range levels {
+					if httptesting.Receive(t, tooEarly, "release") {
+						t.Error("the client had the whole response before the lock was back")
+					}
+				}
+			})
+		}
+	})
 }
 
 // Each response is the same as without the Middleware.

@@ -3,8 +3,9 @@
 //	httpmw, grpcmw → ratelimit → sqllock → internal/dialect
 //
 // sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
-// internal/joinkey and internal/wiring, and ratelimit reports to them and asks
-// sqllock by internal/waiting. httpmw/idempotency is in front of httpmw.
+// internal/joinkey, internal/places and internal/wiring, and ratelimit reports
+// to them and asks sqllock by internal/waiting. grpcmw and grpcmw/connectmw
+// share internal/rpclimit. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 // ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
@@ -60,10 +61,18 @@ var mayImport = map[string][]string{
 		"internal/dialect/mysql",
 		"internal/dialect/postgres",
 	},
-	"internal/handoff":    {"sqllock"},
-	"internal/histogram":  {},
-	"internal/joinkey":    {},
-	"internal/rejection":  {},
+	"internal/handoff":   {"sqllock"},
+	"internal/histogram": {},
+	"internal/joinkey":   {},
+	"internal/places":    {"ratelimit", "sqllock"},
+	"internal/rejection": {},
+	"internal/rpclimit": {
+		"ratelimit",
+		"sqllock",
+		"internal/places",
+		"google.golang.org/genproto/googleapis/rpc",
+		"google.golang.org/protobuf",
+	},
 	"internal/subprocess": {},
 	"internal/waiting":    {},
 	"internal/wiring":     {},
@@ -135,6 +144,7 @@ var mayImport = map[string][]string{
 		"sqllock",
 		"internal/handoff",
 		"internal/joinkey",
+		"internal/places",
 		"internal/rejection",
 		"internal/waiting",
 		"internal/wiring",
@@ -153,11 +163,21 @@ var mayImport = map[string][]string{
 		"ratelimit",
 		"sqllock",
 		"internal/joinkey",
+		"internal/places",
+		"internal/rpclimit",
 		"internal/wiring",
 		"google.golang.org/grpc",
 		"google.golang.org/protobuf",
-		"google.golang.org/genproto/googleapis/rpc",
 		"github.com/grpc-ecosystem/go-grpc-middleware/v2",
+	},
+	"grpcmw/connectmw": {
+		"ratelimit",
+		"sqllock",
+		"internal/joinkey",
+		"internal/places",
+		"internal/rpclimit",
+		"internal/wiring",
+		"connectrpc.com/connect",
 	},
 }
 
@@ -300,6 +320,9 @@ func TestOffence(t *testing.T) {
 		{"sqllock/a.go", module + "/internal/joinkey", false},
 		{"internal/joinkey/a.go", module + "/sqllock", false},
 		{"internal/wiring/a.go", module + "/ratelimit", false},
+		{"internal/places/a.go", module + "/ratelimit", true},
+		{"internal/places/a.go", module + "/httpmw", false},
+		{"ratelimit/a.go", module + "/internal/places", false},
 		{"sqllock/a.go", "github.com/lib/pq", false},
 		{"sqllock/a.go", "golang.org/x/sync/singleflight", false},
 		{"sqllock/deeper/a.go", "golang.org/x/sync/singleflight", false},
@@ -365,11 +388,18 @@ func TestOffence(t *testing.T) {
 
 		{"grpcmw/a.go", "google.golang.org/grpc/codes", true},
 		{"grpcmw/a.go", "google.golang.org/protobuf/reflect/protoreflect", true},
-		{"grpcmw/a.go", "google.golang.org/genproto/googleapis/rpc/errdetails", true},
-		{"grpcmw/a.go", "google.golang.org/genproto/googleapis/api", false},
+		{"internal/rpclimit/a.go", "google.golang.org/genproto/googleapis/rpc/errdetails", true},
+		{"internal/rpclimit/a.go", "google.golang.org/genproto/googleapis/api", false},
+		{"internal/rpclimit/a.go", "google.golang.org/grpc/codes", false},
+		{"internal/rpclimit/a.go", "connectrpc.com/connect", false},
 		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors", true},
 		{"grpcmw/a.go", "github.com/grpc-ecosystem/go-grpc-middleware", false},
 		{"grpcmw/a.go", module + "/internal/joinkey", true},
+		{"grpcmw/a.go", "connectrpc.com/connect", false},
+		{"grpcmw/connectmw/a.go", "connectrpc.com/connect", true},
+		{"grpcmw/connectmw/a.go", module + "/internal/rpclimit", true},
+		{"grpcmw/connectmw/a.go", module + "/grpcmw", false},
+		{"grpcmw/connectmw/a.go", "google.golang.org/grpc/codes", false},
 		{"grpcmw/a.go", module + "/httpmw", false},
 		{"grpcmw/a_test.go", module + "/httpmw", false},
 		{"grpcmw/a.go", module + "/internal/dialect", false},

@@ -7,16 +7,25 @@ import (
 	"testing"
 )
 
-// A program that adds this module keeps its own versions of these modules, if
-// they are these versions or newer. docs/decisions/0018-the-oldest-versions.md
-// gives the reasons.
+// A program that adds this module, or connectmw, keeps its own versions of these
+// modules, if they are these versions or newer.
+// docs/decisions/0018-the-oldest-versions.md gives the reasons.
 func TestRequirementsStayOld(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../go.mod")
+	for _, file := range []string{"../go.mod", "../grpcmw/connectmw/go.mod"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			requiresOld(t, file)
+		})
+	}
+}
+
+func requiresOld(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, most := range map[string][3]int{
+		"connectrpc.com/connect":                          {1, 11, 0},
 		"google.golang.org/grpc":                          {1, 63, 2},
 		"github.com/lib/pq":                               {1, 10, 9},
 		"github.com/jackc/pgx/v5":                         {5, 5, 4},
@@ -38,7 +47,7 @@ func TestRequirementsStayOld(t *testing.T) {
 		for i := range v {
 			if v[i] != most[i] {
 				if v[i] > most[i] {
-					t.Errorf("go.mod requires %s v%s, want at most %v", path, found[1], most)
+					t.Errorf("%s requires %s v%s, want at most %v", file, path, found[1], most)
 				}
 				break
 			}

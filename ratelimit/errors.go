@@ -32,6 +32,7 @@ var (
 // be logged.
 type BusyError struct {
 	Namespace  string        // of the limiter that rejected the request
+	Limit      int           // how many places the request could have: the limit of its id, without those reserved for other classes
 	RetryAfter time.Duration // when trying again may succeed; more than zero
 }
 
@@ -42,5 +43,5 @@ func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 // busy returns the BusyError of this moment.
 func (p *place) busy() error {
-	return &BusyError{Namespace: string(p.l.ns), RetryAfter: p.retryAfter()}
+	return &BusyError{Namespace: string(p.l.ns), Limit: max(1, len(p.slots.all)), RetryAfter: p.retryAfter()}
 }

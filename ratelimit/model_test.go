@@ -23,7 +23,7 @@ var modelTime = flag.Duration("model", time.Second, "how long TestModelOnSession
 func TestModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := sqllock.NewMemory()
-		newModel(t, locks, locks).run(5*time.Second, 300*time.Millisecond)
+		newModel(t, 150*time.Millisecond, locks, locks).run(5*time.Second, 300*time.Millisecond)
 	})
 }
 
@@ -33,7 +33,7 @@ func TestModelOnSessions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	driver := pgtest.Drivers()[0]
-	newModel(t, session(t, driver, dsn), session(t, driver, dsn)).run(*modelTime, *modelTime/3)
+	newModel(t, time.Second, session(t, driver, dsn), session(t, driver, dsn)).run(*modelTime, *modelTime/3)
 }
 
 // A model is what the limits should do. It knows each hold from the return of
@@ -42,6 +42,7 @@ type model struct {
 	t         *testing.T
 	instances []*instance
 	stop      chan struct{}
+	slack     time.Duration   // after it no request goes by an earlier plan
 	ctx       context.Context // of all requests
 	cancel    context.CancelFunc
 
@@ -67,8 +68,8 @@ const (
 	modelTotal   = 6
 )
 
-func newModel(t *testing.T, lockers ...sqllock.Locker) *model {
-	m := &model{t: t, stop: make(chan struct{}), plan: modelUsers, holds: make(map[sqllock.Namespace]map[string][]modelHold)}
+func newModel(t *testing.T, slack time.Duration, lockers ...sqllock.Locker) *model {
+	m := &model{t: t, slack: slack, stop: make(chan struct{}), plan: modelUsers, holds: make(map[sqllock.Namespace]map[string][]modelHold)}
 	m.ctx, m.cancel = context.WithCancel(t.Context())
 	wait := ratelimit.WithWait(time.Hour, 40)
 	classes := ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 1, Priority: 1}, ratelimit.Class{Name: "job", Priority: -1})
@@ -88,8 +89,7 @@ func (m *model) limit(context.Context, string) int {
 	return m.plan
 }
 
-// run makes requests for this long. A plan lasts for period; in the second half
-// of it no request goes by an earlier plan.
+// run makes requests for this long. A plan lasts for period.
 func (m *model) run(d, period time.Duration) {
 	var callers, plans sync.WaitGroup
 	for i := range 24 {
@@ -193,7 +193,7 @@ func (m *model) admit(levels []ratelimit.Level, class string) {
 			}
 		}
 		limit := map[sqllock.Namespace]int{"user": modelUsers, "tenant": modelTenants, "total": modelTotal}[ns]
-		if ns == "user" && time.Since(m.changed) > 150*time.Millisecond {
+		if ns == "user" && time.Since(m.changed) > m.slack {
 			limit = m.plan
 		}
 		if n > limit || ns == "tenant" && others > modelTenants-1 {

@@ -35,10 +35,10 @@ func (l *Limiter) newPlace(ctx context.Context, id string) (place, error) {
 		return p, err
 	}
 	if err := p.classify(ctx); err != nil {
-		return p, err
+		return p, l.explain(err)
 	}
 	if err := p.findLimit(ctx); err != nil {
-		return p, err
+		return p, l.explain(err)
 	}
 	p.choose()
 	p.spread()

@@ -66,6 +66,7 @@ func (c *connection) completeBatchLocked() bool {
 	}
 	c.stats.roundTrip, c.stats.answered, c.stats.keys = answered-b.sent, len(b.wakes), b.keys()
 	b.clear()
+	c.quiet = c.quietLocked()
 	c.slot.s.counters.exchanged(c.stats.roundTrip, c.stats.keys)
 	if c.stats.keys > 0 {
 		c.slot.s.used = answered

@@ -41,9 +41,11 @@ type connection struct {
 	looked       bool          // the table was looked at since the last batch
 	registered   time.Duration // when the registry was last due, whether the write succeeded or not
 	unregistered bool          // that failed
+	quiet        time.Duration // how long it is silent before its socket is watched
 
 	// protected by table.mu
 	batch         batch
+	bells         *bells // nil: it hears none
 	tokenRequests []*tokenRequest
 	secrets       map[secretCheck]bool // the checks that the connection uses
 	demand        secretDemand
@@ -65,6 +67,7 @@ type connection struct {
 //	lookAtTable    asked: prepared; table: the answer
 //	checkSecret    dropped, wanted: what to drop, then what to use; refused: the answer
 //	writeRegistry  register: what to write
+//	hearBells      bells: those to listen to; complete: the answer
 //	exchangeKeys   none: the batch has its own
 //
 // due stays as it was when the round began. beat begins like due, and turns
@@ -85,6 +88,8 @@ type round struct {
 	dropped  secretCheck // to drop before that; zero: none
 	refused  bool        // another session uses the namespace with another secret
 	register *postgres.Register
+	bells    []dialect.Bell
+	complete bool // the connection listens to all of them
 }
 
 // A statementKind says what a statement is for. The kinds are in the order in
@@ -97,6 +102,7 @@ const (
 	lookAtTable                        // how full the server's lock table is
 	checkSecret                        // makes the check of a key secret
 	writeRegistry                      // what is held and waited for
+	hearBells                          // the bells of the keys that are waited for
 	exchangeKeys                       // the batch: takes keys and gives them back, or is just a heartbeat
 	noStatement
 )
@@ -122,6 +128,8 @@ func newConnection(sl *slot, session dialect.Session) *connection {
 		slot: sl, session: session, watch: newWatch(session.Socket()),
 		gone: make(chan struct{}), stopped: make(chan struct{}), secrets: map[secretCheck]bool{}, registered: now(),
 	}
+	c.bells = newBells(session, c.watch)
+	c.quiet = min(watchAfter, sl.s.options.heartbeat)
 	c.beginLease()
 	return c
 }
@@ -204,6 +212,9 @@ func (c *connection) keepLocked(k *keyState) {
 // keyGrantedLocked notes that c holds k, and lets the table choose the caller.
 func (c *connection) keyGrantedLocked(k *keyState, at time.Duration) {
 	c.keepLocked(k)
+	if k.busySince != 0 {
+		c.slot.s.bellsLocked().foundLocked()
+	}
 	c.slot.s.table.grantedLocked(k, at)
 }
 

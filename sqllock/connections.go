@@ -28,9 +28,10 @@ type Connection struct {
 	Shared  []Key // the same, by readers
 	Pending []Key // the server may have them or not: a statement requests or releases them, or is about to release them
 
-	// SecretChecks counts the locks that stand for key secrets: see
-	// [Namespace.Keyed]. While a check is made or dropped, the server may have
-	// one more.
+	// SecretChecks counts the shared locks on Pairs for which no caller asked.
+	// They stand for key secrets (see [Namespace.Keyed]), or show releases in
+	// other processes that this Session waits for them. While they change, the
+	// server may have more.
 	SecretChecks int
 }
 
@@ -67,7 +68,7 @@ func (s *Session) connectionsLocked() (list []Connection) {
 
 // describeLocked returns c without its keys.
 func (c *connection) describeLocked() Connection {
-	d := Connection{LeaseRemaining: c.remaining(), SecretChecks: len(c.secrets)}
+	d := Connection{LeaseRemaining: c.remaining(), SecretChecks: len(c.secrets) + c.bells.marksLocked()}
 	if b, ok := c.session.(dialect.Backend); ok {
 		p := b.Process()
 		d.PID = p.PID

@@ -91,7 +91,9 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 		switch {
 		case slices.Contains(k.waiters, r): // the same key again
 			return false
-		case k.phase == held:
+		case k.phase == held, k.phase == reserved:
+			// A request that has reserved a key must not wait for one that another
+			// request has reserved: that one may wait for the first, and neither ends.
 			group.held = append(group.held, place)
 			return false
 		case k.mayReserve(t, group, key):

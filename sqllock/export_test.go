@@ -17,3 +17,16 @@ func InLine(l Locker) int {
 	defer t.mu.Unlock()
 	return t.waiting
 }
+
+// StopPolls keeps the waiters of s from requesting their keys by themselves, as
+// long as no statement denies one.
+func StopPolls(s *Session) {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	for k := range s.table.pausing {
+		k.timer.Stop()
+	}
+}
+
+// RingMax is the longest that a Session does not look at its socket for bells.
+const RingMax = ringMax

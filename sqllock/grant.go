@@ -62,7 +62,8 @@ func (t *keyTable) grantLocked(k *keyState, r *request, key Key) {
 
 // newLockLocked returns a lock of k for the caller of r.
 func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
-	k.phase, k.polls, k.pool = held, 0, nil
+	k.phase, k.pool = held, nil
+	t.movedLocked(k)
 	lock := &Lock{key: key, ctx: r.ctx, home: t, state: k, shared: k.mode == shared}
 	k.own.equip(lock)
 	if lock.shared {

@@ -7,10 +7,6 @@ import (
 // The goroutine of a connection: it sends what is queued, and a heartbeat while
 // nothing is.
 
-// watchAfter is how long a connection is silent before its socket is watched.
-// While there is traffic, that notices a closed connection by itself.
-const watchAfter = 20 * time.Millisecond
-
 // run sends statements until c is dead. It alone uses the session, and ends it.
 //
 // It waits for the first of these: something is queued, the socket has
@@ -21,8 +17,7 @@ func (c *connection) run() {
 	defer close(c.stopped)
 	defer c.watch.stop()
 	defer c.session.Destroy()
-	every := c.slot.s.options.heartbeat
-	quiet := min(watchAfter, every)
+	every, quiet := c.slot.s.options.heartbeat, c.quiet
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
 	soon := true  // the timer fires within quiet
@@ -33,6 +28,7 @@ func (c *connection) run() {
 		case <-c.slot.wake:
 		case <-c.watch.readable():
 			due = true
+			c.rang()
 		case <-timer.C:
 			silent := now() - last
 			if silent < quiet {
@@ -54,10 +50,11 @@ func (c *connection) run() {
 		}
 		for c.round = beginRound(due); c.exchange(); {
 			last = now()
-			if !soon { // else it is left alone until it fires
-				timer.Reset(quiet)
+			if !soon || c.quiet < quiet { // else it is left alone until it fires
+				timer.Reset(c.quiet)
 				soon = true
 			}
+			quiet = c.quiet
 		}
 	}
 }

@@ -42,9 +42,10 @@ type keyState struct {
 	acquired time.Duration // since when the holder has it, or the first reader; without a registry: since the grant
 	since    time.Duration // since when this process has kept the key, from hand to hand; 0: it has not
 
-	polls   int         // attempts of the waiters since the key was last seen to move
-	timer   *time.Timer // for the next attempt
-	polling bool        // the timer runs
+	busySince time.Duration // since when another process has denied the key to its waiters; 0: it has not
+	alongAt   time.Duration // while polling: from when on another statement may take it along; forever: none may
+	timer     *time.Timer   // for the next attempt
+	polling   bool          // the timer runs
 }
 
 // A phase is how far a key is on its way from a request to its release. The

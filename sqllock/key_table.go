@@ -25,12 +25,13 @@ import (
 // such a moment, not by the keys ever seen.
 type keyTable struct {
 	source      source
-	handOver    time.Duration // how long a key may pass between callers of this process; 0: not at all; forever: without end
-	timeout     time.Duration // a try or an unlock fails after so long without an answer; 0: the source sees to that
-	onTimeout   func()        // called with mu held when the timeout has passed; may be nil
-	asyncUnlock bool          // Unlock does not wait for the source
-	registers   bool          // the source writes down who holds and who waits
-	noteAfter   time.Duration // a wait elsewhere is noted after so long; only if registers
+	handOver    time.Duration                  // how long a key may pass between callers of this process; 0: not at all; forever: without end
+	timeout     time.Duration                  // a try or an unlock fails after so long without an answer; 0: the source sees to that
+	onTimeout   func()                         // called with mu held when the timeout has passed; may be nil
+	listen      func(k *keyState) (heard bool) // called with mu held when k was denied to waiters; reports whether the source listens for its release; may be nil
+	asyncUnlock bool                           // Unlock does not wait for the source
+	registers   bool                           // the source writes down who holds and who waits
+	noteAfter   time.Duration                  // a wait elsewhere is noted after so long; only if registers
 
 	// For reuse. They belong to the table, not to the package: a channel made in
 	// the synctest bubble of one test is of no use to another.
@@ -41,13 +42,15 @@ type keyTable struct {
 
 	mu          sync.Mutex // protects what follows, and every key state and request; never held across I/O
 	keys        keyMap
-	free        []*keyState           // for reuse
-	calls       uint64                // calls so far: tells which came before a statement was sent
-	held        int                   // keys that the source has granted and not got back
-	waiting     int                   // calls that wait
-	calledBy    callTally             // calls that have ended
-	pools       map[int64]*keyPool    // of wide groups, by the number of their first key; nil: none
-	waitingSets map[*request]struct{} // for the registry: calls of LockAll that wait, and waits elsewhere
+	free        []*keyState            // for reuse
+	pausing     map[*keyState]struct{} // the keys whose timer runs
+	busy        int                    // keys with a busySince
+	calls       uint64                 // calls so far: tells which came before a statement was sent
+	held        int                    // keys that the source has granted and not got back
+	waiting     int                    // calls that wait
+	calledBy    callTally              // calls that have ended
+	pools       map[int64]*keyPool     // of wide groups, by the number of their first key; nil: none
+	waitingSets map[*request]struct{}  // for the registry: calls of LockAll that wait, and waits elsewhere
 	closed      bool
 	wakes       *[]chan struct{} // while a batch is completed: the callers to wake once mu is free; nil: wake at once
 }
@@ -58,10 +61,6 @@ const (
 	// fairness is how long the callers of one process may hand a key to each
 	// other. Then it goes through the database, so that other processes get it.
 	fairness = time.Second
-
-	// yieldFor is how long a process then stays away from the key. It is longer
-	// than the pause between two attempts of a waiter in another process.
-	yieldFor = pollMax + pollMax/4
 
 	maxFree = 1024 // key states kept for reuse
 )
@@ -133,7 +132,7 @@ func (plainKey) reset()         {}
 // newKeyTable returns an empty table for src, which may change its settings
 // before the first call.
 func newKeyTable(src source) *keyTable {
-	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap()}
+	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap(), pausing: make(map[*keyState]struct{})}
 	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	t.eaches.New = func() any { return &request{done: make(chan struct{}, 1), each: &eachRequest{}} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }
@@ -161,13 +160,29 @@ func (t *keyTable) forgetLocked(k *keyState) {
 		return
 	}
 	t.keys.remove(k)
+	t.movedLocked(k)
 	if k.polling {
-		k.timer.Stop()
+		t.endPauseLocked(k)
 	}
 	k.own.reset()
 	*k = keyState{waiters: k.waiters, timer: k.timer, own: k.own}
 	if len(t.free) < maxFree {
 		t.free = append(t.free, k)
+	}
+}
+
+// endPauseLocked stops the timer of k, which runs.
+func (t *keyTable) endPauseLocked(k *keyState) {
+	k.polling = false
+	k.timer.Stop()
+	delete(t.pausing, k)
+}
+
+// movedLocked notes that the key of k is granted, or that nobody waits for it.
+func (t *keyTable) movedLocked(k *keyState) {
+	if k.busySince != 0 {
+		k.busySince = 0
+		t.busy--
 	}
 }
 

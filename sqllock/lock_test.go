@@ -197,6 +197,46 @@ func TestPanicInOnEnd(t *testing.T) {
 	}
 }
 
+// A hook that panics does not keep the other locks of Locks from being
+// released, whether they are of one locker or of several. The panic goes on in
+// the caller of Unlock.
+func TestPanicInOnEndOfSeveral(t *testing.T) {
+	t.Parallel()
+	one := sqllock.NewMemory()
+	for name, lockers := range map[string][]*sqllock.Memory{
+		"one locker":  {one, one, one},
+		"two lockers": {one, sqllock.NewMemory(), one},
+	} {
+		for at := range lockers {
+			var locks sqllock.Locks
+			for i, m := range lockers {
+				lock, err := m.TryLock(t.Context(), sqllock.ID(int64(i)))
+				if err != nil {
+					t.Fatalf("%s, panic %d: a key was not released: %v", name, at-1, err)
+				}
+				locks = append(locks, lock)
+			}
+			locks[at].OnEnd(func(error) { panic("metrics") })
+			func() {
+				defer func() {
+					if p := recover(); p != "metrics" {
+						t.Errorf("%s, lock %d: recovered %v", name, at, p)
+					}
+				}()
+				_ = locks.Unlock()
+			}()
+			for i, lock := range locks {
+				if !errors.Is(lock.Err(), sqllock.ErrReleased) {
+					t.Errorf("%s, panic %d: lock %d has %v", name, at, i, lock.Err())
+				}
+			}
+			if err := locks.Unlock(); err != nil {
+				t.Errorf("%s, lock %d: Unlock again: %v", name, at, err)
+			}
+		}
+	}
+}
+
 // Every hook is called, in the order in which the hooks were added.
 func TestSeveralOnEnd(t *testing.T) {
 	t.Parallel()

@@ -112,17 +112,23 @@ func (ls Locks) Bind(ctx context.Context) (bound context.Context, cancel context
 }
 
 // Unlock releases all locks at the same time. It waits as long as [Lock.Unlock]
-// does, and joins the errors of all.
+// does, and joins the errors of all. If a hook of OnEnd panics, all locks are
+// released first, and then the panic goes on.
 func (ls Locks) Unlock() (err error) {
 	h := ls.home()
 	if h == nil {
 		return ls.unlockEach()
 	}
 	var array [4]*Lock // most calls have a few locks: no allocation
-	ended := array[:0]
-	defer func() { err = errors.Join(err, h.unlockAll(ended)) }() // also if a hook panics
-	for _, l := range ls {
-		if l == nil {
+	ended, next := array[:0], 0
+	defer func() {
+		err = errors.Join(err, h.unlockAll(ended))
+		if next < len(ls) { // a hook panics
+			err = errors.Join(err, ls[next:].Unlock())
+		}
+	}()
+	for i, l := range ls {
+		if next = i + 1; l == nil {
 			continue
 		}
 		if l.mayUnlock() {
@@ -153,11 +159,19 @@ func (ls Locks) home() (same home) {
 
 // unlockEach is Unlock for locks of several lockers.
 func (ls Locks) unlockEach() error {
-	errs := make([]error, len(ls))
+	errs, panics := make([]error, len(ls)), make([]any, len(ls))
 	var wg sync.WaitGroup
 	for i, l := range ls {
-		wg.Go(func() { errs[i] = l.Unlock() })
+		wg.Go(func() {
+			defer func() { panics[i] = recover() }() // here it would end the process
+			errs[i] = l.Unlock()
+		})
 	}
 	wg.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
 	return errors.Join(errs...)
 }

@@ -31,6 +31,7 @@ func Open(ctx context.Context, db *sql.DB, opts ...Option) (*Session, error) {
 		return nil, err
 	}
 	s.table = newKeyTable(s)
+	s.table.listen = s.listenLocked
 	s.table.asyncUnlock = s.options.async
 	if s.options.registry != nil {
 		s.registrar = newRegistrar(s.options)

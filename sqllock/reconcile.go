@@ -199,7 +199,7 @@ func (c *connection) endLeft(left []dialect.Process) ([]dialect.Process, error) 
 
 // completeEnd keeps the processes that are still there for the next heartbeat,
 // unless too many statements to end them have failed.
-func (c *connection) completeEnd(err error) (beat bool) {
+func (c *connection) completeEnd(err error) {
 	s := c.slot.s
 	s.table.mu.Lock()
 	if err == nil {
@@ -209,5 +209,4 @@ func (c *connection) completeEnd(err error) (beat bool) {
 	}
 	s.leftProcesses = append(c.round.left, s.leftProcesses...)
 	s.table.mu.Unlock()
-	return c.completeAside(err)
 }

@@ -208,3 +208,11 @@ func (s *Session) denyKeyLocked(k *keyState, err error) {
 	}
 	s.table.deniedLocked(k, err)
 }
+
+// bellsLocked returns the bells of the first connection, or nil.
+func (s *Session) bellsLocked() *bells {
+	if c := s.slots[0].conn; c != nil {
+		return c.bells
+	}
+	return nil
+}

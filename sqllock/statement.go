@@ -33,6 +33,9 @@ func (c *connection) prepare(limit int) statementKind {
 	if c.dead.Load() {
 		return noStatement
 	}
+	if c.slot.oldest != 0 || c.round.beat { // there will be a statement
+		t.pollAlongLocked()
+	}
 	for c.round.next < exchangeKeys {
 		kind := c.round.next
 		c.round.next++
@@ -61,6 +64,8 @@ func (c *connection) prepareLocked(kind statementKind) bool {
 		return c.prepareLookLocked()
 	case checkSecret:
 		return c.prepareSecretLocked()
+	case hearBells:
+		return c.prepareBellsLocked()
 	default:
 		return c.prepareRegistryLocked()
 	}
@@ -79,6 +84,8 @@ func (c *connection) send(kind statementKind) (err error) {
 		r.table, err = c.session.(dialect.Surveyor).LockTable()
 	case checkSecret:
 		r.refused, err = c.sendSecret()
+	case hearBells:
+		r.complete, err = c.session.(dialect.Listener).Listen(r.bells)
 	case writeRegistry:
 		err = c.session.(postgres.Registrar).Register(*c.slot.s.registrar.tables.Load(), r.register)
 	default:
@@ -104,11 +111,16 @@ func (c *connection) complete(kind statementKind, err error) bool {
 	case drawToken:
 		c.completeTokens(err)
 	case endProcesses:
-		beat = c.completeEnd(err)
+		c.completeEnd(err)
+		beat = c.completeAside(err)
 	case lookAtTable:
-		beat = c.completeLook(err)
+		beat = c.completeAside(err)
+		c.completeLook(err)
 	case checkSecret:
 		c.completeSecret(err)
+	case hearBells:
+		beat = c.completeAside(err)
+		c.completeBells(err)
 	default:
 		c.completeRegistry(err)
 	}

@@ -131,15 +131,14 @@ func (c *connection) prepareLookLocked() bool {
 }
 
 // completeLook notes the result of a look, and logs when the table becomes full
-// or has room again. It reports whether the look was a heartbeat too. A server
-// that does not show its table leaves the room unknown.
-func (c *connection) completeLook(err error) (beat bool) {
+// or has room again. A server that does not show its table leaves the room
+// unknown.
+func (c *connection) completeLook(err error) {
 	s, table := c.slot.s, c.round.table
-	beat = c.completeAside(err)
 	s.table.mu.Lock()
 	if c.dead.Load() {
 		s.table.mu.Unlock()
-		return true
+		return
 	}
 	answered := now()
 	c.looked = true
@@ -160,7 +159,6 @@ func (c *connection) completeLook(err error) (beat bool) {
 	if news {
 		s.tellRoom(tight, table)
 	}
-	return beat
 }
 
 // isFull reports whether the server denied a lock because its table is full.

@@ -3,7 +3,6 @@ package sqllock
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -23,8 +22,7 @@ func (t *keyTable) lineUpLocked(r *request, i int, k *keyState) *keyState {
 	r.states[i] = k
 	r.open++
 	if k.phase == idle && k.polling && !r.waits && !r.all { // r is here only behind waiting readers, and may ask at once
-		k.polling = false
-		k.timer.Stop()
+		t.endPauseLocked(k)
 	}
 	return k
 }
@@ -177,8 +175,7 @@ func (t *keyTable) deniedLocked(k *keyState, err error) {
 	case k.tried():
 		t.resumeLocked(k)
 	default:
-		k.polls++
-		t.pollAfterLocked(k, pollPause(k.polls))
+		t.pollBusyLocked(k)
 	}
 }
 
@@ -223,47 +220,15 @@ func (t *keyTable) denyLocked(k *keyState, err error, concerns func(*request) bo
 }
 
 const (
-	// The first waiter of a key tries again after a pause that doubles from
-	// pollMin to pollMax, less a random part of up to a half.
+	// A set is tried again after a pause that doubles from pollMin to pollMax,
+	// less a random part of up to a half.
 	pollMin = 2 * time.Millisecond
-	pollMax = 48 * time.Millisecond
 
 	// pollAway is the pause, likewise, while the database does not answer.
 	pollAway = 250 * time.Millisecond
 )
 
-// pollPause returns how long to wait before the nth attempt at a busy key.
+// pollPause returns how long to wait before the nth attempt at a busy set.
 func pollPause(n int) time.Duration {
 	return jitter(min(pollMin<<min(n, 10), pollMax))
-}
-
-// jitter takes up to a half off d, so that the waiters for one thing do not all
-// come at once.
-func jitter(d time.Duration) time.Duration {
-	return d - rand.N(d/2+1)
-}
-
-// pollAfterLocked makes the first waiter of k request it again after a pause.
-func (t *keyTable) pollAfterLocked(k *keyState, pause time.Duration) {
-	k.polling = true
-	if k.timer != nil {
-		k.timer.Reset(pause)
-		return
-	}
-	k.timer = time.AfterFunc(pause, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.pollLocked(k)
-	})
-}
-
-// pollLocked requests k again, if the pause has not been cut short meanwhile.
-func (t *keyTable) pollLocked(k *keyState) {
-	if !k.polling || t.closed {
-		return
-	}
-	k.polling = false
-	if k.phase == idle && len(k.waiters) > 0 {
-		t.source.take(k)
-	}
 }

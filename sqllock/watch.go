@@ -5,7 +5,12 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
+
+// watchAfter is how long a connection is silent before its socket is watched.
+// While there is traffic, that notices a closed connection by itself.
+const watchAfter = 20 * time.Millisecond
 
 // A watch notices that something arrives on an idle connection: normally its
 // end. It looks without reading (MSG_PEEK), so that the driver finds what there

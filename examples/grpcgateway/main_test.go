@@ -53,6 +53,9 @@ func (l locker) Lock(context.Context, sqllock.Key) (*sqllock.Lock, error)    { r
 // Each status that says when to try again has a Retry-After in HTTP. The others
 // have none, nor has any with the gateway's own error handler.
 func TestRetryAfter(t *testing.T) {
+	// gone ends the request whose client leaves.
+	left, gone := context.WithCancel(t.Context())
+	defer gone()
 	wait := ratelimit.WithRetryAfter(func(time.Duration) time.Duration { return 1500 * time.Millisecond })
 	fail := func(err error) func(context.Context) error {
 		return func(context.Context) error { return err }
@@ -60,6 +63,17 @@ func TestRetryAfter(t *testing.T) {
 	lose := func(ctx context.Context) error {
 		lock, _ := sqllock.FromContext(ctx)
 		lock.Cancel(sqllock.ErrLost) // as the loss of its connection does
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	tooLong := func(ctx context.Context) error {
+		lock, _ := sqllock.FromContext(ctx)
+		lock.Cancel(ratelimit.ErrMaxHold) // as WithMaxHold does
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	leave := func(ctx context.Context) error {
+		gone()
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -76,6 +90,9 @@ func TestRetryAfter(t *testing.T) {
 		{"busy", locker{sqllock.ErrHeld}, "ada", nil, nil, http.StatusTooManyRequests, 2, 2},
 		{"away", locker{sqllock.ErrUnavailable}, "ada", nil, nil, http.StatusServiceUnavailable, 1, 3},
 		{"lock lost", sqllock.NewMemory(), "ada", lose, nil, http.StatusConflict, 1, 3},
+		{"too long", sqllock.NewMemory(), "ada", tooLong, nil, http.StatusGatewayTimeout, 0, 0},
+		{"client has left", sqllock.NewMemory(), "ada", leave, nil, 499, 0, 0},
+		{"bad key", sqllock.NewMemory(), strings.Repeat("a", 5000), nil, nil, http.StatusBadRequest, 0, 0},
 		{"no user", sqllock.NewMemory(), "", nil, nil, http.StatusUnauthorized, 0, 0},
 		{"the handler's own", sqllock.NewMemory(), "ada", fail(status.Error(codes.NotFound, "none")), nil, http.StatusNotFound, 0, 0},
 		{"served", sqllock.NewMemory(), "ada", fail(nil), nil, http.StatusOK, 0, 0},
@@ -95,6 +112,9 @@ func TestRetryAfter(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/latchkey.grpcgateway.v1.ExportService/Export", strings.NewReader("{}"))
 			if tt.user != "" {
 				r.Header.Set("Authorization", "Bearer "+tt.user)
+			}
+			if tt.status == 499 {
+				r = r.WithContext(left)
 			}
 			w := httptest.NewRecorder()
 			gateway.ServeHTTP(w, r)

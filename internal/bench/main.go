@@ -50,6 +50,7 @@ var scenarios = []struct {
 	{scenario{"metrics", withMetrics}, false},
 	{scenario{"stacks", stacks}, false},
 	{scenario{"waiting", waiting}, false},
+	{scenario{"hand-over", handOver}, false},
 }
 
 func main() {

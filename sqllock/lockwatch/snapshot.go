@@ -82,9 +82,9 @@ type Holder struct {
 	Shared  bool
 
 	// SecretCheck: no caller holds this lock. A Session uses it to find other
-	// Sessions that make keys with another secret ([sqllock.Namespace.Keyed]). A
-	// shared lock on a Pair counts as one if a Session holds it without a
-	// Registration.
+	// Sessions that make keys with another secret ([sqllock.Namespace.Keyed]), or
+	// to be told when a key is released that it waits for. A shared lock on a Pair
+	// counts as one if a Session holds it without a Registration.
 	SecretCheck bool
 
 	Registration *Registration // what the holder's own heartbeat has written; nil: nothing

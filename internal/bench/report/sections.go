@@ -75,6 +75,11 @@ var sections = []section{
 		text: "Four processes with 64 callers each wait for 16 keys. p50 and p99 are those of the wait.",
 	},
 	{
+		scenario: "hand-over", title: "From process to process", x: "callers",
+		text: "Four processes want the same 16 keys, with one caller each for each key, who rests after each hold.\n" +
+			"p50 and p99 are those from the release in one process to the grant in another one that waited for it.",
+	},
+	{
 		scenario: "in-process", title: "In the process", bare: true,
 		text: "As testing.B measures it. Memory is the kit without a database.",
 	},

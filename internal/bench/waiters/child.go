@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -54,6 +55,7 @@ func measure(config Config, w waiter) (report, error) {
 	for i := range waits {
 		waits[i] = load.NewHistogram()
 	}
+	holds := make([][]hold, config.Callers)
 	m := load.Run(context.Background(), load.Load{
 		Callers: config.Callers, WarmUp: config.WarmUp, Measure: config.Measure,
 		Usage: func() load.Usage { // called when measuring begins and when it ends
@@ -61,24 +63,38 @@ func measure(config Config, w waiter) (report, error) {
 			return load.Usage{Client: processorTime()}
 		},
 		Op: func(ctx context.Context, caller, _ int) error {
+			key := rand.IntN(config.Keys)
+			if config.Apart {
+				key = caller
+			}
 			asked := time.Now()
-			give, err := w.wait(ctx, int64(rand.IntN(config.Keys)))
+			give, err := w.wait(ctx, int64(key))
 			if err != nil {
 				return err
 			}
-			if measuring.Load() {
-				_ = waits[caller].RecordValue(max(time.Since(asked).Nanoseconds(), 1)) // beyond a minute: not recorded
+			granted, measured := time.Now(), measuring.Load()
+			if measured {
+				_ = waits[caller].RecordValue(max(granted.Sub(asked).Nanoseconds(), 1)) // beyond a minute: not recorded
 			}
 			if config.Hold > 0 {
 				time.Sleep(config.Hold)
 			}
-			return give()
+			released := time.Now()
+			err = give()
+			if config.Apart {
+				if measured {
+					holds[caller] = append(holds[caller], hold{key, asked.UnixNano(), granted.UnixNano(), released.UnixNano()})
+				}
+				time.Sleep(rand.N(4*config.Hold + 1))
+			}
+			return err
 		},
 	})
 	r := report{Grants: m.Ops, Errors: m.Errors, Elapsed: m.Elapsed, CPU: m.Usage.Client}
 	if m.FirstErr != nil {
 		r.First = m.FirstErr.Error()
 	}
+	r.Holds = slices.Concat(holds...)
 	all := load.NewHistogram()
 	for _, h := range waits {
 		all.Merge(h)

@@ -11,6 +11,7 @@ import (
 // How a process waits.
 const (
 	Session      = "session"       // with Lock of one Session
+	Unwatched    = "unwatched"     // likewise, where the Session does not see its socket
 	AdvisoryLock = "advisory lock" // with pg_advisory_lock, on a pooled connection each
 )
 
@@ -22,6 +23,7 @@ type Config struct {
 	Callers     int
 	Keys        int           // each caller takes one of them at random, again and again
 	Hold        time.Duration // how long it keeps it
+	Apart       bool          // caller i takes key i alone, and rests for up to four times Hold after it; else see Keys
 	WarmUp      time.Duration
 	Measure     time.Duration
 }
@@ -37,6 +39,10 @@ type Outcome struct {
 	// Waits is how long callers waited for locks that were granted, in
 	// nanoseconds.
 	Waits *hdrhistogram.Histogram
+
+	// HandOvers is the time from an Unlock in one process to the grant in
+	// another that waited by then, in nanoseconds. Only with Apart.
+	HandOvers *hdrhistogram.Histogram
 }
 
 // Total is how many locks were granted.
@@ -70,4 +76,5 @@ type report struct {
 	Elapsed time.Duration
 	CPU     time.Duration
 	Waits   []byte // encoded
+	Holds   []hold // with Apart, while measured
 }

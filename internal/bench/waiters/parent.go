@@ -79,6 +79,7 @@ func end(c *subprocess.Process, failed bool) error {
 // gather reads the reports of all children.
 func gather(children []*subprocess.Process) (*Outcome, error) {
 	o := &Outcome{Waits: load.NewHistogram()}
+	var holds [][]hold
 	for _, c := range children {
 		var r report
 		if err := json.NewDecoder(c.Stdout).Decode(&r); err != nil {
@@ -96,6 +97,8 @@ func gather(children []*subprocess.Process) (*Outcome, error) {
 		if o.First == "" {
 			o.First = r.First
 		}
+		holds = append(holds, r.Holds)
 	}
+	o.HandOvers = handOvers(holds)
 	return o, nil
 }

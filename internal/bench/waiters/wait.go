@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
@@ -25,15 +26,17 @@ func open(ctx context.Context, config Config) (waiter, error) {
 	switch config.How {
 	case Session:
 		return openSession(ctx, db)
+	case Unwatched:
+		return openSession(ctx, db, sqllock.WithSocket(func(any) net.Conn { return nil }))
 	case AdvisoryLock:
 		return openPool(ctx, db, config.Connections)
 	}
 	return waiter{}, fmt.Errorf("no way to wait is called %q", config.How)
 }
 
-func openSession(ctx context.Context, db *sql.DB) (waiter, error) {
+func openSession(ctx context.Context, db *sql.DB, opts ...sqllock.Option) (waiter, error) {
 	db.SetMaxOpenConns(5)
-	s, err := sqllock.Open(ctx, db)
+	s, err := sqllock.Open(ctx, db, opts...)
 	if err != nil {
 		return waiter{}, errors.Join(err, db.Close())
 	}

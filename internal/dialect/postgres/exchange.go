@@ -88,18 +88,29 @@ func keyParts() (all []part) {
 // expression for the ID of a Key.
 func twoInts(id string) string { return "((" + id + " >> 32)::int, ((" + id + " << 32) >> 32)::int)" }
 
+// rings reports whether f releases keys. Then its last column rings their bells.
+func (f form) rings() bool { return f&(tryKeys-1) != 0 }
+
 // query returns the statement of f. It names no key and returns one row.
 func (f form) query() string {
 	columns := []string{"pg_backend_pid()"}
+	var released []string
 	for _, part := range parts {
 		if f&part.form == 0 {
 			continue
 		}
-		column := part.array
+		column, keys := part.array, releasedKeys
 		if f&single != 0 {
-			column = part.single
+			column, keys = part.single, releasedKey
 		}
-		columns = append(columns, strings.ReplaceAll(column, "%N", "$"+strconv.Itoa(len(columns))))
+		parameter := "$" + strconv.Itoa(len(columns))
+		columns = append(columns, strings.ReplaceAll(column, "%N", parameter))
+		if part.form < tryKeys {
+			released = append(released, strings.ReplaceAll(keys, "%N", parameter))
+		}
+	}
+	if f.rings() {
+		columns = append(columns, ringColumn(released))
 	}
 	return "SELECT " + strings.Join(columns, ", ")
 }

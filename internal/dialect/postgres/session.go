@@ -22,6 +22,7 @@ type session struct {
 	abort   func()   // ends a call in flight where the socket cannot be reached, if the driver heeds its context
 
 	statements statements
+	listening  listening
 	batch      *dialect.Batch  // of the exchange under way
 	exchangeOn func(any) error // exchangeRaw, made once
 }

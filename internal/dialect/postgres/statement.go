@@ -21,7 +21,7 @@ type statements struct {
 
 	// memory for the next statement
 	text []byte
-	row  [1 + 2*spaces + 4]driver.Value // a column for each part, after the first
+	row  [1 + 2*spaces + 5]driver.Value // a column for each part, after the first, and one for bells
 }
 
 // maxPrepared bounds the number of prepared forms. Each costs the server 20 to
@@ -48,6 +48,9 @@ func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Valu
 	}
 	args := s.argsOf(f, b)
 	row := s.row[:1+len(args)]
+	if f.rings() {
+		row = s.row[:2+len(args)]
+	}
 	return row, f, s.queryRow(stmt, args, row)
 }
 

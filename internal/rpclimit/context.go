@@ -1,24 +1,25 @@
-package grpcmw
+package rpclimit
 
 import (
 	"context"
 	"sync/atomic"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
-// A streamContext is the context of a stream whose lock may come after the
-// handler has taken the context. It carries the lock once there is one, and
-// ends on its loss.
+// A streamContext is the context of a stream whose locks may come after the
+// handler has taken the context. It carries the locks once there are any, and
+// ends on the loss of one.
 type streamContext struct {
 	context.Context // the stream's, with a cancel of its own
 	cancel          context.CancelCauseFunc
-	bound           atomic.Pointer[boundLock] // nil until there is a lock
+	bound           atomic.Pointer[boundLocks] // nil until there are locks
 }
 
-// A boundLock is a lock with the context that its Bind gave.
-type boundLock struct {
-	lock *sqllock.Lock
+// boundLocks are locks with the context that their Bind gave.
+type boundLocks struct {
+	held places.Held
 	ctx  context.Context
 }
 
@@ -27,15 +28,13 @@ func newStreamContext(parent context.Context) *streamContext {
 	return &streamContext{Context: ctx, cancel: cancel}
 }
 
-// carry binds c to lock, which may be nil. carried reports whether lock is in c
-// now. The lock of a dry run is not, and c does not depend on it. unbind undoes
-// carry.
-func (c *streamContext) carry(lock *sqllock.Lock) (carried bool, unbind func()) {
-	ctx, cancel := lock.Bind(c.Context)
-	c.bound.Store(&boundLock{lock, ctx})
+// carry binds c to held. It returns what c carries now. The lock of a dry run is
+// not in c, which does not depend on it. unbind undoes carry.
+func (c *streamContext) carry(held places.Held) (carried places.Held, unbind func()) {
+	ctx, cancel := held.Bind(c.Context)
+	c.bound.Store(&boundLocks{held, ctx})
 	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
-	bound, ok := sqllock.FromContext(ctx)
-	return ok && bound == lock, func() {
+	return held.CarriedBy(ctx), func() {
 		stop()
 		cancel()
 	}
@@ -49,12 +48,12 @@ func (c *streamContext) Err() error {
 	return c.Context.Err()
 }
 
-// Value finds the lock in the context of Bind, and everything else in that of
+// Value finds the locks in the context of Bind, and everything else in that of
 // c. context.Cause and the contexts made from c look up their internals by
 // Value, too.
 func (c *streamContext) Value(key any) any {
 	if b := c.bound.Load(); b != nil {
-		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && lock == b.lock {
+		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && b.held.Has(lock) {
 			return lock
 		}
 	}

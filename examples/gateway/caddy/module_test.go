@@ -1,0 +1,374 @@
+package caddy_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"github.com/coder/websocket"
+
+	_ "github.com/latchkey-go/latchkey/examples/gateway/caddy"
+	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// There is one Caddy in a process, so these tests do not run in parallel.
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// adapt returns the configuration of a Caddyfile.
+func adapt(t *testing.T, caddyfile string) ([]byte, error) {
+	t.Helper()
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), nil)
+	return config, err
+}
+
+// load has Caddy take a Caddyfile over. It is stopped at the end of the test.
+func load(t *testing.T, caddyfile string) {
+	t.Helper()
+	config, err := adapt(t, caddyfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Load(config, true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// site returns a Caddyfile with the limit one for each user, and more directives.
+func site(address, databaseURL, upstream, more string) string {
+	return fmt.Sprintf(`{
+	admin off
+	auto_https off
+	persist_config off
+	grace_period 1h
+}
+http://%s {
+	latchkey {
+		database "%s"
+		level caddy-user 1 {http.request.header.X-User}
+		level caddy-all 50 everyone
+	}
+	%s
+	reverse_proxy %s {
+		stream_close_delay 1h
+	}
+}
+`, address, databaseURL, more, upstream)
+}
+
+// freeAddress returns an address to serve at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// An upstream streams "1", then waits to be told to end, and echoes WebSockets.
+type upstream struct {
+	*httptest.Server
+	inside chan *http.Request
+	leave  chan struct{}
+}
+
+func newUpstream(t *testing.T) *upstream {
+	t.Helper()
+	u := &upstream{inside: make(chan *http.Request, 10), leave: make(chan struct{})}
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			echo(w, r)
+			return
+		}
+		if r.URL.Path == "/stream" {
+			_, _ = io.WriteString(w, "1")
+			_ = http.NewResponseController(w).Flush()
+		}
+		u.inside <- r
+		select {
+		case <-u.leave:
+		case <-r.Context().Done():
+		case <-t.Context().Done():
+		}
+	}))
+	t.Cleanup(u.Server.Close)
+	return u
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer conn.CloseNow()
+	for {
+		kind, text, err := conn.Read(context.WithoutCancel(r.Context()))
+		if err != nil || conn.Write(r.Context(), kind, text) != nil {
+			return
+		}
+	}
+}
+
+// get sends a request of a user.
+func get(t *testing.T, url, user string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		r.Header.Set("X-User", user)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// begin begins a stream, whose first byte is there.
+func begin(t *testing.T, address string, u *upstream, user string) *http.Response {
+	t.Helper()
+	resp := get(t, "http://"+address+"/stream", user)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, want 200", resp.StatusCode)
+	}
+	if _, err := io.ReadFull(resp.Body, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	httptesting.Receive(t, u.inside, "a request at the upstream")
+	return resp
+}
+
+func wantProblem(t *testing.T, resp *http.Response, status int) {
+	t.Helper()
+	text, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != status || resp.Header.Get("Content-Type") != "application/problem+json" ||
+		resp.Header.Get("Retry-After") == "" || !strings.HasSuffix(strings.TrimSpace(string(text)), "}") {
+		t.Errorf("status %d, header %v, body %s; want %d, a problem and Retry-After", resp.StatusCode, resp.Header, text, status)
+	}
+}
+
+// admitted waits until a place of a user is free.
+func admitted(t *testing.T, address string, u *upstream, user string) *http.Response {
+	t.Helper()
+	for deadline := time.Now().Add(httptesting.Patience); ; {
+		resp := get(t, "http://"+address+"/stream", user)
+		if resp.StatusCode == http.StatusOK {
+			httptesting.Receive(t, u.inside, "a request at the upstream")
+			return resp
+		}
+		if resp.StatusCode != http.StatusTooManyRequests || time.Now().After(deadline) {
+			t.Fatalf("status %d; the place is not free", resp.StatusCode)
+		}
+	}
+}
+
+// sessions counts the server processes of our Sessions in a database.
+func sessions(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	err := db.QueryRowContext(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()").Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// A key has its place while its stream lives, also across a reload. A client that
+// leaves frees it at once.
+func TestReload(t *testing.T) {
+	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
+	first := begin(t, address, u, "ada")
+	wantProblem(t, get(t, "http://"+address+"/stream", "ada"), http.StatusTooManyRequests)
+	begin(t, address, u, "bob")
+
+	load(t, site(address, dsn, u.Listener.Addr().String(), "header X-Version 2"))
+	busy := get(t, "http://"+address+"/stream", "ada")
+	wantProblem(t, busy, http.StatusTooManyRequests)
+	first.Body.Close()
+	second := admitted(t, address, u, "ada")
+	if second.Header.Get("X-Version") != "2" {
+		t.Error("the reload has changed nothing")
+	}
+}
+
+// A configuration without the limits does not end the streams of the one before.
+// When the last has ended, the Session is closed.
+func TestSessionOutlivesItsConfiguration(t *testing.T) {
+	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
+	stream := begin(t, address, u, "ada")
+	db := open(t, dsn)
+	if n := sessions(t, db); n != 1 {
+		t.Fatalf("%d server processes hold locks, want 1", n)
+	}
+	load(t, "{\n\tadmin off\n\tpersist_config off\n}\n")
+	if n := sessions(t, db); n != 1 {
+		t.Errorf("%d server processes hold locks after the change, want 1", n)
+	}
+	close(u.leave)
+	if rest, err := io.ReadAll(stream.Body); len(rest) > 0 || err != nil {
+		t.Errorf("the stream ends with %q, %v", rest, err)
+	}
+	for deadline := time.Now().Add(httptesting.Patience); ; {
+		var n int
+		err := db.QueryRowContext(t.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()").Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are left", n)
+		}
+	}
+}
+
+// A WebSocket has its place for as long as it lives, and a handshake is rejected
+// like any request.
+func TestWebSocket(t *testing.T) {
+	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
+	dial := func() (*websocket.Conn, *http.Response, error) {
+		return websocket.Dial(t.Context(), "ws://"+address+"/", &websocket.DialOptions{HTTPHeader: http.Header{"X-User": {"ada"}}})
+	}
+	conn, _, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	_, resp, err := dial()
+	if err == nil {
+		t.Fatal("a second WebSocket is admitted")
+	}
+	wantProblem(t, resp, http.StatusTooManyRequests)
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, text, err := conn.Read(t.Context()); err != nil || string(text) != "hello" {
+		t.Fatalf("echo %q, %v; want hello", text, err)
+	}
+	_ = conn.CloseNow()
+	admitted(t, address, u, "ada")
+}
+
+// The loss of a lock aborts a stream. A request whose response has not begun gets
+// one 503, which Caddy's own error routes do not follow.
+func TestLostLock(t *testing.T) {
+	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	load(t, site(address, dsn, u.Listener.Addr().String(), "handle_errors {\n\t\trespond \"an error route\"\n\t}"))
+	stream := begin(t, address, u, "ada")
+	waiting := make(chan *http.Response, 1)
+	go func() { waiting <- get(t, "http://"+address+"/", "bob") }()
+	httptesting.Receive(t, u.inside, "a request at the upstream")
+	httptesting.Terminate(t, open(t, dsn))
+	if rest, err := io.ReadAll(stream.Body); err == nil {
+		t.Errorf("the stream ends cleanly after %q", rest)
+	}
+	wantProblem(t, httptesting.Receive(t, waiting, "a response"), http.StatusServiceUnavailable)
+}
+
+// Without a key nothing is admitted, and without a database neither.
+func TestClosed(t *testing.T) {
+	u, address := newUpstream(t), freeAddress(t)
+	t.Setenv("LATCHKEY_TEST_CADDY", "postgres://nobody@127.0.0.1:1/none")
+	load(t, site(address, "{env.LATCHKEY_TEST_CADDY}", u.Listener.Addr().String(), ""))
+	if resp := get(t, "http://"+address+"/", ""); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("without a key: status %d, want 400", resp.StatusCode)
+	}
+	wantProblem(t, get(t, "http://"+address+"/", "ada"), http.StatusServiceUnavailable)
+	if len(u.inside) > 0 {
+		t.Error("a request has reached the upstream")
+	}
+}
+
+// The Caddyfile of the example is one.
+func TestCaddyfile(t *testing.T) {
+	text, err := os.ReadFile("Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := adapt(t, string(text))
+	if err != nil || strings.Index(string(config), `"authentication"`) > strings.Index(string(config), `"latchkey"`) {
+		t.Errorf("%v, %s; want the limits behind authentication", err, config)
+	}
+}
+
+// Each mistake in a Caddyfile has an error that says what to write.
+func TestMistakes(t *testing.T) {
+	const database = "database postgres://localhost/x\n"
+	tests := []struct{ name, directive, want string }{
+		{"no database", "latchkey {\nlevel a 1 {header.x}\n}", "no database"},
+		{"two databases", "latchkey {\n" + database + database + "}", "one database"},
+		{"no level", "latchkey {\n" + database + "}", "no level"},
+		{"no key", "latchkey {\n" + database + "level a 1\n}", "<name> <limit> <key>"},
+		{"empty key", "latchkey {\n" + database + "level a 1 \"\"\n}", "no key"},
+		{"word for a limit", "latchkey {\n" + database + "level a one x\n}", "not a number"},
+		{"limit of zero", "latchkey {\n" + database + "level a 0 x\n}", "the limit is 0"},
+		{"huge limit", "latchkey {\n" + database + "level a 100000 x\n}", "not 1 to 1000"},
+		{"colon in a name", "latchkey {\n" + database + "level a:b 1 x\n}", "no colon"},
+		{"one name twice", "latchkey {\n" + database + "level a 1 x\nlevel a 2 y\n}", "two levels"},
+		{"unknown option", "latchkey {\nrate 5\n}", "no option \"rate\""},
+		{"argument", "latchkey 5", "argument"},
+	}
+	for _, tt := range tests {
+		_, err := adapt(t, "http://127.0.0.1 {\n"+tt.directive+"\nrespond ok\n}\n")
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// What only the load can find does not take the configuration over.
+func TestMistakesOfALoad(t *testing.T) {
+	for name, databaseURL := range map[string]string{
+		"unset variable": "{env.LATCHKEY_TEST_NOTHING}",
+		"not a URL":      "postgres://user@host:port/x",
+	} {
+		config, err := adapt(t, site(freeAddress(t), databaseURL, "127.0.0.1:1", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = caddy.Load(config, true)
+		if err == nil || !strings.Contains(err.Error(), "latchkey") {
+			t.Errorf("%s: %v; want an error of latchkey", name, err)
+		}
+		if err == nil {
+			_ = caddy.Stop()
+		}
+	}
+}

@@ -1,0 +1,508 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/httptesting"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A service is the upstream of a test. Each request waits until the test has
+// given it what to do.
+type service struct {
+	*httptest.Server
+	requests chan *exchange
+}
+
+// An exchange is a request that the upstream has got.
+type exchange struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	do   chan func(*exchange)
+	left chan struct{} // closed when the handler has returned
+}
+
+// newService starts an upstream.
+func newService(t *testing.T) *service {
+	t.Helper()
+	s := &service{requests: make(chan *exchange, 100)}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &exchange{w, r, make(chan func(*exchange)), make(chan struct{})}
+		defer close(e.left)
+		s.requests <- e
+		for {
+			select {
+			case do, more := <-e.do:
+				if !more {
+					return
+				}
+				do(e)
+			case <-r.Context().Done():
+				return
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+// next returns the next request that arrives.
+func (s *service) next(t *testing.T) *exchange {
+	t.Helper()
+	return httptesting.Receive(t, s.requests, "a request at the upstream")
+}
+
+// send writes text and flushes it.
+func (e *exchange) send(t *testing.T, text string) {
+	t.Helper()
+	sent := make(chan error, 1)
+	e.do <- func(e *exchange) {
+		_, err := io.WriteString(e.w, text)
+		sent <- errors.Join(err, http.NewResponseController(e.w).Flush())
+	}
+	if err := httptesting.Receive(t, sent, "a flush"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end lets the handler return.
+func (e *exchange) end() { close(e.do) }
+
+// The plan of tenant a.
+const (
+	perKey    = 4
+	perTenant = 20
+)
+
+// table has the keys k1 to k6 of tenant a, and a key of tenant b with a smaller plan.
+func table() accounts {
+	table := make(accounts)
+	for key, tenant := range map[string]string{"k1": "a", "k2": "a", "k3": "a", "k4": "a", "k5": "a", "k6": "a", "other": "b"} {
+		sum := sha256.Sum256([]byte(key))
+		plan := map[string]string{"a": "pro", "b": "free"}[tenant]
+		table[hex.EncodeToString(sum[:])] = account{ID: "id-" + key, Tenant: tenant, Plan: plan}
+	}
+	return table
+}
+
+// handler returns the gateway in front of s.
+func handler(t *testing.T, locks sqllock.Locker, s *service) http.Handler {
+	t.Helper()
+	upstream, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table().authenticate(limited(locks, newProxy(upstream)))
+}
+
+// A front is a gateway as its clients see it.
+type front struct {
+	URL    string
+	client *http.Client
+}
+
+func newFront(s *httptest.Server) *front { return &front{s.URL, s.Client()} }
+
+// request returns a request with an API key. Its context ends with cancel, or with
+// the test.
+func request(t *testing.T, method, url, key, body string) (r *http.Request, cancel func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	return r, cancel
+}
+
+// begin sends a request and returns its response as soon as the header is there.
+func begin(t *testing.T, g *front, key string) (resp *http.Response, cancel func()) {
+	t.Helper()
+	r, cancel := request(t, http.MethodPost, g.URL, key, `{"prompt":"hello"}`)
+	resp, err := g.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp, cancel
+}
+
+// stream begins a stream that has its first token.
+func stream(t *testing.T, g *front, s *service, key string) (resp *http.Response, e *exchange, cancel func()) {
+	t.Helper()
+	r, cancel := request(t, http.MethodPost, g.URL, key, `{"prompt":"hello"}`)
+	type outcome struct {
+		resp *http.Response
+		err  error
+	}
+	begun := make(chan outcome, 1)
+	go func() {
+		resp, err := g.client.Do(r)
+		begun <- outcome{resp, err}
+	}()
+	e = s.next(t)
+	e.w.Header().Set("Content-Type", "text/event-stream")
+	e.send(t, "data: 1\n\n")
+	o := httptesting.Receive(t, begun, "the header of a stream")
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	t.Cleanup(func() { o.resp.Body.Close() })
+	if o.resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, want 200", o.resp.StatusCode)
+	}
+	read(t, o.resp, "data: 1\n\n")
+	return o.resp, e, cancel
+}
+
+// read wants the next bytes of a response.
+func read(t *testing.T, resp *http.Response, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != want {
+		t.Fatalf("read %q, %v; want %q", got, err, want)
+	}
+}
+
+// wantRejected wants 429 with everything that a client needs.
+func wantRejected(t *testing.T, resp *http.Response, limit string) {
+	t.Helper()
+	wantProblem(t, resp, http.StatusTooManyRequests)
+	var problem struct{ Detail string }
+	if err := json.NewDecoder(resp.Body).Decode(&problem); err != nil || !strings.Contains(problem.Detail, limit) {
+		t.Errorf("detail %q, %v; want the limit %s", problem.Detail, err, limit)
+	}
+}
+
+// wantProblem wants a problem with Retry-After.
+func wantProblem(t *testing.T, resp *http.Response, status int) {
+	t.Helper()
+	if resp.StatusCode != status {
+		t.Fatalf("status %d, want %d", resp.StatusCode, status)
+	}
+	if resp.Header.Get("Retry-After") == "" || resp.Header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("header %v; want Retry-After and a problem", resp.Header)
+	}
+}
+
+// admitted waits until a request with key is admitted.
+func admitted(t *testing.T, g *front, s *service, key string) {
+	t.Helper()
+	for deadline := time.Now().Add(httptesting.Patience); ; {
+		done := make(chan int, 1)
+		go func() {
+			r, _ := request(t, http.MethodGet, g.URL, key, "")
+			resp, err := g.client.Do(r)
+			if err != nil {
+				done <- 0
+				return
+			}
+			done <- resp.StatusCode
+			resp.Body.Close()
+		}()
+		select {
+		case e := <-s.requests:
+			e.end()
+			if status := httptesting.Receive(t, done, "a response"); status != http.StatusOK {
+				t.Fatalf("status %d, want 200", status)
+			}
+			return
+		case status := <-done:
+			if status != http.StatusTooManyRequests || time.Now().After(deadline) {
+				t.Fatalf("status %d; the place is not free", status)
+			}
+		}
+	}
+}
+
+// full uses all places of a key with streams.
+func full(t *testing.T, g *front, s *service, key string) (first *http.Response, e *exchange, cancel func()) {
+	t.Helper()
+	first, e, cancel = stream(t, g, s, key)
+	for range perKey - 1 {
+		stream(t, g, s, key)
+	}
+	resp, _ := begin(t, g, key)
+	wantRejected(t, resp, "gateway-key")
+	return first, e, cancel
+}
+
+// What the upstream flushes reaches the client at once, also where ReverseProxy
+// would not see a stream.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	for _, p := range httptesting.Protocols {
+		for name, header := range map[string][2]string{
+			"events":  {"Content-Type", "text/event-stream"},
+			"chunked": {"Content-Type", "application/octet-stream"},
+			"counted": {"Content-Length", "8"},
+		} {
+			t.Run(p.Name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newService(t)
+				g := newFront(p.Serve(t, handler(t, sqllock.NewMemory(), s)))
+				begun := make(chan *http.Response, 1)
+				go func() {
+					r, _ := request(t, http.MethodGet, g.URL, "k1", "")
+					resp, err := g.client.Do(r)
+					if err != nil {
+						t.Error(err)
+						resp = nil
+					}
+					begun <- resp
+				}()
+				e := s.next(t)
+				e.w.Header().Set(header[0], header[1])
+				e.send(t, "one ")
+				resp := httptesting.Receive(t, begun, "the header")
+				if resp == nil {
+					return
+				}
+				defer resp.Body.Close()
+				read(t, resp, "one ")
+				e.send(t, "two ")
+				e.end()
+				if rest, err := io.ReadAll(resp.Body); string(rest) != "two " || err != nil {
+					t.Errorf("then %q, %v; want two", rest, err)
+				}
+			})
+		}
+	}
+}
+
+// A client that leaves cancels its request to the upstream, and frees its place.
+func TestDisconnect(t *testing.T) {
+	t.Parallel()
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			s := newService(t)
+			g := newFront(p.Serve(t, handler(t, sqllock.NewMemory(), s)))
+			_, e, cancel := full(t, g, s, "k1")
+			cancel()
+			httptesting.Receive(t, e.left, "the end of the upstream's request")
+			admitted(t, g, s, "k1")
+		})
+	}
+}
+
+// The keys of a tenant share its limit; another tenant has its own.
+func TestTenant(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	var e *exchange
+	for i := range perTenant {
+		_, e, _ = stream(t, g, s, []string{"k1", "k2", "k3", "k4", "k5"}[i/perKey])
+	}
+	resp, _ := begin(t, g, "k6")
+	wantRejected(t, resp, "gateway-tenant")
+	admitted(t, g, s, "other")
+	e.end()
+	admitted(t, g, s, "k6")
+}
+
+// A plan has its own limit.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	_, e, _ := stream(t, g, s, "other")
+	resp, _ := begin(t, g, "other")
+	wantRejected(t, resp, "gateway-key")
+	e.end()
+	admitted(t, g, s, "other")
+}
+
+// The upstream learns the tenant, not the key. A client cannot be another tenant.
+func TestUpstreamGetsNoKey(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	r, _ := request(t, http.MethodGet, g.URL, "k1", "")
+	r.Header.Set("X-Tenant", "b")
+	go func() {
+		if resp, err := g.client.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	e := s.next(t)
+	if got := e.r.Header.Values("X-Tenant"); len(got) != 1 || got[0] != "a" || e.r.Header.Get("Authorization") != "" {
+		t.Errorf("the upstream gets the tenant %q and the key %q", got, e.r.Header.Get("Authorization"))
+	}
+	e.end()
+}
+
+// Without a valid key nothing is limited, and nothing reaches the upstream.
+func TestUnauthorized(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	for _, key := range []string{"", "guessed"} {
+		if resp, _ := begin(t, g, key); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("key %q: status %d, want 401", key, resp.StatusCode)
+		}
+	}
+	if len(s.requests) > 0 {
+		t.Error("a request without a key has reached the upstream")
+	}
+}
+
+// A stream whose lock is lost is aborted: its client does not take what it has
+// for the whole. The upstream's request is cancelled.
+func TestLostLockAbortsTheStream(t *testing.T) {
+	t.Parallel()
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			s, locks := newService(t), sqllock.NewMemory()
+			g := newFront(p.Serve(t, handler(t, locks, s)))
+			resp, e, _ := stream(t, g, s, "k1")
+			locks.Lose()
+			if rest, err := io.ReadAll(resp.Body); err == nil {
+				t.Errorf("the body ends cleanly after %q", rest)
+			}
+			httptesting.Receive(t, e.left, "the end of the upstream's request")
+			admitted(t, g, s, "k1")
+		})
+	}
+}
+
+// A request whose lock is lost before its response has begun can be tried again.
+func TestLostLockBeforeTheResponse(t *testing.T) {
+	t.Parallel()
+	s, locks := newService(t), sqllock.NewMemory()
+	g := newFront(httptesting.Serve(t, handler(t, locks, s)))
+	go func() {
+		e := <-s.requests
+		locks.Lose()
+		<-e.left
+	}()
+	resp, _ := begin(t, g, "k1")
+	wantProblem(t, resp, http.StatusServiceUnavailable)
+}
+
+// While the database is away no request reaches the upstream.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("pgx", "postgres://nobody@"+filepath.Join(t.TempDir(), "nowhere")+"/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	session, err := sqllock.Open(t.Context(), db, sqllock.WithLazyOpen())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	s := newService(t)
+	g := newFront(httptesting.Serve(t, handler(t, session, s)))
+	resp, _ := begin(t, g, "k1")
+	wantProblem(t, resp, http.StatusServiceUnavailable)
+	if len(s.requests) > 0 {
+		t.Error("a request without a lock has reached the upstream")
+	}
+}
+
+// An upstream that is down is 502, and its requests hold no place.
+func TestUpstreamDown(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	g := newFront(httptesting.Serve(t, handler(t, sqllock.NewMemory(), s)))
+	s.Server.Close()
+	for range perKey + 1 {
+		if resp, _ := begin(t, g, "k1"); resp.StatusCode != http.StatusBadGateway {
+			t.Fatalf("status %d, want 502", resp.StatusCode)
+		}
+	}
+}
+
+func TestAccountsFile(t *testing.T) {
+	t.Parallel()
+	sum := strings.Repeat("0", 64)
+	for text, ok := range map[string]bool{
+		`[{"sha256":"` + sum + `","id":"a","tenant":"t","plan":"pro"}]`:  true,
+		`[{"sha256":"` + sum + `","id":"a","tenant":"t","plan":"none"}]`: false,
+		`[{"sha256":"` + sum + `","id":"a","plan":"pro"}]`:               false,
+		`[{"sha256":"` + sum + `","tenant":"t","plan":"pro"}]`:           false,
+		`[{"sha256":"00","id":"a","tenant":"t","plan":"pro"}]`:           false,
+		`{}`: false,
+	} {
+		name := filepath.Join(t.TempDir(), "accounts")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if table, err := readAccounts(name); (err == nil) != ok || ok && table[sum].Tenant != "t" {
+			t.Errorf("%s: %v, %v", text, table, err)
+		}
+	}
+}
+
+// A stream may begin before its request has come to its end, as in speech
+// recognition. net/http alone does not allow that over HTTP/1.
+func TestStreamBeginsBeforeTheRequestEnds(t *testing.T) {
+	t.Parallel()
+	for _, p := range httptesting.Protocols {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			s := newService(t)
+			g := newFront(p.Serve(t, handler(t, sqllock.NewMemory(), s)))
+			body, send := io.Pipe()
+			r, _ := request(t, http.MethodPost, g.URL, "k1", "")
+			r.Body, r.ContentLength = body, -1
+			begun := make(chan *http.Response, 1)
+			go func() {
+				resp, err := g.client.Do(r)
+				if err != nil {
+					t.Error(err)
+				}
+				begun <- resp
+			}()
+			e := s.next(t)
+			e.do <- func(e *exchange) {
+				if err := http.NewResponseController(e.w).EnableFullDuplex(); err != nil {
+					t.Error(err)
+				}
+			}
+			e.send(t, "begun ")
+			resp := httptesting.Receive(t, begun, "the header")
+			if resp == nil {
+				return
+			}
+			defer resp.Body.Close()
+			read(t, resp, "begun ")
+			go func() {
+				_, _ = io.WriteString(send, "the rest")
+				_ = send.Close()
+			}()
+			e.do <- func(e *exchange) {
+				text, err := io.ReadAll(e.r.Body)
+				if string(text) != "the rest" || err != nil {
+					t.Errorf("the upstream gets %q, %v; want the rest", text, err)
+				}
+			}
+			e.end()
+			if rest, err := io.ReadAll(resp.Body); len(rest) > 0 || err != nil {
+				t.Errorf("then %q, %v; want a clean end", rest, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package connectmw_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A client of grpc-go reads the code and the details. Its own retries do not
+// repeat the call: they need a response without headers, which connect-go does
+// not send over net/http.
+func TestClientOfGRPC(t *testing.T) {
+	var calls atomic.Int32
+	h := handlers(nothing, limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), connectmw.Header("User")))
+	at, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		h.ServeHTTP(w, r)
+	}), true)
+	target, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(target.Host, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {
+		"maxAttempts": 3, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "user", alice)
+	err = conn.Invoke(ctx, service+"Unary", wrapperspb.String(alice), new(message))
+	if status.Code(err) != codes.ResourceExhausted || calls.Load() != 1 {
+		t.Errorf("%v after %d calls", err, calls.Load())
+	}
+	var retry time.Duration
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			retry = info.GetRetryDelay().AsDuration()
+		}
+	}
+	if retry < time.Second {
+		t.Errorf("RetryInfo %v", retry)
+	}
+}
+
+// Behind a middleware of net/http the statuses become other codes. This is why
+// there is an interceptor.
+func TestBehindPlainMiddleware(t *testing.T) {
+	for code, want := range map[int]connect.Code{
+		http.StatusTooManyRequests: connect.CodeUnavailable,
+		http.StatusConflict:        connect.CodeUnknown,
+	} {
+		url, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(code)
+		}), true)
+		c := connect.NewClient[message, message](client, url+service+"Unary")
+		if _, err := c.CallUnary(context.Background(), request(alice)); connect.CodeOf(err) != want {
+			t.Errorf("status %d is read as %v, want %v", code, err, want)
+		}
+	}
+}
+
+// A KeyFunc sees the procedure, the protocol and the parts of a key.
+func TestKeyFuncs(t *testing.T) {
+	type ctxKey struct{}
+	call := connectmw.Call{
+		Spec:    connect.Spec{Procedure: service + "Unary"},
+		Header:  http.Header{"Tenant": {"t"}, "Twice": {"a", "b"}},
+		Message: wrapperspb.String("m"),
+	}
+	procedure := func(_ context.Context, c connectmw.Call) (string, error) { return c.Spec.Procedure, nil }
+	principal := connectmw.FromContext(func(ctx context.Context) (string, bool) { s, ok := ctx.Value(ctxKey{}).(string); return s, ok })
+	ctx := context.WithValue(t.Context(), ctxKey{}, "p")
+	for _, tt := range []struct {
+		name string
+		key  connectmw.KeyFunc
+		want string
+		err  error
+	}{
+		{"procedure", procedure, service + "Unary", nil},
+		{"principal", principal, "p", nil},
+		{"header", connectmw.Header("tenant"), "t", nil},
+		{"header twice", connectmw.Header("Twice"), "", ratelimit.ErrBadID},
+		{"field", connectmw.Field("value"), "m", nil},
+		{"joined", connectmw.Join(principal, connectmw.Header("Tenant"), connectmw.Field("value")), "1:p1:t1:m", nil},
+		{"joined without a part", connectmw.Join(principal, connectmw.Header("None")), "", connectmw.ErrNoKey},
+	} {
+		if got, err := tt.key(ctx, call); got != tt.want || (tt.err == nil) != (err == nil) || tt.err != nil && !errors.Is(err, tt.err) {
+			t.Errorf("%s: %q, %v", tt.name, got, err)
+		}
+	}
+}

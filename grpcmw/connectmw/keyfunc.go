@@ -1,0 +1,167 @@
+package connectmw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"connectrpc.com/connect"
+
+	"github.com/latchkey-go/latchkey/internal/joinkey"
+	"github.com/latchkey-go/latchkey/internal/rpclimit"
+	"github.com/latchkey-go/latchkey/ratelimit"
+)
+
+// A Call is what a KeyFunc may look at besides its context. It must not change
+// any of it.
+type Call struct {
+	Spec    connect.Spec // its Procedure is such as "/export.v1.ExportService/Export"
+	Peer    connect.Peer
+	Header  http.Header // of the request
+	Message any         // the request message; on a stream nil at first, see [ErrNeedMessage]
+}
+
+// A KeyFunc returns the key that a call counts for, such as a user or a
+// resource. Calls with equal keys exclude each other. ctx is the call's
+// context.
+//
+// A key must come from something that the client cannot choose, such as the
+// identity that authentication has put into ctx. A client that may choose its
+// key may choose that of a victim, and lock it out.
+//
+// The error of a KeyFunc decides what happens to the call:
+//
+//   - [ErrNoKey]: the call has no key. The code is invalid_argument.
+//   - [ratelimit.ErrBadID]: the value cannot be a key. The code is
+//     invalid_argument.
+//   - [ErrBypass]: the call is not limited. Its handler runs without a lock.
+//   - [sqllock.ErrUnavailable]: the key cannot be looked up now. The code is
+//     unavailable.
+//   - An error that is or wraps a [*connect.Error], such as unauthenticated:
+//     the call ends with that.
+//   - Any other error is a fault of the server. The code is internal.
+//
+// The error must not hold the key. The limiter's Observer gets it, and it is
+// logged if it is ErrNoKey or a fault of the server. The client does not read
+// its text, except that of a *connect.Error.
+//
+// A KeyFunc must be safe for concurrent use.
+type KeyFunc func(ctx context.Context, call Call) (string, error)
+
+var (
+	// ErrNoKey is what a KeyFunc returns for a call that has no key.
+	ErrNoKey = errors.New("connectmw: no key in the call")
+
+	// ErrBypass is what a KeyFunc returns for a call that is not limited, such
+	// as one of an administrator. Nothing is locked, and the Observer gets no
+	// event.
+	ErrBypass = errors.New("connectmw: the call is not limited")
+
+	// ErrNeedMessage is what a KeyFunc returns at the start of a stream, when
+	// the call's Message is nil. The KeyFunc is called again with the first
+	// message.
+	ErrNeedMessage = errors.New("connectmw: the key is in the stream's first message")
+
+	errRepeated  = fmt.Errorf("connectmw: %w: it is in the call's header more than once", ratelimit.ErrBadID)
+	errNoMessage = &rpclimit.MissingError{NoKey: ErrNoKey, Where: "the stream ended before its first message"}
+)
+
+// FromContext takes the key from the call's context, where an interceptor
+// before this one has put it, or a middleware of net/http. The best key is the
+// id of an authenticated user. f returns false, or an empty string, if there is
+// none. The error is ErrNoKey then.
+//
+// FromContext panics if f is nil.
+func FromContext(f func(context.Context) (string, bool)) KeyFunc {
+	if f == nil {
+		panic("connectmw: FromContext needs a function that is not nil")
+	}
+	return func(ctx context.Context, _ Call) (string, error) {
+		if key, ok := f(ctx); ok && key != "" {
+			return key, nil
+		}
+		return "", ErrNoKey
+	}
+}
+
+// Header takes the key from the request header called name. Use it for headers
+// that a trusted proxy sets, and strips from what clients send. The client
+// chooses all other headers: never take a user's name from there.
+//
+// Without the header, or with an empty value, the error is ErrNoKey, and its
+// text holds the name. With more than one value it is [ratelimit.ErrBadID],
+// since none of them can be trusted.
+//
+// Header panics if name is empty.
+func Header(name string) KeyFunc {
+	if name == "" {
+		panic("connectmw: Header needs a name")
+	}
+	missing := &rpclimit.MissingError{NoKey: ErrNoKey, Where: "header " + strconv.Quote(name) + " is missing or empty"}
+	return func(_ context.Context, call Call) (string, error) {
+		values := call.Header.Values(name)
+		switch {
+		case len(values) > 1:
+			return "", errRepeated
+		case len(values) == 0 || values[0] == "":
+			return "", missing
+		}
+		return values[0], nil
+	}
+}
+
+// Field takes the key from a field of the request message. The path has the
+// names of the .proto file: "user.id" is field id of the message in field user.
+// On a stream the first message counts.
+//
+// The field is a string, or an integer of any kind, whose decimal form is the
+// key. For anything else write a KeyFunc. A field that is not set, or set to an
+// empty string, is ErrNoKey, with the path in its text. So is a 0, unless the
+// field is declared optional and set. A call whose message has no such field
+// ends with invalid_argument, with a text that says so.
+//
+// The client chooses its message. A resource is a good key if the call was
+// authorized for it before. A user's id in a message is not: see [KeyFunc].
+//
+// Field panics if path is not a list of protobuf names with dots between them.
+func Field(path string) KeyFunc {
+	field := rpclimit.NewField("connectmw", ErrNoKey, path)
+	return func(_ context.Context, call Call) (string, error) {
+		if call.Message == nil {
+			return "", ErrNeedMessage
+		}
+		return field.Key(call.Message)
+	}
+}
+
+// Join makes one key of several, such as a user and a resource. Different parts
+// never give the same key. Each part is preceded by its length, so that ("a:b",
+// "c") differs from ("a", "b:c").
+//
+// The error is that of the first part that fails. After an ErrNeedMessage all
+// parts are called again with the first message. An empty part is ErrNoKey.
+//
+// Join panics if there are no fs, or one is nil.
+func Join(fs ...KeyFunc) KeyFunc {
+	if len(fs) == 0 || slices.ContainsFunc(fs, func(f KeyFunc) bool { return f == nil }) {
+		panic("connectmw: Join needs KeyFuncs that are not nil")
+	}
+	fs = slices.Clone(fs)
+	return func(ctx context.Context, call Call) (string, error) {
+		var joined []byte
+		for _, f := range fs {
+			part, err := f(ctx, call)
+			if err != nil {
+				return "", err
+			}
+			if part == "" {
+				return "", ErrNoKey
+			}
+			joined = joinkey.Append(joined, part)
+		}
+		return string(joined), nil
+	}
+}

@@ -1,0 +1,190 @@
+package connectmw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"connectrpc.com/connect"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/dbtest"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// end ends the lock of ctx as its loss does, or its limiter.
+func end(ctx context.Context, cause error) error {
+	lock, ok := sqllock.FromContext(ctx)
+	if !ok {
+		return errors.New("there is no lock")
+	}
+	lock.Cancel(cause)
+	<-ctx.Done()
+	return nil
+}
+
+// A call whose lock ends while its handler runs ends with aborted, or with
+// deadline_exceeded, if the handler returns what ended it. Its own error and its
+// response stay.
+func TestInterruptions(t *testing.T) {
+	own := connect.NewError(connect.CodeNotFound, errors.New("own"))
+	tests := []struct {
+		name   string
+		cause  error
+		result func(context.Context) error
+		code   connect.Code // 0: the response stays
+		reason string
+	}{
+		{"lost, the context's error", sqllock.ErrLost, func(ctx context.Context) error { return ctx.Err() }, connect.CodeAborted, "LOCK_LOST"},
+		{"lost, its cause", sqllock.ErrLost, func(ctx context.Context) error { return fmt.Errorf("alice: %w", context.Cause(ctx)) }, connect.CodeAborted, "LOCK_LOST"},
+		{"lost, as connect has it", sqllock.ErrLost, func(ctx context.Context) error { return connect.NewError(connect.CodeCanceled, ctx.Err()) }, connect.CodeAborted, "LOCK_LOST"},
+		{"closed", sqllock.ErrClosed, func(ctx context.Context) error { return ctx.Err() }, connect.CodeAborted, "LOCK_LOST"},
+		{"lost, its own error", sqllock.ErrLost, func(context.Context) error { return own }, connect.CodeNotFound, ""},
+		{"lost, its own code", sqllock.ErrLost, func(ctx context.Context) error { return connect.NewError(connect.CodeDataLoss, context.Cause(ctx)) }, connect.CodeDataLoss, ""},
+		{"too long", ratelimit.ErrMaxHold, func(ctx context.Context) error { return ctx.Err() }, connect.CodeDeadlineExceeded, ""},
+		{"too long, its own error", ratelimit.ErrMaxHold, func(context.Context) error { return own }, connect.CodeNotFound, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
+				w := func(ctx context.Context) error {
+					if err := end(ctx, tt.cause); err != nil {
+						return err
+					}
+					return tt.result(ctx)
+				}
+				c := dial(t, handlers(w, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), key)), road)
+				err := call(t.Context(), c, alice)
+				d, _ := read(t, err)
+				if connect.CodeOf(err) != tt.code || d.reason != tt.reason || (d.retry > 0) != (tt.reason != "") {
+					t.Errorf("%v with %+v, want %v and %q", err, d, tt.code, tt.reason)
+				}
+				if tt.reason != "" {
+					wantNoKey(t, err)
+				}
+			})
+		})
+	}
+}
+
+// A response that is ready before the loss is noticed stays a response.
+func TestResponseStaysAfterALoss(t *testing.T) {
+	w := func(ctx context.Context) error { return end(ctx, sqllock.ErrLost) }
+	c := dial(t, handlers(w, limited(ratelimit.OneAtATime(sqllock.NewMemory(), namespace), connectmw.Header("User"))), 0)
+	if err := kinds[0].call(t.Context(), c, alice); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of two interceptors, the one whose lock ended the context decides.
+func TestTheInterceptorOfTheLockDecides(t *testing.T) {
+	for _, outer := range []bool{false, true} {
+		each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
+			locks := sqllock.NewMemory()
+			w := func(ctx context.Context) error {
+				lost := sqllock.Namespace("inner")
+				if outer {
+					lost = "outer"
+				}
+				lock, ok := sqllock.FromContext(ctx, lost.Key(alice))
+				if !ok {
+					return errors.New("there is no lock")
+				}
+				lock.Cancel(sqllock.ErrLost)
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			c := dial(t, handlers(w,
+				limited(ratelimit.OneAtATime(locks, "outer"), key, connectmw.WithErrorDomain("outer")),
+				limited(ratelimit.OneAtATime(locks, "inner"), key, connectmw.WithErrorDomain("inner"))), road)
+			err := call(t.Context(), c, alice)
+			if d, _ := read(t, err); (d.domain == "outer") != outer || d.reason != "LOCK_LOST" {
+				t.Errorf("lost in the outer one: %v, but %+v", outer, d)
+			}
+		})
+	}
+}
+
+// A stream whose lock is lost neither sends nor receives. So a handler that
+// does not watch its context stops, too.
+func TestLossEndsMessages(t *testing.T) {
+	for i, road := range roads {
+		if !road.http2 {
+			continue
+		}
+		for _, source := range sources {
+			t.Run(road.name+"/"+source.name, func(t *testing.T) {
+				lost, errs := make(chan struct{}), make(chan error, 2)
+				locks := sqllock.NewMemory()
+				h := connect.NewBidiStreamHandler(service+"Bidi", func(ctx context.Context, s *connect.BidiStream[message, message]) error {
+					if _, err := s.Receive(); err != nil {
+						return err
+					}
+					locks.Lose()
+					<-ctx.Done()
+					close(lost)
+					errs <- s.Send(wrapperspb.String("too late"))
+					_, err := s.Receive()
+					errs <- err
+					return err
+				}, limited(ratelimit.OneAtATime(locks, namespace), source.key))
+				stream := dial(t, h, i).bidi.CallBidiStream(t.Context())
+				defer stream.CloseResponse()
+				stream.RequestHeader().Set("User", alice)
+				_ = stream.Send(wrapperspb.String(alice))
+				wait(t, lost, "the loss")
+				_ = stream.Send(wrapperspb.String("not to be worked on"))
+				_ = stream.CloseRequest()
+				for _, what := range []string{"Send", "Receive"} {
+					if err := wait(t, errs, what); !errors.Is(err, sqllock.ErrLost) || connect.CodeOf(err) != connect.CodeAborted {
+						t.Errorf("%s after the loss: %v", what, err)
+					}
+				}
+				_, err := stream.Receive()
+				if d, _ := read(t, err); errors.Is(err, io.EOF) || connect.CodeOf(err) != connect.CodeAborted || d.reason != "LOCK_LOST" {
+					t.Errorf("the call ended with %v, %+v", err, d)
+				}
+			})
+		}
+	}
+}
+
+// On PostgreSQL the loss of the connection ends calls of each kind. The next
+// call gets a lock on a new connection.
+func TestLossOfTheConnection(t *testing.T) {
+	for i, road := range roads {
+		for _, kind := range kinds {
+			if kind.name == "bidi" && !road.http2 {
+				continue
+			}
+			t.Run(road.name+"/"+kind.name, func(t *testing.T) {
+				dsn := pgtest.Database(t)
+				session, db := dbtest.Session(t, "pgx", dsn), dbtest.Open(t, "pgx", dsn)
+				again := false
+				w := func(ctx context.Context) error {
+					if again {
+						return nil
+					}
+					dbtest.Execute(t, db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+						WHERE datname = current_database() AND application_name LIKE '%latchkey%' AND pid <> pg_backend_pid()`)
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				c := dial(t, handlers(w, limited(ratelimit.OneAtATime(session, namespace), connectmw.Field("value"))), i)
+				err := kind.call(t.Context(), c, alice)
+				if d, _ := read(t, err); connect.CodeOf(err) != connect.CodeAborted || d.reason != "LOCK_LOST" {
+					t.Errorf("%v with %+v, want aborted", err, d)
+				}
+				again = true
+				lockertest.Eventually(t, "a call on a new connection", func() bool { return kind.call(t.Context(), c, alice) == nil })
+			})
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package connectmw_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/latchkey-go/latchkey/grpcmw/connectmw"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A call whose context ends in the wait ends with the code of that.
+func TestEndInTheWait(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(context.Context) (context.Context, context.CancelFunc)
+		want connect.Code
+	}{
+		{"canceled", context.WithCancel, connect.CodeCanceled},
+		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Nanosecond)
+		}, connect.CodeDeadlineExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1))
+			lock, err := l.Acquire(t.Context(), alice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = lock.Unlock() }()
+			i := connectmw.New(l, connectmw.Header("User"))
+			ctx, cancel := tt.end(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := i.WrapUnary(nil)(ctx, request(alice))
+				ended <- err
+			}()
+			if tt.want == connect.CodeCanceled {
+				cancel()
+			}
+			if err := wait(t, ended, "the call's end"); connect.CodeOf(err) != tt.want {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// A client that leaves ends its wait. A stream over HTTP/1.1 is not here: the
+// server notices nothing before it has read the whole request.
+func TestClientLeavesTheWait(t *testing.T) {
+	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
+		if !roads[road].http2 && !strings.Contains(t.Name(), "/unary/") {
+			t.Skip("net/http reads no further by itself")
+		}
+		decided := make(chan ratelimit.Event, 2)
+		l := ratelimit.OneAtATime(sqllock.NewMemory(), namespace, ratelimit.WithWait(time.Hour, 1),
+			ratelimit.WithObserver(func(_ context.Context, e ratelimit.Event) { decided <- e }))
+		lock, err := l.Acquire(t.Context(), alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = lock.Unlock() }()
+		wait(t, decided, "the first decision")
+		c := dial(t, handlers(nothing, limited(l, key)), road)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- call(ctx, c, alice) }()
+		lockertest.Eventually(t, "the wait", func() bool { return l.Stats().Queued == 1 })
+		cancel()
+		wait(t, ended, "the client's end")
+		if e := wait(t, decided, "the end of the wait"); !errors.Is(e.Err, context.Canceled) {
+			t.Errorf("the wait ended with %v", e.Err)
+		}
+	})
+}
+
+// ErrBypass lets a call through without a lock.
+func TestBypass(t *testing.T) {
+	each(t, func(t *testing.T, road int, call call, key connectmw.KeyFunc) {
+		bypass := func(ctx context.Context, c connectmw.Call) (string, error) {
+			if user, err := key(ctx, c); user != "admin" {
+				return user, err
+			}
+			return "", connectmw.ErrBypass
+		}
+		w := func(ctx context.Context) error {
+			if _, ok := sqllock.FromContext(ctx); ok {
+				return errors.New("there is a lock")
+			}
+			return nil
+		}
+		c := dial(t, handlers(w, limited(ratelimit.OneAtATime(locker{sqllock.ErrHeld}, namespace), bypass)), road)
+		if err := call(t.Context(), c, "admin"); err != nil {
+			t.Error(err)
+		}
+		if err := call(t.Context(), c, alice); connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Errorf("another user: %v", err)
+		}
+	})
+}

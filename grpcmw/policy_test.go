@@ -1,0 +1,69 @@
+package grpcmw_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/latchkey-go/latchkey/grpcmw"
+	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// limitOf returns a policy in which each key has n places.
+func limitOf(n int) ratelimit.Option {
+	return ratelimit.WithLimit(func(context.Context, string) int { return n })
+}
+
+// A policy that fails is a fault of the server: INTERNAL, and a line in the log
+// that names the limit.
+func TestReportsPolicy(t *testing.T) {
+	unknown := ratelimit.WithClasses(func(context.Context) string { return secret }, ratelimit.Class{Name: "interactive"})
+	for name, policy := range map[string]ratelimit.Option{"no limit": limitOf(0), "no class": unknown} {
+		for kind, call := range calls {
+			for at, ns := range three {
+				var log logbook
+				locks := sqllock.NewMemory()
+				var levels []grpcmw.Level
+				for i, ns := range three {
+					l := ratelimit.AtMost(2, locks, ns)
+					if i == at {
+						l = ratelimit.AtMost(2, locks, ns, policy)
+					}
+					levels = append(levels, grpcmw.Level{Limiter: l, Key: constant(secret)})
+				}
+				got := status.Convert(call(levels, func(context.Context) error { return nil }, log.option()))
+				if got.Code() != codes.Internal || len(got.Details()) > 0 || got.Message() != "The server could not find out what the limit of the call is." {
+					t.Errorf("%s, %s: %v, want INTERNAL", name, kind, got)
+				}
+				log.want(t, name, 1, "level=ERROR", "the policy of a limit failed", "bad policy", string(ns))
+			}
+		}
+	}
+}
+
+// A rejection names the limit that the key has at the moment.
+func TestStatusNamesTheLimitOfTheKey(t *testing.T) {
+	size := 1
+	locks := sqllock.NewMemory()
+	l := ratelimit.AtMost(5, locks, "user", ratelimit.WithLimit(func(context.Context, string) int { return size }))
+	intercept := grpcmw.UnaryStackInterceptor([]grpcmw.Level{
+		{Limiter: ratelimit.AtMost(50, locks, "total"), Key: constant("all")},
+		{Limiter: l, Key: constant("alice")},
+	})
+	for _, want := range []string{`"user" admits one call at a time`, `"user" admits 2 calls at a time`, `"user" admits 3 calls at a time`} {
+		lock, err := l.Acquire(t.Context(), "alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Unlock()
+		_, err = intercept(t.Context(), nil, unaryInfo, nil)
+		if got := status.Convert(err); got.Code() != codes.ResourceExhausted || !strings.Contains(got.Message(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		size++
+	}
+}

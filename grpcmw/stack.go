@@ -1,0 +1,51 @@
+package grpcmw
+
+import (
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/latchkey-go/latchkey/ratelimit"
+)
+
+// A Level is a limit that counts for a call, and how to find the key that the
+// call counts for.
+type Level struct {
+	Limiter *ratelimit.Limiter
+	Key     KeyFunc
+}
+
+// UnaryStackInterceptor is [UnaryServerInterceptor] for several limits. It calls
+// the handler if the call gets a place on each of levels. An example is a place
+// of its user, one of its tenant and one of the total. The call gets all places
+// or none, in one round trip ([ratelimit.AcquireAll]).
+//
+// The KeyFuncs are called in order, each once, before the first place is taken.
+// The error of one decides as [KeyFunc] says, and the later ones are not called.
+// [ErrBypass] means that this level does not limit the call. The other levels
+// do. If all levels are bypassed, the call is not limited.
+//
+// If a level is full, the status names that level, in its text, its ErrorInfo
+// and its QuotaFailure. RetryInfo is that of this level. If several are full, the
+// status names the first. Calls that wait take turns by the key of the first
+// level. So the first level is mostly the narrowest, such as that of the user.
+//
+// The loss of one lock ends the handler's context like the loss of all. In the
+// handler [sqllock.FromContext] returns the lock of the last level, and with
+// keys the lock of any.
+//
+// UnaryStackInterceptor panics if there are no levels, or a Limiter or Key is
+// nil.
+func UnaryStackInterceptor(levels []Level, opts ...Option) grpc.UnaryServerInterceptor {
+	return newGuard("UnaryStackInterceptor", slices.Clone(levels), opts).unary()
+}
+
+// StreamStackInterceptor is [UnaryStackInterceptor] for streams, and
+// [StreamServerInterceptor] for several limits. If a KeyFunc returns
+// [ErrNeedMessage], all locks are acquired with the first message. That KeyFunc
+// is called again then, and the later ones for the first time.
+//
+// StreamStackInterceptor panics like UnaryStackInterceptor.
+func StreamStackInterceptor(levels []Level, opts ...Option) grpc.StreamServerInterceptor {
+	return newGuard("StreamStackInterceptor", slices.Clone(levels), opts).stream()
+}

@@ -1,0 +1,202 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+)
+
+// listen makes s listen to the bells of keys.
+func listen(t *testing.T, s dialect.Session, keys ...dialect.Key) {
+	t.Helper()
+	var bells []dialect.Bell
+	for _, k := range keys {
+		bells = append(bells, dialect.BellOf(k))
+	}
+	if complete, err := s.(dialect.Listener).Listen(bells); err != nil || !complete {
+		t.Fatalf("Listen: complete %v, %v", complete, err)
+	}
+}
+
+// A witness hears all bells that it is told to.
+type witness struct{ conn *pgx.Conn }
+
+func newWitness(t *testing.T, dsn string, keys ...dialect.Key) witness {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	for _, k := range keys {
+		if _, err := conn.Exec(t.Context(), fmt.Sprintf("LISTEN latchkey_%d", dialect.BellOf(k))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return witness{conn}
+}
+
+// heard returns the channels that have been notified so far, each once. The
+// server delivers what was committed before with the response to a statement.
+func (w witness) heard(t *testing.T) (channels []string) {
+	t.Helper()
+	if _, err := w.conn.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for {
+		n, err := w.conn.WaitForNotification(over)
+		if err != nil {
+			slices.Sort(channels)
+			return slices.Compact(channels)
+		}
+		channels = append(channels, n.Channel)
+	}
+}
+
+func channelOf(k dialect.Key) string { return fmt.Sprintf("latchkey_%d", dialect.BellOf(k)) }
+
+// A release rings for the keys to whose bells another session listens, in each
+// form of the statement.
+func TestReleaseRings(t *testing.T) {
+	shared := big(7)[0].Shared()
+	tests := []struct {
+		name            string
+		released, rings []dialect.Key
+	}{
+		{"one", big(1), big(1)},
+		{"several", big(1, 2, 1<<62, -5), big(2, 1<<62, -5)},
+		{"pairs", pairs(1, 1<<31-1, -1<<31), pairs(1, -1<<31)},
+		{"both", append(big(3), pairs(4)...), pairs(4)},
+		{"a reader", []dialect.Key{shared}, []dialect.Key{shared}},
+		{"none", big(1, 2), nil},
+	}
+	for _, driver := range pgtest.Drivers() {
+		for _, tt := range tests {
+			t.Run(driver+" "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				dsn := pgtest.Database(t)
+				waiter, holder := connect(t, open(t, driver, dsn)), connect(t, open(t, driver, dsn))
+				w := newWitness(t, dsn, append(slices.Clone(tt.released), big(99)...)...)
+				listen(t, waiter, append(slices.Clone(tt.rings), big(99)...)...)
+				exchange(t, holder, dialect.Batch{Try: tt.released})
+				exchange(t, holder, dialect.Batch{Release: tt.released})
+				var want []string
+				for _, k := range tt.rings {
+					want = append(want, channelOf(k))
+				}
+				slices.Sort(want)
+				if got := w.heard(t); !slices.Equal(got, want) {
+					t.Errorf("rang %v, want %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+func eachDriverAt(t *testing.T, test func(t *testing.T, db *sql.DB, dsn string)) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.Database(t)
+			test(t, open(t, driver, dsn), dsn)
+		})
+	}
+}
+
+// A session that listens to no bell any more holds no mark, and nothing rings for
+// it. It does not hear its own releases.
+func TestListenEnds(t *testing.T) {
+	eachDriverAt(t, func(t *testing.T, db *sql.DB, dsn string) {
+		waiter, holder := connect(t, db), connect(t, db)
+		w := newWitness(t, dsn, big(1, 2)...)
+		marks := func() int {
+			held, err := waiter.Held()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(held)
+		}
+		listen(t, waiter, big(1, 2)...)
+		if n := marks(); n != 3 {
+			t.Errorf("%d marks of two bells, want 3", n)
+		}
+		listen(t, waiter, big(2)...)
+		if n := marks(); n != 2 {
+			t.Errorf("%d marks of one bell, want 2", n)
+		}
+		for _, s := range []dialect.Session{waiter, holder} {
+			exchange(t, s, dialect.Batch{Try: big(1)})
+			exchange(t, s, dialect.Batch{Release: big(1)})
+		}
+		exchange(t, waiter, dialect.Batch{Try: big(2)})
+		exchange(t, waiter, dialect.Batch{Release: big(2)})
+		listen(t, waiter)
+		if n := marks(); n != 0 {
+			t.Errorf("%d marks without a bell", n)
+		}
+		exchange(t, holder, dialect.Batch{Try: big(2)})
+		exchange(t, holder, dialect.Batch{Release: big(2)})
+		if got := w.heard(t); len(got) != 0 {
+			t.Errorf("rang %v, want none", got)
+		}
+	})
+}
+
+// Hundreds of notifications that have not been read disturb no statement.
+func TestExchangeSwallowsBells(t *testing.T) {
+	eachDriver(t, func(t *testing.T, db *sql.DB) {
+		waiter := connect(t, db)
+		listen(t, waiter, big(1)...)
+		for round := range 3 {
+			for range 300 {
+				if _, err := db.ExecContext(t.Context(), "SELECT pg_notify('"+channelOf(big(1)[0])+"', repeat('x', 100) || clock_timestamp())"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := exchange(t, waiter, dialect.Batch{Try: big(5, 6)}); len(got.Busy) != 0 {
+				t.Errorf("round %d: busy %v", round, got.Busy)
+			}
+			exchange(t, waiter, dialect.Batch{Release: big(5, 6)})
+			if _, err := waiter.Held(); err != nil {
+				t.Errorf("round %d: Held: %v", round, err)
+			}
+		}
+	})
+}
+
+// While another session has a mark exclusively, Listen is not complete.
+func TestListenIncomplete(t *testing.T) {
+	eachDriver(t, func(t *testing.T, db *sql.DB) {
+		for _, mark := range []dialect.Bell{0, dialect.BellOf(big(1)[0])} {
+			waiter := connect(t, db)
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			if _, err := tx.ExecContext(t.Context(), fmt.Sprintf("SELECT pg_advisory_xact_lock(374723015, %d)", mark)); err != nil {
+				t.Fatal(err)
+			}
+			bells := []dialect.Bell{dialect.BellOf(big(1)[0])}
+			if complete, err := waiter.(dialect.Listener).Listen(bells); complete || err != nil {
+				t.Errorf("mark %d: complete %v, %v, want false", mark, complete, err)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if complete, err := waiter.(dialect.Listener).Listen(bells); !complete || err != nil {
+				t.Errorf("mark %d: complete %v, %v, want true", mark, complete, err)
+			}
+			waiter.Destroy()
+		}
+	})
+}
