@@ -287,20 +287,71 @@ func (t *keyTable) poolLocked(keys []Key) *keyPool {
 }
 
 // reuseLocked prefers the keys of group g that this process has released last:
-// it reserves one whose release has not been sent, or makes one a candidate. It
-// reports whether there is a candidate.
+// it reserves one, or makes one a candidate. It reports whether there is a
+// candidate.
 func (t *keyTable) reuseLocked(r *request, g int) bool {
+	t.passLocked(r, g)
 	group := &r.each.groups[g]
-	p := group.pool
-	if p == nil {
+	if group.pool == nil {
 		return false
 	}
-	for len(p.recent) > 0 && !r.decided && group.reserved == nil {
-		place := p.recent[len(p.recent)-1]
-		p.recent = p.recent[:len(p.recent)-1]
+	for !r.decided && group.reserved == nil {
+		place, ok := group.pool.freed.take()
+		if !ok {
+			break
+		}
 		if place < len(group.keys) && t.considerLocked(r, g, place, false) {
 			return true
 		}
 	}
 	return false
+}
+
+// passLocked reserves a key of group g that this process is releasing, if there
+// is one. Then the request needs no candidates of the group.
+func (t *keyTable) passLocked(r *request, g int) {
+	group := &r.each.groups[g]
+	if group.reserved != nil || group.bounded() {
+		return
+	}
+	if group.pool == nil {
+		for place := range group.keys {
+			if t.passPlaceLocked(r, g, place) {
+				return
+			}
+		}
+		return
+	}
+	for {
+		place, ok := group.pool.passing.take()
+		if !ok || place < len(group.keys) && t.passPlaceLocked(r, g, place) {
+			return
+		}
+	}
+}
+
+// passPlaceLocked reserves the key at this place of group g, if it may.
+func (t *keyTable) passPlaceLocked(r *request, g, place int) bool {
+	group := &r.each.groups[g]
+	key := group.keys[place]
+	k := t.keys.of(key.id())
+	if k == nil || !k.mayReserve(t, group, key) {
+		return false
+	}
+	t.reserveLocked(r, g, place, k)
+	for i, c := range r.each.candidates {
+		k := r.states[i]
+		if c.group != g || k == nil {
+			continue
+		}
+		k.drop(r)
+		r.states[i] = nil
+		r.open--
+		group.open--
+		if group.pool != nil && k.phase == idle {
+			group.pool.freed.add(c.place)
+		}
+		t.continueLocked(k)
+	}
+	return true
 }

@@ -152,7 +152,7 @@ func (t *keyTable) freedLocked(k *keyState, err error) {
 		t.decideLocked(r, nil, errSessionLost)
 	}
 	if k.pool != nil && err == nil {
-		k.pool.released(k.place)
+		k.pool.freed.add(k.place)
 	}
 	switch {
 	case len(k.waiters) == 0:
