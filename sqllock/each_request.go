@@ -11,10 +11,14 @@ import (
 // placeEachLocked is placeLocked for a request for one key of each group.
 func (t *keyTable) placeEachLocked(r *request) {
 	for g := range r.each.groups {
-		if group := &r.each.groups[g]; len(group.keys) > narrowGroup && !group.bounded() {
-			group.pool = t.poolLocked(group.keys)
-			group.width = group.pool.width
-			group.first = group.pool.next % len(group.keys)
+		if group := &r.each.groups[g]; !group.bounded() {
+			group.learnt = &t.narrowWidth
+			if len(group.keys) > narrowGroup {
+				group.pool = t.poolLocked(group.keys)
+				group.learnt = &group.pool.width
+				group.first = group.pool.next % len(group.keys)
+			}
+			group.width = *group.learnt
 		}
 		if !t.addCandidatesLocked(r, g) {
 			t.denyGroupLocked(r, g)
@@ -110,7 +114,7 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 		switch {
 		case mustWait:
 			return false
-		case !late && (k.phase != idle || group.pool != nil): // in a wide group, callers keep out of each other's way
+		case !late: // callers keep out of each other's way
 			group.later = append(group.later, place)
 			return false
 		}
@@ -205,8 +209,8 @@ func (t *keyTable) candidateDeniedLocked(r *request, i int) {
 	g := r.each.candidates[i].group
 	group := &r.each.groups[g]
 	group.open--
-	if group.open == 0 && group.pool != nil {
-		group.pool.width = min(2*group.pool.width, fewCandidates)
+	if group.open == 0 && group.learnt != nil {
+		*group.learnt = min(2**group.learnt, fewCandidates)
 	}
 	if group.open == 0 && !t.addCandidatesLocked(r, g) {
 		t.denyGroupLocked(r, g)
@@ -243,8 +247,8 @@ func (t *keyTable) grantEachLocked(r *request, at time.Duration) {
 
 // wonLocked notes that the source has granted k to group g of r.
 func (r *request) wonLocked(g int, k *keyState) {
-	if p := r.each.groups[g].pool; p != nil && p.width > 1 {
-		p.width-- // until a call needs more again
+	if width := r.each.groups[g].learnt; width != nil && *width > 1 {
+		*width-- // until a call needs more again
 	}
 	r.each.groups[g].won = k
 	r.each.groups[g].place = r.each.candidates[slices.Index(r.states, k)].place

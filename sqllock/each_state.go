@@ -30,6 +30,7 @@ type eachGroup struct {
 	beyond  []int64
 	checked bool     // its keys were compared with those of other groups before
 	pool    *keyPool // of a group of many keys; else nil
+	learnt  *int     // with how many candidates its next caller begins; nil: with all
 
 	first int   // the place where it begins to choose candidates
 	seen  int   // how many keys it has seen, from there on
