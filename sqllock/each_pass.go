@@ -26,27 +26,6 @@ func (t *keyTable) poolLocked(keys []Key) *keyPool {
 	return p
 }
 
-// reuseLocked prefers the keys of group g that this process has released last:
-// it reserves one, or makes one a candidate. It reports whether there is a
-// candidate.
-func (t *keyTable) reuseLocked(r *request, g int) bool {
-	t.passLocked(r, g)
-	group := &r.each.groups[g]
-	if group.pool == nil {
-		return false
-	}
-	for !r.decided && group.reserved == nil {
-		place, ok := group.pool.freed.take()
-		if !ok {
-			break
-		}
-		if place < len(group.keys) && t.considerLocked(r, g, place, false) {
-			return true
-		}
-	}
-	return false
-}
-
 // passLocked reserves a key of group g that this process is releasing, if there
 // is one. Then the request needs no candidates of the group.
 func (t *keyTable) passLocked(r *request, g int) {
@@ -94,4 +73,21 @@ func (t *keyTable) passPlaceLocked(r *request, g, place int) bool {
 		t.continueLocked(k)
 	}
 	return true
+}
+
+// mayReserve reports whether the key of k, which this process is releasing, may
+// pass to a request without the source. It may not if keys beyond the group
+// count, since only the source knows them.
+func (k *keyState) mayReserve(t *keyTable, group *eachGroup, key Key) bool {
+	return k.phase == releasing && len(k.waiters) == 0 && k.mode == exclusive && !group.bounded() &&
+		t.source.away(k) == nil && t.mayPassLocked(k, key)
+}
+
+// reserveLocked reserves the key of k for group g of r. The release of k, which
+// has not been sent, is taken back.
+func (t *keyTable) reserveLocked(r *request, g, place int, k *keyState) {
+	t.replyLocked(k, nil)
+	k.own.named(r.each.groups[g].keys[place])
+	k.phase, k.reservedFor = reserved, r
+	r.each.groups[g].reserved, r.each.groups[g].place = k, place
 }

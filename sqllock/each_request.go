@@ -83,6 +83,27 @@ func (t *keyTable) considerAgainLocked(r *request, g int, places *[]int) {
 	*places = slices.Delete(*places, 0, at)
 }
 
+// reuseLocked prefers the keys of group g that this process has released last:
+// it reserves one, or makes one a candidate. It reports whether there is a
+// candidate.
+func (t *keyTable) reuseLocked(r *request, g int) bool {
+	t.passLocked(r, g)
+	group := &r.each.groups[g]
+	if group.pool == nil {
+		return false
+	}
+	for !r.decided && group.reserved == nil {
+		place, ok := group.pool.freed.take()
+		if !ok {
+			break
+		}
+		if place < len(group.keys) && t.considerLocked(r, g, place, false) {
+			return true
+		}
+	}
+	return false
+}
+
 // considerLocked makes the key at this place a candidate of group g, or
 // reserves it. It reports whether the key is a candidate. If something is under
 // way for the key, it is one only if late is true.
@@ -122,23 +143,6 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 	group.open++
 	t.lineUpLocked(r, len(r.keys)-1, k)
 	return true
-}
-
-// mayReserve reports whether the key of k, which this process is releasing, may
-// pass to a request without the source. It may not if keys beyond the group
-// count, since only the source knows them.
-func (k *keyState) mayReserve(t *keyTable, group *eachGroup, key Key) bool {
-	return k.phase == releasing && len(k.waiters) == 0 && k.mode == exclusive && !group.bounded() &&
-		t.source.away(k) == nil && t.mayPassLocked(k, key)
-}
-
-// reserveLocked reserves the key of k for group g of r. The release of k, which
-// has not been sent, is taken back.
-func (t *keyTable) reserveLocked(r *request, g, place int, k *keyState) {
-	t.replyLocked(k, nil)
-	k.own.named(r.each.groups[g].keys[place])
-	k.phase, k.reservedFor = reserved, r
-	r.each.groups[g].reserved, r.each.groups[g].place = k, place
 }
 
 // returnReservedLocked passes the keys on that r, which is decided without
