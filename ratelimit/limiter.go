@@ -40,6 +40,7 @@ type Limiter struct {
 	locks sqllock.Locker
 	any   anyLocker  // locks, if it can acquire one of several keys in one call; otherwise nil
 	each  eachLocker // locks, if it can acquire a key of each of several groups in one call; otherwise nil
+	oneOf eachLocker // locks, if its TryEach is faster for one of all slots, which are many; otherwise nil
 	home  any        // locks, or the Limiter if locks cannot be compared: where its lines belong to
 	ns    sqllock.Namespace
 	keys  keyMaker
@@ -111,6 +112,12 @@ func newLimiter(caller string, n int, locks sqllock.Locker, ns sqllock.Namespace
 	if reflect.ValueOf(locks).Comparable() {
 		l.home = locks
 		l.each, _ = locks.(eachLocker) // levels of one Locker are found by ==
+	}
+	switch locks.(type) {
+	case *sqllock.Session, *sqllock.Memory: // others may have the slots in several databases
+		if n > hashed {
+			l.oneOf = l.each
+		}
 	}
 	l.heldFor, _ = locks.(heldForLocker)
 	for _, opt := range opts {

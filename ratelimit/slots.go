@@ -71,6 +71,12 @@ func (l *Limiter) try(ctx context.Context, s slotSet) (*sqllock.Lock, error) {
 	switch {
 	case s.all == nil:
 		return l.locks.TryLock(ctx, s.first)
+	case l.oneOf != nil && len(s.all) == l.slots && len(l.classes) == 0: // the order of the slots means nothing
+		locks, err := l.oneOf.TryEach(ctx, [][]sqllock.Key{s.all})
+		if err != nil {
+			return nil, err
+		}
+		return locks[0], nil
 	case l.any != nil:
 		return l.any.TryAny(ctx, s.all...)
 	}

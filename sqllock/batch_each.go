@@ -120,6 +120,10 @@ func (r *request) appendShare(states []*keyState, g, most int) []*keyState {
 // addEachLocked adds parts, which are those of one request, to the statement.
 func (c *connection) addEachLocked(parts []eachPart) {
 	t, st := c.slot.s.table, &c.batch.statement
+	if len(parts) == 1 && parts[0].plain() {
+		st.Try = append(st.Try, parts[0].states[0].key)
+		return
+	}
 	freed := func(k *keyState) bool { return sessionKeyOf(k).conn == c } // this statement releases it before it takes keys
 	for i, p := range parts {
 		g := dialect.Group{Keys: c.batch.keysOf(p.states), Last: i == len(parts)-1}
@@ -130,19 +134,40 @@ func (c *connection) addEachLocked(parts []eachPart) {
 	}
 }
 
+// plain reports whether a try for one key does for the part, if its request has
+// no others. That costs the server less.
+func (p *eachPart) plain() bool {
+	return len(p.states) == 1 && !p.request.each.groups[p.group].bounded()
+}
+
 // completeEachLocked completes the parts of the batch, request by request.
 func (c *connection) completeEachLocked(at time.Duration) {
-	b, first := &c.batch, 0
-	for request := range dialect.Requests(b.statement.Each) {
-		parts := b.eachParts[first : first+len(request)]
-		first += len(request)
-		b.settled += len(parts)
-		parts[0].request.each.inBatch = false
-		if request[0].Won >= 0 {
-			c.eachGrantedLocked(parts, request, at)
-		} else {
-			c.eachDeniedLocked(parts, request)
+	b, parts, groups := &c.batch, c.batch.eachParts, c.batch.statement.Each
+	for len(parts) > 0 {
+		n := 1
+		for n < len(parts) && parts[n].request == parts[0].request {
+			n++
 		}
+		var one [1]dialect.Group
+		won := one[:]
+		if own := sessionKeyOf(parts[0].states[0]); n > 1 || !parts[0].plain() {
+			won, groups = groups[:n], groups[n:]
+		} else if own.busy {
+			own.busy, won[0].Won = false, dialect.NoneFree
+		}
+		b.settled += n
+		c.completeRequestLocked(parts[:n], won, at)
+		parts = parts[n:]
+	}
+}
+
+// completeRequestLocked completes the parts of one request.
+func (c *connection) completeRequestLocked(parts []eachPart, won []dialect.Group, at time.Duration) {
+	parts[0].request.each.inBatch = false
+	if won[0].Won >= 0 {
+		c.eachGrantedLocked(parts, won, at)
+	} else {
+		c.eachDeniedLocked(parts, won)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	sl, b := c.slot, &c.batch
 	b.clear()
+	sl.passReleasedLocked()
 	full := c.session.Room() < limit
 	limit = min(limit, c.session.Room())
 	limit -= c.prepareReleasesLocked(limit)
@@ -46,6 +47,22 @@ func (c *connection) prepareBatchLocked(limit int, beat bool) bool {
 	}
 	c.sendingLocked(b.oldest)
 	return true
+}
+
+// passReleasedLocked reserves keys whose release is queued for the requests that
+// are queued too. Neither costs the database anything then.
+func (sl *slot) passReleasedLocked() {
+	if len(sl.releases) == 0 {
+		return
+	}
+	for _, r := range sl.groups {
+		if r.each == nil || r.decided || r.each.inBatch {
+			continue
+		}
+		for g := range r.each.groups {
+			sl.s.table.passLocked(r, g)
+		}
+	}
 }
 
 // prepareReleasesLocked adds up to limit releases. It returns how many it has

@@ -1,7 +1,6 @@
 package sqllock
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -11,10 +10,16 @@ import (
 // placeEachLocked is placeLocked for a request for one key of each group.
 func (t *keyTable) placeEachLocked(r *request) {
 	for g := range r.each.groups {
-		if group := &r.each.groups[g]; len(group.keys) > narrowGroup {
+		group := &r.each.groups[g]
+		learnt := &t.narrowWidth
+		if len(group.keys) > narrowGroup {
 			group.pool = t.poolLocked(group.keys)
-			group.width = group.pool.width
 			group.first = group.pool.next % len(group.keys)
+			group.width = group.pool.width
+			learnt = &group.pool.width
+		}
+		if !group.bounded() {
+			group.width, group.learnt = *learnt, learnt
 		}
 		if !t.addCandidatesLocked(r, g) {
 			t.denyGroupLocked(r, g)
@@ -80,6 +85,27 @@ func (t *keyTable) considerAgainLocked(r *request, g int, places *[]int) {
 	*places = slices.Delete(*places, 0, at)
 }
 
+// reuseLocked prefers the keys of group g that this process has released last:
+// it reserves one, or makes one a candidate. It reports whether there is a
+// candidate.
+func (t *keyTable) reuseLocked(r *request, g int) bool {
+	t.passLocked(r, g)
+	group := &r.each.groups[g]
+	if group.pool == nil {
+		return false
+	}
+	for !r.decided && group.reserved == nil {
+		place, ok := group.pool.freed.take()
+		if !ok {
+			break
+		}
+		if place < len(group.keys) && t.considerLocked(r, g, place, false) {
+			return true
+		}
+	}
+	return false
+}
+
 // considerLocked makes the key at this place a candidate of group g, or
 // reserves it. It reports whether the key is a candidate. If something is under
 // way for the key, it is one only if late is true.
@@ -110,7 +136,7 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 		switch {
 		case mustWait:
 			return false
-		case !late && (k.phase != idle || group.pool != nil): // in a wide group, callers keep out of each other's way
+		case !late: // callers keep out of each other's way
 			group.later = append(group.later, place)
 			return false
 		}
@@ -121,23 +147,6 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 		k.claim(r)
 	}
 	return true
-}
-
-// mayReserve reports whether the key of k, which this process is releasing, may
-// pass to a request without the source. It may not if keys beyond the group
-// count, since only the source knows them.
-func (k *keyState) mayReserve(t *keyTable, group *eachGroup, key Key) bool {
-	return k.phase == releasing && len(k.waiters) == 0 && k.mode == exclusive && !group.bounded() &&
-		t.source.away(k) == nil && t.mayPassLocked(k, key)
-}
-
-// reserveLocked reserves the key of k for group g of r. The release of k, which
-// has not been sent, is taken back.
-func (t *keyTable) reserveLocked(r *request, g, place int, k *keyState) {
-	t.replyLocked(k, nil)
-	k.own.named(r.each.groups[g].keys[place])
-	k.phase, k.reservedFor = reserved, r
-	r.each.groups[g].reserved, r.each.groups[g].place = k, place
 }
 
 // returnReservedLocked passes the keys on that r, which is decided without
@@ -207,8 +216,8 @@ func (t *keyTable) candidateDeniedLocked(r *request, i int) {
 	g := r.each.candidates[i].group
 	group := &r.each.groups[g]
 	group.open--
-	if group.open == 0 && group.pool != nil {
-		group.pool.width = min(2*group.pool.width, fewCandidates)
+	if group.open == 0 && group.learnt != nil {
+		*group.learnt = min(2**group.learnt, fewCandidates)
 	}
 	if group.open == 0 && !t.addCandidatesLocked(r, g) {
 		t.denyGroupLocked(r, g)
@@ -245,8 +254,8 @@ func (t *keyTable) grantEachLocked(r *request, at time.Duration) {
 
 // wonLocked notes that the source has granted k to group g of r.
 func (r *request) wonLocked(g int, k *keyState) {
-	if p := r.each.groups[g].pool; p != nil && p.width > 1 {
-		p.width-- // until a call needs more again
+	if width := r.each.groups[g].learnt; width != nil && *width > 1 {
+		*width-- // until a call needs more again
 	}
 	r.each.groups[g].won = k
 	r.each.groups[g].place = r.each.candidates[slices.Index(r.states, k)].place
@@ -265,44 +274,4 @@ func (t *keyTable) takenBeyondLocked(g *eachGroup, ask []dialect.Key, freed func
 		}
 	}
 	return held, ask
-}
-
-// poolLocked returns the pool of a wide group, and forgets another one if there
-// are too many.
-func (t *keyTable) poolLocked(keys []Key) *keyPool {
-	first := keys[0].number
-	if p := t.pools[first]; p != nil {
-		return p
-	}
-	for other := range t.pools {
-		if len(t.pools) < maxPools {
-			break
-		}
-		delete(t.pools, other)
-	}
-	p := &keyPool{next: rand.N(len(keys)), width: 1}
-	if t.pools == nil {
-		t.pools = make(map[int64]*keyPool)
-	}
-	t.pools[first] = p
-	return p
-}
-
-// reuseLocked prefers the keys of group g that this process has released last:
-// it reserves one whose release has not been sent, or makes one a candidate. It
-// reports whether there is a candidate.
-func (t *keyTable) reuseLocked(r *request, g int) bool {
-	group := &r.each.groups[g]
-	p := group.pool
-	if p == nil {
-		return false
-	}
-	for len(p.recent) > 0 && !r.decided && group.reserved == nil {
-		place := p.recent[len(p.recent)-1]
-		p.recent = p.recent[:len(p.recent)-1]
-		if place < len(group.keys) && t.considerLocked(r, g, place, false) {
-			return true
-		}
-	}
-	return false
 }

@@ -30,6 +30,7 @@ type eachGroup struct {
 	beyond  []int64
 	checked bool     // its keys were compared with those of other groups before
 	pool    *keyPool // of a group of many keys; else nil
+	learnt  *int     // with how many candidates its next caller begins; nil: a group with keys beyond, which learns nothing
 
 	first int   // the place where it begins to choose candidates
 	seen  int   // how many keys it has seen, from there on
@@ -79,20 +80,34 @@ func (r *request) idleOf(g int) (n int) {
 // callers choose their candidates. It is a hint. Nothing is wrong if it is
 // forgotten, or if groups with the same first key differ. table.mu protects it.
 type keyPool struct {
-	next   int   // where the next caller begins
-	width  int   // how many candidates it begins with, up to fewCandidates: few while the first is mostly granted
-	recent []int // places of the keys that this process has released, the last ones at the end
+	next    int    // where the next caller begins
+	width   int    // how many candidates it begins with, up to fewCandidates: few while the first is mostly granted
+	passing places // keys whose release is queued, unless they have changed since
+	freed   places // keys that this process has released
 }
 
 const (
-	maxPools  = 64   // groups that a table remembers
-	maxRecent = 1024 // keys of each
+	maxPools  = 256 // groups that a table remembers
+	maxPlaces = 512 // keys of each, in one list
 )
 
-// released notes that the key at place is about to be free, or is free.
-func (p *keyPool) released(place int) {
-	if len(p.recent) == maxRecent { // the oldest ones are forgotten
-		p.recent = slices.Delete(p.recent, 0, maxRecent/2)
+// places are places of keys in a group, the last ones at the end.
+type places []int
+
+// add adds place.
+func (p *places) add(place int) {
+	if len(*p) == maxPlaces { // the oldest ones are forgotten
+		*p = slices.Delete(*p, 0, maxPlaces/2)
 	}
-	p.recent = append(p.recent, place)
+	*p = append(*p, place)
+}
+
+// take takes the last place off the list.
+func (p *places) take() (place int, ok bool) {
+	last := len(*p) - 1
+	if last < 0 {
+		return 0, false
+	}
+	place, *p = (*p)[last], (*p)[:last]
+	return place, true
 }

@@ -77,7 +77,7 @@ func (t *keyTable) newLockLocked(k *keyState, r *request, key Key) *Lock {
 // releaseLocked makes the source release the key of k.
 func (t *keyTable) releaseLocked(k *keyState) {
 	if k.pool != nil {
-		k.pool.released(k.place)
+		k.pool.passing.add(k.place)
 	}
 	k.phase = releasing
 	t.source.giveBack(k)

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -34,6 +35,8 @@ type keyState struct {
 	readers   map[*Lock]struct{}
 	admitting bool   // readers are being let in
 	reply     *reply // of the Unlock that waits, while releasing or freeing
+
+	replyPlace int // the place of this key in reply
 
 	reservedFor *request // while reserved
 	claimed     *request // the waiter that claims it: see each_limit.go
@@ -88,11 +91,44 @@ const (
 	shared                    // by readers, of which there may be several
 )
 
-// A reply is what an Unlock waits for. It is reused only after its token was
-// taken.
+// A reply is what an Unlock waits for: the results of the releases of its keys.
+// It is reused only after all of them have come, and its token was taken.
+// table.mu protects it until then.
 type reply struct {
-	err  error
-	done chan struct{} // holds a token when there is an answer
+	errs []error       // of each key; errNoReply: to come
+	left int           // how many are to come, and one more while the Unlock adds keys
+	done chan struct{} // holds a token when the last one has come
+}
+
+// errNoReply stands for the result of a release that has not come.
+var errNoReply = errors.New("sqllock: no reply")
+
+// add makes r the reply for k, too.
+func (r *reply) add(k *keyState) {
+	if len(r.errs) == 0 {
+		r.left = 1
+	}
+	k.reply, k.replyPlace = r, len(r.errs)
+	r.errs = append(r.errs, errNoReply)
+	r.left++
+}
+
+// keys returns how many keys the reply is for. r may be nil.
+func (r *reply) keys() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.errs)
+}
+
+// beganLocked notes that the Unlock has added its last key. It reports whether
+// results are to come. r may be nil.
+func (r *reply) beganLocked() (pending bool) {
+	if r == nil {
+		return false
+	}
+	r.left--
+	return r.left > 0
 }
 
 // A request is one call that wants one of its keys, or all of them. table.mu

@@ -51,6 +51,7 @@ type keyTable struct {
 	waiting     int                    // calls that wait
 	calledBy    callTally              // calls that have ended
 	pools       map[int64]*keyPool     // of wide groups, by the number of their first key; nil: none
+	narrowWidth int                    // of other groups of TryEach: like keyPool.width
 	waitingSets map[*request]struct{}  // for the registry: calls of LockAll that wait, and waits elsewhere
 	closed      bool
 	wakes       *[]chan struct{} // while a batch is completed: the callers to wake once mu is free; nil: wake at once
@@ -133,7 +134,7 @@ func (plainKey) reset()         {}
 // newKeyTable returns an empty table for src, which may change its settings
 // before the first call.
 func newKeyTable(src source) *keyTable {
-	t := &keyTable{source: src, handOver: fairness, keys: newKeyMap(), pausing: make(map[*keyState]struct{})}
+	t := &keyTable{source: src, handOver: fairness, narrowWidth: fewCandidates, keys: newKeyMap(), pausing: make(map[*keyState]struct{})}
 	t.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
 	t.eaches.New = func() any { return &request{done: make(chan struct{}, 1), each: &eachRequest{}} }
 	t.replies.New = func() any { return &reply{done: make(chan struct{}, 1)} }

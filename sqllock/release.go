@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -11,56 +12,77 @@ import (
 // unlock implements home. It returns ErrLost if the source has lost the key,
 // and waits for the source unless the key passes on.
 func (t *keyTable) unlock(l *Lock) error {
+	var r *reply
 	t.mu.Lock()
-	r, expired, err := t.unlockLocked(l)
+	expired, err := t.unlockLocked(l, &r)
+	pending := r.beganLocked()
 	t.mu.Unlock()
 	if expired {
 		l.expire()
 	}
-	if r == nil {
-		return err
+	if r != nil {
+		errs, complete := t.await(r, pending)
+		err = errs[0]
+		t.reuseReply(r, complete)
 	}
-	return t.await(r)
+	return err
 }
 
-// unlockLocked begins an unlock. It returns the reply to wait for, or nil and
-// the result. If the lock has expired, the caller must say so.
-func (t *keyTable) unlockLocked(l *Lock) (r *reply, expired bool, err error) {
+// unlockLocked begins an unlock. The source's result is to come in r, which is
+// made if need be. If it is not in r, the result is err. If the lock has
+// expired, the caller must say so.
+func (t *keyTable) unlockLocked(l *Lock, r **reply) (expired bool, err error) {
 	k := l.state
 	if !k.heldBy(l) { // the source has lost it
-		return nil, false, ErrLost
+		return false, ErrLost
 	}
 	// The source's answer reports a loss while the system was suspended. Here the
 	// source is not asked, or its answer is not waited for.
 	if (t.asyncUnlock || len(k.waiters) > 0 || len(k.readers) > 1) && k.own.expired() {
-		return nil, true, ErrLost
+		return true, ErrLost
 	}
-	return t.leaveLocked(k, l), false, nil
+	t.leaveLocked(k, l, r)
+	return false, nil
 }
 
 // unlockAll is unlock for several locks, which the source frees together. It
 // finishes them, and joins their errors.
 func (t *keyTable) unlockAll(locks []*Lock) error {
 	type unlocking struct {
-		reply   *reply
+		place   int // in the reply; -1: err is the result
 		expired bool
 		err     error
 	}
-	var array [4]unlocking // most calls have a few locks: no allocation
-	all := array[:0]
+	var (
+		array [4]unlocking // most calls have a few locks: no allocation
+		all   = array[:0]
+		r     *reply
+	)
 	t.mu.Lock()
 	for _, l := range locks {
-		r, expired, err := t.unlockLocked(l)
-		all = append(all, unlocking{r, expired, err})
+		n := r.keys()
+		expired, err := t.unlockLocked(l, &r)
+		if r.keys() == n {
+			n = -1
+		}
+		all = append(all, unlocking{n, expired, err})
 	}
+	pending := r.beganLocked()
 	t.mu.Unlock()
-	var errs []error
 	for i, u := range all {
 		if u.expired {
 			locks[i].expire()
 		}
-		if u.reply != nil {
-			u.err = t.await(u.reply)
+	}
+	var replies, errs []error
+	if r != nil {
+		var complete bool
+		replies, complete = t.await(r, pending)
+		defer t.reuseReply(r, complete)
+	}
+	for i, u := range all {
+		if u.place >= 0 {
+			u.err = replies[u.place]
 		}
 		if locks[i].finish(u.err) != nil {
 			errs = append(errs, u.err)
@@ -79,60 +101,84 @@ func (k *keyState) heldBy(l *Lock) bool {
 }
 
 // leaveLocked takes l off k, which goes to the next waiter or back to the
-// source. It returns the reply to wait for, or nil.
-func (t *keyTable) leaveLocked(k *keyState, l *Lock) *reply {
+// source, whose result comes in r.
+func (t *keyTable) leaveLocked(k *keyState, l *Lock, r **reply) {
 	k.lock = nil
 	if k.mode == shared {
 		if delete(k.readers, l); len(k.readers) > 0 {
-			return nil
+			return
 		}
 	}
 	if len(k.waiters) > 0 {
 		if first, key := k.waiters[0], k.firstKey(); t.mayHandOverLocked(k, first, key) {
 			t.reacquiredLocked(k)
 			t.grantLocked(k, first, key)
-			return nil
+			return
 		}
 	}
-	var r *reply
 	if !t.asyncUnlock {
-		r = t.replies.Get().(*reply)
-		k.reply = r
+		if *r == nil {
+			*r = t.replies.Get().(*reply)
+		}
+		(*r).add(k)
 	}
 	t.releaseLocked(k)
-	return r
 }
 
 // firstKey returns the name under which the first waiter wants k.
 func (k *keyState) firstKey() Key { return k.waiters[0].keyOf(k) }
 
-// await waits for the source's response to a release, up to the timeout of the
-// table. After that the source still completes the release.
-func (t *keyTable) await(r *reply) error {
-	if t.timeout == 0 {
+// await waits for the source's responses to releases, if any is pending, up to
+// the timeout of the table. It returns them in the order in which the keys were
+// added, and whether all have come. After the timeout the source still completes
+// the releases.
+func (t *keyTable) await(r *reply, pending bool) (errs []error, complete bool) {
+	switch {
+	case !pending:
+		return r.errs, true
+	case t.timeout == 0:
 		<-r.done
-		err := r.err
-		t.replies.Put(r)
-		return err
+		return r.errs, true
 	}
 	timer := time.NewTimer(t.timeout)
 	defer timer.Stop()
 	select {
 	case <-r.done:
-		return r.err
+		return r.errs, true
 	case <-timer.C:
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return t.timedOutLocked()
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.timedOutLocked()
+	errs = slices.Clone(r.errs)
+	for i := range errs {
+		if errs[i] == errNoReply {
+			errs[i] = err
+		}
+	}
+	return errs, false
+}
+
+// reuseReply makes the memory of r, which is complete, available to others.
+func (t *keyTable) reuseReply(r *reply, complete bool) {
+	if !complete {
+		return
+	}
+	clear(r.errs)
+	r.errs = r.errs[:0]
+	t.replies.Put(r)
 }
 
 // replyLocked completes the Unlock that waits for k, if one does.
 func (t *keyTable) replyLocked(k *keyState, err error) {
-	if k.reply != nil {
-		k.reply.err = err
-		t.wakeLocked(k.reply.done)
-		k.reply = nil
+	r := k.reply
+	if r == nil {
+		return
+	}
+	k.reply = nil
+	r.errs[k.replyPlace] = err
+	if r.left--; r.left == 0 {
+		t.wakeLocked(r.done)
 	}
 }
 
@@ -152,7 +198,7 @@ func (t *keyTable) freedLocked(k *keyState, err error) {
 		t.decideLocked(r, nil, errSessionLost)
 	}
 	if k.pool != nil && err == nil {
-		k.pool.released(k.place)
+		k.pool.freed.add(k.place)
 	}
 	switch {
 	case len(k.waiters) == 0:

@@ -34,6 +34,19 @@ func (t *keyTable) acquireAny(ctx context.Context, keys []Key, w want) (*Lock, e
 // keeps their order, which is the caller's preference.
 func distinctKeys(keys []Key) []Key {
 	distinct := make([]Key, 0, len(keys))
+	if len(keys) > narrowGroup {
+		var seen [2]numberSet // by key space
+		for i, k := range keys {
+			set := &seen[k.space]
+			if set.slots == nil {
+				set.reset(len(keys))
+			}
+			if set.add(k.number, i) == i {
+				distinct = append(distinct, k)
+			}
+		}
+		return distinct
+	}
 	for _, k := range keys {
 		if !slices.ContainsFunc(distinct, func(d Key) bool { return d.id() == k.id() }) {
 			distinct = append(distinct, k)

@@ -15,6 +15,7 @@ import (
 // due. It reports whether it did, and c lives.
 func (c *connection) exchange() bool {
 	kind := c.prepare(c.coalesce())
+	c.batch.wake()
 	if kind == noStatement {
 		return false
 	}
@@ -46,7 +47,10 @@ func (c *connection) prepare(limit int) statementKind {
 	}
 	beat := c.round.beat
 	c.round = round{}
-	if !c.prepareBatchLocked(limit, beat) {
+	t.wakes = &c.batch.wakes
+	send := c.prepareBatchLocked(limit, beat)
+	t.wakes = nil
+	if !send {
 		return noStatement
 	}
 	return exchangeKeys

@@ -48,6 +48,7 @@ var scenarios = []struct {
 	{scenario{"fleet", fleet}, false},
 	{scenario{"requests", requests}, false},
 	{scenario{"metrics", withMetrics}, false},
+	{scenario{"stacks", stacks}, false},
 	{scenario{"waiting", waiting}, false},
 	{scenario{"hand-over", handOver}, false},
 }

@@ -13,6 +13,10 @@ const (
 	NothingElseHeld = "no lock held by others"
 	ThousandHeld    = "1,000 locks held"
 	HoldersApart    = "on a connection of its own"
+
+	StackOfUser  = "one level: one request per user"
+	StackOfTotal = "one level: 600 in all"
+	StackOfThree = "three levels: per user, per tenant and in all"
 )
 
 // Limiter is the contender of the scenario of metrics.

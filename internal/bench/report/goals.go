@@ -11,7 +11,7 @@ import (
 
 // goals are the project's targets, in the order in which Print lists them.
 func goals() []goal {
-	return slices.Concat(pairGoals(), redisGoals(), processorGoals(), connectionGoals(), metricsGoals(), inProcessGoals())
+	return slices.Concat(pairGoals(), redisGoals(), processorGoals(), connectionGoals(), metricsGoals(), stackGoals(), inProcessGoals())
 }
 
 func pairGoals() []goal {
@@ -154,6 +154,18 @@ func metricsGoals() (all []goal) {
 				},
 			})
 		}
+	}
+	return all
+}
+
+func stackGoals() (all []goal) {
+	for _, single := range []string{StackOfUser, StackOfTotal} {
+		all = append(all, goal{
+			what: "time of a pair, 512 callers on 2 instances, three levels against " + single, floor: 1.6, goal: 1.3, less: true, unit: times,
+			measure: func(r *results.Results) results.Spread {
+				return r.Find("stacks", Limiter, single, 512).Ratio(r.Find("stacks", Limiter, StackOfThree, 512), results.Rate)
+			},
+		})
 	}
 	return all
 }

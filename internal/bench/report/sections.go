@@ -66,6 +66,11 @@ var sections = []section{
 			"They are read ten times a second. The three take turns of 10 ms.",
 	},
 	{
+		scenario: "stacks", title: "Several limits at once", x: "callers",
+		text: "512 callers on two instances make pairs on one level or on three at once. Each level has room for all of them.\n" +
+			"A tenant has 8 users and 10 places.",
+	},
+	{
 		scenario: "waiting", title: "Waiting",
 		text: "Four processes with 64 callers each wait for 16 keys. p50 and p99 are those of the wait.",
 	},

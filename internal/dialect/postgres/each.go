@@ -85,14 +85,23 @@ const within = `(a[4*g] = a[4*g+1] OR (SELECT n = 0 OR n <= (
 		SELECT count(*) FROM (SELECT FROM (SELECT generate_series(i+1, a[4*g]) AS f) AS t WHERE pg_try_advisory_xact_lock_shared(a[f]) LIMIT n) AS free)
 	FROM (SELECT a[a[4*g]+1] + count(*) AS n FROM (SELECT generate_series(a[4*g]+2, a[4*g+1]) AS b) AS t WHERE NOT pg_try_advisory_xact_lock_shared(a[b])) AS taken))`
 
-// eachForm returns the part for b.Each: eachLevels, if it can.
+// eachForm returns the part for b.Each: the fastest that can carry it.
 func eachForm(b *dialect.Batch) form {
+	part := tryEachSingle
 	for request := range dialect.Requests(b.Each) {
-		if len(request) > maxLevels || slices.ContainsFunc(request, func(g dialect.Group) bool { return g.Bounded() }) {
+		if len(request) > maxLevels {
 			return tryEachBounded
 		}
+		for i := range request {
+			switch g := &request[i]; {
+			case g.Bounded():
+				return tryEachBounded
+			case len(g.Keys) > 1:
+				part = tryEach
+			}
+		}
 	}
-	return tryEach
+	return part
 }
 
 // eachOf returns the groups of b for a part. The form with all parts has two of
@@ -107,9 +116,14 @@ func eachOf(b *dialect.Batch, part form) []dialect.Group {
 // appendEach appends the parameter of a part.
 func appendEach(text []byte, part form, groups []dialect.Group) []byte {
 	text = append(text, '{')
-	if part == tryEach {
+	switch part {
+	case tryEachSingle:
+		text = appendSingles(text, groups)
+		text[len(text)-1] = '}'
+		return text
+	case tryEach:
 		text = appendLevels(text, groups)
-	} else {
+	default:
 		text = appendSteps(text, groups)
 	}
 	for i := range groups {
@@ -188,6 +202,9 @@ func headerOf(part form, groups []dialect.Group) int64 {
 
 // readEach reads the response of a part.
 func readEach(groups []dialect.Group, part form, column driver.Value) error {
+	if part == tryEachSingle {
+		return readSingles(groups, column)
+	}
 	numbers, err := parseArray(column)
 	if err != nil {
 		return err

@@ -15,14 +15,15 @@ func BenchmarkEach(b *testing.B) {
 	s := connect(b, open(b, "pgx", pgtest.Database(b)))
 	for _, requests := range []int{1, 256} {
 		var keys []dialect.Key
-		var groups []dialect.Group
+		var groups, singles []dialect.Group
 		for i := range int64(requests) {
 			keys = append(keys, big(3*i, 3*i+1, 3*i+2)...)
 			groups = append(groups,
 				dialect.Group{Keys: big(3 * i)}, dialect.Group{Keys: big(3*i+1, 10000+i, 20000+i, 30000+i)},
 				dialect.Group{Keys: big(3*i + 2), Last: true})
+			singles = append(singles, dialect.Group{Keys: big(3 * i)}, dialect.Group{Keys: big(3*i + 1)}, dialect.Group{Keys: big(3*i + 2), Last: true})
 		}
-		for name, batch := range map[string]dialect.Batch{"keys": {Try: keys}, "groups": {Each: groups}} {
+		for name, batch := range map[string]dialect.Batch{"keys": {Try: keys}, "groups": {Each: groups}, "singles": {Each: singles}} {
 			b.Run(fmt.Sprintf("%s/requests=%d", name, requests), func(b *testing.B) {
 				for b.Loop() {
 					for _, one := range []dialect.Batch{batch, {Release: keys}} {

@@ -99,10 +99,10 @@ func randomGroups(rng *rand.Rand) (groups []dialect.Group) {
 		}
 		return keys
 	}
-	bounded := rng.IntN(2) == 0
+	bounded, most := rng.IntN(2) == 0, 1+rng.IntN(2)
 	for range 1 + rng.IntN(3) {
 		for range 1 + rng.IntN(4) {
-			g := dialect.Group{Keys: take(1 + rng.IntN(2))}
+			g := dialect.Group{Keys: take(1 + rng.IntN(most))}
 			if bounded && rng.IntN(2) == 0 {
 				g.Held = rng.IntN(2)
 				for id := range int64(rng.IntN(4)) {

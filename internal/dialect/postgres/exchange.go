@@ -24,10 +24,13 @@ const (
 	tryAny
 	tryAll
 	tryEach
+	tryEachSingle  // the same with one key for each group
 	tryEachBounded // the same with keys beyond groups, or with many groups
 	single         // the one part is one key, not an array: 10 to 15 µs cheaper
 
 	spaces = 4 // with readers' locks
+
+	anyEach = tryEach | tryEachSingle | tryEachBounded
 )
 
 // A part is a column of the statement's one row. %N stands for its parameter.
@@ -56,6 +59,7 @@ var parts = append(keyParts(),
 			WHERE NOT CASE WHEN a[i] = 0 THEN pg_try_advisory_lock(a[i + 1]) ELSE pg_try_advisory_lock` + twoInts("a[i + 1]") + ` END LIMIT 1), 0) AS missing
 			FROM (SELECT g::bigint[] AS a FROM unnest(%N::text[]) g OFFSET 0) AS sets OFFSET 0) AS v)::text`, ""},
 	part{tryEach, eachLevels(), ""},
+	part{tryEachSingle, eachSingles(), ""},
 	part{tryEachBounded, inArray(eachSteps), ""})
 
 // keyParts returns the parts for single keys of each Space.
@@ -183,7 +187,7 @@ func readResponse(b *dialect.Batch, f form, row []driver.Value) error {
 			}
 			continue
 		}
-		if part.form&(tryEach|tryEachBounded) != 0 {
+		if part.form&anyEach != 0 {
 			if err := readEach(eachOf(b, part.form), part.form, column); err != nil {
 				return err
 			}

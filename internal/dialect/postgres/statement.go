@@ -22,7 +22,7 @@ type statements struct {
 
 	// memory for the next statement
 	text []byte
-	row  [1 + 2*spaces + 5]driver.Value // a column for each part, after the first, and one for bells
+	row  [1 + 2*spaces + 6]driver.Value // a column for each part, after the first, and one for bells
 }
 
 // maxPrepared bounds the number of prepared forms. Each costs the server 20 to
@@ -70,7 +70,7 @@ func (s *statements) argsOf(f form, b *dialect.Batch) []driver.NamedValue {
 			arg.Value = textOfArrays(b.Any, func(text []byte, group []dialect.Key) []byte { return appendText(text, group, dialect.Bigint) })
 		case part.form == tryAll:
 			arg.Value = textOfArrays(b.All, appendSet)
-		case part.form&(tryEach|tryEachBounded) != 0:
+		case part.form&anyEach != 0:
 			s.text = appendEach(s.text[:0], part.form, eachOf(b, part.form))
 			arg.Value = string(s.text)
 		case f&single != 0:
