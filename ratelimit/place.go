@@ -64,6 +64,7 @@ func (p *place) choose() {
 	if chosen := reserved.before(keys, common); len(chosen) > 1 {
 		p.slots = slotSet{first: chosen[0], all: chosen}
 	}
+	p.beyond = make([]int64, 0, len(keys)-p.limit)
 	for _, key := range keys[p.limit:] {
 		p.beyond = append(p.beyond, key.Int64())
 	}
