@@ -16,7 +16,7 @@ func (w *world) end() {
 	w.advance(w.server.heal(w.links()))
 	if !w.failed() {
 		w.advance(recovery)
-		w.served("a key of its own", time.Millisecond+8*w.plan.Latency, func(client int) sqllock.Key { return sqllock.ID(int64(1000 + client)) })
+		w.served("a key of its own", time.Millisecond+8*w.plan.Latency, func(client int) sqllock.Key { return sqllock.ID(int64(500 + client)) })
 	}
 	w.stop()
 	for until := now() + 10*time.Second; !w.idle() && now() < until; {
