@@ -64,13 +64,13 @@ bench-go: deps ## run the Benchmark functions that match BENCH (.), COUNT (1) ti
 	$(GO) test -run '^$$' -bench '$(BENCH)' -count $(COUNT) -benchmem ./...
 
 chaos: deps ## run the fault campaign: each row of the fault table 20 times, under load (20 min)
-	@cd internal/chaos && $(GO) run . -faults 20
+	@cd internal/chaos && $(GO) run . -faults 20 -mixed 4
 
 freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes processes (30 s)
 	@cd internal/chaos && $(GO) run . -rows 2 -faults 8 -timeline ../../docs/freeze.svg
 
 chaos-soak: deps ## run the fault campaign for HOURS (1), and write its table into docs/safety.md
-	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -table ../../docs/safety.md
+	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -mixed 4 -table ../../docs/safety.md
 
 mutants: deps ## plant each known bug in a copy of the tree, and check that only then a test fails (up to an hour)
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -v -run 'TestMutants|TestWithoutMutants' -mutants

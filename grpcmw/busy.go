@@ -2,19 +2,17 @@ package grpcmw
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"time"
 
-	"github.com/latchkey-go/latchkey/ratelimit"
+	"github.com/latchkey-go/latchkey/internal/places"
 )
 
 // busy returns the rejection for a key that other calls hold. It keeps the last
 // one of each level, which depends only on the size of the limit and the time to
 // wait. Making its details would take most of the time of a rejection.
 func (g *guard) busy(err error) *rejection {
-	full := &ratelimit.BusyError{RetryAfter: time.Second}
-	_ = errors.As(err, &full)
+	full := places.Full(err)
 	level := max(0, slices.IndexFunc(g.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }))
 	l := g.levels[level].Limiter
 	size, retry := cmp.Or(full.Limit, l.Limit()), full.RetryAfter

@@ -15,6 +15,9 @@
 // released when the handler returns or panics, before the client learns how the
 // call ended.
 //
+// [UnaryStackInterceptor] and [StreamStackInterceptor] apply several limits at
+// once, such as those per user and in total.
+//
 // An interceptor that recovers panics belongs before this one. One that limits
 // the handler's time belongs after it.
 package grpcmw

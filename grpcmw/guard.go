@@ -56,10 +56,10 @@ type identification struct {
 	next   int // the level whose KeyFunc is called next
 }
 
-// identify calls the KeyFuncs of call, of method, from id.next on. It returns a rejection,
-// or needsMessage if a KeyFunc has returned ErrNeedMessage on a stream that has
-// no message yet. Then identify goes on with that KeyFunc when it is called
-// again.
+// identify calls the KeyFuncs of call, of method, from id.next on. It returns a
+// rejection, or needsMessage if a KeyFunc has returned ErrNeedMessage on a
+// stream that has no message yet. Then identify goes on with that KeyFunc when
+// it is called again.
 func (g *guard) identify(ctx context.Context, method string, call interceptors.CallMeta, id *identification) (needsMessage bool, rejected *rejection) {
 	for ; id.next < len(g.levels); id.next++ {
 		key, err := g.levels[id.next].Key(ctx, call)

@@ -348,6 +348,65 @@ func TestStackLosesOneLock(t *testing.T) {
 	}
 }
 
+// If all locks end together, as those of one Session do, the status names the
+// first level that is not in a dry run: the call does not depend on the others.
+func TestStackLosesAllLocks(t *testing.T) {
+	for kind, call := range calls {
+		for dry, want := range []sqllock.Namespace{three[1], three[0], three[0]} {
+			t.Run(kind+"/dry "+string(three[dry]), func(t *testing.T) {
+				locks := sqllock.NewMemory()
+				err := call(levelsWithOneDry(locks, dry), func(ctx context.Context) error {
+					if n := locks.Lose(); n != len(three) {
+						t.Errorf("%d locks were lost", n)
+					}
+					return ctx.Err()
+				})
+				got := status.Convert(err)
+				if got.Code() != codes.Aborted {
+					t.Fatal(err)
+				}
+				if info := got.Details()[0].(*errdetails.ErrorInfo); info.GetMetadata()["namespace"] != string(want) {
+					t.Errorf("ErrorInfo %v, want one of %s", info, want)
+				}
+			})
+		}
+	}
+}
+
+// levelsWithOneDry returns levels for alice, one of which is in a dry run.
+func levelsWithOneDry(locks sqllock.Locker, dry int) (levels []grpcmw.Level) {
+	for i, ns := range three {
+		var policy []ratelimit.Option
+		if i == dry {
+			policy = append(policy, ratelimit.WithDryRun())
+		}
+		levels = append(levels, grpcmw.Level{Limiter: ratelimit.OneAtATime(locks, ns, policy...), Key: constant("alice")})
+	}
+	return levels
+}
+
+// A handler finds out by Held that it has the lock of a level, and so need not
+// acquire it. That of a dry run does not count.
+func TestStackIsHeld(t *testing.T) {
+	for kind, call := range calls {
+		for dry := range three {
+			t.Run(kind+"/dry "+string(three[dry]), func(t *testing.T) {
+				err := call(levelsWithOneDry(sqllock.NewMemory(), dry), func(ctx context.Context) error {
+					for i, ns := range three {
+						if got, want := sqllock.Held(ctx, ns.Key("alice")), i != dry; got != want {
+							t.Errorf("Held of %s: %v, want %v", ns, got, want)
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
 // After the loss of any level's lock a stream sends and receives nothing.
 func TestStackLossEndsMessages(t *testing.T) {
 	for at, ns := range three {

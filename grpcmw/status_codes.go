@@ -79,16 +79,11 @@ func (g *guard) interruption(around, ctx context.Context, wanted *places.Wanted,
 	if err == nil || ctx.Err() == nil || hasOwnStatus(err) { // Err compares the clock
 		return nil
 	}
-	limit := g.limit(g.endedBy(wanted, held, context.Cause(ctx)))
+	limit := g.limit(cmp.Or(wanted.EndedBy(ctx, held), g.levels[0].Limiter))
 	if s, ok := limit.Interruption(around, ctx, err, status.Code(err) == codes.Canceled); ok {
 		return rejectionOf(s)
 	}
 	return nil
-}
-
-// endedBy returns the limit whose lock has ended a call with cause.
-func (g *guard) endedBy(wanted *places.Wanted, held places.Held, cause error) *ratelimit.Limiter {
-	return cmp.Or(wanted.EndedBy(held, cause), g.levels[0].Limiter)
 }
 
 // hasOwnStatus reports whether a handler has chosen the status of err itself.

@@ -9,7 +9,9 @@
 // the user in a request. Build it on an identity that the server has verified:
 // a client that chooses its key can block another client.
 //
-// Package idempotency, below this one, is for the header Idempotency-Key.
+// [NewStack] applies several limits at once, such as those per user, per tenant
+// and in total. Package idempotency, below this one, is for the header
+// Idempotency-Key.
 package httpmw
 
 import (
@@ -138,8 +140,8 @@ func (m *Middleware) Acquire(r *http.Request) (*sqllock.Lock, error) {
 
 // AcquireAll is [Middleware.Acquire] for any number of levels. It returns one
 // lock for each level that limits r, in the order of the levels. A lock is nil
-// if its level admits r without one. Locks of a request that is not limited at
-// all are nil. Bind and Unlock of the Locks work in each case.
+// if its level admits r without one. If no level needs one, the Locks may be
+// nil. Bind and Unlock of the Locks work in each case.
 func (m *Middleware) AcquireAll(r *http.Request) (sqllock.Locks, error) {
 	held, err := m.acquire(r.Context(), r)
 	return held.Locks(), err

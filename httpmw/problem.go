@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/rejection"
 	"github.com/latchkey-go/latchkey/ratelimit"
 )
@@ -141,8 +142,7 @@ func (m *Middleware) problemOfFull(err error) problem {
 // how many requests the level admits. A single level is the one. If err names
 // none of several, i is -1.
 func (m *Middleware) full(err error) (i, size int) {
-	full := new(ratelimit.BusyError)
-	_ = errors.As(err, &full)
+	full := places.Full(err)
 	if len(m.levels) > 1 {
 		i = slices.IndexFunc(m.levels, func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace })
 	}

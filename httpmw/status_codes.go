@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/latchkey-go/latchkey/internal/places"
 	"github.com/latchkey-go/latchkey/internal/rejection"
 	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
@@ -93,15 +94,10 @@ func (why reason) mayTryAgain() bool { return why != badKey && why != fault }
 
 // retryAfter returns how many seconds the client should wait.
 func retryAfter(why reason, err error) int64 {
-	var full *ratelimit.BusyError
-	switch {
-	case errors.As(err, &full):
-		return wholeSeconds(full.RetryAfter)
-	case why == busy:
-		return 1
-	default: // random, so that clients rejected at one moment do not return at one
-		return 1 + rand.Int64N(3)
+	if why == busy {
+		return wholeSeconds(places.Full(err).RetryAfter)
 	}
+	return 1 + rand.Int64N(3) // random, so that clients rejected at one moment do not return at one
 }
 
 // wholeSeconds returns d in seconds, rounded up, at least 1.

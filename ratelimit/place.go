@@ -53,7 +53,7 @@ func (p *place) choose() {
 	if p.l.limitOf != nil {
 		p.l.holds.limitIs(p.number, p.limit)
 	}
-	p.beyond = nil
+	p.beyond = nil // what an earlier result of WithLimit has left
 	common, reserved := p.reserved()
 	if common == p.l.slots {
 		p.slots = all

@@ -76,3 +76,33 @@ func TestObserverLost(t *testing.T) {
 		t.Errorf("events %q, want admitted and lost", got)
 	}
 }
+
+// A request that waits is admitted when its limit is raised to the highest one
+// that any id may have. The holders may be in another instance.
+func TestLimitRaisedToTheHighest(t *testing.T) {
+	t.Parallel()
+	driver, dsn := pgtest.Drivers()[0], pgtest.Database(t)
+	here, elsewhere := session(t, driver, dsn), session(t, driver, dsn)
+	for _, holder := range []*sqllock.Session{here, elsewhere} {
+		p := newPlan(3)
+		held := fill2(t, ratelimit.AtMost(3, holder, "export"), "ada", 3)
+		l := ratelimit.AtMost(5, here, "export", ratelimit.WithLimit(p.limit), ratelimit.WithWait(10*time.Second, 1))
+		next := make(chan result, 1)
+		go func() {
+			lock, err := l.Acquire(t.Context(), "ada")
+			next <- result{lock: lock, err: err}
+		}()
+		for l.Stats().Queued == 0 && len(next) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		p.n.Store(5)
+		got := <-next
+		if got.err != nil {
+			t.Fatalf("got %v after the limit was raised, want a lock", got.err)
+		}
+		unlock(t, got.lock)
+		for _, lock := range held {
+			unlock(t, lock)
+		}
+	}
+}

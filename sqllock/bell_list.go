@@ -16,7 +16,9 @@ type bells struct {
 	told    int           // how many the server knows
 	useless int           // bells in a row that have brought no key
 	swept   time.Duration // when bells were last forgotten
-	retryAt time.Duration // none is wanted before that
+	retryAt time.Duration // none is wanted before that; 0: the server has not refused
+	tried   time.Duration // when the server was last told
+	misses  int           // times in a row that a mark was taken
 }
 
 // A bell is one that is wanted.
@@ -28,11 +30,15 @@ type bell struct {
 // newBells returns no bells, or nil if session or the watch on its socket hears
 // none.
 func newBells(session dialect.Session, w *watch) *bells {
-	if _, ok := session.(dialect.Listener); !ok || w == nil {
+	if l, ok := session.(dialect.Listener); !ok || w == nil || !l.CanListen() {
 		return nil
 	}
-	return &bells{wanted: make(map[dialect.Bell]*bell)}
+	return &bells{wanted: make(map[dialect.Bell]*bell), swept: now()}
 }
+
+// off reports whether the server has refused to let the connection listen, a
+// moment ago.
+func (b *bells) off(at time.Duration) bool { return b.retryAt != 0 && at < b.retryAt }
 
 // foundLocked notes that a key which was denied to waiters is granted now.
 func (b *bells) foundLocked() {

@@ -45,13 +45,18 @@ const (
 	// ringPause is how long a connection does not listen after the server has
 	// refused to let it.
 	ringPause = 10 * time.Second
+
+	// ringMisses is how many attempts in a row at a mark that is taken follow each
+	// other at once. A release has a mark for a moment only. Another client may
+	// keep it, so further attempts are ringLinger apart.
+	ringMisses = 4
 )
 
 // listenLocked notes that k was denied to its waiters. After a long wait it adds
 // the bell of k. It reports whether the bell is heard.
 func (s *Session) listenLocked(k *keyState) (heard bool) {
 	b, at := s.bellsLocked(), now()
-	if b == nil || at < b.retryAt || s.room.tight || at-k.busySince < min(time.Duration(s.table.busy)*bellAfter, bellAfterMax) {
+	if b == nil || b.off(at) || s.room.tight || at-k.busySince < min(time.Duration(s.table.busy)*bellAfter, bellAfterMax) {
 		return false
 	}
 	number := dialect.BellOf(k.key)
@@ -62,6 +67,9 @@ func (s *Session) listenLocked(k *keyState) (heard bool) {
 		}
 		one = new(bell)
 		b.wanted[number], b.changed = one, true
+		if len(s.slots) > 1 { // the statements may be those of another connection
+			s.slots[0].signal()
+		}
 	}
 	one.last = at
 	return one.heard
@@ -95,13 +103,15 @@ func (c *connection) prepareBellsLocked() bool {
 	if b == nil {
 		return false
 	}
-	if at := now(); at-b.swept >= ringLinger {
+	at := now()
+	if at-b.swept >= ringLinger {
 		b.swept = at
 		b.forgetLocked(at - ringLinger)
 	}
-	if !b.changed || now() < b.retryAt {
+	if !b.changed || b.off(at) || b.misses >= ringMisses && at-b.tried < ringLinger {
 		return false
 	}
+	b.tried = at
 	b.changed = false
 	c.round.bells = c.round.bells[:0]
 	for number := range b.wanted {
@@ -122,13 +132,16 @@ func (c *connection) completeBells(err error) {
 	if err != nil { // what the server knows is dropped after the pause
 		clear(b.wanted)
 		b.changed, b.retryAt = true, now()+ringPause
+		b.told = max(b.told, len(c.round.bells))
 		return
 	}
 	b.told = len(c.round.bells)
 	if !c.round.complete {
 		b.changed = true
+		b.misses++
 		return
 	}
+	b.misses = 0
 	for _, number := range c.round.bells {
 		if one := b.wanted[number]; one != nil {
 			one.heard = true

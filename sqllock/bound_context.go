@@ -48,6 +48,10 @@ func carrier(ctx context.Context) *boundContext {
 	return c
 }
 
+// CarriedLock returns the lock of c. It is for internal/rpclimit, whose contexts
+// get their locks after their children were made.
+func (c *boundContext) CarriedLock() *Lock { return c.lock }
+
 func (c *boundContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
 // Done makes the context that ends, which most requests never need.

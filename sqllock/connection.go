@@ -70,12 +70,12 @@ type connection struct {
 //	hearBells      bells: those to listen to; complete: the answer
 //	exchangeKeys   none: the batch has its own
 //
-// due stays as it was when the round began. beat begins like due, and turns
-// false with the first statement that proves that the session lives.
+// due stays as it was when the round began. beat turns false with the first
+// statement that proves that the session lives.
 type round struct {
 	next statementKind // the kind to come to next
 	due  bool          // a heartbeat was due when the round began
-	beat bool          // one is still due: none of its statements has been one
+	beat bool          // a statement must be sent: a heartbeat was due, or the socket was readable
 	tend bool          // what is due once a heartbeat is due in this round
 
 	// What the statements carry, by their kind, and their answers.
@@ -106,9 +106,6 @@ const (
 	exchangeKeys                       // the batch: takes keys and gives them back, or is just a heartbeat
 	noStatement
 )
-
-// beginRound returns a round in which a heartbeat is due, or not.
-func beginRound(due bool) round { return round{due: due, beat: due} }
 
 // A tokenRequest is a call that waits for a token of lock to replace old.
 //

@@ -33,15 +33,17 @@ type fakeServer struct {
 	tokens   int64                                         // the last token
 	carries  int                                           // keys that fit into a statement; 0: any number
 
-	withoutReaders bool // it has no shared locks
-	perSession     int  // HeldPerSession; 0: the default
+	marks          map[*fakeSession]map[dialect.Bell]bool // the bells to which sessions listen; mu protects it
+	bells          bool                                   // it has notifications
+	withoutReaders bool                                   // it has no shared locks
+	perSession     int                                    // HeldPerSession; 0: the default
 
 	onOpen    func(n int) error  // called before the nth session opens, from 1; may block
 	onSession func(*fakeSession) // called after a session has opened
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{locks: newFakeLocks(), secrets: make(map[*fakeSession]map[dialect.SecretCheck]bool)}
+	return &fakeServer{locks: newFakeLocks(), secrets: make(map[*fakeSession]map[dialect.SecretCheck]bool), marks: make(map[*fakeSession]map[dialect.Bell]bool)}
 }
 
 // room returns how many keys fit into a statement.
@@ -75,6 +77,7 @@ func (f *fakeServer) Open(context.Context, *sql.DB, dialect.Settings) (dialect.S
 		}
 	}
 	s := &fakeSession{server: f, number: n, closed: make(chan struct{})}
+	s.socket = newFakeSocket(s.closed)
 	f.mu.Lock()
 	f.sessions = append(f.sessions, s)
 	if f.onSession != nil {
@@ -119,18 +122,22 @@ type fakeSession struct {
 	server *fakeServer
 	number int // from 1
 	closed chan struct{}
+	socket *fakeSocket
 	once   sync.Once
 
-	mu      sync.Mutex
-	batches []dialect.Batch // as sent
-	before  func() error    // called before a batch takes effect; may block
-	after   func() error    // called after it took effect, before the response
-	onToken func() error    // called before a token; may block
-	tokens  int             // given
-	asked   int             // calls of UseSecret
-	onUse   func() error    // called before UseSecret takes effect; may block
-	onDrop  func() error    // called after DropSecret has taken effect
-	aborted bool
+	mu        sync.Mutex
+	batches   []dialect.Batch                   // as sent
+	before    func() error                      // called before a batch takes effect; may block
+	after     func() error                      // called after it took effect, before the response
+	onToken   func() error                      // called before a token; may block
+	tokens    int                               // given
+	asked     int                               // calls of UseSecret
+	onUse     func() error                      // called before UseSecret takes effect; may block
+	onDrop    func() error                      // called after DropSecret has taken effect
+	registers int                               // calls of Register
+	listens   int                               // calls of Listen
+	onListen  func() (complete bool, err error) // called before Listen takes effect
+	aborted   bool
 }
 
 // hooks sets before and after.
@@ -187,6 +194,7 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 		if !locks.release(s, k) {
 			b.NotHeld = append(b.NotHeld, k)
 		}
+		s.server.ringLocked(k.Exclusive(), s)
 	}
 	for _, k := range b.Try {
 		if !locks.take(s, k) {
@@ -202,6 +210,7 @@ func (s *fakeSession) carryOut(b *dialect.Batch) {
 	for request := range dialect.Requests(b.Each) {
 		locks.takeEach(s, request)
 	}
+	s.socket.read()
 }
 
 // Room implements dialect.Session.
@@ -296,7 +305,12 @@ func (s *fakeSession) Held() ([]dialect.Key, error) {
 	return s.server.locks.of(s), nil
 }
 
-func (s *fakeSession) Socket() net.Conn { return nil }
+func (s *fakeSession) Socket() net.Conn {
+	if !s.server.bells {
+		return nil
+	}
+	return s.socket
+}
 
 // Process implements dialect.Backend.
 func (s *fakeSession) Process() dialect.Process {
@@ -317,6 +331,7 @@ func (s *fakeSession) Destroy() {
 		s.server.locks.release(s, k)
 	}
 	delete(s.server.secrets, s)
+	delete(s.server.marks, s)
 }
 
 var errGone error = &dialect.Failure{Kind: dialect.Gone, Reason: "gone"}

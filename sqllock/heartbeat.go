@@ -23,11 +23,11 @@ func (c *connection) run() {
 	soon := true  // the timer fires within quiet
 	last := now() // when a statement was last answered, about
 	for {
-		due := false
+		due, beat := false, false
 		select {
 		case <-c.slot.wake:
 		case <-c.watch.readable():
-			due = true
+			beat = true // it is the end of the connection, unless a statement says otherwise
 			c.rang()
 		case <-timer.C:
 			silent := now() - last
@@ -36,6 +36,7 @@ func (c *connection) run() {
 				continue
 			}
 			due = silent >= every
+			beat = due
 			c.watch.arm()
 			timer.Reset(max(min(every-silent, c.untilIdleClose()), 0))
 			soon = false
@@ -48,7 +49,7 @@ func (c *connection) run() {
 		if c.closeIfIdle() || due && c.retireIfSpare() {
 			return
 		}
-		for c.round = beginRound(due); c.exchange(); {
+		for c.round = (round{due: due, beat: beat}); c.exchange(); {
 			last = now()
 			if !soon || c.quiet < quiet { // else it is left alone until it fires
 				timer.Reset(c.quiet)

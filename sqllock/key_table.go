@@ -44,6 +44,7 @@ type keyTable struct {
 	keys        keyMap
 	free        []*keyState            // for reuse
 	pausing     map[*keyState]struct{} // the keys whose timer runs
+	alongFrom   time.Duration          // no statement takes one of them along before that: to look at thousands is dear
 	busy        int                    // keys with a busySince
 	calls       uint64                 // calls so far: tells which came before a statement was sent
 	held        int                    // keys that the source has granted and not got back

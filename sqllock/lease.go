@@ -57,7 +57,19 @@ func (c *connection) expired() bool {
 }
 
 // loseLease ends c and its locks, because it has expired.
-func (c *connection) loseLease() { c.loseConnection(lossLease) }
+//
+// Close marks every connection as dead, and then ends one lock after the other.
+// A caller may find a lock expired before its turn, and that lock ends as closed.
+func (c *connection) loseLease() (how uint32) {
+	c.loseConnection(lossLease)
+	t := c.slot.s.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return endClosed
+	}
+	return endLost
+}
 
 // overdue reports whether the server has not answered for the lease.
 func (c *connection) overdue() bool {
@@ -182,7 +194,7 @@ func (c *connection) completeAside(err error) (beat bool) {
 		return false
 	}
 	answered := now()
-	took, beats := answered-c.batch.sent, c.round.due && c.round.beat
+	took, beats := answered-c.batch.sent, c.round.beat
 	if beats {
 		s.counters.exchanged(took, 0)
 	}

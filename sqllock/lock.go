@@ -80,8 +80,9 @@ type lifeline interface {
 	// for which the system was suspended.
 	late() bool
 
-	// loseLease ends every lock that lives on it, because it has expired.
-	loseLease()
+	// loseLease ends every lock that lives on it, because it has expired. It
+	// reports how they end: as lost, or with the Close of their Session.
+	loseLease() (how uint32)
 }
 
 // How a Lock ended.
@@ -169,8 +170,7 @@ func (l *Lock) mayUnlock() bool {
 // expire ends a lock whose lease has passed. Another goroutine may be about to
 // do the same.
 func (l *Lock) expire() {
-	l.life.loseLease()
-	l.endAs(endLost) // it may be that another goroutine is about to
+	l.endAs(l.life.loseLease()) // it may be that another goroutine is about to
 }
 
 // finish stores the result of Unlock for callers that call it again.

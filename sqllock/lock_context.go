@@ -106,9 +106,9 @@ func FromContext(ctx context.Context, keys ...Key) (*Lock, bool) {
 // called at once. On a nil *Lock OnEnd does nothing.
 //
 // f runs in the goroutine that ends the lock: that of the caller of Unlock,
-// before the key is released, or one of the Session. [Locks.Unlock] calls the
-// hooks of its locks in several goroutines. f must not block, must not call Unlock, and must not
-// panic on a loss.
+// before the key is released, or one of the Session. [Locks.Unlock] may call the
+// hooks of its locks in several goroutines. f must not block, must not call
+// Unlock, and must not panic on a loss.
 func (l *Lock) OnEnd(f func(cause error)) {
 	if l == nil {
 		return

@@ -348,3 +348,32 @@ func TestLocksTellOfAny(t *testing.T) {
 		}
 	})
 }
+
+// Close ends all locks with ErrClosed, also those that their holders look at
+// before their turn.
+func TestCloseEndsAllLocksAsClosed(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, _ *fakeServer) {
+		locks, err := s.TryLockAll(background, ID(1), ID(2), ID(3))
+		wantErr(t, "TryLockAll", called{err: err}, nil)
+		bound, done := locks.Bind(background)
+		defer done()
+		var causes []error
+		for _, l := range locks {
+			l.OnEnd(func(cause error) {
+				causes = append(causes, cause)
+				for _, other := range locks {
+					if err := other.Err(); err != ErrLost {
+						t.Errorf("Err of a lock while Close ends another one: %v", err)
+					}
+				}
+			})
+		}
+		_ = s.Close()
+		if len(causes) != 3 || causes[0] != ErrClosed || causes[1] != ErrClosed || causes[2] != ErrClosed {
+			t.Errorf("the locks ended with %v, want ErrClosed three times", causes)
+		}
+		if cause := context.Cause(bound); cause != ErrClosed {
+			t.Errorf("cause of the bound context: %v, want ErrClosed", cause)
+		}
+	})
+}

@@ -42,6 +42,7 @@ func (t *keyTable) pollBusyLocked(k *keyState) {
 	}
 	t.pollAfterLocked(k, jitter(min(max(at-k.busySince, pollFirst), most)))
 	k.alongAt = at + max(alongAfter, time.Duration(t.busy)*perWaited)
+	t.alongFrom = min(t.alongFrom, k.alongAt)
 }
 
 // pollAfterLocked makes the first waiter of k request it again after a pause,
@@ -77,9 +78,15 @@ func (t *keyTable) pollAlongLocked() {
 		return
 	}
 	at := now()
+	if at < t.alongFrom {
+		return
+	}
+	t.alongFrom = forever
 	for k := range t.pausing {
 		if k.alongAt <= at {
 			t.pollLocked(k)
+		} else {
+			t.alongFrom = min(t.alongFrom, k.alongAt)
 		}
 	}
 }

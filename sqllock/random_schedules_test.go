@@ -20,13 +20,19 @@ import (
 // two valid locks are on one key, the key table keeps its invariants at every
 // moment, and at the end it is empty.
 func TestRandomSchedules(t *testing.T) {
+	listens := 0
 	for seed := range uint64(100) {
-		synctest.Test(t, func(t *testing.T) { randomSchedule(t, seed) })
+		synctest.Test(t, func(t *testing.T) { listens += randomSchedule(t, seed) })
+	}
+	if listens == 0 {
+		t.Error("no session has listened to bells")
 	}
 }
 
-func randomSchedule(t *testing.T, seed uint64) {
+// randomSchedule returns how often sessions have listened to bells.
+func randomSchedule(t *testing.T, seed uint64) (listens int) {
 	server := newFakeServer()
+	server.bells = seed%2 == 1
 	rng := newRandom(seed)
 	server.onOpen = func(n int) error {
 		time.Sleep(rng.duration(20 * time.Millisecond))
@@ -83,6 +89,16 @@ func randomSchedule(t *testing.T, seed uint64) {
 	wg.Wait()
 	server.heal()
 	time.Sleep(time.Minute)
+	server.mu.Lock()
+	for _, marks := range server.marks {
+		if len(marks) != 0 {
+			t.Errorf("seed %d: %d marks are left", seed, len(marks))
+		}
+	}
+	server.mu.Unlock()
+	for _, s := range server.sessions {
+		listens += s.listens
+	}
 	for i, s := range sessions {
 		if got := s.Stats(); got.Held != 0 || got.Waiting != 0 || s.table.keys.len() != 0 {
 			t.Errorf("seed %d: session %d holds %d, %d wait, %d key states", seed, i, got.Held, got.Waiting, s.table.keys.len())
@@ -99,6 +115,7 @@ func randomSchedule(t *testing.T, seed uint64) {
 	if n := server.held(); n != 0 {
 		t.Errorf("seed %d: %d locks are left in the database", seed, n)
 	}
+	return listens
 }
 
 func randomCall(rng *random, s *Session, holders *holders) {
@@ -158,8 +175,16 @@ func randomCall(rng *random, s *Session, holders *holders) {
 func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	taken := 0
+	taken, busy, pausing := 0, 0, 0
 	for k := range table.keys.all() {
+		if k.busySince != 0 {
+			busy++
+		}
+		if _, ok := table.pausing[k]; ok != k.polling {
+			t.Errorf("seed %d: the timer of a key runs: %t, and is known: %t", seed, k.polling, ok)
+		} else if ok {
+			pausing++
+		}
 		switch {
 		case table.keys.of(k.key) != k:
 			t.Errorf("seed %d: a key state is stored under another key", seed)
@@ -187,6 +212,9 @@ func checkInvariants(t *testing.T, seed uint64, table *keyTable) {
 				t.Errorf("seed %d: a request waits for a key that it does not want", seed)
 			}
 		}
+	}
+	if busy != table.busy || pausing != len(table.pausing) {
+		t.Errorf("seed %d: %d keys are busy, %d pause, counted %d and %d", seed, busy, pausing, table.busy, len(table.pausing))
 	}
 	if taken != table.held {
 		t.Errorf("seed %d: %d keys are taken, %d counted", seed, taken, table.held)

@@ -45,7 +45,7 @@ func (c *connection) prepare(limit int) statementKind {
 		}
 	}
 	beat := c.round.beat
-	c.round = beginRound(false)
+	c.round = round{}
 	if !c.prepareBatchLocked(limit, beat) {
 		return noStatement
 	}

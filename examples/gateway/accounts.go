@@ -57,10 +57,10 @@ type accountKey struct{}
 // the context. The others get 401.
 func (t accounts) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		sum := sha256.Sum256([]byte(key))
 		a, ok := t[hex.EncodeToString(sum[:])]
-		if !ok {
+		if !ok || !strings.EqualFold(scheme, "Bearer") {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "The request needs a valid API key.", http.StatusUnauthorized)
 			return

@@ -364,6 +364,19 @@ func TestUnauthorized(t *testing.T) {
 	if len(s.requests) > 0 {
 		t.Error("a request without a key has reached the upstream")
 	}
+	s.Server.Close() // a request that is admitted gets 502
+	for header, want := range map[string]int{"k1": 401, "Basic k1": 401, "bearer k1": 502} {
+		r, _ := request(t, http.MethodGet, g.URL, "", "")
+		r.Header.Set("Authorization", header)
+		resp, err := g.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("Authorization %q: status %d, want %d", header, resp.StatusCode, want)
+		}
+	}
 }
 
 // A stream whose lock is lost is aborted: its client does not take what it has

@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"io"
@@ -93,7 +94,7 @@ func newProxy(upstream *url.URL) http.Handler {
 	proxy := newReverseProxy(upstream)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 does not need it
-		proxy.ServeHTTP(w, r)
+		proxy.ServeHTTP(bounded{w, r.Context()}, r)
 	})
 }
 
@@ -123,6 +124,8 @@ func newReverseProxy(upstream *url.URL) *httputil.ReverseProxy {
 				err = errors.New(dns.Err) // without names
 			} else if at, ok := errors.AsType[*net.OpError](err); ok {
 				err = at.Err // without addresses
+			} else if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+				err = errors.New("its certificate is not accepted") // without names
 			}
 			slog.Error("the upstream does not respond", "error", err)
 			http.Error(w, "The service does not respond.", http.StatusBadGateway)

@@ -158,6 +158,32 @@ func TestShutdownCuts(t *testing.T) {
 	})
 }
 
+// A client of a WebSocket that does not read keeps no place, and delays no
+// shutdown, once its request has been cut off.
+func TestShutdownCutsClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	s, ended, flooded := newFlood(t)
+	locks := sqllock.NewMemory()
+	g := run(t, handler(t, locks, s), time.Millisecond)
+	conn, _, err := dial(t, g.front)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte("flood")); err != nil {
+		t.Fatal(err)
+	}
+	for last := int64(-1); flooded.Load() == 0 || flooded.Load() != last; { // until nothing moves any more
+		last = flooded.Load()
+		time.Sleep(100 * time.Millisecond)
+	}
+	g.stop()
+	httptesting.Receive(t, ended, "the end of the upstream's WebSocket")
+	if err := httptesting.Receive(t, g.stopped, "the end of serve"); err != nil || held(t, locks) {
+		t.Errorf("it stops with %v, a lock is held: %v", err, held(t, locks))
+	}
+}
+
 // A connection serves the next request after one whose body no upstream has read.
 func TestUnreadBody(t *testing.T) {
 	t.Parallel()

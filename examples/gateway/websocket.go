@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 )
 
@@ -30,4 +33,22 @@ func (u upgraded) Read(p []byte) (int, error) {
 		err = errEnded
 	}
 	return n, err
+}
+
+// A bounded closes the connection of a WebSocket's client when the context of its
+// request ends. ReverseProxy closes that of the upstream alone. So a client that
+// does not read could keep its place for ever.
+type bounded struct {
+	http.ResponseWriter
+	ctx context.Context
+}
+
+func (b bounded) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+func (b bounded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(b.ResponseWriter).Hijack()
+	if err == nil {
+		context.AfterFunc(b.ctx, func() { _ = conn.Close() })
+	}
+	return conn, buffered, err
 }

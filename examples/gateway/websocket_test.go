@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +17,16 @@ import (
 // newEcho starts an upstream that echoes over WebSockets. It reports the end of
 // each, and ends those that send "bye".
 func newEcho(t *testing.T) (s *service, ended <-chan struct{}) {
+	s, ended, _ = newFlood(t)
+	return s, ended
+}
+
+// newFlood is newEcho. flooded counts the megabytes that were written to clients
+// that have sent "flood".
+func newFlood(t *testing.T) (s *service, ended <-chan struct{}, flooded *atomic.Int64) {
 	t.Helper()
 	ends := make(chan struct{}, 100)
+	flooded = new(atomic.Int64)
 	s = &service{requests: make(chan *exchange)} // for the address alone
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
@@ -35,13 +44,19 @@ func newEcho(t *testing.T) (s *service, ended <-chan struct{}) {
 			if string(text) == "bye" { // it closes the connection; the client never does
 				return
 			}
+			for string(text) == "flood" {
+				if conn.Write(context.WithoutCancel(r.Context()), kind, make([]byte, 1<<20)) != nil {
+					return
+				}
+				flooded.Add(1)
+			}
 			if conn.Write(r.Context(), kind, text) != nil {
 				return
 			}
 		}
 	}))
 	t.Cleanup(s.Server.Close)
-	return s, ends
+	return s, ends, flooded
 }
 
 // dial opens a WebSocket through the gateway.

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -47,7 +48,11 @@ func demonstrate(ctx context.Context, out io.Writer) error {
 
 	first := make(chan string, 1)
 	go func() { first <- export(ctx, web.URL, "ada") }()
-	<-began
+	select {
+	case <-began:
+	case outcome := <-first:
+		return errors.New("the first request did not run: " + outcome)
+	}
 	fmt.Fprintln(out, "second request, while the first runs:", export(ctx, web.URL, "ada"))
 	close(leave)
 	fmt.Fprintln(out, "first request:", <-first)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -101,8 +100,7 @@ func (i *Interceptor) limiterRejection(ctx context.Context, err error) *connect.
 // busy returns the rejection for a key that other calls hold. It names the level
 // that is full, with the limit that the key has at the moment.
 func (i *Interceptor) busy(err error) *connect.Error {
-	full := &ratelimit.BusyError{RetryAfter: time.Second}
-	_ = errors.As(err, &full)
+	full := places.Full(err)
 	isFull := func(l Level) bool { return string(l.Limiter.Namespace()) == full.Namespace }
 	level := max(0, slices.IndexFunc(i.levels, isFull))
 	limit := i.limit(i.levels[level].Limiter)
@@ -124,7 +122,7 @@ func (i *Interceptor) interruption(
 		return nil
 	}
 	canceled := own != nil && own.Code() == connect.CodeCanceled
-	limiter := cmp.Or(wanted.EndedBy(held, context.Cause(ctx)), i.levels[0].Limiter)
+	limiter := cmp.Or(wanted.EndedBy(ctx, held), i.levels[0].Limiter)
 	if s, ok := i.limit(limiter).Interruption(around, ctx, err, canceled); ok {
 		return newError(s)
 	}

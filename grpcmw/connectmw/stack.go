@@ -26,8 +26,9 @@ type Level struct {
 // for the first time.
 //
 // If a level is full, the error names that level, in its text, its ErrorInfo
-// and its QuotaFailure. RetryInfo is that of this level. Put the level first that
-// should be named when several are full, mostly the narrowest.
+// and its QuotaFailure. RetryInfo is that of this level. If several are full, the
+// error names the first. Calls that wait take turns by the key of the first
+// level. So the first level is mostly the narrowest, such as that of the user.
 //
 // The loss of one lock ends the handler's context like the loss of all. In the
 // handler [sqllock.FromContext] returns the lock of the last level, and with

@@ -22,6 +22,10 @@ func BellOf(k Key) Bell { return Bell((k.ID^k.ID>>32)&(Bells-1)) + 1 }
 type Listener interface {
 	Session
 
+	// CanListen reports whether Listen is of use. It is not where the role may
+	// not use NOTIFY, or the driver is not known.
+	CanListen() bool
+
 	// Listen listens to bells, and to no other bell any more. It reports
 	// whether each release from now on rings them. Otherwise it must be called
 	// again. It changes no key. Its error is like that of Exchange. After an

@@ -69,11 +69,17 @@ func (h Held) CarriedBy(ctx context.Context) Held {
 	}
 	carried := make(sqllock.Locks, 0, len(h.several))
 	for _, lock := range h.several {
-		if found, ok := sqllock.FromContext(ctx, lock.Key()); ok && found == lock {
+		if carries(ctx, lock) {
 			carried = append(carried, lock)
 		}
 	}
 	return Held{several: carried}
+}
+
+// carries reports whether ctx carries lock, which may be nil.
+func carries(ctx context.Context, lock *sqllock.Lock) bool {
+	found, ok := sqllock.FromContext(ctx, lock.Key())
+	return ok && found == lock
 }
 
 // Has reports whether lock is one of h.

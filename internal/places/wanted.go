@@ -70,13 +70,14 @@ func (w *Wanted) levels() []ratelimit.Level {
 	return nil
 }
 
-// EndedBy returns the limit whose lock has ended the work of a request with
-// cause. held is what Acquire has returned. If several locks have ended like
+// EndedBy returns the limit whose lock has ended ctx, which Bind of held has
+// returned. held is what Acquire has returned. If several locks have ended like
 // that, as on one connection, it is the limit of the first. Without any it is
 // the first limit.
-func (w *Wanted) EndedBy(held Held, cause error) *ratelimit.Limiter {
+func (w *Wanted) EndedBy(ctx context.Context, held Held) *ratelimit.Limiter {
+	cause := context.Cause(ctx)
 	for i, lock := range held.several {
-		if lock != nil && errors.Is(context.Cause(lock.Context()), cause) {
+		if carries(ctx, lock) && errors.Is(context.Cause(lock.Context()), cause) {
 			return w.all[i].Limiter
 		}
 	}

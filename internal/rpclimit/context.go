@@ -53,9 +53,20 @@ func (c *streamContext) Err() error {
 // Value, too.
 func (c *streamContext) Value(key any) any {
 	if b := c.bound.Load(); b != nil {
-		if lock, ok := b.ctx.Value(key).(*sqllock.Lock); ok && b.held.Has(lock) {
-			return lock
+		switch v := b.ctx.Value(key).(type) {
+		case *sqllock.Lock:
+			if b.held.Has(v) {
+				return v
+			}
+		case carrier:
+			if b.held.Has(v.CarriedLock()) {
+				return v
+			}
 		}
 	}
 	return c.Context.Value(key)
 }
+
+// A carrier is the context under which package sqllock finds all locks that a
+// context carries: [sqllock.Held] looks there.
+type carrier interface{ CarriedLock() *sqllock.Lock }

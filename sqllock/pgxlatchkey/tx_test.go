@@ -164,3 +164,26 @@ func TestTxErrors(t *testing.T) {
 		}
 	})
 }
+
+// A caller that leaves the wait of LockTx takes its transaction along, and the
+// server does not go on waiting for the lock.
+func TestLeavesTheWait(t *testing.T) {
+	eachBeginner(t, func(t *testing.T, dsn string, begin beginner) {
+		db, key := dbtest.Open(t, "pgx", dsn), sqllock.ID(1)
+		lock, tx := mustLock(t, session(t, "pgx", dsn), key), begin(t, dsn)
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan error, 1)
+		go func() { got <- sqllock.LockTx(ctx, pgxlatchkey.Tx(tx), key, time.Minute) }()
+		lockertest.Eventually(t, "the transaction waits", func() bool { return dbtest.WaitForLocks(t, db) == 1 })
+		cancel()
+		if err := <-got; !errors.Is(err, context.Canceled) {
+			t.Errorf("LockTx: %v, want context.Canceled", err)
+		}
+		lockertest.Eventually(t, "the server has ended the wait", func() bool { return dbtest.WaitForLocks(t, db) == 0 })
+		if tx.Commit(t.Context()) == nil {
+			t.Error("the transaction goes on")
+		}
+		unlock(t, lock)
+		lockertest.Eventually(t, "no lock is left", func() bool { return advisoryLocks(t, db) == 0 })
+	})
+}

@@ -41,9 +41,11 @@ type Handler struct {
 	// Levels are the limits, the narrowest first.
 	Levels []Level `json:"levels"`
 
-	stack    *httpmw.Middleware
-	dsn      string       // "" until the Session is in use
-	inFlight sync.RWMutex // each request that uses the Session holds it for reading
+	stack *httpmw.Middleware
+	dsn   string // "" until the Session is in use
+
+	mu    sync.Mutex // protects users
+	users int        // of the Session: this configuration, and each request in flight
 }
 
 // A Level is one limit.
@@ -80,7 +82,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.dsn = dsn
+	h.dsn, h.users = dsn, 1
 	levels := make([]httpmw.Level, len(h.Levels))
 	for i, l := range h.Levels {
 		levels[i] = httpmw.Level{
@@ -134,18 +136,35 @@ func (l Level) keyOf(r *http.Request) (string, error) {
 }
 
 // Cleanup gives the Session up. Caddy calls it as soon as another configuration has
-// taken over, while requests of this one go on. The Session lives until they have
-// ended, unless the process ends.
+// taken over, while requests of this one go on, and a few more may begin. The
+// Session lives until they have ended, unless the process ends.
 func (h *Handler) Cleanup() error {
-	if h.dsn == "" {
-		return nil
+	if h.dsn != "" {
+		h.leave()
 	}
-	go func() {
-		h.inFlight.Lock()
-		defer h.inFlight.Unlock()
-		_, _ = sessions.Delete(h.dsn) // an error of its Close helps no one now
-	}()
 	return nil
+}
+
+// enter adds a user of the Session, unless the last one has left. Whether another
+// configuration keeps the Session is unknown then. A closed one rejects with 503.
+func (h *Handler) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users == 0 {
+		return false
+	}
+	h.users++
+	return true
+}
+
+// leave removes a user of the Session. The last one gives it up, in the background,
+// since Close may take a second.
+func (h *Handler) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users--; h.users == 0 {
+		go func() { _, _ = sessions.Delete(h.dsn) }() // an error of its Close helps no one now
+	}
 }
 
 // responded is in the context of a request, and is set when a response of the
@@ -163,8 +182,9 @@ func noteResponse(_ http.ResponseWriter, r *http.Request, _ error) {
 
 // ServeHTTP calls next if r has a place on each level.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	h.inFlight.RLock()
-	defer h.inFlight.RUnlock()
+	if h.enter() {
+		defer h.leave()
+	}
 	var response responded
 	var err error
 	r = r.WithContext(context.WithValue(r.Context(), respondedKey{}, &response))

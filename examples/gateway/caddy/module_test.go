@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy/forwardauth"
 	"github.com/coder/websocket"
 
 	_ "github.com/latchkey-go/latchkey/examples/gateway/caddy"
@@ -221,6 +223,83 @@ func TestReload(t *testing.T) {
 	second := admitted(t, address, u, "ada")
 	if second.Header.Get("X-Version") != "2" {
 		t.Error("the reload has changed nothing")
+	}
+}
+
+// A request that is authenticated while the configuration changes reaches its
+// limits late. It does not wait for the streams of the old configuration.
+func TestRequestDuringReload(t *testing.T) {
+	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	asked, answer := make(chan bool, 10), make(chan struct{})
+	auth := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-User") == "bob" {
+			asked <- true
+			<-answer
+		}
+	}))
+	defer auth.Close()
+	forward := "forward_auth " + auth.Listener.Addr().String() + " {\n\t\turi /\n\t}"
+	load(t, site(address, dsn, u.Listener.Addr().String(), forward))
+	begin(t, address, u, "ada")
+	late := make(chan *http.Response, 1)
+	go func() { late <- get(t, "http://"+address+"/stream", "bob") }()
+	httptesting.Receive(t, asked, "a request for authentication")
+	load(t, site(address, dsn, u.Listener.Addr().String(), "header X-Version 2"))
+	close(answer)
+	if resp := httptesting.Receive(t, late, "a response"); resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d, want 200", resp.StatusCode)
+	}
+	httptesting.Receive(t, u.inside, "a request at the upstream")
+	wantProblem(t, get(t, "http://"+address+"/", "bob"), http.StatusTooManyRequests)
+}
+
+// Reloads under load reject nothing but what is over a limit, and leak no place.
+func TestReloadUnderLoad(t *testing.T) {
+	dsn, u, address := pgtest.Database(t), newUpstream(t), freeAddress(t)
+	close(u.leave)
+	go func() {
+		for {
+			select {
+			case <-u.inside:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	load(t, site(address, dsn, u.Listener.Addr().String(), ""))
+	done, failed := make(chan struct{}), make(chan string, 8)
+	var clients sync.WaitGroup
+	for n := range 8 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
+				r.Header.Set("X-User", fmt.Sprint("user ", n))
+				resp, err := http.DefaultClient.Do(r)
+				if err != nil {
+					continue // Caddy resets connections that its old listener has not accepted
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					failed <- resp.Status
+					return
+				}
+			}
+		})
+	}
+	for n := range 10 {
+		load(t, site(address, dsn, u.Listener.Addr().String(), fmt.Sprint("header X-Version ", n)))
+	}
+	close(done)
+	clients.Wait()
+	http.DefaultClient.CloseIdleConnections()
+	if len(failed) > 0 {
+		t.Errorf("a request got %s", <-failed)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestCampaign(t *testing.T) {
 	plan := campaign.Plan{
 		Rows:     []int{2, 5},
 		Faults:   2,
-		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Keys: 12, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
+		Fleet:    fleet.Settings{Processes: 4, Callers: 4, Mixed: 4, Keys: 12, Lease: 3 * time.Second, Dir: t.TempDir(), Seed: uint64(time.Now().UnixNano())},
 		Progress: t.Output(),
 	}
 	for _, row := range faults.Rows() {
@@ -55,6 +55,21 @@ func TestCampaign(t *testing.T) {
 	}
 	if result.Report == nil {
 		t.Error("the history was not checked")
+	}
+}
+
+// Readers, sets, limits and stacks keep their guarantees in faults that take a
+// moment, and leave nothing behind.
+func TestMixed(t *testing.T) {
+	set := settings(t, 4)
+	set.Callers, set.Mixed, set.Keys, set.Lease = 4, 6, 4, 4*time.Second
+	plan := campaign.Plan{Rows: []int{1, 3, 8, 12, 13}, Faults: 1, Fleet: set, Progress: t.Output()}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	result, err := campaign.Run(ctx, plan)
+	t.Logf("\n%v", result)
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -43,7 +43,7 @@ func runScenario(ctx context.Context, plan Plan, rows []faults.Row, run scenario
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
 	defer cancel()
-	err = errors.Join(err, f.Drain(ctx), result.gather(ctx, f), result.save(plan.Fleet.Dir))
+	err = errors.Join(err, f.Rest(ctx, plan.Fleet.Lease+goneWithin), f.Drain(ctx), result.gather(ctx, f), result.save(plan.Fleet.Dir))
 	return result, errors.Join(err, result.check(plan.Fleet.Dir))
 }
 
@@ -52,6 +52,9 @@ var errInterrupted = errors.New("campaign: interrupted")
 
 // drainWithin bounds the end of the fleet's work.
 const drainWithin = 2 * time.Minute
+
+// goneWithin is how long after a lease traces of calls that gave up may last.
+const goneWithin = 5 * time.Second
 
 // watched checks that every process watches its socket, whichever its driver.
 // Otherwise its times say nothing about a closed connection.

@@ -124,7 +124,7 @@ These times run from the beginning of the fault, for the locks held then and los
 In row 2 a frozen holder is told when it wakes up.
 "Told before the next grant" means before the call that brought the grant returned.
 A key is free again at the next grant that a caller got, counted from the beginning of the fault.
-In rows 14 to 16 nothing can happen during the fault, so the time runs from its end; in row 14 the end is the kill itself.`
+In rows 14 to 16 nothing can happen during the fault, so the time runs from its end; in row 14 the end is when the server ends its other connections.`
 
 // Markdown returns the table for a document, with how it came about.
 func (r *Result) Markdown() string {

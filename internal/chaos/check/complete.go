@@ -9,12 +9,7 @@ import (
 // history. Locks of processes that faults of the rows kills ended may lack
 // them.
 func (rs *records) incomplete(kills []int) error {
-	killed := map[int]bool{}
-	for _, f := range rs.faults {
-		if slices.Contains(kills, f.Row) {
-			killed[f.Process] = true
-		}
-	}
+	killed := rs.killed(kills)
 	n, first := 0, (*lock)(nil)
 	for _, r := range rs.keys {
 		for _, l := range r.locks {
@@ -27,4 +22,15 @@ func (rs *records) incomplete(kills []int) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %d locks lack a Try, a Hold or its end, one of them lock %d of process %d", ErrMalformed, n, first.Lock, first.Process)
+}
+
+// killed returns the processes that faults of the rows kills ended.
+func (rs *records) killed(kills []int) map[int]bool {
+	killed := map[int]bool{}
+	for _, f := range rs.faults {
+		if slices.Contains(kills, f.Row) {
+			killed[f.Process] = true
+		}
+	}
+	return killed
 }

@@ -12,6 +12,7 @@ type call struct {
 	process    int
 	begin, end history.Moment
 	waits      bool
+	until      history.Moment // its deadline, if it waits; 0: none
 	unlock     bool
 	number     int64 // the same for the Tries of one call for several keys; 0: it has one
 	result     history.Result
@@ -19,7 +20,7 @@ type call struct {
 
 func (r *record) calls() (calls []call) {
 	for _, y := range r.tries {
-		calls = append(calls, call{process: y.Process, begin: y.Begin, end: y.End, waits: y.Waits, number: y.Call, result: y.Result})
+		calls = append(calls, call{process: y.Process, begin: y.Begin, end: y.End, waits: y.Waits, until: y.Until, number: y.Call, result: y.Result})
 	}
 	return calls
 }

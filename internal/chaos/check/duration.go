@@ -6,23 +6,28 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 )
 
-// A Long is a call that took longer than it may.
+// A Long is a call that took longer than it may. One that waits has its deadline
+// in addition.
 type Long struct {
 	Process int
 	Key     int64
-	Unlock  bool // else a call that does not wait
+	Unlock  bool
 	At      history.Moment
-	Took    time.Duration // without the time in which its process could not run
+	Took    time.Duration // after its deadline if it waits; without the time in which its process could not run
 }
 
 // long checks how long c took.
 func (s *sweep) long(c call, key int64) {
-	if s.callTimeout == 0 || c.waits || span(c.begin, c.end) <= s.callTimeout {
+	begin := c.begin
+	if c.waits {
+		begin = c.until
+	}
+	if s.callTimeout == 0 || c.waits && c.until == 0 || span(begin, c.end) <= s.callTimeout {
 		return
 	}
-	took := c.end - c.begin
+	took := c.end - begin
 	for _, still := range []Times{s.frozen, s.starved} {
-		took -= still.covered(c.process, c.begin, c.end)
+		took -= still.covered(c.process, begin, c.end)
 	}
 	if time.Duration(took) > s.callTimeout {
 		s.report.Long = append(s.report.Long, Long{Process: c.process, Key: key, Unlock: c.unlock, At: c.begin, Took: time.Duration(took)})

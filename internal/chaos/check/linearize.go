@@ -46,6 +46,10 @@ type Params struct {
 // holds the key for one lock at a time, could have given all answers of the
 // history. Each answer takes effect at some moment within its call.
 //
+// Keys that readers share are left out, and so are those of calls that want
+// several keys at once. The refusal of such a call says nothing about one key.
+// Sweep has rules for them.
+//
 // What is unknown widens what is legal. A lock that was lost, or whose Unlock
 // got no answer, may be free at any later moment; see also excuses. The error
 // matches ErrIllegal, ErrUndecided or ErrMalformed.
@@ -58,9 +62,13 @@ func Linearize(events []history.Event, t Params) (Linearization, error) {
 	if t.Timeout > 0 {
 		deadline = time.Now().Add(t.Timeout)
 	}
-	v := Linearization{Keys: len(rs.keys)}
+	v := Linearization{}
 	faults := disturbances(rs.faults)
 	for _, r := range rs.keys {
+		if !r.plain {
+			continue
+		}
+		v.Keys++
 		ops, excused := r.operations(r.excuses(rs, t, faults))
 		r.narrow(ops)
 		v.Excused += excused

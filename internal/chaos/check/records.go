@@ -28,6 +28,7 @@ type lock struct {
 // A record is what the history says of one key.
 type record struct {
 	key   int64
+	plain bool          // it has calls of the kind Plain alone
 	tries []history.Try // by Begin
 	locks []*lock       // by granted
 }
@@ -37,6 +38,7 @@ type records struct {
 	keys   []*record
 	faults []history.Fault        // by Begin
 	first  map[int]history.Moment // when each process asked for the first time
+	lines  map[int64]int          // of each Call
 	last   history.Moment         // no later one is in the history
 }
 
@@ -45,11 +47,12 @@ type records struct {
 func index(events []history.Event) (*records, error) {
 	x := indexer{locks: map[int64]*lock{}, keys: map[int64]*record{}}
 	holds := map[int64]history.Hold{} // of each lock the last line
-	rs := &records{first: map[int]history.Moment{}}
+	rs := &records{first: map[int]history.Moment{}, lines: map[int64]int{}}
 	for _, e := range events {
 		switch {
 		case e.Try != nil:
 			x.try(*e.Try)
+			rs.lines[e.Try.Call]++
 			if first, ok := rs.first[e.Try.Process]; !ok || e.Try.Begin < first {
 				rs.first[e.Try.Process] = e.Try.Begin
 			}
@@ -64,6 +67,7 @@ func index(events []history.Event) (*records, error) {
 	}
 	for _, l := range x.locks {
 		r := x.key(l.Key)
+		r.plain = r.plain && l.Kind == history.Plain
 		r.locks = append(r.locks, l)
 	}
 	rs.keys = slices.SortedFunc(maps.Values(x.keys), func(a, b *record) int { return cmp.Compare(a.key, b.key) })
@@ -84,7 +88,7 @@ type indexer struct {
 
 func (x *indexer) key(key int64) *record {
 	if x.keys[key] == nil {
-		x.keys[key] = &record{key: key}
+		x.keys[key] = &record{key: key, plain: true}
 	}
 	return x.keys[key]
 }
@@ -92,6 +96,7 @@ func (x *indexer) key(key int64) *record {
 func (x *indexer) try(t history.Try) {
 	r := x.key(t.Key)
 	r.tries = append(r.tries, t)
+	r.plain = r.plain && t.Kind == history.Plain
 	if t.End < t.Begin {
 		x.complain("a Try of process %d ends before it begins", t.Process)
 	}
@@ -101,7 +106,7 @@ func (x *indexer) try(t history.Try) {
 	if t.Lock == 0 || x.locks[t.Lock] != nil {
 		x.complain("lock %d is granted again, or has no number", t.Lock)
 	}
-	made := history.Hold{Process: t.Process, Key: t.Key, Lock: t.Lock, From: t.End}
+	made := history.Hold{Process: t.Process, Key: t.Key, Lock: t.Lock, Kind: t.Kind, Limited: t.Limited, From: t.End}
 	x.locks[t.Lock] = &lock{Hold: made, asked: t.Begin, granted: t.End, tried: true}
 }
 
@@ -110,7 +115,7 @@ func (x *indexer) hold(h history.Hold) {
 	if l == nil { // its process was killed before it wrote the Try
 		l = &lock{granted: h.From}
 		x.locks[h.Lock] = l
-	} else if l.Key != h.Key || l.Process != h.Process || h.From < l.granted {
+	} else if l.Key != h.Key || l.Process != h.Process || l.Kind != h.Kind || l.Limited != h.Limited || h.From < l.granted {
 		x.complain("the Hold of lock %d does not go with its Try", h.Lock)
 	}
 	l.Hold, l.noted = h, true

@@ -21,6 +21,9 @@ var (
 	ErrSlow        = errors.New("check: a key came back too late")
 	ErrLeaked      = errors.New("check: a free key was refused for too long")
 	ErrLong        = errors.New("check: a call took too long")
+	ErrSetInPart   = errors.New("check: of a set some keys were granted and others were not")
+	ErrOverLimit   = errors.New("check: more places of a limit were held than it has")
+	ErrOvertaken   = errors.New("check: a waiting request was passed over by later ones")
 	ErrFailed      = errors.New("check: a call failed in a way that it may not")
 )
 
@@ -65,7 +68,15 @@ type Report struct {
 	Writes  map[history.Result]int
 	Faults  map[int]int // by row
 
+	Kinds  map[history.Kind]*KindCount
+	Beside int // readers that were granted beside a reader
+	Full   int // admissions that took the last place of a limit
+	Waits  int // waiting requests whose turn was checked
+
 	Overlaps      []Overlap
+	InPart        []InPart
+	OverLimit     []OverLimit
+	Overtaken     []Overtaken
 	Resurrected   []Resurrection
 	Late          []Late // told after the server freed
 	Leaks         []Leak
@@ -82,6 +93,7 @@ func newReport() *Report {
 		Unlocks: map[history.Result]int{},
 		Writes:  map[history.Result]int{},
 		Faults:  map[int]int{},
+		Kinds:   map[history.Kind]*KindCount{},
 	}
 }
 
@@ -104,6 +116,15 @@ func (r *Report) Err() error {
 	if n := len(r.Long); n > 0 {
 		worst := slices.MaxFunc(r.Long, func(a, b Long) int { return cmp.Compare(a.Took, b.Took) })
 		errs = append(errs, fmt.Errorf("%w: %d times, worst %+v", ErrLong, n, worst))
+	}
+	if n := len(r.InPart); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", ErrSetInPart, n, r.InPart[0]))
+	}
+	if n := len(r.OverLimit); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", ErrOverLimit, n, r.OverLimit[0]))
+	}
+	if n := len(r.Overtaken); n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d times, first %+v", ErrOvertaken, n, r.Overtaken[0]))
 	}
 	for _, result := range []history.Result{history.Failed, history.Closed} {
 		if n, m := r.Tries[result], r.Unlocks[result]; n+m > 0 {
@@ -130,6 +151,15 @@ func (r *Report) String() string {
 	fmt.Fprintf(w, "told late\t%d\t%d more by processes that were frozen or starved\n", len(r.Late), r.ExcusedLate)
 	fmt.Fprintf(w, "refused, and free\t%d\n", len(r.Leaks))
 	fmt.Fprintf(w, "calls too long\t%d\n", len(r.Long))
+	fmt.Fprintf(w, "sets in part\t%d\n", len(r.InPart))
+	fmt.Fprintf(w, "over a limit\t%d\t%d admissions took the last place\n", len(r.OverLimit), r.Full)
+	fmt.Fprintf(w, "passed over\t%d\tof %d that waited without success\n", len(r.Overtaken), r.Waits)
+	fmt.Fprintf(w, "readers beside readers\t%d\n", r.Beside)
+	for _, kind := range slices.Sorted(maps.Keys(r.Kinds)) {
+		k := r.Kinds[kind]
+		fmt.Fprintf(w, "%s\t%d calls\t%d granted, %d refused, %d gave up; %d locks, %d lost\n", cmp.Or(kind, "plain"),
+			k.Calls, k.Results[history.OK], k.Results[history.Held], k.Results[history.GaveUp], k.Locks, k.Lost)
+	}
 	writeCounts(w, "tries", r.Tries)
 	writeCounts(w, "unlocks", r.Unlocks)
 	writeCounts(w, "writes", r.Writes)

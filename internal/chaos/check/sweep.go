@@ -33,6 +33,9 @@ type sweep struct {
 //   - No lock may be valid after its holder was told of its loss.
 //   - A holder must be told of a loss before another caller has the key.
 //
+// Readers of a key may be valid beside each other. Further rules are about calls
+// for several keys, limits and waiting: see sets, limits and overtaken.
+//
 // A Hold counts as valid from From to Valid, both included. One that was never
 // seen valid counts at From only.
 func Sweep(events []history.Event, opts ...Option) *Report {
@@ -57,6 +60,7 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 		s.overlaps(r)
 		s.losses(r)
 		s.leaks(r)
+		s.overtaken(r, rs.lines)
 	}
 	for _, e := range events {
 		if e.Write != nil {
@@ -65,6 +69,9 @@ func Sweep(events []history.Event, opts ...Option) *Report {
 	}
 	s.recoveries(rs)
 	s.notifications(rs)
+	s.sets(events, rs)
+	s.limits(rs)
+	s.kinds(events, rs)
 	return s.report
 }
 
@@ -90,14 +97,25 @@ func (s *sweep) overlaps(r *record) {
 // rival returns the first lock of valid that l may not overlap. Excused
 // overlaps are added to the report.
 func (s *sweep) rival(l *lock, valid []*lock) *lock {
+	beside := false
 	for _, v := range valid {
+		if !conflict(v, l) {
+			beside = true
+			continue
+		}
 		if !s.excuse(v.grant(), l.grant()) {
 			return v
 		}
 		s.report.Excused = append(s.report.Excused, overlap(v, l))
 	}
+	if beside {
+		s.report.Beside++
+	}
 	return nil
 }
+
+// conflict reports whether two locks of a key exclude each other.
+func conflict(a, b *lock) bool { return a.Kind != history.Reader || b.Kind != history.Reader }
 
 func overlap(first, second *lock) Overlap {
 	return Overlap{
@@ -156,12 +174,12 @@ func (s *sweep) woke(l *lock) bool {
 	return end != 0 && l.Told <= end+noting
 }
 
-// next returns the first lock of r that was granted after l. It leaves out a
-// grant whose process was frozen during the call. That grant may be much older,
+// next returns the first lock of r that was granted after l and excludes it. It
+// leaves out a grant whose process was frozen during the call. That grant may be much older,
 // even older than l.
 func (s *sweep) next(r *record, l *lock) *lock {
 	for _, n := range r.locks[r.after(l.From):] {
-		if n != l && !s.frozen.touch(n.Process, cmp.Or(n.asked, n.granted), n.granted) {
+		if n != l && conflict(l, n) && !s.frozen.touch(n.Process, cmp.Or(n.asked, n.granted), n.granted) {
 			return n
 		}
 	}

@@ -49,7 +49,18 @@ func killBackend(ctx context.Context, f *Injector) (*fleet.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, f.Cluster.KillBackend(pid)
+	witness, err := f.DB.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer witness.Close()
+	if err := f.Cluster.KillBackend(pid); err != nil {
+		return nil, err
+	}
+	// On a busy machine the server goes on for a moment before it ends the others.
+	return nil, fleet.Poll(ctx, 10*time.Second, "the server to end its other connections", func(ctx context.Context) (bool, error) {
+		return witness.PingContext(ctx) != nil, nil
+	})
 }
 
 func restart(_ context.Context, f *Injector) (*fleet.Member, error) {

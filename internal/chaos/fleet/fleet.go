@@ -25,6 +25,7 @@ type Settings struct {
 	Processes int
 	Callers   int // in each process
 	Keys      int
+	Mixed     int // callers in each process beside them, of readers, sets, limits and stacks
 	Lease     time.Duration
 	Dir       string // for histories
 	Seed      uint64
@@ -129,6 +130,7 @@ func (f *Fleet) Replace(m *Member) (err error) {
 		Lease:   f.Lease,
 		Callers: f.Callers,
 		Keys:    f.Keys,
+		Mixed:   f.Mixed,
 		Seed:    f.rng.Uint64(),
 	})
 	return err

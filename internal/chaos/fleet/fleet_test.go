@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T) *fleet.Fleet {
 	t.Helper()
-	f, err := fleet.Start(t.Context(), fleet.Settings{Processes: 2, Callers: 2, Keys: 3, Lease: 2 * time.Second, Dir: t.TempDir(), Seed: 1})
+	f, err := fleet.Start(t.Context(), fleet.Settings{Processes: 2, Callers: 2, Mixed: 2, Keys: 3, Lease: 2 * time.Second, Dir: t.TempDir(), Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,24 @@ func TestFleet(t *testing.T) {
 	if err := f.NoStrangeLocks(ctx, 10*time.Second); err != nil {
 		t.Error(err)
 	}
-	if err := f.Drain(ctx); err != nil {
+	if err := errors.Join(f.Rest(ctx, 10*time.Second), f.Drain(ctx)); err != nil {
 		t.Error(err)
+	}
+}
+
+// A lock that is left when the callers have ended is seen.
+func TestRest(t *testing.T) {
+	f := start(t)
+	conn, err := f.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock_shared(1)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Rest(t.Context(), 100*time.Millisecond); !errors.Is(err, fleet.ErrLeftBehind) {
+		t.Errorf("%v, want ErrLeftBehind", err)
 	}
 }
 

@@ -39,6 +39,26 @@ const (
 	Failed      Result = "failed"      // any other error; of a Write: it may or may not have been committed
 )
 
+// A Kind says what a call wanted, and how its locks may overlap others.
+type Kind string
+
+// The kinds. The zero value is an exclusive lock of one key, or of one of
+// several.
+const (
+	Plain  Kind = ""
+	Reader Kind = "reader" // may overlap other readers of the key
+	Set    Kind = "set"    // TryLockAll, LockAll
+	Groups Kind = "groups" // TryEach
+	Limit  Kind = "limit"  // Acquire of a Limiter
+	Stack  Kind = "stack"  // AcquireAll
+)
+
+// A Limited is a place of a limit. It is empty for other keys.
+type Limited struct {
+	Limit int64 `json:"limit,omitempty"` // the key of its first place: it tells limits and ids apart
+	Most  int   `json:"most,omitempty"`  // the highest that was in force for the id during the call
+}
+
 // A Try is one call that wanted a key. One that brought a lock has OK and the
 // Lock's number, under which its Hold is found.
 type Try struct {
@@ -46,10 +66,14 @@ type Try struct {
 	Key     int64  `json:"key"`
 	Call    int64  `json:"call,omitempty"` // unique in the history; a call for several keys has a line for each
 	Waits   bool   `json:"waits"`          // Lock, not TryLock
-	Begin   Moment `json:"begin"`
-	End     Moment `json:"end"`
-	Result  Result `json:"result"`
-	Lock    int64  `json:"lock,omitempty"` // unique in the history
+	Kind    Kind   `json:"kind,omitempty"`
+	All     int    `json:"all,omitempty"`   // so many lines of the Call have OK, or none has; 0: at most one has
+	Until   Moment `json:"until,omitempty"` // its deadline; 0: none
+	Limited
+	Begin  Moment `json:"begin"`
+	End    Moment `json:"end"`
+	Result Result `json:"result"`
+	Lock   int64  `json:"lock,omitempty"` // unique in the history
 }
 
 // A Hold is a lock from its grant to its end. It is written when the lock has
@@ -59,9 +83,11 @@ type Try struct {
 // The lock was certainly valid from From to Valid, since Err was nil then. Its
 // holder was told of its loss at Told.
 type Hold struct {
-	Process int    `json:"process"`
-	Key     int64  `json:"key"`
-	Lock    int64  `json:"lock"`
+	Process int   `json:"process"`
+	Key     int64 `json:"key"`
+	Lock    int64 `json:"lock"`
+	Kind    Kind  `json:"kind,omitempty"`
+	Limited
 	Listens bool   `json:"listens,omitempty"` // its holder relied on its context, and did not ask Err while it held
 	From    Moment `json:"from"`              // after the grant, before the first Err that was nil
 	Valid   Moment `json:"valid"`             // before the last Err that was nil

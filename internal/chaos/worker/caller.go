@@ -74,6 +74,9 @@ func (c *caller) take() (lock *sqllock.Lock, number int64) {
 	end := history.Now()
 	c.count(err, begin)
 	try := history.Try{Process: c.w.config.Process, Call: c.w.number(), Waits: a.waits, Begin: begin, End: end, Result: ResultOf(err)}
+	if a.limit > 0 {
+		try.Until = begin + history.Moment(a.limit)
+	}
 	for _, key := range a.keys { // of a failed call, each was held or none was granted
 		of := try
 		of.Key = key.Int64()
@@ -112,7 +115,7 @@ func (c *caller) count(err error, begin history.Moment) {
 		for last := counts.lastOK.Load(); last < int64(begin) && !counts.lastOK.CompareAndSwap(last, int64(begin)); {
 			last = counts.lastOK.Load()
 		}
-	case errors.Is(err, sqllock.ErrHeld):
+	case ResultOf(err) == history.Held:
 		counts.held.Add(1)
 	case errors.Is(err, sqllock.ErrNotExclusive):
 		counts.notExclusive.Add(1)

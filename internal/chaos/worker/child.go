@@ -32,11 +32,11 @@ func runChild(stdin io.Reader, config Config) error {
 	defer drain()
 	draining, stop := signal.NotifyContext(draining, syscall.SIGTERM)
 	defer stop()
-	floods := make(chan int, 16)
+	o := orders{floods: make(chan int, 16), rest: make(chan struct{}), probe: make(chan struct{}, 1)}
 	orphaned := make(chan struct{})
 	go func() {
 		defer close(orphaned)
-		readCommands(stdin, drain, floods)
+		readCommands(stdin, drain, o)
 		if draining.Err() == nil { // no parent is left to read a report
 			os.Exit(1)
 		}
@@ -47,7 +47,7 @@ func runChild(stdin io.Reader, config Config) error {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)
-	if err := w.work(draining, floods, func(s Status) error { return out.Encode(line{Status: &s}) }); err != nil {
+	if err := w.work(draining, o, func(s Status) error { return out.Encode(line{Status: &s}) }); err != nil {
 		return errors.Join(err, w.close())
 	}
 	if err := w.close(); err != nil {
@@ -61,8 +61,15 @@ func runChild(stdin io.Reader, config Config) error {
 	return nil
 }
 
+// orders are what a process is told to do beside draining.
+type orders struct {
+	floods chan int
+	rest   chan struct{} // closed when the callers are to end
+	probe  chan struct{}
+}
+
 // readCommands carries out commands until there are no more.
-func readCommands(in io.Reader, drain func(), floods chan<- int) {
+func readCommands(in io.Reader, drain func(), o orders) {
 	for commands := json.NewDecoder(in); ; {
 		var c command
 		if commands.Decode(&c) != nil {
@@ -72,7 +79,11 @@ func readCommands(in io.Reader, drain func(), floods chan<- int) {
 		case doDrain:
 			drain()
 		case doFlood:
-			floods <- c.N
+			o.floods <- c.N
+		case doRest:
+			close(o.rest)
+		case doProbe:
+			o.probe <- struct{}{}
 		}
 	}
 }
@@ -129,6 +140,9 @@ func (w *work) status() Status {
 		Fenced:       w.counts.fenced.Load(),
 		Flooded:      w.counts.flooded.Load(),
 		Cancelled:    w.counts.cancelled.Load(),
+		Rested:       w.rested.Load(),
+		Probed:       w.stuck.Load() != nil,
+		Stuck:        w.stuckKeys(),
 		Holding:      stats.Held,
 		Connected:    stats.Connections > 0,
 		Connections:  stats.Losses,

@@ -19,6 +19,7 @@ type Config struct {
 	Lease   time.Duration // of the Session; its heartbeat is the default
 	Callers int
 	Keys    int // that they want
+	Mixed   int // callers beside them, of readers, sets, limits and stacks
 	Seed    uint64
 }
 
@@ -31,6 +32,8 @@ type command struct {
 const (
 	doDrain = "drain" // end, and report
 	doFlood = "flood" // make N calls that are cancelled
+	doRest  = "rest"  // end the callers, and keep the session
+	doProbe = "probe" // take each key once
 )
 
 // A Status is what a process reports about itself many times a second. Counts
@@ -48,6 +51,10 @@ type Status struct {
 	Fenced       int64 `json:"fenced"`    // writes that the fence refused
 	Flooded      int64 `json:"flooded"`   // calls made by command, and returned
 	Cancelled    int64 `json:"cancelled"` // of them, those that failed because of that
+
+	Rested bool    `json:"rested"`          // the callers have ended
+	Probed bool    `json:"probed"`          // doProbe has been carried out
+	Stuck  []int64 `json:"stuck,omitempty"` // keys that it could not take
 
 	Holding     int    `json:"holding"`
 	Connected   bool   `json:"connected"`

@@ -80,6 +80,13 @@ func (p *Process) Kill() error {
 // Flood has the process make n calls that are cancelled.
 func (p *Process) Flood(n int) error { return p.send(command{Do: doFlood, N: n}) }
 
+// Rest has the process end its callers and keep its session. It may be called
+// once.
+func (p *Process) Rest() error { return p.send(command{Do: doRest}) }
+
+// Probe has a process that rests take each key once.
+func (p *Process) Probe() error { return p.send(command{Do: doProbe}) }
+
 // Drain has the process end its work, and returns its report.
 func (p *Process) Drain(ctx context.Context) (*Report, error) {
 	if err := p.send(command{Do: doDrain}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
+	"github.com/latchkey-go/latchkey/ratelimit"
 	"github.com/latchkey-go/latchkey/sqllock"
 )
 
@@ -16,7 +17,7 @@ func ResultOf(err error) history.Result {
 		return history.OK
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return history.GaveUp // also while the database was away
-	case errors.Is(err, sqllock.ErrHeld):
+	case errors.Is(err, sqllock.ErrHeld), errors.Is(err, ratelimit.ErrBusy):
 		return history.Held
 	case errors.Is(err, sqllock.ErrCapacity):
 		return history.Capacity

@@ -28,6 +28,10 @@ type work struct {
 	direct  *sql.DB // for fenced writes
 	file    *os.File
 
+	limits []limit // of the mixed callers
+	rested atomic.Bool
+	stuck  atomic.Pointer[[]int64] // what probe found; nil: not probed
+
 	numbers atomic.Int64 // of calls, locks and writes so far, for the history
 	counts  struct {
 		granted, held, unavailable, notExclusive atomic.Int64
@@ -57,6 +61,9 @@ func open(o Config) (w *work, err error) {
 	w.pool.SetMaxOpenConns(5)
 	w.session, err = sqllock.Open(context.Background(), w.pool,
 		sqllock.WithLease(o.Lease), sqllock.WithLogger(slog.New(slog.DiscardHandler)))
+	if err == nil {
+		w.limits = limitsOn(w.session)
+	}
 	return w, err
 }
 
@@ -78,19 +85,32 @@ func (w *work) close() error {
 	return err
 }
 
-// work has callers at work until draining ends, and reports the status
-// meanwhile. When it returns, no caller holds a lock.
-func (w *work) work(draining context.Context, floods <-chan int, say func(Status) error) error {
+// work has callers at work until draining ends or they are told to rest, and
+// reports the status meanwhile. When it returns, no caller holds a lock.
+func (w *work) work(draining context.Context, o orders, say func(Status) error) error {
 	done, finish := context.WithCancel(context.Background())
 	told := make(chan error, 1)
 	go func() { told <- w.reportStatus(done, say) }()
+	resting, rest := context.WithCancel(draining)
+	defer rest()
 	var callers sync.WaitGroup
 	for i := range w.config.Callers {
 		c := caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(i)))}
-		callers.Go(func() { c.run(draining) })
+		callers.Go(func() { c.run(resting) })
 	}
-	callers.Go(func() { w.flood(draining, floods) })
+	for i := range w.config.Mixed {
+		c := mixed{caller{w, rand.New(rand.NewPCG(w.config.Seed, uint64(100+i)))}}
+		callers.Go(func() { c.run(resting) })
+	}
+	callers.Go(func() { w.flood(resting, o.floods) })
+	select {
+	case <-o.rest:
+	case <-draining.Done():
+	}
+	rest()
 	callers.Wait()
+	w.rested.Store(true)
+	w.probeUntil(draining, o.probe)
 	finish()
 	return <-told
 }

@@ -44,10 +44,28 @@ const (
 	mostQueued = "0.5"
 )
 
+// mayRing holds if the role may use what rings a bell. A statement that releases
+// would fail otherwise, also while no session listens.
+const mayRing = `pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('pg_catalog.pg_notify(text,text)'), 'EXECUTE')
+	AND pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('pg_catalog.pg_try_advisory_xact_lock(integer,integer)'), 'EXECUTE')
+	AND pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('pg_catalog.pg_notification_queue_usage()'), 'EXECUTE')`
+
 // A listening is what a session does to hear bells.
 type listening struct {
+	able   bool   // the role may, and the driver keeps no notifications without end
+	drop   func() // drops those that the driver keeps; nil: it keeps none
 	marks  map[dialect.Bell]bool
 	unsure bool // a statement has failed: the marks are not known
+}
+
+// CanListen implements dialect.Listener.
+func (s *session) CanListen() bool { return s.listening.able }
+
+// forget drops the notifications that the driver has kept.
+func (l *listening) forget() {
+	if l.drop != nil {
+		l.drop()
+	}
 }
 
 var (
@@ -67,8 +85,9 @@ var (
 // the mark, and drops the mark before it stops to listen.
 func (s *session) Listen(bells []dialect.Bell) (complete bool, err error) {
 	complete, err = s.listen(bells)
+	s.listening.forget()
 	if err != nil {
-		s.listening = listening{unsure: true}
+		s.listening.marks, s.listening.unsure = nil, true
 	}
 	return complete, dialect.Fail(err)
 }

@@ -88,11 +88,12 @@ func keyParts() (all []part) {
 // expression for the ID of a Key.
 func twoInts(id string) string { return "((" + id + " >> 32)::int, ((" + id + " << 32) >> 32)::int)" }
 
-// rings reports whether f releases keys. Then its last column rings their bells.
-func (f form) rings() bool { return f&(tryKeys-1) != 0 }
+// releases reports whether f releases keys.
+func (f form) releases() bool { return f&(tryKeys-1) != 0 }
 
-// query returns the statement of f. It names no key and returns one row.
-func (f form) query() string {
+// query returns the statement of f. It names no key and returns one row. If it
+// rings, and releases keys, the last column rings their bells.
+func (f form) query(rings bool) string {
 	columns := []string{"pg_backend_pid()"}
 	var released []string
 	for _, part := range parts {
@@ -109,7 +110,7 @@ func (f form) query() string {
 			released = append(released, strings.ReplaceAll(keys, "%N", parameter))
 		}
 	}
-	if f.rings() {
+	if rings && f.releases() {
 		columns = append(columns, ringColumn(released))
 	}
 	return "SELECT " + strings.Join(columns, ", ")

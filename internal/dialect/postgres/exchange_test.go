@@ -50,7 +50,7 @@ func TestFormOf(t *testing.T) {
 		if f != tt.form || !reflect.DeepEqual(args, tt.args) {
 			t.Errorf("%s: form %b with %v, want %b with %v", tt.name, f, args, tt.form, tt.args)
 		}
-		if got := strings.Count(f.query(), ", "+"$"); got > len(args) {
+		if got := strings.Count(f.query(true), ", "+"$"); got > len(args) {
 			t.Errorf("%s: the statement has more parameters than arguments", tt.name)
 		}
 	}
@@ -60,7 +60,7 @@ func TestFormOf(t *testing.T) {
 func TestReleasesGoFirst(t *testing.T) {
 	t.Parallel()
 	for f := range tryAll { // which gives back what it has taken itself
-		query := f.query()
+		query := f.query(true)
 		if release, try := strings.LastIndex(query, "unlock"), strings.Index(query, "pg_try"); release >= 0 && try >= 0 && release > try {
 			t.Errorf("form %b tries before it releases: %s", f, query)
 		}

@@ -47,26 +47,38 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	} else {
 		witness.Discard()
 	}
-	var process dialect.Process
+	s := &session{conn: conn.Conn, pid: pid, socket: conn.Socket, abort: func() {}}
 	if err == nil {
-		process, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (dialect.Process, error) {
-			if err := setUp(ctx, conn.Conn, set); err != nil {
-				return dialect.Process{}, err
-			}
-			return processOf(ctx, conn.Conn, pid)
-		})
+		_, err = dbconn.Within(ctx, set.Proof, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.prepare(ctx, set) })
 	}
 	if err != nil {
 		conn.Discard()
 		return nil, dialect.Fail(err)
 	}
-	s := &session{conn: conn.Conn, pid: pid, process: process, socket: conn.Socket, abort: func() {}}
 	s.statements.ctx = context.Background()
 	if s.socket == nil {
 		s.statements.ctx, s.abort = context.WithCancel(s.statements.ctx)
 	}
 	s.exchangeOn = s.exchangeRaw
 	return s, nil
+}
+
+// prepare makes the connection of s a session of locks, and learns what it needs
+// to know of it.
+func (s *session) prepare(ctx context.Context, set dialect.Settings) (err error) {
+	if err = setUp(ctx, s.conn, set); err != nil {
+		return err
+	}
+	if s.process, err = processOf(ctx, s.conn, s.pid); err != nil {
+		return err
+	}
+	if s.statements.rings, err = Holds(ctx, s.conn, mayRing); err != nil {
+		return err
+	}
+	var known bool
+	s.listening.drop, known = dbconn.Notifications(s.conn)
+	s.listening.able = known && s.statements.rings
+	return nil
 }
 
 // Prove proves that advisory locks exclude on two connections of db, as Open

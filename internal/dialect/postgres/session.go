@@ -41,6 +41,9 @@ func (s *session) exchangeRaw(c any) error {
 	if err != nil {
 		return err
 	}
+	if len(s.listening.marks) > 0 {
+		s.listening.forget()
+	}
 	pid, err := intOf(row[0])
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 // Invariant: it is used within sql.Conn.Raw, by one goroutine at a time.
 type statements struct {
 	ctx      context.Context      //nolint:containedctx // no caller's: see Session.Exchange
+	rings    bool                 // a release rings bells
 	prepared map[form]driver.Stmt // made at first use; they end with the connection
 
 	// memory for the next statement
@@ -38,7 +39,7 @@ func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Valu
 	stmt := s.prepared[f]
 	if stmt == nil {
 		var err error
-		if stmt, err = s.prepare(conn, f.query()); err != nil {
+		if stmt, err = s.prepare(conn, f.query(s.rings)); err != nil {
 			return nil, f, err
 		}
 		if s.prepared == nil {
@@ -48,7 +49,7 @@ func (s *statements) exchange(conn driver.Conn, b *dialect.Batch) ([]driver.Valu
 	}
 	args := s.argsOf(f, b)
 	row := s.row[:1+len(args)]
-	if f.rings() {
+	if s.rings && f.releases() {
 		row = s.row[:2+len(args)]
 	}
 	return row, f, s.queryRow(stmt, args, row)

@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// probeUntil carries out probes until ctx ends.
+func (w *work) probeUntil(ctx context.Context, probes <-chan struct{}) {
+	for {
+		select {
+		case <-probes:
+			stuck := w.probe(ctx)
+			w.stuck.Store(&stuck)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// probeWithin bounds the attempts to take one key that should be free.
+const probeWithin = 2 * time.Second
+
+// probe takes each key that callers may have used, one after the other, and
+// returns the numbers of those that it could not take.
+func (w *work) probe(ctx context.Context) (stuck []int64) {
+	for _, key := range AllKeys(w.config.Keys) {
+		limited, cancel := context.WithTimeout(ctx, probeWithin)
+		lock, err := w.session.Lock(limited, key)
+		cancel()
+		if err != nil {
+			stuck = append(stuck, key.Int64())
+			continue
+		}
+		if err := lock.Unlock(); err != nil {
+			stuck = append(stuck, key.Int64())
+		}
+	}
+	return stuck
+}
+
+// AllKeys returns every key and place that callers may use: n of plain callers,
+// and all of mixed ones.
+func AllKeys(n int) (all []sqllock.Key) {
+	for i := range n {
+		all = append(all, Key(i))
+	}
+	for i := range readersKeys {
+		all = append(all, readersKey(i))
+	}
+	for i := range setsKeys {
+		all = append(all, setsKey(i))
+	}
+	for _, l := range levels {
+		for id := range l.ids {
+			for slot := range l.slots {
+				all = append(all, l.ns.SlotKey(strconv.Itoa(id), slot))
+			}
+		}
+	}
+	return all
+}
+
+// stuckKeys are those that the last probe found.
+func (w *work) stuckKeys() []int64 {
+	if stuck := w.stuck.Load(); stuck != nil {
+		return *stuck
+	}
+	return nil
+}
