@@ -27,10 +27,10 @@ func TestFairness(t *testing.T) {
 
 func TestFairnessOnASession(t *testing.T) {
 	t.Parallel()
-	for _, perUser := range []int{1, 200} {
+	for _, perUser := range []int{1, 2000} {
 		t.Run(strconv.Itoa(perUser), func(t *testing.T) {
 			t.Parallel()
-			fairness(t, session(t, pgtest.Drivers()[0], pgtest.Database(t)), perUser, 100)
+			fairness(t, session(t, pgtest.Drivers()[0], pgtest.Database(t)), perUser, 1000)
 		})
 	}
 }

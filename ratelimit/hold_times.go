@@ -101,7 +101,7 @@ func (p *place) retryAfter() time.Duration {
 // leftLocked returns when the first of the open holds of an id should end, and
 // whether there are any.
 func (hs *holds) leftLocked(id int64, at time.Duration) (d time.Duration, known bool) {
-	for h := hs.perID[id].last; h != nil; h = h.sameID {
+	for h := hs.perID[id].last; h != nil; h = h.before {
 		if left := hs.times.left(at - h.start); !known || left < d {
 			d, known = left, true
 		}

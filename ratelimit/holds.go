@@ -23,7 +23,8 @@ type hold struct {
 	limit      int         // of the id, at the admission
 	timer      *time.Timer // of WithMaxHold; nil: none
 	prev, next *hold       // in order of start
-	sameID     *hold       // the one of the id that was added before
+	before     *hold       // of the holds of the id: the one that was added before
+	after      *hold       // and the one that was added after
 	end        func(cause error)
 }
 
@@ -52,7 +53,7 @@ type holds struct {
 
 // idHolds are the open holds of one id.
 type idHolds struct {
-	last  *hold // that was added; the others follow by sameID
+	last  *hold // that was added; the others are before it
 	n     int
 	limit int // of the id, as far as is known
 }
@@ -119,7 +120,9 @@ func (hs *holds) add(h *hold) {
 		hs.perID = make(map[int64]idHolds)
 	}
 	of := hs.perID[h.id]
-	h.sameID = of.last
+	if h.before = of.last; h.before != nil {
+		h.before.after = h
+	}
 	hs.replace(h.id, of, idHolds{h, of.n + 1, h.limit})
 }
 
@@ -141,15 +144,18 @@ func (hs *holds) remove(h *hold, result int, held time.Duration) {
 	}
 	h.prev, h.next = nil, nil
 	of := hs.perID[h.id]
-	before := of
-	for at := &of.last; ; at = &(*at).sameID {
-		if *at == h {
-			*at, h.sameID = h.sameID, nil
-			break
-		}
+	was := of
+	if h.after == nil {
+		of.last = h.before
+	} else {
+		h.after.before = h.before
 	}
+	if h.before != nil {
+		h.before.after = h.after
+	}
+	h.before, h.after = nil, nil
 	of.n--
-	hs.replace(h.id, before, of)
+	hs.replace(h.id, was, of)
 }
 
 // replace replaces the open holds of an id.

@@ -44,7 +44,7 @@ func TestHoldsInOrder(t *testing.T) {
 	}
 }
 
-// checkHolds checks the list in both directions.
+// checkHolds checks the list, and those of the ids, in both directions.
 func checkHolds(t *testing.T, hs *holds, open []*hold) {
 	t.Helper()
 	n, last := 0, (*hold)(nil)
@@ -54,6 +54,17 @@ func checkHolds(t *testing.T, hs *holds, open []*hold) {
 		}
 		last = h
 		n++
+	}
+	for id, of := range hs.perID {
+		for h, after := of.last, (*hold)(nil); h != nil || after == nil; h, after = h.before, h {
+			if h == nil || h.id != id || h.after != after {
+				t.Fatal("the list of an id is broken")
+			}
+			of.n--
+		}
+		if of.n != 0 {
+			t.Fatalf("the list of an id lacks %d holds", of.n)
+		}
 	}
 	if hs.newest != last || n != len(open) {
 		t.Fatalf("the list has %d of %d holds, or does not end with the newest", n, len(open))

@@ -170,12 +170,12 @@ func (l *Limiter) Acquire(ctx context.Context, id string) (*sqllock.Lock, error)
 		p.lock = lock
 		l.admit(ctx, &p)
 		return lock, nil
-	case errors.Is(err, sqllock.ErrHeld) && l.maxWait > 0 && !l.dryRun:
-		return l.acquireFull(ctx, p)
-	case errors.Is(err, sqllock.ErrHeld):
-		err = p.busy()
-	default:
+	case !errors.Is(err, sqllock.ErrHeld):
 		err = l.explain(err)
+	case l.maxWait > 0 && !l.dryRun:
+		return l.acquireFull(ctx, p)
+	default:
+		err = p.busy()
 	}
 	if p.pass(ctx, err) {
 		p.count(ctx, p.instead, err)

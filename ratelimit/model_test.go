@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,7 +24,7 @@ var modelTime = flag.Duration("model", time.Second, "how long TestModelOnSession
 func TestModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := sqllock.NewMemory()
-		newModel(t, 150*time.Millisecond, locks, locks).run(5*time.Second, 300*time.Millisecond)
+		newModel(t, locks, locks).run(5*time.Second, 300*time.Millisecond)
 	})
 }
 
@@ -33,30 +34,51 @@ func TestModelOnSessions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	driver := pgtest.Drivers()[0]
-	newModel(t, time.Second, session(t, driver, dsn), session(t, driver, dsn)).run(*modelTime, *modelTime/3)
+	newModel(t, session(t, driver, dsn), session(t, driver, dsn)).run(*modelTime, *modelTime/3)
 }
 
 // A model is what the limits should do. It knows each hold from the return of
 // its Acquire to the call of its Unlock.
+//
+// Instances may see a new limit at different times, and a request may take long
+// after its look at the limit. So the model does not compare a hold with the
+// limit of the moment. Each hold has the limit that its own request went by
+// last. What holds exactly: with an admission that went by a limit of m, at most
+// m places of its id are held, at the moment of its grant. See check.
 type model struct {
 	t         *testing.T
 	instances []*instance
 	stop      chan struct{}
-	slack     time.Duration   // after it no request goes by an earlier plan
 	ctx       context.Context // of all requests
 	cancel    context.CancelFunc
 
-	mu      sync.Mutex // protects what follows
-	plan    int        // the limit of users
-	changed time.Time  // when the plan was changed
-	holds   map[sqllock.Namespace]map[string][]modelHold
+	mu    sync.Mutex       // protects what follows
+	steps int              // so many things have happened
+	plans []map[string]int // by instance: the limit of each user
+	holds map[modelID][]*modelHold
 }
 
-// A modelHold is a request that has a place of an id.
-type modelHold struct{ class string }
+// A modelID is an id of a limit.
+type modelID struct {
+	ns sqllock.Namespace
+	id string
+}
+
+// A modelHold is a request that has, or will have, a place of an id.
+type modelHold struct {
+	class  string
+	limit  int // that the request goes by
+	looked int // the step of its last look at the limit
+	begun  int // the step at which the request had its lock
+	lock   *sqllock.Lock
+}
+
+// lookKey is the context key of the *modelHold of the user's level.
+type lookKey struct{}
 
 // An instance is the Limiters of one process.
 type instance struct {
+	locks                 sqllock.Locker
 	users, tenants, total *ratelimit.Limiter
 	journals              [3]journal
 }
@@ -65,28 +87,38 @@ type instance struct {
 const (
 	modelUsers   = 4
 	modelTenants = 4
-	modelTotal   = 6
+	modelTotal   = 3
 )
 
-func newModel(t *testing.T, slack time.Duration, lockers ...sqllock.Locker) *model {
-	m := &model{t: t, slack: slack, stop: make(chan struct{}), plan: modelUsers, holds: make(map[sqllock.Namespace]map[string][]modelHold)}
+func newModel(t *testing.T, lockers ...sqllock.Locker) *model {
+	m := &model{t: t, stop: make(chan struct{}), holds: make(map[modelID][]*modelHold)}
 	m.ctx, m.cancel = context.WithCancel(t.Context())
 	wait := ratelimit.WithWait(time.Hour, 40)
 	classes := ratelimit.WithClasses(classOf, ratelimit.Class{Name: "person", Reserved: 1, Priority: 1}, ratelimit.Class{Name: "job", Priority: -1})
-	for _, locks := range lockers {
-		in := &instance{}
-		in.users = ratelimit.AtMost(modelUsers, locks, "user", wait, ratelimit.WithLimit(m.limit), ratelimit.WithObserver(in.journals[0].observe))
+	for i, locks := range lockers {
+		in := &instance{locks: locks}
+		limit := ratelimit.WithLimit(func(ctx context.Context, user string) int { return m.look(ctx, i, user) })
+		in.users = ratelimit.AtMost(modelUsers, locks, "user", wait, classes, limit, ratelimit.WithObserver(in.journals[0].observe))
 		in.tenants = ratelimit.AtMost(modelTenants, locks, "tenant", wait, classes, ratelimit.WithObserver(in.journals[1].observe))
 		in.total = ratelimit.AtMost(modelTotal, locks, "total", wait, ratelimit.WithObserver(in.journals[2].observe))
 		m.instances = append(m.instances, in)
+		m.plans = append(m.plans, make(map[string]int))
 	}
+	m.newPlans(func() int { return modelUsers })
 	return m
 }
 
-func (m *model) limit(context.Context, string) int {
+// look returns the limit that an instance knows for a user, and notes that the
+// request of ctx goes by it.
+func (m *model) look(ctx context.Context, instance int, user string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.plan
+	limit := m.plans[instance][user]
+	if h, ok := ctx.Value(lookKey{}).(*modelHold); ok {
+		m.steps++
+		h.limit, h.looked = limit, m.steps
+	}
+	return limit
 }
 
 // run makes requests for this long. A plan lasts for period.
@@ -101,14 +133,14 @@ func (m *model) run(d, period time.Duration) {
 	}
 	plans.Go(func() {
 		for !m.stopped() {
-			m.newPlan(1 + rand.IntN(modelUsers))
+			m.newPlans(func() int { return 1 + rand.IntN(modelUsers) })
 			time.Sleep(period)
 		}
 	})
 	time.Sleep(d)
 	close(m.stop)
 	plans.Wait()
-	m.newPlan(modelUsers)
+	m.newPlans(func() int { return modelUsers })
 	served := make(chan struct{})
 	go func() { callers.Wait(); close(served) }()
 	select { // each request that waits is served
@@ -131,10 +163,15 @@ func (m *model) stopped() bool {
 	}
 }
 
-func (m *model) newPlan(n int) {
+// newPlans gives each user another limit, in each instance.
+func (m *model) newPlans(limit func() int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.plan, m.changed = n, time.Now()
+	for _, plan := range m.plans {
+		for i := range 4 {
+			plan[strconv.Itoa(i)] = limit()
+		}
+	}
 }
 
 // request makes a random request, and checks the limits when it is admitted.
@@ -151,15 +188,26 @@ func (m *model) request(in *instance) {
 	if rand.IntN(3) == 0 { // in another order
 		levels[0], levels[2] = levels[2], levels[0]
 	}
+	n := rand.IntN(4)
+	if n == 0 { // of a single limit
+		levels = levels[rand.IntN(3):][:1]
+	} else {
+		levels = levels[:min(n+1, 3)]
+	}
+	holds := make([]*modelHold, len(levels))
+	for i, level := range levels {
+		holds[i] = &modelHold{class: class, limit: level.Limiter.Limit()}
+		if level.Limiter == in.users {
+			ctx = context.WithValue(ctx, lookKey{}, holds[i])
+		}
+	}
 	var locks sqllock.Locks
 	var err error
-	if n := rand.IntN(4); n == 0 { // of a single limit
-		levels = levels[rand.IntN(3):][:1]
+	if n == 0 {
 		var lock *sqllock.Lock
 		lock, err = levels[0].Limiter.Acquire(ctx, levels[0].ID)
 		locks = sqllock.Locks{lock}
 	} else {
-		levels = levels[:min(n+1, 3)]
 		locks, err = ratelimit.AcquireAll(ctx, levels...)
 	}
 	if err != nil {
@@ -168,57 +216,75 @@ func (m *model) request(in *instance) {
 		}
 		return
 	}
-	if locks.Err() == nil { // a Session on a busy machine may lose its locks
-		m.admit(levels, class)
-		time.Sleep(rand.N(4 * time.Millisecond))
-		m.end(levels, class)
+	for i, level := range levels {
+		holds[i].lock = locks[i]
+		m.begin(modelID{level.Limiter.Namespace(), level.ID}, holds[i])
+	}
+	time.Sleep(rand.N(4 * time.Millisecond))
+	for i, level := range levels {
+		m.end(modelID{level.Limiter.Namespace(), level.ID}, holds[i])
 	}
 	_ = locks.Unlock()
 }
 
-// admit adds a hold on each level, and checks that there are not too many.
-func (m *model) admit(levels []ratelimit.Level, class string) {
+// begin adds a hold that has begun, and checks that there are not too many.
+func (m *model) begin(id modelID, h *modelHold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, level := range levels {
-		ns, id := level.Limiter.Namespace(), level.ID
-		if m.holds[ns] == nil {
-			m.holds[ns] = make(map[string][]modelHold)
-		}
-		m.holds[ns][id] = append(m.holds[ns][id], modelHold{class})
-		n, others := len(m.holds[ns][id]), 0
-		for _, h := range m.holds[ns][id] {
-			if h.class != "person" {
-				others++
-			}
-		}
-		limit := map[sqllock.Namespace]int{"user": modelUsers, "tenant": modelTenants, "total": modelTotal}[ns]
-		if ns == "user" && time.Since(m.changed) > m.slack {
-			limit = m.plan
-		}
-		if n > limit || ns == "tenant" && others > modelTenants-1 {
-			m.t.Errorf("%s: %d requests at a time, %d of them of no class with a reserved place; the limit is %d", ns, n, others, limit)
-		}
-	}
+	m.steps++
+	h.begun = m.steps
+	m.holds[id] = append(m.holds[id], h)
+	m.check(id)
 }
 
-// end removes a hold of each level, which is about to end.
-func (m *model) end(levels []ratelimit.Level, class string) {
+// end removes a hold that is about to end.
+func (m *model) end(id modelID, h *modelHold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, level := range levels {
-		holds := m.holds[level.Limiter.Namespace()][level.ID]
+	m.holds[id] = slices.DeleteFunc(m.holds[id], func(other *modelHold) bool { return other == h })
+}
+
+// check reports too many holds of an id. Of any of them, one was granted last.
+// At that moment all of them were held, and so were the others that had begun
+// before each of them looked at its limit. So the highest of their limits is not
+// exceeded.
+func (m *model) check(id modelID) {
+	var holds []*modelHold
+	others := 0
+	for _, h := range m.holds[id] {
+		if h.lock.Err() != nil {
+			continue // a Session on a busy machine may lose its locks
+		}
+		holds = append(holds, h)
+		if h.class != "person" {
+			others++
+		}
+	}
+	if id.ns == "tenant" && others > modelTenants-1 {
+		m.t.Errorf("tenant: %d requests of no class with a reserved place", others)
+	}
+	for some := 1; some < 1<<len(holds); some++ {
+		n, limit, looked := 0, 0, m.steps
 		for i, h := range holds {
-			if h.class == class {
-				m.holds[level.Limiter.Namespace()][level.ID] = append(holds[:i], holds[i+1:]...)
-				break
+			if some>>i&1 == 1 {
+				n, limit, looked = n+1, max(limit, h.limit), min(looked, h.looked)
 			}
+		}
+		for i, h := range holds {
+			if some>>i&1 == 0 && h.begun < looked {
+				n++
+			}
+		}
+		if n > limit {
+			m.t.Errorf("%s: %d requests at a time, one of which was admitted by a limit of at most %d", id.ns, n, limit)
+			return
 		}
 	}
 }
 
 // checkEnd checks that all places are free, and that the figures add up.
 func (m *model) checkEnd() {
+	var waited [3]uint64
 	for _, in := range m.instances {
 		for i, l := range []*ratelimit.Limiter{in.users, in.tenants, in.total} {
 			s := l.Stats()
@@ -226,14 +292,15 @@ func (m *model) checkEnd() {
 			if s.Active != 0 || s.Queued != 0 || s.AtLimit != 0 || s.Requests[ratelimit.Busy]+s.Requests[ratelimit.WaitTimeout] != 0 {
 				m.t.Errorf("%s at the end: %d active, %d wait, %d at their limit, %v", l.Namespace(), s.Active, s.Queued, s.AtLimit, s.Requests)
 			}
-			if s.Requests[ratelimit.Admitted] == 0 || s.TimeInQueue.Count == 0 {
-				m.t.Errorf("%s: %d were admitted, %d have waited", l.Namespace(), s.Requests[ratelimit.Admitted], s.TimeInQueue.Count)
-			}
+			waited[i] += s.TimeInQueue.Count
 			m.t.Logf("%s: %v, %d have waited", l.Namespace(), s.Requests, s.TimeInQueue.Count)
 		}
 	}
+	if slices.Contains(waited[:], 0) {
+		m.t.Errorf("%d have waited on each level, want some", waited)
+	}
 	for i := range 4 {
-		l := m.instances[0].users
+		l := ratelimit.AtMost(modelUsers, m.instances[0].locks, "user") // for any class
 		for _, lock := range fill2(m.t, l, strconv.Itoa(i), l.Limit()) {
 			_ = lock.Unlock()
 		}

@@ -21,7 +21,8 @@ type waiter struct {
 	wake chan struct{} // a token: look again whose turn it is, and at the limit
 
 	// lines.mu protects these.
-	absent    bool               // it is in the func of WithLimit, and others go first
+	calling   bool               // it is in the func of WithLimit
+	absent    bool               // it has been there for long, and others go first
 	changed   bool               // the func had another result for another request
 	interrupt context.CancelFunc // ends its wait in the Locker's line; nil: it is not there
 }
@@ -56,11 +57,14 @@ func (p *place) enterQueue() *waiter {
 func (w *waiter) leaveQueue() {
 	lines.mu.Lock()
 	defer lines.mu.Unlock()
+	first := w.line.first(w.pool())
 	if i := slices.Index(w.line.queue, w); i >= 0 {
 		w.line.queue = slices.Delete(w.line.queue, i, i+1)
 	}
 	queues.Add(-1)
-	w.line.first(w.pool()).look()
+	if first == w {
+		w.line.first(w.pool()).look()
+	}
 }
 
 // A pool is the waiters of a line that want the same slots, so that one of them
@@ -166,17 +170,11 @@ const slow = time.Millisecond
 
 // updateLimit calls the func of WithLimit again.
 func (w *waiter) updateLimit(ctx context.Context) error {
-	absent := func(yes bool) {
-		lines.mu.Lock()
-		defer lines.mu.Unlock()
-		w.absent = yes
-		w.line.first(w.pool()).look()
-	}
-	turn := time.AfterFunc(slow, func() { absent(true) })
+	turn := time.AfterFunc(slow, w.passTurn)
+	w.setCalling(true)
 	defer func() {
-		if !turn.Stop() {
-			absent(false)
-		}
+		turn.Stop()
+		w.setCalling(false)
 	}()
 	before := w.p.limit
 	if err := w.p.findLimit(ctx); err != nil {
@@ -186,6 +184,31 @@ func (w *waiter) updateLimit(ctx context.Context) error {
 		w.p.choose()
 	}
 	return nil
+}
+
+// setCalling notes whether w is in the func of WithLimit. When it returns, w
+// has its turn again.
+func (w *waiter) setCalling(yes bool) {
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	w.calling = yes
+	if !yes && w.absent {
+		standIn := w.line.first(w.pool())
+		w.absent = false
+		if w.line.first(w.pool()) == w {
+			standIn.look() // away from the bell
+		}
+	}
+}
+
+// passTurn has others go first, unless the func of WithLimit has just returned.
+func (w *waiter) passTurn() {
+	lines.mu.Lock()
+	defer lines.mu.Unlock()
+	if w.calling {
+		w.absent = true
+		w.line.first(w.pool()).look()
+	}
 }
 
 // takeChanged reports whether the limit is to be looked at again.

@@ -67,7 +67,7 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 	for bounded.Err() == nil {
 		if l.limitOf != nil && (w.takeChanged() || time.Since(checked) >= recheck) {
 			if err := w.updateLimit(ctx); err != nil {
-				return nil, err
+				return nil, l.explain(err)
 			}
 			checked, over = time.Now(), 0
 		}
