@@ -64,7 +64,7 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 	l, w := p.l, p.enterQueue()
 	defer w.leaveQueue()
 	var away error
-	var awayAt *place // whose Locker is away
+	var awayAt *place              // whose Locker is away
 	checked, over := time.Now(), 0 // over: attempts since a slot was free, but no place
 	for bounded.Err() == nil {
 		if l.limitOf != nil && (w.takeChanged() || time.Since(checked) >= recheck) {
