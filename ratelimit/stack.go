@@ -112,6 +112,9 @@ func (s *stack) acquire(ctx context.Context, full *place) error {
 				err = sqllock.ErrHeld // of full
 				continue
 			}
+			if full != nil {
+				failed, full = []*place{full}, nil
+			}
 		} else {
 			err = failed[0].l.explain(err)
 		}

@@ -22,7 +22,8 @@ const (
 )
 
 // wait waits for p, which is full, if its level allows that. Then s has the lock
-// of p, or of all its places. Or next is the place that was full instead.
+// of p, or of all its places. Or next is the place that was full instead, or that
+// err is about.
 func (s *stack) wait(ctx context.Context, p *place) (next *place, err error) {
 	l, flow := p.l, s.flow()
 	left := l.maxWait - p.waited
@@ -63,6 +64,7 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 	l, w := p.l, p.enterQueue()
 	defer w.leaveQueue()
 	var away error
+	var awayAt *place              // whose Locker is away
 	checked, over := time.Now(), 0 // over: attempts since a slot was free, but no place
 	for bounded.Err() == nil {
 		if l.limitOf != nil && (w.takeChanged() || time.Since(checked) >= recheck) {
@@ -89,7 +91,7 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 			switch {
 			case err == nil:
 			case isAway(err):
-				away = overdue{err}
+				away, awayAt = overdue{err}, p
 				over++
 				continue
 			case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -111,16 +113,16 @@ func (s *stack) takeTurns(ctx, bounded context.Context, p *place) (next *place, 
 			if len(p.beyond) == 0 {
 				over = 0
 			}
-		case bounded.Err() != nil:
 		case errors.Is(err, sqllock.ErrUnavailable):
-			away = overdue{err}
+			away, awayAt = overdue{err}, full
 			over++
+		case bounded.Err() != nil:
 		default:
 			return nil, full.l.explain(err)
 		}
 	}
 	if away != nil {
-		return nil, p.waitError(ctx, bounded, fmt.Errorf("%w: %w", away, bounded.Err()))
+		return awayAt, awayAt.waitError(ctx, bounded, fmt.Errorf("%w: %w", away, bounded.Err()))
 	}
 	return nil, p.waitError(ctx, bounded, bounded.Err())
 }
