@@ -7,7 +7,8 @@ import (
 
 // WithLimit gives each id a limit of its own, which is the result of limit for
 // it. More than the number of [AtMost] counts as that number. So let AtMost have
-// the highest limit that an id may get.
+// the highest limit that an id may get, and no more: each request also asks
+// about the places above its own limit. 1,024 of them are the most.
 //
 // limit is called for each request, in its goroutine. While the request waits,
 // limit is called again: every 100 ms, and when it had another result for

@@ -19,6 +19,9 @@ import (
 // groups, with an empty group, with a key in two groups, or with a key of
 // [Pair] it fails. The same key twice in one group counts once. The caller must
 // not change groups during the call, nor the keys of a slice that it uses again.
+// Slices of more than eight keys are compared with each other only when they
+// are new, so a key in two of them may go unnoticed later: it is never acquired
+// twice.
 //
 // The groups are tried in their order. Of two calls with the same groups in the
 // same order one goes on, so all callers should have one order. Which key of a
