@@ -7,20 +7,21 @@ import "slices"
 //
 // A request begins with a few candidates, like others. If a key of them is free
 // and too many keys beyond are held, it widens: it lines up for all keys of the
-// group, claims them, and requests them in one statement. That response decides
-// it, and all requests like it that were there before the statement was sent.
-// So a flood of rejections costs few statements.
+// group, claims all its candidates, and requests them in one statement. That
+// response decides it, and all requests like it that were there before the
+// statement was sent. So a flood of rejections costs few statements.
 //
 // Invariant: the request that claims a key is the first to come of its waiters
-// that claim all keys of a group. So a request that claims keys waits for
-// earlier ones only, and no two wait for each other.
+// that claim keys. Such a request claims the candidates of all its groups. So it
+// waits for earlier ones only, and no two wait for each other.
 
-// widenLocked makes all keys of group g candidates, and claims them.
+// widenLocked makes all keys of group g candidates. r claims them, and its other
+// candidates.
 func (t *keyTable) widenLocked(r *request, g int) {
 	group := &r.each.groups[g]
 	group.whole, group.width = true, len(group.keys)
-	for i, k := range r.states {
-		if k != nil && r.each.candidates[i].group == g {
+	for _, k := range r.states {
+		if k != nil {
 			k.claim(r)
 		}
 	}
@@ -43,7 +44,7 @@ func (t *keyTable) overLimitLocked(r *request, g int, states []*keyState, all bo
 			t.denyAlikeLocked(r, group, states)
 		}
 		t.denyGroupLocked(r, g)
-	case states[0].claimed == nil: // else the response to the one that claims decides r, or it is sent again
+	case states[0].claimed == nil, states[0].claimed == r: // else the response to the one that claims decides r, or it is sent again
 		t.widenLocked(r, g)
 	}
 }

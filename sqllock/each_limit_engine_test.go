@@ -176,3 +176,48 @@ func TestTryEachOverLimitBeforeTheCall(t *testing.T) {
 		}
 	})
 }
+
+// Two calls that are each over the limit of another group do not wait for each
+// other: both widen that group, and want the other one too.
+func TestTryEachOverLimitOfDifferentGroups(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		for _, key := range ids(91, 92, 93, 94) {
+			server.steal(key)
+		}
+		beyond := []int64{91, 92, 93, 94}
+		one, two := ids(1, 2, 3, 4, 5, 6), ids(11, 12, 13, 14, 15, 16)
+		limits := func(groups ...[]int64) context.Context {
+			return waiting.WithTerms(t.Context(), waiting.Terms{Beyond: groups})
+		}
+		hook, resume := hold(t)
+		server.session(0).hooks(hook, nil)
+		busy := beginTry(t.Context(), s, ID(99))
+		first := beginEach(limits(beyond, nil), s, one, two)
+		second := beginEach(limits(nil, beyond), s, one, two)
+		server.session(0).hooks(nil, nil)
+		resume()
+		for _, call := range []<-chan called{first, second} {
+			if got := returned(t, "TryEach", call); got.err != nil && !errors.Is(got.err, ErrHeld) {
+				t.Error(got.err)
+			}
+		}
+		mustUnlock(t, returned(t, "TryLock", busy).lock)
+	})
+}
+
+// While a key beyond a wide group is held, an admission looks at a few of the
+// group's keys still.
+func TestTryEachWideGroupWithOneBeyond(t *testing.T) {
+	simulate(t, func(t *testing.T, s *Session, server *fakeServer) {
+		var limit []Key
+		for i := range int64(100) {
+			limit = append(limit, ID(100+i))
+		}
+		server.steal(ID(91))
+		ctx := waiting.WithTerms(t.Context(), waiting.Terms{Beyond: [][]int64{{91}}})
+		got := returned(t, "TryEach", beginEach(ctx, s, limit))
+		if sent := server.session(0).sent(); got.err != nil || len(sent) != 1 || len(sent[0].Each[0].Keys) > fewCandidates {
+			t.Errorf("%v after %d statements", got.err, len(sent))
+		}
+	})
+}

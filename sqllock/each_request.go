@@ -15,7 +15,6 @@ func (t *keyTable) placeEachLocked(r *request) {
 		if len(group.keys) > narrowGroup {
 			group.pool = t.poolLocked(group.keys)
 			group.first = group.pool.next % len(group.keys)
-			group.width = group.pool.width
 			learnt = &group.pool.width
 		}
 		if !group.bounded() {
@@ -143,7 +142,7 @@ func (t *keyTable) considerLocked(r *request, g, place int, late bool) bool {
 	}
 	r.keys, r.states, r.each.candidates = append(r.keys, key), append(r.states, nil), append(r.each.candidates, candidate{g, place})
 	group.open++
-	if k = t.lineUpLocked(r, len(r.keys)-1, k); group.whole {
+	if k = t.lineUpLocked(r, len(r.keys)-1, k); r.each.claims() {
 		k.claim(r)
 	}
 	return true

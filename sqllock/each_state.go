@@ -59,6 +59,11 @@ func (e *eachRequest) forget(k *keyState) {
 	}
 }
 
+// claims reports whether the request claims its candidates.
+func (e *eachRequest) claims() bool {
+	return slices.ContainsFunc(e.groups, func(g eachGroup) bool { return g.whole })
+}
+
 // bounded reports whether keys beyond the group count.
 func (g *eachGroup) bounded() bool { return len(g.beyond) > 0 }
 

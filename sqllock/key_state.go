@@ -321,7 +321,7 @@ func (k *keyState) claim(r *request) {
 func (k *keyState) passClaim() {
 	k.claimed = nil
 	for _, r := range k.waiters {
-		if r.each != nil && r.each.groups[r.groupOf(k)].whole {
+		if r.each != nil && r.each.claims() {
 			k.claim(r)
 		}
 	}

@@ -203,6 +203,9 @@ func (sl *slot) failQueueLocked(err error) {
 				sl.s.denyKeyLocked(k, err)
 			}
 		}
+		if r.each != nil && r.each.complete() { // it has reserved all keys meanwhile, and needs no statement
+			t.sendEachLocked(r)
+		}
 	}
 	for _, k := range sl.releases {
 		if k.phase == releasing && sessionKeyOf(k).conn.slot == sl {
