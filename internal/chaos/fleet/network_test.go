@@ -37,7 +37,7 @@ func TestReleased(t *testing.T) {
 	if err := conn.QueryRowContext(t.Context(), "SELECT pg_backend_pid() FROM pg_advisory_lock(1)").Scan(&pid); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Released(t.Context(), pid, 50*time.Millisecond); !errors.Is(err, fleet.ErrTimeout) {
+	if err := f.Released(t.Context(), pid, time.Second); !errors.Is(err, fleet.ErrTimeout) {
 		t.Errorf("while there is a lock: %v", err)
 	}
 	ready := false
