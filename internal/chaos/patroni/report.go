@@ -18,7 +18,7 @@ import (
 // 99th percentile and the longest.
 var columns = []string{
 	"kind", "fault", "times", "locks lost", "told p50 / p99 / max", "granted again p50 / p99 / max", "not interrupted",
-	"overlaps", "commits lost", "writes fenced", "result",
+	"two primaries", "overlaps then", "other overlaps", "commits lost", "writes fenced", "result",
 }
 
 // A row is one line of the table: all faults of one kind.
@@ -44,6 +44,8 @@ func rowOf(results []*round.Result, number int) row {
 			all.Spared += o.Spared
 			all.Overlaps += o.Overlaps
 			all.Excused += o.Excused
+			all.News += o.News
+			all.Two = append(all.Two, o.Two...)
 			all.Longest = max(all.Longest, o.Longest)
 			all.Missing += o.Missing
 			all.Fenced += o.Fenced
@@ -54,12 +56,15 @@ func rowOf(results []*round.Result, number int) row {
 
 // cells is a line of the table.
 func (r row) cells(kind round.Kind) []string {
-	overlaps := strconv.Itoa(r.Overlaps)
-	if kind.Unfenced {
-		overlaps = fmt.Sprintf("%d where no guarantee holds", r.Excused)
+	two, then, others := "0", strconv.Itoa(r.Excused), strconv.Itoa(r.Overlaps)
+	if len(r.Two) > 0 {
+		two = fmt.Sprintf("%d times, longest %d ms", len(r.Two), slices.Max(r.Two).Milliseconds())
 	}
 	if r.Overlaps+r.Excused > 0 {
-		overlaps += fmt.Sprintf(" (longest %d ms)", r.Longest.Milliseconds())
+		then += fmt.Sprintf(" (longest %d ms)", r.Longest.Milliseconds())
+	}
+	if r.News > 0 {
+		others += fmt.Sprintf(", and %d until the news arrived", r.News)
 	}
 	result := "ok"
 	if r.stuck > 0 {
@@ -70,7 +75,7 @@ func (r row) cells(kind round.Kind) []string {
 	}
 	return []string{
 		strconv.Itoa(kind.Number), kind.Name, strconv.Itoa(r.times), strconv.Itoa(r.Lost), three(r.Told), three(r.Served),
-		fmt.Sprintf("%d of %d", r.Spared, r.Spared+len(r.Served)), overlaps, strconv.Itoa(r.Missing), strconv.Itoa(r.Fenced), result,
+		fmt.Sprintf("%d of %d", r.Spared, r.Spared+len(r.Served)), two, then, others, strconv.Itoa(r.Missing), strconv.Itoa(r.Fenced), result,
 	}
 }
 

@@ -88,6 +88,7 @@ func (c *Cluster) etcdArgs(n *Node) []string {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "new",
 		"--heartbeat-interval", "100", "--election-timeout", "1000", "--logger", "zap",
+		"--pre-vote", // without it a node that was cut off disturbs the others when it returns
 	}
 }
 

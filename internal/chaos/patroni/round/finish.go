@@ -13,6 +13,7 @@ import (
 	"github.com/latchkey-go/latchkey/internal/chaos/fleet"
 	"github.com/latchkey-go/latchkey/internal/chaos/history"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/cluster"
+	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
 	"github.com/latchkey-go/latchkey/internal/chaos/worker"
 )
 
@@ -104,15 +105,16 @@ func (r *run) check() error {
 	}
 	all := r.result.Outcomes
 	measure(all, events)
-	report := check.Sweep(events, check.WithExcuse(unguarded(all)))
-	overlaps(all, report)
+	w := windowsOf(r.seen)
+	report := check.Sweep(events, check.WithExcuse(w.excuse))
+	overlaps(all, report, w)
 	r.result.Operations, r.result.Contended, r.result.Locks = report.Operations, report.Contended, report.Locks
 	r.result.Fenced = report.Writes[history.Fenced]
 	err = report.Err()
 	if !r.stuck() {
 		rows := r.result.writes
 		r.result.Stored = len(rows)
-		without, lost := missing(all, events, rows, r.Cluster.Synchronous)
+		without, lost := missing(all, events, rows, r.Orders.Cluster.Synchronous)
 		if lost > 0 {
 			r.violated("%d writes were acknowledged and are not stored, and no fault may have lost them", lost)
 			err = errors.Join(err, check.Tokens(rows))
@@ -146,8 +148,21 @@ func (r *run) read() (events []history.Event, err error) {
 	return events, nil
 }
 
-// save adds the faults to the histories.
+// save adds the faults to the histories, the writes that are stored, and the
+// servers' logs.
 func (r *run) save(all []Outcome) error {
+	for name, what := range map[string]any{"stored.json": r.result.writes, "primaries.json": r.seen} {
+		text, err := json.Marshal(what)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(r.Dir, name), text, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := copyLogs(filepath.Join(r.Dir, "logs"), sandbox.Dir); err != nil {
+		return err
+	}
 	file, err := os.Create(filepath.Join(r.Dir, "faults.jsonl"))
 	if err != nil {
 		return err
@@ -157,4 +172,21 @@ func (r *run) save(all []Outcome) error {
 		err = errors.Join(err, out.Encode(history.Event{Fault: &history.Fault{Row: o.Row, Name: kindOf(o.Row).Name, Begin: o.Begin, End: o.End}}))
 	}
 	return errors.Join(err, file.Close())
+}
+
+// copyLogs copies the log of each server of each host below from, as
+// to/host-server.log.
+func copyLogs(to, from string) error {
+	logs, err := filepath.Glob(filepath.Join(from, "*", "*.log"))
+	if err == nil {
+		err = os.MkdirAll(to, 0o700)
+	}
+	for _, name := range logs {
+		text, e := os.ReadFile(name)
+		if e == nil {
+			e = os.WriteFile(filepath.Join(to, filepath.Base(filepath.Dir(name))+"-"+filepath.Base(name)), text, 0o600)
+		}
+		err = errors.Join(err, e)
+	}
+	return err
 }

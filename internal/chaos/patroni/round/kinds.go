@@ -21,10 +21,6 @@ type Kind struct {
 	// synchronous.
 	Loses bool
 
-	// Unfenced: the old primary goes on beside the new one, so that locks have no
-	// guarantee. The fence has.
-	Unfenced bool
-
 	// inject makes the fault and mends it.
 	inject func(ctx context.Context, r *run, o *Outcome) error
 }
@@ -38,7 +34,7 @@ var Kinds = []Kind{
 	{Number: 5, Name: "leader cut off, together with some clients", Loses: true, inject: partition},
 	{Number: 6, Name: "etcd's leader killed", inject: killEtcd},
 	{Number: 7, Name: "etcd without a quorum", inject: killQuorum},
-	{Number: 8, Name: "leader's Patroni frozen longer than the ttl", Loses: true, Unfenced: true, inject: freezePatroni},
+	{Number: 8, Name: "leader's Patroni frozen longer than the ttl", Loses: true, inject: freezePatroni},
 }
 
 // kindOf returns the kind with a number.

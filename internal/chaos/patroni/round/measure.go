@@ -47,8 +47,12 @@ func measure(all []Outcome, events []history.Event) {
 		if h.Told == 0 {
 			continue
 		}
-		if o := at(all, h.Told); o != nil {
-			o.Lost++
+		o := at(all, h.Told)
+		if o == nil {
+			continue
+		}
+		o.Lost++
+		if h.From <= o.Begin {
 			o.Told = append(o.Told, time.Duration(h.Told-o.Begin))
 		}
 	}
@@ -72,7 +76,7 @@ func (o *Outcome) served(moments []history.Moment) {
 		if m <= o.Begin {
 			continue
 		}
-		if last > o.Settled {
+		if m > o.Settled { // by then each process had been granted one
 			break
 		}
 		if m-last > longest {
@@ -87,8 +91,9 @@ func (o *Outcome) served(moments []history.Moment) {
 	o.Served = append(o.Served, time.Duration(end-o.Begin))
 }
 
-// overlaps adds the overlaps of a report.
-func overlaps(all []Outcome, r *check.Report) {
+// overlaps adds the overlaps of a report, and for how long there were two
+// primaries.
+func overlaps(all []Outcome, r *check.Report, w *windows) {
 	for _, v := range r.Overlaps {
 		if o := at(all, v.From); o != nil {
 			o.Overlaps++
@@ -96,25 +101,21 @@ func overlaps(all []Outcome, r *check.Report) {
 		}
 	}
 	for _, v := range r.Excused {
-		if o := at(all, v.From); o != nil {
+		o := at(all, v.From)
+		switch {
+		case o == nil:
+		case w.inSplit(v.From):
 			o.Excused++
 			o.Longest = max(o.Longest, time.Duration(v.To-v.From))
+		default:
+			o.News++
 		}
 	}
-}
-
-// unguarded returns the excuse for locks beside two primaries: one of them was
-// valid during a fault of such a kind.
-func unguarded(all []Outcome) func(a, b check.Grant) bool {
-	during := func(g check.Grant) bool {
-		for _, o := range all {
-			if kindOf(o.Row).Unfenced && g.From <= o.Settled && max(g.From, g.Valid, g.Told) >= o.Begin {
-				return true
-			}
+	for _, s := range w.split {
+		if o := at(all, s.from); o != nil {
+			o.Two = append(o.Two, time.Duration(s.to-s.from))
 		}
-		return false
 	}
-	return func(a, b check.Grant) bool { return during(a) && during(b) }
 }
 
 // missing finds the writes that were acknowledged and are not stored, and adds

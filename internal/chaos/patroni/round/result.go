@@ -33,12 +33,14 @@ type Outcome struct {
 	Stuck   string         // why that did not come; the round ended
 
 	Lost     int             // locks
-	Told     []time.Duration // from Begin until their holders were told
+	Told     []time.Duration // from Begin until the holders of those held then were told
 	Served   []time.Duration // from Begin until a process that was interrupted was granted locks again
 	Spared   int             // processes that were not interrupted
 	Overlaps int             // of two locks of a key
 	Longest  time.Duration   // of these
-	Excused  int             // more of them, where locks have no guarantee
+	Excused  int             // more of them, while two nodes accepted writes
+	News     int             // more of them, while a server ended its sessions
+	Two      []time.Duration // for which two nodes accepted writes
 	Missing  int             // writes that were acknowledged and are not stored
 	Fenced   int             // writes that the fence refused
 }

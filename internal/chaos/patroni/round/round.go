@@ -63,6 +63,7 @@ type run struct {
 	out     io.Writer
 	began   time.Time
 	result  *Result
+	seen    []cluster.Writable
 }
 
 // Run carries out a round, in a sandbox, and writes its Result. The error says
@@ -76,8 +77,13 @@ func Run(o Orders) error {
 	err := r.setUp(ctx)
 	if err == nil {
 		r.say("the cluster is up, and %d processes serve", len(r.workers))
+		watching, stop := context.WithCancel(ctx)
+		primaries, done := r.cluster.Watch(watching)
 		r.inject(ctx)
 		err = r.finish(ctx)
+		stop()
+		<-done
+		r.seen = primaries.Seen()
 	}
 	for _, w := range r.workers {
 		err = errors.Join(err, w.Kill())
