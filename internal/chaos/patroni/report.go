@@ -48,6 +48,7 @@ func rowOf(results []*round.Result, number int) row {
 			all.Two = append(all.Two, o.Two...)
 			all.Longest = max(all.Longest, o.Longest)
 			all.Missing += o.Missing
+			all.Reinitialized += o.Reinitialized
 			all.Fenced += o.Fenced
 		}
 	}
@@ -67,6 +68,9 @@ func (r row) cells(kind round.Kind) []string {
 		others += fmt.Sprintf(", and %d until the news arrived", r.News)
 	}
 	result := "ok"
+	if r.Reinitialized > 0 {
+		result += fmt.Sprintf("; %d standbys made anew by hand", r.Reinitialized)
+	}
 	if r.stuck > 0 {
 		result = fmt.Sprintf("%d stuck", r.stuck)
 	}

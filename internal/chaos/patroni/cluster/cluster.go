@@ -24,6 +24,8 @@ type Cluster struct {
 	Settings
 	Nodes []*Node
 
+	Reinitialized int // standbys that did not find their way back alone
+
 	postgresDir string
 	account     *syscall.Credential
 }

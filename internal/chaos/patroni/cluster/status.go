@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -59,21 +60,22 @@ func (m member) lag() float64 {
 	return -1
 }
 
+// leads reports whether m is a primary at work.
+func (m member) leads() bool { return m.Role == "leader" && m.State == "running" }
+
+// follows reports whether m is a standby that follows the leader closely.
+func follows(m member, members []member) bool {
+	running := m.State == "running" || m.State == "streaming"
+	return (m.Role == "replica" || m.Role == "sync_standby") && running && m.lag() >= 0 && m.lag() < 1<<20 &&
+		slices.ContainsFunc(members, func(l member) bool { return l.leads() && l.Timeline == m.Timeline })
+}
+
 // whole reports whether all n nodes run and follow one leader closely. In
 // synchronous mode one of them must be a synchronous standby.
 func whole(members []member, n int, synchronous bool) bool {
-	leader, standbys, synced := -1, 0, false
-	for i, m := range members {
-		if m.Role == "leader" && m.State == "running" {
-			leader = i
-		}
-	}
-	if leader < 0 {
-		return false
-	}
+	standbys, synced := 0, false
 	for _, m := range members {
-		running := m.State == "running" || m.State == "streaming"
-		if (m.Role == "replica" || m.Role == "sync_standby") && running && m.Timeline == members[leader].Timeline && m.lag() >= 0 && m.lag() < 1<<20 {
+		if follows(m, members) {
 			standbys++
 			synced = synced || m.Role == "sync_standby"
 		}
@@ -81,9 +83,16 @@ func whole(members []member, n int, synchronous bool) bool {
 	return standbys == n-1 && len(members) == n && (synced || !synchronous)
 }
 
-// Whole waits until all nodes serve: Patroni, PostgreSQL and etcd.
+// patience is how long a standby may take to follow the leader, before it is
+// made anew.
+const patience = 30 * time.Second
+
+// Whole waits until all nodes serve: Patroni, PostgreSQL and etcd. A standby that
+// does not find its way back alone is made anew, as an operator does it: Patroni
+// may overlook that it has to be rewound.
 func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 	var last string
+	patient := time.Now().Add(patience)
 	err := poll(ctx, d, "the cluster to be whole", func(ctx context.Context) bool {
 		for _, n := range c.Nodes {
 			if s, err := n.etcdStatus(ctx); err != nil || s.Leader == "" || s.Leader == "0" {
@@ -103,6 +112,10 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 		}
 		last = fmt.Sprintf("%+v", cluster.Members)
 		if !whole(cluster.Members, len(c.Nodes), c.Synchronous) {
+			if time.Now().After(patient) {
+				patient = time.Now().Add(patience)
+				c.reinitialize(ctx, cluster.Members)
+			}
 			return false
 		}
 		for _, n := range c.Nodes { // the table in etcd may be older than the node's end
@@ -117,6 +130,20 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("%w; last seen: %s", err, last)
 	}
 	return nil
+}
+
+// reinitialize has Patroni make the standbys anew that do not follow the leader.
+// An error shows by their not following later either.
+func (c *Cluster) reinitialize(ctx context.Context, members []member) {
+	for _, m := range members {
+		for _, n := range c.Nodes {
+			if n.Host.Name == m.Name && m.Role != "leader" && !follows(m, members) {
+				if status, err := call(ctx, http.MethodPost, n.patroniURL("/reinitialize"), object{"force": true}, nil); err == nil && status == http.StatusOK {
+					c.Reinitialized++
+				}
+			}
+		}
+	}
 }
 
 // IsPrimary reports whether Patroni on n says that n is the primary.

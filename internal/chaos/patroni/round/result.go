@@ -26,11 +26,13 @@ type Result struct {
 
 // An Outcome is one fault with what it has done.
 type Outcome struct {
-	Row     int
-	Begin   history.Moment
-	End     history.Moment // when it was mended
-	Settled history.Moment // when each process served and the cluster was whole
-	Stuck   string         // why that did not come; the round ended
+	Row           int
+	Begin         history.Moment
+	End           history.Moment // when it was mended
+	Settled       history.Moment // when each process served and the cluster was whole
+	Reinitialized int            // standbys that Patroni did not rewind by itself
+
+	Stuck string // why that did not come; the round ended
 
 	Lost     int             // locks
 	Told     []time.Duration // from Begin until the holders of those held then were told

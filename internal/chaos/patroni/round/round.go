@@ -219,7 +219,9 @@ func (r *run) inject(ctx context.Context) {
 			outcome.End = history.Now()
 		}
 		if err == nil {
+			before := r.cluster.Reinitialized
 			err = errors.Join(r.serving(ctx), r.cluster.Whole(ctx, r.limit()))
+			outcome.Reinitialized = r.cluster.Reinitialized - before
 		}
 		outcome.Settled = history.Now()
 		if err != nil {
