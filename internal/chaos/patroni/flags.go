@@ -47,6 +47,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.DurationVar(&o.settings.LoopWait, "loop", time.Second, "Patroni's loop_wait")
 	flags.DurationVar(&o.settings.RetryTimeout, "retry", 2*time.Second, "Patroni's retry_timeout")
 	flags.BoolVar(&o.settings.Synchronous, "synchronous", false, "Patroni's synchronous_mode")
+	flags.BoolVar(&o.settings.PreVote, "pre-vote", true, "etcd's pre-vote")
 	flags.IntVar(&o.callers, "callers", 4, "in each of four processes")
 	flags.IntVar(&o.keys, "keys", 12, "that they want")
 	if err := flags.Parse(args); err != nil {

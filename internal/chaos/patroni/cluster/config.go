@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Settings are Patroni's timers and its mode.
+// Settings are those of Patroni and etcd.
 type Settings struct {
 	TTL          time.Duration // of the leader's key
 	LoopWait     time.Duration
 	RetryTimeout time.Duration
 	Synchronous  bool // synchronous_mode
+	PreVote      bool // etcd's
 }
 
 // The ports.
@@ -88,7 +89,7 @@ func (c *Cluster) etcdArgs(n *Node) []string {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "new",
 		"--heartbeat-interval", "100", "--election-timeout", "1000", "--logger", "zap",
-		"--pre-vote", // without it a node that was cut off disturbs the others when it returns
+		fmt.Sprintf("--pre-vote=%t", c.PreVote), // without it a node that was cut off disturbs the others when it returns
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package cluster is a PostgreSQL cluster under Patroni: on each node etcd,
-// Patroni and PostgreSQL, and a HAProxy beside one client.
+// Patroni and PostgreSQL, and a HAProxy next to one client.
 package cluster
 
 import (

@@ -206,7 +206,7 @@ func (c *Cluster) Switchover(ctx context.Context, from, to *Node) error {
 	return err
 }
 
-// An etcdStatus is what a member of etcd says of itself.
+// An etcdStatus is what a member of etcd reports.
 type etcdStatus struct {
 	Header struct {
 		Member string `json:"member_id"`

@@ -1,7 +1,7 @@
 // Package network is a small network of hosts in a sandbox. Each host is a
 // network namespace with one card. The cards are plugged into a switch, to which
-// this process is connected, too. A second switch stands beside it: hosts that
-// are plugged in there see each other, and no other host.
+// this process is connected, too. There is a second switch: hosts that are
+// plugged in there see each other, and no other host.
 package network
 
 import (

@@ -145,8 +145,8 @@ func missing(all []Outcome, events []history.Event, rows []check.Stored, synchro
 	return without, lost
 }
 
-// loser returns the fault that may have lost a commit acknowledged at m: the
-// next one if it came at once and may lose commits, or the last one.
+// loser returns the fault that may have lost a commit acknowledged at m. It is
+// the next one if that came at once and may lose commits, or the last one.
 func loser(all []Outcome, m history.Moment) *Outcome {
 	i := sort.Search(len(all), func(i int) bool { return all[i].Begin > m })
 	if i < len(all) && all[i].Begin-m <= behind && kindOf(all[i].Row).Loses {

@@ -45,8 +45,8 @@ func (o *Orders) Limit() time.Duration {
 	return 5*time.Minute + time.Duration(len(o.Rows))*2*o.limit()
 }
 
-// The hosts. The clients of the first go through HAProxy, which runs beside
-// them. Those of the second have a DSN with all nodes.
+// The hosts. The clients of the first go through HAProxy, which runs on
+// the same host. Those of the second have a DSN with all nodes.
 var (
 	nodeNames   = []string{"node1", "node2", "node3"}
 	clientNames = []string{"proxied", "direct"}

@@ -1,8 +1,8 @@
 // Package sandbox runs this program once more, in process, mount and network
 // namespaces of its own. Nothing that happens there shows outside, and nothing
-// is left of it: the kernel ends every process of the namespace with its first
-// one, and removes the mounts and networks after them. A kill at any moment has
-// the same effect.
+// is left of it. The kernel ends every process of the namespace with its first
+// one, and then removes the mounts and networks. A kill at any moment has the
+// same effect.
 package sandbox
 
 import (
