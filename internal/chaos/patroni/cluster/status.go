@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,12 +125,26 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 				return false
 			}
 		}
-		return true
+		streaming, err := c.streaming(ctx, leader)
+		last = fmt.Sprintf("%d standbys stream from %s: %v", streaming, leader.Host.Name, err)
+		return err == nil && streaming == len(c.Nodes)-1
 	})
 	if err != nil {
 		return fmt.Errorf("%w; last seen: %s", err, last)
 	}
 	return nil
+}
+
+// streaming returns how many standbys receive what leader writes. Patroni's own
+// figures are a few seconds old.
+func (c *Cluster) streaming(ctx context.Context, leader *Node) (n int, err error) {
+	db, err := c.Open(leader, "postgres")
+	if err != nil {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_replication
+		WHERE state = 'streaming' AND pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn) < 65536`).Scan(&n)
+	return n, errors.Join(err, db.Close())
 }
 
 // reinitialize has Patroni make the standbys anew that do not follow the leader.
