@@ -12,6 +12,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/network"
 	"github.com/latchkey-go/latchkey/internal/chaos/patroni/sandbox"
+	"github.com/latchkey-go/latchkey/internal/subprocess"
 )
 
 type orders struct {
@@ -21,6 +22,7 @@ type orders struct {
 
 func TestMain(m *testing.M) {
 	sandbox.Main(inside)
+	subprocess.Main("parent", func(ctx context.Context, o orders) error { return sandbox.Run(ctx, o, os.Stderr, os.Stderr) })
 	os.Exit(m.Run())
 }
 
@@ -67,7 +69,7 @@ func inside(o orders) error {
 		return err
 	}
 	if o.Hang {
-		select {}
+		time.Sleep(time.Hour) // not for ever: the runtime would call that a deadlock
 	}
 	return errors.New("on purpose")
 }
@@ -115,32 +117,52 @@ mended: left reaches third`
 	nothingLeft(t)
 }
 
-// Nothing outlives a sandbox that is killed.
+// Nothing outlives a sandbox that is killed, or whose parent is.
 func TestKilled(t *testing.T) {
 	needRoot(t)
-	file := filepath.Join(t.TempDir(), "result")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	killed := errors.New("killed")
-	go func() {
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if _, err := os.Stat(file); err == nil {
-				break
+	for _, victim := range []string{"sandbox", "parent"} {
+		t.Run(victim, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "result")
+			if victim == "sandbox" {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				killed := errors.New("killed")
+				go func() {
+					defer cancel(killed)
+					wrote(file)
+				}()
+				if err := sandbox.Run(ctx, orders{File: file, Hang: true}, os.Stderr, os.Stderr); !errors.Is(err, killed) {
+					t.Errorf("it ends with %v", err)
+				}
+			} else {
+				p, err := subprocess.Start("parent", orders{File: file, Hang: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				wrote(file)
+				if err := p.Kill(); err != nil {
+					t.Fatal(err)
+				}
 			}
+			if _, err := os.Stat(file); err != nil {
+				t.Fatal("it did nothing before it was killed")
+			}
+			for deadline := time.Now().Add(time.Minute); running(t, file); time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("a program of the sandbox goes on")
+				}
+			}
+			nothingLeft(t)
+		})
+	}
+}
+
+// wrote waits until the file is there, for a minute at most.
+func wrote(file string) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return
 		}
-		cancel(killed)
-	}()
-	if err := sandbox.Run(ctx, orders{File: file, Hang: true}, os.Stderr, os.Stderr); !errors.Is(err, killed) {
-		t.Errorf("it ends with %v", err)
 	}
-	if _, err := os.Stat(file); err != nil {
-		t.Fatal("it did nothing before it was killed")
-	}
-	for deadline := time.Now().Add(time.Minute); running(t, file); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a program of the sandbox goes on")
-		}
-	}
-	nothingLeft(t)
 }
 
 // running reports whether a process has the file in its arguments.
