@@ -86,14 +86,14 @@ func whole(members []member, n int, synchronous bool) bool {
 
 // patience is how long a standby may take to follow the leader, before it is
 // made anew.
-const patience = 30 * time.Second
+func (c *Cluster) patience() time.Duration { return 25*time.Second + 5*c.LoopWait }
 
 // Whole waits until all nodes serve: Patroni, PostgreSQL and etcd. A standby that
 // does not find its way back alone is made anew, as an operator does it: Patroni
 // may overlook that it has to be rewound.
 func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 	var last string
-	patient := time.Now().Add(patience)
+	patient := time.Now().Add(c.patience())
 	err := poll(ctx, d, "the cluster to be whole", func(ctx context.Context) bool {
 		for _, n := range c.Nodes {
 			if s, err := n.etcdStatus(ctx); err != nil || s.Leader == "" || s.Leader == "0" {
@@ -114,7 +114,7 @@ func (c *Cluster) Whole(ctx context.Context, d time.Duration) error {
 		last = fmt.Sprintf("%+v", cluster.Members)
 		if !whole(cluster.Members, len(c.Nodes), c.Synchronous) {
 			if time.Now().After(patient) {
-				patient = time.Now().Add(patience)
+				patient = time.Now().Add(c.patience())
 				c.reinitialize(ctx, cluster.Members)
 			}
 			return false
