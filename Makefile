@@ -9,7 +9,7 @@ HOURS    ?= 1
 
 # Nested modules with tests of their own, if they exist.
 MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod, \
-	internal/databases internal/bench internal/browser internal/chaos \
+	internal/databases internal/gomysqlserver internal/bench internal/browser internal/chaos \
 	sqllock/cmd/latchkey sqllock/pgxlatchkey \
 	ratelimit/otellatchkey ratelimit/promlatchkey \
 	grpcmw/connectmw \

@@ -36,7 +36,7 @@ func mysqlExclusion(ctx context.Context, s *subject) Result {
 	}
 	// Open has accepted the server of a Session, perhaps by WithDialect.
 	accepted := slices.ContainsFunc(s.sessions, func(session *sqllock.Session) bool { return session.Dialect() == sqllock.MySQL })
-	if err := (mysql.Dialect{Named: accepted}).Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout}); err != nil {
+	if err := (mysql.Dialect{Named: accepted}).Prove(ctx, s.db, dialect.Settings{Proof: proofTimeout, Lease: s.lease, StatementTimeout: s.lease}); err != nil {
 		return failed(err)
 	}
 	var version string
