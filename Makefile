@@ -6,6 +6,7 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 COUNT    ?= 1
 HOURS    ?= 1
+SLICE    ?= 1/1
 
 # Nested modules with tests of their own, if they exist.
 MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod, \
@@ -72,8 +73,8 @@ freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes proce
 chaos-soak: deps ## run the fault campaign for HOURS (1), and write its table into docs/safety.md
 	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -mixed 4 -table ../../docs/safety.md
 
-mutants: deps ## plant each known bug in a copy of the tree, and check that only then a test fails (up to an hour)
-	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -v -run 'TestMutants|TestWithoutMutants' -mutants
+mutants: deps ## plant each known bug in a copy of the tree, check that only then a test fails, and write docs/planted-bugs.md (SLICE=1/8: a part)
+	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -v -run 'TestMutants|TestWithoutMutants' -mutants -page -slice $(SLICE)
 
 repro-%: deps ## plant the known bug of this name in internal/chaos/mutants, and show which test catches it
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 30m -v -run '^TestMutants$$/^$*$$' -mutants
