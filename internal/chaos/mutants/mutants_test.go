@@ -174,36 +174,6 @@ func excerpt(output string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestWithoutMutants sees that what is to notice bugs is silent when there are none:
-// what fails in any case would catch everything.
-func TestWithoutMutants(t *testing.T) {
-	if !*all {
-		t.Skip("only with -mutants: it runs all that the gate runs")
-	}
-	bench := newBench(t)
-	seen := map[string]bool{}
-	for _, m := range sliced(t, load(t)) {
-		for _, c := range []Command{m.Catch, m.Campaign} {
-			if len(c.Words) == 0 || seen[c.String()] {
-				continue
-			}
-			seen[c.String()] = true
-			t.Run(m.Name, func(t *testing.T) {
-				t.Parallel()
-				silent(t, bench, c)
-			})
-		}
-	}
-}
-
-// silent checks that c finds no fault with the tree.
-func silent(t *testing.T, bench *Bench, c Command) {
-	t.Log(c)
-	if o, err := bench.Without(t.Context(), c); err != nil || o.Caught {
-		t.Errorf("it finds fault, and there is no bug: %v\n%s", err, o.Output)
-	}
-}
-
 func load(t *testing.T) []Mutant {
 	t.Helper()
 	mutants, err := Load(".")
