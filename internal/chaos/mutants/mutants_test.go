@@ -45,7 +45,7 @@ func TestMutants(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			planted++
 			t.Parallel()
-			done.note(m.Name, plant(t, bench, m))
+			done.note(t, m.Name, plant(t, bench, m))
 		})
 	}
 	if planted == 0 { // go test passes when nothing is of the name
@@ -85,34 +85,34 @@ func newBench(t *testing.T) *Bench {
 
 // doneTimes are the times for the page.
 type doneTimes struct {
-	mu    sync.Mutex // protects times
-	times map[string]Times
+	page    *Page
+	mutants []Mutant
+	mu      sync.Mutex // protects times, and the file of the page
+	times   map[string]Times
 }
 
-// newTimes returns the times on the page. When the test and its subtests have
-// ended, it writes the page, if that is wanted.
+// newTimes returns the times on the page.
 func newTimes(t *testing.T, mutants []Mutant) *doneTimes {
 	t.Helper()
 	p, err := OpenPage(pageName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &doneTimes{times: p.Times()}
-	t.Cleanup(func() {
-		if !*page {
-			return
-		}
-		if err := p.Write(mutants, d.times); err != nil {
-			t.Error(err)
-		}
-	})
-	return d
+	return &doneTimes{page: p, mutants: mutants, times: p.Times()}
 }
 
-func (d *doneTimes) note(name string, times Times) {
+// note notes the times of a mutant. If that is wanted, it writes the page, so that
+// a run that is broken off has written what it knows.
+func (d *doneTimes) note(t *testing.T, name string, times Times) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.times[name] = times
+	if !*page {
+		return
+	}
+	if err := d.page.Write(d.mutants, d.times); err != nil {
+		t.Error(err)
+	}
 }
 
 // plant checks that m is caught by all that should, and returns in which time.
