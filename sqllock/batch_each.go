@@ -43,11 +43,11 @@ func (c *connection) prepareEachLocked(r *request, fits *int, room int, set *int
 			denied = beyond
 		}
 	}
-	if denied != nil {
-		s.denyKeyLocked(b.eachStates[states], denied)
-	}
 	if !added || postpone || denied != nil {
 		b.cutEach(parts, states)
+		if denied != nil { // of r alone: there may be room for others that want its keys
+			s.table.decideLocked(r, nil, denied)
+		}
 		return postpone
 	}
 	*fits -= len(b.eachStates) - states + probes

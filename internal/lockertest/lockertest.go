@@ -192,8 +192,8 @@ func thousandRounds(t *testing.T, fleet Fleet) {
 }
 
 func unlock(t *testing.T, fleet Fleet) {
-	a := fleet.New(t)
-	lock := try(t, a, newKey(t))
+	a, key := fleet.New(t), newKey(t)
+	lock := try(t, a, key)
 	var results [8]error
 	done := make(chan struct{})
 	for i := range results {
@@ -213,6 +213,12 @@ func unlock(t *testing.T, fleet Fleet) {
 	if err := lock.Unlock(); err != nil {
 		t.Errorf("Unlock again: %v", err)
 	}
+	next := try(t, a, key)
+	if err := lock.Unlock(); err != nil {
+		t.Errorf("Unlock while the next caller holds the key: %v", err)
+	}
+	reject(t, a, key)
+	release(t, next)
 	if err := lock.Err(); !errors.Is(err, sqllock.ErrReleased) {
 		t.Errorf("Err after Unlock: %v, want ErrReleased", err)
 	}

@@ -17,14 +17,18 @@ import (
 // how it is caught:
 //
 //	The deadline is counted from the reply, not from the send.
+//	from: riverqueue/river #1213
 //	caught by: go test ./internal/simulation -run TestSimulation
 //	dir: internal/chaos
 //	campaign: go run . -rows 2,4,5 -faults 3
 //
-// The line "campaign:" is there if the campaign sees the bug as well.
+// The line "from:" is there if another project has made the same mistake: its
+// repository, and the number of the issue or pull request. The line "campaign:"
+// is there if the campaign sees the bug as well.
 type Mutant struct {
 	Name     string // the patch's file name, without its ending
 	Wrong    string // what is wrong, for people
+	From     string // where another project has made the mistake; may be empty
 	Catch    Command
 	Campaign Command // none if it has no words
 	patch    string
@@ -82,6 +86,8 @@ func parse(text string) (m Mutant, err error) {
 		}
 		if command, ok := strings.CutPrefix(line, "caught by: "); ok {
 			m.Catch.Words = strings.Fields(command)
+		} else if from, ok := strings.CutPrefix(line, "from: "); ok {
+			m.From = from
 		} else if dir, ok := strings.CutPrefix(line, "dir: "); ok {
 			m.Catch.Dir = dir
 		} else if command, ok := strings.CutPrefix(line, "campaign: "); ok {

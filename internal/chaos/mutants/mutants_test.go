@@ -2,42 +2,123 @@ package mutants
 
 import (
 	"flag"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-var all = flag.Bool("mutants", false, "plant every mutant and see that it is caught, or run the same without: up to an hour")
+var (
+	all   = flag.Bool("mutants", false, "plant every mutant and see that it is caught, or run the same without")
+	slice = flag.String("slice", "1/1", "with -mutants: only the `i/n`th part of all")
+	page  = flag.Bool("page", false, "write docs/planted-bugs.md, with the times of what was planted")
+	trees = flag.Int("trees", 2, "how many tests run at the same time")
+)
 
-const root = "../../.."
+const (
+	root     = "../../.."
+	pageName = root + "/docs/planted-bugs.md"
+)
 
 // TestMutants is the gate: what catches bugs must catch these. One of them:
 //
 //	go test ./mutants -run 'TestMutants/^watch-is-deaf$' -v -mutants
 func TestMutants(t *testing.T) {
 	mutants := load(t)
-	if len(mutants) < 75 {
-		t.Errorf("%d mutants, want 75 at least", len(mutants))
+	taken := 0
+	for _, m := range mutants {
+		if m.From != "" {
+			taken++
+		}
+	}
+	if len(mutants) < 90 || taken < 20 {
+		t.Errorf("%d mutants, %d of them from other projects; want 90 and 20 at least", len(mutants), taken)
 	}
 	if !*all { // as in CI: the other tests here see that every patch can be read and applies
 		t.Skip("-mutants plants them; here they were only read")
 	}
+	part := sliced(t, mutants)
+	bench, done := newBench(t), newTimes(t, mutants)
 	planted := 0
-	for _, m := range mutants {
+	for _, m := range part {
 		t.Run(m.Name, func(t *testing.T) {
 			planted++
-			plant(t, m)
+			t.Parallel()
+			done.note(t, m.Name, plant(t, bench, m))
 		})
 	}
 	if planted == 0 { // go test passes when nothing is of the name
-		t.Fatalf("there is no such mutant, but there are\n\t%s", strings.Join(names(mutants), "\n\t"))
+		t.Fatalf("there is no such mutant, but there are\n\t%s", strings.Join(names(part), "\n\t"))
 	}
 }
 
-// plant checks that m is caught by all that should.
-func plant(t *testing.T, m Mutant) {
+// sliced returns the part of all that the flag names.
+func sliced[E any](t *testing.T, all []E) (part []E) {
+	t.Helper()
+	var i, n int
+	if _, err := fmt.Sscanf(*slice, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
+		t.Fatalf("-slice %s: want i/n", *slice)
+	}
+	for at, e := range all {
+		if at%n == i-1 {
+			part = append(part, e)
+		}
+	}
+	return part
+}
+
+// newBench returns a Bench with trees in the user's cache.
+func newBench(t *testing.T) *Bench {
+	t.Helper()
+	var dirs []string
+	for range *trees {
+		p, err := openPlace()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.close() })
+		dirs = append(dirs, p.dir)
+	}
+	return NewBench(root, dirs...)
+}
+
+// doneTimes are the times for the page.
+type doneTimes struct {
+	page    *Page
+	mutants []Mutant
+	mu      sync.Mutex // protects times, and the file of the page
+	times   map[string]Times
+}
+
+// newTimes returns the times on the page.
+func newTimes(t *testing.T, mutants []Mutant) *doneTimes {
+	t.Helper()
+	p, err := OpenPage(pageName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &doneTimes{page: p, mutants: mutants, times: p.Times()}
+}
+
+// note notes the times of a mutant. If that is wanted, it writes the page, so that
+// a run that is broken off has written what it knows.
+func (d *doneTimes) note(t *testing.T, name string, times Times) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.times[name] = times
+	if !*page {
+		return
+	}
+	if err := d.page.Write(d.mutants, d.times); err != nil {
+		t.Error(err)
+	}
+}
+
+// plant checks that m is caught by all that should, and returns in which time.
+func plant(t *testing.T, bench *Bench, m Mutant) Times {
 	t.Log(m.Wrong)
-	result, err := m.Try(t.Context(), root, t.TempDir())
+	result, err := bench.Try(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +126,33 @@ func plant(t *testing.T, m Mutant) {
 	if len(m.Campaign.Words) > 0 {
 		report(t, m.Campaign, result.Campaign)
 	}
+	return Times{result.Test.Took, result.Campaign.Took}
+}
+
+// TestPage sees that the page has the bugs of this folder, with their texts. If
+// it has not, write it again:
+//
+//	go test ./mutants -run TestPage -page
+func TestPage(t *testing.T) {
+	mutants := load(t)
+	p, err := OpenPage(pageName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *page && !*all {
+		if err := p.Write(mutants, p.Times()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !p.Matches(mutants) {
+		t.Error("docs/planted-bugs.md is not about these patches: cd internal/chaos && go test ./mutants -run TestPage -page")
+	}
 }
 
 func report(t *testing.T, c Command, o Outcome) {
 	t.Helper()
 	if o.Caught {
-		t.Logf("caught by %v\n%s", c, excerpt(o.Output))
+		t.Logf("caught by %v in %.1f s\n%s", c, o.Took.Seconds(), excerpt(o.Output))
 	} else {
 		t.Errorf("survived %v\n%s", c, o.Output)
 	}
@@ -70,40 +172,6 @@ func excerpt(output string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
-}
-
-// TestWithoutMutants sees that what is to notice bugs is silent when there are none:
-// what fails in any case would catch everything.
-func TestWithoutMutants(t *testing.T) {
-	if !*all {
-		t.Skip("only with -mutants: it runs all that the gate runs")
-	}
-	copied := t.TempDir()
-	if err := copyTree(root, copied); err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for _, m := range load(t) {
-		for _, c := range []Command{m.Catch, m.Campaign} {
-			if len(c.Words) == 0 || seen[c.String()] {
-				continue
-			}
-			seen[c.String()] = true
-			t.Run(m.Name, func(t *testing.T) { silent(t, c, copied) })
-		}
-	}
-}
-
-// silent checks that c finds no fault with the tree.
-func silent(t *testing.T, c Command, tree string) {
-	t.Log(c)
-	played := c
-	if c.Dir == campaignDir {
-		played = c.inTree(t.TempDir())
-	}
-	if o, err := played.notices(t.Context(), tree); err != nil || o.Caught {
-		t.Errorf("it finds fault, and there is no bug: %v\n%s", err, o.Output)
-	}
 }
 
 func load(t *testing.T) []Mutant {
@@ -141,7 +209,7 @@ func TestCampaignSeesMutants(t *testing.T) {
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	copied := t.TempDir()
-	if err := copyTree(root, copied); err != nil {
+	if err := mirror(root, copied); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range load(t) {
@@ -158,8 +226,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: no error", text)
 		}
 	}
-	m, err := parse("It is\nwrong.\ncaught by: go test ./x\ndir: y\n--- a/x\ncaught by: no\ncampaign: no\n")
-	if err != nil || m.Wrong != "It is wrong." || m.Catch.String() != "cd y && go test ./x" || len(m.Campaign.Words) != 0 {
+	m, err := parse("It is\nwrong.\nfrom: a/b #1\ncaught by: go test ./x\ndir: y\n--- a/x\ncaught by: no\ncampaign: no\nfrom: no\n")
+	if err != nil || m.Wrong != "It is wrong." || m.From != "a/b #1" || m.Catch.String() != "cd y && go test ./x" || len(m.Campaign.Words) != 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
 	m, err = parse("It is wrong.\ncaught by: go test ./x\ncampaign: go run . -rows 2\n--- a/x\n")

@@ -21,8 +21,10 @@ func apply(ctx context.Context, dir, patch string, options ...string) (string, e
 	return runWith(ctx, dir, []string{ceiling}, "git", slices.Concat([]string{"apply"}, options, []string{patch})...)
 }
 
+// run runs a program. If that is the go command, it leaves vet out, which is no
+// part of catching a bug.
 func run(ctx context.Context, dir, program string, args ...string) (string, error) {
-	return runWith(ctx, dir, nil, program, args...)
+	return runWith(ctx, dir, []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -vet=off"}, program, args...)
 }
 
 // runWith runs a program, with this in its environment as well, and returns what it

@@ -1,6 +1,7 @@
 package mutants
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -8,11 +9,13 @@ import (
 	"strings"
 )
 
-// copyTree copies the files of the tree at from, but for what is hidden or left over
-// by builds and tests. Others may be at work there: a file that vanishes meanwhile
-// was none of the tree's.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+// mirror makes the tree at to equal to the one at from, but for what is hidden or
+// left over by builds and tests. Files that are equal already stay untouched, so
+// that the go command finds in its cache what it has built of them before. Others
+// may be at work at from: a file that vanishes meanwhile was none of the tree's.
+func mirror(from, to string) error {
+	kept := map[string]bool{to: true}
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path != from {
 			return nil
 		}
@@ -23,17 +26,37 @@ func copyTree(from, to string) error {
 		if err != nil {
 			return err
 		}
+		there := filepath.Join(to, name)
 		switch {
 		case name != "." && leftOut(name) && d.IsDir():
 			return filepath.SkipDir
 		case name != "." && leftOut(name):
 			return nil
 		case d.IsDir():
-			return os.MkdirAll(filepath.Join(to, name), 0o755)
+			kept[there] = true
+			return os.MkdirAll(there, 0o755)
 		case !d.Type().IsRegular():
 			return nil
 		}
-		return copyFile(path, filepath.Join(to, name))
+		kept[there] = true
+		return copyFile(path, there)
+	})
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case kept[path]:
+			return nil
+		case d.IsDir():
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			return filepath.SkipDir
+		}
+		return os.Remove(path)
 	})
 }
 
@@ -52,7 +75,7 @@ func leftOut(name string) bool {
 	return false
 }
 
-// copyFile copies a file, if it is there.
+// copyFile makes the file to equal to from, if that is there.
 func copyFile(from, to string) error {
 	content, err := os.ReadFile(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,6 +83,9 @@ func copyFile(from, to string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, content) {
+		return nil
 	}
 	return os.WriteFile(to, content, 0o644)
 }

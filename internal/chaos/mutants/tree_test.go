@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestCopyTree(t *testing.T) {
+func TestMirror(t *testing.T) {
 	t.Parallel()
 	from := files(t, map[string]string{
 		"kept.go": "kept", "sub/kept.go": "kept", "sub/bin/kept.go": "kept", "testdata/kept.json": "kept",
@@ -18,8 +18,8 @@ func TestCopyTree(t *testing.T) {
 	if err := copyFile(filepath.Join(from, "vanished"), filepath.Join(from, "copy")); err != nil {
 		t.Errorf("a file that vanished: %v", err)
 	}
-	to := t.TempDir()
-	if err := copyTree(from, to); err != nil {
+	to := files(t, map[string]string{"kept.go": "planted", "sub/left.go": "", "left/over.go": "", "testdata/rapid/TestX/plan.fail": ""})
+	if err := mirror(from, to); err != nil {
 		t.Fatal(err)
 	}
 	var copied []string
@@ -38,7 +38,7 @@ func TestCopyTree(t *testing.T) {
 	if want := []string{"kept.go: kept", "sub/bin/kept.go: kept", "sub/kept.go: kept", "testdata/kept.json: kept"}; !slices.Equal(copied, want) {
 		t.Errorf("copied %q, want %q", copied, want)
 	}
-	if err := copyTree(filepath.Join(from, "nowhere"), t.TempDir()); err == nil {
+	if err := mirror(filepath.Join(from, "nowhere"), t.TempDir()); err == nil {
 		t.Error("a tree that is not there was copied")
 	}
 }

@@ -1,10 +1,12 @@
 package mutants
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // files writes files, by name, into a new folder.
@@ -30,7 +32,7 @@ func try(t *testing.T, tree, text string) (Result, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mutants[0].Try(t.Context(), tree, t.TempDir())
+	return NewBench(tree, t.TempDir()).Try(t.Context(), mutants[0])
 }
 
 // A trial tells a bug that was caught from one that survived, and both from a
@@ -99,5 +101,14 @@ func TestTryCampaign(t *testing.T) {
 				t.Errorf("the result is %+v, want a campaign that caught: %t", result, tt.caught)
 			}
 		})
+	}
+}
+
+// A command that does not end in time is neither a catch nor a success.
+func TestBound(t *testing.T) {
+	t.Parallel()
+	_, err := Command{Words: []string{"sleep", "30"}}.notices(t.Context(), t.TempDir(), 10*time.Millisecond)
+	if !errors.Is(err, errLate) {
+		t.Errorf("got %v, want that it has not ended", err)
 	}
 }
