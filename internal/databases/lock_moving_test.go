@@ -46,19 +46,15 @@ func TestOpenRefusesPoolerThatMovesLocks(t *testing.T) {
 		for _, driver := range pgtest.Drivers() {
 			t.Run(tt.name+"/"+driver, func(t *testing.T) {
 				t.Parallel()
-				db := open(t, driver, startLockMover(t, pgtest.Database(t), tt.pooler))
-				s, err := sqllock.Open(t.Context(), db)
+				dsn := startLockMover(t, pgtest.Database(t), tt.pooler)
+				s, err := sqllock.Open(t.Context(), open(t, driver, dsn))
 				if s != nil {
 					_ = s.Close()
 				}
 				if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "WithLeaseTable()") && !strings.Contains(err.Error(), "did not exclude") {
 					t.Fatalf("Open: %v, want ErrNotExclusive with advice", err)
 				}
-				table, err := sqllock.Open(t.Context(), open(t, driver, startLockMover(t, pgtest.Database(t), tt.pooler)), sqllock.WithLeaseTable())
-				if err != nil {
-					t.Fatalf("Open with the advice: %v", err)
-				}
-				defer table.Close()
+				table := session(t, open(t, driver, unprepared(driver, dsn)), sqllock.WithLeaseTable()) // what it advises
 				if err := mustLock(t, table, sqllock.ID(1)).Unlock(); err != nil {
 					t.Errorf("Unlock: %v", err)
 				}
