@@ -188,7 +188,7 @@ func (p *proof) exclusion(ctx context.Context, pid int64) error {
 // The reasons to reject what takes locks in a wrong place, or not at all.
 const (
 	notExcluded   = "a lock taken on one connection did not exclude another: the server does not implement session-level advisory locks, or the pool's connections do not reach one database"
-	lockElsewhere = "a lock is held by another server process than that of its session: a pooler or proxy is between, which takes advisory locks on a connection of its own, so that they do not end with the session: connect to the database itself, or pass WithLeaseTable()"
+	lockElsewhere = "a lock is held by another server process than that of its session: a pooler or proxy is between, which spreads the statements of a session over several server connections: connect to the database itself or through a pool in session mode, or pass WithLeaseTable() (Pgpool-II needs load_balance_mode = off)"
 )
 
 // takePrepared takes a free key on session with a prepared statement. It checks
