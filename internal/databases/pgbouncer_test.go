@@ -45,11 +45,11 @@ func admin(commands ...string) func(*testing.T, *console, *sqllock.Lock) {
 
 // adminUntilLost sends a command, waits until the holder is told, and has
 // PgBouncer go on.
-func adminUntilLost(command string) func(*testing.T, *console, *sqllock.Lock) {
+func adminUntilLost(command, resume string) func(*testing.T, *console, *sqllock.Lock) {
 	return func(t *testing.T, b *console, held *sqllock.Lock) {
 		admin(command)(t, b, held)
 		lockertest.Eventually(t, "the holder is told", func() bool { return held.Err() != nil })
-		admin("RESUME")(t, b, held)
+		admin(resume)(t, b, held)
 	}
 }
 
@@ -93,8 +93,8 @@ var bouncerSteps = map[string][]bouncerStep{
 		{"PAUSE", pauseInSession, false},
 		{"RECONNECT", admin("RECONNECT"), false},
 		{"SUSPEND, short", admin("SUSPEND", "RESUME"), false},
-		{"SUSPEND, long", adminUntilLost("SUSPEND"), true},
-		{"KILL", adminUntilLost("KILL postgres"), true},
+		{"SUSPEND, long", adminUntilLost("SUSPEND", "RESUME"), true},
+		{"KILL", adminUntilLost("KILL postgres", "RESUME postgres"), true},
 		{"timeouts, longer than the heartbeat", reload(inSession, poolSize, "client_idle_timeout = 2", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
 		{"time passes", heartbeats(5), false},
 	},
@@ -106,9 +106,9 @@ var bouncerSteps = map[string][]bouncerStep{
 		{"RECONNECT", admin("RECONNECT"), false},
 		{"SUSPEND, short", admin("SUSPEND", "RESUME"), false},
 		{"KILL, short", admin("KILL postgres", "RESUME postgres"), false},
-		{"PAUSE, long", adminUntilLost("PAUSE"), true},
-		{"SUSPEND, long", adminUntilLost("SUSPEND"), true},
-		{"KILL, long", adminUntilLost("KILL postgres"), true},
+		{"PAUSE, long", adminUntilLost("PAUSE", "RESUME"), true},
+		{"SUSPEND, long", adminUntilLost("SUSPEND", "RESUME"), true},
+		{"KILL, long", adminUntilLost("KILL postgres", "RESUME postgres"), true},
 		{"timeouts", reload(inTx, poolSize, "client_idle_timeout = 1", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
 		{"time passes", heartbeats(5), false},
 	},
