@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -178,7 +179,7 @@ func TestDepsScriptSearchesTheSamePlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(programDirs, bouncerDirs...) {
+	for _, dir := range slices.Concat(programDirs, bouncerDirs, frontDirs) {
 		if !strings.Contains(string(script), dir) {
 			t.Errorf("deps.sh does not look in %s", dir)
 		}
