@@ -47,6 +47,10 @@ type Launch struct {
 	// Ready reports whether the server accepts connections.
 	Ready func(dir string, port int) bool
 
+	// OwnAccount has the server run under our own account, even if that is root.
+	// It is for programs in the user's cache directory.
+	OwnAccount bool
+
 	// CloseSignal is what Close sends. 0 means SIGKILL.
 	CloseSignal syscall.Signal
 }
@@ -62,6 +66,9 @@ func StartDaemon(launch Launch) (d *Daemon, err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
+	if launch.OwnAccount {
+		d.home.account = nil
+	}
 	if err := errors.Join(d.makeData(), d.writeFiles(launch.Files)); err != nil {
 		return nil, err
 	}

@@ -147,6 +147,32 @@ start_nothing() {
 	export DEBIAN_FRONTEND=noninteractive
 }
 
+pglite=0.5.16        # the version of PGlite
+pglite_socket=0.2.17 # and of its socket server; pglite.go has both
+
+# Fetches PGlite with npm, into os.UserCacheDir of Go. All of it is moved into
+# place, or nothing.
+install_pglite() {
+	case $(uname -s) in
+	Darwin) cache=$HOME/Library/Caches/latchkey ;;
+	*) cache=${XDG_CACHE_HOME:-$HOME/.cache}/latchkey ;;
+	esac
+	home=$cache/pglite-$pglite-$pglite_socket
+	[ -d "$home" ] && return
+	if command -v node >/dev/null && command -v npm >/dev/null; then
+		echo "deps: fetching PGlite $pglite" >&2
+		mkdir -p "$cache"
+		work=$(mktemp -d "$cache/pglite.XXXXXX")
+		if npm install --silent --no-audit --no-fund --ignore-scripts --no-package-lock --legacy-peer-deps --prefix "$work" \
+			"@electric-sql/pglite@$pglite" "@electric-sql/pglite-socket@$pglite_socket" >/dev/null 2>&1 </dev/null; then
+			mv "$work" "$home"
+		else
+			rm -rf "$work"
+		fi
+	fi
+	[ -d "$home" ] || echo "deps: no PGlite: its tests are skipped" >&2
+}
+
 # Installs what only some tests need, if that is possible. A package's name is
 # that of its service, too.
 install_optional() {
@@ -161,6 +187,7 @@ install_optional() {
 		fi
 		have_front "$program" || echo "deps: no $program: its tests are skipped" >&2
 	done
+	install_pglite
 }
 
 # Installs with apt-get, and makes sure that no server starts, now or later.

@@ -185,3 +185,19 @@ func TestDepsScriptSearchesTheSamePlaces(t *testing.T) {
 		}
 	}
 }
+
+// deps.sh fetches the versions of PGlite that are started here.
+func TestDepsScriptFetchesPGlite(t *testing.T) {
+	script, err := os.ReadFile("deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func(name string) string {
+		_, line, _ := strings.Cut(string(script), "\n"+name+"=")
+		version, _, _ := strings.Cut(line, " ")
+		return version
+	}
+	if got := "pglite-" + version("pglite") + "-" + version("pglite_socket"); got != pgliteDir {
+		t.Errorf("deps.sh fetches %s, want %s", got, pgliteDir)
+	}
+}
