@@ -83,6 +83,7 @@ func TestHAProxyTimeouts(t *testing.T) {
 // HAProxy sends connections to a primary and to a standby in turn. A Session
 // whose connections reach different servers is rejected, and one on the standby.
 func TestHAProxyInFrontOfStandby(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.New(t)
 	standby, err := cluster.Standby()
 	if err != nil {

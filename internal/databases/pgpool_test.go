@@ -50,6 +50,7 @@ func TestPgpool(t *testing.T) {
 // Open rejects a session whose statements would go to both, and accepts one
 // whose statements all go to the primary. Without load balancing it accepts all.
 func TestPgpoolInFrontOfStandby(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.New(t)
 	standby, err := cluster.Standby()
 	if err != nil {
