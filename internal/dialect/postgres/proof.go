@@ -90,6 +90,10 @@ func IsBehindPooler(err error) bool {
 // Behind a transaction pooler, the transaction of a second client takes the
 // process that the first client was on.
 //
+// The session asks before each round. A pooler that hands out the process that
+// was used last gives that of the session to the witness then. Otherwise both
+// could keep theirs by chance in all rounds.
+//
 // If the driver shows the process id of the handshake, and it is the right one,
 // then nothing is between. One round is enough then.
 func (p *proof) ownProcesses(ctx context.Context) (int64, error) {
@@ -108,12 +112,26 @@ func (p *proof) ownProcesses(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for range n {
+	for i := range n {
+		if i > 0 { // before the first round, pid was asked for
+			if err := p.keeps(ctx, pid); err != nil {
+				return 0, err
+			}
+		}
 		if err := p.round(ctx, pid); err != nil {
 			return 0, err
 		}
 	}
 	return pid, nil
+}
+
+// keeps checks that the process pid responds to session.
+func (p *proof) keeps(ctx context.Context, pid int64) error {
+	kept, err := p.ask(ctx, p.session, onProcess(pid))
+	if err == nil && !kept {
+		err = dialect.Refuse(behindPooler)
+	}
+	return err
 }
 
 // round has the witness open a transaction, which occupies a server process. It
