@@ -31,7 +31,7 @@ func TestHAProxy(t *testing.T) {
 			t.Parallel()
 			front, err := pgtest.New(t).HAProxy(nil)
 			front = started(t, front, err)
-			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: bouncerLease}
+			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
 			tr := startTraffic(t, true, process(t, o), process(t, o))
 			held := mustLock(t, process(t, o), sqllock.ID(1))
 			if err := front.Reload(); err != nil {

@@ -20,9 +20,9 @@ func TestPgpool(t *testing.T) {
 			t.Parallel()
 			front, err := pgtest.New(t).Pgpool(nil)
 			front = started(t, front, err)
-			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: bouncerLease}
+			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
 			tr := startTraffic(t, true, process(t, o), process(t, o))
-			holder := lockertest.StartHolder(t, lockertest.Orders{Driver: driver, DSN: o.DSN, Lease: bouncerLease, Locks: 1})
+			holder := lockertest.StartHolder(t, lockertest.Orders{Driver: driver, DSN: o.DSN, Lease: time.Minute, Locks: 1})
 			rival := process(t, o)
 			if _, err := rival.TryLock(t.Context(), lockertest.WorkerKey(0)); !errors.Is(err, sqllock.ErrHeld) {
 				t.Errorf("TryLock of a key that another process holds: %v", err)
