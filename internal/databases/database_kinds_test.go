@@ -68,6 +68,14 @@ func inExecMode(dsn string) string {
 	return dsn + mark + "default_query_exec_mode=exec"
 }
 
+// unprepared keeps driver from preparing statements, as a lease table needs it.
+func unprepared(driver, dsn string) string {
+	if driver == "pgx" {
+		return inExecMode(dsn)
+	}
+	return dsn
+}
+
 // unknownServer returns a fresh database that does not report to be PostgreSQL.
 // A Session uses neither its settings nor its write-ahead log.
 func unknownServer(t *testing.T) (dsn string) {

@@ -30,18 +30,29 @@ type Daemon struct {
 type Launch struct {
 	// Template names the initial content of the data directory, which is made
 	// once per machine. InitArgs returns the program, with its arguments, that
-	// makes it in the directory data.
+	// makes it in the directory data. Without a Template there is no data.
 	Template string
 	InitArgs func(data string) []string
 
 	// Files are files to write into its directory, by name.
 	Files map[string][]byte
 
+	// PortFiles returns files that depend on the port, by name. They are written
+	// before each start. It may be nil.
+	PortFiles func(dir string, port int) map[string][]byte
+
 	// Args returns the program and its arguments.
 	Args func(dir, data string, port int) []string
 
 	// Ready reports whether the server accepts connections.
 	Ready func(dir string, port int) bool
+
+	// OwnAccount has the server run under our own account, even if that is root.
+	// It is for programs in the user's cache directory.
+	OwnAccount bool
+
+	// CloseSignal is what Close sends. 0 means SIGKILL.
+	CloseSignal syscall.Signal
 }
 
 // StartDaemon starts a server. The caller must Close it.
@@ -55,7 +66,10 @@ func StartDaemon(launch Launch) (d *Daemon, err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if err := errors.Join(d.makeData(), d.writeFiles()); err != nil {
+	if launch.OwnAccount {
+		d.home.account = nil
+	}
+	if err := errors.Join(d.makeData(), d.writeFiles(launch.Files)); err != nil {
 		return nil, err
 	}
 	d.turn.Lock()
@@ -73,6 +87,9 @@ func StartDaemon(launch Launch) (d *Daemon, err error) {
 }
 
 func (d *Daemon) makeData() error {
+	if d.launch.Template == "" {
+		return nil
+	}
 	initialize := func(h *home, data string) error {
 		args := d.launch.InitArgs(data)
 		return h.run(startTimeout, args[0], args[1:]...)
@@ -88,8 +105,8 @@ func (d *Daemon) makeData() error {
 	return copyTree(d.data(), template, d.home.own)
 }
 
-func (d *Daemon) writeFiles() (err error) {
-	for name, content := range d.launch.Files {
+func (d *Daemon) writeFiles(files map[string][]byte) (err error) {
+	for name, content := range files {
 		path := filepath.Join(d.home.dir, name)
 		err = errors.Join(err, os.WriteFile(path, content, 0o600), d.home.own(path))
 	}
@@ -105,6 +122,11 @@ func (d *Daemon) Port() int { return d.port }
 func (d *Daemon) data() string { return filepath.Join(d.home.dir, "data") }
 
 func (d *Daemon) startLocked() error {
+	if d.launch.PortFiles != nil {
+		if err := d.writeFiles(d.launch.PortFiles(d.home.dir, d.port)); err != nil {
+			return err
+		}
+	}
 	from := d.home.logSize()
 	args := d.launch.Args(d.home.dir, d.data(), d.port)
 	server, err := d.home.start(args[0], args[1:]...)
@@ -155,6 +177,11 @@ func (d *Daemon) Stop() error { return d.end(syscall.SIGTERM) }
 
 // Kill kills the server with SIGKILL.
 func (d *Daemon) Kill() error { return d.end(syscall.SIGKILL) }
+
+// Signal sends sig to the server.
+func (d *Daemon) Signal(sig syscall.Signal) error {
+	return d.running(func(p *process) error { return p.signal(sig) })
+}
 
 // Freeze stops the server with SIGSTOP. To a client it looks like a server
 // behind a cut network cable.
@@ -210,7 +237,11 @@ func (d *Daemon) Close() error {
 		return nil
 	}
 	d.closed = true
-	err := errors.Join(d.endLocked(syscall.SIGKILL), d.home.remove())
+	sig := syscall.SIGKILL
+	if d.launch.CloseSignal != 0 {
+		sig = d.launch.CloseSignal
+	}
+	err := errors.Join(d.endLocked(sig), d.home.remove())
 	givePortBack(d.port)
 	return err
 }

@@ -4,6 +4,10 @@
 # and, for internal/bench, redis-server. As root it installs what is missing, with
 # apt-get, dnf or brew. It prints nothing if everything is there.
 #
+# HAProxy, Pgpool-II and PGlite are optional: without them it says so and
+# succeeds, and their tests are skipped. It installs the first two with apt-get
+# alone, and PGlite with npm into the user's cache directory.
+#
 #   deps.sh        everything, for the tests
 #   deps.sh bench  PostgreSQL's programs and redis-server, for internal/bench
 set -eu
@@ -60,6 +64,14 @@ have_redis() {
 	command -v redis-server >/dev/null
 }
 
+# The same list is in front.go; a test compares the two.
+have_front() {
+	for dir in /usr/sbin /opt/homebrew/bin /usr/local/bin; do
+		[ -x "$dir/$1" ] && return
+	done
+	command -v "$1" >/dev/null
+}
+
 have_mariadb() {
 	# The same list is in internal/mariadbtest/programs.go; a test compares the two.
 	for program in mariadbd mariadb-install-db mariadb; do
@@ -86,7 +98,6 @@ if [ "$purpose" = tests ] && ! have_pgbouncer; then missing="$missing pgbouncer"
 have_redis || missing="$missing redis"
 if [ "$purpose" = tests ] && ! have_cc; then missing="$missing cc"; fi
 if [ "$purpose" = tests ] && ! have_mariadb; then missing="$missing mariadb"; fi
-[ -n "$missing" ] || exit 0
 
 if [ "$purpose" = tests ] && [ -n "${LATCHKEY_TEST_POSTGRES-}" ]; then
 	echo "deps: LATCHKEY_TEST_POSTGRES is not enough for the tests: some tests kill servers, and need$missing on this machine." >&2
@@ -122,13 +133,9 @@ apt_install() {
 	quietly apt-get update -qq && quietly apt-get install -qq --no-install-recommends --no-remove "$@"
 }
 
-# Installs with apt-get, and makes sure that no server starts, now or later.
-# Debian's packages would start PgBouncer, Redis, MariaDB and a PostgreSQL
-# cluster "main". The changes in /etc and /usr/sbin for that are undone at the
-# end.
-install_with_apt() {
+# Keeps packages from starting servers until the end of this script.
+start_nothing() {
 	policy=/usr/sbin/policy-rc.d
-	conf=/etc/postgresql-common/createcluster.conf
 	made= saved=
 	trap 'rm -f $made; if [ -n "$saved" ]; then mv -f "$saved" "$conf"; fi' EXIT
 	trap 'exit 1' HUP INT TERM
@@ -138,6 +145,58 @@ install_with_apt() {
 		chmod 755 "$policy"
 	fi
 	export DEBIAN_FRONTEND=noninteractive
+}
+
+pglite=0.5.16        # the version of PGlite
+pglite_socket=0.2.17 # and of its socket server; pglite.go has both
+
+# Fetches PGlite with npm, into os.UserCacheDir of Go. All of it is moved into
+# place, or nothing.
+install_pglite() {
+	case $(uname -s) in
+	Darwin) cache=$HOME/Library/Caches/latchkey ;;
+	*) cache=${XDG_CACHE_HOME:-$HOME/.cache}/latchkey ;;
+	esac
+	home=$cache/pglite-$pglite-$pglite_socket
+	[ -d "$home" ] && return
+	if command -v node >/dev/null && command -v npm >/dev/null; then
+		echo "deps: fetching PGlite $pglite" >&2
+		mkdir -p "$cache"
+		work=$(mktemp -d "$cache/pglite.XXXXXX")
+		if npm install --silent --no-audit --no-fund --ignore-scripts --no-package-lock --legacy-peer-deps --prefix "$work" \
+			"@electric-sql/pglite@$pglite" "@electric-sql/pglite-socket@$pglite_socket" >/dev/null 2>&1 </dev/null; then
+			mv "$work" "$home"
+		else
+			rm -rf "$work"
+		fi
+	fi
+	[ -d "$home" ] || echo "deps: no PGlite: its tests are skipped" >&2
+}
+
+# Installs what only some tests need, if that is possible. A package's name is
+# that of its service, too.
+install_optional() {
+	for program in haproxy pgpool; do
+		have_front "$program" && continue
+		case $program in pgpool) package=pgpool2 ;; *) package=$program ;; esac
+		if [ -n "$root" ] && command -v apt-get >/dev/null; then
+			echo "deps: installing $package" >&2
+			start_nothing
+			apt_install "$package" 2>/dev/null || true
+			if command -v systemctl >/dev/null; then systemctl disable -q "$package" 2>/dev/null || true; fi
+		fi
+		have_front "$program" || echo "deps: no $program: its tests are skipped" >&2
+	done
+	install_pglite
+}
+
+# Installs with apt-get, and makes sure that no server starts, now or later.
+# Debian's packages would start PgBouncer, Redis, MariaDB and a PostgreSQL
+# cluster "main". The changes in /etc and /usr/sbin for that are undone at the
+# end.
+install_with_apt() {
+	start_nothing
+	conf=/etc/postgresql-common/createcluster.conf
 	case $missing in
 	*postgres*)
 		apt_install postgresql-common || return
@@ -157,6 +216,11 @@ install_with_apt() {
 
 root=
 [ "$(id -u)" -ne 0 ] || root=yes
+
+if [ -z "$missing" ]; then
+	[ "$purpose" = bench ] || install_optional
+	exit 0
+fi
 
 if command -v apt-get >/dev/null; then
 	names=$(packages postgresql redis-server "gcc libc6-dev" mariadb-server)
@@ -202,3 +266,4 @@ have_redis || {
 	echo "deps: the installed packages have no redis-server" >&2
 	exit 1
 }
+[ "$purpose" = bench ] || install_optional

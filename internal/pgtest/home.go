@@ -142,7 +142,10 @@ func (h *home) remove() error {
 	return errors.Join(err, os.RemoveAll(h.dir))
 }
 
-func (h *home) log() string { return filepath.Join(h.dir, "server.log") }
+// logName is the name of the log in a home.
+const logName = "server.log"
+
+func (h *home) log() string { return filepath.Join(h.dir, logName) }
 
 func (h *home) logSize() int64 {
 	info, err := os.Stat(h.log())

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,8 +21,9 @@ var bouncerDirs = []string{"/usr/sbin", "/opt/homebrew/bin", "/usr/local/bin"}
 // A Bouncer is a PgBouncer in front of a Cluster. It is closed with the
 // Cluster, if not before. Its methods may be called from several goroutines.
 type Bouncer struct {
-	home *home
-	port int
+	home       *home
+	port       int
+	serverPort int
 
 	turn   sync.Mutex // as Cluster.turn; protects the fields below
 	server *process   // nil if it was killed
@@ -30,17 +32,17 @@ type Bouncer struct {
 
 // PgBouncer starts a PgBouncer in front of c. The mode is "transaction",
 // "session" or "statement". poolSize is the number of its connections to the
-// server for each database.
-func (c *Cluster) PgBouncer(mode string, poolSize int) (*Bouncer, error) {
+// server for each database. more are further lines of its pgbouncer.ini.
+func (c *Cluster) PgBouncer(mode string, poolSize int, more ...string) (*Bouncer, error) {
 	program, err := findBouncer(os.Getenv("PATH"), bouncerDirs)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bouncer{}
+	b := &Bouncer{serverPort: c.port}
 	if b.home, err = newHome(); err != nil {
 		return nil, err
 	}
-	if err := b.start(program, bouncerSettings(c.port, mode, poolSize)); err != nil {
+	if err := b.start(program, bouncerSettings(c.port, mode, poolSize, more)); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, c.adopt(b.Close)
@@ -58,41 +60,64 @@ func findBouncer(path string, dirs []string) (string, error) {
 
 // bouncerSettings is the content of pgbouncer.ini without the port to listen
 // on.
-func bouncerSettings(serverPort int, mode string, poolSize int) string {
+func bouncerSettings(serverPort int, mode string, poolSize int, more []string) string {
 	return fmt.Sprintf(`[databases]
-* = host=127.0.0.1 port=%d user=%s
+* = host=127.0.0.1 port=%[1]d user=%[2]s
 [pgbouncer]
-pool_mode = %s
-default_pool_size = %d
+pool_mode = %[3]s
+default_pool_size = %[4]d
 listen_addr = 127.0.0.1
 unix_socket_dir =
 auth_type = any
+admin_users = %[2]s
 max_client_conn = 2000
 ; lib/pq sends it at startup
 ignore_startup_parameters = extra_float_digits
 ; after the server was away, ask again soon
 server_login_retry = 0.1
-`, serverPort, superuser, mode, poolSize)
+%[5]s
+`, serverPort, superuser, mode, poolSize, strings.Join(more, "\n"))
+}
+
+// Admin sends a command to PgBouncer's admin console, such as PAUSE. It returns
+// when PgBouncer has carried it out.
+func (b *Bouncer) Admin(ctx context.Context, command string) error {
+	return execute(ctx, b.DSN("pgbouncer")+"&default_query_exec_mode=simple_protocol", command)
+}
+
+// Reload gives PgBouncer other settings, in the form of PgBouncer, while it
+// serves its clients.
+func (b *Bouncer) Reload(ctx context.Context, mode string, poolSize int, more ...string) error {
+	if err := b.writeSettings(bouncerSettings(b.serverPort, mode, poolSize, more)); err != nil {
+		return err
+	}
+	return b.Admin(ctx, "RELOAD")
+}
+
+func (b *Bouncer) ini() string { return filepath.Join(b.home.dir, "pgbouncer.ini") }
+
+// writeSettings writes pgbouncer.ini.
+func (b *Bouncer) writeSettings(settings string) error {
+	if err := os.WriteFile(b.ini(), fmt.Appendf(nil, "%slisten_port = %d\n", settings, b.port), 0o600); err != nil {
+		return err
+	}
+	return b.home.own(b.ini())
 }
 
 // start starts pgbouncer on a free port.
 func (b *Bouncer) start(program, settings string) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
-	ini := filepath.Join(b.home.dir, "pgbouncer.ini")
 	for range 10 {
 		port, err := takePort()
 		if err != nil {
 			return err
 		}
 		b.port = port
-		if err := os.WriteFile(ini, fmt.Appendf(nil, "%slisten_port = %d\n", settings, port), 0o600); err != nil {
+		if err := b.writeSettings(settings); err != nil {
 			return err
 		}
-		if err := b.home.own(ini); err != nil {
-			return err
-		}
-		if err := b.listenLocked(program, ini); !errors.Is(err, errPortTaken) {
+		if err := b.listenLocked(program, b.ini()); !errors.Is(err, errPortTaken) {
 			return err
 		}
 		givePortBack(port)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -178,9 +179,25 @@ func TestDepsScriptSearchesTheSamePlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(programDirs, bouncerDirs...) {
+	for _, dir := range slices.Concat(programDirs, bouncerDirs, frontDirs) {
 		if !strings.Contains(string(script), dir) {
 			t.Errorf("deps.sh does not look in %s", dir)
 		}
+	}
+}
+
+// deps.sh fetches the versions of PGlite that are started here.
+func TestDepsScriptFetchesPGlite(t *testing.T) {
+	script, err := os.ReadFile("deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func(name string) string {
+		_, line, _ := strings.Cut(string(script), "\n"+name+"=")
+		version, _, _ := strings.Cut(line, " ")
+		return version
+	}
+	if got := "pglite-" + version("pglite") + "-" + version("pglite_socket"); got != pgliteDir {
+		t.Errorf("deps.sh fetches %s, want %s", got, pgliteDir)
 	}
 }

@@ -2,12 +2,13 @@ package errcode
 
 // SQLSTATEs of PostgreSQL that decide what happens next.
 const (
-	FeatureNotSupported = "0A000"
-	FailedTransaction   = "25P02"
-	ReadOnly            = "25006"
-	Forbidden           = "42501"
-	UndefinedColumn     = "42703"
-	UndefinedFunction   = "42883"
-	UndefinedTable      = "42P01"
-	LockNotAvailable    = "55P03"
+	FeatureNotSupported  = "0A000"
+	FailedTransaction    = "25P02"
+	ReadOnly             = "25006"
+	Forbidden            = "42501"
+	UndefinedColumn      = "42703"
+	UndefinedFunction    = "42883"
+	UndefinedTable       = "42P01"
+	InvalidStatementName = "26000"
+	LockNotAvailable     = "55P03"
 )

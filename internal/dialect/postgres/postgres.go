@@ -120,7 +120,10 @@ func take(ctx context.Context, db *sql.DB, set dialect.Settings) (conn, witness 
 func (d Dialect) prove(ctx context.Context, conn, witness *dbconn.Taken, timeout time.Duration) (pid int64, err error) {
 	p := proof{session: conn.Conn, witness: witness.Conn, timeout: timeout, anyVersion: d.AnyVersionString}
 	pid, err = p.run(ctx)
-	if state := errcode.SQLState(err); state == errcode.FeatureNotSupported || state == errcode.UndefinedFunction {
+	switch state := errcode.SQLState(err); state {
+	case errcode.InvalidStatementName: // it was prepared on another connection
+		err = dialect.Refuse(behindPooler)
+	case errcode.FeatureNotSupported, errcode.UndefinedFunction:
 		err = dialect.Refuse("this system lacks the functions that locks of a session need (SQLSTATE " + state + "): pass WithLeaseTable()")
 	}
 	return pid, advisory(err)

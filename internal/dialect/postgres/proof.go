@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,10 +18,10 @@ import (
 // A proof shows that session-level advisory locks on session exclude other
 // connections to the same database. Otherwise it says what to change.
 //
-// It sends nothing but Exec without arguments. So it prepares and SETs nothing,
-// and does no harm behind a transaction pooler. It names the schema of each
-// function and operator, since the search_path may have another one of the same
-// name.
+// Until it has found out that each connection keeps its server process, it sends
+// nothing but Exec without arguments. So it prepares and SETs nothing, and does
+// no harm behind a transaction pooler. It names the schema of each function and
+// operator, since the search_path may have another one of the same name.
 type proof struct {
 	session, witness *sql.Conn
 	timeout          time.Duration // for each question
@@ -41,10 +42,11 @@ func (p *proof) run(ctx context.Context) (pid int64, err error) {
 	if pid, err = p.ownProcesses(ctx); err != nil {
 		return 0, err
 	}
-	return pid, p.exclusion(ctx)
+	return pid, p.exclusion(ctx, pid)
 }
 
-// server checks that the server is one whose locks count.
+// server checks that the server is one whose locks count. One question asks for
+// the first demand that is not met.
 func (p *proof) server(ctx context.Context) error {
 	demands := []struct{ condition, otherwise string }{
 		{"pg_catalog.version() OPERATOR(pg_catalog.~~) 'PostgreSQL %' AND pg_catalog.version() OPERATOR(pg_catalog.!~~) '%-YB-%'",
@@ -57,16 +59,15 @@ func (p *proof) server(ctx context.Context) error {
 	if p.anyVersion {
 		demands = demands[1:]
 	}
-	for _, d := range demands {
-		ok, err := p.ask(ctx, p.session, d.condition)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return dialect.Refuse(d.otherwise)
-		}
+	var unmet strings.Builder
+	for i, d := range demands {
+		fmt.Fprintf(&unmet, " WHEN NOT (%s) THEN %d", d.condition, i+1)
 	}
-	return nil
+	n, err := p.number(ctx, p.session, "CASE"+unmet.String()+" ELSE 0 END")
+	if err != nil || n == 0 {
+		return err
+	}
+	return dialect.Refuse(demands[n-1].otherwise)
 }
 
 // OnStandby is the reason to reject a standby.
@@ -89,6 +90,10 @@ func IsBehindPooler(err error) bool {
 // Behind a transaction pooler, the transaction of a second client takes the
 // process that the first client was on.
 //
+// The session asks before each round. A pooler that hands out the process that
+// was used last gives that of the session to the witness then. Otherwise both
+// could keep theirs by chance in all rounds.
+//
 // If the driver shows the process id of the handshake, and it is the right one,
 // then nothing is between. One round is enough then.
 func (p *proof) ownProcesses(ctx context.Context) (int64, error) {
@@ -107,12 +112,26 @@ func (p *proof) ownProcesses(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for range n {
+	for i := range n {
+		if i > 0 { // before the first round, pid was asked for
+			if err := p.keeps(ctx, pid); err != nil {
+				return 0, err
+			}
+		}
 		if err := p.round(ctx, pid); err != nil {
 			return 0, err
 		}
 	}
 	return pid, nil
+}
+
+// keeps checks that the process pid responds to session.
+func (p *proof) keeps(ctx context.Context, pid int64) error {
+	kept, err := p.ask(ctx, p.session, onProcess(pid))
+	if err == nil && !kept {
+		err = dialect.Refuse(behindPooler)
+	}
+	return err
 }
 
 // round has the witness open a transaction, which occupies a server process. It
@@ -150,30 +169,86 @@ func (p *proof) inTransaction(ctx context.Context, f func() error) error {
 }
 
 // exclusion takes one random key on both connections. A system whose advisory
-// functions do nothing grants it twice.
-func (p *proof) exclusion(ctx context.Context) error {
-	key := strconv.FormatInt(rand.Int64(), 10)
+// functions do nothing grants it twice. pid is that of session's process.
+//
+// The session takes the key with a prepared statement, as a Session does. The
+// witness sees in pg_locks which process holds it. Then the session takes the
+// key again with an Exec, and gives both back. So a pooler that carries out some
+// of this on a connection of its own is found.
+func (p *proof) exclusion(ctx context.Context, pid int64) error {
+	key := rand.Int64()
+	if err := p.takePrepared(ctx, pid, key); err != nil {
+		return err
+	}
+	try, unlock := fmt.Sprintf("pg_catalog.pg_try_advisory_lock(%d::bigint)", key), fmt.Sprintf("pg_catalog.pg_advisory_unlock(%d::bigint)", key)
 	steps := []struct {
-		conn *sql.Conn
-		call string
-		want bool
+		conn   *sql.Conn
+		number string // an SQL expression: 0 if all is well, 1 for lockElsewhere, 2 for notExcluded
 	}{
-		{p.session, "pg_try_advisory_lock", true},
-		{p.witness, "pg_try_advisory_lock", false},
-		{p.session, "pg_advisory_unlock", true},
-		{p.witness, "pg_try_advisory_lock", true},
-		{p.witness, "pg_advisory_unlock", true},
+		{p.witness, "CASE WHEN " + try + " THEN 2 WHEN " + isHeldBy(pid, key) + " THEN 0 ELSE 1 END"},
+		{p.session, "CASE WHEN " + try + " THEN 0 ELSE 1 END"},
+		{p.session, "CASE WHEN NOT " + unlock + " THEN 1 WHEN " + unlock + " THEN 0 ELSE 1 END"},
+		{p.witness, "CASE WHEN " + try + " THEN CASE WHEN " + unlock + " THEN 0 ELSE 1 END ELSE 2 END"},
 	}
 	for _, step := range steps {
-		got, err := p.ask(ctx, step.conn, "pg_catalog."+step.call+"("+key+"::bigint)")
-		if err != nil {
+		switch n, err := p.number(ctx, step.conn, step.number); {
+		case err != nil:
 			return err
-		}
-		if got != step.want {
-			return dialect.Refuse("a lock taken on one connection did not exclude another: the server does not implement session-level advisory locks, or the pool's connections do not reach one database")
+		case n == 1:
+			return dialect.Refuse(lockElsewhere)
+		case n != 0:
+			return dialect.Refuse(notExcluded)
 		}
 	}
 	return nil
+}
+
+// The reasons to reject what takes locks in a wrong place, or not at all.
+const (
+	notExcluded   = "a lock taken on one connection did not exclude another: the server does not implement session-level advisory locks, or the pool's connections do not reach one database"
+	lockElsewhere = "a lock is held by another server process than that of its session: a pooler or proxy is between, which spreads the statements of a session over several server connections: connect to the database itself or through a pool in session mode, or pass WithLeaseTable() (Pgpool-II needs load_balance_mode = off)"
+)
+
+// takePrepared takes a free key on session with a prepared statement. It checks
+// that the process pid has carried that out.
+func (p *proof) takePrepared(ctx context.Context, pid, key int64) error {
+	row, err := dbconn.Within(ctx, p.timeout, func(ctx context.Context) (row [2]driver.Value, err error) {
+		err = p.session.Raw(func(c any) error {
+			s := statements{ctx: ctx}
+			stmt, err := s.prepare(c.(driver.Conn), "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_try_advisory_lock($1::bigint)")
+			if err != nil {
+				return err
+			}
+			if err := s.queryRow(stmt, []driver.NamedValue{{Ordinal: 1, Value: key}}, row[:]); err != nil {
+				return err
+			}
+			return stmt.Close()
+		})
+		return row, err
+	})
+	if err != nil {
+		return err
+	}
+	by, err := intOf(row[0])
+	if err != nil {
+		return err
+	}
+	switch taken, err := boolOf(row[1]); {
+	case err != nil:
+		return err
+	case !taken:
+		return dialect.Refuse(notExcluded)
+	case by != pid:
+		return dialect.Refuse(lockElsewhere)
+	}
+	return nil
+}
+
+// isHeldBy is the condition that the process pid holds the key id.
+func isHeldBy(pid, id int64) string {
+	return fmt.Sprintf("EXISTS (SELECT FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'advisory' AND granted AND pid OPERATOR(pg_catalog.=) %d"+
+		" AND objsubid OPERATOR(pg_catalog.=) 1::int2 AND classid OPERATOR(pg_catalog.=) %d::oid AND objid OPERATOR(pg_catalog.=) %d::oid)",
+		pid, uint64(id)>>32, uint32(id))
 }
 
 // pid returns the process id of conn's server process.
@@ -208,6 +283,12 @@ func onProcess(pid int64) string {
 func (p *proof) ask(ctx context.Context, conn *sql.Conn, condition string) (bool, error) {
 	n, err := p.rows(ctx, conn, "SELECT 1 WHERE "+condition)
 	return n == 1, err
+}
+
+// number returns the value of an SQL expression, a small number, within the
+// proof's timeout.
+func (p *proof) number(ctx context.Context, conn *sql.Conn, expression string) (int64, error) {
+	return p.rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, "+expression+")")
 }
 
 // rows returns the number of rows of query, within the proof's timeout.

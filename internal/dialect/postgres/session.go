@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A session is a dialect.Session on a connection of its own.
@@ -38,6 +39,9 @@ func (s *session) Exchange(b *dialect.Batch) error {
 // exchangeRaw is Exchange on the driver's connection.
 func (s *session) exchangeRaw(c any) error {
 	row, f, err := s.statements.exchange(c.(driver.Conn), s.batch)
+	if errcode.SQLState(err) == errcode.InvalidStatementName {
+		return errReset
+	}
 	if err != nil {
 		return err
 	}
@@ -108,3 +112,7 @@ func (s *session) Destroy() {
 }
 
 var errOtherProcess = &dialect.Failure{Kind: dialect.NotExclusive, Reason: "another server process answered than before: " + behindPooler}
+
+// errReset is the failure of a session whose prepared statements are gone. Its
+// locks may be gone with them, as after DISCARD ALL.
+var errReset = &dialect.Failure{Kind: dialect.NotExclusive, Reason: "the prepared statements of the session are gone: something has reset the session, or " + behindPooler}

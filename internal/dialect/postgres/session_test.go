@@ -68,3 +68,25 @@ func TestReleasesAreCarriedOutFirst(t *testing.T) {
 		}
 	}
 }
+
+// A session that has been reset has lost its locks without a loss of its
+// connection. The next exchange reports that, and not only that a statement has
+// failed.
+func TestResetEndsSession(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			s := opened(t, driver, pgtest.Database(t))
+			if err := s.Exchange(&dialect.Batch{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.conn.ExecContext(t.Context(), "DISCARD ALL"); err != nil {
+				t.Fatal(err)
+			}
+			var failure *dialect.Failure
+			if err := s.Exchange(&dialect.Batch{}); !errors.As(err, &failure) || failure.Kind != dialect.NotExclusive {
+				t.Errorf("Exchange: %v, want a Failure of Kind NotExclusive", err)
+			}
+		})
+	}
+}

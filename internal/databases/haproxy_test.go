@@ -1,0 +1,116 @@
+package databases
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// started returns f, and skips the test if its program is not installed.
+func started(t *testing.T, f *pgtest.Front, err error) *pgtest.Front {
+	t.Helper()
+	if errors.Is(err, pgtest.ErrNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// HAProxy in front of one primary disturbs no lock when it is reloaded. When it
+// dies, holders are told, and callers are served once it is back.
+func TestHAProxy(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			front, err := pgtest.New(t).HAProxy(nil)
+			front = started(t, front, err)
+			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
+			tr := startTraffic(t, true, process(t, o), process(t, o))
+			held := mustLock(t, process(t, o), sqllock.ID(1))
+			if err := front.Reload(); err != nil {
+				t.Fatal(err)
+			}
+			tr.flows("after the reload")
+			if err := held.Err(); err != nil || tr.losses() > 0 {
+				t.Errorf("after the reload: %v, %d losses", err, tr.losses())
+			}
+			if err := front.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			isLost(t, held, "HAProxy has died")
+			if err := front.StartAgain(); err != nil {
+				t.Fatal(err)
+			}
+			tr.flows("after a new start")
+			tr.end()
+		})
+	}
+}
+
+// HAProxy closes a connection that is silent for longer than its timeout. So
+// the heartbeat must be shorter.
+func TestHAProxyTimeouts(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		for _, line := range []string{"timeout client 2s", "timeout server 2s"} {
+			t.Run(driver+"/"+line, func(t *testing.T) {
+				t.Parallel()
+				front, err := pgtest.New(t).HAProxy([]string{line})
+				front = started(t, front, err)
+				db := open(t, driver, front.DSN(""))
+				slow := session(t, db, sqllock.WithLease(time.Hour)) // with a heartbeat of 12 minutes
+				isLost(t, mustLock(t, slow, sqllock.ID(1)), "HAProxy has closed the connection")
+				if n := slow.Stats().LossesBy["connection"]; n == 0 {
+					t.Error("the loss has another cause")
+				}
+				quick := session(t, db, sqllock.WithLease(time.Hour), sqllock.WithHeartbeat(100*time.Millisecond))
+				lock := mustLock(t, quick, sqllock.ID(2))
+				isLost(t, mustLock(t, slow, sqllock.ID(1)), "HAProxy has closed the connection again")
+				if err := lock.Unlock(); err != nil {
+					t.Errorf("with a short heartbeat: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// HAProxy sends connections to a primary and to a standby in turn. A Session
+// whose connections reach different servers is rejected, and one on the standby.
+func TestHAProxyInFrontOfStandby(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	standby, err := cluster.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, err := cluster.HAProxy(nil, standby)
+	front = started(t, front, err)
+	for _, driver := range pgtest.Drivers() {
+		advice := map[string]int{}
+		for range 6 {
+			s, err := sqllock.Open(t.Context(), open(t, driver, front.DSN("")))
+			if err == nil { // all its connections happened to reach the primary
+				_ = s.Close()
+				continue
+			}
+			if !errors.Is(err, sqllock.ErrNotExclusive) {
+				t.Errorf("%s: Open: %v, want ErrNotExclusive", driver, err)
+			}
+			for _, words := range []string{"connect to the primary", "do not reach one database"} {
+				if strings.Contains(err.Error(), words) {
+					advice[words]++
+				}
+			}
+		}
+		if len(advice) == 0 {
+			t.Errorf("%s: no Open was rejected with advice", driver)
+		}
+		t.Logf("%s: %v", driver, advice)
+	}
+}

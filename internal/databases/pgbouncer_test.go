@@ -1,0 +1,186 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// A bouncerStep is what an administrator does to a PgBouncer at work.
+type bouncerStep struct {
+	name    string
+	disturb func(t *testing.T, b *console, held *sqllock.Lock)
+	lost    bool // the lock that is held meanwhile is lost
+}
+
+// A console is a PgBouncer with a connection to its admin console. PgBouncer
+// takes a command like SUSPEND back when that connection ends.
+type console struct {
+	*pgtest.Bouncer
+	conn *sql.Conn
+}
+
+const (
+	bouncerLease = 2500 * time.Millisecond
+	inSession    = "session"
+	inTx         = "transaction"
+)
+
+// admin sends commands to the admin console.
+func admin(commands ...string) func(*testing.T, *console, *sqllock.Lock) {
+	return func(t *testing.T, b *console, _ *sqllock.Lock) {
+		for _, command := range commands {
+			if _, err := b.conn.ExecContext(t.Context(), command); err != nil {
+				t.Errorf("%s: %v", command, err)
+			}
+		}
+	}
+}
+
+// adminUntilLost sends a command, waits until the holder is told, and has
+// PgBouncer go on.
+func adminUntilLost(command, resume string) func(*testing.T, *console, *sqllock.Lock) {
+	return func(t *testing.T, b *console, held *sqllock.Lock) {
+		admin(command)(t, b, held)
+		lockertest.Eventually(t, "the holder is told", func() bool { return held.Err() != nil })
+		admin(resume)(t, b, held)
+	}
+}
+
+// pauseInSession sends PAUSE, which waits in session mode until all clients
+// have left, and takes it back.
+func pauseInSession(t *testing.T, b *console, held *sqllock.Lock) {
+	ctx, cancel := context.WithCancel(t.Context())
+	paused := make(chan struct{})
+	go func() {
+		defer close(paused)
+		_ = b.Admin(ctx, "PAUSE")
+	}()
+	heartbeats(2)(t, b, held)
+	admin("RESUME")(t, b, held)
+	cancel()
+	<-paused
+}
+
+// heartbeats waits for as long as n heartbeats take.
+func heartbeats(n int) func(*testing.T, *console, *sqllock.Lock) {
+	return func(*testing.T, *console, *sqllock.Lock) { time.Sleep(time.Duration(n) * bouncerLease / 5) }
+}
+
+// reload gives PgBouncer other settings.
+func reload(mode string, size int, more ...string) func(*testing.T, *console, *sqllock.Lock) {
+	return func(t *testing.T, b *console, _ *sqllock.Lock) {
+		if err := b.Reload(t.Context(), mode, size, more...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+const poolSize = 10
+
+// bouncerSteps are the steps for each mode, in order.
+var bouncerSteps = map[string][]bouncerStep{
+	inSession: {
+		{"RELOAD", admin("RELOAD"), false},
+		{"RELOAD, smaller pool", reload(inSession, 1), false},
+		{"RELOAD, larger pool", reload(inSession, poolSize), false},
+		{"PAUSE", pauseInSession, false},
+		{"RECONNECT", admin("RECONNECT"), false},
+		{"SUSPEND, short", admin("SUSPEND", "RESUME"), false},
+		{"SUSPEND, long", adminUntilLost("SUSPEND", "RESUME"), true},
+		{"KILL", adminUntilLost("KILL postgres", "RESUME postgres"), true},
+		{"timeouts, longer than the heartbeat", reload(inSession, poolSize, "client_idle_timeout = 2", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
+		{"time passes", heartbeats(5), false},
+	},
+	inTx: {
+		{"RELOAD", admin("RELOAD"), false},
+		{"RELOAD, smaller pool", reload(inTx, 1), false},
+		{"RELOAD, larger pool", reload(inTx, poolSize), false},
+		{"PAUSE, short", admin("PAUSE", "RESUME"), false},
+		{"RECONNECT", admin("RECONNECT"), false},
+		{"SUSPEND, short", admin("SUSPEND", "RESUME"), false},
+		{"KILL, short", admin("KILL postgres", "RESUME postgres"), false},
+		{"PAUSE, long", adminUntilLost("PAUSE", "RESUME"), true},
+		{"SUSPEND, long", adminUntilLost("SUSPEND", "RESUME"), true},
+		{"KILL, long", adminUntilLost("KILL postgres", "RESUME postgres"), true},
+		{"timeouts", reload(inTx, poolSize, "client_idle_timeout = 1", "server_idle_timeout = 1", "server_lifetime = 1", "query_wait_timeout = 1", "server_reset_query_always = 1"), false},
+		{"time passes", heartbeats(5), false},
+	},
+}
+
+// An administrator disturbs a PgBouncer while two Sessions have callers and a
+// third one holds a lock. No key is held twice, holders are told, and callers
+// are served afterwards.
+func TestPgBouncerAtWork(t *testing.T) {
+	for mode, steps := range bouncerSteps {
+		for _, driver := range pgtest.Drivers() {
+			t.Run(mode+"/"+driver, func(t *testing.T) {
+				t.Parallel()
+				bouncer, o := bouncerOrders(t, mode, driver)
+				tr := startTraffic(t, mode == inSession, process(t, o), process(t, o))
+				holder := process(t, o)
+				for _, step := range steps {
+					atStep(t, bouncer, holder, step)
+					if step.lost {
+						tr.flows("after " + step.name)
+					}
+				}
+				tr.flows("at the end")
+				tr.end()
+				t.Logf("%d grants, %d failed calls, %d losses", tr.grants.Load(), tr.failures.Load(), tr.losses())
+			})
+		}
+	}
+}
+
+// bouncerOrders starts a PgBouncer and returns how to connect through it.
+func bouncerOrders(t *testing.T, mode, driver string) (*console, lockertest.Orders) {
+	t.Helper()
+	bouncer, err := pgtest.New(t).PgBouncer(mode, poolSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := lockertest.Orders{Driver: driver, DSN: bouncer.DSN(""), LeaseTable: mode == inTx, Lease: bouncerLease}
+	if o.LeaseTable {
+		o.DSN = unprepared(driver, o.DSN)
+	}
+	conn, err := open(t, "postgres", bouncer.DSN("pgbouncer")).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &console{bouncer, conn}, o
+}
+
+// atStep takes a step while holder has a lock.
+func atStep(t *testing.T, b *console, holder *sqllock.Session, step bouncerStep) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	held, err := lockWithin(ctx, holder, sqllock.ID(1))
+	if err != nil {
+		t.Fatalf("Lock before %s: %v", step.name, err)
+	}
+	step.disturb(t, b, held)
+	err = held.Unlock()
+	if step.lost && !errors.Is(err, sqllock.ErrLost) || !step.lost && err != nil {
+		t.Errorf("%s: Unlock of the lock held meanwhile: %v; want it lost: %v", step.name, err, step.lost)
+	}
+}
+
+// lockWithin calls Lock until it is granted or ctx ends.
+func lockWithin(ctx context.Context, s *sqllock.Session, key sqllock.Key) (lock *sqllock.Lock, err error) {
+	for ctx.Err() == nil {
+		if lock, err = s.Lock(ctx, key); err == nil {
+			return lock, nil
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	return nil, err
+}

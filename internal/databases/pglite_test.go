@@ -1,0 +1,38 @@
+package databases
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// PGlite's socket server has one server process for all clients. So Open rejects
+// it, and accepts it with a lease table.
+func TestPGlite(t *testing.T) {
+	t.Parallel()
+	front, err := pgtest.PGlite(40)
+	front = started(t, front, err)
+	t.Cleanup(func() { _ = front.Close() })
+	for _, driver := range pgtest.Drivers() {
+		db := open(t, driver, front.DSN(""))
+		s, err := sqllock.Open(t.Context(), db)
+		if s != nil {
+			_ = s.Close()
+		}
+		if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "pass WithLeaseTable()") {
+			t.Errorf("%s: Open: %v, want ErrNotExclusive with advice", driver, err)
+		}
+		_ = db.Close()
+		o := lockertest.Orders{Driver: driver, DSN: unprepared(driver, front.DSN("")), LeaseTable: true}
+		tr := startTraffic(t, false, process(t, o), process(t, o))
+		tr.end()
+		if n := tr.losses(); n > 0 {
+			t.Errorf("%s: %d losses", driver, n)
+		}
+		t.Logf("%s: %d grants", driver, tr.grants.Load())
+	}
+}

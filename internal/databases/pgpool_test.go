@@ -1,0 +1,104 @@
+package databases
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+// Pgpool-II in front of one server serves Sessions: it keeps a server process for
+// each client. It resets the process when the client leaves.
+func TestPgpool(t *testing.T) {
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			front, err := pgtest.New(t).Pgpool(nil)
+			front = started(t, front, err)
+			o := lockertest.Orders{Driver: driver, DSN: front.DSN(""), Lease: time.Minute}
+			tr := startTraffic(t, true, process(t, o), process(t, o))
+			holder := lockertest.StartHolder(t, lockertest.Orders{Driver: driver, DSN: o.DSN, Lease: time.Minute, Locks: 1})
+			rival := process(t, o)
+			if _, err := rival.TryLock(t.Context(), lockertest.WorkerKey(0)); !errors.Is(err, sqllock.ErrHeld) {
+				t.Errorf("TryLock of a key that another process holds: %v", err)
+			}
+			if err := holder.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			lockertest.Eventually(t, "the key of a killed process is free", func() bool {
+				lock, err := rival.TryLock(context.Background(), lockertest.WorkerKey(0))
+				if err == nil {
+					_ = lock.Unlock()
+				}
+				return err == nil
+			})
+			tr.flows("after the death of a client")
+			if n := tr.losses(); n > 0 {
+				t.Errorf("%d losses", n)
+			}
+			tr.end()
+		})
+	}
+}
+
+// Pgpool-II in front of a primary and a standby sends what only reads to either.
+// Open rejects a session whose statements would go to both, and accepts one
+// whose statements all go to the primary. Without load balancing it accepts all.
+func TestPgpoolInFrontOfStandby(t *testing.T) {
+	t.Parallel()
+	cluster := pgtest.New(t)
+	standby, err := cluster.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		settings   []string
+		rejects    bool
+		leaseTable bool
+	}{
+		"default":              {nil, true, false},
+		"for each statement":   {[]string{"statement_level_load_balance = on"}, true, false},
+		"no load balancing":    {[]string{"load_balance_mode = off"}, false, false},
+		"default, lease table": {nil, false, true},
+	}
+	for name, tt := range tests {
+		for _, driver := range pgtest.Drivers() {
+			t.Run(name+"/"+driver, func(t *testing.T) {
+				t.Parallel()
+				front, err := cluster.Pgpool(tt.settings, standby)
+				front = started(t, front, err)
+				rejected, losses := 0, uint64(0)
+				for range 6 {
+					dsn, opts := front.DSN(""), []sqllock.Option{sqllock.WithLease(time.Hour), sqllock.WithHeartbeat(20 * time.Millisecond)}
+					if tt.leaseTable {
+						dsn, opts = unprepared(driver, dsn), append(opts, sqllock.WithLeaseTable())
+					}
+					s, err := sqllock.Open(t.Context(), open(t, driver, dsn), opts...)
+					if err != nil {
+						if !errors.Is(err, sqllock.ErrNotExclusive) || !strings.Contains(err.Error(), "load_balance_mode = off") && !strings.Contains(err.Error(), "WithLeaseTable()") {
+							t.Errorf("Open: %v, want ErrNotExclusive with advice", err)
+						}
+						rejected++
+						continue
+					}
+					lock, err := s.TryLock(t.Context(), sqllock.ID(int64(len(t.Name()))))
+					if err == nil {
+						lockertest.Eventually(t, "heartbeats", func() bool { return lock.Err() != nil || s.Stats().Exchanges > 20 })
+						_ = lock.Unlock()
+					}
+					losses += s.Stats().Losses
+					_ = s.Close()
+				}
+				if !tt.rejects && (rejected > 0 || losses > 0) {
+					t.Errorf("%d of 6 rejected, %d losses, want none", rejected, losses)
+				}
+				t.Logf("%d of 6 rejected, %d losses", rejected, losses)
+			})
+		}
+	}
+}
