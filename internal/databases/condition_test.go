@@ -1,0 +1,202 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/httpmw/idempotency"
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// A stage is a database with all tables, in which a role of its own uses the
+// kit. The tests of docs/databases/conditions.md put it under a condition.
+type stage struct {
+	driver string
+	dsn    string  // of the role
+	plain  string  // of a superuser, whom the condition does not concern
+	admin  *sql.DB // on plain
+	role   string
+	base   string // the name of the database
+}
+
+var stages atomic.Int64
+
+// newStage makes a stage on the server of plain, a fresh database.
+func newStage(t *testing.T, plain string) stage {
+	t.Helper()
+	s := stage{plain: plain, role: fmt.Sprintf("actor_%d", stages.Add(1)), admin: open(t, "pgx", plain+"&default_query_exec_mode=simple_protocol")}
+	if err := s.admin.QueryRow("SELECT current_database()").Scan(&s.base); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s.admin, "CREATE ROLE "+s.role+" LOGIN")
+	t.Cleanup(func() {
+		execute(t, s.admin, "DROP OWNED BY "+s.role)
+		execute(t, s.admin, "DROP ROLE "+s.role)
+	})
+	create(t, s.admin, sqllock.FenceSchema(sqllock.PostgreSQL), watermark.Schema(sqllock.PostgreSQL), lockwatch.Schema(sqllock.PostgreSQL),
+		idempotency.Schema(sqllock.PostgreSQL), sqllock.Schema(sqllock.PostgreSQL), []string{
+			"CREATE TABLE effects (what text)",
+			"GRANT ALL ON ALL TABLES IN SCHEMA public TO " + s.role,
+			"GRANT CREATE ON SCHEMA public TO " + s.role,
+		})
+	s.dsn = s.as(t, plain)
+	return s
+}
+
+// as returns dsn for the role of s.
+func (s stage) as(t *testing.T, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(s.role)
+	return u.String()
+}
+
+// set makes statements of the condition: %r is the role and %d the database.
+func (s stage) set(t *testing.T, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		execute(t, s.admin, strings.NewReplacer("%r", s.role, "%d", s.base).Replace(statement))
+	}
+}
+
+// pool opens a pool of the role, as a process of its own would.
+func (s stage) pool(t *testing.T) *sql.DB {
+	t.Helper()
+	db := open(t, s.driver, s.dsn)
+	db.SetMaxOpenConns(5)
+	return db
+}
+
+// unprepared is pool for a driver that prepares nothing.
+func (s stage) unprepared(t *testing.T) *sql.DB {
+	t.Helper()
+	if s.driver == "pgx" {
+		s.dsn = inExecMode(s.dsn)
+	}
+	return s.pool(t)
+}
+
+// pair opens two Sessions that stand for two processes.
+func (s stage) pair(t *testing.T, opts ...sqllock.Option) (a, b *sqllock.Session, err error) {
+	t.Helper()
+	var both []*sqllock.Session
+	for range 2 {
+		one, err := sqllock.Open(context.Background(), s.unprepared(t), opts...)
+		if err != nil {
+			return nil, nil, fmt.Errorf("Open: %w", err)
+		}
+		t.Cleanup(func() { _ = one.Close() })
+		both = append(both, one)
+	}
+	return both[0], both[1], nil
+}
+
+// advisoryLocks counts the advisory locks in the database of s.
+func (s stage) advisoryLocks(t *testing.T) int {
+	t.Helper()
+	return number(t, s.admin, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+}
+
+// endAll ends all server processes of the role, and returns how many.
+func (s stage) endAll(t *testing.T, where string) int {
+	t.Helper()
+	return number(t, s.admin, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = '"+s.role+"' AND "+where)
+}
+
+// leavesNothing checks that no lock and no transaction of the role remains,
+// once all that a test opened is closed.
+func (s stage) leavesNothing(t *testing.T) {
+	t.Helper()
+	lockertest.Eventually(t, "no advisory lock remains", func() bool { return s.advisoryLocks(t) == 0 })
+	lockertest.Eventually(t, "no transaction remains", func() bool {
+		return number(t, s.admin, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+s.role+"' AND xact_start IS NOT NULL") == 0
+	})
+}
+
+// saysNothingPrivate checks that err names no role, database, host or key.
+func (s stage) saysNothingPrivate(t *testing.T, err error) {
+	t.Helper()
+	for _, private := range []string{s.role, s.base, "127.0.0.1", "user-1"} {
+		if strings.Contains(err.Error(), private) {
+			t.Errorf("the error holds %q: %v", private, err)
+		}
+	}
+}
+
+// uses are what a service does with the kit. Each returns the error of the kit
+// that keeps it from working. A promise that is broken fails the test.
+var uses = []struct {
+	name string
+	use  func(t *testing.T, s stage) error
+}{
+	{"Session", useSession},
+	{"WithRegistry", useRegistry},
+	{"WithLeaseTable", useLeaseTable},
+	{"TryTx", useTryTx},
+	{"PerTx", usePerTx},
+	{"OnConn", useOnConn},
+	{"Fence", useFence},
+	{"watermark", useWatermark},
+	{"idempotency", useIdempotency},
+	{"election", useElection},
+}
+
+// An outcome says what a use meets under a condition: the sentence of its
+// error. "" means that it works.
+type outcome map[string]string
+
+// every is the outcome of all uses but those named.
+func every(sentence string, but ...string) outcome {
+	o := outcome{}
+	for _, u := range uses {
+		if !slices.Contains(but, u.name) {
+			o[u.name] = sentence
+		}
+	}
+	return o
+}
+
+// tryAll runs all uses on s. Those in fails must fail, with that sentence. Those
+// in mayFail work or fail with that sentence: it depends on how quick the server
+// is.
+func (s stage) tryAll(t *testing.T, fails, mayFail outcome) {
+	for _, u := range uses {
+		t.Run(u.name, func(t *testing.T) {
+			err := u.use(t, s)
+			if err != nil {
+				s.saysNothingPrivate(t, err)
+			}
+			sentence, must := fails[u.name]
+			if other, may := mayFail[u.name]; may {
+				if err != nil && !strings.Contains(err.Error(), other) {
+					t.Errorf("%v, want nil or an error with %q", err, other)
+				}
+				return
+			}
+			switch {
+			case !must && err != nil:
+				t.Errorf("%v, want none", err)
+			case must && (err == nil || !strings.Contains(err.Error(), sentence)):
+				t.Errorf("%v, want an error with %q", err, sentence)
+			}
+		})
+	}
+	s.leavesNothing(t)
+}
+
+// soon bounds what should take no time, on a server that other tests keep busy.
+const soon = time.Minute
