@@ -47,7 +47,7 @@ var roleSettings = []setting{
 	{name: "row_security off", set: by("row_security = off")},
 	{name: "force_custom_plan", set: by("plan_cache_mode = 'force_custom_plan'")},
 	{name: "force_generic_plan", set: by("plan_cache_mode = 'force_generic_plan'")},
-	{name: "jit", set: by("jit = on", "jit_above_cost = 0", "jit_inline_above_cost = 0", "jit_optimize_above_cost = 0")},
+	{name: "jit", set: by("jit = on", "jit_above_cost = 0")},
 	{name: "tablespaces", set: by("default_tablespace = 'nowhere'", "temp_tablespaces = 'nowhere'")},
 	{name: "plans", set: by("enable_hashjoin = off", "enable_nestloop = off", "enable_mergejoin = off", "enable_seqscan = off", "enable_indexscan = off", "enable_bitmapscan = off", "enable_indexonlyscan = off", "enable_sort = off", "enable_hashagg = off", "enable_material = off", "enable_memoize = off", "enable_tidscan = off", "from_collapse_limit = 1", "join_collapse_limit = 1", "geqo_threshold = 2", "constraint_exclusion = on")},
 	{name: "parallel", set: by("force_parallel_mode = on", "parallel_setup_cost = 0", "parallel_tuple_cost = 0", "min_parallel_table_scan_size = 0", "min_parallel_index_scan_size = 0", "max_parallel_workers_per_gather = 8")},

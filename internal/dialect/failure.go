@@ -89,26 +89,6 @@ func Fail(err error) error {
 	return &Failure{Kind: Gone, Reason: reason(err)}
 }
 
-// inWords returns the meaning of the most frequent SQLSTATEs, as the beginning
-// of a reason.
-func inWords(state string) string {
-	switch {
-	case strings.HasPrefix(state, "28"):
-		return "the server rejected the user or the password: "
-	case strings.HasPrefix(state, "3D"):
-		return "the server has no such database: "
-	case state == errcode.Forbidden:
-		return "the role has no right to this: "
-	case state == "53300":
-		return "the server has no connection to spare: "
-	case state == "53200":
-		return "the server's table of locks is full: "
-	case state == "57P03":
-		return "the server is starting or stopping: "
-	}
-	return "the server answered "
-}
-
 // isPermanent reports whether an SQLSTATE means a wrong user, password or
 // database, or a missing right.
 func isPermanent(state string) bool {

@@ -33,8 +33,12 @@ func (t *postgresTables) prove(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
+	case errcode.SQLState(err) == errcode.ReadOnly && t.genuine: // it is no standby
+		return dialect.Misconfigured(readOnlyByDefault)
 	case errcode.SQLState(err) == errcode.ReadOnly:
 		return dialect.Refuse(onReadOnly)
+	case errcode.SQLState(err) == errcode.InvalidSchema:
+		return dialect.Misconfigured("the search_path names no schema in which the lease tables could be: set it for the role, or in the connection string")
 	case errcode.SQLState(err) == errcode.Forbidden:
 		return dialect.Misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
 	}
@@ -43,6 +47,10 @@ func (t *postgresTables) prove(ctx context.Context) error {
 
 // onReadOnly is the reason to reject a server that cannot be written to.
 const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
+
+// readOnlyByDefault is the reason to reject a primary whose transactions are
+// read-only. A standby is rejected before.
+const readOnlyByDefault = "transactions are read-only here, and the lease tables must be written to: set default_transaction_read_only=off for the role, or in the connection string"
 
 // server checks that the server can be written to, and finds out whether it is
 // PostgreSQL itself.
