@@ -233,12 +233,12 @@ func useTryTx(t *testing.T, s stage) error {
 	db := s.pool(t)
 	one, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
-		return at("BeginTx", err)
+		return own("BeginTx", err)
 	}
 	defer one.Rollback()
 	two, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
-		return at("BeginTx", err)
+		return own("BeginTx", err)
 	}
 	defer two.Rollback()
 	if err := sqllock.TryTx(t.Context(), one, userKey("tx", 1)); err != nil {
@@ -256,12 +256,12 @@ func useTryTx(t *testing.T, s stage) error {
 		return at("RLockTx", err)
 	}
 	if err := one.Commit(); err != nil {
-		return at("Commit", err)
+		return own("Commit", err)
 	}
 	if err := sqllock.LockTx(t.Context(), two, userKey("tx", 1), soon); err != nil {
 		return at("LockTx", err)
 	}
-	return at("Commit", two.Commit())
+	return own("Commit", two.Commit())
 }
 
 // usePerTx takes a key on a transaction for each lock.
@@ -294,7 +294,7 @@ func useOnConn(t *testing.T, s stage) error {
 	for range 2 {
 		conn, err := db.Conn(t.Context())
 		if err != nil {
-			return at("Conn", err)
+			return own("Conn", err)
 		}
 		defer conn.Close()
 		lockers = append(lockers, sqllock.OnConn(conn))
@@ -332,16 +332,16 @@ func fenced(t *testing.T, s stage, lock *sqllock.Lock) error {
 	work := func() error {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
-			return at("BeginTx", err)
+			return own("BeginTx", err)
 		}
 		defer tx.Rollback()
 		if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
 			return at("Fence", err)
 		}
 		if _, err := tx.ExecContext(t.Context(), "INSERT INTO effects VALUES ('fenced')"); err != nil {
-			return at("INSERT", err)
+			return own("INSERT", err)
 		}
-		return at("Commit", tx.Commit())
+		return own("Commit", tx.Commit())
 	}
 	if err := work(); err != nil {
 		return err
@@ -362,13 +362,13 @@ func useWatermark(t *testing.T, s stage) error {
 	advance := func(to int64) error {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
-			return at("BeginTx", err)
+			return own("BeginTx", err)
 		}
 		defer tx.Rollback()
 		if err := watermark.Advance(t.Context(), tx, userKey("mark", 1), to); err != nil {
 			return at("Advance", err)
 		}
-		return at("Commit", tx.Commit())
+		return own("Commit", tx.Commit())
 	}
 	before, _, err := watermark.Get(t.Context(), db, userKey("mark", 1))
 	if err != nil {
