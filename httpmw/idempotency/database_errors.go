@@ -43,6 +43,7 @@ func inWords(code string) string {
 // Codes that decide what happens to a request.
 const (
 	lockNotAvailable = "55P03"
+	idleForTooLong   = "57P05" // in the pool, so no statement was carried out
 	mysqlLockTimeout = "mysql 1205"
 	mysqlDuplicate   = "mysql 1062"
 	deadlocked       = "mysql 1213"

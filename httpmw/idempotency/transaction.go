@@ -66,7 +66,7 @@ func (t *transaction) open(ctx context.Context) (err error) {
 			return nil
 		}
 		t.destroy()
-		if !errors.Is(err, driver.ErrBadConn) {
+		if !errors.Is(err, driver.ErrBadConn) && serverCode(err) != idleForTooLong {
 			return err
 		}
 	}

@@ -28,6 +28,8 @@ type stage struct {
 	admin  *sql.DB // on plain
 	role   string
 	base   string // the name of the database
+
+	shared *sql.DB // what pool returns, if it is not nil
 }
 
 var stages atomic.Int64
@@ -76,9 +78,18 @@ func (s stage) set(t *testing.T, statements ...string) {
 // pool opens a pool of the role, as a process of its own would.
 func (s stage) pool(t *testing.T) *sql.DB {
 	t.Helper()
+	if s.shared != nil {
+		return s.shared
+	}
 	db := open(t, s.driver, s.dsn)
 	db.SetMaxOpenConns(5)
 	return db
+}
+
+// on returns s with one pool for all.
+func (s stage) on(db *sql.DB) stage {
+	s.shared = db
+	return s
 }
 
 // unprepared is pool for a driver that prepares nothing.

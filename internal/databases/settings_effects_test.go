@@ -82,6 +82,10 @@ func TestIdleSessionTimeout(t *testing.T) {
 			if err := lock.Unlock(); err != nil {
 				t.Errorf("Unlock: %v", err)
 			}
+			s.awaitEnd(t)
+			if err := useIdempotency(t, s.on(db)); err != nil {
+				t.Errorf("idempotency: %v", err)
+			}
 		}
 	}, "idle_session_timeout = '300ms'")
 }

@@ -63,7 +63,7 @@ type WaitingKey struct {
 // them in the search_path of db's connections. The error is a *Failure or that
 // of ctx.
 func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, error) {
-	conn, err := db.Conn(ctx)
+	conn, err := dbconn.Live(ctx, db)
 	if err != nil {
 		return Registry{}, dialect.Fail(err)
 	}

@@ -55,31 +55,22 @@ func endsEarly(state string) bool {
 	return false
 }
 
-// shortTimeoutOf returns the first of shortTimeouts that is short, or "". It
-// tries again on another connection, since the pool may have one that the
-// server has ended.
-func shortTimeoutOf(ctx context.Context, db *sql.DB) (name string, err error) {
+// shortTimeoutOf returns the first of shortTimeouts that is short, or "".
+func shortTimeoutOf(ctx context.Context, db *sql.DB) (string, error) {
 	var cases strings.Builder
 	for i, name := range shortTimeouts {
 		fmt.Fprintf(&cases, " WHEN pg_catalog.current_setting('%s', true)::interval OPERATOR(pg_catalog.>) '0'::interval"+
 			" AND pg_catalog.current_setting('%[1]s', true)::interval OPERATOR(pg_catalog.<) '%dms'::interval THEN %d",
 			name, shortTimeout.Milliseconds(), i+1)
 	}
-	const attempts = 3
-	for range attempts {
-		var conn *sql.Conn
-		if conn, err = db.Conn(ctx); err != nil {
-			return "", err
-		}
-		var n int64
-		n, err = rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, CASE"+cases.String()+" ELSE 0 END)")
-		_ = conn.Close()
-		if err == nil && n > 0 && int(n) <= len(shortTimeouts) {
-			return shortTimeouts[n-1], nil
-		}
-		if err == nil {
-			return "", nil
-		}
+	conn, err := dbconn.Live(ctx, db)
+	if err != nil {
+		return "", err
 	}
-	return "", err
+	defer conn.Close()
+	n, err := rows(ctx, conn, "SELECT FROM pg_catalog.generate_series(1, CASE"+cases.String()+" ELSE 0 END)")
+	if err != nil || n < 1 || int(n) > len(shortTimeouts) {
+		return "", err
+	}
+	return shortTimeouts[n-1], nil
 }
