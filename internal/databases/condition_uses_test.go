@@ -3,6 +3,7 @@ package databases
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -398,7 +399,7 @@ func useIdempotency(t *testing.T, s stage) error {
 	once := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "pay"), func(*http.Request) (string, error) { return "ada", nil },
 		idempotency.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	body := []byte("paid \x00\xff\\'é")
-	runs := 0
+	runs, key := 0, rand.Text()
 	pay := once.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs++
 		tx, _ := idempotency.Tx(r.Context())
@@ -409,7 +410,7 @@ func useIdempotency(t *testing.T, s stage) error {
 		_, _ = w.Write(body)
 	}))
 	for range 2 {
-		response := post(t.Context(), pay, "k-"+s.driver, "10 to bob")
+		response := post(t.Context(), pay, key, "10 to bob")
 		if response.Code != http.StatusOK {
 			return fmt.Errorf("status %d, log %s", response.Code, log.String())
 		}
