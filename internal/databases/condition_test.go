@@ -3,6 +3,7 @@ package databases
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -29,7 +30,8 @@ type stage struct {
 	role   string
 	base   string // the name of the database
 
-	shared *sql.DB // what pool returns, if it is not nil
+	shared *sql.DB                           // what pool returns, if it is not nil
+	wrap   func(driver.Driver) driver.Driver // around the driver of pool; may be nil
 }
 
 var stages atomic.Int64
@@ -82,6 +84,10 @@ func (s stage) pool(t *testing.T) *sql.DB {
 		return s.shared
 	}
 	db := open(t, s.driver, s.dsn)
+	if s.wrap != nil {
+		db = sql.OpenDB(dsnConnector{s.dsn, s.wrap(db.Driver())})
+		t.Cleanup(func() { _ = db.Close() })
+	}
 	db.SetMaxOpenConns(5)
 	return db
 }
