@@ -30,36 +30,33 @@ var wrappings = []struct {
 	{"sqlmw on otelsql", func(d driver.Driver) driver.Driver { return withSqlmw(withOtelsql(d)) }},
 }
 
-// eachWrapping runs test on a stage of its own for each wrapped driver. All are
-// on one cluster of the test's own.
-func eachWrapping(t *testing.T, test func(t *testing.T, cluster *pgtest.Cluster, s stage)) {
+// eachWrapping runs test on a stage of its own for each wrapped driver.
+func eachWrapping(t *testing.T, database func(t *testing.T) string, test func(t *testing.T, s stage)) {
 	t.Parallel()
-	cluster := pgtest.New(t)
 	for _, w := range wrappings {
 		for _, name := range pgtest.Drivers() {
 			t.Run(w.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				plain, err := cluster.CreateDatabase(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				s := newStage(t, plain)
+				s := newStage(t, database(t))
 				s.driver, s.wrap = name, w.wrap
-				test(t, cluster, s)
+				test(t, s)
 			})
 		}
 	}
 }
 
+// onShared returns a fresh database on the server that all tests share.
+func onShared(t *testing.T) string { return pgtest.Database(t) }
+
 // Behind tracing wrappers everything works as without them.
 func TestWrappedDrivers(t *testing.T) {
-	eachWrapping(t, func(t *testing.T, _ *pgtest.Cluster, s stage) { s.tryAll(t, nil, nil) })
+	eachWrapping(t, onShared, func(t *testing.T, s stage) { s.tryAll(t, nil, nil) })
 }
 
 // A Session finds the socket below wrappers. It notices a closed connection long
 // before its heartbeat.
 func TestWrappedDriverIsWatched(t *testing.T) {
-	eachWrapping(t, func(t *testing.T, _ *pgtest.Cluster, s stage) {
+	eachWrapping(t, onShared, func(t *testing.T, s stage) {
 		locks := session(t, s.pool(t), sqllock.WithLease(24*time.Hour))
 		if !locks.Stats().Watched {
 			t.Error("no socket is watched")
@@ -80,7 +77,15 @@ func TestWrappedDriverIsWatched(t *testing.T) {
 // A Session closes a connection whose server process does not respond. The
 // connection does not stay in the pool, and the Session serves on another.
 func TestWrappedDriverThatIsStuck(t *testing.T) {
-	eachWrapping(t, func(t *testing.T, cluster *pgtest.Cluster, s stage) {
+	cluster := pgtest.New(t) // whose backends can be frozen
+	database := func(t *testing.T) string {
+		dsn, err := cluster.CreateDatabase(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dsn
+	}
+	eachWrapping(t, database, func(t *testing.T, s stage) {
 		db := s.pool(t)
 		locks := session(t, db, sqllock.WithLease(2*time.Second))
 		pid := number(t, s.admin, "SELECT pid FROM pg_stat_activity WHERE usename = '"+s.role+"' AND application_name LIKE '%latchkey'")
@@ -102,7 +107,7 @@ func TestWrappedDriverThatIsStuck(t *testing.T) {
 // The SQLSTATE of an error gets through wrappers, and sqlx on top of them is
 // used as without them.
 func TestWrappedDriverUnderSqlx(t *testing.T) {
-	eachWrapping(t, func(t *testing.T, _ *pgtest.Cluster, s stage) {
+	eachWrapping(t, onShared, func(t *testing.T, s stage) {
 		db := sqlx.NewDb(s.pool(t), s.driver)
 		lock := mustLock(t, session(t, db.DB), userKey("sqlx", 1))
 		tx, err := db.Beginx()

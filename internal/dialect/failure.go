@@ -124,6 +124,10 @@ func kindOf(state string) Kind {
 // exported value.
 const pgxBusy = "conn busy"
 
+// pgxNoCache is in the text of pgx's errors for a mode whose cache is switched
+// off by its size.
+const pgxNoCache = "with disabled "
+
 // reason says in general words what is wrong with a connection.
 func reason(err error) string {
 	var (
@@ -148,6 +152,9 @@ func reason(err error) string {
 		return "the connection was closed"
 	case err.Error() == pgxBusy:
 		return "another statement uses the connection: close the rows of the transaction first"
+	}
+	if strings.HasPrefix(err.Error(), "cannot use QueryExecMode") && strings.Contains(err.Error(), pgxNoCache) {
+		return "pgx sends no statement in this default_query_exec_mode without its cache: set default_query_exec_mode=exec, or leave out the cache's capacity of 0"
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return "the database's answer made no sense"

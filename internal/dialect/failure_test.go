@@ -48,6 +48,7 @@ func TestFail(t *testing.T) {
 		{"bad connection", driver.ErrBadConn, Gone, "was closed"},
 		{"end of file", io.ErrUnexpectedEOF, Gone, "was closed"},
 		{"rows of pgx are open", errors.New("conn busy"), Gone, "close the rows"},
+		{"pgx without its cache", errors.New("cannot use QueryExecModeCacheStatement with disabled statement cache"), Gone, "set default_query_exec_mode=exec"},
 		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, Gone, "refused"},
 		{"no such host", &net.DNSError{Name: "secret-host", Err: "no such host"}, Gone, "could not be looked up"},
 		{"anything else", errors.New("secret-host did something"), Gone, "could not connect"},
