@@ -391,15 +391,15 @@ func useWatermark(t *testing.T, s stage) error {
 	return at("Get", err)
 }
 
-// useIdempotency posts a request twice. Its effect and its response are stored
-// once.
-func useIdempotency(t *testing.T, s stage) error {
+// idempotencyStatus returns a function that posts a request with a key of its
+// own twice. Its effect and its response are stored once. The function returns
+// the status and what is logged.
+func idempotencyStatus(t *testing.T, s stage) func() (int, string) {
 	log := &logged{}
-	db := s.pool(t)
-	once := idempotency.New(db, ratelimit.OneAtATime(sqllock.NewMemory(), "pay"), func(*http.Request) (string, error) { return "ada", nil },
+	once := idempotency.New(s.pool(t), ratelimit.OneAtATime(sqllock.NewMemory(), "pay"), func(*http.Request) (string, error) { return "ada", nil },
 		idempotency.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	body := []byte("paid \x00\xff\\'é")
-	runs, key := 0, rand.Text()
+	runs := 0
 	pay := once.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs++
 		tx, _ := idempotency.Tx(r.Context())
@@ -409,17 +409,28 @@ func useIdempotency(t *testing.T, s stage) error {
 		}
 		_, _ = w.Write(body)
 	}))
-	for range 2 {
-		response := post(t.Context(), pay, key, "10 to bob")
-		if response.Code != http.StatusOK {
-			return fmt.Errorf("status %d, log %s", response.Code, log.String())
+	return func() (int, string) {
+		before, key := runs, rand.Text()
+		for range 2 {
+			response := post(t.Context(), pay, key, "10 to bob")
+			if response.Code != http.StatusOK {
+				return response.Code, log.String()
+			}
+			if !bytes.Equal(response.Body.Bytes(), body) {
+				t.Errorf("body %q, want %q", response.Body.Bytes(), body)
+			}
 		}
-		if !bytes.Equal(response.Body.Bytes(), body) {
-			t.Errorf("body %q, want %q", response.Body.Bytes(), body)
+		if runs != before+1 {
+			t.Errorf("%d runs of two equal requests", runs-before)
 		}
+		return http.StatusOK, ""
 	}
-	if runs != 1 {
-		t.Errorf("%d runs of two equal requests", runs)
+}
+
+// useIdempotency posts a request twice.
+func useIdempotency(t *testing.T, s stage) error {
+	if status, log := idempotencyStatus(t, s)(); status != http.StatusOK {
+		return fmt.Errorf("status %d, log %s", status, log)
 	}
 	return nil
 }
