@@ -189,21 +189,20 @@ func TestPoolExhausted(t *testing.T) {
 			if !errors.Is(err, sqllock.ErrUnavailable) {
 				t.Errorf("%s: %v, want ErrUnavailable", name, err)
 			}
-			t.Logf("%s: %v", name, err)
 		}
-		if status, log := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "SetMaxOpenConns") {
+		if status, log := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "all of its pool is in use") {
 			t.Errorf("idempotency: status %d, %s", status, log)
 		}
-		_, err = bounded(t, "Inspect", func() (*lockwatch.Snapshot, error) { return lockwatch.Inspect(context.Background(), db) })
-		if err == nil {
-			t.Error("Inspect without a connection: no error")
+		brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Inspect waits as long as its context
+		defer cancel()
+		_, err = bounded(t, "Inspect", func() (*lockwatch.Snapshot, error) { return lockwatch.Inspect(brief, db) })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Inspect without a connection: %v, want the end of its context", err)
 		}
-		t.Logf("Inspect: %v", err)
 		_, err = sqllock.Open(t.Context(), db)
 		if !errors.Is(err, sqllock.ErrUnavailable) {
 			t.Errorf("Open: %v, want ErrUnavailable", err)
 		}
-		t.Logf("Open: %v", err)
 		// The Session loses its connection, and has no other.
 		s.endAll(t, "application_name LIKE '%latchkey'")
 		<-lock.Context().Done()
@@ -211,7 +210,6 @@ func TestPoolExhausted(t *testing.T) {
 			_, err = advisory.TryLock(t.Context(), userKey("held", 4))
 			return errors.Is(err, sqllock.ErrUnavailable)
 		})
-		t.Logf("Session: %v", err)
 		release()
 		for name, l := range map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": sqllock.PerTx(db)} {
 			lockertest.Eventually(t, name+" serves again", func() bool {
@@ -243,13 +241,13 @@ func TestPoolClosedAtWork(t *testing.T) {
 		onConn := sqllock.OnConn(conn)
 		lockers := map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": perTx, "OnConn": onConn}
 		held, waited := map[string]*sqllock.Lock{}, map[string]chan error{}
+		waiting, giveUp := context.WithCancel(t.Context())
+		defer giveUp()
 		for name, l := range lockers {
 			held[name] = mustLock(t, l, userKey("close "+name, 1))
 			waited[name] = make(chan error, 1)
 			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), soon)
-				defer cancel()
-				lock, err := l.Lock(ctx, userKey("close "+name, 1))
+				lock, err := l.Lock(waiting, userKey("close "+name, 1))
 				if err == nil {
 					err = lock.Unlock()
 				}
@@ -275,8 +273,14 @@ func TestPoolClosedAtWork(t *testing.T) {
 			if err := held[name].Err(); err != nil {
 				t.Errorf("%s: a lock after db.Close: %v", name, err)
 			}
-			_, err := bounded(t, name, func() (*sqllock.Lock, error) { return nil, held[name].Unlock() })
-			t.Logf("%s: Unlock: %v; waiter: %v", name, err, <-waited[name])
+			if _, err := bounded(t, name, func() (any, error) { return nil, held[name].Unlock() }); err != nil {
+				t.Errorf("%s: Unlock after db.Close: %v", name, err)
+			}
+		}
+		for _, name := range []string{"Session", "OnConn"} { // they need no other connection
+			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err != nil {
+				t.Errorf("%s: a caller who waited: %v", name, err)
+			}
 		}
 		select {
 		case <-held["lease table"].Context().Done():
@@ -313,10 +317,11 @@ func TestPoolClosedAtWork(t *testing.T) {
 		}
 		_, _ = advisory.Close(), conn.Close()
 		_, _ = bounded(t, "Close of a lease table", func() (any, error) { return nil, table.Close() })
-		if err := <-waited["lease table"]; err == nil {
-			t.Error("a caller got a key from a closed pool")
-		} else {
-			t.Logf("lease table: waiter: %v", err)
+		giveUp()
+		for _, name := range []string{"PerTx", "lease table"} {
+			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err == nil {
+				t.Errorf("%s: a caller got a key from a closed pool", name)
+			}
 		}
 		if _, err := bounded(t, "db.Close", func() (any, error) { return nil, <-closed }); err != nil {
 			t.Errorf("db.Close: %v", err)
