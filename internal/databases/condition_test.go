@@ -41,7 +41,7 @@ var stages atomic.Int64
 // newStage makes a stage on the server of plain, a fresh database.
 func newStage(t *testing.T, plain string) stage {
 	t.Helper()
-	s := stage{plain: plain, role: fmt.Sprintf("actor_%d", stages.Add(1)), admin: open(t, "pgx", plain+"&default_query_exec_mode=simple_protocol")}
+	s := stage{plain: plain, role: fmt.Sprintf("actor_%d", stages.Add(1)), admin: open(t, "pgx", plain+"&default_query_exec_mode=exec")}
 	if err := s.admin.QueryRow("SELECT current_database()").Scan(&s.base); err != nil {
 		t.Fatal(err)
 	}
