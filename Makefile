@@ -6,6 +6,7 @@ FUZZTIME ?= 10s
 BENCH    ?= .
 COUNT    ?= 1
 HOURS    ?= 1
+EACH     ?= 20
 
 # Nested modules with tests of their own, if they exist.
 MODULES := $(patsubst %/go.mod,%,$(wildcard $(addsuffix /go.mod, \
@@ -72,6 +73,9 @@ freeze: deps ## redraw docs/freeze.svg, from a short campaign that freezes proce
 chaos-soak: deps ## run the fault campaign for HOURS (1), and write its table into docs/safety.md
 	@cd internal/chaos && $(GO) run . -duration $(HOURS)h -mixed 4 -table ../../docs/safety.md
 
+failovers: ## kill and cut off nodes of a cluster under Patroni, each kind of fault EACH (20) times, as root (30 min)
+	@cd internal/chaos && $(GO) run ./patroni -each $(EACH)
+
 mutants: deps ## plant each known bug in a copy of the tree, and check that only then a test fails (up to an hour)
 	cd internal/chaos && $(GO) test ./mutants -count 1 -timeout 3h -v -run 'TestMutants|TestWithoutMutants' -mutants
 
@@ -126,4 +130,4 @@ lint:
 			echo "$$m: $(GO) run $(STATICCHECK) ./..."; $(GO) run $(STATICCHECK) ./...; \
 		fi; done
 
-.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
+.PHONY: help demo test test-matrix test-newest check bench bench-quick bench-go chaos freeze chaos-soak failovers mutants browser screenshots fuzz cover deps clean deps-bench fmt vet vet-systems lint
