@@ -5,7 +5,8 @@
 // sqllock and ratelimit count by internal/histogram. httpmw and grpcmw share
 // internal/joinkey, internal/places and internal/wiring, and ratelimit reports
 // to them and asks sqllock by internal/waiting. grpcmw and grpcmw/connectmw
-// share internal/rpclimit. httpmw/idempotency is in front of httpmw.
+// share internal/rpclimit. sqllock and internal/dialect/dbconn look at sockets by
+// internal/peek. httpmw/idempotency is in front of httpmw.
 // The two share internal/handoff and internal/rejection. Only idempotency reads
 // the error codes of databases, by internal/dialect/errcode (docs/decisions/0015).
 // ratelimit/otellatchkey, ratelimit/promlatchkey and sqllock/pgxlatchkey use public
@@ -42,7 +43,7 @@ var roots = []string{"sqllock", "ratelimit", "httpmw", "grpcmw", "internal", "ex
 var mayImport = map[string][]string{
 	"internal/dialect/errcode":  {},
 	"internal/dialect":          {"internal/dialect/errcode"},
-	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode"},
+	"internal/dialect/dbconn":   {"internal/dialect", "internal/dialect/errcode", "internal/peek"},
 	"internal/dialect/usertx":   {"internal/dialect", "internal/dialect/errcode"},
 	"internal/dialect/postgres": {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode"},
 	"internal/dialect/mysql":    {"internal/dialect", "internal/dialect/dbconn", "internal/dialect/errcode", "internal/dialect/usertx"},
@@ -64,6 +65,7 @@ var mayImport = map[string][]string{
 	"internal/handoff":   {"sqllock"},
 	"internal/histogram": {},
 	"internal/joinkey":   {},
+	"internal/peek":      {},
 	"internal/places":    {"ratelimit", "sqllock"},
 	"internal/rejection": {},
 	"internal/rpclimit": {
@@ -85,6 +87,7 @@ var mayImport = map[string][]string{
 		"internal/dialect/postgres",
 		"internal/dialect/usertx",
 		"internal/histogram",
+		"internal/peek",
 		"internal/waiting", // the terms of a Limiter, by context
 	},
 	"sqllock/cmd/latchkey": { // the command brings the drivers

@@ -25,7 +25,9 @@ import (
 // of the connection waits for the statement under way.
 //
 // Make one ConnLocker for each connection, since PostgreSQL lets one session
-// take a key twice.
+// take a key twice. For the same reason the connection must be a direct one, or
+// through a pool in session mode. Behind a transaction pooler two connections
+// may share a session and both get a key: no proof is made here.
 type ConnLocker struct {
 	conn  *postgres.Conn
 	table *keyTable

@@ -55,7 +55,7 @@ func (h *txHolder) rollBack() error {
 type txPool struct{ db *sql.DB }
 
 func (p txPool) begin(ctx, life context.Context) (heldTx, error) {
-	conn, err := p.db.Conn(ctx)
+	conn, err := postgres.Borrow(ctx, p.db)
 	if err != nil {
 		return heldTx{}, err
 	}
@@ -68,7 +68,7 @@ func (p txPool) begin(ctx, life context.Context) (heldTx, error) {
 }
 
 func (p txPool) isNeighbour(ctx context.Context, process dialect.Process) bool {
-	conn, err := p.db.Conn(ctx)
+	conn, err := postgres.Borrow(ctx, p.db)
 	if err != nil {
 		return false
 	}

@@ -1,11 +1,12 @@
 package sqllock
 
 import (
-	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/latchkey-go/latchkey/internal/peek"
 )
 
 // watchAfter is how long a connection is silent before its socket is watched.
@@ -30,15 +31,8 @@ type watch struct {
 
 // newWatch starts a watch on socket, or returns nil where that cannot be done.
 func newWatch(socket net.Conn) *watch {
-	if secure, ok := socket.(*tls.Conn); ok {
-		socket = secure.NetConn()
-	}
-	conn, ok := socket.(syscall.Conn)
-	if !ok || !canPeek {
-		return nil
-	}
-	raw, err := conn.SyscallConn()
-	if err != nil {
+	raw := peek.Raw(socket)
+	if raw == nil {
 		return nil
 	}
 	w := &watch{raw: raw, arming: make(chan struct{}, 1), noticed: make(chan struct{}, 1)}
@@ -49,7 +43,7 @@ func newWatch(socket net.Conn) *watch {
 // look waits at the socket whenever the watch is armed.
 func (w *watch) look() {
 	for range w.arming {
-		_ = w.raw.Read(peek) // an error, too, is something to look into
+		_ = w.raw.Read(peek.Readable) // an error, too, is something to look into
 		w.armed.Store(false)
 		if w.expected.Swap(false) {
 			continue

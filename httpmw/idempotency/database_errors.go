@@ -43,6 +43,7 @@ func inWords(code string) string {
 // Codes that decide what happens to a request.
 const (
 	lockNotAvailable = "55P03"
+	idleForTooLong   = "57P05" // in the pool, so no statement was carried out
 	mysqlLockTimeout = "mysql 1205"
 	mysqlDuplicate   = "mysql 1062"
 	deadlocked       = "mysql 1213"
@@ -81,6 +82,10 @@ const (
 // statementErrors say why a statement cannot succeed now.
 var statementErrors = map[string]string{
 	"25006":      readOnly,
+	"25P03":      "the transaction was idle for too long (idle_in_transaction_session_timeout)",
+	"25P04":      "the transaction took too long (transaction_timeout)",
+	"57014":      "a statement was cancelled, or took too long (statement_timeout)",
+	"57P05":      "the connection was idle for too long in the pool (idle_session_timeout)",
 	"mysql 1290": readOnly,
 	"mysql 1792": readOnly,
 	"mysql 1836": readOnly,

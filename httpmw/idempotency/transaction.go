@@ -55,7 +55,8 @@ func (t *transaction) begin(ctx context.Context, s *store) error {
 }
 
 // open takes a connection and begins tx on it. The connections of the pool may
-// be dead, as all are after a restart of the server. Then open tries another.
+// be dead, as all are after a restart of the server, or after
+// idle_session_timeout. Then open tries another: nothing has had an effect yet.
 func (t *transaction) open(ctx context.Context) (err error) {
 	for range 1 + t.store.db.Stats().OpenConnections {
 		if t.conn, err = t.store.db.Conn(ctx); err != nil {
@@ -66,7 +67,8 @@ func (t *transaction) open(ctx context.Context) (err error) {
 			return nil
 		}
 		t.destroy()
-		if !errors.Is(err, driver.ErrBadConn) {
+		code := serverCode(err)
+		if code != "" && code != idleForTooLong || errors.Is(err, errSetup) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -89,26 +89,6 @@ func Fail(err error) error {
 	return &Failure{Kind: Gone, Reason: reason(err)}
 }
 
-// inWords returns the meaning of the most frequent SQLSTATEs, as the beginning
-// of a reason.
-func inWords(state string) string {
-	switch {
-	case strings.HasPrefix(state, "28"):
-		return "the server rejected the user or the password: "
-	case strings.HasPrefix(state, "3D"):
-		return "the server has no such database: "
-	case state == errcode.Forbidden:
-		return "the role has no right to this: "
-	case state == "53300":
-		return "the server has no connection to spare: "
-	case state == "53200":
-		return "the server's table of locks is full: "
-	case state == "57P03":
-		return "the server is starting or stopping: "
-	}
-	return "the server answered "
-}
-
 // isPermanent reports whether an SQLSTATE means a wrong user, password or
 // database, or a missing right.
 func isPermanent(state string) bool {
@@ -144,6 +124,10 @@ func kindOf(state string) Kind {
 // exported value.
 const pgxBusy = "conn busy"
 
+// pgxNoCache is in the text of pgx's errors for a mode whose cache is switched
+// off by its size.
+const pgxNoCache = "with disabled "
+
 // reason says in general words what is wrong with a connection.
 func reason(err error) string {
 	var (
@@ -168,6 +152,9 @@ func reason(err error) string {
 		return "the connection was closed"
 	case err.Error() == pgxBusy:
 		return "another statement uses the connection: close the rows of the transaction first"
+	}
+	if strings.HasPrefix(err.Error(), "cannot use QueryExecMode") && strings.Contains(err.Error(), pgxNoCache) {
+		return "pgx sends no statement in this default_query_exec_mode without its cache: set default_query_exec_mode=exec, or leave out the cache's capacity of 0"
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return "the database's answer made no sense"

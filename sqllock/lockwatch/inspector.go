@@ -74,7 +74,7 @@ func (i *Inspector) take(ctx context.Context) (*Snapshot, error) {
 
 // again takes a Snapshot with the tables that are known.
 func (i *Inspector) again(ctx context.Context) (*Snapshot, error) {
-	conn, err := i.db.Conn(ctx)
+	conn, err := postgres.Borrow(ctx, i.db)
 	if err != nil {
 		return nil, dialect.Fail(err)
 	}

@@ -26,7 +26,7 @@ func lookAt(ctx context.Context, db *sql.DB, schema string) (look, error) {
 	if _, own := db.Driver().(dialect.Driver); own {
 		return look{}, errNothingToSee
 	}
-	conn, err := db.Conn(ctx)
+	conn, err := postgres.Borrow(ctx, db)
 	if err != nil {
 		return look{}, dialect.Fail(err)
 	}

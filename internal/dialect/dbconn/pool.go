@@ -93,7 +93,7 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 		bounded, cancel = context.WithTimeout(ctx, time.Until(deadline)*9/10)
 	}
 	defer cancel()
-	conn, err := db.Conn(bounded)
+	conn, err := Live(bounded, db)
 	if err != nil && bounded.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		err = ErrNoServer
 		if stats := db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {

@@ -20,7 +20,7 @@ type Taken struct {
 
 // Take takes a connection of db. last is as in Destroy.
 func Take(ctx context.Context, db *sql.DB, find func(any) net.Conn, last string) (*Taken, error) {
-	conn, err := db.Conn(ctx)
+	conn, err := Live(ctx, db)
 	if err != nil {
 		return nil, err
 	}

@@ -5,10 +5,11 @@ const (
 	FeatureNotSupported  = "0A000"
 	FailedTransaction    = "25P02"
 	ReadOnly             = "25006"
+	InvalidStatementName = "26000"
+	InvalidSchema        = "3F000"
 	Forbidden            = "42501"
 	UndefinedColumn      = "42703"
 	UndefinedFunction    = "42883"
 	UndefinedTable       = "42P01"
-	InvalidStatementName = "26000"
 	LockNotAvailable     = "55P03"
 )

@@ -32,10 +32,14 @@ func (PostgreSQL) Traits() dialect.Traits {
 // Open creates the tables if they are missing, and a session in them.
 func (PostgreSQL) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (dialect.Session, error) {
 	t := &postgresTables{pool: dbconn.Pool{DB: db, Find: set.Socket, Ready: postgres.Tidy}, timeout: max(callBound(set)/2, time.Millisecond)}
-	if err := t.prove(ctx); err != nil {
-		return nil, dialect.Fail(err)
+	err := t.prove(ctx)
+	var s dialect.Session
+	if err == nil {
+		s, err = openSession(ctx, t, set, &t.pool.Socket)
 	}
-	s, err := openSession(ctx, t, set, &t.pool.Socket)
+	if err != nil && t.genuine {
+		err = postgres.ExplainTimeout(ctx, db, err)
+	}
 	return s, dialect.Fail(err)
 }
 

@@ -33,8 +33,12 @@ func (t *postgresTables) prove(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
+	case errcode.SQLState(err) == errcode.ReadOnly && t.genuine: // it is no standby
+		return dialect.Misconfigured(readOnlyByDefault)
 	case errcode.SQLState(err) == errcode.ReadOnly:
 		return dialect.Refuse(onReadOnly)
+	case errcode.SQLState(err) == errcode.InvalidSchema:
+		return dialect.Misconfigured("the search_path names no schema in which the lease tables could be: set it for the role, or in the connection string")
 	case errcode.SQLState(err) == errcode.Forbidden:
 		return dialect.Misconfigured("the role may not use or create the lease tables: run the statements of Schema(PostgreSQL) once as their owner, and grant it SELECT, INSERT, UPDATE and DELETE")
 	}
@@ -43,6 +47,10 @@ func (t *postgresTables) prove(ctx context.Context) error {
 
 // onReadOnly is the reason to reject a server that cannot be written to.
 const onReadOnly = "this server, or this role, can only read: connect to the primary (target_session_attrs=read-write)"
+
+// readOnlyByDefault is the reason to reject a primary whose transactions are
+// read-only. A standby is rejected before.
+const readOnlyByDefault = "transactions are read-only here, and the lease tables must be written to: set default_transaction_read_only=off for the role, or in the connection string"
 
 // server checks that the server can be written to, and finds out whether it is
 // PostgreSQL itself.
@@ -117,6 +125,10 @@ func makeTables(ctx context.Context, conn *sql.Conn) error {
 const tablesExist = `pg_catalog.to_regclass('latchkey_sessions') IS NOT NULL AND pg_catalog.to_regclass('latchkey_locks') IS NOT NULL
 	AND pg_catalog.to_regclass('latchkey_secret_checks') IS NOT NULL AND pg_catalog.to_regclass('latchkey_tokens') IS NOT NULL`
 
+// rowsAreHidden holds if policies of a table apply to the role.
+const rowsAreHidden = `pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_sessions')::oid) OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_locks')::oid)
+	OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_secret_checks')::oid) OR pg_catalog.row_security_active(pg_catalog.to_regclass('latchkey_tokens')::oid)`
+
 // execAll sends statements one after the other.
 func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
 	for _, s := range statements {
@@ -134,6 +146,12 @@ func (t *postgresTables) look(ctx context.Context, conn *sql.Conn) error {
 	err := conn.QueryRowContext(ctx, `SELECT pg_catalog.min(pg_catalog.quote_ident(n.nspname)) || '.', pg_catalog.count(DISTINCT n.nspname) = 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 		WHERE c.oid IN (pg_catalog.to_regclass('latchkey_sessions')::oid, pg_catalog.to_regclass('latchkey_locks')::oid, pg_catalog.to_regclass('latchkey_secret_checks')::oid, pg_catalog.to_regclass('latchkey_tokens')::oid)`).
 		Scan(&t.schema, &together)
+	if err == nil && together && t.genuine {
+		var hides bool
+		if hides, err = postgres.Holds(ctx, conn, rowsAreHidden); err == nil && hides {
+			err = dialect.Refuse("row-level security hides rows of the lease tables from this role, so that it could take a key that another role holds: disable it on these tables")
+		}
+	}
 	if err == nil && !together {
 		err = dialect.Refuse("the lease tables are found in more than one schema of the search_path: leave those of one schema, with all that use them on the same search_path")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 )
 
 // EndProcess ends the server process that has this PID and start, and reports
@@ -17,7 +18,7 @@ import (
 // One statement asks all this and ends the process. The error is a *Failure with
 // the server's SQLSTATE, or that of ctx.
 func EndProcess(ctx context.Context, db *sql.DB, pid int, start time.Time) (bool, error) {
-	conn, err := db.Conn(ctx)
+	conn, err := dbconn.Live(ctx, db)
 	if err != nil {
 		return false, dialect.Fail(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
+	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
 	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
@@ -33,7 +34,7 @@ func (r Registry) Terminate(ctx context.Context, db *sql.DB, l LateLock) (bool, 
 	if !r.Heartbeats.Readable {
 		return false, nil
 	}
-	conn, err := db.Conn(ctx)
+	conn, err := dbconn.Live(ctx, db)
 	if err != nil {
 		return false, dialect.Fail(err)
 	}
@@ -78,7 +79,7 @@ func moment(t time.Time) string {
 // Sweep passes over rows that are locked. It waits for at most 100 ms for a
 // table that is locked.
 func (r Registry) Sweep(ctx context.Context, db *sql.DB, age time.Duration, limit int) (swept int64, err error) {
-	conn, err := db.Conn(ctx)
+	conn, err := dbconn.Live(ctx, db)
 	if err != nil {
 		return 0, dialect.Fail(err)
 	}

@@ -53,7 +53,7 @@ func (d Dialect) Open(ctx context.Context, db *sql.DB, set dialect.Settings) (di
 	}
 	if err != nil {
 		conn.Discard()
-		return nil, dialect.Fail(err)
+		return nil, dialect.Fail(ExplainTimeout(ctx, db, err))
 	}
 	s.statements.ctx = context.Background()
 	if s.socket == nil {
@@ -148,6 +148,7 @@ func setUp(ctx context.Context, conn *sql.Conn, set dialect.Settings) error {
 		"'default_transaction_isolation', 'read committed'",
 		"'default_transaction_deferrable', 'off'",
 		"'plan_cache_mode', 'force_generic_plan'", // never plan an exchange anew
+		"'jit', 'off'", // never compile one, which takes longer than to carry it out
 		"'application_name', pg_catalog.btrim(pg_catalog.concat_ws(' ', pg_catalog.left(pg_catalog.current_setting('application_name'), 54), 'latchkey'))",
 	}
 	// A pooled connection may hold locks that its last user forgot: taking one

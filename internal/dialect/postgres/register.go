@@ -63,7 +63,7 @@ type WaitingKey struct {
 // them in the search_path of db's connections. The error is a *Failure or that
 // of ctx.
 func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, error) {
-	conn, err := db.Conn(ctx)
+	conn, err := dbconn.Live(ctx, db)
 	if err != nil {
 		return Registry{}, dialect.Fail(err)
 	}
@@ -99,10 +99,23 @@ func FindRegistry(ctx context.Context, db *sql.DB, schema string) (Registry, err
 // who want locks still get a response.
 func (s *session) Register(tables Registry, r *Register) error {
 	n, err := dbconn.UnlessClosed(func() (int64, error) { return rows(s.statements.ctx, s.conn, tables.register(s.pid, r)) })
-	if err == nil && n != 1 {
+	switch {
+	case err == nil && n != 1:
 		err = errOtherProcess
+	case errcode.SQLState(err) == notNullViolation:
+		err = errStartHidden
 	}
 	return dialect.Fail(err)
+}
+
+const notNullViolation = "23502"
+
+// errStartHidden is the failure of a record without the start of the process,
+// which the server hides after a SET ROLE.
+var errStartHidden = &dialect.Failure{
+	Kind:   dialect.Statement,
+	State:  notNullViolation,
+	Reason: "the role of SET ROLE may not see its own session, which the registry is about: grant it the role that logs in, or pg_read_all_stats",
 }
 
 // register returns the statements of Register for the server process pid.

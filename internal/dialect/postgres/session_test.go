@@ -90,3 +90,19 @@ func TestResetEndsSession(t *testing.T) {
 		})
 	}
 }
+
+// A session compiles no statement, whatever the database sets: that would take
+// longer than to carry it out.
+func TestSessionDoesNotCompile(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Database(t)
+	if _, err := openPool(t, "pgx", dsn).Exec("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET jit = on', current_database()); END $$"); err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range pgtest.Drivers() {
+		var jit string
+		if err := opened(t, driver, dsn).conn.QueryRowContext(t.Context(), "SHOW jit").Scan(&jit); err != nil || jit != "off" {
+			t.Errorf("%s: jit is %q, %v", driver, jit, err)
+		}
+	}
+}

@@ -11,14 +11,18 @@ import (
 )
 
 // processOf returns the server process of conn, whose id is pid. It is not
-// known behind a pooler, which may give the process to another client.
+// known behind a pooler, which may give the process to another client. It is not
+// known either after a SET ROLE to a role that may not see it.
 func processOf(ctx context.Context, conn *sql.Conn, pid int64) (dialect.Process, error) {
 	if handshake, known := dbconn.HandshakePID(conn); !known || handshake != pid {
 		return dialect.Process{}, nil
 	}
-	p := dialect.Process{PID: pid}
-	err := conn.QueryRowContext(ctx, "SELECT "+startOf+" FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a").Scan(&p.Start)
-	return p, err
+	var start sql.NullInt64
+	err := conn.QueryRowContext(ctx, "SELECT "+startOf+" FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a").Scan(&start)
+	if err != nil || !start.Valid {
+		return dialect.Process{}, err
+	}
+	return dialect.Process{PID: pid, Start: start.Int64}, nil
 }
 
 // startOf is the start of the process in row a, in microseconds since 1970.

@@ -31,6 +31,9 @@ func advisory(err error) error {
 	return dialect.Fail(err)
 }
 
+// Borrow returns a connection of db that is alive, which the caller closes.
+func Borrow(ctx context.Context, db *sql.DB) (*sql.Conn, error) { return dbconn.Live(ctx, db) }
+
 // Begin begins a transaction on conn, which lasts no longer than ctx. If the
 // driver shows that an earlier user has left one open, Begin ends that first,
 // since lib/pq would fail.

@@ -1,13 +1,15 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package sqllock
+package peek
 
 import "syscall"
 
-const canPeek = true
+// Possible reports whether this system can look at a socket.
+const Possible = true
 
-// peek reports whether the socket fd has something to read or is at its end.
-func peek(fd uintptr) bool {
+// Readable reports whether the socket fd has something to read or is at its
+// end. It reads nothing and does not wait.
+func Readable(fd uintptr) bool {
 	var one [1]byte
 	for {
 		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

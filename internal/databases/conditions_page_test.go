@@ -1,0 +1,68 @@
+package databases
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each row of the page names a test that exists, and each setting that is
+// tested is on the page.
+func TestConditionsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/databases/conditions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, dir := range []string{".", "../../sqllock"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(text)
+		}
+	}
+	named := regexp.MustCompile("`(Test[A-Za-z]*)(/[^`]*)?`")
+	rows := 0
+	for _, line := range strings.Split(string(page), "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| condition |") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		tests := named.FindAllStringSubmatch(cells[len(cells)-1], -1)
+		if len(tests) == 0 {
+			t.Errorf("no test is named in: %.80s…", line)
+		}
+		for _, test := range tests {
+			if !strings.Contains(code.String(), "\nfunc "+test[1]+"(t *testing.T) {\n") {
+				t.Errorf("%s is not there", test[1])
+			}
+			if name, ok := strings.CutPrefix(test[2], "/"); ok && !strings.Contains(code.String(), `name: "`+name+`"`) {
+				t.Errorf("%s has no case %q", test[1], name)
+			}
+		}
+	}
+	if rows < 40 {
+		t.Errorf("%d rows: is this the page?", rows)
+	}
+	for _, c := range roleSettings {
+		if c.set != nil && !strings.Contains(string(page), "`TestSettings/"+c.name+"`") {
+			t.Errorf("the page does not mention the setting %q", c.name)
+		}
+	}
+	for _, u := range uses {
+		if !slices.Contains([]string{"watermark", "idempotency", "election"}, u.name) && !strings.Contains(string(page), u.name) {
+			t.Errorf("the page does not mention the use %q", u.name)
+		}
+	}
+}

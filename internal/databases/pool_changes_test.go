@@ -1,0 +1,331 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/election"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// poolSettings are what a service sets on its pool, at the start or at work.
+var poolSettings = []struct {
+	name string
+	set  func(db *sql.DB)
+}{
+	{"SetConnMaxLifetime(1ms)", func(db *sql.DB) { db.SetConnMaxLifetime(time.Millisecond) }},
+	{"SetConnMaxIdleTime(1ms)", func(db *sql.DB) { db.SetConnMaxIdleTime(time.Millisecond) }},
+	{"SetMaxIdleConns(0)", func(db *sql.DB) { db.SetMaxIdleConns(0) }},
+	{"SetMaxOpenConns(5)", func(db *sql.DB) { db.SetMaxOpenConns(5) }},
+	{"SetMaxOpenConns(100)", func(db *sql.DB) { db.SetMaxOpenConns(100) }},
+}
+
+// shared returns s with one pool for all, of n connections, which prepares
+// nothing.
+func (s stage) shares(t *testing.T, n int) (stage, *sql.DB) {
+	t.Helper()
+	db := s.unprepared(t)
+	db.SetMaxOpenConns(n)
+	return s.on(db), db
+}
+
+// With every setting of a pool that all share, everything works.
+func TestPoolSettings(t *testing.T) {
+	for _, p := range poolSettings {
+		t.Run(p.name, func(t *testing.T) {
+			eachStage(t, func(t *testing.T, s stage) {
+				s, db := s.shares(t, 10)
+				p.set(db)
+				s.tryAll(t, nil, nil)
+			})
+		})
+	}
+}
+
+// The settings of a pool change while callers come and go. No lock of a Session
+// is lost, no key is held twice, and no call hangs.
+func TestPoolSettingsChangeAtWork(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		s, db := s.shares(t, 10)
+		advisory := session(t, db)
+		table := session(t, db, sqllock.WithLeaseTable())
+		kept := sqllock.Locks{mustLock(t, advisory, userKey("kept", 1)), mustLock(t, table, userKey("kept", 2))}
+		ctx, stop := context.WithCancel(t.Context())
+		var (
+			callers, changes sync.WaitGroup
+			inside           [3]atomic.Int32
+		)
+		changes.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				poolSettings[i%len(poolSettings)].set(db)
+				db.SetMaxOpenConns([]int{2, 10, 3, 0}[i%4])
+				db.SetMaxIdleConns(i % 3)
+				db.SetConnMaxLifetime(time.Duration(i%2) * time.Millisecond)
+				time.Sleep(time.Millisecond) // a service changes its pool now and then
+			}
+		})
+		for i := range 9 {
+			kind := i % 3
+			l := []sqllock.Locker{advisory, table, sqllock.PerTx(db)}[kind]
+			callers.Go(func() {
+				for range 10 {
+					bounded, cancel := context.WithTimeout(ctx, soon)
+					lock, err := l.Lock(bounded, userKey("work", kind))
+					cancel()
+					if errors.Is(err, sqllock.ErrUnavailable) && kind > 0 {
+						continue // the pool was too small for a moment
+					}
+					if err != nil {
+						t.Errorf("Lock %d: %v", kind, err)
+						return
+					}
+					if inside[kind].Add(1) > 1 && lock.Err() == nil {
+						t.Error("a key is held twice")
+					}
+					inside[kind].Add(-1)
+					if err := lock.Unlock(); err != nil {
+						t.Errorf("Unlock %d: %v", kind, err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		stop()
+		changes.Wait()
+		db.SetMaxOpenConns(0)
+		if err := kept[0].Err(); err != nil {
+			t.Errorf("a lock of a Session: %v", err)
+		}
+		if err := kept.Unlock(); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+		_, _ = advisory.Close(), table.Close()
+		s.leavesNothing(t)
+	})
+}
+
+// fill takes all connections that db may still open, until the function it
+// returns is called.
+func fill(t *testing.T, db *sql.DB) (release func()) {
+	t.Helper()
+	var conns []*sql.Conn
+	for db.Stats().InUse < db.Stats().MaxOpenConnections {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	return func() {
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	}
+}
+
+// bounded fails the test unless call returns within soon.
+func bounded[T any](t *testing.T, what string, call func() (T, error)) (T, error) {
+	t.Helper()
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := call()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-time.After(soon):
+		t.Fatalf("%s hangs", what)
+		panic("unreachable")
+	}
+}
+
+// The work takes all connections of a pool that all share. What has its own
+// connection goes on. All others return, and say why.
+func TestPoolExhausted(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		s, db := s.shares(t, 4)
+		advisory := session(t, db)
+		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
+		lock, row := mustLock(t, advisory, userKey("held", 1)), mustLock(t, table, userKey("held", 2))
+		perTx, err := sqllock.PerTx(db).TryLock(t.Context(), userKey("held", 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		once := idempotencyStatus(t, s)
+		if status, _ := once(); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+		release := fill(t, db)
+		if other, err := advisory.TryLock(t.Context(), userKey("held", 4)); err != nil {
+			t.Errorf("a Session on its own connection: %v", err)
+		} else if err := other.Unlock(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-row.Context().Done():
+		case <-time.After(soon):
+			t.Error("the holder of a row is not told that its lease cannot be renewed")
+		}
+		if err := row.Err(); !errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("a lock of a lease table: %v, want ErrLost", err)
+		}
+		for name, l := range map[string]sqllock.Locker{"lease table": table, "PerTx": sqllock.PerTx(db)} {
+			_, err := bounded(t, name, func() (*sqllock.Lock, error) { return l.TryLock(context.Background(), userKey("held", 5)) })
+			if !errors.Is(err, sqllock.ErrUnavailable) {
+				t.Errorf("%s: %v, want ErrUnavailable", name, err)
+			}
+		}
+		if status, log := once(); status != http.StatusServiceUnavailable || !strings.Contains(log, "all of its pool is in use") {
+			t.Errorf("idempotency: status %d, %s", status, log)
+		}
+		brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Inspect waits as long as its context
+		defer cancel()
+		_, err = bounded(t, "Inspect", func() (*lockwatch.Snapshot, error) { return lockwatch.Inspect(brief, db) })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Inspect without a connection: %v, want the end of its context", err)
+		}
+		_, err = sqllock.Open(t.Context(), db)
+		if !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("Open: %v, want ErrUnavailable", err)
+		}
+		// The Session loses its connection, and has no other.
+		s.endAll(t, "application_name LIKE '%latchkey'")
+		<-lock.Context().Done()
+		lockertest.Eventually(t, "calls of the Session fail", func() bool {
+			_, err = advisory.TryLock(t.Context(), userKey("held", 4))
+			return errors.Is(err, sqllock.ErrUnavailable)
+		})
+		release()
+		for name, l := range map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": sqllock.PerTx(db)} {
+			lockertest.Eventually(t, name+" serves again", func() bool {
+				lock, err := l.TryLock(t.Context(), userKey("held", 6))
+				return err == nil && lock.Unlock() == nil
+			})
+		}
+		if err := perTx.Unlock(); err != nil {
+			t.Errorf("Unlock of a lock on its own transaction: %v", err)
+		}
+		_, _ = advisory.Close(), table.Close()
+		s.leavesNothing(t)
+	})
+}
+
+// db.Close while all is at work. Locks on connections of their own last until
+// they are released. No call hangs, and nothing remains.
+func TestPoolClosedAtWork(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		const says = "the *sql.DB was closed"
+		s, db := s.shares(t, 10)
+		advisory := session(t, db)
+		table := session(t, db, sqllock.WithLeaseTable(), sqllock.WithLease(2*time.Second))
+		perTx := sqllock.PerTx(db)
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		onConn := sqllock.OnConn(conn)
+		lockers := map[string]sqllock.Locker{"Session": advisory, "lease table": table, "PerTx": perTx, "OnConn": onConn}
+		held, waited := map[string]*sqllock.Lock{}, map[string]chan error{}
+		waiting, giveUp := context.WithCancel(t.Context())
+		defer giveUp()
+		for name, l := range lockers {
+			held[name] = mustLock(t, l, userKey("close "+name, 1))
+			waited[name] = make(chan error, 1)
+			go func() {
+				lock, err := l.Lock(waiting, userKey("close "+name, 1))
+				if err == nil {
+					err = lock.Unlock()
+				}
+				waited[name] <- err
+			}()
+		}
+		lockertest.Eventually(t, "callers wait", func() bool { return advisory.Stats().Waiting == 1 && table.Stats().Waiting == 1 })
+		leading, over := make(chan struct{}), make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			over <- election.New(advisory, userKey("close leader", 1)).Run(ctx, func(term context.Context) error {
+				close(leading)
+				<-term.Done()
+				return nil
+			})
+		}()
+		<-leading
+		closed := make(chan error, 1)
+		go func() { closed <- db.Close() }()
+		lockertest.Eventually(t, "the pool is closed", func() bool { return db.PingContext(t.Context()) != nil })
+
+		for _, name := range []string{"Session", "PerTx", "OnConn"} {
+			if err := held[name].Err(); err != nil {
+				t.Errorf("%s: a lock after db.Close: %v", name, err)
+			}
+			if _, err := bounded(t, name, func() (any, error) { return nil, held[name].Unlock() }); err != nil {
+				t.Errorf("%s: Unlock after db.Close: %v", name, err)
+			}
+		}
+		for _, name := range []string{"Session", "OnConn"} { // they need no other connection
+			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err != nil {
+				t.Errorf("%s: a caller who waited: %v", name, err)
+			}
+		}
+		select {
+		case <-held["lease table"].Context().Done():
+		case <-time.After(soon):
+			t.Error("the holder of a row is not told of its loss")
+		}
+		_, err = bounded(t, "TryLock", func() (*sqllock.Lock, error) { return table.TryLock(context.Background(), userKey("close", 2)) })
+		if !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
+			t.Errorf("lease table: %v, want ErrUnavailable with %q", err, says)
+		}
+		if _, err := perTx.TryLock(t.Context(), userKey("close", 2)); !errors.Is(err, sqllock.ErrUnavailable) || !strings.Contains(err.Error(), says) {
+			t.Errorf("PerTx: %v, want ErrUnavailable with %q", err, says)
+		}
+		if _, err := lockwatch.Inspect(t.Context(), db); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Inspect: %v, want an error with %q", err, says)
+		}
+		if _, _, err := watermark.Get(t.Context(), db, userKey("close", 2)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("watermark.Get: %v, want an error with %q", err, says)
+		}
+		// The Session goes on, until it loses its connection.
+		if lock, err := advisory.TryLock(t.Context(), userKey("close", 2)); err != nil {
+			t.Errorf("a Session whose pool is closed: %v", err)
+		} else if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+		s.endAll(t, "application_name LIKE '%latchkey'")
+		lockertest.Eventually(t, "the Session says why it cannot connect", func() bool {
+			_, err = advisory.TryLock(t.Context(), userKey("close", 2))
+			return errors.Is(err, sqllock.ErrUnavailable) && strings.Contains(err.Error(), says)
+		})
+		cancel()
+		if err := <-over; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		_, _ = advisory.Close(), conn.Close()
+		_, _ = bounded(t, "Close of a lease table", func() (any, error) { return nil, table.Close() })
+		giveUp()
+		for _, name := range []string{"PerTx", "lease table"} {
+			if _, err := bounded(t, name, func() (any, error) { return nil, <-waited[name] }); err == nil {
+				t.Errorf("%s: a caller got a key from a closed pool", name)
+			}
+		}
+		if _, err := bounded(t, "db.Close", func() (any, error) { return nil, <-closed }); err != nil {
+			t.Errorf("db.Close: %v", err)
+		}
+		s.leavesNothing(t)
+	})
+}

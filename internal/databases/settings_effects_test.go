@@ -1,0 +1,261 @@
+package databases
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+	"github.com/latchkey-go/latchkey/sqllock/watermark"
+)
+
+// eachStage runs test on a stage of its own for each driver, under settings of
+// the role.
+func eachStage(t *testing.T, test func(t *testing.T, s stage), settings ...string) {
+	t.Parallel()
+	for _, driver := range pgtest.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, pgtest.Database(t))
+			s.driver = driver
+			for _, setting := range settings {
+				s.set(t, "ALTER ROLE %r IN DATABASE %d SET "+setting)
+			}
+			test(t, s)
+		})
+	}
+}
+
+// awaitEnd waits until the server has ended the role's sessions that are not
+// those of locks.
+func (s stage) awaitEnd(t *testing.T) {
+	t.Helper()
+	lockertest.Eventually(t, "the server ends the idle connections", func() bool {
+		return number(t, s.admin, "SELECT count(*) FROM pg_stat_activity WHERE usename = '"+s.role+"' AND application_name NOT LIKE '%latchkey'") == 0
+	})
+}
+
+// The server ends what is idle in a pool. A Session keeps its own connection,
+// a lease table its locks, and the next call is served.
+func TestIdleSessionTimeout(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		advisory := session(t, s.pool(t), sqllock.WithLease(time.Minute))
+		table := session(t, s.unprepared(t), sqllock.WithLeaseTable(), sqllock.WithLease(time.Minute))
+		db := s.pool(t)
+		perTx := sqllock.PerTx(db)
+		for i := range 3 {
+			locks := sqllock.Locks{mustLock(t, advisory, userKey("idle", i)), mustLock(t, table, userKey("idle", i))}
+			if err := db.PingContext(t.Context()); err != nil && i == 0 {
+				t.Fatal(err)
+			}
+			s.awaitEnd(t)
+			if err := locks.Err(); err != nil {
+				t.Errorf("a lock after its pool was idle: %v", err)
+			}
+			for _, l := range []sqllock.Locker{advisory, table} {
+				if _, err := l.TryLock(t.Context(), userKey("idle", i)); !errors.Is(err, sqllock.ErrHeld) {
+					t.Errorf("TryLock of a held key: %v, want ErrHeld", err)
+				}
+			}
+			for _, lock := range locks {
+				if err := lock.Unlock(); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			}
+			s.awaitEnd(t)
+			if _, err := lockwatch.Inspect(t.Context(), db); err != nil {
+				t.Errorf("Inspect: %v", err)
+			}
+			s.awaitEnd(t)
+			lock, err := perTx.TryLock(t.Context(), userKey("idle tx", i))
+			if err != nil {
+				t.Errorf("PerTx: %v", err)
+			}
+			if err := lock.Unlock(); err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+			s.awaitEnd(t)
+			if err := useIdempotency(t, s.on(db)); err != nil {
+				t.Errorf("idempotency: %v", err)
+			}
+		}
+	}, "idle_session_timeout = '300ms'")
+}
+
+// Timeouts of the role apply in the caller's own transactions. The error says
+// which.
+func TestTimeoutsInTheCallersTransaction(t *testing.T) {
+	tests := []struct{ setting, says string }{
+		{"statement_timeout = '50ms'", "(statement_timeout)"},
+		{"lock_timeout = '50ms'", "(lock_timeout)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.setting[:9], func(t *testing.T) {
+			eachStage(t, func(t *testing.T, s stage) {
+				locks := session(t, open(t, s.driver, s.plain))
+				lock := mustLock(t, locks, userKey("fence", 1))
+				db := s.pool(t)
+				begin := func() *sql.Tx {
+					tx, err := db.BeginTx(context.Background(), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = tx.Rollback() })
+					return tx
+				}
+				for name, step := range map[string]func(tx sqllock.Tx) error{
+					"Fence":   func(tx sqllock.Tx) error { return sqllock.Fence(t.Context(), tx, lock) },
+					"Advance": func(tx sqllock.Tx) error { return watermark.Advance(t.Context(), tx, userKey("fence", 1), 1) },
+				} {
+					first := begin()
+					if err := step(first); err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+					if err := step(begin()); err == nil || !strings.Contains(err.Error(), tt.says) {
+						t.Errorf("%s behind another transaction: %v, want an error with %q", name, err, tt.says)
+					}
+					_ = first.Rollback()
+				}
+			}, tt.setting)
+		})
+	}
+}
+
+// LockTx waits as long as it is told, whatever the lock_timeout of the role.
+func TestLockTimeoutDoesNotShortenLockTx(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		db := s.pool(t)
+		holder, err := db.BeginTx(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Rollback()
+		if err := sqllock.TryTx(t.Context(), holder, userKey("tx", 1)); err != nil {
+			t.Fatal(err)
+		}
+		waiter, err := db.BeginTx(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer waiter.Rollback()
+		got := make(chan error, 1)
+		go func() { got <- sqllock.LockTx(context.Background(), waiter, userKey("tx", 1), soon) }()
+		lockertest.Eventually(t, "LockTx has waited for longer than lock_timeout", func() bool {
+			return number(t, s.admin, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND waitstart < clock_timestamp() - interval '20 ms'") > 0
+		})
+		if err := holder.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Errorf("LockTx: %v", err)
+		}
+	}, "lock_timeout = '5ms'")
+}
+
+// The server ends the transaction of a PerTx lock that is idle, as the role
+// says. WithLease replaces that.
+func TestIdleTransactionTimeout(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		db := s.pool(t)
+		short, err := sqllock.PerTx(db).TryLock(t.Context(), userKey("pertx", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		long, err := sqllock.PerTx(db, sqllock.WithLease(10*time.Minute)).TryLock(t.Context(), userKey("pertx", 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lockertest.Eventually(t, "the server ends one of the transactions", func() bool { return s.advisoryLocks(t) == 1 })
+		if err := short.Unlock(); !errors.Is(err, sqllock.ErrLost) {
+			t.Errorf("Unlock of a lock that the server has ended: %v, want ErrLost", err)
+		}
+		if err := long.Unlock(); err != nil {
+			t.Errorf("Unlock of a lock with a lease: %v", err)
+		}
+	}, "idle_in_transaction_session_timeout = '200ms'")
+}
+
+// With serializable transactions a lease table serves many callers, and no key
+// is held twice.
+func TestLeaseTableUnderSerializable(t *testing.T) {
+	for _, level := range []string{"serializable", "repeatable read"} {
+		t.Run(level, func(t *testing.T) {
+			eachStage(t, func(t *testing.T, s stage) {
+				const callers, keys, rounds = 16, 3, 8
+				a, b, err := s.pair(t, sqllock.WithLeaseTable())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var (
+					wg     sync.WaitGroup
+					inside [keys]atomic.Int32
+				)
+				for i := range callers {
+					l := []*sqllock.Session{a, b}[i%2]
+					wg.Go(func() {
+						for round := range rounds {
+							k := (i + round) % keys
+							lock, err := l.Lock(context.Background(), userKey("ssi", k))
+							if err != nil {
+								t.Errorf("Lock: %v", err)
+								return
+							}
+							if inside[k].Add(1) > 1 && lock.Err() == nil {
+								t.Error("a key is held twice")
+							}
+							inside[k].Add(-1)
+							if err := lock.Unlock(); err != nil {
+								t.Errorf("Unlock: %v", err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+			}, "default_transaction_isolation = '"+level+"'")
+		})
+	}
+}
+
+// Under repeatable read and serializable, a fence that has waited for an earlier
+// one fails. The error says that the transaction can be tried again.
+func TestFenceUnderSerializable(t *testing.T) {
+	eachStage(t, func(t *testing.T, s stage) {
+		lock := mustLock(t, session(t, s.pool(t)), userKey("fence", 1))
+		db := s.pool(t)
+		work := func(before func()) error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			if _, err := tx.ExecContext(t.Context(), "SELECT count(*) FROM latchkey_fence"); err != nil {
+				t.Fatal(err)
+			}
+			before()
+			if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
+				return err
+			}
+			return tx.Commit()
+		}
+		err := work(func() {
+			if err := work(func() {}); err != nil {
+				t.Errorf("the first: %v", err)
+			}
+		})
+		var state interface{ SQLState() string }
+		if !errors.As(err, &state) || state.SQLState() != "40001" || !strings.Contains(err.Error(), "can be tried again") {
+			t.Errorf("Fence after a concurrent one: %v, want 40001 that can be tried again", err)
+		}
+		if err := work(func() {}); err != nil {
+			t.Errorf("the same work again: %v", err)
+		}
+	}, "default_transaction_isolation = 'serializable'")
+}

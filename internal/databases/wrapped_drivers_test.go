@@ -1,0 +1,132 @@
+package databases
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/XSAM/otelsql"
+	"github.com/jmoiron/sqlx"
+	"github.com/ngrok/sqlmw"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+)
+
+func withOtelsql(d driver.Driver) driver.Driver { return otelsql.WrapDriver(d) }
+func withSqlmw(d driver.Driver) driver.Driver   { return sqlmw.Driver(d, sqlmw.NullInterceptor{}) }
+
+// wrappings are the layers that a service puts around its driver.
+var wrappings = []struct {
+	name string
+	wrap func(driver.Driver) driver.Driver
+}{
+	{"otelsql", withOtelsql},
+	{"sqlmw", withSqlmw},
+	{"otelsql on sqlmw", func(d driver.Driver) driver.Driver { return withOtelsql(withSqlmw(d)) }},
+	{"sqlmw on otelsql", func(d driver.Driver) driver.Driver { return withSqlmw(withOtelsql(d)) }},
+}
+
+// eachWrapping runs test on a stage of its own for each wrapped driver.
+func eachWrapping(t *testing.T, database func(t *testing.T) string, test func(t *testing.T, s stage)) {
+	t.Parallel()
+	for _, w := range wrappings {
+		for _, name := range pgtest.Drivers() {
+			t.Run(w.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				s := newStage(t, database(t))
+				s.driver, s.wrap = name, w.wrap
+				test(t, s)
+			})
+		}
+	}
+}
+
+// onShared returns a fresh database on the server that all tests share.
+func onShared(t *testing.T) string { return pgtest.Database(t) }
+
+// Behind tracing wrappers everything works as without them.
+func TestWrappedDrivers(t *testing.T) {
+	eachWrapping(t, onShared, func(t *testing.T, s stage) { s.tryAll(t, nil, nil) })
+}
+
+// A Session finds the socket below wrappers. It notices a closed connection long
+// before its heartbeat.
+func TestWrappedDriverIsWatched(t *testing.T) {
+	eachWrapping(t, onShared, func(t *testing.T, s stage) {
+		locks := session(t, s.pool(t), sqllock.WithLease(24*time.Hour))
+		if !locks.Stats().Watched {
+			t.Error("no socket is watched")
+		}
+		lock := mustLock(t, locks, userKey("watched", 1))
+		s.endAll(t, "application_name LIKE '%latchkey'")
+		select {
+		case <-lock.Context().Done():
+		case <-time.After(soon):
+			t.Fatal("the holder is not told of the loss")
+		}
+		if cause := context.Cause(lock.Context()); !errors.Is(cause, sqllock.ErrLost) {
+			t.Errorf("cause %v, want ErrLost", cause)
+		}
+	})
+}
+
+// A Session closes a connection whose server process does not respond. The
+// connection does not stay in the pool, and the Session serves on another.
+func TestWrappedDriverThatIsStuck(t *testing.T) {
+	cluster := pgtest.New(t) // whose backends can be frozen
+	database := func(t *testing.T) string {
+		dsn, err := cluster.CreateDatabase(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dsn
+	}
+	eachWrapping(t, database, func(t *testing.T, s stage) {
+		db := s.pool(t)
+		locks := session(t, db, sqllock.WithLease(2*time.Second))
+		pid := number(t, s.admin, "SELECT pid FROM pg_stat_activity WHERE usename = '"+s.role+"' AND application_name LIKE '%latchkey'")
+		if err := cluster.FreezeBackend(pid); err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.ThawBackend(pid)
+		if _, err := locks.TryLock(t.Context(), userKey("stuck", 1)); !errors.Is(err, sqllock.ErrUnavailable) {
+			t.Errorf("TryLock: %v, want ErrUnavailable", err)
+		}
+		lockertest.Eventually(t, "the Session serves on another connection", func() bool {
+			lock, err := locks.TryLock(t.Context(), userKey("stuck", 2))
+			return err == nil && lock.Unlock() == nil
+		})
+		lockertest.Eventually(t, "the stuck connection is closed", func() bool { return db.Stats().InUse == 1 })
+	})
+}
+
+// The SQLSTATE of an error gets through wrappers, and sqlx on top of them is
+// used as without them.
+func TestWrappedDriverUnderSqlx(t *testing.T) {
+	eachWrapping(t, onShared, func(t *testing.T, s stage) {
+		db := sqlx.NewDb(s.pool(t), s.driver)
+		lock := mustLock(t, session(t, db.DB), userKey("sqlx", 1))
+		tx, err := db.Beginx()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if err := sqllock.Fence(t.Context(), tx, lock); err != nil {
+			t.Errorf("Fence: %v", err)
+		}
+		if err := sqllock.TryTx(t.Context(), tx, userKey("sqlx", 1)); !errors.Is(err, sqllock.ErrHeld) {
+			t.Errorf("TryTx of a held key: %v, want ErrHeld", err)
+		}
+		if _, err := tx.Exec("SELECT 1/0"); err == nil {
+			t.Fatal("no error")
+		}
+		var state interface{ SQLState() string }
+		if err := sqllock.TryTx(t.Context(), tx, userKey("sqlx", 2)); !errors.As(err, &state) || state.SQLState() != "25P02" {
+			t.Errorf("TryTx in a failed transaction: %v, want one with SQLSTATE 25P02", err)
+		}
+	})
+}
