@@ -93,6 +93,8 @@ func Fail(err error) error {
 // of a reason.
 func inWords(state string) string {
 	switch {
+	case state == "28000":
+		return "the server rejected the user, by pg_hba.conf (which may demand TLS) or because the role may not log in: "
 	case strings.HasPrefix(state, "28"):
 		return "the server rejected the user or the password: "
 	case strings.HasPrefix(state, "3D"):
@@ -100,7 +102,15 @@ func inWords(state string) string {
 	case state == errcode.Forbidden:
 		return "the role has no right to this: "
 	case state == "53300":
-		return "the server has no connection to spare: "
+		return "the server has no connection to spare, or the role or the database has reached its CONNECTION LIMIT: "
+	case state == "53100":
+		return "the server's disk is full: "
+	case state == "53400":
+		return "a limit in the server's configuration was exceeded, such as temp_file_limit: "
+	case state == "25006":
+		return "the transaction can only read (default_transaction_read_only, or a standby): "
+	case state == "57014":
+		return "the statement was cancelled, or took too long: "
 	case state == "53200":
 		return "the server's table of locks is full: "
 	case state == "57P03":
@@ -134,7 +144,7 @@ func kindOf(state string) Kind {
 		strings.HasPrefix(state, "28"), // authorization
 		strings.HasPrefix(state, "3D"), // no such database
 		state == "25P03", state == "25P04",
-		state == "53300", state == "53400":
+		state == "53300":
 		return Gone
 	}
 	return Statement
@@ -191,7 +201,7 @@ func AsStatement(err error) error {
 	if failure.Kind == Full {
 		return failure
 	}
-	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause}
+	return &Failure{Kind: Statement, Reason: failure.Reason, State: failure.State, Cause: failure.Cause, Permanent: failure.Permanent}
 }
 
 // Refuse returns the failure of a database whose locks may not exclude.

@@ -100,7 +100,22 @@ func Lend(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 			err = ErrNoConnection
 		}
 	}
-	return conn, err
+	return conn, loginFailure(err)
+}
+
+// loginFailure returns err of a login. Two SQLSTATEs mean something of their own
+// there.
+func loginFailure(err error) error {
+	failure := &dialect.Failure{Kind: dialect.Gone, State: errcode.SQLState(err), Permanent: true}
+	switch failure.State {
+	case errcode.Forbidden:
+		failure.Reason = "the role may not connect to the database: grant it CONNECT: SQLSTATE " + failure.State
+	case errcode.NotInState:
+		failure.Reason = "the database accepts no connections: see ALTER DATABASE with ALLOW_CONNECTIONS: SQLSTATE " + failure.State
+	default:
+		return err
+	}
+	return failure
 }
 
 // Row scans the one row of query, which has no arguments.

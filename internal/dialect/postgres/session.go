@@ -8,6 +8,7 @@ import (
 
 	"github.com/latchkey-go/latchkey/internal/dialect"
 	"github.com/latchkey-go/latchkey/internal/dialect/dbconn"
+	"github.com/latchkey-go/latchkey/internal/dialect/errcode"
 )
 
 // A session is a dialect.Session on a connection of its own.
@@ -32,7 +33,10 @@ func (s *session) Exchange(b *dialect.Batch) error {
 	s.batch = b
 	err := s.conn.Raw(s.exchangeOn)
 	s.batch = nil
-	return dialect.Fail(err)
+	if s.statements.rings && errcode.SQLState(err) == errcode.Forbidden {
+		s.statements.ringNoMore() // the role may have lost a right that only the bells need
+	}
+	return advisory(err)
 }
 
 // exchangeRaw is Exchange on the driver's connection.

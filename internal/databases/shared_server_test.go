@@ -1,0 +1,330 @@
+package databases
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/latchkey-go/latchkey/internal/lockertest"
+	"github.com/latchkey-go/latchkey/internal/pgtest"
+	"github.com/latchkey-go/latchkey/sqllock"
+	"github.com/latchkey-go/latchkey/sqllock/lockwatch"
+)
+
+// A sharedServer is a PostgreSQL server that tests share as tenants. It demands
+// passwords of them.
+type sharedServer struct {
+	cluster *pgtest.Cluster
+	admin   *sql.DB
+	hba     string // the path of pg_hba.conf
+
+	mu       sync.Mutex        // protects what follows
+	rejected map[string]string // by role: the kind of its line in pg_hba.conf
+}
+
+func newSharedServer(t *testing.T, opts ...pgtest.Option) *sharedServer {
+	t.Helper()
+	s := &sharedServer{cluster: pgtest.New(t, opts...), rejected: map[string]string{}}
+	s.admin = open(t, "pgx", s.cluster.DSN(""))
+	if err := s.admin.QueryRow("SHOW hba_file").Scan(&s.hba); err != nil {
+		t.Fatal(err)
+	}
+	s.reject(t, "", "")
+	return s
+}
+
+// reject makes pg_hba.conf reject role in lines of kind "host" or "hostnossl",
+// or no more if kind is "".
+func (s *sharedServer) reject(t *testing.T, role, kind string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rejected[role] = kind
+	var file strings.Builder
+	for role, kind := range s.rejected {
+		if kind != "" {
+			fmt.Fprintf(&file, "%s all %s all reject\n", kind, role)
+		}
+	}
+	file.WriteString("local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n")
+	if err := os.WriteFile(filepath.Clean(s.hba), []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s.admin, "SELECT pg_reload_conf()")
+}
+
+// A tenant is a role with a database on a shared server, and what Sessions of
+// the role log.
+//
+// Invariant: the names and the password contain "leaky", which no error text and
+// no log line may contain.
+type tenant struct {
+	t              *testing.T
+	server         *sharedServer
+	driver         string
+	role, database string
+	password       atomic.Value // string: what the next login uses
+	logins         atomic.Int64 // attempts
+	log            lines
+}
+
+// tenant creates a role and its database.
+func (s *sharedServer) tenant(t *testing.T, driver string) *tenant {
+	t.Helper()
+	name := "leaky_" + strings.ToLower(rand.Text()[:12])
+	p := &tenant{t: t, server: s, driver: driver, role: name, database: name + "_db"}
+	p.password.Store("leaky_first")
+	execute(t, s.admin, p.text("CREATE ROLE %[2]s LOGIN PASSWORD 'leaky_first'"))
+	p.createDatabase()
+	return p
+}
+
+// text fills in the names: %[1]s is the database, and %[2]s the role.
+func (p *tenant) text(statement string) string {
+	return strings.NewReplacer("%[1]s", p.database, "%[2]s", p.role).Replace(statement)
+}
+
+// exec carries out statements as an administrator.
+func (p *tenant) exec(statements string) {
+	p.t.Helper()
+	execute(p.t, p.server.admin, p.text(statements))
+}
+
+// inDatabase carries out statements as an administrator in the tenant's
+// database.
+func (p *tenant) inDatabase(statements string) {
+	p.t.Helper()
+	db, err := sql.Open("pgx", p.server.cluster.DSN(p.database))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer db.Close()
+	execute(p.t, db, p.text(statements))
+}
+
+func (p *tenant) alterRole(how string) { p.t.Helper(); p.exec("ALTER ROLE %[2]s " + how) }
+
+func (p *tenant) createDatabase() {
+	p.t.Helper()
+	p.exec("CREATE DATABASE %[1]s TEMPLATE template0")
+	p.inDatabase("CREATE SCHEMA kit; SET search_path = kit; " + strings.Join(append(append(lockwatch.Schema(sqllock.PostgreSQL),
+		sqllock.FenceSchema(sqllock.PostgreSQL)...), sqllock.Schema(sqllock.PostgreSQL)...), ";\n"))
+	p.grant()
+}
+
+func (p *tenant) grant() {
+	p.t.Helper()
+	p.inDatabase("GRANT USAGE ON SCHEMA kit TO %[2]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA kit TO %[2]s;" +
+		" ALTER DATABASE %[1]s SET search_path = kit")
+}
+
+func (p *tenant) dropRole() {
+	p.t.Helper()
+	p.inDatabase("DROP OWNED BY %[2]s")
+	p.exec("DROP ROLE %[2]s")
+}
+
+func (p *tenant) createRole() {
+	p.t.Helper()
+	p.exec("CREATE ROLE %[2]s LOGIN PASSWORD 'leaky_first'")
+	p.grant()
+}
+
+// rename renames a database when nobody is connected to it.
+func (p *tenant) rename(from, to string) {
+	p.t.Helper()
+	p.exec("ALTER DATABASE " + from + " ALLOW_CONNECTIONS false")
+	lockertest.Eventually(p.t, "the database can be renamed", func() bool {
+		p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + from + "'")
+		_, err := p.server.admin.Exec("ALTER DATABASE " + from + " RENAME TO " + to)
+		return err == nil
+	})
+	p.exec("ALTER DATABASE " + to + " ALLOW_CONNECTIONS true")
+}
+
+func (p *tenant) rejectBy(kind string) { p.t.Helper(); p.server.reject(p.t, p.role, kind) }
+
+// endConnections ends all connections of the role.
+func (p *tenant) endConnections() {
+	p.t.Helper()
+	p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%[1]s'")
+}
+
+// Connect implements driver.Connector. Each login takes the password of this
+// moment, as one from a secret store does.
+func (p *tenant) Connect(ctx context.Context) (driver.Conn, error) {
+	p.logins.Add(1)
+	dsn := strings.Replace(p.server.cluster.DSN(p.database), "postgres@", p.role+":"+p.password.Load().(string)+"@", 1)
+	return connector(p.t, lockertest.Orders{Driver: p.driver, DSN: dsn}).Connect(ctx)
+}
+
+func (p *tenant) Driver() driver.Driver { return nil }
+
+// heartbeat is that of a tenant's Sessions.
+const heartbeat = 100 * time.Millisecond
+
+// session opens a Session of the role, with a pool of its own.
+func (p *tenant) session(opts ...sqllock.Option) *sqllock.Session {
+	p.t.Helper()
+	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
+		sqllock.WithHeartbeat(heartbeat), sqllock.WithRegistry("kit")}, opts...)...)
+}
+
+func (p *tenant) pool() *sql.DB {
+	db := sql.OpenDB(p)
+	p.t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(5)
+	return db
+}
+
+// key returns a key that no text may show.
+func (p *tenant) key(n int) sqllock.Key {
+	return sqllock.Namespace("tests").Key(fmt.Sprint("leaky-key-", n))
+}
+
+type grant struct {
+	lock *sqllock.Lock
+	err  error
+}
+
+// await waits for key, until the end of the test.
+func (p *tenant) await(s *sqllock.Session, key sqllock.Key) <-chan grant {
+	granted := make(chan grant, 1)
+	go func() {
+		lock, err := s.Lock(p.t.Context(), key)
+		granted <- grant{lock, err}
+	}()
+	lockertest.Eventually(p.t, "a call waits", func() bool { return s.Stats().Waiting == 1 })
+	return granted
+}
+
+func (p *tenant) mustBeGranted(waiting <-chan grant) {
+	p.t.Helper()
+	lockertest.Eventually(p.t, "the waiter gets the key", func() bool { return len(waiting) == 1 })
+	g := <-waiting
+	if g.err != nil {
+		p.t.Fatalf("Lock: %v", g.err)
+	}
+	if err := g.lock.Unlock(); err != nil {
+		p.t.Errorf("Unlock: %v", err)
+	}
+}
+
+// registered waits until lock is in the registry.
+func (p *tenant) registered(lock *sqllock.Lock) {
+	p.t.Helper()
+	db, err := sql.Open("pgx", p.server.cluster.DSN(p.database))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer db.Close()
+	lockertest.Eventually(p.t, "the lock is in the registry", func() bool {
+		return lock.Err() != nil || number(p.t, db, "SELECT count(*) FROM kit.latchkey_heartbeats") > 0
+	})
+}
+
+// beats waits until the lease of s was renewed several times, while it holds
+// lock or none.
+func (p *tenant) beats(s *sqllock.Session, lock *sqllock.Lock) {
+	p.t.Helper()
+	before, renewals := s.Stats().LeaseRemaining, 0
+	lockertest.Eventually(p.t, "the lease is renewed", func() bool {
+		remaining := s.Stats().LeaseRemaining
+		if remaining > before {
+			renewals++
+		}
+		before = remaining
+		return renewals >= 8 || lock != nil && lock.Err() != nil
+	})
+}
+
+// fails waits until TryLock of s returns want with a text that contains says.
+func (p *tenant) fails(s *sqllock.Session, want error, says string) {
+	p.t.Helper()
+	var err error
+	lockertest.Eventually(p.t, "calls say "+says, func() bool {
+		var lock *sqllock.Lock
+		if lock, err = s.TryLock(p.t.Context(), p.key(3)); err == nil {
+			_ = lock.Unlock()
+		}
+		return err != nil && strings.Contains(err.Error(), says)
+	})
+	if !errors.Is(err, want) {
+		p.t.Errorf("TryLock: %v, want %v", err, want)
+	}
+	p.t.Logf("TryLock: %v", err)
+	p.wantDiscreet(err.Error())
+}
+
+// serves waits until s grants locks.
+func (p *tenant) serves(s *sqllock.Session) {
+	p.t.Helper()
+	lockertest.Eventually(p.t, "the Session serves again", func() bool {
+		lock, err := s.TryLock(p.t.Context(), p.key(3))
+		if err != nil {
+			return false
+		}
+		return lock.Unlock() == nil
+	})
+}
+
+// triesSeldom checks that the Sessions pause between their attempts to log in.
+func (p *tenant) triesSeldom() {
+	p.t.Helper()
+	from := p.logins.Load()
+	began := time.Now()
+	lockertest.Eventually(p.t, "two more attempts", func() bool { return p.logins.Load() >= from+4 })
+	p.t.Logf("%d attempts in %v", p.logins.Load()-from, time.Since(began))
+}
+
+func (p *tenant) wantDiscreet(text string) {
+	p.t.Helper()
+	for _, secret := range []string{"leaky", "127.0.0.1"} {
+		if strings.Contains(text, secret) {
+			p.t.Errorf("a name is in a text: %s", text)
+		}
+	}
+}
+
+// wantQuietLog checks that the log has few lines and no name.
+func (p *tenant) wantQuietLog(unregistered bool) {
+	p.t.Helper()
+	text := p.log.String()
+	p.wantDiscreet(text)
+	p.t.Logf("the log:\n%s", text)
+}
+
+// lines is a log for concurrent use.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// grantAgain undoes revoke.
+func grantAgain(function string) string {
+	return strings.NewReplacer("REVOKE EXECUTE", "GRANT EXECUTE", "FROM PUBLIC", "TO PUBLIC").Replace(revoke(function))
+}
