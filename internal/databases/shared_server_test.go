@@ -173,7 +173,7 @@ func (p *tenant) Connect(ctx context.Context) (driver.Conn, error) {
 func (p *tenant) Driver() driver.Driver { return nil }
 
 // heartbeat is that of a tenant's Sessions.
-const heartbeat = 100 * time.Millisecond
+const heartbeat = 50 * time.Millisecond
 
 // session opens a Session of the role, with a pool of its own.
 func (p *tenant) session(opts ...sqllock.Option) *sqllock.Session {
@@ -246,7 +246,7 @@ func (p *tenant) beats(s *sqllock.Session, lock *sqllock.Lock) {
 			renewals++
 		}
 		before = remaining
-		return renewals >= 8 || lock != nil && lock.Err() != nil
+		return renewals >= 6 || lock != nil && lock.Err() != nil
 	})
 }
 
@@ -280,15 +280,6 @@ func (p *tenant) serves(s *sqllock.Session) {
 	})
 }
 
-// triesSeldom checks that the Sessions pause between their attempts to log in.
-func (p *tenant) triesSeldom() {
-	p.t.Helper()
-	from := p.logins.Load()
-	began := time.Now()
-	lockertest.Eventually(p.t, "two more attempts", func() bool { return p.logins.Load() >= from+4 })
-	p.t.Logf("%d attempts in %v", p.logins.Load()-from, time.Since(began))
-}
-
 func (p *tenant) wantDiscreet(text string) {
 	p.t.Helper()
 	for _, secret := range []string{"leaky", "127.0.0.1"} {
@@ -298,12 +289,34 @@ func (p *tenant) wantDiscreet(text string) {
 	}
 }
 
-// wantQuietLog checks that the log has few lines and no name.
-func (p *tenant) wantQuietLog(unregistered bool) {
+// wantQuietLog checks that the log has a line for each change that n Sessions
+// have seen, and no more.
+func (p *tenant) wantQuietLog(n int) {
 	p.t.Helper()
 	text := p.log.String()
 	p.wantDiscreet(text)
-	p.t.Logf("the log:\n%s", text)
+	for _, message := range []string{"connection lost", "cannot connect", "connected again", "cannot be written", "is written again"} {
+		if got := strings.Count(text, message); got > n {
+			p.t.Errorf("%d lines of %q, want %d at the most:\n%s", got, message, n, text)
+		}
+	}
+	if got := strings.Count(text, "\n"); got > 5*n {
+		p.t.Errorf("%d lines, want few:\n%s", got, text)
+	}
+}
+
+// fence writes in a transaction of the role that lock fences.
+func (p *tenant) fence(db *sql.DB, lock *sqllock.Lock) error {
+	tx, err := db.BeginTx(p.t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := sqllock.Fence(p.t.Context(), tx, lock); err != nil {
+		p.wantDiscreet(err.Error())
+		return err
+	}
+	return tx.Commit()
 }
 
 // lines is a log for concurrent use.
