@@ -194,10 +194,11 @@ var serverFaults = []serverFault{
 		refused: sqllock.ErrConfig, refusedSays: "42501",
 	},
 	{
-		name:    "EXECUTE on pg_advisory_unlock revoked",
-		do:      func(p *tenant) { p.inDatabase(revoke("pg_advisory_unlock")) },
-		undo:    func(p *tenant) { p.inDatabase(grantAgain("pg_advisory_unlock")) },
-		refused: sqllock.ErrConfig, refusedSays: "42501",
+		name:      "EXECUTE on pg_advisory_unlock revoked",
+		do:        func(p *tenant) { p.inDatabase(revoke("pg_advisory_unlock")) },
+		undo:      func(p *tenant) { p.inDatabase(grantAgain("pg_advisory_unlock")) },
+		noRelease: true,
+		refused:   sqllock.ErrConfig, refusedSays: "42501",
 	},
 	{
 		name: "EXECUTE on pg_stat_get_activity revoked",

@@ -36,7 +36,12 @@ type sharedServer struct {
 
 func newSharedServer(t *testing.T, opts ...pgtest.Option) *sharedServer {
 	t.Helper()
-	s := &sharedServer{cluster: pgtest.New(t, opts...), rejected: map[string]string{}}
+	return newSharedServerOn(t, pgtest.New(t, opts...))
+}
+
+func newSharedServerOn(t *testing.T, cluster *pgtest.Cluster) *sharedServer {
+	t.Helper()
+	s := &sharedServer{cluster: cluster, rejected: map[string]string{}}
 	s.admin = open(t, "pgx", s.cluster.DSN(""))
 	if err := s.admin.QueryRow("SHOW hba_file").Scan(&s.hba); err != nil {
 		t.Fatal(err)
@@ -167,6 +172,9 @@ func (p *tenant) endConnections() {
 func (p *tenant) Connect(ctx context.Context) (driver.Conn, error) {
 	p.logins.Add(1)
 	dsn := strings.Replace(p.server.cluster.DSN(p.database), "postgres@", p.role+":"+p.password.Load().(string)+"@", 1)
+	if p.driver == "pgx" {
+		dsn = inExecMode(dsn)
+	}
 	return connector(p.t, lockertest.Orders{Driver: p.driver, DSN: dsn}).Connect(ctx)
 }
 
@@ -180,6 +188,13 @@ func (p *tenant) session(opts ...sqllock.Option) *sqllock.Session {
 	p.t.Helper()
 	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
 		sqllock.WithHeartbeat(heartbeat), sqllock.WithRegistry("kit")}, opts...)...)
+}
+
+// leaseSession is session with a lease table.
+func (p *tenant) leaseSession(opts ...sqllock.Option) *sqllock.Session {
+	p.t.Helper()
+	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
+		sqllock.WithHeartbeat(heartbeat), sqllock.WithLeaseTable()}, opts...)...)
 }
 
 func (p *tenant) pool() *sql.DB {
