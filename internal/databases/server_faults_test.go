@@ -216,6 +216,11 @@ var serverFaults = []serverFault{
 		undo: func(p *tenant) { p.inDatabase(grantAgain("pg_lock_status")) },
 	},
 	{
+		name: "ACCESS EXCLUSIVE on the registry",
+		do:   func(p *tenant) { p.lockTables("kit.latchkey_heartbeats, kit.latchkey_waits") },
+		undo: func(p *tenant) { p.unlockTables() },
+	},
+	{
 		name: "default_transaction_read_only",
 		do:   func(p *tenant) { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
 		undo: func(p *tenant) { p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only") },

@@ -81,7 +81,7 @@ type tenant struct {
 	driver         string
 	role, database string
 	password       atomic.Value // string: what the next login uses
-	logins         atomic.Int64 // attempts
+	unlockTables   func()       // undoes lockTables
 	log            lines
 }
 
@@ -91,6 +91,11 @@ func (s *sharedServer) tenant(t *testing.T, driver string) *tenant {
 	name := "leaky_" + strings.ToLower(rand.Text()[:12])
 	p := &tenant{t: t, server: s, driver: driver, role: name, database: name + "_db"}
 	p.password.Store("leaky_first")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log:\n%s", p.log.String())
+		}
+	})
 	execute(t, s.admin, p.text("CREATE ROLE %[2]s LOGIN PASSWORD 'leaky_first'"))
 	p.createDatabase()
 	return p
@@ -161,24 +166,48 @@ func (p *tenant) rename(from, to string) {
 
 func (p *tenant) rejectBy(kind string) { p.t.Helper(); p.server.reject(p.t, p.role, kind) }
 
+// lockTables locks tables as VACUUM FULL and ALTER TABLE do, until unlockTables.
+func (p *tenant) lockTables(tables string) {
+	p.t.Helper()
+	db := open(p.t, "pgx", p.server.cluster.DSN(p.database))
+	tx, err := db.BeginTx(p.t.Context(), nil)
+	if err == nil {
+		_, err = tx.Exec("LOCK TABLE " + tables + " IN ACCESS EXCLUSIVE MODE")
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.unlockTables = func() {
+		if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
 // endConnections ends all connections of the role.
 func (p *tenant) endConnections() {
 	p.t.Helper()
-	p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%[1]s'")
+	p.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '%[2]s'")
 }
 
-// Connect implements driver.Connector. Each login takes the password of this
-// moment, as one from a secret store does.
-func (p *tenant) Connect(ctx context.Context) (driver.Conn, error) {
-	p.logins.Add(1)
+// A login logs the tenant in. Each takes the password of this moment, as one
+// from a secret store does.
+type login struct {
+	*tenant
+	unprepared bool // pgx prepares nothing
+}
+
+// Connect implements driver.Connector.
+func (p login) Connect(ctx context.Context) (driver.Conn, error) {
 	dsn := strings.Replace(p.server.cluster.DSN(p.database), "postgres@", p.role+":"+p.password.Load().(string)+"@", 1)
-	if p.driver == "pgx" {
+	if p.unprepared {
 		dsn = inExecMode(dsn)
 	}
 	return connector(p.t, lockertest.Orders{Driver: p.driver, DSN: dsn}).Connect(ctx)
 }
 
-func (p *tenant) Driver() driver.Driver { return nil }
+// Driver is asked for by database/sql's Driver method alone.
+func (p login) Driver() driver.Driver { return nil }
 
 // heartbeat is that of a tenant's Sessions.
 const heartbeat = 50 * time.Millisecond
@@ -193,12 +222,14 @@ func (p *tenant) session(opts ...sqllock.Option) *sqllock.Session {
 // leaseSession is session with a lease table.
 func (p *tenant) leaseSession(opts ...sqllock.Option) *sqllock.Session {
 	p.t.Helper()
-	return session(p.t, p.pool(), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
+	return session(p.t, p.open(login{p, p.driver == "pgx"}), append([]sqllock.Option{sqllock.WithLogger(slog.New(slog.NewTextHandler(&p.log, nil))),
 		sqllock.WithHeartbeat(heartbeat), sqllock.WithLeaseTable()}, opts...)...)
 }
 
-func (p *tenant) pool() *sql.DB {
-	db := sql.OpenDB(p)
+func (p *tenant) pool() *sql.DB { return p.open(login{tenant: p}) }
+
+func (p *tenant) open(l login) *sql.DB {
+	db := sql.OpenDB(l)
 	p.t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(5)
 	return db
