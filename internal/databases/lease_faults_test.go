@@ -74,7 +74,6 @@ var leaseFaults = []serverFault{
 		do:   func(p *tenant) { p.exec("ALTER DATABASE %[1]s SET default_transaction_read_only = on") },
 		undo: func(p *tenant) {
 			p.exec("ALTER DATABASE %[1]s RESET default_transaction_read_only")
-			p.endConnections()
 		},
 		refused: sqllock.ErrNotExclusive, refusedSays: "can only read",
 	},
